@@ -1,0 +1,1 @@
+"""What everyone may import: dtypes, errors, source locations, pytrees. Imports no other room."""
