@@ -57,3 +57,15 @@ class FileError(TrilobiteError, ValueError):
 
 class DataError(TrilobiteError, ValueError):
     """A data set is missing, malformed, or used wrongly."""
+
+
+class MachineError(TrilobiteError, ValueError):
+    """A processor's description does not make sense, or there is no such machine."""
+
+
+class AssemblyError(TrilobiteError, ValueError):
+    """Assembly text, an instruction word or a processor binary cannot be read or linked."""
+
+
+class ProcessorFault(TrilobiteError, RuntimeError):
+    """A program did something on the processor that the machine refuses."""

@@ -1,0 +1,244 @@
+"""What a deep-learning processor is, as frozen dataclasses.
+
+Enters: figures of a part (from YAML or from Python). Leaves: a `Machine` whose parts have been checked.
+It holds no behaviour beyond unit conversions; timing and execution read it and never write it.
+Fields with a default are our own choice wherever the part's makers publish nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+RATE_FORMATS = ("int4", "int8", "fp8", "int16", "fp16", "bf16", "tf32", "fp32")
+GEOMETRIES = ("systolic-ws", "systolic-os", "adder-tree")
+NOC_KINDS = ("none", "ring", "mesh", "torus", "links")
+INTERLOCKS = ("ranges", "none")
+
+
+@dataclass(frozen=True)
+class Scratchpad:
+    """An on-chip memory. `reserved_kib` at its top hold the stack and spills."""
+
+    kib: int
+    banks: int = 1
+    bytes_per_cycle: int = 0
+    reserved_kib: int = 0
+    fifo_tiles: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.kib * 1024
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """The MFU: `count` arrays of rows x cols. For an adder tree rows are inputs (a_C), cols outputs (a_K)."""
+
+    geometry: str
+    rows: int
+    cols: int
+    macs_per_cycle: Mapping[str, int]
+    weight_buffers: int = 1
+    count: int = 1
+    first_layer_fold: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "macs_per_cycle", MappingProxyType(dict(self.macs_per_cycle)))
+
+    def __hash__(self) -> int:
+        rates = tuple(sorted(self.macs_per_cycle.items()))
+        return hash((self.geometry, self.rows, self.cols, rates, self.weight_buffers, self.count))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (
+            MatrixUnit,
+            (
+                self.geometry,
+                self.rows,
+                self.cols,
+                dict(self.macs_per_cycle),
+                self.weight_buffers,
+                self.count,
+                self.first_layer_fold,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class VectorUnit:
+    """The VFU: bytes of one operand per cycle; operand sizes are rounded up to the granule."""
+
+    bytes_per_cycle: int
+    granule_bytes: int = 128
+    latency: int = 8
+    divide_passes: int = 4
+    transcendental_passes: int = 8
+
+
+@dataclass(frozen=True)
+class ScalarUnit:
+    """Result latencies in cycles; issue is one instruction a cycle, in order."""
+
+    add: int = 2
+    multiply: int = 4
+    divide16: int = 8
+    divide: int = 16
+    transcendental: int = 18
+    branch: int = 4
+    scratchpad: int = 12
+    dram: int = 200
+    atomic: int = 200
+
+
+@dataclass(frozen=True)
+class Dma:
+    bytes_per_cycle: int
+    outstanding: int = 1
+    setup: int = 16
+
+
+@dataclass(frozen=True)
+class Queues:
+    depth: int = 16
+    dispatch: int = 1
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Instruction memory: a cache of `kib`, refilled from DRAM in lines."""
+
+    kib: int = 64
+    line_bytes: int = 512
+
+
+@dataclass(frozen=True)
+class Core:
+    nram: Scratchpad
+    wram: Scratchpad
+    mfu: MatrixUnit
+    vfu: VectorUnit
+    io_dma: Dma
+    move_dma: Dma
+    acc: Scratchpad = Scratchpad(0)
+    queues: Queues = Queues()
+    scalar: ScalarUnit = ScalarUnit()
+    fetch: Fetch = Fetch()
+    gprs: int = 64
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """The cluster's SRAM, its bus to the cores, and whether one bus transfer may reach several cores."""
+
+    kib: int = 0
+    reserved_kib: int = 0
+    banks: int = 1
+    bytes_per_cycle: int = 0
+    bus_bytes_per_cycle: int = 0
+    multicast: bool = False
+
+    @property
+    def bytes(self) -> int:
+        return self.kib * 1024
+
+
+@dataclass(frozen=True)
+class Noc:
+    """The network between clusters. Kind `links` names every link as a pair of cluster numbers."""
+
+    kind: str = "none"
+    shape: tuple[int, ...] = ()
+    link_bytes_per_cycle: int = 0
+    hop_cycles: int = 0
+    links: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Dram:
+    """Off-chip memory of the whole part; `efficiency` stands for refresh and turnaround."""
+
+    gb_per_s: float
+    channels: int = 1
+    latency_ns: float = 100.0
+    efficiency: float = 0.85
+    granule_bytes: int = 64
+    burst_bytes: int = 512
+    gib: int = 16
+
+
+@dataclass(frozen=True)
+class LastLevelCache:
+    kib: int = 0
+    ways: int = 8
+    line_bytes: int = 512
+    bytes_per_cycle: int = 0
+    latency: int = 40
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the host pays before the first instruction of a launch, and between rounds of tasks."""
+
+    overhead_ns: float = 5000.0
+    round_ns: float = 500.0
+
+
+@dataclass(frozen=True)
+class Power:
+    """Published whole-part figures; 0 where none is published."""
+
+    idle_watts: float = 0.0
+    busy_watts: float = 0.0
+    tdp_watts: float = 0.0
+    area_mm2: float = 0.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A whole part: `chips` dies with `clusters` clusters in all."""
+
+    name: str
+    clock_ghz: float
+    core: Core
+    dram: Dram
+    process_nm: int = 16
+    interlock: str = "none"
+    chips: int = 1
+    clusters: int = 1
+    cores_per_cluster: int = 1
+    memory_core: bool = False
+    sram: SharedMemory = SharedMemory()
+    noc: Noc = Noc()
+    llc: LastLevelCache = LastLevelCache()
+    launch: Launch = Launch()
+    power: Power = Power()
+    note: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        from trilobite.processor.machine.validate import validate
+
+        validate(self)
+
+    @property
+    def cores(self) -> int:
+        return self.clusters * self.cores_per_cluster
+
+    @property
+    def dram_bytes_per_cycle(self) -> float:
+        """Sustained bytes per core clock cycle, after the efficiency."""
+        return self.dram.gb_per_s / self.clock_ghz * self.dram.efficiency
+
+    def peak_ops(self, rate_format: str) -> float:
+        """Multiply and add counted apart, per second, for the whole part; 0 if the MFU lacks the format."""
+        return 2e9 * self.core.mfu.macs_per_cycle.get(rate_format, 0) * self.cores * self.clock_ghz
+
+    def ridge(self, rate_format: str) -> float:
+        """Operations per DRAM byte above which the matrix unit, not the memory, is the bound."""
+        return self.peak_ops(rate_format) / (self.dram.gb_per_s * 1e9 * self.dram.efficiency)
+
+    def cycles(self, nanoseconds: float) -> int:
+        """A time in whole core cycles, rounded up."""
+        whole = int(nanoseconds * self.clock_ghz)
+        return whole + (whole < nanoseconds * self.clock_ghz)

@@ -1,0 +1,1 @@
+"""Functional execution, timing, energy."""
