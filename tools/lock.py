@@ -1,0 +1,38 @@
+"""Resolves the dependencies of pyproject.toml and writes them, with versions and hashes, to requirements/.
+
+Enters: pyproject.toml. Leaves: requirements/runtime.txt (what a user of the package gets) and requirements/dev.txt (all
+extras, what `make` installs). Resolving downloads what it resolves and takes minutes. pip-tools does it, in an environment
+of its own that nothing else sees. Lock on the oldest Python that is supported: newer ones need no more than it does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESOLVER = "pip-tools==7.6.2"
+OPTIONS = (
+    "--quiet", "--upgrade", "--generate-hashes", "--strip-extras", "--allow-unsafe", "--no-header",
+    # Where packages come from is the business of each machine's pip and stays out of the files.
+    "--no-emit-options", "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host",
+    "--annotation-style=line",
+)  # fmt: skip
+
+
+def main() -> None:
+    environment = ROOT / ".venv-lock"
+    if not (environment / "bin" / "pip-compile").exists():
+        venv.create(environment, clear=True, with_pip=True)
+        pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, "--upgrade", "pip", RESOLVER], check=True)
+    compile_command = [str(environment / "bin" / "pip-compile"), *OPTIONS, "pyproject.toml"]
+    for name, more in (("runtime", []), ("dev", ["--all-extras", "--constraint=requirements/runtime.txt"])):
+        print(f"lock: resolving requirements/{name}.txt", flush=True)
+        subprocess.run([*compile_command, f"--output-file=requirements/{name}.txt", *more], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""The command `trilobite`: one row of a table a command, each imported only when it is called.
+
+Enters: the words of a command line. Leaves: what the command prints, and an exit code. A command is a plain function with
+types; its parameters become arguments and options. What a command does stands in the room that it belongs to, not here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["COMMANDS", "Command", "main"]
+
+
+class Command(NamedTuple):
+    """A name, the line that `--help` shows, and where the function is: "module:function"."""
+
+    name: str
+    summary: str
+    target: str
+
+
+COMMANDS = (
+    Command("demo", "Train a network on handwritten digits.", "trilobite.apps.digits:main"),
+    Command("info", "Show versions, the CPU and where the caches are.", "trilobite.cli.info:info"),
+)
+
+
+def main() -> None:
+    """Runs the command line of this process; errors of the house are shown without a traceback."""
+    import sys
+
+    from trilobite.base.errors import TrilobiteError
+    from trilobite.cli.application import application
+
+    try:
+        application(COMMANDS)()
+    except TrilobiteError as error:
+        sys.exit(f"trilobite: {error}")

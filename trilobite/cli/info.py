@@ -1,0 +1,65 @@
+"""`trilobite info`: what a bug report should contain. Reads, writes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "safetensors", "onnx", "ziglang")
+# The extensions that decide which kernels can be generated.
+VECTOR_FEATURES = ("avx", "fma", "f16c", "avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "asimd", "sve")
+
+
+def info() -> None:
+    """Prints one line a fact."""
+    for name, value in facts():
+        print(f"{name:<12}{value}")
+
+
+def facts() -> Iterator[tuple[str, str]]:
+    """Names and values, in the order in which they are read."""
+    yield "trilobite", _version("trilobite")
+    yield "python", f"{platform.python_version()} ({platform.python_implementation()})"
+    yield "system", platform.platform()
+    for package in PACKAGES:
+        yield package, _version(package)
+    processor = _processor()
+    yield "cpu", processor.get("model name") or platform.machine()
+    yield "vectors", " ".join(_vector_features(processor)) or "unknown"
+    yield "cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"
+    yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
+    cache = cache_directory()
+    yield "cache", f"{cache} ({'exists' if cache.is_dir() else 'not there yet'})"
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels are kept: TRILOBITE_CACHE, or `trilobite` in the user's cache directory."""
+    chosen = os.environ.get("TRILOBITE_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trilobite"
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> dict[str, str]:
+    """What the system says of its first core; empty where there is no /proc."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _vector_features(processor: dict[str, str]) -> list[str]:
+    features = (processor.get("flags") or processor.get("Features") or "").split()
+    return [feature for feature in VECTOR_FEATURES if feature in features]
