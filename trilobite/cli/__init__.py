@@ -1,7 +1,8 @@
 """The command `trilobite`: one row of a table a command, each imported only when it is called.
 
-Enters: the words of a command line. Leaves: what the command prints, and an exit code. A command is a plain function with
-types; its parameters become arguments and options. What a command does stands in the room that it belongs to, not here.
+Enters: the words of a command line. Leaves: what the command prints, and an exit code. A command is a plain
+function with types; its parameters become arguments and options. What a command does stands in the room
+that it belongs to, not here.
 """
 
 from __future__ import annotations

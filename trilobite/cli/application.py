@@ -1,7 +1,8 @@
 """Builds the typer application out of the table of commands.
 
-Enters: the table. Leaves: a callable that reads the process's arguments. `--help` needs only the table; the module of a
-command is imported when that command is named, so that one slow room does not make all the others slow.
+Enters: the table. Leaves: a callable that reads the process's arguments. `--help` needs only the table; the
+module of a command is imported when that command is named, so that one slow room does not make all the
+others slow.
 """
 
 from __future__ import annotations

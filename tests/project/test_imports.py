@@ -1,0 +1,100 @@
+"""What `import trilobite` loads, and that the import contracts would notice a breach."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = (
+    "llvmlite onnx onnxruntime typer click rich PIL yaml safetensors torch jax tensorflow sklearn scipy "
+    "multiprocessing concurrent asyncio sqlite3 unittest pytest hypothesis"
+).split()
+
+
+def loaded(statement: str) -> set[str]:
+    """The modules in a fresh process after a statement."""
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    # What NumPy needs is paid for in any case.
+    found = loaded("import trilobite") - loaded("import numpy, ml_dtypes")
+    assert sorted(found.intersection(HEAVY)) == []
+
+
+def test_the_command_line_loads_a_room_only_when_it_is_asked_for() -> None:
+    found = loaded("import trilobite.cli")
+    assert "typer" not in found
+    shown = loaded(
+        "from trilobite.cli import COMMANDS\n"
+        "from trilobite.cli.application import application\n"
+        "application(COMMANDS)"
+    )
+    assert "typer" in shown
+    assert not shown & {"trilobite.cli.info", "trilobite.apps", "llvmlite", "PIL"}
+
+
+PACKAGE = {
+    "base/__init__.py": "",
+    "native/__init__.py": "import trilobite.base\nimport llvmlite.binding\n",
+    "ir/__init__.py": "import trilobite.base\n",
+    "processor/__init__.py": "import trilobite.native\n",
+    "compiler/__init__.py": "import trilobite.ir\n",
+    "compiler/dlp/__init__.py": "import trilobite.processor\n",
+    "framework/__init__.py": "import trilobite.compiler.dlp\n",
+    "cli/__init__.py": "import trilobite.framework\n",
+    "cli/chips.py": "import trilobite.processor\n",
+    "__init__.py": "import trilobite.framework\n",
+}
+BREACHES = {
+    "base imports a lobe": ("base/__init__.py", "import trilobite.ir"),
+    "ir knows the processor": ("ir/__init__.py", "import trilobite.processor"),
+    "the processor knows ir": ("processor/__init__.py", "def f():\n    import trilobite.ir"),
+    "the processor knows the compiler": ("processor/__init__.py", "import trilobite.compiler"),
+    "the compiler knows the framework": ("compiler/__init__.py", "import trilobite.framework"),
+    "a pass knows the processor": ("compiler/passes.py", "import trilobite.processor"),
+    "the framework knows the processor": ("framework/__init__.py", "import trilobite.processor"),
+    "llvmlite outside native": ("compiler/cpu.py", "def f():\n    from llvmlite import ir"),
+    "torch": ("framework/__init__.py", "def f():\n    import torch"),
+    "jax in a submodule": ("compiler/dlp/tiles.py", "import jax.numpy"),
+    "a room that nobody placed": ("attic/__init__.py", ""),
+}
+
+
+LINT = "from importlinter.cli import lint_imports_command\nlint_imports_command()"
+
+
+def contracts(
+    directory: Path, root: Path, breach: tuple[str, str] | None
+) -> subprocess.CompletedProcess[str]:
+    """Checks the project's own contracts on a small package of the same shape."""
+    package = {**PACKAGE}
+    if breach is not None:
+        package[breach[0]] = package.get(breach[0], "") + breach[1] + "\n"
+    for name, text in package.items():
+        path = directory / "trilobite" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    # The small package, not the installed one, must be found first.
+    code = f"import sys; sys.path.insert(0, {str(directory)!r})\n" + LINT
+    command = [sys.executable, "-c", code, "--no-cache", "--config", str(root / "pyproject.toml")]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True)
+
+
+def test_the_contracts_allow_the_drawn_arrows(tmp_path: Path, root: Path) -> None:
+    done = contracts(tmp_path, root, None)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", BREACHES)
+def test_the_contracts_notice_a_breach(tmp_path: Path, root: Path, name: str) -> None:
+    done = contracts(tmp_path, root, BREACHES[name])
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "BROKEN" in done.stdout
