@@ -65,7 +65,7 @@ def test_types_of_a_function_become_arguments_and_options(room: types.ModuleType
     assert invoke(app, ["greet", "ada", "--times", "2"]).output == "hello ada hello ada\n"
     wrong = invoke(app, ["greet", "ada", "--times", "many"])
     assert wrong.exit_code == 2
-    assert "many" in wrong.output
+    assert "--times" in wrong.output
     assert "Greets somebody." in invoke(app, ["greet", "--help"]).output
 
 

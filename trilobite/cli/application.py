@@ -46,15 +46,20 @@ def application(commands: Sequence[Command]) -> typer.Typer:
     return app
 
 
-def _describe(
-    version: bool = typer.Option(False, "--version", is_eager=True, help="Show the version and exit."),
-) -> None:
-    """A whole AI computing system: framework, compiler, processor."""
-    if version:
+def _show_version(asked: bool) -> None:
+    if asked:
         import trilobite
 
         typer.echo(f"trilobite {trilobite.__version__}")
         raise typer.Exit
+
+
+def _describe(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
+    """A whole AI computing system: framework, compiler, processor."""
 
 
 def _listed() -> None:

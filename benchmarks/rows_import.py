@@ -1,0 +1,42 @@
+"""Import time.
+
+Each sample is a fresh Python that imports one package and says how long that took; the start of Python
+itself is not in it. Files are in the system's cache. NumPy is the floor, for the package imports it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+
+from benchmarks.row import Row, Work
+
+TIMED = "from time import perf_counter as now; start = now(); import {}; print(now() - start)"
+
+
+def fresh_import(package: str) -> Work:
+    """Seconds that a fresh Python needs to import a package."""
+    command = [sys.executable, "-c", TIMED.format(package)]
+
+    def work() -> float:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise ImportError(done.stderr.strip().rpartition("\n")[2])
+        return float(done.stdout)
+
+    return work
+
+
+ROWS = (
+    Row(
+        "import",
+        {name: partial(fresh_import, name) for name in ("trilobite", "torch", "jax", "numpy")},
+        unit="ms",
+        threads=2,
+        floor=("numpy",),
+        aim=0.15,
+        times_itself=True,
+        quick=True,
+    ),
+)

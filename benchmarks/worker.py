@@ -1,0 +1,94 @@
+"""One system in a process of its own, with its threads pinned, that takes a sample whenever it is asked.
+
+Enters: lines of JSON. `{"prepare": row}` builds the row's work, warms it up and answers `{"calls": n}`, the
+calls that fill one sample; `{"sample": n}` answers `{"seconds": s}`, the time of one call. What goes wrong
+is answered as `{"error": text}`. A process per system keeps one system's threads, allocator and import
+hooks out of another's time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from benchmarks.row import Row, Work, section
+
+SAMPLE_SECONDS = 0.02  # long beside the clock's grain, short enough that the systems alternate quickly
+WARM_UP_SECONDS = 0.05
+MOST_CALLS = 1_000_000
+
+
+def timed(work: Work, calls: int) -> float:
+    """Seconds for one call, the mean over `calls` calls."""
+    start = perf_counter()
+    for _ in itertools.repeat(None, calls):
+        work()
+    return (perf_counter() - start) / calls
+
+
+def calls_per_sample(work: Work) -> int:
+    """How many calls fill a sample; finding out also warms the work up."""
+    calls, spent = 1, 0.0
+    while True:
+        each = timed(work, calls)
+        spent += each * calls
+        if (spent >= WARM_UP_SECONDS and each * calls >= SAMPLE_SECONDS / 2) or calls >= MOST_CALLS:
+            return max(1, min(MOST_CALLS, round(SAMPLE_SECONDS / each)))
+        calls = min(MOST_CALLS, calls * 2)
+
+
+class Worker:
+    """Holds the work of one row at a time, so that a row's memory is gone before the next one runs."""
+
+    def __init__(self, system: str, rows: dict[str, Row]) -> None:
+        self.system, self.rows = system, rows
+        self.row: Row | None = None
+        self.work: Work | None = None
+
+    def prepare(self, name: str) -> dict[str, Any]:
+        self.row, self.work = None, None
+        row = self.rows[name]
+        work = row.systems[self.system]()
+        if row.times_itself:
+            work()
+            calls = 1
+        else:
+            calls = calls_per_sample(work)
+        self.row, self.work = row, work
+        return {"calls": calls}
+
+    def sample(self, calls: int) -> dict[str, Any]:
+        if self.row is None or self.work is None:
+            raise RuntimeError("a sample was asked for before a row was prepared")
+        if self.row.times_itself:
+            return {"seconds": self.work()}
+        return {"seconds": timed(self.work, calls)}
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        ((verb, argument),) = request.items()
+        verbs: dict[str, Callable[[Any], dict[str, Any]]] = {"prepare": self.prepare, "sample": self.sample}
+        try:
+            return verbs[verb](argument)
+        except (
+            Exception
+        ) as error:  # whatever a system raises belongs into the report, not into this process's death
+            return {"error": f"{type(error).__name__}: {error}"}
+
+
+def main(system: str, threads: int, modules: list[str]) -> None:
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    # Systems may print; the answers keep the real standard output to themselves.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    worker = Worker(system, {row.name: row for module in modules for row in section(module).rows})
+    for line in sys.stdin:
+        print(json.dumps(worker.answer(json.loads(line))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
