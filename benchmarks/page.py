@@ -1,4 +1,4 @@
-"""Writes results as a Markdown page. Enters: sections with results, and facts of the machine. Leaves: text."""
+"""Writes results as a Markdown page. Enters: sections with results, facts of the machine. Leaves: text."""
 
 from __future__ import annotations
 

@@ -1,0 +1,155 @@
+"""The benchmark harness: what it says is what was measured, and what failed is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.measure import Result, measure
+from benchmarks.page import aim, number, page, table
+from benchmarks.row import US, Row, Section, row_modules, section
+from benchmarks.worker import Worker, calls_per_sample
+
+ROWS_MODULE = '''
+"""A section.
+
+Its text.
+"""
+import os, time
+from benchmarks.row import Row
+
+def sleeper(seconds):
+    return lambda: lambda: time.sleep(seconds)
+
+def absent():
+    raise ImportError("no module named absent")
+
+def pinned():
+    facts = [str(len(os.sched_getaffinity(0))), os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]]
+    print("systems may print")
+    return lambda: float("".join(facts))
+
+def dies():
+    return lambda: os._exit(3)
+
+ROWS = (
+    Row("nap", dict(trilobite=sleeper(0.004), quick=sleeper(0.002), slow=sleeper(0.008), gone=absent), unit="ms"),
+    Row("pinned", {"trilobite": pinned}, times_itself=True),
+    Row("death", {"trilobite": dies, "quick": sleeper(0.001)}),
+    Row("after", {"trilobite": sleeper(0.001)}),
+)
+'''
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> str:
+    (tmp_path / "rows_of_this_test.py").write_text(ROWS_MODULE)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{root}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("rows_of_this_test", None)
+    return "rows_of_this_test"
+
+
+def test_systems_take_turns_and_the_ratio_is_to_the_best_peer(module: str) -> None:
+    (result,) = measure(section(module).rows[:1], [module], rounds=4)
+    assert {system: len(samples) for system, samples in result.samples.items()} == dict.fromkeys(
+        (US, "quick", "slow"), 4
+    )
+    assert result.reasons == {"gone": "ImportError: no module named absent"}
+    assert result.best_peer == "quick"
+    assert result.ratio is not None
+    assert 1.3 < result.ratio < 2.3
+    assert 0.004 <= result.minimum(US) <= result.median(US)
+
+
+def test_workers_are_pinned_and_may_print(module: str) -> None:
+    (result,) = measure(section(module).rows[1:2], [module], rounds=1)
+    assert result.samples == {US: [111.0]}
+
+
+def test_a_worker_that_dies_is_a_reason_and_the_next_row_gets_a_new_one(module: str) -> None:
+    death, after = measure(section(module).rows[2:], [module], rounds=2)
+    assert death.reasons == {US: "the process ended with code 3"}
+    assert len(death.samples["quick"]) == 2
+    assert death.ratio is None
+    assert len(after.samples[US]) == 2
+
+
+def test_the_harness_writes_the_page_and_fails_when_we_fail(module: str, tmp_path: Path, root: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.harness", "--modules", module, "--rounds", "2"]
+    output = tmp_path / "page.md"
+    done = subprocess.run(
+        [*command, "--output", str(output), "--only", "nap"], cwd=root, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    text = output.read_text()
+    assert (
+        "## A section\n\nIts text.\n\n| | unit | threads | trilobite | quick | slow | gone | ratio |"
+        in text.replace("|  |", "| |")
+    )
+    assert "- gone: ImportError: no module named absent (nap)" in text
+    done = subprocess.run([*command, "--only", "death"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "- trilobite: the process ended with code 3 (death)" in done.stdout
+
+
+def test_a_sample_fills_its_time() -> None:
+    counted = []
+    calls = calls_per_sample(lambda: counted.append(None))
+    assert 10_000 < calls <= 1_000_000
+
+
+def test_a_worker_answers_errors() -> None:
+    worker = Worker("x", {})
+    assert worker.answer({"sample": 1}) == {
+        "error": "RuntimeError: a sample was asked for before a row was prepared"
+    }
+    assert worker.answer({"prepare": "none"}) == {"error": "KeyError: 'none'"}
+
+
+def result(ours: list[float], peer: list[float], **options: float) -> Result:
+    row = Row("add", {US: list, "torch": list, "numpy": list}, floor=("numpy",), aim=options.get("aim"))
+    return Result(row, {US: ours, "torch": peer, "numpy": [1e-7]})
+
+
+def test_a_row_shows_median_minimum_ratio_and_aim() -> None:
+    shown = table([result([3e-6, 9e-6, 4e-6], [2e-6, 2e-6, 5e-6], aim=5e-6)]).splitlines()
+    assert shown[0] == "|  | unit | threads | trilobite | torch | *numpy* | ratio | aim |"
+    assert shown[2] == "| add | µs | 1 | 4.00 (3.00) | 2.00 (2.00) | 0.10 (0.10) | 2.00 | ≤ 5.00 kept |"
+
+
+def test_a_missed_aim_is_shown() -> None:
+    assert aim(result([6e-6], [1e-6], aim=5e-6)) == "≤ 5.00 **missed**"
+    assert aim(result([6e-6], [1e-6])) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit", "text"),
+    [(0.1234, "ms", "123"), (0.01234, "ms", "12.3"), (1.2e-6, "µs", "1.20"), (2.5, "s", "2.50")],
+)
+def test_numbers_have_three_digits(seconds: float, unit: str, text: str) -> None:
+    assert number(seconds, unit) == text
+
+
+def test_a_page_names_the_machine() -> None:
+    text = page([(Section("Title", "", ()), [])], {"CPU": "one of glass"})
+    assert "| CPU | one of glass |" in text
+    assert "## Not measured" not in text
+
+
+def test_the_rows_of_this_project_are_named_once_and_import_no_peer(root: Path) -> None:
+    names = [row.name for module in row_modules() for row in section(module).rows]
+    assert len(names) == len(set(names)) > 20
+    code = (
+        "import json, sys\nfrom benchmarks.row import row_modules, section\n"
+        "[section(name) for name in row_modules()]\nprint(json.dumps(list(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, env=dict(os.environ)
+    )
+    assert not {"torch", "jax", "trilobite"} & set(json.loads(done.stdout))
