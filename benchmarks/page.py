@@ -66,7 +66,7 @@ def reasons(results: Iterable[Result]) -> str:
     for result in results:
         for system, reason in result.reasons.items():
             found.setdefault(f"{system}: {reason}", []).append(result.row.name)
-    return "\n".join(f"- {reason} ({', '.join(names)})" for reason, names in found.items())
+    return "\n".join(f"- {reason} ({'; '.join(names)})" for reason, names in found.items())
 
 
 def page(measured: Sequence[tuple[Section, Sequence[Result]]], facts: Mapping[str, str]) -> str:

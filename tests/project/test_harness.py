@@ -21,7 +21,7 @@ ROWS_MODULE = '''
 Its text.
 """
 import os, time
-from benchmarks.row import Row
+from benchmarks.row import US, Row
 
 def sleeper(seconds):
     return lambda: lambda: time.sleep(seconds)
@@ -38,7 +38,7 @@ def dies():
     return lambda: os._exit(3)
 
 ROWS = (
-    Row("nap", dict(trilobite=sleeper(0.004), quick=sleeper(0.002), slow=sleeper(0.008), gone=absent), unit="ms"),
+    Row("nap", {US: sleeper(4e-3), "quick": sleeper(2e-3), "slow": sleeper(8e-3), "gone": absent}, unit="ms"),
     Row("pinned", {"trilobite": pinned}, times_itself=True),
     Row("death", {"trilobite": dies, "quick": sleeper(0.001)}),
     Row("after", {"trilobite": sleeper(0.001)}),
