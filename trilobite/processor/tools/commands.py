@@ -5,6 +5,16 @@ The command line registers them; nothing here knows of terminals, colours or exi
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+from trilobite.base.errors import AssemblyError
+from trilobite.processor.isa.assembler import assemble
+from trilobite.processor.isa.binary import load as load_object
+from trilobite.processor.isa.binary import save
+from trilobite.processor.isa.disassembler import listing
+from trilobite.processor.isa.manual import manual
+from trilobite.processor.isa.program import link
 from trilobite.processor.machine import load_machine, preset_names
 from trilobite.processor.machine.drawing import machine_drawing, machine_table
 
@@ -17,3 +27,36 @@ def machines() -> str:
 def machines_show(name: str) -> str:
     """`trilobite machines show NAME`: a preset, or a YAML file by its path."""
     return machine_drawing(load_machine(name))
+
+
+def asm(source: str, output: str | None = None) -> str:
+    """`trilobite asm FILE [-o OUT]`: assembly text to a binary beside it."""
+    path = Path(source)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise AssemblyError(
+            f"the assembly file cannot be read: {error}",
+            where=source,
+            expected="a text file",
+            remedy="check the path",
+        ) from error
+    unit = assemble(text, path.name)
+    target = Path(output) if output else path.with_suffix(".dlp")
+    save(unit, target)
+    words, constants = len(unit.instructions), len(unit.data)
+    return f"{target}: {words} instructions, {constants} bytes of constants, {len(unit.symbols)} symbols\n"
+
+
+def disasm(source: str) -> str:
+    """`trilobite disasm FILE`: a binary as assembly text with labels."""
+    unit = load_object(source)
+    labels = {name: symbol.offset for name, symbol in unit.symbols.items() if symbol.section == "text"}
+    known = [relocation for relocation in unit.relocations if relocation.symbol in unit.symbols]
+    externals = {r.place: r.symbol for r in unit.relocations if r.symbol not in unit.symbols}
+    return listing(link([replace(unit, relocations=known)]).instructions, labels, externals)
+
+
+def isa_manual() -> str:
+    """The text of docs/isa.md."""
+    return manual()

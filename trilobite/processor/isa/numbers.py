@@ -1,0 +1,169 @@
+"""The number rules: rounding, saturation, NaN, fused multiply-add, conversions.
+
+Enters and leaves: NumPy arrays. Everything is built of IEEE additions, multiplications, divisions and square
+roots of NumPy, which are exact by definition, so the bits are the same on every host. NaN results are the one
+canonical quiet NaN. Denormals are kept everywhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trilobite.processor.isa.formats import E4M3, E5M2, F16, F32, F64, I4, TF32, Array, Format
+
+ROUNDINGS = ("rn", "rz", "rd", "ru", "ra")  # to nearest even, to zero, down, up, to nearest with ties away
+
+
+def canonical(x: Array) -> Array:
+    """The same array with every NaN replaced by the canonical one."""
+    nan = x != x
+    return np.where(nan, x.dtype.type(np.nan), x) if nan.any() else x
+
+
+def widen(fmt: Format, x: Array) -> Array:
+    """To the type a unit computes in: float32 for floats up to 32 bits, everything else as it is."""
+    return x.astype(np.float32) if fmt.kind == "float" and fmt.bits < 32 else x
+
+
+def finish(fmt: Format, x: Array) -> Array:
+    """A computed float32 or float64 array as results of `fmt`: to float32 first, then to the format."""
+    if fmt is F64:
+        return canonical(x.astype(np.float64))
+    single = canonical(x.astype(np.float32))
+    return single if fmt in (F32, TF32) else narrow(fmt, single, "rn")
+
+
+def fma32(a: Array, b: Array, c: Array) -> Array:
+    """round(a * b + c) with one rounding, in float32.
+
+    The product of two float32 is exact in float64. Its sum with c is rounded to odd there, so that the final
+    rounding to float32 sees every lost bit (Boldo and Melquiond).
+    """
+    product = a.astype(np.float64) * b
+    wide = c.astype(np.float64)
+    total = product + wide
+    part = total - product
+    lost = (product - (total - part)) + (wide - part)
+    bits = total.view(np.int64)
+    inexact = (lost != 0) & ((bits & 1) == 0) & np.isfinite(total)
+    step = np.where((lost > 0) == (total > 0), 1, -1)
+    return (bits + np.where(inexact, step, 0)).view(np.float64).astype(np.float32)
+
+
+def tf32(x: Array) -> Array:
+    """float32 rounded to ten bits of fraction, to nearest even."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(x), rounded.astype(np.uint32).view(np.float32), canonical(x)).astype(
+        np.float32
+    )
+
+
+def narrow(fmt: Format, x: Array, rounding: str) -> Array:
+    """float32 or float64 to a float format. Beyond the range: infinity, in fp8 the largest finite value."""
+    if fmt is TF32:
+        return tf32(x.astype(np.float32))
+    if rounding == "rn":
+        return _nearest(fmt, x)
+    return _directed(fmt, x, rounding)
+
+
+def _nearest(fmt: Format, x: Array) -> Array:
+    x = _fp8_range(fmt, x)
+    if fmt is not F16 and fmt.bits < 32:
+        x = x.astype(np.float32)
+    return canonical(x.astype(fmt.dtype))
+
+
+def _fp8_range(fmt: Format, x: Array) -> Array:
+    """Finite values beyond the range of an fp8 format become its largest."""
+    if fmt not in (E4M3, E5M2):
+        return x
+    top = 448.0 if fmt is E4M3 else 57344.0
+    return np.where(np.isfinite(x), np.clip(x, -top, top), x)
+
+
+def _directed(fmt: Format, x: Array, rounding: str) -> Array:
+    near = np.atleast_1d(_nearest(fmt, x))
+    value, exact = near.astype(np.float64), np.atleast_1d(_fp8_range(fmt, x)).astype(np.float64)
+    if rounding == "ra":
+        return _ties_away(fmt, near, exact).reshape(np.shape(x))
+    too_high, too_low = value > exact, value < exact
+    down = too_high & (True if rounding == "rd" else (exact > 0) & (rounding == "rz"))
+    up = too_low & (True if rounding == "ru" else (exact < 0) & (rounding == "rz"))
+    return _step(fmt, near, up.astype(np.int64) - down).reshape(np.shape(x))
+
+
+def _ties_away(fmt: Format, near: Array, exact: Array) -> Array:
+    value = near.astype(np.float64)
+    away = np.where(exact > 0, 1, -1)
+    further = _step(fmt, near, np.where(np.abs(value) < np.abs(exact), away, 0)).astype(np.float64)
+    tie = np.isfinite(further) & (np.abs(exact - value) == np.abs(further - exact)) & (value != exact)
+    return _step(fmt, near, np.where(tie, away, 0))
+
+
+def _step(fmt: Format, x: Array, direction: Array) -> Array:
+    """The neighbour above (1), below (-1), or the value itself (0)."""
+    integer = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[fmt.bits]
+    bits = np.ascontiguousarray(x).view(integer).astype(np.int64)
+    low = -(1 << (fmt.bits - 1))
+    order = np.where(bits < 0, low - bits, bits) + direction
+    # the order of the two zeros is one place; a step down from it lands on the smallest negative
+    back = np.where(order < 0, low - order, order)
+    stepped = back.astype(integer).view(fmt.dtype)
+    return np.asarray(np.where(direction == 0, x, stepped), fmt.dtype)
+
+
+def to_integer(fmt: Format, x: Array, rounding: str) -> Array:
+    """Float to integer: rounded, then saturated; NaN becomes 0."""
+    whole = round_whole(x.astype(np.float64), rounding)
+    low, high = integer_range(fmt)
+    whole = np.where(np.isnan(whole), 0.0, whole)
+    inside = np.clip(whole, float(low), _below(float(high) + 1.0))
+    result = inside.astype(np.uint64 if fmt.kind == "uint" else np.int64)
+    result = np.where(whole >= float(high), high, result) if fmt.bits == 64 else result
+    return np.asarray(result).astype(fmt.dtype)
+
+
+def _below(limit: float) -> float:
+    return float(np.nextafter(limit, 0.0))
+
+
+def integer_range(fmt: Format) -> tuple[int, int]:
+    if fmt.kind == "uint":
+        return 0, (1 << fmt.bits) - 1
+    return -(1 << (fmt.bits - 1)), (1 << (fmt.bits - 1)) - 1
+
+
+def round_whole(x: Array, rounding: str) -> Array:
+    """To a whole number in the float's own type."""
+    if rounding == "rn":
+        return np.rint(x)
+    if rounding == "rd":
+        return np.floor(x)
+    if rounding == "ru":
+        return np.ceil(x)
+    whole = np.trunc(x)
+    if rounding == "ra":
+        whole = whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(x.dtype.type(1), x), x.dtype.type(0))
+    return np.copysign(whole, x)
+
+
+def convert(to: Format, source: Format, x: Array, rounding: str) -> Array:
+    """Any format to any other: floats by `narrow`, integers saturate, float to integer by `to_integer`."""
+    if source.kind == "float":
+        exact = x.astype(np.float64)
+        if to.kind != "float":
+            return to_integer(to, exact, rounding)
+        return narrow(to, tf32(x) if source is TF32 else exact, rounding)
+    if to.kind == "float":
+        wide = x.astype(np.float64 if to is F64 else np.float32)
+        return wide if to in (F32, F64) else narrow(to, wide, rounding)
+    return saturate(to, source, x)
+
+
+def saturate(to: Format, source: Format, x: Array) -> Array:
+    low, high = integer_range(to)
+    from_low, from_high = integer_range(source)
+    kept = np.clip(x, x.dtype.type(max(low, from_low)), x.dtype.type(min(high, from_high)))
+    return kept.astype(np.int8 if to is I4 else to.dtype)

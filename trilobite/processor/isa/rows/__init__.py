@@ -1,0 +1,1 @@
+"""The instruction table, one module per family. A new row goes to its family's end: opcodes are places."""
