@@ -54,8 +54,9 @@ class PadCollate:
         if shape:
             shape[0] += -shape[0] % self.multiple
         out = np.full((len(arrays), *shape), self.value, arrays[0].dtype)
-        for row, a in zip(out, arrays, strict=True):
-            row[tuple(map(slice, a.shape))] = a
+        for i, a in enumerate(arrays):
+            window: tuple[Any, ...] = (i, *(slice(n) for n in a.shape))
+            out[window] = a
         return out
 
 

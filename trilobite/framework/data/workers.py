@@ -176,9 +176,7 @@ class ProcessWorker:
         how = (
             f"ended with exit code {code}" if code is None or code >= 0 else f"was killed by {_signal(-code)}"
         )
-        remedy = (
-            "code that starts workers must stand under `if __name__ == '__main__':`; or worker_kind='thread'"
-        )
+        remedy = "start workers from a file, under `if __name__ == '__main__':`; or worker_kind='thread'"
         if code is not None and code < 0:
             remedy = "often the memory has run out: fewer workers, smaller batches or prefetch=1"
         return DataError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.framework.data.samplers import count
@@ -46,12 +48,12 @@ def _crop(image: Array, size: tuple[int, int], top: int, left: int) -> Array:
     return image[top : top + size[0], left : left + size[1]].copy()
 
 
-def _fits(image: Array, size: tuple[int, int], name: str) -> tuple[int, int]:
-    """How much room there is below and to the right of a crop."""
-    room = image.shape[0] - size[0], image.shape[1] - size[1]
+def _fits(shape: tuple[int, ...], size: tuple[int, int], name: str) -> tuple[int, int]:
+    """How much room there is beside a crop."""
+    room = shape[0] - size[0], shape[1] - size[1]
     if min(room) < 0:
         raise ShapeError(
-            f"{name}: cannot cut {size[0]}×{size[1]} from {image.shape[0]}×{image.shape[1]}",
+            f"{name}: cannot cut {size[0]}×{size[1]} from {shape[0]}×{shape[1]}",
             expected="a crop that fits",
             remedy="Resize first, or give RandomCrop a padding",
         )
@@ -66,7 +68,7 @@ class CenterCrop(Transform):
 
     def __call__(self, x: Any, rng: Generator | None = None) -> Array:
         image = as_image(x, "CenterCrop")
-        room = _fits(image, self.size, "CenterCrop")
+        room = _fits(image.shape, self.size, "CenterCrop")
         return _crop(image, self.size, room[0] // 2, room[1] // 2)
 
 
@@ -89,18 +91,29 @@ class RandomCrop(Transform):
         check_method(mode, ("constant", "edge", "reflect", "symmetric", "wrap"), "RandomCrop")
 
     def __call__(self, x: Any, rng: Generator | None = None) -> Array:
-        image, rng = self._pad(as_image(x, "RandomCrop")), demand(rng, "RandomCrop")
-        room = _fits(image, self.size, "RandomCrop")
+        image, rng = as_image(x, "RandomCrop"), demand(rng, "RandomCrop")
+        padded = image.shape[0] + 2 * self.padding[0], image.shape[1] + 2 * self.padding[1]
+        room = _fits(padded, self.size, "RandomCrop")
         top, left = (int(rng.integers(0, r + 1)) for r in room)
-        return _crop(image, self.size, top, left)
+        return self._window(image, top - self.padding[0], left - self.padding[1])
 
-    def _pad(self, image: Array) -> Array:
-        if not any(self.padding):
-            return image
-        widths = [(p, p) for p in self.padding] + [(0, 0)] * (image.ndim - 2)
+    def _window(self, image: Array, top: int, left: int) -> Array:
+        """The window as if the image had been padded, which would cost more than all the rest."""
+        (height, width), (h, w) = self.size, image.shape[:2]
         if self.mode == "constant":
-            return np.pad(image, widths, constant_values=self.fill)
-        return np.pad(image, widths, mode=self.mode)  # type: ignore[call-overload,no-any-return]
+            out = np.full((height, width, *image.shape[2:]), self.fill, image.dtype)
+            inside = image[max(0, top) : max(0, top + height), max(0, left) : max(0, left + width)]
+            out[max(0, -top) : max(0, h - top), max(0, -left) : max(0, w - left)] = inside
+            return out
+        rows = _padded(h, self.padding[0], self.mode)[top + self.padding[0] :][:height]
+        columns = _padded(w, self.padding[1], self.mode)[left + self.padding[1] :][:width]
+        return image[rows[:, None], columns]
+
+
+@lru_cache(maxsize=64)
+def _padded(n: int, padding: int, mode: str) -> npt.NDArray[np.int64]:
+    """Which of `n` rows stands at each place of the padded axis."""
+    return np.pad(np.arange(n), padding, mode=mode)  # type: ignore[call-overload,no-any-return]
 
 
 class HorizontalFlip(Transform):

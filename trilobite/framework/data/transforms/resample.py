@@ -39,9 +39,10 @@ def resize(image: Array, size: tuple[int, int], method: str = "bilinear", *, ant
         rows, columns = (_nearest(n, m) for n, m in zip(image.shape[:2], size, strict=True))
         return image[rows[:, None], columns]
     work = _to_work(image, "resize")
-    for axis in (0, 1):
-        if image.shape[axis] != size[axis]:
-            work = _weigh(work, axis, _taps(image.shape[axis], size[axis], method, antialias))
+    for n, m in zip(image.shape[:2], size, strict=True):
+        if n != m:
+            work = _weigh(work, _taps(n, m, method, antialias))
+        work = np.ascontiguousarray(work.swapaxes(0, 1))  # rows of pixels lie together; twice is the identity
     return _from_work(work, image.dtype)
 
 
@@ -91,15 +92,15 @@ def _taps(n: int, m: int, method: str, antialias: bool) -> Taps:
     return np.clip(index[:, used], 0, n - 1), weight[:, used]
 
 
-def _weigh(work: Array, axis: int, taps: Taps) -> Array:
+def _weigh(work: Array, taps: Taps) -> Array:
+    """Weighted sums of rows: the new first axis has one entry per row of taps."""
     index, weight = taps
-    shape = [1] * work.ndim
-    shape[axis] = index.shape[0]
-    total: Array | None = None
+    total = np.zeros((index.shape[0], *work.shape[1:]), work.dtype)
+    part = np.empty_like(total)
+    spread = weight.astype(work.dtype).reshape(*weight.shape, *[1] * (work.ndim - 1))
     for k in range(index.shape[1]):
-        part = np.take(work, index[:, k], axis) * weight[:, k].astype(work.dtype).reshape(shape)
-        total = part if total is None else np.add(total, part, out=total)
-    assert total is not None
+        np.take(work, index[:, k], axis=0, out=part, mode="clip")
+        total += np.multiply(part, spread[:, k], out=part)
     return total
 
 
@@ -134,10 +135,12 @@ def rotate(image: Array, degrees: float, method: str = "bilinear", fill: float =
 
 
 def _pick(image: Array, y: npt.NDArray[np.float64], x: npt.NDArray[np.float64], fill: float) -> Array:
+    """The pixels at whole places (y, x); those outside are the one that stands after the last."""
     height, width = image.shape[:2]
-    outside = (y < 0) | (y >= height) | (x < 0) | (x >= width)
-    rows = np.clip(y, 0, height - 1).astype(np.int64)
-    columns = np.clip(x, 0, width - 1).astype(np.int64)
-    out = image[rows, columns]
-    out[outside] = fill
-    return out
+    pixels = np.concatenate(
+        [image.reshape(height * width, -1), np.full((1, image[0, 0].size), fill, image.dtype)]
+    )
+    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    place = np.where(inside, y * width + x, height * width).astype(np.int64)
+    picked: Array = np.take(pixels, place, axis=0)
+    return picked.reshape(image.shape)
