@@ -39,7 +39,7 @@ def _sorted_keys(d: dict[Any, Any]) -> tuple[Any, ...]:
 register(list, lambda x: (x, None), lambda _, c: list(c))
 register(tuple, lambda x: (x, None), lambda _, c: tuple(c))
 register(type(None), lambda _: ((), None), lambda _, c: None)
-register(dict, lambda x: ([x[k] for k in (ks := _sorted_keys(x))], ks), lambda ks, c: dict(zip(ks, c, strict=True)))
+register(dict, lambda x: ([x[k] for k in _sorted_keys(x)], _sorted_keys(x)), lambda ks, c: dict(zip(ks, c, strict=True)))
 register(
     OrderedDict,
     lambda x: (list(x.values()), tuple(x)),

@@ -1,0 +1,119 @@
+"""The number formats: NumPy dtypes, with ml_dtypes' for what NumPy lacks. One table; everything else is asked of it.
+
+A dtype *is* a NumPy dtype, so arrays cross into NumPy without translation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from trilobite.base.errors import DTypeError
+
+DType = np.dtype[Any]
+
+bool_ = np.dtype("bool")
+int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+float16, float32, float64 = (np.dtype(f"float{n}") for n in (16, 32, 64))
+complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+int4, uint4 = np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)
+float8_e4m3fn, float8_e5m2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
+float8_e4m3, float8_e3m4 = np.dtype(ml_dtypes.float8_e4m3), np.dtype(ml_dtypes.float8_e3m4)
+float8_e4m3fnuz, float8_e5m2fnuz = np.dtype(ml_dtypes.float8_e4m3fnuz), np.dtype(ml_dtypes.float8_e5m2fnuz)
+float8_e4m3b11fnuz = np.dtype(ml_dtypes.float8_e4m3b11fnuz)
+float8_e8m0fnu = np.dtype(ml_dtypes.float8_e8m0fnu)
+float4_e2m1fn = np.dtype(ml_dtypes.float4_e2m1fn)
+
+FP8 = (
+    float8_e4m3fn, float8_e5m2, float8_e4m3, float8_e3m4,
+    float8_e4m3fnuz, float8_e5m2fnuz, float8_e4m3b11fnuz, float8_e8m0fnu,
+)  # fmt: skip
+SMALL_FLOATS = frozenset({float16, bfloat16, float4_e2m1fn, *FP8})
+FLOATS = frozenset({float32, float64}) | SMALL_FLOATS
+COMPLEX = frozenset({complex64, complex128})
+SIGNED = frozenset({int4, int8, int16, int32, int64})
+UNSIGNED = frozenset({uint4, uint8, uint16, uint32, uint64})
+INTEGERS = SIGNED | UNSIGNED
+INEXACT = FLOATS | COMPLEX
+ALL = FLOATS | COMPLEX | INTEGERS | {bool_}
+
+BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
+
+default_float, default_int, default_complex = float32, int64, complex64
+
+_BITS = {int4: 4, uint4: 4, float4_e2m1fn: 4, bool_: 1}
+
+
+def as_dtype(spec: Any) -> DType:
+    """The dtype that a user means: a dtype, a name, a NumPy scalar type, or Python's bool, int, float, complex."""
+    if spec is float:
+        return default_float
+    if spec is complex:
+        return default_complex
+    if spec is int:
+        return default_int
+    if isinstance(spec, str) and spec in BY_NAME:
+        return BY_NAME[spec]
+    try:
+        found: DType = np.dtype(spec)
+    except TypeError:
+        found = np.dtype(object)
+    if found not in ALL:
+        names = ", ".join(sorted(BY_NAME))
+        raise DTypeError(f"{spec!r} is not a dtype that tensors can have", expected=f"one of {names}")
+    return found.newbyteorder("=") if found.byteorder not in "=|" else found
+
+
+def is_float(d: DType) -> bool:
+    return d in FLOATS
+
+
+def is_complex(d: DType) -> bool:
+    return d in COMPLEX
+
+
+def is_inexact(d: DType) -> bool:
+    return d in INEXACT
+
+
+def is_integer(d: DType) -> bool:
+    return d in INTEGERS
+
+
+def is_signed(d: DType) -> bool:
+    return d in SIGNED
+
+
+def is_unsigned(d: DType) -> bool:
+    return d in UNSIGNED
+
+
+def bits(d: DType) -> int:
+    """Width of one element as hardware would store it (NumPy keeps a 4-bit element in a byte)."""
+    return _BITS.get(d, d.itemsize * 8)
+
+
+def accumulator(d: DType) -> DType:
+    """What sums and products of `d` accumulate in: 16-bit and smaller floats in float32, the others in themselves."""
+    return float32 if d in SMALL_FLOATS else d
+
+
+def real_of(d: DType) -> DType:
+    return {complex64: float32, complex128: float64}.get(d, d)
+
+
+def complex_of(d: DType) -> DType:
+    return complex128 if d in (float64, complex128) else complex64
+
+
+def kind(d: DType) -> str:
+    """`bool`, `int`, `float` or `complex`: the order in which promotion climbs."""
+    if d in FLOATS:
+        return "float"
+    if d in INTEGERS:
+        return "int"
+    return "complex" if d in COMPLEX else "bool"

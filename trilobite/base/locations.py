@@ -1,0 +1,45 @@
+"""Where in the user's code something happened: the innermost frame outside this package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType
+from typing import NamedTuple
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_USER_ROOMS = tuple(_PACKAGE + room + os.sep for room in ("zoo", "apps"))
+_inside: dict[CodeType, bool] = {}
+
+
+class Location(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+UNKNOWN = Location("?", 0, "?")
+
+
+def _is_inside(code: CodeType) -> bool:
+    name = os.path.abspath(code.co_filename)
+    inside = name.startswith(_PACKAGE) and not name.startswith(_USER_ROOMS)
+    _inside[code] = inside
+    return inside
+
+
+def user_location() -> Location:
+    """The line of the innermost caller that is not part of the package (networks in `zoo` and `apps` count as users)."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        inside = _inside.get(code)
+        if not (_is_inside(code) if inside is None else inside):
+            return Location(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return UNKNOWN

@@ -1,0 +1,99 @@
+"""Randomness: splittable keys over counter-based bits, and a global generator that is a tensor like any other state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import ArgumentError, TraceError
+from trilobite.base.locations import user_location
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
+from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.batch import Batched
+from trilobite.ir.transforms.cells import Cell, read, write
+
+_BITS, _SPLIT, _FOLD = 0, 1, 2  # streams under one key never overlap
+_ZERO = np.zeros(2, np.uint32)
+
+
+def _words(seed: int) -> np.ndarray[Any, Any]:
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
+        raise ArgumentError(f"a seed {seed!r}", expected="an integer")
+    return np.array([int(seed) & 0xFFFFFFFF, (int(seed) >> 32) & 0xFFFFFFFF], np.uint32)
+
+
+state = Cell(_words(0))
+"""The global generator: a key. Every draw splits it."""
+
+
+def manual_seed(seed: int) -> None:
+    """Start the global generator anew."""
+    write(state, _words(seed))
+
+
+def key(seed: int) -> Tensor:
+    """A key for the functions that take one."""
+    return wrap(_words(seed))
+
+
+def split_value(k: Value, count: int = 2) -> list[Value]:
+    words = table["random_bits"](k, _like(_ZERO, k), shape=(count, 2), stream=_SPLIT)
+    nd = words.ndim
+    out = []
+    for i in range(count):
+        start, stop = (*[0] * (nd - 2), i, 0), (*words.shape[:-2], i + 1, 2)
+        row = table["slice"](words, start=start, stop=stop, step=(1,) * nd)
+        out.append(table["reshape"](row, shape=(*words.shape[:-2], 2)))
+    return out
+
+
+def _like(words: np.ndarray[Any, Any], k: Value) -> Value:
+    return words if k.shape == (2,) else table["broadcast"](words, shape=k.shape, axes=(len(k.shape) - 1,))
+
+
+def split(k: Tensor, count: int = 2) -> tuple[Tensor, ...]:
+    """Independent keys from one."""
+    return tuple(wrap(v) for v in split_value(k._read(), count))
+
+
+def fold_in(k: Tensor, data: Any) -> Tensor:
+    """A key that depends on the key and an integer."""
+    d = data._read() if isinstance(data, Tensor) else np.asarray(data)
+    return wrap(_fold(k._read(), d))
+
+
+def _fold(k: Value, data: Value) -> Value:
+    low = table["cast"](data, dtype=np.dtype("uint32"))
+    counter = table["pad"](table["reshape"](low, shape=(1,)), low=(0,), high=(1,), between=(0,), value=0)
+    return table["random_bits"](k, counter, shape=(2,), stream=_FOLD)
+
+
+def next_key() -> Value:
+    """A fresh key from the global generator; under vmap the same or different ones, as the user said."""
+    ctx = entry.context()
+    rest, fresh = split_value(read(state), 2)
+    write(state, rest)
+    for batch in ctx.vmaps:
+        if batch.randomness == "error":
+            raise TraceError("random numbers inside vmap", where=user_location(), expected="a decision whether the batch shares them", remedy="vmap(..., randomness='different') or 'same'")
+        if batch.randomness == "different":
+            if ctx.recorder is not None and ctx.recorder.level > batch.level:
+                raise TraceError("different random numbers inside jit inside vmap", where=user_location(), remedy="put vmap inside jit, or pass keys as arguments")
+            places = np.arange(batch.size, dtype=np.uint32)
+            fresh = _fold(fresh, Batched(batch, places))
+    return fresh
+
+
+def bits(k: Value, shape: tuple[Any, ...]) -> Value:
+    return table["random_bits"](k, _like(_ZERO, k), shape=tuple(shape), stream=_BITS)
+
+
+def uniform_value(k: Value, shape: tuple[Any, ...]) -> Value:
+    """float32 in [0, 1): the top 24 bits of a word."""
+    b = bits(k, shape)
+    top = table["shift_right"](b, table["full"](shape=b.shape, dtype=b.dtype, value=8))
+    f = table["cast"](top, dtype=np.dtype("float32"))
+    return table["mul"](f, table["full"](shape=f.shape, dtype=f.dtype, value=2.0**-24))

@@ -1,0 +1,307 @@
+"""Functions with derivative rules of their own: custom_vjp, custom_jvp, the Function class; and checkpointing.
+
+Each is one node on a tape and one `call` in a recording, with forward and backward graphs as its regions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any
+
+from trilobite.base import pytree
+from trilobite.base.dtypes import is_inexact
+from trilobite.base.errors import ArgumentError, GradientError
+from trilobite.base.locations import user_location
+from trilobite.framework.control import Closed
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.transforms import is_tensor, read_tree, vjp
+from trilobite.ir.graph import Graph
+from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
+from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.bind import Traced
+from trilobite.ir.transforms.record import record, record_graph
+from trilobite.ir.transforms.tape import Tape, zeros
+from trilobite.ir.types import TensorType, type_of
+
+Fn = Callable[..., Any]
+
+
+class _Args:
+    """Arguments split into tensors and the rest, so that rules see what the user passed."""
+
+    def __init__(self, args: Sequence[Any], static: Sequence[int]) -> None:
+        self.static = {i: args[i] for i in static}
+        self.count = len(args)
+        self.values, self.tree = read_tree(tuple(a for i, a in enumerate(args) if i not in self.static))
+
+    def fill(self, values: Sequence[Value]) -> list[Any]:
+        """The argument list with these values in the tensors' places."""
+        moving = iter(self.tree.unflatten(map(wrap, values)))
+        return [self.static[i] if i in self.static else next(moving) for i in range(self.count)]
+
+    @property
+    def types(self) -> list[TensorType]:
+        return [type_of(v) for v in self.values]
+
+
+class custom_vjp:  # noqa: N801 - a decorator
+    """A function with its own reverse-mode rule.
+
+    `f.defvjp(fwd, bwd)`: `fwd(*args) -> (result, residuals)`, `bwd(residuals, cotangent) -> cotangents` (one per argument
+    that is not in `nondiff_argnums`, None for zero).
+    """
+
+    def __init__(self, fn: Fn, nondiff_argnums: Sequence[int] = ()) -> None:
+        self.fn, self.static = fn, tuple(nondiff_argnums)
+        self.fwd: Fn | None = None
+        self.bwd: Fn | None = None
+        update_wrapper(self, fn)
+
+    def defvjp(self, fwd: Fn, bwd: Fn) -> None:
+        self.fwd, self.bwd = fwd, bwd
+
+    def __call__(self, *args: Any) -> Any:
+        if self.fwd is None or self.bwd is None:
+            raise GradientError(f"custom_vjp function {self.fn.__name__} has no rule yet", where=user_location(), remedy="call f.defvjp(fwd, bwd) first")
+        a = _Args(args, self.static)
+        top = _top(a.values)
+        if top is None and entry.threads.context.recorder is None:
+            return self.fn(*args)
+        if entry.threads.context.recorder is None and isinstance(top, Tape):
+            return self._taped(a, top)
+        return self._call(a)
+
+    def _taped(self, a: _Args, tape: Tape) -> Any:
+        trees: list[pytree.Tree] = []
+
+        def linearize(operands: Sequence[Value]) -> Any:
+            assert self.fwd is not None
+            out, residuals = self.fwd(*a.fill(operands))
+            values, tree = read_tree(out)
+            trees[:] = [tree]
+            return values, lambda cts: self._pull(residuals, tree.unflatten(wrap(_dense(c, v)) for c, v in zip(cts, values, strict=True)), a)
+
+        outs = tape.opaque(self.fn.__name__, linearize, a.values)
+        return trees[0].unflatten(map(wrap, outs))
+
+    def _pull(self, residuals: Any, cotangent: Any, a: _Args) -> list[Any]:
+        assert self.bwd is not None
+        cts = self.bwd(residuals, cotangent)
+        cts = cts if isinstance(cts, tuple) else (cts,)
+        return _per_leaf(self.fn.__name__, cts, a)
+
+    def _call(self, a: _Args) -> Any:
+        """Record body, forward and backward; all three close over the same captures."""
+        trees: dict[str, Any] = {}
+        body, forward = self._record_forward(a, trees)
+        closed = Closed([body, forward], len(a.values))
+        graphs = [closed.graph(r, a.types) for r in (body, forward)]
+        if closed.writes:
+            raise GradientError(f"{self.fn.__name__} changes a tensor outside itself", where=user_location(), remedy="return the new value")
+        n = len(graphs[0].outputs)
+        residual_types = graphs[1].output_types[n:]
+        captured = [type_of(v) for v in closed.operands()]
+        backward = self._record_backward(a, trees, residual_types, graphs[0].output_types, captured)
+        outs = table["call"](*a.values, *closed.operands(), graph=graphs[0], name=self.fn.__name__, forward=graphs[1], backward=backward, strict=True)
+        return trees["out"].unflatten(map(wrap, outs))
+
+    def _record_forward(self, a: _Args, trees: dict[str, Any]) -> tuple[Any, Any]:
+        def plain(*values: Value) -> list[Value]:
+            out, trees["out"] = read_tree(self.fn(*a.fill(values)))
+            return out
+
+        def kept(*values: Value) -> list[Value]:
+            assert self.fwd is not None
+            out, residuals = self.fwd(*a.fill(values))
+            found, trees["residuals"] = read_tree(residuals)
+            return read_tree(out)[0] + found
+
+        return record(plain, a.types, self.fn.__name__), record(kept, a.types, f"{self.fn.__name__}.fwd")
+
+    def _record_backward(
+        self, a: _Args, trees: dict[str, Any], residuals: Sequence[TensorType], outs: Sequence[TensorType], captured: Sequence[TensorType]
+    ) -> Graph:
+        def back(*values: Value) -> list[Value]:
+            kept = trees["residuals"].unflatten(map(wrap, values[: len(residuals)]))
+            given = iter(values[len(residuals) :])
+            cts = trees["out"].unflatten(wrap(next(given) if is_inexact(t.dtype) else zeros(t)) for t in outs)
+            found = self._pull(kept, cts, a)
+            own = [zeros(t) if c is None else c for c, t in zip(found, a.types, strict=True) if is_inexact(t.dtype)]
+            return own + [zeros(t) for t in captured if is_inexact(t.dtype)]
+
+        types = [*residuals, *(t for t in outs if is_inexact(t.dtype))]
+        return record_graph(back, types, f"{self.fn.__name__}.bwd")
+
+
+def _top(values: Sequence[Value]) -> Any:
+    traced = [v.interpreter for v in values if isinstance(v, Traced)]
+    return max(traced, key=lambda i: i.level) if traced else None
+
+
+def _dense(ct: Any, like: Value) -> Value:
+    return zeros(type_of(like)) if ct is None else ct
+
+
+def _per_leaf(name: str, cts: Sequence[Any], a: _Args) -> list[Any]:
+    """A rule's cotangents, one per tensor leaf of the arguments; None stands for zero."""
+    moving = a.tree.children
+    if len(cts) != len(moving):
+        raise ArgumentError(f"the backward rule of {name} returned {len(cts)} cotangents", where=user_location(), expected=f"one per argument: {len(moving)}")
+    out: list[Any] = []
+    for ct, tree in zip(cts, moving, strict=True):
+        if ct is None:
+            out += [None] * tree.size
+            continue
+        values, shape = read_tree(ct)
+        if shape != tree:
+            raise ArgumentError(f"a cotangent from the backward rule of {name} has another structure than its argument", expected=tree, remedy=f"got {shape}")
+        out += values
+    for i, (ct, t) in enumerate(zip(out, a.types, strict=True)):
+        if ct is not None and ct.shape != t.shape:
+            raise ArgumentError(f"cotangent {i} from the backward rule of {name} has shape {tuple(ct.shape)}", where=user_location(), expected=tuple(t.shape))
+    return out
+
+
+class custom_jvp:  # noqa: N801 - a decorator
+    """A function with its own forward-mode rule, which serves reverse mode too.
+
+    `f.defjvp(rule)`: `rule(primals, tangents) -> (result, tangent)`, linear in the tangents. Reverse mode differentiates
+    the rule with respect to the tangents: a linear map's derivative is its transpose.
+    """
+
+    def __init__(self, fn: Fn) -> None:
+        self.fn = fn
+        self.rule: Fn | None = None
+        self._reverse: custom_vjp | None = None
+        update_wrapper(self, fn)
+
+    def defjvp(self, rule: Fn) -> Fn:
+        self.rule = rule
+        inner = self.fn
+
+        def fwd(*args: Any) -> Any:
+            return inner(*args), args
+
+        def bwd(args: Any, ct: Any) -> Any:
+            still = pytree.map(lambda x: wrap(zeros(type_of(x._read()))), args, is_leaf=is_tensor)
+            _, pull = vjp(lambda *ts: rule(args, ts)[1], *still)
+            return pull(ct)
+
+        def body(*args: Any) -> Any:
+            return inner(*args)
+
+        body.__name__ = inner.__name__
+        self._reverse = custom_vjp(body)
+        self._reverse.defvjp(fwd, bwd)
+        return rule
+
+    def __call__(self, *args: Any) -> Any:
+        if self.rule is None or self._reverse is None:
+            raise GradientError(f"custom_jvp function {self.fn.__name__} has no rule yet", where=user_location(), remedy="call f.defjvp(rule) first")
+        from trilobite.ir.transforms.forward import Forward
+
+        values, tree = read_tree(args)
+        top = _top(values)
+        if not isinstance(top, Forward):
+            return self._reverse(*args)
+        pairs = [top.split(v) for v in values]
+        primals = tree.unflatten(wrap(p) for p, _ in pairs)
+        tangents = tree.unflatten(wrap(zeros(type_of(p)) if t is None else t) for p, t in pairs)
+        out, moved = self.rule(primals, tangents)
+        outs, out_tree = read_tree(out)
+        return out_tree.unflatten(wrap(top.dual(o, t)) for o, t in zip(outs, read_tree(moved)[0], strict=True))
+
+
+def checkpoint(fn: Fn) -> Fn:
+    """`fn` that keeps only its arguments for the backward pass, and runs again there."""
+
+    def again(*args: Any, **kwargs: Any) -> Any:
+        keys = list(kwargs)
+
+        def plain(*inner: Any) -> Any:
+            return fn(*inner[: len(args)], **dict(zip(keys, inner[len(args) :], strict=True)))
+
+        everything = [*args, *kwargs.values()]
+        static = [i for i, a in enumerate(everything) if not any(map(is_tensor, pytree.leaves(a, is_tensor)))]
+        plain.__name__ = getattr(fn, "__name__", "checkpoint")
+        rule = custom_vjp(plain, static)
+        a = _Args(everything, static)
+
+        def fwd(*inner: Any) -> Any:
+            out = plain(*inner)
+            return out, tuple(x for i, x in enumerate(inner) if i not in a.static)
+
+        def bwd(kept: Any, ct: Any) -> Any:
+            fresh = pytree.map(lambda t: wrap(table["barrier"](t._read())), kept, is_leaf=is_tensor)
+
+            def run_again(*moving: Any) -> Any:
+                it = iter(moving)
+                return plain(*(a.static[i] if i in a.static else next(it) for i in range(a.count)))
+
+            return vjp(run_again, *fresh)[1](ct)
+
+        rule.defvjp(fwd, bwd)
+        return rule(*everything)
+
+    update_wrapper(again, fn)
+    return again
+
+
+class Function:
+    """A differentiable operation as a class, as PyTorch users write it: static `forward(ctx, ...)`, `backward(ctx, ...)`."""
+
+    @staticmethod
+    def forward(ctx: Context, *args: Any) -> Any:
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx: Context, *cotangents: Any) -> Any:
+        raise NotImplementedError
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run forward; backward uses what forward saved on `ctx`."""
+        static = [i for i, a in enumerate(args) if not isinstance(a, Tensor)]
+        contexts: list[Context] = []
+
+        def plain(*inner: Any) -> Any:
+            return cls.forward(Context(), *inner)
+
+        def fwd(*inner: Any) -> Any:
+            ctx = Context()
+            out = cls.forward(ctx, *inner)
+            contexts[:] = [ctx]
+            return out, tuple(ctx.saved_tensors)
+
+        def bwd(saved: Any, ct: Any) -> Any:
+            ctx = contexts[0].with_saved(saved)
+            cts = cls.backward(ctx, *(ct if isinstance(ct, tuple) else (ct,)))
+            cts = cts if isinstance(cts, tuple) else (cts,)
+            if len(cts) != len(args):
+                raise ArgumentError(f"{cls.__name__}.backward returned {len(cts)} gradients", where=user_location(), expected=f"one per argument of forward: {len(args)}")
+            return tuple(c for i, c in enumerate(cts) if i not in static)
+
+        plain.__name__ = cls.__name__
+        rule = custom_vjp(plain, static)
+        rule.defvjp(fwd, bwd)
+        return rule(*args)
+
+
+class Context:
+    """What `Function.forward` leaves for `backward`: tensors by save_for_backward, anything else as attributes."""
+
+    def __init__(self) -> None:
+        self.saved_tensors: tuple[Tensor, ...] = ()
+
+    def save_for_backward(self, *tensors: Tensor) -> None:
+        self.saved_tensors = tensors
+
+    def with_saved(self, tensors: Sequence[Tensor]) -> Context:
+        out = Context()
+        out.__dict__.update(self.__dict__)
+        out.saved_tensors = tuple(tensors)
+        return out
+
+

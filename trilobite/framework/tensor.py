@@ -1,0 +1,473 @@
+"""Tensor: a handle on a cell, perhaps through a view. State, views, gradients and conversion live here.
+
+The operations are not here: they stand in the operator table (`framework/ops`), which gives each its method and function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import DType, is_inexact
+from trilobite.base.errors import ArgumentError, DTypeError, GradientError, StateError, TraceError
+from trilobite.base.locations import user_location
+from trilobite.ir.primitive import Primitive, Value
+from trilobite.ir.primitives import table
+from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms import cells
+from trilobite.ir.transforms.bind import Traced, bind
+from trilobite.ir.transforms.cells import Cell
+from trilobite.ir.transforms.tape import Boundary, Leaf, Node, Taped, backward
+from trilobite.ir.types import Shape
+
+Step = tuple[Primitive, dict[str, Any]]
+_slice, _reshape, _transpose = table["slice"], table["reshape"], table["transpose"]
+_stop, _broadcast = table["stop_gradient"], table["broadcast"]
+
+
+class GradLeaf(Leaf):
+    """The node of a tensor that requires a gradient, and the gradient itself."""
+
+    __slots__ = ("grad",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grad: Tensor | None = None
+
+
+_generation = 0  # grows whenever some tensor starts or stops requiring a gradient, or some module changes its mode
+
+
+def generation() -> int:
+    return _generation
+
+
+def bump_generation() -> None:
+    global _generation
+    _generation += 1
+
+
+class Tensor:
+    """An n-dimensional array that can be differentiated, traced and compiled."""
+
+    __slots__ = ("__weakref__", "_cell", "_extra", "_view")
+    __array_priority__ = 1000
+    _cell: Cell
+    _view: tuple[Step, ...] | None
+    _extra: dict[str, Any] | None
+
+    def __init__(self, data: Any = None, dtype: Any = None, requires_grad: bool = False) -> None:
+        from trilobite.framework.ops.creation import to_array
+
+        self._cell, self._view, self._extra = Cell(to_array(data, dtype, copy=True)), None, None
+        if requires_grad:
+            self.requires_grad_()
+
+    # -- reading and writing -------------------------------------------------------------------------------------------
+
+    def _read(self) -> Value:
+        """The value as the running transforms see it."""
+        cell = self._cell
+        ctx = entry.threads.context
+        value = cell.value if cell.owner is ctx.recorder else _read_outer(cell, ctx)
+        if cell.leaf is not None and ctx.ambient.level > ctx.grad_off:
+            value = Taped(ctx.ambient, value, cell.leaf)
+        return value if self._view is None else self._look(value)
+
+    def _look(self, value: Value) -> Value:
+        """Apply the view; remembered while the base is the same object and shares its memory."""
+        seen = None if self._extra is None else self._extra.get("seen")
+        if seen is not None and seen[0] is value:
+            return seen[1]
+        out = value
+        for primitive, attributes in self._view or ():
+            out = bind(primitive, out, **attributes)
+        if isinstance(out, Traced) or out is value or np.may_share_memory(out, value):
+            self._note("seen", (value, out))
+        return out
+
+    def _note(self, key: str, value: Any) -> None:
+        if self._extra is None:
+            self._extra = {}
+        self._extra[key] = value
+
+    def _store(self, new: Value) -> None:
+        """Replace what the tensor shows. Through a view, the base changes there and nowhere else."""
+        cell, ctx = self._cell, entry.threads.context
+        if cell.leaf is not None and ctx.ambient.level > ctx.grad_off and not self._is_detached():
+            raise GradientError(
+                "a leaf tensor that requires a gradient was changed in place",
+                where=user_location(),
+                remedy="change it under tb.no_grad(), or change a copy: x.clone()",
+            )
+        old = cells.read(cell)
+        if type(old) is np.ndarray and type(new) is np.ndarray and ctx.recorder is None and self._store_memory(old, new):
+            return
+        cells.stamp(old)
+        cells.write(cell, new if self._view is None else _update(old, self._view, new))
+
+    def _store_memory(self, old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> bool:
+        """Write into the array itself, so that whoever shares the memory sees it."""
+        target = old if self._view is None else self._look(old)
+        if not old.flags.writeable or not (target is old or np.may_share_memory(target, old)) or not target.flags.writeable:
+            return False
+        np.copyto(target, new, casting="no")
+        cells.stamp(old)
+        return True
+
+    def _is_detached(self) -> bool:
+        return any(primitive is _stop for primitive, _ in self._view or ())
+
+    def _through(self, *steps: Step) -> Tensor:
+        """Another handle on the same cell, looking through further steps."""
+        out = Tensor.__new__(Tensor)
+        out._cell, out._extra = self._cell, None
+        out._view = (*(self._view or ()), *steps)
+        return out
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        return self._read().shape if self._view is not None else self._peek().shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> DType:
+        return self._peek().dtype  # type: ignore[no-any-return]
+
+    def _peek(self) -> Value:
+        cell = self._cell
+        ctx = entry.threads.context
+        return cell.value if cell.owner is ctx.recorder else _read_outer(cell, ctx)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        from trilobite.ir.types import size_of
+
+        return size_of(self.shape)
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor with no dimensions has no length")
+        return self.shape[0]  # type: ignore[return-value]
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # -- concrete values -----------------------------------------------------------------------------------------------
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The values as a NumPy array, sharing memory where possible."""
+        value = self._read()
+        if isinstance(value, Taped) and value.interpreter is entry.threads.context.ambient:
+            raise GradientError(
+                "numpy() of a tensor that requires a gradient would lose its history",
+                where=user_location(),
+                remedy="x.detach().numpy()",
+            )
+        return concrete(value, "numpy()")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        out = self.numpy()
+        if dtype is not None and out.dtype != dtype:
+            return out.astype(dtype)
+        return out.copy() if copy else out
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        value = concrete(self._read(), "item()", strip=True)
+        if value.size != 1:
+            raise ArgumentError(f"item() of a tensor of shape {tuple(value.shape)}", expected="exactly one element", remedy="index it, or use tolist()")
+        return _python(value.reshape(()), value.dtype)
+
+    def tolist(self) -> Any:
+        value = concrete(self._read(), "tolist()", strip=True)
+        return value.tolist() if value.dtype.isbuiltin == 1 else _nested(value)
+
+    def __bool__(self) -> bool:
+        return bool(concrete(self._read(), "bool()", strip=True, branch=True))
+
+    def __int__(self) -> int:
+        return int(concrete(self._read(), "int()", strip=True))
+
+    def __float__(self) -> float:
+        return float(concrete(self._read(), "float()", strip=True))
+
+    def __complex__(self) -> complex:
+        return complex(concrete(self._read(), "complex()", strip=True))
+
+    def __index__(self) -> int:
+        value = concrete(self._read(), "an index", strip=True)
+        if value.dtype.kind not in "iu" or value.shape != ():
+            raise TypeError(f"only an integer tensor without dimensions is an index, not {value.dtype}{list(value.shape)}")
+        return int(value)
+
+    def __iter__(self) -> Iterable[Tensor]:
+        if not self.shape:
+            raise TypeError("iteration over a tensor with no dimensions")
+        return (self[i] for i in range(len(self)))  # type: ignore[return-value,index]
+
+    # -- gradients -----------------------------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        if self._cell.leaf is not None and self._view is None:
+            return True
+        value = self._read()
+        return type(value) is Taped and value.interpreter.ambient
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        self.requires_grad_(flag)
+
+    def requires_grad_(self, flag: bool = True) -> Tensor:
+        """Make `backward()` collect a gradient here (or stop it)."""
+        if flag == (self._cell.leaf is not None):
+            return self
+        if self._view is not None or not self.is_leaf:
+            raise GradientError("requires_grad can be changed for leaves only", where=user_location(), remedy="x.detach().requires_grad_()")
+        if flag and not is_inexact(self.dtype):
+            raise DTypeError(
+                f"a tensor of {self.dtype} cannot require a gradient", where=user_location(), expected="a float or complex dtype"
+            )
+        self._cell.leaf = GradLeaf() if flag else None
+        bump_generation()
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        return self._cell.leaf is not None and self._view is None or not self.requires_grad
+
+    @property
+    def grad_fn(self) -> Node | None:
+        value = self._read()
+        return value.node if type(value) is Taped and not isinstance(value.node, Leaf) else None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """What `backward()` has accumulated."""
+        leaf = self._cell.leaf
+        if leaf is None or self._view is not None:
+            return None if self._extra is None else self._extra.get("grad")
+        return get_grad(leaf)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        leaf = self._cell.leaf
+        if value is not None and (value.shape != self.shape or value.dtype != self.dtype):
+            raise ArgumentError(f"a gradient {value.dtype}{list(value.shape)} for a tensor {self.dtype}{list(self.shape)}", expected="the same dtype and shape")
+        if leaf is None:
+            self._note("grad", value)
+        else:
+            set_grad(leaf, value)
+
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Sequence[Tensor] | None = None
+    ) -> None:
+        """Accumulate d(self)/d(leaf) into `leaf.grad` for every leaf that requires a gradient."""
+        ctx = entry.threads.context
+        value = self._read()
+        if not (type(value) is Taped and value.interpreter is ctx.ambient):
+            raise _not_tracked(value)
+        seed = _seed(self, value, gradient)
+        only = None if inputs is None else {t._cell.leaf for t in inputs}
+        found = backward(ctx.ambient, [(value, seed)], retain=create_graph if retain_graph is None else retain_graph, again=create_graph)
+        shared: set[int] = {id(cells.bottom(seed))}
+        for leaf, ct in found.items():
+            if isinstance(leaf, GradLeaf) and (only is None or leaf in only):
+                accumulate(leaf, ct if create_graph else ctx.ambient.strip(ct), shared)
+
+    def detach(self) -> Tensor:
+        """The same memory, as a constant to every derivative."""
+        return self._through((_stop, {}))
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this tensor although it is not a leaf."""
+        if self._cell.leaf is None:
+            self.register_hook(lambda g: self._note("grad", g))
+
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> Callable[[], None]:
+        """Call `hook(gradient)` when backward arrives here; what it returns replaces the gradient. Returns a remover."""
+        value = self._read()
+        if type(value) is not Taped:
+            raise GradientError("register_hook() on a tensor that requires no gradient", where=user_location(), remedy="x.requires_grad_()")
+        node = value.node
+        if node.hooks is None:
+            node.hooks = {}
+        row = node.hooks.setdefault(value.index, [])
+
+        def call(ct: Value) -> Value | None:
+            out = hook(wrap(ct))
+            return None if out is None else out._read()
+
+        row.append(call)
+        return lambda: row.remove(call)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise GradientError("deepcopy of a tensor that is not a leaf", remedy="x.detach().clone()")
+        out = type(self).__new__(type(self))
+        out._cell, out._view, out._extra = Cell(copied(self.detach()._read())), None, None
+        if self.requires_grad:
+            out._cell.leaf = GradLeaf()
+        memo[id(self)] = out
+        return out
+
+
+def copied(value: Value) -> Value:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def wrap(value: Value) -> Tensor:
+    """A new tensor that holds `value`."""
+    out = Tensor.__new__(Tensor)
+    out._cell, out._view, out._extra = Cell(value), None, None
+    return out
+
+
+def _read_outer(cell: Cell, ctx: Any) -> Value:
+    """A cell of another recording. One with a history outside starts behind a boundary here."""
+    if ctx.recorder is None:
+        raise cells.escaped()
+    value = ctx.recorder.read_outer(cell)
+    outside = cell.value
+    if type(outside) is Taped and outside.interpreter.ambient and value is ctx.recorder.cells.get(cell):
+        if ctx.ambient.level <= ctx.grad_off:
+            return value
+        node = ctx.recorder.notes.setdefault(("boundary", cell), Boundary("an input", ()))
+        return Taped(ctx.ambient, value, node)
+    return value
+
+
+def _update(base: Value, view: Sequence[Step], new: Value) -> Value:
+    """The base with what the view shows replaced: views undone from the innermost out."""
+    shown = [base]
+    for primitive, attributes in view[:-1]:
+        shown.append(bind(primitive, shown[-1], **attributes))
+    for (primitive, attributes), before in zip(reversed(view), reversed(shown), strict=True):
+        new = _undo(primitive, attributes, before, new)
+    return new
+
+
+def _undo(primitive: Primitive, attributes: dict[str, Any], before: Value, new: Value) -> Value:
+    if primitive is _stop:
+        return new
+    if primitive is _reshape:
+        return bind(_reshape, new, shape=before.shape)
+    if primitive is _transpose:
+        from trilobite.ir.primitives.shape import inverse
+
+        return bind(_transpose, new, axes=inverse(attributes["axes"]))
+    if primitive is _slice:
+        return bind(table["update_slice"], before, new, **{k: attributes[k] for k in ("start", "stop", "step")})
+    raise StateError(
+        f"a write through {primitive.name}: several elements of the view are one element of the tensor",
+        where=user_location(),
+        remedy="clone() the view before writing to it",
+    )
+
+
+def concrete(value: Value, what: str, strip: bool = False, branch: bool = False) -> np.ndarray[Any, Any]:
+    """The array behind a value, or the error that says why there is none yet."""
+    while strip and isinstance(value, Traced) and type(value).__name__ in ("Taped", "Dual"):
+        value = value.primal  # type: ignore[attr-defined]
+    if isinstance(value, np.ndarray):
+        return value
+    remedy = "choose with tb.where, or use tb.cond, tb.while_loop, tb.scan" if branch else "keep it a tensor, or return it and look at it outside"
+    inside = {"Recorded": "jit, cond or scan", "Batched": "vmap", "Taped": "grad", "Dual": "jvp"}[type(value).__name__]
+    what = "a Python branch on a tensor" if branch else f"{what} of a tensor"
+    raise TraceError(f"{what} inside {inside}, where only a run knows its value", where=user_location(), remedy=remedy)
+
+
+def _python(value: np.ndarray[Any, Any], dtype: DType) -> Any:
+    out = value.item()
+    if isinstance(out, (bool, int, float, complex)):
+        return out
+    return int(value) if dtype.name.endswith("int4") else float(value)
+
+
+def _nested(value: np.ndarray[Any, Any]) -> Any:
+    if value.ndim == 0:
+        return _python(value, value.dtype)
+    return [_nested(v) for v in value]
+
+
+# -- gradients of leaves -----------------------------------------------------------------------------------------------
+
+
+def get_grad(leaf: GradLeaf) -> Tensor | None:
+    recorder = entry.threads.context.recorder
+    while recorder is not None:
+        if ("grad", leaf) in recorder.notes:
+            found: Tensor | None = recorder.notes["grad", leaf]
+            return found
+        recorder.notes.setdefault(("grad was", leaf), leaf.grad is not None)
+        recorder = recorder.parent
+    return leaf.grad
+
+
+def set_grad(leaf: GradLeaf, value: Tensor | None) -> None:
+    recorder = entry.threads.context.recorder
+    if recorder is None:
+        leaf.grad = value
+    else:
+        recorder.notes["grad", leaf] = value
+
+
+def accumulate(leaf: GradLeaf, ct: Value, shared: set[int]) -> None:
+    """Add a cotangent to a leaf's gradient; the first one becomes the gradient, with memory of its own."""
+    old = get_grad(leaf)
+    if old is None:
+        set_grad(leaf, wrap(_own(ct, shared)))
+        return
+    total = bind(table["add"], old._read(), ct)
+    if isinstance(total, np.ndarray) and isinstance(old._peek(), np.ndarray):
+        old._store(total)
+    else:
+        set_grad(leaf, wrap(total))
+
+
+def _own(ct: Value, shared: set[int]) -> Value:
+    if not isinstance(ct, np.ndarray):
+        return ct
+    if id(ct) in shared or ct.base is not None or not ct.flags.writeable:
+        ct = ct.copy()
+    shared.add(id(ct))
+    return ct
+
+
+def _seed(t: Tensor, value: Value, gradient: Any) -> Value:
+    if gradient is None:
+        if value.shape != ():
+            raise GradientError(
+                f"backward() from a tensor of shape {tuple(value.shape)}", where=user_location(), expected="a scalar",
+                remedy="reduce it first (loss.sum().backward()), or pass the cotangent: backward(gradient)",
+            )  # fmt: skip
+        return bind(table["full"], shape=(), dtype=value.dtype, value=1.0)
+    seed: Value = gradient._read() if isinstance(gradient, Tensor) else np.asarray(gradient, value.dtype)
+    if seed.shape != value.shape:
+        raise GradientError(f"backward(gradient) of shape {tuple(seed.shape)}", expected=f"the tensor's shape {tuple(value.shape)}")
+    return seed
+
+
+def _not_tracked(value: Value) -> GradientError:
+    if isinstance(value, Traced) and type(value).__name__ in ("Taped", "Batched", "Dual"):
+        return GradientError(
+            "backward() inside grad, jvp or vmap", where=user_location(),
+            remedy="call tb.grad on the inner function: transforms compose, backward() walks only the eager tape",
+        )  # fmt: skip
+    return GradientError(
+        "backward() from a tensor that no gradient flows through", where=user_location(),
+        expected="a tensor computed from one with requires_grad=True, outside tb.no_grad()",
+        remedy="set requires_grad=True on the leaves, or remove detach() and no_grad() on the way",
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""The interpreter: the meaning of a graph, equation by equation, with nothing optimised.
+
+`run(graph, values)` binds every equation, so it works over any values (arrays, taped, recorded, batched ones). With
+arrays alone it calls the NumPy rules directly and drops each intermediate after its last use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import DeviceError, ShapeError
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.primitive import Value
+from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.bind import bind
+from trilobite.ir.types import Affine, Symbol, bind_symbols, substitute
+
+
+def run(graph: Graph, values: Sequence[Value]) -> list[Value]:
+    """The outputs of `graph` for these inputs."""
+    sizes = _check(graph, values)
+    if entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values):
+        return _run_arrays(graph, values, sizes)
+    env: dict[Var, Value] = dict(zip(graph.inputs, values, strict=True))
+    for e in graph.equations:
+        out = bind(e.primitive, *[env[v] for v in e.inputs], **_attributes(e, sizes))
+        _store(env, e, out)
+    return [env[v] for v in graph.outputs]
+
+
+def _run_arrays(graph: Graph, values: Sequence[Value], sizes: Mapping[Symbol, int]) -> list[Value]:
+    watch = entry.threads.context.watch
+    env: dict[Var, Value] = dict(zip(graph.inputs, values, strict=True))
+    for e, dying in zip(graph.equations, _last_uses(graph), strict=True):
+        operands = [env[v] for v in e.inputs]
+        out = e.primitive.evaluate(*operands, **_attributes(e, sizes))
+        if watch is not None:
+            watch(e.primitive, operands, out, e.location)
+        _store(env, e, out)
+        for v in dying:
+            del env[v]
+    return [env[v] for v in graph.outputs]
+
+
+def _store(env: dict[Var, Value], e: Equation, out: Any) -> None:
+    if e.primitive.multiple:
+        env.update(zip(e.outputs, out, strict=True))
+    else:
+        env[e.outputs[0]] = out
+
+
+def _attributes(e: Equation, sizes: Mapping[Symbol, int]) -> Mapping[str, Any]:
+    return {k: substitute(v, sizes) for k, v in e.attributes.items()} if sizes else e.attributes
+
+
+def _check(graph: Graph, values: Sequence[Value]) -> dict[Symbol, int]:
+    if len(values) != len(graph.inputs):
+        raise ShapeError(f"{graph.name} takes {len(graph.inputs)} values", expected=graph.input_types, remedy=f"got {len(values)}")
+    for i, (t, v) in enumerate(zip(graph.input_types, values, strict=True)):
+        fits = len(t.shape) == len(v.shape) and t.dtype == v.dtype
+        if not fits or any(a != b for a, b in zip(t.shape, v.shape, strict=True) if not isinstance(a, Affine)):
+            raise ShapeError(f"input {i} of {graph.name} is {v.dtype}{list(v.shape)}", expected=t)
+    if not graph.symbols or any(isinstance(d, Affine) for v in values for d in v.shape):
+        return {}
+    return bind_symbols((t.shape, v.shape) for t, v in zip(graph.input_types, values, strict=True))
+
+
+
+
+def _last_uses(graph: Graph) -> list[list[Var]]:
+    """Per equation, the variables that nothing reads afterwards."""
+    cached = graph.__dict__.get("_last_uses")
+    if cached is None:
+        alive = set(graph.outputs)
+        dying: list[list[Var]] = []
+        for e in reversed(graph.equations):
+            ends = {v for v in (*e.inputs, *e.outputs) if v not in alive}
+            alive |= ends
+            dying.append(list(ends))
+        cached = graph.__dict__["_last_uses"] = dying[::-1]
+    return list(cached)
+
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+Executable = Callable[[Sequence[Value]], list[Value]]
+targets: dict[str, Callable[[Graph], Executable]] = {"reference": lambda graph: lambda values: run(graph, values)}
+"""How a graph becomes something that runs, by target name. The compiler room adds its targets here."""
+
+
+def executable(graph: Graph, target: str) -> Executable:
+    """The compiled form of a graph on a target; compiled once."""
+    if target not in targets:
+        raise DeviceError(f"there is no target {target!r}", expected=f"one of {', '.join(sorted(targets))}")
+    cache: dict[str, Executable] = graph.__dict__.setdefault("_executables", {})
+    if target not in cache:
+        cache[target] = targets[target](graph)
+    return cache[target]

@@ -1,0 +1,167 @@
+"""A primitive is a name with its rules, and this is the form in which rules are written.
+
+The rules of a primitive:
+  type       `(*types, **attributes) -> TensorType` (or a tuple of them): checks and infers.
+  evaluate   `(*arrays, **attributes) -> array` (or a tuple): the meaning, in NumPy.
+  jvp, vjp   one small function per operand. Its parameters say what it needs: the first is the tangent or cotangent,
+             then operands by name, `out`, `<operand>_type`, `out_type`; keyword-only parameters are attributes. What no
+             wanted rule names is not kept for the backward pass. A primitive with several outputs, or whose operands
+             share work, states one whole function instead (`whole_jvp`, `whole_vjp`, `linearize`).
+  derivative for pointwise functions: jvp and vjp in one, since a diagonal matrix is its own transpose.
+  batch      `(size, values, mapped, attributes) -> value`: mapped operands, and all results, carry the batch in axis 0.
+  cost       `(input types, output types, attributes) -> flops`; bytes follow from the types.
+A primitive that lacks a rule holds `Absent(why)` in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Union
+
+from trilobite.base.dtypes import is_complex
+from trilobite.base.errors import GradientError, IRError
+from trilobite.ir.types import TensorType, type_of
+
+Value = Any  # an ndarray, or a value of an interpreter: has `.shape` and `.dtype`
+Attributes = Mapping[str, Any]
+
+
+class Absent:
+    """A rule that a primitive does not have, and why."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __repr__(self) -> str:
+        return f"Absent({self.why!r})"
+
+
+class Partial:
+    """The derivative rule of one operand, with what its parameters ask for."""
+
+    __slots__ = ("attributes", "fn", "holomorphic", "inputs", "needs", "wants_out")
+
+    def __init__(self, fn: Callable[..., Value], operands: Sequence[str], holomorphic: bool = False) -> None:
+        code = fn.__code__
+        names = code.co_varnames[1 : code.co_argcount]
+        self.fn = fn
+        self.attributes = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        self.needs = tuple(_need(n, operands) for n in names)
+        self.inputs = frozenset(i for what, i in self.needs if what == "value")
+        self.wants_out = any(what == "out" for what, _ in self.needs)
+        self.holomorphic = holomorphic  # a pointwise derivative serving as vjp: complex cotangents meet its conjugate
+
+    def __call__(self, t: Value, inputs: Sequence[Value], types: Sequence[TensorType], out: Value, attrs: Attributes) -> Value:
+        args = [
+            inputs[i] if what == "value" else types[i] if what == "type" else out if what == "out" else types[-1]
+            for what, i in self.needs
+        ]
+        conjugate = self.holomorphic and is_complex(t.dtype)
+        out = self.fn(table["conj"](t) if conjugate else t, *args, **{k: attrs[k] for k in self.attributes})
+        return table["conj"](out) if conjugate else out
+
+
+def _need(name: str, operands: Sequence[str]) -> tuple[Literal["value", "type", "out", "out_type"], int]:
+    if name == "out":
+        return "out", -1
+    if name == "out_type":
+        return "out_type", -1
+    base = name.removesuffix("_type")
+    if base not in operands:
+        raise IRError(f"a derivative rule asks for {name!r}", expected=f"out, out_type or one of {operands}")
+    return ("type" if base != name else "value"), operands.index(base)
+
+
+PartialRule = Union[Callable[..., Value], None]
+Rule = Union[Sequence[PartialRule], Absent]
+
+
+class Primitive:
+    """A name and its rules. All primitives stand in `table`."""
+
+    def __init__(
+        self,
+        name: str,
+        operands: str,
+        *,
+        type: Callable[..., Any],
+        evaluate: Callable[..., Any],
+        jvp: Rule | None = None,
+        vjp: Rule | None = None,
+        whole_jvp: Callable[..., Any] | None = None,
+        whole_vjp: Callable[..., Any] | None = None,
+        linearize: Callable[..., Any] | None = None,
+        derivative: Rule | None = None,
+        batch: Callable[..., Any] | Absent,
+        cost: Callable[..., float],
+        effect: bool = False,
+        multiple: bool = False,
+        keep: Literal["values", "types"] = "values",
+        doc: str = "",
+    ) -> None:
+        self.name, self.operands, self.doc = name, operands.split(), doc
+        self.type, self.evaluate, self.batch, self.cost = type, evaluate, batch, cost
+        self.whole_jvp, self.whole_vjp, self.linearize = whole_jvp, whole_vjp, linearize
+        self.effect, self.multiple = effect, multiple
+        self.keep = keep  # what a whole vjp needs of its operands
+        self.jvp = self._partials(jvp if derivative is None else derivative)
+        self.vjp = self._partials(vjp if derivative is None else derivative, holomorphic=derivative is not None)
+        self._plans: dict[int, tuple[tuple[int, ...], bool, bool]] = {}
+        if name in table:
+            raise IRError(f"there are two primitives named {name!r}")
+        table[name] = self
+
+    def _partials(self, rule: Rule | None, holomorphic: bool = False) -> tuple[Partial | None, ...] | Absent:
+        if rule is None:
+            return ()
+        if isinstance(rule, Absent):
+            return rule
+        return tuple(None if f is None else Partial(f, self.operands, holomorphic) for f in rule)
+
+    def keeps(self, wanted: int) -> tuple[tuple[int, ...], bool, bool]:
+        """For a bit mask of wanted operands: operands whose values the rules need, whether they need `out`, and types."""
+        plan = self._plans.get(wanted)
+        if plan is None:
+            chosen = [p for i, p in enumerate(self.partials("vjp")) if wanted >> i & 1 and p is not None]
+            inputs = sorted(set().union(*(p.inputs for p in chosen)) if chosen else ())
+            types = any(what in ("type", "out_type") for p in chosen for what, _ in p.needs)
+            plan = self._plans[wanted] = (tuple(inputs), any(p.wants_out for p in chosen), types)
+        return plan
+
+    def partials(self, mode: Literal["jvp", "vjp"]) -> tuple[Partial | None, ...]:
+        rule: tuple[Partial | None, ...] | Absent = getattr(self, mode)
+        if isinstance(rule, Absent):
+            raise GradientError(f"{self.name} has no derivative: {rule.why}")
+        return rule
+
+    def differentiable(self) -> bool:
+        return not isinstance(self.vjp, Absent)
+
+    def __call__(self, *values: Value, **attributes: Any) -> Any:
+        return _enter(self, *values, **attributes)
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+
+def _enter(primitive: Primitive, *values: Value, **attributes: Any) -> Any:
+    raise IRError("the transforms are not loaded")
+
+
+def set_entry(bind: Callable[..., Any]) -> None:
+    """Called once by the bind module, so that calling a primitive means binding it."""
+    global _enter
+    _enter = bind
+
+
+table: dict[str, Primitive] = {}
+
+
+def types_of(values: Sequence[Value]) -> list[TensorType]:
+    return [type_of(v) for v in values]
+
+
+def result_types(primitive: Primitive, types: Sequence[TensorType], attributes: Attributes) -> tuple[TensorType, ...]:
+    """The output types as a tuple, whatever the number of results."""
+    out = primitive.type(*types, **attributes)
+    return tuple(out) if primitive.multiple else (out,)

@@ -1,0 +1,119 @@
+"""`call`: a graph as one equation. Jitted functions, composites and functions with rules of their own are calls.
+
+Attributes: `graph` (the body), `name`, `target` (who runs it; empty for "inline as you like"), `tracked` (which outputs
+`backward()` outside may follow; empty for all), and for functions with their own derivative `forward` and `backward`
+graphs (`strict`: they are the only derivative there is): forward: inputs -> outputs, residuals; backward: residuals, cotangents of inexact outputs -> cotangents of inexact inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from trilobite.base.dtypes import is_inexact
+from trilobite.base.errors import GradientError
+from trilobite.ir.evaluate import executable
+from trilobite.ir.graph import Graph
+from trilobite.ir.primitive import Attributes, Primitive, Value
+from trilobite.ir.transforms.batch import Unmapped, all_mapped
+from trilobite.ir.transforms.regions import batch_graph, forward_graph, reverse_graph
+from trilobite.ir.types import Dim, TensorType, bind_symbols, substitute, symbols_of
+
+
+def _type(*types: TensorType, graph: Graph, **_: Any) -> tuple[TensorType, ...]:
+    if not graph.symbols or any(symbols_of(t.shape) for t in types):
+        return graph.output_types
+    sizes = bind_symbols(zip((t.shape for t in graph.input_types), (t.shape for t in types), strict=True))
+    return tuple(TensorType(substitute(t.shape, sizes), t.dtype) for t in graph.output_types)
+
+
+def _evaluate(*values: Value, graph: Graph, target: str = "", **_: Any) -> tuple[Value, ...]:
+    return tuple(executable(graph, target or "reference")(values))
+
+
+def invoke(graph: Graph, values: Sequence[Value], attrs: Attributes, suffix: str = "") -> Sequence[Value]:
+    """Call a derived graph under the same name and target."""
+    out: Sequence[Value] = call(*values, graph=graph, name=attrs["name"] + suffix, target=attrs.get("target", ""))
+    return out
+
+
+def _jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -> tuple[Any, Any]:
+    if attrs.get("strict"):
+        raise GradientError(
+            f"{attrs['name']} has a reverse-mode rule of its own (custom_vjp) and no forward-mode one",
+            remedy="define it with custom_jvp, which serves both modes",
+        )
+    graph: Graph = attrs["graph"]
+    active = [t is not None for t in tangents]
+    derived, out_active = forward_graph(graph, active)
+    outs = invoke(derived, [*primals, *(t for t in tangents if t is not None)], attrs, ".jvp")
+    n = len(graph.outputs)
+    rest = iter(outs[n:])
+    return tuple(outs[:n]), tuple(next(rest) if a else None for a in out_active)
+
+
+def _linearize(operands: Sequence[Value], wanted: Sequence[bool], attrs: Attributes) -> tuple[Sequence[Value], Any]:
+    if "backward" in attrs:
+        return _own_rule(operands, attrs)
+    graph: Graph = attrs["graph"]
+    halves = reverse_graph(graph, wanted)
+    outs = invoke(halves.forward, operands, attrs, ".fwd")
+    n = halves.outputs
+    residuals = outs[n:]
+
+    def pullback(cotangents: Sequence[Value]) -> list[Any]:
+        cts = [ct for ct, t in zip(cotangents, graph.output_types, strict=True) if is_inexact(t.dtype)]
+        found = iter(invoke(halves.backward, [*residuals, *cts], attrs, ".bwd"))
+        return [next(found) if w else None for w in halves.wanted]
+
+    return outs[:n], pullback
+
+
+def _own_rule(operands: Sequence[Value], attrs: Attributes) -> tuple[Sequence[Value], Any]:
+    graph: Graph = attrs["graph"]
+    outs = invoke(attrs["forward"], operands, attrs, ".fwd")
+    n = len(graph.outputs)
+    residuals = outs[n:]
+
+    def pullback(cotangents: Sequence[Value]) -> list[Any]:
+        cts = [ct for ct, t in zip(cotangents, graph.output_types, strict=True) if is_inexact(t.dtype)]
+        found = iter(invoke(attrs["backward"], [*residuals, *cts], attrs, ".bwd"))
+        return [next(found) if is_inexact(t.dtype) else None for t in graph.input_types]
+
+    return outs[:n], pullback
+
+
+def _batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> tuple[Any, ...]:
+    if "backward" in attrs:
+        return _batch_own_rule(size, values, mapped, attrs)
+    graph, out_mapped = batch_graph(attrs["graph"], size, mapped)
+    outs = call(*values, **{**attrs, "graph": graph})
+    return tuple(o if m else Unmapped(o) for o, m in zip(outs, out_mapped, strict=True))
+
+
+def _batch_own_rule(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> tuple[Any, ...]:
+    """With a rule of its own everything is mapped, so that residuals and cotangents have one form."""
+    graph, _ = batch_graph(attrs["graph"], size, [True] * len(values), [True] * len(attrs["graph"].outputs))
+    fwd, bwd = attrs["forward"], attrs["backward"]
+    forward, _ = batch_graph(fwd, size, [True] * len(fwd.inputs), [True] * len(fwd.outputs))
+    backward, _ = batch_graph(bwd, size, [True] * len(bwd.inputs), [True] * len(bwd.outputs))
+    full = all_mapped(size, values, mapped)
+    out: tuple[Any, ...] = call(*full, **{**attrs, "graph": graph, "forward": forward, "backward": backward})
+    return out
+
+
+def _cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: Any) -> float:
+    return graph_flops(attrs["graph"])
+
+
+def graph_flops(graph: Graph) -> float:
+    """Floating-point operations of a graph: the sum over its equations."""
+    return sum(
+        e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], e.attributes) for e in graph.equations
+    )
+
+
+call = Primitive(
+    "call", "x", type=_type, evaluate=_evaluate, whole_jvp=_jvp, linearize=_linearize, batch=_batch, cost=_cost,
+    multiple=True, doc="a graph as one equation",
+)  # fmt: skip

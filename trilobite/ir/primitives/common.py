@@ -1,0 +1,81 @@
+"""What the rules of several families share: type checks, batching along a new leading axis, costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from trilobite.base.dtypes import DType
+from trilobite.base.errors import DTypeError, ShapeError
+from trilobite.ir.primitive import Attributes, Primitive, Value, table
+from trilobite.ir.transforms.batch import all_mapped
+from trilobite.ir.types import Affine, Dim, TensorType
+
+
+def same_types(name: str, types: Sequence[TensorType], accepts: Collection[DType]) -> TensorType:
+    """All operands of one shape and one dtype, and the dtype one that the primitive accepts."""
+    first = types[0]
+    for i, t in enumerate(types):
+        if t.dtype not in accepts:
+            raise DTypeError(f"{name} does not take {t.dtype} (operand {i})", expected=names(accepts))
+        if t.shape != first.shape:
+            raise ShapeError(f"{name}: operands {first} and {t} differ in shape", expected="equal shapes; broadcasting is explicit")
+        if t.dtype != first.dtype:
+            raise DTypeError(f"{name}: operands {first} and {t} differ in dtype", expected="equal dtypes; casts are explicit")
+    return first
+
+
+def names(dtypes: Collection[DType]) -> str:
+    return ", ".join(sorted(d.name for d in dtypes))
+
+
+def batch_elementwise(primitive: Callable[[], Primitive] | str) -> Callable[..., Value]:
+    """Mapped operands line up as they are; the others are repeated along the batch."""
+
+    def rule(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attributes: Attributes) -> Value:
+        p = table[primitive] if isinstance(primitive, str) else primitive()
+        return p(*all_mapped(size, values, mapped), **attributes)
+
+    return rule
+
+
+def count(dim: Dim) -> float:
+    """A size as a number, for costs: the upper bound of a symbolic one."""
+    return float(dim.bounds()[1]) if isinstance(dim, Affine) else float(dim)
+
+
+def elements(types: Sequence[TensorType]) -> float:
+    return sum(count(t.size) for t in types)
+
+
+def flops_per_element(flops: float) -> Callable[..., float]:
+    """Cost of an elementwise primitive."""
+
+    def rule(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attributes: Any) -> float:
+        return flops * elements(outputs)
+
+    return rule
+
+
+def free(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attributes: Any) -> float:
+    """Cost of what only moves or names data."""
+    return 0.0
+
+
+def bytes_moved(inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> float:
+    """Bytes read and written if nothing is fused."""
+    from trilobite.base.dtypes import bits
+
+    return sum(count(t.size) * bits(t.dtype) / 8 for t in (*inputs, *outputs))
+
+
+def normal_axes(name: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Axes as distinct numbers within range, sorted."""
+    out = []
+    for a in axes:
+        if not -ndim <= a < ndim:
+            raise ShapeError(f"{name}: axis {a} is out of range", expected=f"{-ndim} <= axis < {ndim}")
+        out.append(a % ndim)
+    if len(set(out)) != len(out):
+        raise ShapeError(f"{name}: the axes {tuple(axes)} name one axis twice")
+    return tuple(sorted(out))

@@ -1,0 +1,61 @@
+"""Values from nothing: constants, fills, counters; and identities that mean something to transforms or the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import DType
+from trilobite.base.quiet import array_rule
+from trilobite.ir.primitive import Absent, Attributes, Primitive, Value
+from trilobite.ir.primitives.common import batch_elementwise, free
+from trilobite.ir.types import Dim, TensorType
+
+_NO_OPERANDS = Absent("it has no operands, so there is nothing to map over")
+
+constant = Primitive(
+    "constant", "",
+    type=lambda value: TensorType(value.array.shape, value.array.dtype),
+    evaluate=lambda value: value.array,
+    jvp=(), vjp=(), batch=_NO_OPERANDS, cost=free, doc="an array that stands in the graph",
+)  # fmt: skip
+
+
+def _full(shape: Sequence[int], dtype: DType, value: complex) -> np.ndarray[Any, Any]:
+    # One element repeated by stride 0: no memory, no time. Whoever wants to write makes a copy first.
+    return np.broadcast_to(np.asarray(value).astype(dtype), shape)
+
+
+full = Primitive(
+    "full", "", type=lambda shape, dtype, value: TensorType(shape, dtype), evaluate=array_rule(_full),
+    jvp=(), vjp=(), batch=_NO_OPERANDS, cost=free, doc="one number everywhere",
+)  # fmt: skip
+
+
+def _iota(shape: Sequence[int], dtype: DType, axis: int) -> np.ndarray[Any, Any]:
+    line = np.arange(shape[axis]).astype(dtype).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    return np.broadcast_to(line, shape)
+
+
+iota = Primitive(
+    "iota", "", type=lambda shape, dtype, axis: TensorType(shape, dtype), evaluate=array_rule(_iota),
+    jvp=(), vjp=(), batch=_NO_OPERANDS, cost=free, doc="0, 1, 2, ... along one axis",
+)  # fmt: skip
+
+stop_gradient = Primitive(
+    "stop_gradient", "x", type=lambda x: x, evaluate=lambda x: x, jvp=(None,), vjp=(None,),
+    batch=batch_elementwise("stop_gradient"), cost=free, doc="the value, as a constant to every derivative",
+)  # fmt: skip
+
+
+def _barrier_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attributes: Attributes) -> Value:
+    return barrier(*values)
+
+
+barrier = Primitive(
+    "barrier", "x", type=lambda x: x, evaluate=lambda x: x, jvp=(lambda t: barrier(t),), vjp=(lambda t: barrier(t),),
+    batch=_barrier_batch, cost=free,
+    doc="the value, recomputed rather than shared: common subexpressions are not merged across it",
+)  # fmt: skip

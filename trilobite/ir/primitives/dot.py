@@ -1,0 +1,122 @@
+"""The general dot product: any axes contracted, any axes batched. Result axes: batch, free of x, free of y.
+
+Meaning: operands contiguous as (batch, M, K) and (batch, K, N); 16-bit and smaller floats are multiplied and added in
+float32; integers wrap in the result dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import ALL, DType, accumulator, bool_
+from trilobite.base.errors import DTypeError, ShapeError
+from trilobite.base.quiet import array_rule
+from trilobite.ir.primitive import Attributes, Primitive, Value, table
+from trilobite.ir.primitives.common import count, same_types
+from trilobite.ir.primitives.shape import inverse, transpose
+from trilobite.ir.types import Dim, TensorType, size_of
+
+Array = np.ndarray[Any, Any]
+Axes = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def free_axes(ndim: int, *taken: Sequence[int]) -> tuple[int, ...]:
+    used = {a for axes in taken for a in axes}
+    return tuple(i for i in range(ndim) if i not in used)
+
+
+def _type(x: TensorType, y: TensorType, contract: Axes, batch: Axes, dtype: DType) -> TensorType:
+    same_types("dot", (x,), ALL - {bool_})
+    if x.dtype != y.dtype:
+        raise DTypeError(f"dot of {x} and {y}", expected="equal dtypes; casts are explicit")
+    for what, (a, b) in (("contracted", contract), ("batch", batch)):
+        if len(a) != len(b) or any(x.shape[i] != y.shape[j] for i, j in zip(a, b, strict=True)):
+            raise ShapeError(f"dot of {x} and {y}: {what} axes {list(a)} and {list(b)} differ in size")
+    fx, fy = free_axes(len(x.shape), contract[0], batch[0]), free_axes(len(y.shape), contract[1], batch[1])
+    shape = [x.shape[i] for i in (*batch[0], *fx)] + [y.shape[j] for j in fy]
+    return TensorType(tuple(shape), dtype)
+
+
+def _matrices(x: Array, order: Sequence[int], groups: Sequence[Sequence[int]], dtype: DType) -> Array:
+    sizes = [int(np.prod([x.shape[i] for i in g], dtype=np.int64)) for g in groups]
+    return np.ascontiguousarray(x.transpose(order), dtype).reshape(sizes)
+
+
+def _dot(x: Array, y: Array, contract: Axes, batch: Axes, dtype: DType) -> Array:
+    fx, fy = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
+    wide = accumulator(x.dtype) if accumulator(x.dtype) != x.dtype else dtype
+    if wide.kind in "fc":
+        wide = np.promote_types(wide, accumulator(x.dtype))
+    a = _matrices(x, (*batch[0], *fx, *contract[0]), (batch[0], fx, contract[0]), wide)
+    b = _matrices(y, (*batch[1], *contract[1], *fy), (batch[1], contract[1], fy), wide)
+    shape = [x.shape[i] for i in (*batch[0], *fx)] + [y.shape[j] for j in fy]
+    out = np.matmul(a[0], b[0]) if a.shape[0] == 1 else np.matmul(a, b)
+    return out.astype(dtype, copy=False).reshape(shape)
+
+
+def _dot_x(t: Value, y: Value, x_type: TensorType, *, contract: Axes, batch: Axes) -> Value:
+    """Cotangent of x: contract t's y-free axes with y's, then put the axes back in x's order."""
+    nb, ny = len(batch[0]), len(y.shape)
+    fx, fy = free_axes(len(x_type.shape), contract[0], batch[0]), free_axes(ny, contract[1], batch[1])
+    t_batch, t_fx = tuple(range(nb)), tuple(range(nb, nb + len(fx)))
+    t_fy = tuple(range(nb + len(fx), nb + len(fx) + len(fy)))
+    out = dot(_as(t, y.dtype), y, contract=(t_fy, fy), batch=(t_batch, batch[1]), dtype=x_type.dtype)
+    rest = [j for j in range(ny) if j not in fy and j not in batch[1]]  # y's contracted axes in y's order
+    order = [*batch[0], *fx, *(contract[0][contract[1].index(j)] for j in rest)]
+    return transpose(out, axes=inverse(order)) if order != sorted(order) else out
+
+
+def _dot_y(t: Value, x: Value, y_type: TensorType, *, contract: Axes, batch: Axes) -> Value:
+    nb, nx = len(batch[0]), len(x.shape)
+    fx, fy = free_axes(nx, contract[0], batch[0]), free_axes(len(y_type.shape), contract[1], batch[1])
+    t_batch, t_fx = tuple(range(nb)), tuple(range(nb, nb + len(fx)))
+    out = dot(x, _as(t, x.dtype), contract=(fx, t_fx), batch=(batch[0], t_batch), dtype=y_type.dtype)
+    rest = [i for i in range(nx) if i not in fx and i not in batch[0]]
+    order = [*batch[1], *(contract[1][contract[0].index(i)] for i in rest), *fy]
+    return transpose(out, axes=inverse(order)) if order != sorted(order) else out
+
+
+def _as(t: Value, dtype: DType) -> Value:
+    return t if t.dtype == dtype else table["cast"](t, dtype=dtype)
+
+
+def _conj(x: Value) -> Value:
+    return table["conj"](x) if x.dtype.kind == "c" else x
+
+
+def _batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> Value:
+    (x, y), (cx, cy), (bx, by) = values, attrs["contract"], attrs["batch"]
+    if mapped[0]:
+        cx, bx = tuple(a + 1 for a in cx), tuple(a + 1 for a in bx)
+    if mapped[1]:
+        cy, by = tuple(a + 1 for a in cy), tuple(a + 1 for a in by)
+    if all(mapped):
+        return dot(x, y, contract=(cx, cy), batch=((0, *bx), (0, *by)), dtype=attrs["dtype"])
+    out = dot(x, y, contract=(cx, cy), batch=(bx, by), dtype=attrs["dtype"])
+    # The mapped axis is the first free one of its side: move it to the front.
+    at = len(bx) if mapped[0] else len(bx) + x.ndim - len(cx) - len(bx)
+    if at == 0:
+        return out
+    return transpose(out, axes=(at, *(i for i in range(out.ndim) if i != at)))
+
+
+def _cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: Any) -> float:
+    inner = size_of([inputs[0].shape[i] for i in attrs["contract"][0]])
+    return 2.0 * count(outputs[0].size) * count(inner)
+
+
+dot = Primitive(
+    "dot", "x y", type=_type, evaluate=array_rule(_dot),
+    jvp=(
+        lambda t, y, *, contract, batch, dtype: dot(t, y, contract=contract, batch=batch, dtype=dtype),
+        lambda t, x, *, contract, batch, dtype: dot(x, t, contract=contract, batch=batch, dtype=dtype),
+    ),
+    vjp=(
+        lambda t, y, x_type, *, contract, batch: _dot_x(t, _conj(y), x_type, contract=contract, batch=batch),
+        lambda t, x, y_type, *, contract, batch: _dot_y(t, _conj(x), y_type, contract=contract, batch=batch),
+    ),
+    batch=_batch, cost=_cost, doc="sum over contracted axes of products; dtype is that of the result",
+)  # fmt: skip

@@ -1,0 +1,138 @@
+"""Reductions over axes. Sums and products of 16-bit and smaller floats accumulate in float32; operands are made
+contiguous first, so that the order of additions depends on the shape alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import ALL, COMPLEX, DType, INTEGERS, accumulator, bool_, is_float, is_integer
+from trilobite.base.errors import ShapeError
+from trilobite.base.quiet import array_rule
+from trilobite.ir.primitive import Absent, Attributes, Primitive, Value, table
+from trilobite.ir.primitives.common import elements, same_types
+from trilobite.ir.types import Dim, Shape, TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+def reduced(shape: Shape, axes: Sequence[int]) -> Shape:
+    return tuple(d for i, d in enumerate(shape) if i not in axes)
+
+
+def spread(t: Value, shape: Shape, axes: Sequence[int]) -> Value:
+    """Repeat a reduced value along the axes that the reduction removed."""
+    return table["broadcast"](t, shape=shape, axes=tuple(i for i in range(len(shape)) if i not in axes))
+
+
+def _type(name: str, accepts: Any) -> Callable[..., TensorType]:
+    def rule(x: TensorType, axes: tuple[int, ...]) -> TensorType:
+        same_types(name, (x,), accepts)
+        if list(axes) != sorted(set(axes)) or any(not 0 <= a < len(x.shape) for a in axes):
+            raise ShapeError(f"{name} of {x} over axes {list(axes)}", expected=f"distinct sorted axes below {len(x.shape)}")
+        return TensorType(reduced(x.shape, axes), x.dtype)
+
+    return rule
+
+
+def _batch(name: str) -> Callable[..., Value]:
+    def rule(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> Value:
+        return table[name](values[0], axes=tuple(a + 1 for a in attrs["axes"]))
+
+    return rule
+
+
+def _cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attributes: Any) -> float:
+    return elements(inputs)
+
+
+def lowest(dtype: DType) -> Any:
+    """The identity of max."""
+    if dtype == bool_:
+        return False
+    return _info(dtype).min if is_integer(dtype) else _edge(dtype, -np.inf)
+
+
+def highest(dtype: DType) -> Any:
+    """The identity of min."""
+    if dtype == bool_:
+        return True
+    return _info(dtype).max if is_integer(dtype) else _edge(dtype, np.inf)
+
+
+def _info(dtype: DType) -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.iinfo(dtype)
+
+
+def _edge(dtype: DType, infinity: float) -> Any:
+    """Infinity, or the largest number of a format that has none."""
+    import ml_dtypes
+
+    with np.errstate(all="ignore"):
+        found = np.asarray(infinity).astype(dtype)
+    info = ml_dtypes.finfo(dtype)
+    return found if np.isinf(found.astype(np.float32)) else (info.max if infinity > 0 else info.min)
+
+
+# -- sum and product ---------------------------------------------------------------------------------------------------
+
+
+def _sum(x: Array, axes: tuple[int, ...]) -> Array:
+    wide = np.ascontiguousarray(x, accumulator(x.dtype)).reshape(x.shape)
+    return np.add.reduce(wide, axis=axes, dtype=wide.dtype).astype(x.dtype, copy=False)
+
+
+reduce_sum = Primitive(
+    "reduce_sum", "x", type=_type("reduce_sum", ALL - {bool_}), evaluate=array_rule(_sum),
+    jvp=(lambda t, *, axes: reduce_sum(t, axes=axes),),
+    vjp=(lambda t, x_type, *, axes: spread(t, x_type.shape, axes),),
+    batch=_batch("reduce_sum"), cost=_cost,
+)  # fmt: skip
+
+
+def _prod(x: Array, axes: tuple[int, ...]) -> Array:
+    wide = np.ascontiguousarray(x, accumulator(x.dtype)).reshape(x.shape)
+    return np.multiply.reduce(wide, axis=axes, dtype=wide.dtype).astype(x.dtype, copy=False)
+
+
+# -- largest and smallest ----------------------------------------------------------------------------------------------
+
+
+def _extreme(ufunc: np.ufunc, identity: Callable[[DType], Any]) -> Callable[..., Array]:
+    def rule(x: Array, axes: tuple[int, ...]) -> Array:
+        start = np.asarray(identity(x.dtype)).astype(x.dtype)
+        return np.asarray(ufunc.reduce(x, axis=axes, initial=start[()]), x.dtype)
+
+    return rule
+
+
+def _extreme_mask(x: Value, out: Value, axes: Sequence[int]) -> tuple[Value, Value]:
+    """1 where x equals the extreme, and how many such places there are."""
+    hit = table["eq"](x, spread(out, x.shape, axes))
+    mask = table["cast"](hit, dtype=x.dtype)
+    return mask, reduce_sum(mask, axes=tuple(axes))
+
+
+def _extreme_jvp(t: Value, x: Value, out: Value, *, axes: tuple[int, ...]) -> Value:
+    mask, ties = _extreme_mask(x, out, axes)
+    return table["div"](reduce_sum(table["mul"](t, mask), axes=axes), ties)
+
+
+def _extreme_vjp(t: Value, x: Value, out: Value, *, axes: tuple[int, ...]) -> Value:
+    mask, ties = _extreme_mask(x, out, axes)
+    return table["mul"](spread(table["div"](t, ties), x.shape, axes), mask)
+
+
+reduce_max = Primitive(
+    "reduce_max", "x", type=_type("reduce_max", ALL - COMPLEX), evaluate=array_rule(_extreme(np.maximum, lowest)),
+    jvp=(_extreme_jvp,), vjp=(_extreme_vjp,), batch=_batch("reduce_max"), cost=_cost,
+    doc="the largest element; NaN wins; equal ones share the derivative evenly",
+)  # fmt: skip
+reduce_min = Primitive(
+    "reduce_min", "x", type=_type("reduce_min", ALL - COMPLEX), evaluate=array_rule(_extreme(np.minimum, highest)),
+    jvp=(_extreme_jvp,), vjp=(_extreme_vjp,), batch=_batch("reduce_min"), cost=_cost,
+)  # fmt: skip

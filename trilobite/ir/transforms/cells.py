@@ -1,0 +1,105 @@
+"""Cells: the only place where state lives. Reads and writes go through here, so that a recording sees them all.
+
+A recording turns the first read of an outer cell into an input and a write into an output (`Recorder`). Functional
+transforms (grad, jvp, vmap) note written cells, to take their own values out of them again when they end.
+Arrays written in place in memory are stamped, so that a tape that kept such an array for a gradient notices.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import TraceError
+from trilobite.base.locations import user_location
+from trilobite.ir.primitive import Value
+from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.bind import Traced
+
+
+class Cell:
+    """A value that can change. `owner` is the recording it was made in (None outside any); `leaf` is the tape's node for
+    a cell whose gradient `backward()` collects."""
+
+    __slots__ = ("__weakref__", "leaf", "owner", "value")
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+        self.leaf: Any = None
+        self.owner = entry.threads.context.recorder
+
+
+def read(cell: Cell) -> Value:
+    """The cell's value as the current recording sees it."""
+    recorder = entry.threads.context.recorder
+    if cell.owner is recorder:
+        return cell.value
+    if recorder is None:
+        raise escaped()
+    return recorder.read_outer(cell)
+
+
+def write(cell: Cell, value: Value) -> None:
+    """Replace the cell's value as the current recording sees it."""
+    ctx = entry.threads.context
+    if cell.owner is ctx.recorder:
+        if ctx.writes is not None:
+            ctx.writes.append(cell)
+        cell.value = value
+    elif ctx.recorder is None:
+        raise escaped()
+    else:
+        ctx.recorder.write_outer(cell, value)
+
+
+def escaped() -> TraceError:
+    return TraceError(
+        "a tensor made while a function was being recorded is used outside of it",
+        where=user_location(),
+        expected="tensors made inside jit, cond, scan or vmap leave the function as its results",
+        remedy="return the tensor, or copy it into a tensor that exists outside: state.copy_(value)",
+    )
+
+
+# -- in-place stamps --------------------------------------------------------------------------------------------------
+
+_clock = itertools.count(1)
+_stamps: dict[int, int] = {}  # id of the array that owns the memory -> time of its last write in place
+now = 0
+
+
+def _owner(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    base = array.base
+    return base if isinstance(base, np.ndarray) else array
+
+
+def stamp(value: Value) -> None:
+    """Note that `value` was overwritten at this moment."""
+    global now
+    value = bottom(value)
+    now = next(_clock)
+    if isinstance(value, np.ndarray):
+        owner = _owner(value)
+        if id(owner) not in _stamps:
+            weakref.finalize(owner, _stamps.pop, id(owner), None)
+        _stamps[id(owner)] = now
+    else:
+        value.stamp = now
+
+
+def stamped_after(value: Value, time: int) -> bool:
+    """Was `value` overwritten after `time`?"""
+    value = bottom(value)
+    if isinstance(value, np.ndarray):
+        return bool(_stamps) and _stamps.get(id(_owner(value)), 0) > time
+    return getattr(value, "stamp", 0) > time
+
+
+def bottom(value: Value) -> Value:
+    """The array or recorded value underneath tapes, duals and batches."""
+    while isinstance(value, Traced) and hasattr(value, "primal"):
+        value = value.primal
+    return value

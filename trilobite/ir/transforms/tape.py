@@ -1,0 +1,359 @@
+"""Reverse mode: a tape over any values. `backward()`, `grad` and backward inside `jit` are this tape at different levels.
+
+A taped value points to the node that made it; nodes point to the nodes of their operands. Walking nodes from the newest
+to the oldest and applying vjp rules, which only `bind`, gives the cotangents. There is no list to keep: what nobody can
+reach any more is freed by itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trilobite.base.dtypes import is_inexact
+from trilobite.base.errors import GradientError
+from trilobite.base.locations import UNKNOWN, Location, user_location
+from trilobite.ir.primitive import Attributes, Primitive, Value, table, types_of
+from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms import cells
+from trilobite.ir.transforms.bind import Interpreter, Traced, bind
+from trilobite.ir.types import TensorType, type_of
+
+_sequence = itertools.count()
+Pullback = Callable[[Sequence[Value]], Sequence[Any]]
+
+
+class Taped(Traced):
+    """A value that a tape follows: the value itself, and which output of which node it is."""
+
+    __slots__ = ("index", "node", "primal")
+
+    def __init__(self, tape: Tape, primal: Value, node: Node, index: int = 0) -> None:
+        self.interpreter = tape
+        self.primal, self.node, self.index = primal, node, index
+        self.shape, self.dtype = primal.shape, primal.dtype
+
+
+class Node:
+    """Where a taped value came from. Subclasses say how cotangents of its outputs become those of its operands."""
+
+    __slots__ = ("edges", "freed", "hooks", "location", "name", "order", "time", "types")
+
+    def __init__(self, name: str, edges: Sequence[tuple[Node, int] | None]) -> None:
+        self.name, self.edges = name, edges
+        self.order = next(_sequence)
+        self.time = cells.now
+        self.freed = False
+        self.hooks: dict[int, list[Callable[[Value], Any]]] | None = None
+        self.types: Sequence[TensorType] | None = None
+        self.location: Location = user_location() if entry.threads.context.watch is not None else UNKNOWN
+
+    def pull(self, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
+        """Cotangents of the operands. `again`: keep the result differentiable on the same tape."""
+        raise NotImplementedError
+
+    def free(self) -> None:
+        self.freed = True
+
+    def outputs(self) -> int:
+        return 1
+
+    def check_kept(self, kept: Sequence[Value]) -> None:
+        for value in kept:
+            if value is not None and cells.stamped_after(value, self.time):
+                raise GradientError(
+                    f"a tensor that the gradient of {self.name} needs was changed in place",
+                    where=self.location if self.location is not UNKNOWN else None,
+                    expected="values kept for the backward pass stay as they were in the forward pass",
+                    remedy="write `x = x + 1` instead of `x += 1`, or clone() the tensor before changing it",
+                )
+
+
+class Leaf(Node):
+    """Where differentiation ends: an argument of `grad`, or a tensor that requires a gradient."""
+
+    __slots__ = ("receive",)
+
+    def __init__(self, receive: Callable[[Value], None] | None = None) -> None:
+        super().__init__("leaf", ())
+        self.receive = receive
+
+
+class Boundary(Node):
+    """An input of a recorded function that already has a history outside: backward inside cannot follow it."""
+
+    __slots__ = ()
+
+    def pull(self, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
+        raise GradientError(
+            "backward() inside a recorded function would have to leave it",
+            where=user_location(),
+            expected="gradients of tensors that are leaves, or made inside the function",
+            remedy="call backward() outside, or pass x.detach().requires_grad_()",
+        )
+
+
+class Refusal(Node):
+    """A primitive without a derivative: harmless until a backward pass arrives here."""
+
+    __slots__ = ("primitive",)
+
+    def __init__(self, primitive: Primitive, edges: list[Any]) -> None:
+        super().__init__(primitive.name, edges)
+        self.primitive = primitive
+
+    def pull(self, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
+        self.primitive.partials("vjp")
+        return ()
+
+
+class PrimitiveNode(Node):
+    """One application of a primitive with per-operand rules (or one whole rule)."""
+
+    __slots__ = ("attributes", "inputs", "out", "primitive", "wanted")
+
+    def __init__(
+        self, primitive: Primitive, attributes: Attributes, values: Sequence[Value], edges: list[Any], wanted: int, out: Value
+    ) -> None:
+        super().__init__(primitive.name, edges)
+        self.primitive, self.attributes, self.wanted = primitive, attributes, wanted
+        if primitive.whole_vjp is not None:
+            self.inputs: Any = tuple(types_of(values) if primitive.keep == "types" else values)
+            self.out: Any = out if primitive.multiple or primitive.keep == "values" else type_of(out)
+            return
+        keep, wants_out, wants_types = primitive.keeps(wanted)
+        self.inputs = tuple(v if i in keep else None for i, v in enumerate(values)) if keep else ()
+        self.out = out if wants_out else None
+        if wants_types:
+            self.types = [*types_of(values), type_of(out)]
+
+    def outputs(self) -> int:
+        return len(self.out) if self.primitive.multiple and self.out is not None else 1
+
+    def free(self) -> None:
+        self.freed, self.inputs, self.out = True, (), None
+
+    def pull(self, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
+        outs = self.out if self.primitive.multiple else (self.out,)
+        self.check_kept([*self.inputs, *outs])
+        inputs = self.inputs if again else [tape.strip(v) for v in self.inputs]
+        if again:
+            outs = [None if o is None else tape.wrap(o, self, i) for i, o in enumerate(outs)]
+        wanted = [bool(self.wanted >> i & 1) for i in range(len(self.edges))]
+        if self.primitive.whole_vjp is not None:
+            result: Sequence[Any] = self.primitive.whole_vjp(cotangents, inputs, outs, wanted, self.attributes)
+            return result
+        rules = self.primitive.partials("vjp")
+        types = self.types or ()
+        return [
+            rule(cotangents[0], inputs, types, outs[0], self.attributes) if want and rule is not None else None
+            for rule, want in zip(rules, wanted, strict=True)
+        ]
+
+
+class PullbackNode(Node):
+    """A region, composite or custom rule: the pullback was made with the forward pass.
+
+    To be differentiable again it is made afresh from the taped operands.
+    """
+
+    __slots__ = ("count", "inputs", "linearize", "pullback")
+
+    def __init__(
+        self, name: str, linearize: Callable[[Sequence[Value]], tuple[Sequence[Value], Pullback]],
+        values: Sequence[Value], edges: list[Any], pullback: Pullback, outs: Sequence[Value],
+    ) -> None:  # fmt: skip
+        super().__init__(name, edges)
+        self.linearize, self.inputs, self.pullback = linearize, tuple(values), pullback
+        self.count, self.types = len(outs), types_of(outs)
+
+    def outputs(self) -> int:
+        return self.count
+
+    def free(self) -> None:
+        self.freed, self.inputs = True, ()
+        self.linearize = self.pullback = None  # type: ignore[assignment]
+
+    def pull(self, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
+        self.check_kept(self.inputs)
+        full = [
+            zeros(t) if ct is None and is_inexact(t.dtype) else ct
+            for ct, t in zip(cotangents, self.types or (), strict=True)
+        ]
+        pullback = self.linearize(self.inputs)[1] if again else self.pullback
+        return pullback(full)
+
+
+class Tape(Interpreter):
+    """Processes primitives on taped values: computes on what is underneath and leaves a node behind."""
+
+    __slots__ = ("ambient",)
+
+    def __init__(self, level: int, ambient: bool = False) -> None:
+        super().__init__(level)
+        self.ambient = ambient  # the one that backward() walks; others belong to grad and vjp
+
+    def records(self) -> bool:
+        return self.level > entry.threads.context.grad_off
+
+    def wrap(self, value: Value, node: Node, index: int = 0) -> Taped:
+        return Taped(self, value, node, index)
+
+    def strip(self, value: Value) -> Value:
+        return value.primal if type(value) is Taped and value.interpreter is self else value
+
+    def tracks(self, value: Value) -> bool:
+        """Is the value still connected on this tape?"""
+        return type(value) is Taped and value.interpreter is self and not value.node.freed
+
+    def process(self, primitive: Primitive, values: Sequence[Value], attributes: Attributes) -> Any:
+        if not self.alive:
+            self.check_alive("grad or vjp")
+        primals, edges, wanted = self._open(values)
+        if self.level <= entry.threads.context.grad_off or primitive.name == "stop_gradient":
+            return bind(primitive, *primals, **attributes)
+        if primitive.linearize is not None:
+            return self._linearize(primitive, values, primals, edges, wanted, attributes)
+        out = bind(primitive, *primals, **attributes)
+        if not primitive.multiple:
+            if not is_inexact(out.dtype):
+                return out
+            return Taped(self, out, self._node(primitive, attributes, values, edges, wanted, out))
+        if not any(is_inexact(o.dtype) for o in out):
+            return out
+        node = self._node(primitive, attributes, values, edges, wanted, out)
+        return tuple(Taped(self, o, node, i) if is_inexact(o.dtype) else o for i, o in enumerate(out))
+
+    @staticmethod
+    def _node(primitive: Primitive, attributes: Attributes, values: Sequence[Value], edges: Any, wanted: int, out: Any) -> Node:
+        if not primitive.differentiable():
+            return Refusal(primitive, edges)
+        return PrimitiveNode(primitive, attributes, values, edges, wanted, out)
+
+    def _open(self, values: Sequence[Value]) -> tuple[list[Value], list[tuple[Node, int] | None], int]:
+        primals: list[Value] = []
+        edges: list[tuple[Node, int] | None] = []
+        wanted = 0
+        for i, v in enumerate(values):
+            if type(v) is Taped and v.interpreter is self:
+                primals.append(v.primal)
+                edges.append((v.node, v.index))
+                wanted |= 1 << i
+            else:
+                primals.append(v)
+                edges.append(None)
+        return primals, edges, wanted
+
+    def _linearize(
+        self, primitive: Primitive, values: Sequence[Value], primals: list[Value], edges: list[Any], wanted: int, attributes: Any
+    ) -> Any:
+        flags = [bool(wanted >> i & 1) for i in range(len(values))]
+
+        def linearize(operands: Sequence[Value]) -> Any:
+            assert primitive.linearize is not None
+            return primitive.linearize(operands, flags, attributes)
+
+        outs = self.opaque(primitive.name, linearize, values, primals, edges)
+        detached = attributes.get("tracked") if self.ambient else None
+        if detached is not None:  # outputs whose own tape the function has already consumed
+            outs = [o if keep else self.strip(o) for o, keep in zip(outs, detached, strict=True)]
+        return tuple(outs) if primitive.multiple else outs[0]
+
+    def opaque(
+        self,
+        name: str,
+        linearize: Callable[[Sequence[Value]], tuple[Sequence[Value], Pullback]],
+        values: Sequence[Value],
+        primals: Sequence[Value] | None = None,
+        edges: list[Any] | None = None,
+    ) -> list[Value]:
+        """One node for a whole computation: `linearize(operands) -> (results, pullback)`."""
+        if primals is None or edges is None:
+            primals, edges, _ = self._open(values)
+        if not self.records():
+            return list(linearize(primals)[0])
+        outs, pullback = linearize(primals)
+        node = PullbackNode(name, linearize, values, edges, pullback, outs)
+        return [Taped(self, o, node, i) if is_inexact(o.dtype) else o for i, o in enumerate(outs)]
+
+
+def zeros(type: TensorType) -> Value:
+    """A cotangent of zeros."""
+    return bind(table["full"], shape=type.shape, dtype=type.dtype, value=0.0)
+
+
+def add(a: Value, b: Value) -> Value:
+    return bind(table["add"], a, b)
+
+
+def backward(
+    tape: Tape,
+    roots: Sequence[tuple[Value, Value]],
+    *,
+    leaves: Sequence[Node] = (),
+    retain: bool = False,
+    again: bool = False,
+) -> dict[Node, Value]:
+    """Walk from `roots` (taped value, cotangent) to the leaves; returns the cotangent of each leaf reached.
+
+    With `leaves`, the walk ends there and others are not touched. Without `retain`, nodes are freed as they are passed.
+    """
+    pending: dict[Node, list[Any]] = {}
+    heap: list[tuple[int, Node]] = []
+    stop = frozenset(leaves)
+    found: dict[Node, Value] = {}
+    for root, ct in roots:
+        _arrive(pending, heap, root.node, root.index, ct)
+    while heap:
+        node = heapq.heappop(heap)[1]
+        cotangents = _hooked(node, pending.pop(node))
+        if isinstance(node, Leaf) or node in stop:
+            found[node] = cotangents[0]
+            continue
+        if node.freed:
+            raise freed_error(node)
+        operands = node.pull(cotangents, tape, again)
+        for edge, ct in zip(node.edges, operands, strict=True):
+            if edge is not None and ct is not None:
+                _arrive(pending, heap, edge[0], edge[1], ct)
+        if not retain:
+            node.free()
+    return found
+
+
+def _arrive(pending: dict[Node, list[Any]], heap: list[Any], node: Node, index: int, ct: Value) -> None:
+    slots = pending.get(node)
+    if slots is None:
+        slots = pending[node] = [None] * max(node.outputs(), index + 1)
+        heapq.heappush(heap, _Entry((-node.order, node)))
+    slots[index] = ct if slots[index] is None else add(slots[index], ct)
+
+
+class _Entry(tuple[int, Node]):
+    """Ordered by the node's age alone; ages are unique."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: tuple[int, Node]) -> bool:  # type: ignore[override]
+        return self[0] < other[0]
+
+
+def _hooked(node: Node, cotangents: list[Any]) -> list[Any]:
+    for index, hooks in (node.hooks or {}).items():
+        for hook in hooks:
+            if cotangents[index] is not None and (changed := hook(cotangents[index])) is not None:
+                cotangents[index] = changed
+    return cotangents
+
+
+def freed_error(node: Node) -> GradientError:
+    return GradientError(
+        f"backward through {node.name} a second time: what it kept for the gradient has been freed",
+        expected="one backward pass per forward pass",
+        remedy="pass retain_graph=True to the first backward(), or run the forward pass again",
+    )
+
+
+entry.install_ambient(Tape(1, ambient=True))

@@ -1,0 +1,243 @@
+"""The types of values: a dtype and a shape whose dimensions are integers or affine expressions of bounded symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+
+from trilobite.base.dtypes import BY_NAME, DType
+from trilobite.base.errors import ShapeError
+
+
+@dataclass(frozen=True, order=True)
+class Symbol:
+    """A size that a run decides: `lower <= name <= upper`."""
+
+    name: str
+    lower: int = 1
+    upper: int = 2**31 - 1
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Affine:
+    """`constant + sum(coefficient * symbol)`: the only sizes a graph may have besides integers."""
+
+    __slots__ = ("constant", "terms")
+
+    def __init__(self, constant: int, terms: Iterable[tuple[Symbol, int]]) -> None:
+        self.constant = constant
+        self.terms = tuple(sorted((s, c) for s, c in terms if c))
+
+    def value(self, sizes: Mapping[Symbol, int]) -> int:
+        return self.constant + sum(c * sizes[s] for s, c in self.terms)
+
+    def bounds(self) -> tuple[int, int]:
+        low = self.constant + sum(c * (s.lower if c > 0 else s.upper) for s, c in self.terms)
+        high = self.constant + sum(c * (s.upper if c > 0 else s.lower) for s, c in self.terms)
+        return low, high
+
+    def _combine(self, other: Any, sign: int) -> Dim:
+        if isinstance(other, (int, np.integer)):
+            return affine(self.constant + sign * int(other), self.terms)
+        if not isinstance(other, Affine):
+            return NotImplemented
+        terms = dict(self.terms)
+        for s, c in other.terms:
+            terms[s] = terms.get(s, 0) + sign * c
+        return affine(self.constant + sign * other.constant, terms.items())
+
+    def __add__(self, other: Any) -> Dim:
+        return self._combine(other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Dim:
+        return self._combine(other, -1)
+
+    def __rsub__(self, other: Any) -> Dim:
+        return (-self) + other
+
+    def __neg__(self) -> Dim:
+        return self * -1
+
+    def __mul__(self, other: Any) -> Dim:
+        if isinstance(other, Affine):
+            raise ShapeError(
+                f"the size ({self}) * ({other}) is not affine in its symbols",
+                expected="sums of symbols times integers",
+                remedy="keep the two dimensions apart, or make one of them a fixed size",
+            )
+        if not isinstance(other, (int, np.integer)):
+            return NotImplemented
+        k = int(other)
+        return affine(self.constant * k, [(s, c * k) for s, c in self.terms])
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Dim:
+        if isinstance(other, Affine):
+            return _exact_ratio(self, other)
+        k = int(other)
+        if self.constant % k or any(c % k for _, c in self.terms):
+            raise ShapeError(f"the size {self} is not divisible by {k} for every value of its symbols")
+        return affine(self.constant // k, [(s, c // k) for s, c in self.terms])
+
+    def __mod__(self, other: Any) -> int:
+        if isinstance(other, int) and self.constant % other == 0 and all(c % other == 0 for _, c in self.terms):
+            return 0
+        raise ShapeError(f"whether {other} divides the size {self} depends on its symbols")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Affine) and self.constant == other.constant and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash((self.constant, self.terms))
+
+    def _order(self, other: Any, sense: str) -> bool:
+        low, high = (self - other).bounds() if isinstance(d := self - other, Affine) else (d, d)
+        outcomes = {"<": (high < 0, low >= 0), "<=": (high <= 0, low > 0)}[sense]
+        if not any(outcomes):
+            raise ShapeError(
+                f"whether {self} {sense} {other} depends on the symbols",
+                remedy="tighten the bounds of the symbolic dimension: tb.dim(name, min=, max=)",
+            )
+        return outcomes[0]
+
+    def __lt__(self, other: Any) -> bool:
+        return self._order(other, "<")
+
+    def __le__(self, other: Any) -> bool:
+        return self._order(other, "<=")
+
+    def __gt__(self, other: Any) -> bool:
+        return not self._order(other, "<=")
+
+    def __ge__(self, other: Any) -> bool:
+        return not self._order(other, "<")
+
+    def __bool__(self) -> bool:
+        return self > 0
+
+    def __index__(self) -> int:
+        raise ShapeError(
+            f"the symbolic size {self} was used where a number is needed",
+            remedy="build the value from tensors (tb.arange, broadcasting), or make the dimension a fixed size",
+        )
+
+    __int__ = __index__
+
+    def __repr__(self) -> str:
+        parts = [f"{'' if c == 1 else f'{c}*'}{s.name}" for s, c in self.terms]
+        return "+".join([*parts, str(self.constant)] if self.constant else parts).replace("+-", "-")
+
+
+Dim = Union[int, Affine]
+Shape = tuple[Dim, ...]
+
+
+def affine(constant: int, terms: Iterable[tuple[Symbol, int]]) -> Dim:
+    out = Affine(constant, terms)
+    return out if out.terms else out.constant
+
+
+def _exact_ratio(a: Affine, b: Affine) -> Dim:
+    symbol, coefficient = b.terms[0]
+    k = dict(a.terms).get(symbol, 0) // coefficient
+    if b * k != a:
+        raise ShapeError(f"the size {a} is not a multiple of {b} for every value of their symbols")
+    return k
+
+
+def dim(name: str, *, min: int = 1, max: int = 2**31 - 1) -> Affine:
+    """A symbolic dimension: one compiled program serves every size from `min` to `max`."""
+    if not name.isidentifier() or not 0 <= min <= max:
+        raise ShapeError(f"tb.dim({name!r}, min={min}, max={max}) is not a size", expected="a name and 0 <= min <= max")
+    return Affine(0, [(Symbol(name, min, max), 1)])
+
+
+def symbols_of(shape: Sequence[Dim]) -> set[Symbol]:
+    return {s for d in shape if isinstance(d, Affine) for s, _ in d.terms}
+
+
+def substitute(value: Any, sizes: Mapping[Symbol, int]) -> Any:
+    """Replace symbolic sizes inside an attribute by numbers."""
+    if isinstance(value, Affine):
+        return value.value(sizes)
+    if isinstance(value, tuple):
+        return tuple(substitute(v, sizes) for v in value)
+    return value
+
+
+class TensorType:
+    """dtype and shape. Immutable; equal by value."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: Shape, dtype: DType) -> None:
+        self.shape, self.dtype = shape, dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Dim:
+        return size_of(self.shape)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorType) and self.shape == other.shape and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"{short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+
+def size_of(shape: Sequence[Dim]) -> Dim:
+    total: Dim = 1
+    for d in shape:
+        total = total * d
+    return total
+
+
+_SHORT = {"bool": "bool", "complex64": "c64", "complex128": "c128", "bfloat16": "bf16"}
+
+
+def short_name(dtype: DType) -> str:
+    name = dtype.name
+    if name in _SHORT:
+        return _SHORT[name]
+    for long, short in (("float", "f"), ("uint", "u"), ("int", "i")):
+        if name.startswith(long):
+            return short + name[len(long):]
+    return name
+
+
+FROM_SHORT: dict[str, DType] = {short_name(d): d for d in BY_NAME.values()}
+
+
+def type_of(value: Any) -> TensorType:
+    return TensorType(value.shape, value.dtype)
+
+
+def bind_symbols(shapes: Iterable[tuple[Shape, Sequence[int]]]) -> dict[Symbol, int]:
+    """Sizes of the symbols from declared shapes and actual ones; a contradiction or a bound exceeded is an error."""
+    sizes: dict[Symbol, int] = {}
+    pending = [(d, n) for declared, actual in shapes for d, n in zip(declared, actual, strict=True) if isinstance(d, Affine)]
+    for d, n in sorted(pending, key=lambda p: len(p[0].terms)):
+        unknown = [(s, c) for s, c in d.terms if s not in sizes]
+        if len(unknown) == 1:
+            (s, c), = unknown
+            rest = n - d.constant - sum(k * sizes[t] for t, k in d.terms if t is not s and t in sizes)
+            if rest % c or not s.lower <= rest // c <= s.upper:
+                raise ShapeError(f"size {n} does not fit the symbolic dimension {d}", expected=f"{s.lower} <= {s} <= {s.upper}")
+            sizes[s] = rest // c
+        elif not unknown and d.value(sizes) != n:
+            raise ShapeError(f"size {n} contradicts the symbolic dimension {d} = {d.value(sizes)}", where=f"with {sizes}")
+    return sizes
