@@ -1,7 +1,8 @@
-"""Import time.
+"""Start-up time.
 
 Each sample is a fresh Python that imports one package and says how long that took; the start of Python
-itself is not in it. Files are in the system's cache. NumPy is the floor, for the package imports it.
+itself is not in it. Files are in the system's cache. NumPy is the floor, for the package imports it. The
+command's time is that of the whole process.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import partial
+from time import perf_counter
 
 from benchmarks.row import Row, Work
 
@@ -28,6 +30,17 @@ def fresh_import(package: str) -> Work:
     return work
 
 
+def fresh_command(*words: str) -> Work:
+    """Seconds that a command line takes, from its start to its end."""
+
+    def work() -> float:
+        start = perf_counter()
+        subprocess.run([sys.executable, "-m", *words], capture_output=True, check=True)
+        return perf_counter() - start
+
+    return work
+
+
 ROWS = (
     Row(
         "import",
@@ -38,5 +51,13 @@ ROWS = (
         aim=0.15,
         times_itself=True,
         quick=True,
+    ),
+    Row(
+        "trilobite --help",
+        {"trilobite": partial(fresh_command, "trilobite", "--help")},
+        unit="ms",
+        threads=2,
+        aim=0.4,
+        times_itself=True,
     ),
 )
