@@ -106,6 +106,7 @@ class Primitive:
         self.keep = keep  # what a whole vjp needs of its operands
         self.jvp = self._partials(jvp if derivative is None else derivative)
         self.vjp = self._partials(vjp if derivative is None else derivative, holomorphic=derivative is not None)
+        self.differentiable = not isinstance(self.vjp, Absent)
         self._plans: dict[int, tuple[tuple[int, ...], bool, bool]] = {}
         if name in table:
             raise IRError(f"there are two primitives named {name!r}")
@@ -133,9 +134,6 @@ class Primitive:
         if isinstance(rule, Absent):
             raise GradientError(f"{self.name} has no derivative: {rule.why}")
         return rule
-
-    def differentiable(self) -> bool:
-        return not isinstance(self.vjp, Absent)
 
     def __call__(self, *values: Value, **attributes: Any) -> Any:
         return _enter(self, *values, **attributes)

@@ -130,10 +130,13 @@ def binary(group: str, name: str, primitive: Primitive, fn: Callable[[Value, Val
     def public(x1: Any, x2: Any, /) -> Tensor:
         x = x1._read() if type(x1) is Tensor else read_operand(x1)
         y = x2._read() if type(x2) is Tensor and x2._extra is None else read_operand(x2)
-        if direct and type(x) is ndarray and type(y) is ndarray and x.dtype is y.dtype:
-            ctx = entry.threads.context
-            if ctx.recorder is None and ctx.watch is None and (x.shape == y.shape or broadcast_shapes(x.shape, y.shape)):
-                return wrap(evaluate(x, y))
+        if direct and getattr(x, "dtype", None) is getattr(y, "dtype", 0):
+            if type(x) is ndarray and type(y) is ndarray:
+                ctx = entry.threads.context
+                if ctx.recorder is None and ctx.watch is None and (x.shape == y.shape or broadcast_shapes(x.shape, y.shape)):
+                    return wrap(evaluate(x, y))
+            elif x.shape == y.shape:
+                return wrap(primitive(x, y))
         return wrap(over_values(x, y))
 
     public.__name__ = public.__qualname__ = name

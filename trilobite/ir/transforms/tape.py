@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trilobite.base.dtypes import is_inexact
+from trilobite.base.dtypes import INEXACT, is_inexact
 from trilobite.base.errors import GradientError
 from trilobite.base.locations import UNKNOWN, Location, user_location
 from trilobite.ir.primitive import Attributes, Primitive, Value, table, types_of
@@ -48,7 +48,7 @@ class Node:
         self.freed = False
         self.hooks: dict[int, list[Callable[[Value], Any]]] | None = None
         self.types: Sequence[TensorType] | None = None
-        self.location: Location = user_location() if entry.threads.context.watch is not None else UNKNOWN
+        self.location: Location = UNKNOWN if entry.threads.context.watch is None else user_location()
 
     def pull(self, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
         """Cotangents of the operands. `again`: keep the result differentiable on the same tape."""
@@ -100,7 +100,9 @@ class Refusal(Node):
 
     __slots__ = ("primitive",)
 
-    def __init__(self, primitive: Primitive, edges: list[Any]) -> None:
+    def __init__(
+        self, primitive: Primitive, attributes: Attributes, values: Sequence[Value], edges: list[Any], wanted: int, out: Value
+    ) -> None:
         super().__init__(primitive.name, edges)
         self.primitive = primitive
 
@@ -117,14 +119,16 @@ class PrimitiveNode(Node):
     def __init__(
         self, primitive: Primitive, attributes: Attributes, values: Sequence[Value], edges: list[Any], wanted: int, out: Value
     ) -> None:
-        super().__init__(primitive.name, edges)
+        Node.__init__(self, primitive.name, edges)
         self.primitive, self.attributes, self.wanted = primitive, attributes, wanted
+        self.inputs: Any
+        self.out: Any
         if primitive.whole_vjp is not None:
-            self.inputs: Any = tuple(types_of(values) if primitive.keep == "types" else values)
-            self.out: Any = out if primitive.multiple or primitive.keep == "values" else type_of(out)
+            self.inputs = tuple(types_of(values) if primitive.keep == "types" else values)
+            self.out = out if primitive.multiple or primitive.keep == "values" else type_of(out)
             return
         keep, wants_out, wants_types = primitive.keeps(wanted)
-        self.inputs = tuple(v if i in keep else None for i, v in enumerate(values)) if keep else ()
+        self.inputs = [v if i in keep else None for i, v in enumerate(values)] if keep else ()
         self.out = out if wants_out else None
         if wants_types:
             self.types = [*types_of(values), type_of(out)]
@@ -218,32 +222,30 @@ class Tape(Interpreter):
             return self._linearize(primitive, values, primals, edges, wanted, attributes)
         out = bind(primitive, *primals, **attributes)
         if not primitive.multiple:
-            if not is_inexact(out.dtype):
+            if out.dtype not in INEXACT:
                 return out
-            return Taped(self, out, self._node(primitive, attributes, values, edges, wanted, out))
+            make = PrimitiveNode if primitive.differentiable else Refusal
+            return Taped(self, out, make(primitive, attributes, values, edges, wanted, out))
         if not any(is_inexact(o.dtype) for o in out):
             return out
-        node = self._node(primitive, attributes, values, edges, wanted, out)
+        make = PrimitiveNode if primitive.differentiable else Refusal
+        node = make(primitive, attributes, values, edges, wanted, out)
         return tuple(Taped(self, o, node, i) if is_inexact(o.dtype) else o for i, o in enumerate(out))
 
-    @staticmethod
-    def _node(primitive: Primitive, attributes: Attributes, values: Sequence[Value], edges: Any, wanted: int, out: Any) -> Node:
-        if not primitive.differentiable():
-            return Refusal(primitive, edges)
-        return PrimitiveNode(primitive, attributes, values, edges, wanted, out)
-
     def _open(self, values: Sequence[Value]) -> tuple[list[Value], list[tuple[Node, int] | None], int]:
+        """Operands without this tape, where each came from, and a bit mask of those that did."""
         primals: list[Value] = []
         edges: list[tuple[Node, int] | None] = []
-        wanted = 0
-        for i, v in enumerate(values):
+        wanted, bit = 0, 1
+        for v in values:
             if type(v) is Taped and v.interpreter is self:
                 primals.append(v.primal)
                 edges.append((v.node, v.index))
-                wanted |= 1 << i
+                wanted |= bit
             else:
                 primals.append(v)
                 edges.append(None)
+            bit += bit
         return primals, edges, wanted
 
     def _linearize(
