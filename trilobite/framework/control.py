@@ -22,7 +22,7 @@ from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.cells import Cell
-from trilobite.ir.transforms.record import Recording, record, record_graph
+from trilobite.ir.transforms.record import Recording, record, record_graph, see
 from trilobite.ir.types import TensorType, type_of
 
 Fn = Callable[..., Any]
@@ -57,7 +57,7 @@ class Closed:
         self.arguments = arguments
 
     def operands(self) -> list[Value]:
-        return [cells.read(c) for c in self.cells] + self.values
+        return [see(c) for c in self.cells] + self.values
 
     def graph(self, r: Recording, types: Sequence[TensorType]) -> Graph:
         """The recording as a graph over (arguments, all captures) -> (results, all writes)."""
@@ -160,7 +160,7 @@ def while_loop(cond_fn: Fn, body_fn: Fn, init: Any) -> Any:
     outer_body = record_graph(lambda *v: run(body_g, place.operands(v[:k], v[k:])), [*order, *state_types], "while.body")
     constants = place.constants(captured)
     outs = table["while"](
-        *constants, *constants, *values, *(cells.read(c) for c in written), test=outer_test, body=outer_body, consts=(k, k)
+        *constants, *constants, *values, *(see(c) for c in written), test=outer_test, body=outer_body, consts=(k, k)
     )
     closed.write_back(outs[n:])
     return tree.unflatten(map(wrap, outs[:n]))[0]
@@ -208,7 +208,7 @@ def scan(fn: Fn, init: Any, xs: Any = None, length: int | None = None, reverse: 
     graph = closed.graph(body, types)
     place = _Places(closed, fixed, written, c)
     constants = place.constants(closed.operands())
-    k, state = len(constants), [*carry, *(cells.read(w) for w in written)]
+    k, state = len(constants), [*carry, *(see(w) for w in written)]
     results = body.results
 
     def whole(*v: Value) -> list[Value]:

@@ -84,7 +84,8 @@ class Entry:
     grad_was: list[tuple[GradLeaf, bool]]
     captured: list[Any]  # (type, requires a gradient) per captured cell
     switches: list[tuple[Any, bool]]  # modules and the mode they were in
-    checked: int = -1
+    checked: int
+    differentiable: bool  # does any output continue on the tape outside?
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
@@ -96,7 +97,7 @@ class Jitted:
         self.static_argnums, self.static_argnames = tuple(static_argnums), tuple(static_argnames)
         self.entries: dict[Signature, list[Entry]] = {}
         self.recompilations: list[str] = []
-        update_wrapper(self, fn)
+        update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = self._take_apart(args, kwargs)
@@ -187,7 +188,7 @@ class Jitted:
         captured = [(_type_seen(c), requires(c)) for c in recording.cells]
         grad_was = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "grad was"]
         switches = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "training"]
-        e = Entry(recording, out["tree"], out["static"], out["arg_writes"], out["grads"], grad_was, captured, switches, generation())
+        e = Entry(recording, out["tree"], out["static"], out["arg_writes"], out["grads"], grad_was, captured, switches, generation(), any(recording.tracked))
         e.attributes = {
             "graph": recording.graph, "name": recording.graph.name, "target": self.target, "tracked": recording.tracked
         }  # fmt: skip
@@ -198,6 +199,8 @@ class Jitted:
     def _run(self, e: Entry, call: Call) -> Any:
         r = e.recording
         values = [t._read() for t in call.tensors] + r.operands()
+        if not e.differentiable:  # nothing that backward() outside could follow: its tape need not know
+            values = [entry.threads.context.ambient.strip(v) for v in values]
         if entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values):
             outs: Sequence[Value] = executable(r.graph, self.target)(values)
         else:

@@ -57,7 +57,7 @@ class custom_vjp:  # noqa: N801 - a decorator
         self.fn, self.static = fn, tuple(nondiff_argnums)
         self.fwd: Fn | None = None
         self.bwd: Fn | None = None
-        update_wrapper(self, fn)
+        update_wrapper(self, fn, updated=())
 
     def defvjp(self, fwd: Fn, bwd: Fn) -> None:
         self.fwd, self.bwd = fwd, bwd
@@ -175,7 +175,7 @@ class custom_jvp:  # noqa: N801 - a decorator
         self.fn = fn
         self.rule: Fn | None = None
         self._reverse: custom_vjp | None = None
-        update_wrapper(self, fn)
+        update_wrapper(self, fn, updated=())
 
     def defjvp(self, rule: Fn) -> Fn:
         self.rule = rule
@@ -245,7 +245,7 @@ def checkpoint(fn: Fn) -> Fn:
         rule.defvjp(fwd, bwd)
         return rule(*everything)
 
-    update_wrapper(again, fn)
+    update_wrapper(again, fn, updated=())
     return again
 
 

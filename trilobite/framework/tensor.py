@@ -19,7 +19,8 @@ from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.bind import Traced, bind
 from trilobite.ir.transforms.cells import Cell
-from trilobite.ir.transforms.tape import Boundary, Leaf, Node, Taped, backward
+from trilobite.ir.transforms.record import see_outer
+from trilobite.ir.transforms.tape import Leaf, Node, Taped, backward
 from trilobite.ir.types import Shape
 
 Step = tuple[Primitive, dict[str, Any]]
@@ -71,7 +72,7 @@ class Tensor:
         """The value as the running transforms see it."""
         cell = self._cell
         ctx = entry.threads.context
-        value = cell.value if cell.owner is ctx.recorder else _read_outer(cell, ctx)
+        value = cell.value if cell.owner is ctx.recorder else see_outer(cell)
         if cell.leaf is not None and ctx.ambient.level > ctx.grad_off:
             value = Taped(ctx.ambient, value, cell.leaf)
         return value if self._view is None else self._look(value)
@@ -102,7 +103,7 @@ class Tensor:
                 where=user_location(),
                 remedy="change it under tb.no_grad(), or change a copy: x.clone()",
             )
-        old = cells.read(cell)
+        old = cell.value if cell.owner is ctx.recorder else see_outer(cell)
         if type(old) is np.ndarray and type(new) is np.ndarray and ctx.recorder is None and self._store_memory(old, new):
             return
         cells.stamp(old)
@@ -140,7 +141,7 @@ class Tensor:
     def _peek(self) -> Value:
         cell = self._cell
         ctx = entry.threads.context
-        return cell.value if cell.owner is ctx.recorder else _read_outer(cell, ctx)
+        return cell.value if cell.owner is ctx.recorder else see_outer(cell)
 
     @property
     def ndim(self) -> int:
@@ -335,20 +336,6 @@ def wrap(value: Value) -> Tensor:
     return out
 
 
-def _read_outer(cell: Cell, ctx: Any) -> Value:
-    """A cell of another recording. One with a history outside starts behind a boundary here."""
-    if ctx.recorder is None:
-        raise cells.escaped()
-    value = ctx.recorder.read_outer(cell)
-    outside = cell.value
-    if type(outside) is Taped and outside.interpreter.ambient and value is ctx.recorder.cells.get(cell):
-        if ctx.ambient.level <= ctx.grad_off:
-            return value
-        node = ctx.recorder.notes.setdefault(("boundary", cell), Boundary("an input", ()))
-        return Taped(ctx.ambient, value, node)
-    return value
-
-
 def _update(base: Value, view: Sequence[Step], new: Value) -> Value:
     """The base with what the view shows replaced: views undone from the innermost out."""
     shown = [base]
@@ -431,10 +418,10 @@ def accumulate(leaf: GradLeaf, ct: Value, shared: set[int]) -> None:
         set_grad(leaf, wrap(_own(ct, shared)))
         return
     total = bind(table["add"], old._read(), ct)
-    if isinstance(total, np.ndarray) and isinstance(old._peek(), np.ndarray):
-        old._store(total)
-    else:
+    if isinstance(total, Taped):  # create_graph: the sum itself can be differentiated, so it gets a tensor of its own
         set_grad(leaf, wrap(total))
+    else:
+        old._store(total)
 
 
 def _own(ct: Value, shared: set[int]) -> Value:

@@ -23,6 +23,7 @@ from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.batch import Batch, Batched, Randomness
 from trilobite.ir.transforms.bind import Interpreter, Traced, deeper
+from trilobite.ir.transforms.cells import rewrite
 from trilobite.ir.transforms.forward import Forward, materialise
 from trilobite.ir.transforms.tape import Leaf, Tape, backward, zeros
 from trilobite.ir.types import type_of
@@ -50,7 +51,7 @@ def _isolated(unwrap: Callable[[Value], Value]) -> Iterator[None]:
     finally:
         written, ctx.writes = ctx.writes, outer
         for cell in written:
-            cell.value = unwrap(cell.value)
+            rewrite(cell, unwrap)
             if outer is not None:
                 outer.append(cell)
 
@@ -125,7 +126,7 @@ def _pair(out: Any) -> tuple[Any, Any]:
 def value_and_grad(fn: Fn, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Fn:
     """`fn`'s scalar result together with its gradient with respect to the chosen arguments."""
 
-    @wraps(fn)
+    @wraps(fn, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
         numbers = _wanted(argnums, len(args))
         for n in numbers:
@@ -162,7 +163,7 @@ def grad(fn: Fn, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Fn:
     """The gradient of a scalar function with respect to the chosen arguments."""
     both = value_and_grad(fn, argnums, has_aux)
 
-    @wraps(fn)
+    @wraps(fn, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
@@ -232,7 +233,7 @@ def vmap(fn: Fn, in_axes: Any = 0, out_axes: Any = 0, *, randomness: Randomness 
     if randomness not in ("error", "same", "different"):
         raise ArgumentError(f"vmap(randomness={randomness!r})", expected="'error', 'same' or 'different'")
 
-    @wraps(fn)
+    @wraps(fn, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
         axes_tree = tuple(in_axes) if isinstance(in_axes, (list, tuple)) else in_axes
         axes = pytree.broadcast_prefix(axes_tree, args, is_tensor) + [0] * len(pytree.leaves(kwargs, is_tensor))
@@ -325,7 +326,7 @@ def _pieces(stacked: Value, like: Sequence[Value]) -> list[Value]:
 def jacrev(fn: Fn, argnums: int | Sequence[int] = 0) -> Fn:
     """The Jacobian by reverse mode, one pass per element of the result: axes of the result, then of the argument."""
 
-    @wraps(fn)
+    @wraps(fn, updated=())
     def run(*args: Any) -> Any:
         numbers = _wanted(argnums, len(args))
 
@@ -357,7 +358,7 @@ def _jac_rows(tree: Any, outs: Sequence[Value], out_tree: pytree.Tree) -> list[A
 def jacfwd(fn: Fn, argnums: int | Sequence[int] = 0) -> Fn:
     """The Jacobian by forward mode, one pass per element of the argument: axes of the result, then of the argument."""
 
-    @wraps(fn)
+    @wraps(fn, updated=())
     def run(*args: Any) -> Any:
         numbers = _wanted(argnums, len(args))
         primals = tuple(args[n] for n in numbers)

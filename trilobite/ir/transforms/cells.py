@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,14 +46,23 @@ def read(cell: Cell) -> Value:
 def write(cell: Cell, value: Value) -> None:
     """Replace the cell's value as the current recording sees it."""
     ctx = entry.threads.context
+    if ctx.writes is not None:
+        ctx.writes.append(cell)
     if cell.owner is ctx.recorder:
-        if ctx.writes is not None:
-            ctx.writes.append(cell)
         cell.value = value
     elif ctx.recorder is None:
         raise escaped()
     else:
         ctx.recorder.write_outer(cell, value)
+
+
+def rewrite(cell: Cell, change: Callable[[Value], Value]) -> None:
+    """Pass the value last written to a cell through a function: a transform that ends takes its own values out."""
+    recorder = entry.threads.context.recorder
+    if cell.owner is recorder:
+        cell.value = change(cell.value)
+    elif recorder is not None and cell in recorder.written:
+        recorder.written[cell] = change(recorder.written[cell])
 
 
 def escaped() -> TraceError:

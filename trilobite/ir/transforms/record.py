@@ -21,6 +21,7 @@ from trilobite.ir.primitive import Attributes, Primitive, Value, result_types, t
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.bind import Interpreter, Traced
 from trilobite.ir.transforms.cells import Cell, escaped
+from trilobite.ir.transforms.tape import Boundary, Tape, Taped
 from trilobite.ir.types import TensorType, type_of
 
 
@@ -50,9 +51,7 @@ class Recording:
 
     def operands(self) -> list[Value]:
         """The present values of what the graph reads besides its arguments."""
-        from trilobite.ir.transforms.cells import read
-
-        return [read(c) for c in self.cells] + list(self.values)
+        return [see(c) for c in self.cells] + list(self.values)
 
 
 class Recorder(Interpreter):
@@ -139,6 +138,29 @@ class Recorder(Interpreter):
         self.written[cell] = value
 
 
+def see(cell: Cell) -> Value:
+    """A cell's value as an operand: on the ambient tape if its gradient is collected or it has a history."""
+    ctx = entry.context()
+    value = cell.value if cell.owner is ctx.recorder else see_outer(cell)
+    if cell.leaf is not None and ctx.ambient.level > ctx.grad_off:
+        return Taped(ctx.ambient, value, cell.leaf)
+    return value
+
+
+def see_outer(cell: Cell) -> Value:
+    """A cell of an outer recording. One with a history outside starts behind a boundary here."""
+    ctx = entry.context()
+    if ctx.recorder is None:
+        raise escaped()
+    value = ctx.recorder.read_outer(cell)
+    outside = cell.value
+    if type(outside) is Taped and outside.interpreter.ambient and value is ctx.recorder.cells.get(cell):
+        if ctx.ambient.level > ctx.grad_off:
+            node = ctx.recorder.notes.setdefault(("boundary", cell), Boundary("an input", ()))
+            return Taped(ctx.ambient, value, node)
+    return value
+
+
 def record(fn: Callable[..., Sequence[Value]], types: Sequence[TensorType], name: str = "graph") -> Recording:
     """Run `fn` on variables of the given types and return what it did.
 
@@ -147,7 +169,7 @@ def record(fn: Callable[..., Sequence[Value]], types: Sequence[TensorType], name
     ctx = entry.context()
     saved = (ctx.recorder, ctx.ambient, ctx.depth, ctx.grad_off, ctx.writes)
     recorder = Recorder(ctx.depth + 1, ctx.recorder)
-    tape = type(ctx.ambient)(ctx.depth + 2, ambient=True)
+    tape = Tape(ctx.depth + 2, ambient=True)
     grad_was_off = ctx.ambient.level <= ctx.grad_off
     ctx.recorder, ctx.ambient, ctx.depth = recorder, tape, ctx.depth + 2
     ctx.writes = None

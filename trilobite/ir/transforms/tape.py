@@ -317,6 +317,8 @@ def backward(
         if node.freed:
             raise freed_error(node)
         operands = node.pull(cotangents, tape, again)
+        if entry.threads.context.watch is not None:
+            entry.threads.context.watch.gradient(node, cotangents, operands)
         for edge, ct in zip(node.edges, operands, strict=True):
             if edge is not None and ct is not None:
                 _arrive(pending, heap, edge[0], edge[1], ct)
