@@ -7,6 +7,7 @@ float32; integers wrap in the result dtype.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,11 +46,22 @@ def _matrices(x: Array, order: Sequence[int], groups: Sequence[Sequence[int]], d
     return np.ascontiguousarray(x.transpose(order), dtype).reshape(sizes)
 
 
+_PLAIN = ((1,), (0,))
+
+
+@lru_cache(maxsize=None)
+def _wide(operand: DType, result: DType) -> DType:
+    """What products are added in: the accumulator of the operands, or a wider result."""
+    if operand.kind in "iu" or result.kind in "iu":
+        return result
+    return np.promote_types(accumulator(operand), accumulator(result))
+
+
 def _dot(x: Array, y: Array, contract: Axes, batch: Axes, dtype: DType) -> Array:
+    wide = _wide(x.dtype, dtype)
+    if contract == _PLAIN and not batch[0] and x.ndim == y.ndim == 2:  # already two matrices
+        return np.matmul(np.ascontiguousarray(x, wide), np.ascontiguousarray(y, wide)).astype(dtype, copy=False)
     fx, fy = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
-    wide = accumulator(x.dtype) if accumulator(x.dtype) != x.dtype else dtype
-    if wide.kind in "fc":
-        wide = np.promote_types(wide, accumulator(x.dtype))
     a = _matrices(x, (*batch[0], *fx, *contract[0]), (batch[0], fx, contract[0]), wide)
     b = _matrices(y, (*batch[1], *contract[1], *fy), (batch[1], contract[1], fy), wide)
     shape = [x.shape[i] for i in (*batch[0], *fx)] + [y.shape[j] for j in fy]
