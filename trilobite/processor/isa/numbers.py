@@ -97,8 +97,9 @@ def _directed(fmt: Format, x: Array, rounding: str) -> Array:
 def _ties_away(fmt: Format, near: Array, exact: Array) -> Array:
     value = near.astype(np.float64)
     away = np.where(exact > 0, 1, -1)
-    further = _step(fmt, near, np.where(np.abs(value) < np.abs(exact), away, 0)).astype(np.float64)
-    tie = np.isfinite(further) & (np.abs(exact - value) == np.abs(further - exact)) & (value != exact)
+    inward = np.abs(value) < np.abs(exact)
+    further = _step(fmt, near, np.where(inward, away, 0)).astype(np.float64)
+    tie = inward & np.isfinite(further) & (np.abs(exact - value) == np.abs(further - exact))
     return _step(fmt, near, np.where(tie, away, 0))
 
 

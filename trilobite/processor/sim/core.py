@@ -1,0 +1,240 @@
+"""One core: registers, program counter, and the execution of single instructions in program order.
+
+Enters: a linked program and a task. Leaves: changed memory, records of what was done, and an event whenever
+other cores matter (a barrier, an atomic, the end). The meaning of tensor and scalar instructions is their
+row's; loads, stores, atomics and control act on the core and stand in `sim/control.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import ProcessorFault
+from trilobite.processor.isa.address import split
+from trilobite.processor.isa.disassembler import instruction_text
+from trilobite.processor.isa.encode import Instruction
+from trilobite.processor.isa.formats import Format
+from trilobite.processor.isa.program import Program
+from trilobite.processor.isa.row import (
+    CODE,
+    DMA,
+    GDRAM,
+    IO,
+    LDRAM,
+    MOVE,
+    IllegalOperands,
+    Operands,
+    Region,
+    Row,
+    signed,
+)
+from trilobite.processor.sim.memory import Memory, MemoryFault, Place
+from trilobite.processor.sim.record import SCALAR_CLASSES, CoreTrace, ScalarRecord, SyncRecord, TensorRecord
+
+MASK = (1 << 64) - 1
+# Operands that count elements, bytes or rows are read as signed numbers, addresses and values as they stand.
+SIGNED_FIELDS = frozenset(
+    "n m k h w c ci co kh kw sh sw dh dw top bottom left right groups outer length inner batch rows cols "
+    "count count0 count1".split()
+)  # fmt: skip
+CLASS_NUMBER = {name: number for number, name in enumerate(SCALAR_CLASSES)}
+Kernel = Callable[..., Any]
+Special = dict[str, int]
+Regions = tuple[Region, ...]
+Handlers = Mapping[str, Callable[["Core", "Prepared"], None]]
+
+
+class Prepared:
+    """An instruction with everything about it that does not change from one execution to the next."""
+
+    __slots__ = ("fields", "instruction", "outputs", "row", "scalar_class", "static")
+
+    def __init__(self, instruction: Instruction) -> None:
+        row = instruction.row
+        self.instruction, self.row = instruction, row
+        self.static: dict[str, Any] = {f"f{i}": fmt for i, fmt in enumerate(instruction.formats)}
+        self.static.update(zip((flag.name for flag in row.flags), instruction.flags, strict=True))
+        if row.immediate:
+            self.static[row.immediate.name] = instruction.immediate
+        self.fields: list[tuple[str, int, bool]] = []
+        self.outputs: list[int] = []
+        for operand, register in zip(row.registers, instruction.registers, strict=True):
+            if operand.kind == "out":
+                self.outputs.append(register)
+            elif operand.kind == "run":
+                named = enumerate(operand.fields)
+                self.fields += [(name, register + i, name in SIGNED_FIELDS) for i, name in named]
+            else:
+                self.fields.append((operand.name, register, operand.name in SIGNED_FIELDS and row.is_tensor))
+        self.scalar_class = _scalar_class(row, instruction.formats)
+
+
+def _scalar_class(row: Row, formats: tuple[Format, ...]) -> int:
+    name = row.timing
+    if name == "divide" and formats and formats[0].bits == 16:
+        name = "divide16"
+    return CLASS_NUMBER.get(name, CLASS_NUMBER["issue"])
+
+
+def prepare(program: Program) -> list[Prepared]:
+    return [Prepared(instruction) for instruction in program.instructions]
+
+
+class Core:
+    """The state of one core during a launch."""
+
+    def __init__(self, place: Place, memory: Memory, kernels: Mapping[str, Kernel], traced: bool) -> None:
+        self.place, self.memory, self.kernels, self.traced = place, memory, kernels, traced
+        self.registers = [0] * 64
+        self.pc = 0
+        self.program: Program | None = None
+        self.code: list[Prepared] = []
+        self.special: dict[str, int] = {}
+        self.halted = True
+        self.event: str | None = None  # why the core stopped running: "barrier", "atomic", "halt"
+        self.trace = CoreTrace(place.cluster, place.core)
+        self.printed: list[str] = []
+        self.random_block = 0
+        self._scalar: ScalarRecord | None = None
+
+    def start(
+        self,
+        program: Program,
+        code: list[Prepared],
+        entry: int,
+        arguments: list[int],
+        special: dict[str, int],
+    ) -> None:
+        """Puts a task on the core: arguments from $0 on, stack in $62, return address (the end) in $63."""
+        self.program, self.code, self.pc, self.special = program, code, entry, special
+        self.registers = [value & MASK for value in arguments] + [0] * (64 - len(arguments))
+        self.registers[62] = special["stack"]
+        self.registers[63] = len(code)
+        self.halted, self.random_block = False, 0
+
+    def run(self, limit: int, handlers: Handlers) -> int:
+        """Executes until an event or `limit` instructions; gives the number executed."""
+        code, self.event, done = self.code, None, 0
+        end = len(code)
+        with np.errstate(all="ignore"):
+            while done < limit and self.event is None:
+                if self.pc == end:  # falling off the end, or returning from the entry, ends the task
+                    self.halted, self.event = True, "halt"
+                    break
+                prepared = code[self.pc]
+                try:
+                    self._step(prepared, handlers)
+                except (MemoryFault, IllegalOperands) as error:
+                    raise self.fault(str(error)) from None
+                done += 1
+        self.trace.instructions += done
+        return done
+
+    def _step(self, prepared: Prepared, handlers: Handlers) -> None:
+        row = prepared.row
+        handler = handlers.get(row.mnemonic)
+        if handler is not None:
+            handler(self, prepared)
+        elif row.is_tensor:
+            self._tensor(prepared)
+            self.pc += 1
+        else:
+            assert row.meaning is not None
+            results = row.meaning(self.operands(prepared))
+            for register, value in zip(prepared.outputs, results, strict=True):
+                self.registers[register] = value & MASK
+            self.count(prepared.scalar_class)
+            self.pc += 1
+
+    def operands(self, prepared: Prepared) -> Operands:
+        registers = self.registers
+        values = dict(prepared.static)
+        for name, register, is_signed in prepared.fields:
+            value = registers[register]
+            values[name] = signed(value) if is_signed else value
+        return Operands(values)
+
+    def _tensor(self, prepared: Prepared) -> None:
+        row = prepared.row
+        o = self.operands(prepared)
+        if row.mnemonic == "RV":
+            o.values.update(seed=self.special["randomSeed"], counter=self.random_block)
+            self.random_block += -(-max(o.n, 0) // 4)
+        assert row.meaning is not None and row.writes is not None
+        reads = tuple(row.reads(o)) if row.reads else ()
+        writes = tuple(row.writes(o))
+        memory, place = self.memory, self.place
+        for region in writes:  # a fault must come before anything is changed
+            memory.view(place, region)
+        arrays = [memory.read(place, region) for region in reads]
+        kernel = self.kernels.get(row.mnemonic, row.meaning)
+        results = kernel(o, *arrays)
+        for region, values in zip(writes, results, strict=False):
+            memory.write(place, region, values)
+        for register, value in zip(prepared.outputs, results[len(writes) :], strict=True):
+            self.registers[register] = int(value) & MASK
+        if self.traced:
+            self._record(prepared, o, reads, writes)
+
+    def _record(
+        self, prepared: Prepared, o: Operands, reads: tuple[Region, ...], writes: tuple[Region, ...]
+    ) -> None:
+        row = prepared.row
+        self.flush()
+        work = dict(row.work(o)) if row.work else {}
+        queue = _dma_queue(reads, writes) if row.queue == DMA else row.queue
+        self.trace.records.append(
+            TensorRecord(self.pc, queue, row.timing, work, prepared.instruction.formats, reads, writes)
+        )
+        if prepared.outputs:  # the register is needed before the next instruction can be decoded
+            self.trace.records.append(SyncRecord(self.pc, (queue,)))
+
+    def count(self, scalar_class: int) -> None:
+        """One scalar instruction more in the running record."""
+        if not self.traced:
+            return
+        if self._scalar is None:
+            self._scalar = ScalarRecord(self.pc, [0] * len(SCALAR_CLASSES))
+        self._scalar.counts[scalar_class] += 1
+
+    def touch(self, address: int, size: int, is_write: bool) -> None:
+        """Notes a scalar access to a scratchpad, which interlocks must order behind tensor instructions."""
+        if not self.traced or split(address)[0] in (GDRAM, LDRAM, CODE):
+            return
+        self.count(CLASS_NUMBER["issue"])
+        record = self._scalar
+        assert record is not None
+        old = record.writes if is_write else record.reads
+        new = (min(old[0], address), max(old[1], address + size)) if old else (address, address + size)
+        if is_write:
+            record.writes = new
+        else:
+            record.reads = new
+
+    def flush(self) -> None:
+        """Closes the running scalar record."""
+        if self._scalar is not None:
+            self.trace.records.append(self._scalar)
+            self._scalar = None
+
+    def name(self) -> str:
+        kind = "memory core" if self.place.is_memory_core else f"core {self.place.core}"
+        return f"cluster {self.place.cluster} {kind}"
+
+    def fault(self, what: str, remedy: str = "correct the program, or its arguments") -> ProcessorFault:
+        """A fault that names core, instruction and source line."""
+        assert self.program is not None
+        inside = 0 <= self.pc < len(self.code)
+        text = instruction_text(self.code[self.pc].instruction) if inside else "no instruction"
+        who = f"{self.name()}, task {self.special.get('taskId', 0)}"
+        where = f"{who}, instruction {self.pc}: {text} ({self.program.where(self.pc)})"
+        expected = self.code[self.pc].row.line if inside else f"an instruction number below {len(self.code)}"
+        return ProcessorFault(what, where=where, expected=expected, remedy=remedy)
+
+
+def _dma_queue(reads: Regions, writes: Regions) -> str:
+    spaces = {split(region.address)[0] for region in (*reads, *writes)}
+    return IO if spaces & {GDRAM, LDRAM, CODE} else MOVE
