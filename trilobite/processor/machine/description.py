@@ -106,14 +106,6 @@ class Queues:
 
 
 @dataclass(frozen=True)
-class Fetch:
-    """Instruction memory: a cache of `kib`, refilled from DRAM in lines."""
-
-    kib: int = 64
-    line_bytes: int = 512
-
-
-@dataclass(frozen=True)
 class Core:
     nram: Scratchpad
     wram: Scratchpad
@@ -124,7 +116,6 @@ class Core:
     acc: Scratchpad = Scratchpad(0)
     queues: Queues = Queues()
     scalar: ScalarUnit = ScalarUnit()
-    fetch: Fetch = Fetch()
     gprs: int = 64
 
 
@@ -169,15 +160,6 @@ class Dram:
 
 
 @dataclass(frozen=True)
-class LastLevelCache:
-    kib: int = 0
-    ways: int = 8
-    line_bytes: int = 512
-    bytes_per_cycle: int = 0
-    latency: int = 40
-
-
-@dataclass(frozen=True)
 class Launch:
     """What the host pays before the first instruction of a launch, and between rounds of tasks."""
 
@@ -211,7 +193,6 @@ class Machine:
     memory_core: bool = False
     sram: SharedMemory = SharedMemory()
     noc: Noc = Noc()
-    llc: LastLevelCache = LastLevelCache()
     launch: Launch = Launch()
     power: Power = Power()
     note: str = field(default="", compare=False)

@@ -9,7 +9,7 @@ multiplies the scale, applies the activation, and rounds or saturates to the des
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,12 +101,17 @@ def integer_chain(a: Array, b: Array, start: Array) -> Array:
 
 def product(o: Operands, a: Array, b: Array, start: Array | None) -> Array:
     """The accumulators before the drain, float32 or int64."""
-    shape = (a.shape[0], b.shape[1])
-    if o.f1.kind == "float":
-        begin = np.zeros(shape, np.float32) if start is None else start.astype(np.float32).reshape(shape)
-        return float_chain(operand_value(o.f1, a), operand_value(o.f2, b), begin)
-    first = np.zeros(shape, np.int64) if start is None else start.astype(np.int64).reshape(shape)
-    return integer_chain(operand_value(o.f1, a), operand_value(o.f2, b), first)
+    chain = float_chain if o.f1.kind == "float" else integer_chain
+    return chain(operand_value(o.f1, a), operand_value(o.f2, b), first_total(o, a, b, start))
+
+
+def first_total(o: Operands, a: Array, b: Array, start: Array | None) -> Array:
+    """Where the chains begin: at the destination, or at +0."""
+    shape, wide = (a.shape[0], b.shape[1]), np.float32 if o.f1.kind == "float" else np.int64
+    return np.zeros(shape, wide) if start is None else start.astype(wide).reshape(shape)
+
+
+Product = Callable[[Operands, Array, Array, Array | None], Array]
 
 
 def drain(o: Operands, total: Array, bias: Array | None, scale: Array | None) -> Array:
@@ -171,7 +176,7 @@ def _parts(o: Operands, rest: Sequence[Array]) -> tuple[Array | None, Array | No
     return tuple(left.pop(0) if wanted else None for wanted in (o.acc, o.bias, o.scale))  # type: ignore[return-value]
 
 
-def _mm(o: Operands, a: Array, b: Array, *rest: Array) -> Sequence[Array]:
+def mm(o: Operands, a: Array, b: Array, *rest: Array, product: Product = product) -> Sequence[Array]:
     start, bias, scale = _parts(o, rest)
     left, right = (a.T if o.ta else a), (b.T if o.tb else b)
     return (drain(o, product(o, left, right, start), bias, scale),)
@@ -183,19 +188,25 @@ def _mm_reads(o: Operands) -> Sequence[Region]:
     return [region(o.a, o.f1, a), region(o.b, o.f2, b, WRAM), *_drain_reads(o, (o.m, o.n))]
 
 
-def _vector_product(o: Operands, left: Array, right: Array, rest: Sequence[Array]) -> Sequence[Array]:
+def _vector_product(
+    o: Operands, left: Array, right: Array, rest: Sequence[Array], product: Product
+) -> Sequence[Array]:
     """MMV and VMM: no drain but the rounding."""
     start = rest[0] if o.acc else None
     plain = Operands({**o.values, "activation": ""})
     return (drain(plain, product(o, left, right, start), None, None).reshape(-1),)
 
 
-def _mmv(o: Operands, matrix: Array, vector: Array, *rest: Array) -> Sequence[Array]:
-    return _vector_product(o, matrix, vector.reshape(-1, 1), rest)
+def mmv(
+    o: Operands, matrix: Array, vector: Array, *rest: Array, product: Product = product
+) -> Sequence[Array]:
+    return _vector_product(o, matrix, vector.reshape(-1, 1), rest, product)
 
 
-def _vmm(o: Operands, vector: Array, matrix: Array, *rest: Array) -> Sequence[Array]:
-    return _vector_product(o, vector.reshape(1, -1), matrix, rest)
+def vmm(
+    o: Operands, vector: Array, matrix: Array, *rest: Array, product: Product = product
+) -> Sequence[Array]:
+    return _vector_product(o, vector.reshape(1, -1), matrix, rest, product)
 
 
 def _start(o: Operands, count: int) -> list[Region]:
@@ -215,7 +226,7 @@ def _grouped(o: Operands, x: Array) -> list[Array]:
     return np.split(x, _groups(o), axis=-1)
 
 
-def _conv(o: Operands, x: Array, w: Array, *rest: Array) -> Sequence[Array]:
+def conv(o: Operands, x: Array, w: Array, *rest: Array, product: Product = product) -> Sequence[Array]:
     start, bias, scale = _parts(o, rest)
     p, q = unrolled(o)
     starts = [None] * _groups(o) if start is None else np.split(start.reshape(p * q, -1), _groups(o), axis=1)
@@ -234,7 +245,7 @@ def _filter(o: Operands, address: int, fmt: Format, spaces: str) -> Region:
     return region(address, fmt, (o.co, o.kh, o.kw, o.ci // _groups(o)), spaces)
 
 
-def _conv_dx(o: Operands, g: Array, w: Array, *rest: Array) -> Sequence[Array]:
+def conv_dx(o: Operands, g: Array, w: Array, *rest: Array, product: Product = product) -> Sequence[Array]:
     """Per tap the chain over the outputs, then the taps are added in order (col2im)."""
     p, q = unrolled(o)
     filters = np.split(w.reshape(o.co, -1), _groups(o), axis=0)
@@ -248,7 +259,7 @@ def _conv_dx(o: Operands, g: Array, w: Array, *rest: Array) -> Sequence[Array]:
     return (drain(Operands({**o.values, "activation": ""}), image, None, None),)
 
 
-def _conv_dw(o: Operands, g: Array, x: Array, *rest: Array) -> Sequence[Array]:
+def conv_dw(o: Operands, g: Array, x: Array, *rest: Array, product: Product = product) -> Sequence[Array]:
     """One chain per weight over the output places in order, from the destination when accumulating."""
     p, q = unrolled(o)
     gradients = np.split(g.reshape(p * q, -1), _groups(o), axis=1)
@@ -290,32 +301,32 @@ def _outer(o: Operands, a: Array, b: Array) -> Sequence[Array]:
 BACKWARD = tuple(p for p in FLOAT_PRODUCTS if p[1] not in (E4M3, E5M2) or p[0] is F32)
 ROWS = (
     Row("MMV", operands("dst m a b k"), PRODUCTS, MATRIX, "matrix",
-        "dst[m] = a[m][k] b[k]; a in WRAM, b in NRAM", _mmv,
+        "dst[m] = a[m][k] b[k]; a in WRAM, b in NRAM", mmv,
         lambda o: [region(o.a, o.f1, (o.m, o.k), WRAM), region(o.b, o.f2, (o.k,)), *_start(o, o.m)],
         lambda o: [region(o.dst, o.f0, (o.m,), NRAM + ACC)], (ACCUMULATE,),
         lambda o: {"m": 1, "n": o.m, "k": o.k, "taps": 1, "groups": 1},
         lambda formats, flags: unlawful_drain(formats, {**flags, "activation": "", "scale": ""})),
     Row("VMM", operands("dst n a b k"), PRODUCTS, MATRIX, "matrix",
-        "dst[n] = a[k] b[k][n]; a in NRAM, b in WRAM", _vmm,
+        "dst[n] = a[k] b[k][n]; a in NRAM, b in WRAM", vmm,
         lambda o: [region(o.a, o.f1, (o.k,)), region(o.b, o.f2, (o.k, o.n), WRAM), *_start(o, o.n)],
         lambda o: [region(o.dst, o.f0, (o.n,), NRAM + ACC)], (ACCUMULATE,),
         lambda o: {"m": 1, "n": o.n, "k": o.k, "taps": 1, "groups": 1},
         lambda formats, flags: unlawful_drain(formats, {**flags, "activation": "", "scale": ""})),
     Row("MM", operands("dst a b run:m,n,k drain:bias_at,scale_at"), PRODUCTS, MATRIX, "matrix",
-        "dst[m][n] = a[m][k] b[k][n], drained; ta, tb: a lies as [k][m], b as [n][k]", _mm, _mm_reads,
+        "dst[m][n] = a[m][k] b[k][n], drained; ta, tb: a lies as [k][m], b as [n][k]", mm, _mm_reads,
         lambda o: [region(o.dst, o.f0, (o.m, o.n), NRAM + ACC)], (*DRAIN, *TRANSPOSE),
         lambda o: {"m": o.m, "n": o.n, "k": o.k, "taps": 1, "groups": 1}, unlawful_drain),
     Row("CONV", operands(f"dst a b {CONV} drain:bias_at,scale_at"), PRODUCTS, MATRIX, "matrix",
-        "dst[p][q][co] = convolution of a[h][w][ci] with b[co][kh][kw][ci / groups], drained", _conv,
+        "dst[p][q][co] = convolution of a[h][w][ci] with b[co][kh][kw][ci / groups], drained", conv,
         _conv_reads,
         lambda o: [region(o.dst, o.f0, (*unrolled(o), o.co), NRAM + ACC)], DRAIN, _conv_work, unlawful_drain),
     Row("CONVDX", operands(f"dst g b {CONV}"), BACKWARD, MATRIX, "matrix",
-        "dst[h][w][ci] = gradient of CONV's a, of g[p][q][co] and b[co][kh][kw][ci / groups]", _conv_dx,
+        "dst[h][w][ci] = gradient of CONV's a, of g[p][q][co] and b[co][kh][kw][ci / groups]", conv_dx,
         lambda o: [_gradient(o), _filter(o, o.b, o.f2, WRAM),
                    *([region(o.dst, o.f0, (o.h, o.w, o.ci))] if o.acc else [])],
         lambda o: [region(o.dst, o.f0, (o.h, o.w, o.ci))], (ACCUMULATE,), _conv_work),
     Row("CONVDW", operands(f"dst g a {CONV}"), BACKWARD, MATRIX, "matrix",
-        "dst[co][kh][kw][ci / groups] = gradient of CONV's b, of g[p][q][co] and a[h][w][ci]", _conv_dw,
+        "dst[co][kh][kw][ci / groups] = gradient of CONV's b, of g[p][q][co] and a[h][w][ci]", conv_dw,
         lambda o: [_gradient(o), region(o.a, o.f2, (o.h, o.w, o.ci), NRAM + WRAM),
                    *([_filter(o, o.dst, o.f0, NRAM)] if o.acc else [])],
         lambda o: [_filter(o, o.dst, o.f0, NRAM)], (ACCUMULATE,), _conv_work),
@@ -330,5 +341,3 @@ ROWS = (
     _elementwise_row("MAM", arithmetic.add, "dst[i] = a[i] + b[i] over matrices of n elements"),
     _elementwise_row("MSM", arithmetic.subtract, "dst[i] = a[i] - b[i] over matrices of n elements"),
 )  # fmt: skip
-
-__all__ = ["ROWS", "drain", "float_chain", "integer_chain", "operand_value", "product"]

@@ -1,0 +1,1 @@
+"""The only user of llvmlite: LLVM text in, machine code out. Imports base alone."""
