@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from trilobite.base.dtypes import DType
+import numpy as np
+
+from trilobite.base.dtypes import DType, float32, int4, int8, uint4, uint8
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
 from trilobite.ir.transforms.batch import all_mapped
@@ -79,3 +81,26 @@ def normal_axes(name: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     if len(set(out)) != len(out):
         raise ShapeError(f"{name}: the axes {tuple(axes)} name one axis twice")
     return tuple(sorted(out))
+
+
+# -- formats that NumPy computes in a wider one ------------------------------------------------------------------------
+
+_BYTES = {int4: int8, uint4: uint8}
+
+
+def in_bytes(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn` for 4-bit integers too: NumPy has no loops for them, so bytes compute and the result wraps around."""
+
+    def rule(*xs: Any, **attributes: Any) -> Any:
+        dtype = xs[0].dtype
+        byte = _BYTES.get(dtype) if dtype.kind == "V" else None
+        if byte is None:
+            return fn(*xs, **attributes)
+        return np.asarray(fn(*(x.astype(byte) for x in xs), **attributes)).astype(dtype)
+
+    return rule
+
+
+def sortable(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same values in a dtype that NumPy orders with NaN last; ml_dtypes' own order has no place for NaN."""
+    return x.astype(_BYTES.get(x.dtype, float32)) if x.dtype.kind == "V" else x

@@ -1,6 +1,8 @@
-"""Elementwise primitives: arithmetic, powers and exponentials. Operands have equal shapes and dtypes.
+"""How an elementwise primitive is defined, and arithmetic. Operands have equal shapes and dtypes.
 
-`t` in a derivative is the tangent (or cotangent) of the operand that the rule stands for.
+`t` in a derivative is the tangent (or cotangent) of the operand that the rule stands for. Meaning, for every dtype: floats
+smaller than 32 bits compute in float32 and round once, integers wrap around, division of an integer by zero is zero.
+The other families: exponential, trigonometric, special, comparison, bits, complex.
 """
 
 from __future__ import annotations
@@ -10,48 +12,58 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_
+from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, is_complex, real_of
 from trilobite.base.quiet import array_rule
-from trilobite.ir.primitive import Absent, Primitive, PartialRule, Value, table
-from trilobite.ir.primitives.common import batch_elementwise, flops_per_element, same_types
+from trilobite.ir.primitive import Absent, PartialRule, Primitive, Value, table
+from trilobite.ir.primitives.common import batch_elementwise, flops_per_element, in_bytes, same_types
 from trilobite.ir.types import TensorType
 
+Array = np.ndarray[Any, Any]
+Rules = Sequence[PartialRule] | Absent
 NUMBERS = ALL - {bool_}
+REALS = FLOATS | INTEGERS
 
 
 def elementwise(
     name: str,
     operands: str,
     evaluate: Callable[..., Any],
-    derivative: Sequence[PartialRule] | Absent,
+    derivative: Rules | None = None,
     *,
+    jvp: Rules | None = None,
+    vjp: Rules | None = None,
     accepts: Collection[DType] = NUMBERS,
-    result: DType | None = None,
+    result: Callable[[DType], DType] | None = None,
     flops: float = 1.0,
     doc: str = "",
 ) -> Primitive:
-    """Define an elementwise primitive; `result` is the dtype of the output where it is not that of the operands."""
+    """Define an elementwise primitive. `result` gives the dtype of the output where it is not that of the operands;
+    `jvp` and `vjp` stand apart where the derivative of a complex function is not multiplication by a number."""
 
     def type_rule(*types: TensorType) -> TensorType:
         first = same_types(name, types, accepts)
-        return first if result is None else TensorType(first.shape, result)
+        return first if result is None else TensorType(first.shape, result(first.dtype))
 
     return Primitive(
-        name, operands, type=type_rule, evaluate=array_rule(evaluate), derivative=derivative,
+        name, operands, type=type_rule, evaluate=array_rule(evaluate), derivative=derivative, jvp=jvp, vjp=vjp,
         batch=batch_elementwise(name), cost=flops_per_element(flops), doc=doc,
     )  # fmt: skip
 
 
-def constant_like(x: Value, value: float) -> Value:
+def constant_like(x: Value, value: complex) -> Value:
     """A value of x's shape and dtype, the same everywhere."""
     return table["full"](shape=x.shape, dtype=x.dtype, value=value)
 
 
-def _scaled(t: Value, factor: float) -> Value:
+def scaled(t: Value, factor: float) -> Value:
     return mul(t, constant_like(t, factor))
 
 
-# -- arithmetic --------------------------------------------------------------------------------------------------------
+def zero_where(p: Value, t: Value) -> Value:
+    return table["select"](p, constant_like(t, 0.0), t)
+
+
+# -- the four operations -----------------------------------------------------------------------------------------------
 
 add = elementwise("add", "x y", np.add, (lambda t: t, lambda t: t))
 sub = elementwise("sub", "x y", np.subtract, (lambda t: t, lambda t: neg(t)))
@@ -59,83 +71,136 @@ mul = elementwise("mul", "x y", np.multiply, (lambda t, y: mul(t, y), lambda t, 
 div = elementwise(
     "div", "x y", np.divide, (lambda t, y: div(t, y), lambda t, y, out: neg(mul(t, div(out, y)))), accepts=INEXACT
 )
-neg = elementwise("neg", "x", np.negative, (lambda t: neg(t),))
+neg = elementwise("neg", "x", in_bytes(np.negative), (lambda t: neg(t),))
+floor_div = elementwise(
+    "floor_div", "x y", np.floor_divide, (None, None), accepts=REALS, flops=2,
+    doc="the quotient rounded down; for integers 0 where y is 0. Flat, so its derivative is zero",
+)  # fmt: skip
+rem = elementwise(
+    "rem", "x y", np.remainder, (lambda t: t, lambda t, x, y: neg(mul(t, floor_div(x, y)))), accepts=REALS, flops=3,
+    doc="x - y·floor_div(x, y), with the sign of y; for integers 0 where y is 0",
+)  # fmt: skip
+
+# -- powers and roots --------------------------------------------------------------------------------------------------
+
+
+def _pow(x: Array, y: Array) -> Array:
+    """As NumPy; an integer to a negative power is the truncated quotient, so 0 unless x is 1 or -1."""
+    if x.dtype.kind != "i" or not (y < 0).any():
+        return np.power(x, y)
+    unit = np.where(x == 1, 1, np.where(x == -1, np.where(y & 1, -1, 1), 0)).astype(x.dtype)
+    return np.where(y < 0, unit, np.power(x, np.maximum(y, 0)))
 
 
 def _pow_x(t: Value, x: Value, y: Value) -> Value:
-    """y·x^(y-1), and 0 where y is 0, whatever x is."""
-    zero, one = constant_like(y, 0.0), constant_like(y, 1.0)
-    still = table["eq"](y, zero)
-    power = pow(x, select(still, one, sub(y, one)))
-    return mul(t, mul(y, power))
+    """y·x^(y-1). Where y is 0 and 1/x is not a number that can be had (x is 0 or NaN), 0."""
+    one = constant_like(y, 1.0)
+    still = table["eq"](y, constant_like(y, 0.0))
+    pole = table["and"](still, table["not"](table["is_finite"](div(one, x))))
+    return zero_where(pole, mul(t, mul(y, pow(table["select"](pole, one, x), sub(y, one)))))
 
 
 def _pow_y(t: Value, x: Value, y: Value, out: Value) -> Value:
     """out·log x, and 0 where x is 0 and y ≥ 0 (the limit)."""
     zero, one = constant_like(x, 0.0), constant_like(x, 1.0)
-    still = table["eq"](x, zero)
-    return select(still, zero, mul(t, mul(out, log(select(still, one, x)))))
+    size = table["real"](y) if is_complex(y.dtype) else y
+    rises = table["ge"](size, constant_like(size, 0.0))
+    limit = table["and"](table["eq"](x, zero), rises)
+    return zero_where(limit, mul(t, mul(out, table["log"](table["select"](limit, one, x)))))
 
 
-pow = elementwise("pow", "x y", np.power, (_pow_x, _pow_y), flops=20, accepts=INEXACT | INTEGERS)
-
-# -- exponentials and powers -------------------------------------------------------------------------------------------
-
-exp = elementwise("exp", "x", np.exp, (lambda t, out: mul(t, out),), accepts=INEXACT, flops=10)
-log = elementwise("log", "x", np.log, (lambda t, x: div(t, x),), accepts=INEXACT, flops=10)
+pow = elementwise("pow", "x y", in_bytes(_pow), (_pow_x, _pow_y), flops=20, doc=_pow.__doc__ or "")
 sqrt = elementwise("sqrt", "x", np.sqrt, (lambda t, out: div(t, add(out, out)),), accepts=INEXACT, flops=4)
-tanh = elementwise(
-    "tanh", "x", np.tanh,
-    (lambda t, out: mul(t, sub(constant_like(out, 1.0), mul(out, out))),), accepts=INEXACT, flops=15,
-)  # fmt: skip
-sin = elementwise("sin", "x", np.sin, (lambda t, x: mul(t, cos(x)),), accepts=INEXACT, flops=10)
-cos = elementwise("cos", "x", np.cos, (lambda t, x: neg(mul(t, sin(x))),), accepts=INEXACT, flops=10)
-conj = elementwise("conj", "x", np.conjugate, (lambda t: conj(t),), accepts=COMPLEX, flops=0)
-# conj is not holomorphic: its derivative is stated as a real-linear map, which is its own adjoint.
-
-# -- choice and order --------------------------------------------------------------------------------------------------
 
 
-def _select_type(p: TensorType, x: TensorType, y: TensorType) -> TensorType:
-    same_types("select", (p,), {bool_})
-    same_types("select", (p, TensorType(x.shape, bool_)), {bool_})
-    return same_types("select", (x, y), ALL)
+def _rsqrt(x: Array) -> Array:
+    if x.dtype.itemsize >= 4:
+        return np.divide(np.asarray(1, x.dtype), np.sqrt(x))
+    return (np.float32(1) / np.sqrt(x.astype(np.float32))).astype(x.dtype)
 
 
-select = Primitive(
-    "select", "p x y", type=_select_type, evaluate=array_rule(np.where),
-    jvp=(None, lambda t, p: select(p, t, constant_like(t, 0.0)), lambda t, p: select(p, constant_like(t, 0.0), t)),
-    vjp=(None, lambda t, p: select(p, t, constant_like(t, 0.0)), lambda t, p: select(p, constant_like(t, 0.0), t)),
-    batch=batch_elementwise("select"), cost=flops_per_element(1), doc="x where p, else y",
+rsqrt = elementwise(
+    "rsqrt", "x", _rsqrt, (lambda t, x, out: scaled(mul(t, div(out, x)), -0.5),), accepts=INEXACT, flops=5,
+    doc="1/sqrt(x)",
 )  # fmt: skip
 
-_CHOOSES = "comparisons have no slope"
-eq = elementwise("eq", "x y", np.equal, Absent(_CHOOSES), accepts=ALL, result=bool_)
-ne = elementwise("ne", "x y", np.not_equal, Absent(_CHOOSES), accepts=ALL, result=bool_)
-lt = elementwise("lt", "x y", np.less, Absent(_CHOOSES), accepts=ALL - COMPLEX, result=bool_)
-le = elementwise("le", "x y", np.less_equal, Absent(_CHOOSES), accepts=ALL - COMPLEX, result=bool_)
-gt = elementwise("gt", "x y", np.greater, Absent(_CHOOSES), accepts=ALL - COMPLEX, result=bool_)
-ge = elementwise("ge", "x y", np.greater_equal, Absent(_CHOOSES), accepts=ALL - COMPLEX, result=bool_)
+
+def _hypot_slope(t: Value, x: Value, out: Value) -> Value:
+    """t·x/out, and 0 at the origin, as for the modulus of a complex number."""
+    origin = table["eq"](out, constant_like(out, 0.0))
+    return mul(t, div(x, table["select"](origin, constant_like(out, 1.0), out)))
 
 
-def _share(t: Value, x: Value, y: Value, out: Value) -> Value:
-    """The slope goes to the operand that was chosen; equal operands share it evenly."""
-    zero = constant_like(t, 0.0)
-    half = select(eq(x, y), _scaled(t, 0.5), t)
-    return select(eq(x, out), half, zero)
+hypot = elementwise(
+    "hypot", "x y", np.hypot, (_hypot_slope, lambda t, y, out: _hypot_slope(t, y, out)), accepts=FLOATS, flops=6,
+    doc="sqrt(x² + y²) without overflow on the way",
+)  # fmt: skip
+
+# -- size and sign -----------------------------------------------------------------------------------------------------
 
 
-maximum = elementwise("maximum", "x y", np.maximum, (_share, lambda t, y, x, out: _share(t, y, x, out)), accepts=ALL - COMPLEX)
-minimum = elementwise("minimum", "x y", np.minimum, (_share, lambda t, y, x, out: _share(t, y, x, out)), accepts=ALL - COMPLEX)
-
-logical_not = elementwise("not", "x", np.invert, Absent("bits have no slope"), accepts=INTEGERS | {bool_})
-bit_and = elementwise("and", "x y", np.bitwise_and, Absent("bits have no slope"), accepts=INTEGERS | {bool_})
-bit_or = elementwise("or", "x y", np.bitwise_or, Absent("bits have no slope"), accepts=INTEGERS | {bool_})
+def _abs_jvp(t: Value, x: Value) -> Value:
+    """t·sign x; for complex x the real part of conj(sign x)·t."""
+    s = sign(x)
+    return table["real"](mul(table["conj"](s), t)) if is_complex(x.dtype) else mul(t, s)
 
 
-def _shift_right(x: Any, n: Any) -> Any:
-    """Arithmetic for signed, logical for unsigned; a shift by the width or more leaves the sign (or 0)."""
-    return np.right_shift(x, n)
+def _abs_vjp(t: Value, x: Value) -> Value:
+    return mul(table["cast"](t, dtype=x.dtype) if is_complex(x.dtype) else t, sign(x))
 
 
-shift_right = elementwise("shift_right", "x n", _shift_right, Absent("bits have no slope"), accepts=INTEGERS)
+abs = elementwise(
+    "abs", "x", in_bytes(np.absolute), jvp=(_abs_jvp,), vjp=(_abs_vjp,), result=real_of,
+    doc="the modulus; of the lowest integer, that integer; slope 0 at 0",
+)  # fmt: skip
+
+
+def _sign_slope(t: Value, x: Value, out: Value) -> Value | None:
+    """Flat for real x. For complex x the part of t across the direction of x, over |x|: a symmetric map."""
+    if not is_complex(x.dtype):
+        return None
+    along = table["real"](mul(table["conj"](out), t))
+    across = sub(t, mul(out, table["cast"](along, dtype=t.dtype)))
+    size = abs(x)
+    origin = table["eq"](size, constant_like(size, 0.0))
+    safe = table["select"](origin, constant_like(size, 1.0), size)
+    pole = table["eq"](x, constant_like(x, 0.0))
+    return zero_where(pole, div(across, table["cast"](safe, dtype=t.dtype)))
+
+
+sign = elementwise(
+    "sign", "x", in_bytes(np.sign), jvp=(_sign_slope,), vjp=(_sign_slope,),
+    doc="-1, 0 or 1 (NaN of NaN); for complex x, x/|x|",
+)  # fmt: skip
+
+
+def _copysign_slope(t: Value, x: Value, y: Value) -> Value:
+    """The sign that x changed by; 0 where x is 0."""
+    return mul(t, copysign(sign(x), mul_sign(x, y)))
+
+
+def mul_sign(x: Value, y: Value) -> Value:
+    """A number whose sign is that of x times that of y."""
+    one = constant_like(x, 1.0)
+    return mul(copysign(one, x), copysign(one, y))
+
+
+copysign = elementwise(
+    "copysign", "x y", np.copysign, (_copysign_slope, None), accepts=FLOATS, doc="|x| with the sign of y"
+)
+nextafter = elementwise(
+    "nextafter", "x y", np.nextafter, Absent("the distance to the next number is a step function"), accepts=FLOATS,
+    doc="the number next to x in the direction of y",
+)  # fmt: skip
+
+# -- rounding to whole numbers -----------------------------------------------------------------------------------------
+
+
+def _rint(x: Array) -> Array:
+    return np.rint(x) if x.dtype in INEXACT else x.copy()
+
+
+floor = elementwise("floor", "x", in_bytes(np.floor), (None,), accepts=REALS, doc="rounded down")
+ceil = elementwise("ceil", "x", in_bytes(np.ceil), (None,), accepts=REALS, doc="rounded up")
+trunc = elementwise("trunc", "x", in_bytes(np.trunc), (None,), accepts=REALS, doc="rounded towards zero")
+round = elementwise("round", "x", _rint, (None,), accepts=REALS | COMPLEX, doc="rounded to nearest, halves to even")

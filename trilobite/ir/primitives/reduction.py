@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import ALL, COMPLEX, DType, INTEGERS, accumulator, bool_, is_float, is_integer
+from trilobite.base.dtypes import ALL, COMPLEX, INTEGERS, DType, accumulator, bool_, int64, is_complex, is_integer
 from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value, table
-from trilobite.ir.primitives.common import elements, same_types
-from trilobite.ir.types import Dim, Shape, TensorType
+from trilobite.ir.primitives.common import elements, in_bytes, same_types, sortable
+from trilobite.ir.primitives.cumulative import exclusive_product
+from trilobite.ir.primitives.shape import inverse
+from trilobite.ir.types import Dim, Shape, TensorType, size_of
 
 Array = np.ndarray[Any, Any]
 
@@ -78,7 +80,7 @@ def _edge(dtype: DType, infinity: float) -> Any:
     return found if np.isinf(found.astype(np.float32)) else (info.max if infinity > 0 else info.min)
 
 
-# -- sum and product ---------------------------------------------------------------------------------------------------
+# -- sum and product -----------------------------------------------------------------------------------------
 
 
 def _sum(x: Array, axes: tuple[int, ...]) -> Array:
@@ -99,7 +101,32 @@ def _prod(x: Array, axes: tuple[int, ...]) -> Array:
     return np.multiply.reduce(wide, axis=axes, dtype=wide.dtype).astype(x.dtype, copy=False)
 
 
-# -- largest and smallest ----------------------------------------------------------------------------------------------
+def _others(x: Value, axes: tuple[int, ...]) -> Value:
+    """For each element the product of all the others: what comes before times what comes after, with no division."""
+    order = (*(i for i in range(x.ndim) if i not in axes), *axes)
+    moved = table["transpose"](x, axes=order)
+    kept = moved.shape[: x.ndim - len(axes)]
+    line = table["reshape"](moved, shape=(*kept, size_of([x.shape[a] for a in axes])))
+    others = table["mul"](exclusive_product(line, reverse=False), exclusive_product(line, reverse=True))
+    return table["transpose"](table["reshape"](others, shape=moved.shape), axes=inverse(order))
+
+
+def _prod_jvp(t: Value, x: Value, *, axes: tuple[int, ...]) -> Value:
+    return reduce_sum(table["mul"](t, _others(x, axes)), axes=axes)
+
+
+def _prod_vjp(t: Value, x: Value, *, axes: tuple[int, ...]) -> Value:
+    others = _others(x, axes)
+    return table["mul"](spread(t, x.shape, axes), table["conj"](others) if is_complex(x.dtype) else others)
+
+
+reduce_prod = Primitive(
+    "reduce_prod", "x", type=_type("reduce_prod", ALL - {bool_}), evaluate=array_rule(_prod),
+    jvp=(_prod_jvp,), vjp=(_prod_vjp,), batch=_batch("reduce_prod"), cost=_cost,
+    doc="the product; its derivative is exact also where elements are 0",
+)  # fmt: skip
+
+# -- largest and smallest ------------------------------------------------------------------------------------
 
 
 def _extreme(ufunc: np.ufunc, identity: Callable[[DType], Any]) -> Callable[..., Array]:
@@ -107,7 +134,7 @@ def _extreme(ufunc: np.ufunc, identity: Callable[[DType], Any]) -> Callable[...,
         start = np.asarray(identity(x.dtype)).astype(x.dtype)
         return np.asarray(ufunc.reduce(x, axis=axes, initial=start[()]), x.dtype)
 
-    return rule
+    return in_bytes(rule)
 
 
 def _extreme_mask(x: Value, out: Value, axes: Sequence[int]) -> tuple[Value, Value]:
@@ -135,4 +162,51 @@ reduce_max = Primitive(
 reduce_min = Primitive(
     "reduce_min", "x", type=_type("reduce_min", ALL - COMPLEX), evaluate=array_rule(_extreme(np.minimum, highest)),
     jvp=(_extreme_jvp,), vjp=(_extreme_vjp,), batch=_batch("reduce_min"), cost=_cost,
+)  # fmt: skip
+
+# -- all and any -------------------------------------------------------------------------------------------------------
+
+_FLAT = Absent("bits have no slope")
+WORDS = INTEGERS | {bool_}
+reduce_and = Primitive(
+    "reduce_and", "x", type=_type("reduce_and", WORDS),
+    evaluate=array_rule(in_bytes(lambda x, axes: np.bitwise_and.reduce(x, axis=axes))),
+    jvp=_FLAT, vjp=_FLAT, batch=_batch("reduce_and"), cost=_cost, doc="the bits that all elements have; of bools: all",
+)  # fmt: skip
+reduce_or = Primitive(
+    "reduce_or", "x", type=_type("reduce_or", WORDS),
+    evaluate=array_rule(in_bytes(lambda x, axes: np.bitwise_or.reduce(x, axis=axes))),
+    jvp=_FLAT, vjp=_FLAT, batch=_batch("reduce_or"), cost=_cost, doc="the bits that some element has; of bools: any",
+)  # fmt: skip
+
+# -- where the largest and the smallest stand --------------------------------------------------------------------------
+
+
+def _arg_type(name: str) -> Callable[..., TensorType]:
+    def rule(x: TensorType, axis: int) -> TensorType:
+        same_types(name, (x,), ALL - COMPLEX)
+        if not 0 <= axis < len(x.shape):
+            raise ShapeError(f"{name} of {x} along axis {axis}", expected=f"0 <= axis < {len(x.shape)}")
+        if x.shape[axis] == 0:
+            raise ShapeError(f"{name} of {x} along axis {axis}, which is empty", expected="at least one element")
+        return TensorType(reduced(x.shape, (axis,)), int64)
+
+    return rule
+
+
+def _arg_batch(name: str) -> Callable[..., Value]:
+    def rule(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> Value:
+        return table[name](values[0], axis=attrs["axis"] + 1)
+
+    return rule
+
+
+_PLACE = Absent("a place has no slope; the derivative belongs to reduce_max, reduce_min and top_k")
+argmax = Primitive(
+    "argmax", "x", type=_arg_type("argmax"), evaluate=array_rule(lambda x, axis: np.argmax(sortable(x), axis=axis)),
+    jvp=_PLACE, vjp=_PLACE, batch=_arg_batch("argmax"), cost=_cost, doc="the first place of the largest element; NaN wins",
+)  # fmt: skip
+argmin = Primitive(
+    "argmin", "x", type=_arg_type("argmin"), evaluate=array_rule(lambda x, axis: np.argmin(sortable(x), axis=axis)),
+    jvp=_PLACE, vjp=_PLACE, batch=_arg_batch("argmin"), cost=_cost, doc="the first place of the smallest element; NaN wins",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Primitives that only move data: broadcast, reshape, transpose, slice, pad, concatenate, reverse, cast."""
+"""Primitives that only move data: broadcast, reshape, transpose, slice, pad, concatenate, reverse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import ALL, DType, is_complex
+from trilobite.base.dtypes import ALL
 from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
@@ -22,28 +22,7 @@ def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(a + 1 for a in axes)
 
 
-# -- cast --------------------------------------------------------------------------------------------------------------
-
-
-def _cast(x: Array, dtype: DType) -> Array:
-    if is_complex(x.dtype) and not is_complex(dtype):
-        x = x.real
-    return x.astype(dtype)
-
-
-def _cast_back(t: Value, x_type: TensorType) -> Value:
-    """The cotangent returns in the operand's dtype (the real part of a complex one); integers have none."""
-    return cast(t, dtype=x_type.dtype) if x_type.dtype != t.dtype else t
-
-
-cast = Primitive(
-    "cast", "x", type=lambda x, dtype: TensorType(x.shape, dtype), evaluate=array_rule(_cast),
-    jvp=(lambda t, *, dtype: cast(t, dtype=dtype),), vjp=(_cast_back,),
-    batch=lambda size, values, mapped, attrs: cast(*values, **attrs), cost=free,
-    doc="another dtype, by value: floats round to nearest even, floats to integers truncate",
-)  # fmt: skip
-
-# -- broadcast ---------------------------------------------------------------------------------------------------------
+# -- broadcast -----------------------------------------------------------------------------------------------
 
 
 def _broadcast_type(x: TensorType, shape: Shape, axes: tuple[int, ...]) -> TensorType:
@@ -78,7 +57,7 @@ broadcast = Primitive(
     doc="axis i of x becomes axis axes[i] of the result; sizes 1 and new axes are repeated",
 )  # fmt: skip
 
-# -- reshape and transpose ---------------------------------------------------------------------------------------------
+# -- reshape and transpose -----------------------------------------------------------------------------------
 
 
 def _reshape_type(x: TensorType, shape: Shape) -> TensorType:
@@ -117,7 +96,7 @@ transpose = Primitive(
     doc="axis i of the result is axis axes[i] of x",
 )  # fmt: skip
 
-# -- slice and pad -----------------------------------------------------------------------------------------------------
+# -- slice and pad -------------------------------------------------------------------------------------------
 
 
 def _extent(start: Dim, stop: Dim, step: int) -> Dim:
@@ -204,7 +183,7 @@ pad = Primitive(
     batch=_pad_batch, cost=free, doc="elements added before, after and between; negative numbers crop",
 )  # fmt: skip
 
-# -- writing a slice ---------------------------------------------------------------------------------------------------
+# -- writing a slice -----------------------------------------------------------------------------------------
 
 
 def _update_type(x: TensorType, y: TensorType, start: Shape, stop: Shape, step: tuple[int, ...]) -> TensorType:
@@ -242,7 +221,7 @@ update_slice = Primitive(
     batch=_update_batch, cost=free, doc="x with y in place of one of its slices",
 )  # fmt: skip
 
-# -- concatenate and reverse -------------------------------------------------------------------------------------------
+# -- concatenate and reverse ---------------------------------------------------------------------------------
 
 
 def _concatenate_type(*types: TensorType, axis: int) -> TensorType:
