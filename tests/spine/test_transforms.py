@@ -1,4 +1,6 @@
-"""The mechanism, proven: transforms nested in each other, over branches, loops, custom rules, views and symbols."""
+"""The mechanism, proven: transforms nested in each other, over branches, loops, custom rules, views and
+symbols.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ def arr(t: object) -> np.ndarray:
 
 
 def close(a: object, b: object, tol: float = 1e-9) -> None:
-    np.testing.assert_allclose(arr(a) if isinstance(a, tb.Tensor) else a, arr(b) if isinstance(b, tb.Tensor) else b, rtol=tol, atol=tol)
+    np.testing.assert_allclose(
+        arr(a) if isinstance(a, tb.Tensor) else a,
+        arr(b) if isinstance(b, tb.Tensor) else b,
+        rtol=tol,
+        atol=tol,
+    )
 
 
 def poly(x: tb.Tensor) -> tb.Tensor:
@@ -125,12 +132,14 @@ def test_jvp_of_while_loop() -> None:
 
 
 def test_while_loop_under_vmap_stops_each_element_alone() -> None:
-    out = tb.vmap(lambda x: tb.while_loop(lambda v: v < 100.0, lambda v: v * 3.0, x))(tb.tensor([1.0, 50.0, 200.0]))
+    out = tb.vmap(lambda x: tb.while_loop(lambda v: v < 100.0, lambda v: v * 3.0, x))(
+        tb.tensor([1.0, 50.0, 200.0])
+    )
     close(out, [243.0, 150.0, 200.0])
 
 
 def test_reverse_mode_through_while_is_a_clear_error() -> None:
-    with pytest.raises(GradientError, match=r"while has no derivative.*use scan or fori_loop"):
+    with pytest.raises(GradientError, match=r"while has no derivative.*reverse mode needs scan or fori_loop"):
         tb.grad(lambda x: tb.while_loop(lambda v: v < 9.0, lambda v: v * v, x))(tb.tensor(2.0))
 
 
@@ -143,7 +152,12 @@ def test_fori_loop_is_differentiable_both_ways() -> None:
 
 def test_jacfwd_of_jacrev_and_back() -> None:
     x = f64(4)
-    want = np.diag(-np.sin(arr(x)) * arr(x) ** 2 + 4 * arr(x) * np.cos(arr(x)) + 2 * np.sin(arr(x)) + 0.09 * np.exp(0.3 * arr(x)))
+    want = np.diag(
+        -np.sin(arr(x)) * arr(x) ** 2
+        + 4 * arr(x) * np.cos(arr(x))
+        + 2 * np.sin(arr(x))
+        + 0.09 * np.exp(0.3 * arr(x))
+    )
     close(tb.jacfwd(tb.jacrev(poly))(x), want)
     close(tb.jacrev(tb.jacfwd(poly))(x), want)
 
@@ -161,7 +175,7 @@ def test_jacobians_of_several_arguments_and_results() -> None:
         close(j["q"][1], np.diag(np.exp(arr(b))))
 
 
-# -- rules of one's own ------------------------------------------------------------------------------------------------
+# -- rules of one's own --------------------------------------------------------------------------------------
 
 
 def make_clipped() -> tb.custom_vjp:
@@ -237,7 +251,7 @@ def test_checkpoint_recomputes_and_agrees_under_jit() -> None:
     assert "barrier" in inner + [q.primitive.name for q in graph.equations]
 
 
-# -- state -------------------------------------------------------------------------------------------------------------
+# -- state ---------------------------------------------------------------------------------------------------
 
 
 def test_write_through_a_view_under_jit() -> None:
@@ -328,7 +342,10 @@ def test_one_symbolic_dimension_serves_many_sizes() -> None:
     for size in (1, 4, 9, 512):
         x = f64(size, 3)
         close(f(x, w), (np.tanh(arr(x) @ arr(w)).mean(axis=0)) * 2)
-        close(tb.grad(lambda x: f(x, w).sum())(x), tb.grad(lambda x: (tb.tanh(x @ w).mean(axis=0) * 2.0).sum())(x))
+        close(
+            tb.grad(lambda x: f(x, w).sum())(x),
+            tb.grad(lambda x: (tb.tanh(x @ w).mean(axis=0) * 2.0).sum())(x),
+        )
     assert len(f.entries) == 1
     assert "f64[n,3]" in str(f.lower(f64(2, 3), w).graph)
 
@@ -345,7 +362,9 @@ def test_python_branches_under_grad_just_work() -> None:
 
 
 def test_training_with_hand_written_parts_equals_eager_for_100_steps() -> None:
-    """BatchNorm-like running statistics, dropout from the global generator, Adam with a schedule; bit for bit."""
+    """BatchNorm-like running statistics, dropout from the global generator, Adam with a schedule; bit for
+    bit.
+    """
     data = RNG.normal(size=(8, 3)).astype(np.float32)
 
     def train(wrap: object) -> list[np.ndarray]:
@@ -384,14 +403,18 @@ def test_training_with_hand_written_parts_equals_eager_for_100_steps() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-# -- errors of the mechanism -------------------------------------------------------------------------------------------
+# -- errors of the mechanism ---------------------------------------------------------------------------------
 
 
 def test_branch_on_a_traced_value_names_the_line_and_the_remedy() -> None:
     with pytest.raises(TraceError) as error:
         tb.jit(lambda x: x if x > 0 else -x)(tb.tensor(1.0))
     text = str(error.value)
-    assert "a Python branch on a tensor inside jit" in text and "test_transforms.py" in text and "tb.cond" in text
+    assert (
+        "a Python branch on a tensor inside jit" in text
+        and "test_transforms.py" in text
+        and "tb.cond" in text
+    )
 
 
 def test_an_escaped_value_is_an_error() -> None:

@@ -1,4 +1,5 @@
-"""The number formats: NumPy dtypes, with ml_dtypes' for what NumPy lacks. One table; everything else is asked of it.
+"""The number formats: NumPy dtypes, with ml_dtypes' for what NumPy lacks. One table; everything else is asked
+of it.
 
 A dtype *is* a NumPy dtype, so arrays cross into NumPy without translation.
 """
@@ -39,7 +40,7 @@ SIGNED = frozenset({int4, int8, int16, int32, int64})
 UNSIGNED = frozenset({uint4, uint8, uint16, uint32, uint64})
 INTEGERS = SIGNED | UNSIGNED
 INEXACT = FLOATS | COMPLEX
-ALL = FLOATS | COMPLEX | INTEGERS | {bool_}
+ALL: frozenset[DType] = frozenset({bool_, *FLOATS, *COMPLEX, *INTEGERS})
 
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
 
@@ -49,7 +50,9 @@ _BITS = {int4: 4, uint4: 4, float4_e2m1fn: 4, bool_: 1}
 
 
 def as_dtype(spec: Any) -> DType:
-    """The dtype that a user means: a dtype, a name, a NumPy scalar type, or Python's bool, int, float, complex."""
+    """The dtype that a user means: a dtype, a name, a NumPy scalar type, or Python's bool, int, float,
+    complex.
+    """
     if spec is float:
         return default_float
     if spec is complex:
@@ -98,7 +101,9 @@ def bits(d: DType) -> int:
 
 
 def accumulator(d: DType) -> DType:
-    """What sums and products of `d` accumulate in: 16-bit and smaller floats in float32, the others in themselves."""
+    """What sums and products of `d` accumulate in: 16-bit and smaller floats in float32, the others in
+    themselves.
+    """
     return float32 if d in SMALL_FLOATS else d
 
 

@@ -1,6 +1,7 @@
 """The errors of the house: what was wrong, where, what was expected, what to do.
 
-Every error a user can meet derives from `TrilobiteError` *and* from the built-in that Python users would catch.
+Every error a user can meet derives from `TrilobiteError` *and* from the built-in that Python users would
+catch.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 class TrilobiteError(Exception):
     """Says what was wrong, and on lines of their own where, what was expected and the remedy."""
 
-    def __init__(self, what: str, *, where: object = None, expected: object = None, remedy: object = None) -> None:
+    def __init__(
+        self, what: str, *, where: object = None, expected: object = None, remedy: object = None
+    ) -> None:
         self.what, self.where, self.expected, self.remedy = what, where, expected, remedy
         parts = (("where", where), ("expected", expected), ("remedy", remedy))
-        super().__init__("\n".join([what, *(f"  {label}: {text}" for label, text in parts if text is not None)]))
+        super().__init__(
+            "\n".join([what, *(f"  {label}: {text}" for label, text in parts if text is not None)])
+        )
 
 
 class ShapeError(TrilobiteError, ValueError):

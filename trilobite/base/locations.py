@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -34,12 +34,14 @@ def _is_inside(code: CodeType) -> bool:
 
 
 def user_location() -> Location:
-    """The line of the innermost caller that is not part of the package (networks in `zoo` and `apps` count as users)."""
-    frame = sys._getframe(1)
+    """The line of the innermost caller that is not part of the package (networks in `zoo` and `apps` count as
+    users).
+    """
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         inside = _inside.get(code)
         if not (_is_inside(code) if inside is None else inside):
             return Location(code.co_filename, frame.f_lineno, code.co_name)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return UNKNOWN

@@ -1,7 +1,9 @@
-"""Pytrees: nested dict, list, tuple, namedtuple, dataclass and registered classes, taken apart into leaves and put together again.
+"""Pytrees: nested dict, list, tuple, namedtuple, dataclass and registered classes, taken apart into leaves
+and put together again.
 
-A `Tree` is the shape of such a nest: hashable, comparable, with the places of its leaves. `None` is an empty tree, as in JAX.
-Dict keys are visited in insertion order only if they cannot be sorted, so equal dicts flatten equally.
+A `Tree` is the shape of such a nest: hashable, comparable, with the places of its leaves. `None` is an empty
+tree, as in JAX. Dict keys are visited in insertion order only if they cannot be sorted, so equal dicts
+flatten equally.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ class Node(NamedTuple):
 _registry: dict[type, Node] = {}
 
 
-def register(cls: type, flatten: Callable[[Any], tuple[Sequence[Any], Any]], unflatten: Callable[[Any, Sequence[Any]], Any]) -> None:
+def register(
+    cls: type,
+    flatten: Callable[[Any], tuple[Sequence[Any], Any]],
+    unflatten: Callable[[Any, Sequence[Any]], Any],
+) -> None:
     """Make `cls` a container: `flatten(x) -> (children, static)`, `unflatten(static, children) -> x`."""
     _registry[cls] = Node(flatten, unflatten)
 
@@ -39,7 +45,11 @@ def _sorted_keys(d: dict[Any, Any]) -> tuple[Any, ...]:
 register(list, lambda x: (x, None), lambda _, c: list(c))
 register(tuple, lambda x: (x, None), lambda _, c: tuple(c))
 register(type(None), lambda _: ((), None), lambda _, c: None)
-register(dict, lambda x: ([x[k] for k in _sorted_keys(x)], _sorted_keys(x)), lambda ks, c: dict(zip(ks, c, strict=True)))
+register(
+    dict,
+    lambda x: ([x[k] for k in _sorted_keys(x)], _sorted_keys(x)),
+    lambda ks, c: dict(zip(ks, c, strict=True)),
+)
 register(
     OrderedDict,
     lambda x: (list(x.values()), tuple(x)),
@@ -55,7 +65,7 @@ def _dataclass(cls: type) -> Node:
     names = [f.name for f in dataclasses.fields(cls)]
 
     def rebuild(_: Any, children: Sequence[Any]) -> Any:
-        out = object.__new__(cls)
+        out: Any = object.__new__(cls)
         for name, child in zip(names, children, strict=True):
             object.__setattr__(out, name, child)
         return out
@@ -109,7 +119,9 @@ _PLAIN = frozenset({int, float, bool, complex, str})
 def _build(tree: Tree, leaves: Any) -> Any:
     if tree.kind is None:
         return next(leaves)
-    return _registry[_rule_class(tree.kind)].unflatten(tree.static, [_build(c, leaves) for c in tree.children])
+    return _registry[_rule_class(tree.kind)].unflatten(
+        tree.static, [_build(c, leaves) for c in tree.children]
+    )
 
 
 def _rule_class(cls: type) -> type:
@@ -149,7 +161,9 @@ def map(fn: Callable[..., Any], first: Any, *rest: Any, is_leaf: Callable[[Any],
     for i, other in enumerate(rest, start=2):
         more, shape = flatten(other, is_leaf)
         if shape != tree:
-            raise ArgumentError(f"tree map: argument {i} has another structure", expected=tree, remedy=f"got {shape}")
+            raise ArgumentError(
+                f"tree map: argument {i} has another structure", expected=tree, remedy=f"got {shape}"
+            )
         columns.append(more)
     return tree.unflatten(fn(*row) for row in zip(*columns, strict=True))
 
@@ -161,7 +175,9 @@ def paths(value: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tupl
     return found
 
 
-def _walk(prefix: str, value: Any, found: list[tuple[str, Any]], is_leaf: Callable[[Any], bool] | None) -> None:
+def _walk(
+    prefix: str, value: Any, found: list[tuple[str, Any]], is_leaf: Callable[[Any], bool] | None
+) -> None:
     if type(value) in _PLAIN or (is_leaf is not None and is_leaf(value)) or (rule := node_of(value)) is None:
         found.append((prefix, value))
         return

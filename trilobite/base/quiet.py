@@ -1,8 +1,8 @@
 """Run NumPy without floating-point warnings, at a tenth of `np.errstate`'s cost.
 
-Overflow to infinity, division by zero and NaN are results here, not accidents. `np.errstate` takes about 2 µs, more
-than a small operation itself, so its context variable is set directly where NumPy has it (2.x), in a way that never
-outlives the call and so never changes what the user's own NumPy code sees.
+Overflow to infinity, division by zero and NaN are results here, not accidents. `np.errstate` takes about 2
+µs, more than a small operation itself, so its context variable is set directly where NumPy has it (2.x), in a
+way that never outlives the call and so never changes what the user's own NumPy code sees.
 """
 
 from __future__ import annotations
@@ -12,24 +12,22 @@ from typing import Any
 
 import numpy as np
 
-try:
-    from numpy._core.umath import _extobj_contextvar, _make_extobj
-
-    _IGNORE: Any = _make_extobj(all="ignore")
-except ImportError:  # a NumPy that keeps its error state elsewhere
-    _extobj_contextvar = None
+_umath: Any = getattr(np, "_core", np).umath
+# None for a NumPy that keeps its error state elsewhere.
+_STATE: Any = getattr(_umath, "_extobj_contextvar", None)
+_IGNORE: Any = None if _STATE is None else _umath._make_extobj(all="ignore")
 
 
 def quiet(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn` with floating-point warnings off while it runs."""
-    if _extobj_contextvar is None:
+    if _STATE is None:
 
         def slow(*args: Any, **kwargs: Any) -> Any:
             with np.errstate(all="ignore"):
                 return fn(*args, **kwargs)
 
         return slow
-    enter, leave, ignore = _extobj_contextvar.set, _extobj_contextvar.reset, _IGNORE
+    enter, leave, ignore = _STATE.set, _STATE.reset, _IGNORE
 
     def fast(*args: Any, **kwargs: Any) -> Any:
         token = enter(ignore)
@@ -44,10 +42,10 @@ def quiet(fn: Callable[..., Any]) -> Callable[..., Any]:
 def array_rule(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn` as the meaning of a primitive: quiet, and its result an array even when it has no dimensions."""
     ndarray, asarray = np.ndarray, np.asarray
-    if _extobj_contextvar is None:
+    if _STATE is None:
         calm = quiet(fn)
         return lambda *args, **kwargs: asarray(calm(*args, **kwargs))
-    enter, leave, ignore = _extobj_contextvar.set, _extobj_contextvar.reset, _IGNORE
+    enter, leave, ignore = _STATE.set, _STATE.reset, _IGNORE
 
     def rule(*args: Any, **kwargs: Any) -> Any:
         token = enter(ignore)

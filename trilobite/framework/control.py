@@ -1,7 +1,7 @@
 """Control flow over tensors: cond, switch, while_loop, scan, fori_loop, associative_scan.
 
-Bodies are recorded; what they read of the tensors around them becomes an operand, what they write to such tensors becomes
-a result (in loops a carry) and is written when the primitive has run.
+Bodies are recorded; what they read of the tensors around them becomes an operand, what they write to such
+tensors becomes a result (in loops a carry) and is written when the primitive has run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from trilobite.ir.types import TensorType, type_of
 Fn = Callable[..., Any]
 
 
-def record_body(fn: Fn, tree: pytree.Tree, types: Sequence[TensorType], name: str) -> tuple[Recording, pytree.Tree]:
+def record_body(
+    fn: Fn, tree: pytree.Tree, types: Sequence[TensorType], name: str
+) -> tuple[Recording, pytree.Tree]:
     """Record a function over a pytree of tensors; also the structure of what it returns."""
     found: list[pytree.Tree] = []
 
@@ -42,7 +44,9 @@ def record_body(fn: Fn, tree: pytree.Tree, types: Sequence[TensorType], name: st
 
 
 class Closed:
-    """Several recordings made to share operands and writes: own arguments first, then the union of what they capture."""
+    """Several recordings made to share operands and writes: own arguments first, then the union of what they
+    capture.
+    """
 
     def __init__(self, recordings: Sequence[Recording], arguments: int) -> None:
         self.cells: dict[Cell, None] = {}
@@ -79,14 +83,21 @@ class Closed:
             cells.write(cell, value)
 
 
-# -- choices -----------------------------------------------------------------------------------------------------------
+# -- choices -------------------------------------------------------------------------------------------------
 
 
 def cond(pred: Any, true_fn: Fn, false_fn: Fn, *operands: Any) -> Any:
-    """`true_fn(*operands)` if `pred` else `false_fn(*operands)`; both must return the same structure and types."""
+    """`true_fn(*operands)` if `pred` else `false_fn(*operands)`; both must return the same structure and
+    types.
+    """
     p = pred._read() if isinstance(pred, Tensor) else to_array(pred)
     if p.shape != () or p.dtype != bool_:
-        raise ArgumentError(f"cond on a tensor {type_of(p)}", where=user_location(), expected="a bool without dimensions", remedy="compare first: tb.cond(x > 0, ...)")
+        raise ArgumentError(
+            f"cond on a tensor {type_of(p)}",
+            where=user_location(),
+            expected="a bool without dimensions",
+            remedy="compare first: tb.cond(x > 0, ...)",
+        )
     return _choose("cond", table["cast"](p, dtype=int32), [false_fn, true_fn], operands)
 
 
@@ -94,9 +105,15 @@ def switch(index: Any, branches: Sequence[Fn], *operands: Any) -> Any:
     """The branch that `index` names, clamped to those there are."""
     i = index._read() if isinstance(index, Tensor) else to_array(index)
     if i.shape != () or i.dtype.kind not in "iu":
-        raise ArgumentError(f"switch on a tensor {type_of(i)}", where=user_location(), expected="an integer without dimensions")
+        raise ArgumentError(
+            f"switch on a tensor {type_of(i)}",
+            where=user_location(),
+            expected="an integer without dimensions",
+        )
     if not branches:
-        raise ArgumentError("switch without branches", where=user_location(), expected="at least one function")
+        raise ArgumentError(
+            "switch without branches", where=user_location(), expected="at least one function"
+        )
     low, high = (table["full"](shape=(), dtype=i.dtype, value=v) for v in (0, len(branches) - 1))
     clamped = table["minimum"](table["maximum"](i, low), high)
     return _choose("switch", table["cast"](clamped, dtype=int32), list(branches), operands)
@@ -108,7 +125,12 @@ def _choose(what: str, index: Value, branches: Sequence[Fn], operands: Sequence[
     made = [record_body(fn, tree, types, f"{what}.{i}") for i, fn in enumerate(branches)]
     for _, shape in made[1:]:
         if shape != made[0][1]:
-            raise ArgumentError(f"the branches of {what} return different structures", where=user_location(), expected=made[0][1], remedy=f"got {shape}")
+            raise ArgumentError(
+                f"the branches of {what} return different structures",
+                where=user_location(),
+                expected=made[0][1],
+                remedy=f"got {shape}",
+            )
     _same_results(what, [r for r, _ in made])
     closed = Closed([r for r, _ in made], len(values))
     graphs = tuple(closed.graph(r, types) for r, _ in made)
@@ -122,18 +144,26 @@ def _same_results(what: str, recordings: Sequence[Recording]) -> None:
     rows = [r.graph.output_types[: r.results] for r in recordings]
     for row in rows[1:]:
         if row != rows[0]:
-            raise ShapeError(f"the branches of {what} return {list(rows[0])} and {list(row)}", where=user_location(), expected="equal dtypes and shapes")
+            raise ShapeError(
+                f"the branches of {what} return {list(rows[0])} and {list(row)}",
+                where=user_location(),
+                expected="equal dtypes and shapes",
+            )
 
 
-# -- loops -------------------------------------------------------------------------------------------------------------
+# -- loops ---------------------------------------------------------------------------------------------------
 
 
-def _carry_types(what: str, before: Sequence[TensorType], after: Sequence[TensorType], trees: Sequence[pytree.Tree]) -> None:
+def _carry_types(
+    what: str, before: Sequence[TensorType], after: Sequence[TensorType], trees: Sequence[pytree.Tree]
+) -> None:
     if trees[0] != trees[1] or list(before) != list(after):
         raise ShapeError(
-            f"the body of {what} turns a state {list(before)} into {list(after)}", where=user_location(),
-            expected="the same structure, dtypes and shapes", remedy="cast the initial state or the result to one dtype",
-        )  # fmt: skip
+            f"the body of {what} turns a state {list(before)} into {list(after)}",
+            where=user_location(),
+            expected="the same structure, dtypes and shapes",
+            remedy="cast the initial state or the result to one dtype",
+        )
 
 
 def while_loop(cond_fn: Fn, body_fn: Fn, init: Any) -> Any:
@@ -143,9 +173,17 @@ def while_loop(cond_fn: Fn, body_fn: Fn, init: Any) -> Any:
     test, _ = record_body(cond_fn, tree, types, "while.test")
     body, shape = record_body(lambda s: (body_fn(s),), tree, types, "while.body")
     if [str(t) for t in test.graph.output_types] != ["bool[]"]:
-        raise ArgumentError(f"the condition of while_loop returns {list(test.graph.output_types)}", where=user_location(), expected="a bool without dimensions")
+        raise ArgumentError(
+            f"the condition of while_loop returns {list(test.graph.output_types)}",
+            where=user_location(),
+            expected="a bool without dimensions",
+        )
     if test.writes:
-        raise TraceError("the condition of while_loop changes a tensor", where=user_location(), remedy="change state in the body")
+        raise TraceError(
+            "the condition of while_loop changes a tensor",
+            where=user_location(),
+            remedy="change state in the body",
+        )
     _carry_types("while_loop", types, body.graph.output_types[: body.results], (tree, shape))
     closed = Closed([test, body], len(values))
     written = list(closed.writes)
@@ -156,18 +194,30 @@ def while_loop(cond_fn: Fn, body_fn: Fn, init: Any) -> Any:
     place = _Places(closed, fixed, written, n)
     order = [type_of(v) for v in place.constants(captured)]
     state_types = [*types, *(type_of(cells.read(c)) for c in written)]
-    outer_test = record_graph(lambda *v: run(test_g, place.operands(v[:k], v[k:]))[:1], [*order, *state_types], "while.test")
-    outer_body = record_graph(lambda *v: run(body_g, place.operands(v[:k], v[k:])), [*order, *state_types], "while.body")
+    outer_test = record_graph(
+        lambda *v: run(test_g, place.operands(v[:k], v[k:]))[:1], [*order, *state_types], "while.test"
+    )
+    outer_body = record_graph(
+        lambda *v: run(body_g, place.operands(v[:k], v[k:])), [*order, *state_types], "while.body"
+    )
     constants = place.constants(captured)
     outs = table["while"](
-        *constants, *constants, *values, *(see(c) for c in written), test=outer_test, body=outer_body, consts=(k, k)
+        *constants,
+        *constants,
+        *values,
+        *(see(c) for c in written),
+        test=outer_test,
+        body=outer_body,
+        consts=(k, k),
     )
     closed.write_back(outs[n:])
     return tree.unflatten(map(wrap, outs[:n]))[0]
 
 
 class _Places:
-    """Where a loop's operands stand: constants (captured, never written), then state (carries, then written cells)."""
+    """Where a loop's operands stand: constants (captured, never written), then state (carries, then written
+    cells).
+    """
 
     def __init__(self, closed: Closed, fixed: Sequence[Cell], written: Sequence[Cell], carries: int) -> None:
         self.closed, self.fixed, self.written, self.carries = closed, list(fixed), list(written), carries
@@ -176,15 +226,19 @@ class _Places:
         at = {c: v for c, v in zip(self.closed.cells, captured, strict=False)}
         return [at[c] for c in self.fixed] + list(captured[len(self.closed.cells) :])
 
-    def operands(self, constants: Sequence[Value], state: Sequence[Value], extra: Sequence[Value] = ()) -> list[Value]:
+    def operands(
+        self, constants: Sequence[Value], state: Sequence[Value], extra: Sequence[Value] = ()
+    ) -> list[Value]:
         """(carries, extra, captured cells and values) in the order of the closed graph."""
-        at = dict(zip(self.fixed, constants, strict=False)) | dict(zip(self.written, state[self.carries :], strict=True))
+        at = dict(zip(self.fixed, constants, strict=False)) | dict(
+            zip(self.written, state[self.carries :], strict=True)
+        )
         loose = constants[len(self.fixed) :]
         return [*state[: self.carries], *extra, *(at[c] for c in self.closed.cells), *loose]
 
 
 def scan(fn: Fn, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> Any:
-    """`carry, y = fn(carry, x)` along the leading axis of `xs`; returns the last carry and the stacked `y`."""
+    """`carry, y = fn(carry, x)` along the leading axis of `xs`; the last carry and the stacked `y`."""
     carry, carry_tree = read_tree(init)
     seqs, xs_tree = read_tree(xs)
     n = _length(seqs, length)
@@ -195,7 +249,9 @@ def scan(fn: Fn, init: Any, xs: Any = None, length: int | None = None, reverse: 
     def step(c: Any, x: Any) -> tuple[Any, Any]:
         out = fn(c, x)
         if not isinstance(out, tuple) or len(out) != 2:
-            raise ArgumentError("the body of scan did not return a pair", where=user_location(), expected="(carry, output)")
+            raise ArgumentError(
+                "the body of scan did not return a pair", where=user_location(), expected="(carry, output)"
+            )
         shapes[:] = [pytree.flatten(out[0], is_tensor)[1], pytree.flatten(out[1], is_tensor)[1]]
         return out
 
@@ -217,7 +273,14 @@ def scan(fn: Fn, init: Any, xs: Any = None, length: int | None = None, reverse: 
 
     in_types = [*map(type_of, constants), *map(type_of, state), *types[c:]]
     outs = table["scan"](
-        *constants, *state, *seqs, body=record_graph(whole, in_types, "scan.body"), consts=k, carries=len(state), length=n, reverse=reverse
+        *constants,
+        *state,
+        *seqs,
+        body=record_graph(whole, in_types, "scan.body"),
+        consts=k,
+        carries=len(state),
+        length=n,
+        reverse=reverse,
     )
     closed.write_back(outs[c : len(state)])
     return carry_tree.unflatten(map(wrap, outs[:c])), shapes[1].unflatten(map(wrap, outs[len(state) :]))
@@ -226,20 +289,24 @@ def scan(fn: Fn, init: Any, xs: Any = None, length: int | None = None, reverse: 
 def _length(seqs: Sequence[Value], length: int | None) -> Any:
     sizes = {v.shape[0] if v.shape else None for v in seqs} | ({length} if length is not None else set())
     if len(sizes) != 1 or None in sizes:
-        raise ShapeError(f"scan over sequences of lengths {sorted(map(str, sizes))}", where=user_location(), expected="one length, given by xs or length=")
+        raise ShapeError(
+            f"scan over sequences of lengths {sorted(map(str, sizes))}",
+            where=user_location(),
+            expected="one length, given by xs or length=",
+        )
     return sizes.pop()
 
 
-def fori_loop(lower: int, upper: int, body_fn: Fn, init: Any) -> Any:
+def fori_loop(lower: Any, upper: Any, body_fn: Fn, init: Any) -> Any:
     """`state = body_fn(i, state)` for i from lower to upper. With fixed bounds differentiable both ways."""
     if isinstance(lower, Tensor) or isinstance(upper, Tensor):
         start, stop = (b if isinstance(b, Tensor) else wrap(to_array(b)) for b in (lower, upper))
         one = wrap(to_array(1, start.dtype))
-        state = while_loop(lambda s: s[0] < stop, lambda s: (s[0] + one, body_fn(s[0], s[1])), (start, init))  # type: ignore[operator]
+        state = while_loop(lambda s: s[0] < stop, lambda s: (s[0] + one, body_fn(s[0], s[1])), (start, init))
         return state[1]
-    from trilobite.framework.ops.creation import tensor
-
     import numpy as np
+
+    from trilobite.framework.ops.creation import tensor
 
     return scan(lambda s, i: (body_fn(i, s), None), init, tensor(np.arange(lower, upper)))[0]
 
@@ -249,7 +316,9 @@ def associative_scan(fn: Fn, xs: Any, reverse: bool = False, axis: int = 0) -> A
     leaves, tree = pytree.flatten(xs, is_tensor)
     if reverse:
         leaves = [_flip(x, axis) for x in leaves]
-    out = _prefixes(lambda a, b: pytree.flatten(fn(tree.unflatten(a), tree.unflatten(b)), is_tensor)[0], leaves, axis)
+    out = _prefixes(
+        lambda a, b: pytree.flatten(fn(tree.unflatten(a), tree.unflatten(b)), is_tensor)[0], leaves, axis
+    )
     return tree.unflatten(_flip(x, axis) for x in out) if reverse else tree.unflatten(out)
 
 
@@ -257,13 +326,18 @@ def _flip(x: Tensor, axis: int) -> Tensor:
     return wrap(table["reverse"](x._read(), axes=(axis % x.ndim,)))
 
 
-def _part(x: Tensor, axis: int, start: int, stop: int, step: int) -> Tensor:
+def _part(x: Tensor, axis: int, start: Any, stop: Any, step: int) -> Tensor:
     a, nd = axis % x.ndim, x.ndim
-    at = {"start": tuple(start if i == a else 0 for i in range(nd)), "stop": tuple(stop if i == a else d for i, d in enumerate(x.shape))}
+    at = {
+        "start": tuple(start if i == a else 0 for i in range(nd)),
+        "stop": tuple(stop if i == a else d for i, d in enumerate(x.shape)),
+    }
     return wrap(table["slice"](x._read(), **at, step=tuple(step if i == a else 1 for i in range(nd))))
 
 
-def _prefixes(fn: Callable[[list[Tensor], list[Tensor]], list[Tensor]], xs: list[Tensor], axis: int) -> list[Tensor]:
+def _prefixes(
+    fn: Callable[[list[Tensor], list[Tensor]], list[Tensor]], xs: list[Tensor], axis: int
+) -> list[Tensor]:
     """Combine pairs, scan the pairs, then fill in the places between."""
     n = xs[0].shape[axis]
     if n < 2:
@@ -281,9 +355,16 @@ def _interleave(first: Tensor, even: Tensor, odd: Tensor, axis: int, n: Any) -> 
     """Even places: first, even...; odd places: odd..."""
     a = axis % first.ndim
     evens = table["concatenate"](first._read(), even._read(), axis=a) if even.shape[a] else first._read()
-    spread = lambda v, low: table["pad"](  # noqa: E731
-        v, low=tuple(low if i == a else 0 for i in range(v.ndim)),
-        high=tuple(n - low - 2 * v.shape[a] + 1 if i == a else 0 for i in range(v.ndim)),
-        between=tuple(1 if i == a else 0 for i in range(v.ndim)), value=0,
-    )  # fmt: skip
-    return wrap(table["add"](spread(evens, 0), spread(odd._read(), 1)))
+    return wrap(table["add"](_spread(evens, 0, a, n), _spread(odd._read(), 1, a, n)))
+
+
+def _spread(v: Value, low: int, a: int, n: Any) -> Value:
+    """Every second place of n along axis a, from `low` on; zeros between."""
+    axes = range(v.ndim)
+    return table["pad"](
+        v,
+        low=tuple(low if i == a else 0 for i in axes),
+        high=tuple(n - low - 2 * v.shape[a] + 1 if i == a else 0 for i in axes),
+        between=tuple(1 if i == a else 0 for i in axes),
+        value=0,
+    )

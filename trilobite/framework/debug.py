@@ -35,15 +35,18 @@ def _bad(value: Value) -> str:
 class Watch:
     """Looks at every result while anomaly mode is on."""
 
-    def __call__(self, primitive: Primitive, values: Sequence[Value], out: Any, location: Location | None = None) -> None:
+    def __call__(
+        self, primitive: Primitive, values: Sequence[Value], out: Any, location: Location | None = None
+    ) -> None:
         if primitive.name in ("constant", "full") or any(_bad(v) for v in values):
             return
         for o in out if primitive.multiple else (out,):
             if what := _bad(o):
                 raise AnomalyError(
-                    f"{primitive.name} made {what} out of finite numbers", where=location or user_location(),
-                    remedy="look at the operands of that line: a division by zero, log or sqrt of a negative number, an overflow",
-                )  # fmt: skip
+                    f"{primitive.name} made {what} out of finite numbers",
+                    where=location or user_location(),
+                    remedy="look at its operands: a division by zero, a log or sqrt of a negative number?",
+                )
 
     def gradient(self, node: Node, cotangents: Sequence[Any], results: Sequence[Any]) -> None:
         """A backward step that made the first bad number; names the line of the forward pass."""
@@ -52,14 +55,17 @@ class Watch:
         for r in results:
             if what := _bad(r):
                 raise AnomalyError(
-                    f"the gradient of {node.name} is {what}", where=None if node.location is UNKNOWN else node.location,
-                    remedy="its derivative is unbounded there: keep the operand away from that point, or clip it",
-                )  # fmt: skip
+                    f"the gradient of {node.name} is {what}",
+                    where=None if node.location is UNKNOWN else node.location,
+                    remedy="its derivative is unbounded there: keep the operand away from that point",
+                )
 
 
 @contextmanager
 def detect_anomaly() -> Iterator[None]:
-    """Check every result, forward and backward; the first NaN or infinity is an error that names the user's line."""
+    """Check every result, forward and backward; the first NaN or infinity is an error that names the user's
+    line.
+    """
     ctx = entry.context()
     before, ctx.watch = ctx.watch, Watch()
     try:

@@ -1,8 +1,8 @@
 """`tb.jit`: record a function once per kind of call, compile the graph for a target, run that from then on.
 
-State is captured through cells alone: a tensor read from outside is an input, one written is an output. Arguments are
-tensors (or arrays), Python numbers (traced, weakly typed), and static values: bools, strings, None, and whatever
-static_argnums and static_argnames name.
+State is captured through cells alone: a tensor read from outside is an input, one written is an output.
+Arguments are tensors (or arrays), Python numbers (traced, weakly typed), and static values: bools, strings,
+None, and whatever static_argnums and static_argnames name.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import numpy as np
 from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
+from trilobite.framework.generation import generation
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.registry import read as read_strong
-from trilobite.framework.tensor import GradLeaf, Tensor, generation, get_grad, set_grad, wrap
+from trilobite.framework.signature import Call, Dynamic, Signature, Static, describe, take_apart
+from trilobite.framework.tensor import GradLeaf, Tensor, get_grad, set_grad, wrap
 from trilobite.framework.transforms import is_tensor
 from trilobite.ir.evaluate import executable
 from trilobite.ir.graph import Graph
@@ -32,45 +34,6 @@ from trilobite.ir.transforms.record import Recording, record
 from trilobite.ir.transforms.tape import Boundary, Taped
 from trilobite.ir.types import TensorType, type_of
 
-NUMBERS = (int, float, complex)
-
-
-@dataclass(frozen=True)
-class Static:
-    """A leaf that is part of the program, compared by equality."""
-
-    value: Any
-
-
-@dataclass(frozen=True)
-class Dynamic:
-    """A leaf that is an input: its type, whether it requires a gradient and how, and the kind of a Python number."""
-
-    type: TensorType
-    grad: str
-    weak: type | None = None
-
-    def __str__(self) -> str:
-        return f"{self.type}{' requiring a gradient' if self.grad else ''}"
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What decides whether a recording serves a call."""
-
-    tree: pytree.Tree
-    leaves: tuple[Any, ...]
-    aliases: tuple[int, ...]
-    grad_enabled: bool
-
-
-@dataclass
-class Call:
-    """One call, taken apart."""
-
-    signature: Signature
-    tensors: list[Tensor]  # the dynamic leaves, in order
-
 
 @dataclass
 class Entry:
@@ -80,7 +43,9 @@ class Entry:
     out_tree: pytree.Tree
     out_static: list[Any]  # per leaf of the result: Static, or None where the leaf is an output
     arg_writes: list[int]  # dynamic arguments that the function writes
-    grads: list[tuple[Any, bool]]  # (leaf, or index of the argument; is there a gradient afterwards) for each changed one
+    grads: list[
+        tuple[Any, bool]
+    ]  # (leaf, or index of the argument; is there a gradient afterwards) for each changed one
     grad_was: list[tuple[GradLeaf, bool]]
     captured: list[Any]  # (type, requires a gradient) per captured cell
     switches: list[tuple[Any, bool]]  # modules and the mode they were in
@@ -92,7 +57,14 @@ class Entry:
 class Jitted:
     """A compiled function. Call it like the original."""
 
-    def __init__(self, fn: Callable[..., Any], target: str, static_argnums: Sequence[int], static_argnames: Sequence[str], shapes: Any) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        target: str,
+        static_argnums: Sequence[int],
+        static_argnames: Sequence[str],
+        shapes: Any,
+    ) -> None:
         self.fn, self.target, self.shapes = fn, target, shapes
         self.static_argnums, self.static_argnames = tuple(static_argnums), tuple(static_argnames)
         self.entries: dict[Signature, list[Entry]] = {}
@@ -110,38 +82,19 @@ class Jitted:
         bound = instance.__dict__.setdefault("_jitted", {}) if hasattr(instance, "__dict__") else {}
         name = self.fn.__name__
         if name not in bound:
-            bound[name] = Jitted(self.fn.__get__(instance, owner), self.target, [n - 1 for n in self.static_argnums], self.static_argnames, self.shapes)
+            bound[name] = Jitted(
+                self.fn.__get__(instance, owner),
+                self.target,
+                [n - 1 for n in self.static_argnums],
+                self.static_argnames,
+                self.shapes,
+            )
         return bound[name]
 
-    # -- arguments -----------------------------------------------------------------------------------------------------
-
     def _take_apart(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-        fixed = {n % len(args) for n in self.static_argnums if -len(args) <= n < len(args)}
-        wrapped = tuple(Static(a) if i in fixed else a for i, a in enumerate(args))
-        named = {k: Static(v) if k in self.static_argnames else v for k, v in kwargs.items()}
-        leaves, tree = pytree.flatten((wrapped, named), _is_leaf)
-        shapes = self._declared((wrapped, named))
-        rows, tensors = [], []
-        for i, leaf in enumerate(leaves):
-            row, t = _classify(leaf, shapes[i] if shapes else None)
-            rows.append(row)
-            if t is not None:
-                tensors.append(t)
-        first: dict[int, int] = {}
-        aliases = tuple(first.setdefault(id(t._cell), i) for i, t in enumerate(tensors))
-        ctx = entry.context()
-        return Call(Signature(tree, tuple(rows), aliases, bool(ctx.ambient.level > ctx.grad_off)), tensors)
+        return take_apart(args, kwargs, self.static_argnums, self.static_argnames, self.shapes)
 
-    def _declared(self, arguments: Any) -> list[Any] | None:
-        if self.shapes is None:
-            return None
-        given = tuple(self.shapes) + (None,) * (len(arguments[0]) - len(self.shapes))
-        out: list[Any] = []
-        for declared, arg in zip(given, arguments[0], strict=True):
-            out += [declared] * pytree.flatten(arg, _is_leaf)[1].size
-        return out + [None] * pytree.flatten(arguments[1], _is_leaf)[1].size
-
-    # -- recordings ----------------------------------------------------------------------------------------------------
+    # -- recordings ------------------------------------------------------------------------------------------
 
     def _find(self, call: Call) -> Entry:
         candidates = self.entries.get(call.signature, ())
@@ -153,7 +106,9 @@ class Jitted:
         if self.entries:
             self.recompilations.append(reason or self._difference(call.signature))
         found = self._trace(call)
-        if not found.recording.values:  # one that closes over values of a running transform serves this call only
+        if (
+            not found.recording.values
+        ):  # one that closes over values of a running transform serves this call only
             self.entries.setdefault(call.signature, []).append(found)
         return found
 
@@ -164,7 +119,7 @@ class Jitted:
             return f"the arguments have another structure: {new.tree} instead of {old.tree}"
         for i, (a, b) in enumerate(zip(old.leaves, new.leaves, strict=True)):
             if a != b:
-                return f"argument leaf {i} is {_describe(b)} instead of {_describe(a)}"
+                return f"argument leaf {i} is {describe(b)} instead of {describe(a)}"
         if old.aliases != new.aliases:
             return "other arguments are the same tensor"
         return f"gradients are {'on' if new.grad_enabled else 'off'}"
@@ -188,13 +143,27 @@ class Jitted:
         captured = [(_type_seen(c), requires(c)) for c in recording.cells]
         grad_was = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "grad was"]
         switches = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "training"]
-        e = Entry(recording, out["tree"], out["static"], out["arg_writes"], out["grads"], grad_was, captured, switches, generation(), any(recording.tracked))
+        e = Entry(
+            recording,
+            out["tree"],
+            out["static"],
+            out["arg_writes"],
+            out["grads"],
+            grad_was,
+            captured,
+            switches,
+            generation(),
+            any(recording.tracked),
+        )
         e.attributes = {
-            "graph": recording.graph, "name": recording.graph.name, "target": self.target, "tracked": recording.tracked
-        }  # fmt: skip
+            "graph": recording.graph,
+            "name": recording.graph.name,
+            "target": self.target,
+            "tracked": recording.tracked,
+        }
         return e
 
-    # -- running -------------------------------------------------------------------------------------------------------
+    # -- running ---------------------------------------------------------------------------------------------
 
     def _run(self, e: Entry, call: Call) -> Any:
         r = e.recording
@@ -207,7 +176,7 @@ class Jitted:
             outs = table["call"](*values, **e.attributes)
         return _deliver(e, call, _distinct(outs, values))
 
-    # -- looking inside ------------------------------------------------------------------------------------------------
+    # -- looking inside --------------------------------------------------------------------------------------
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The recorded program for these arguments, without running it."""
@@ -248,7 +217,9 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     shapes: Sequence[Any] | None = None,
 ) -> Any:
-    """Compile a function. `shapes` declares symbolic dimensions: one entry per positional argument, None for "as it is"."""
+    """Compile a function. `shapes` declares symbolic dimensions: one entry per positional argument, None for
+    "as it is".
+    """
     numbers = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
     names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
     if fn is None:
@@ -267,46 +238,6 @@ def _names_of(fn: Callable[..., Any], numbers: Sequence[int]) -> tuple[str, ...]
     return tuple(parameters[n] for n in numbers if -len(parameters) <= n < len(parameters))
 
 
-def _is_leaf(x: Any) -> bool:
-    return isinstance(x, (Tensor, Static))
-
-
-def _classify(leaf: Any, declared: Any) -> tuple[Any, Tensor | None]:
-    """A leaf of the arguments as a row of the signature, and the tensor that is passed for it."""
-    weak = None
-    if isinstance(leaf, np.ndarray) or (isinstance(leaf, NUMBERS) and not isinstance(leaf, bool)):
-        weak = None if isinstance(leaf, np.ndarray) else type(leaf)
-        wide = {int: np.int64, float: np.float64, complex: np.complex128}
-        leaf = wrap(to_array(leaf) if weak is None else np.asarray(leaf, wide[weak]))
-    if not isinstance(leaf, Tensor):
-        row = leaf if isinstance(leaf, Static) else Static(leaf)
-        try:
-            hash(row)
-        except TypeError:
-            raise ArgumentError(
-                f"a static argument of type {type(row.value).__name__} cannot be compared", where=user_location(),
-                expected="something hashable", remedy="pass tensors, numbers, or a tuple instead of a list",
-            ) from None  # fmt: skip
-        return row, None
-    if leaf._extra is not None and "weak" in leaf._extra:
-        weak = leaf._extra["weak"]
-    seen = type_of(leaf._read())
-    kind = ("leaf" if leaf.is_leaf else "history") if leaf.requires_grad else ""
-    if declared is not None:
-        seen = TensorType(_symbolic(declared, seen.shape), seen.dtype)
-    return Dynamic(seen, kind, weak), leaf
-
-
-def _symbolic(declared: Sequence[Any], actual: Sequence[Any]) -> tuple[Any, ...]:
-    if len(declared) != len(actual):
-        raise ArgumentError(f"shapes declares {tuple(declared)} for an argument of shape {tuple(actual)}", where=user_location(), expected="as many dimensions")
-    return tuple(a if d is None else d for d, a in zip(declared, actual, strict=True))
-
-
-def _describe(row: Any) -> str:
-    return f"the static {row.value!r}" if isinstance(row, Static) else str(row)
-
-
 def requires(cell: cells.Cell) -> bool:
     return cell.leaf is not None or (type(cell.value) is Taped and cell.value.interpreter.ambient)
 
@@ -316,7 +247,9 @@ def _type_seen(cell: cells.Cell) -> TensorType:
 
 
 def _placeholders(values: Sequence[Value], rows: Sequence[Dynamic], call: Call) -> list[Tensor]:
-    """Tensors that stand for the arguments inside the recording; arguments that are one tensor outside are one inside."""
+    """Tensors that stand for the arguments inside the recording; arguments that are one tensor outside are
+    one inside.
+    """
     ctx = entry.context()
     out: list[Tensor] = []
     for i, (v, row) in enumerate(zip(values, rows, strict=True)):
@@ -335,7 +268,9 @@ def _placeholders(values: Sequence[Value], rows: Sequence[Dynamic], call: Call) 
     return out
 
 
-def _collect(result: Any, inner: Sequence[Tensor], values: Sequence[Value], call: Call, out: dict[str, Any]) -> list[Value]:
+def _collect(
+    result: Any, inner: Sequence[Tensor], values: Sequence[Value], call: Call, out: dict[str, Any]
+) -> list[Value]:
     """The outputs of the recording: results, written arguments, changed gradients."""
     recorder = entry.context().recorder
     assert recorder is not None
@@ -345,7 +280,11 @@ def _collect(result: Any, inner: Sequence[Tensor], values: Sequence[Value], call
     out["arg_writes"] = []
     for i, (t, v) in enumerate(zip(inner, values, strict=True)):
         now = t._cell.value
-        if call.signature.aliases[i] == i and now is not v and not (type(now) is Taped and isinstance(now.node, Boundary)):
+        if (
+            call.signature.aliases[i] == i
+            and now is not v
+            and not (type(now) is Taped and isinstance(now.node, Boundary))
+        ):
             out["arg_writes"].append(i)
             outputs.append(now)
     out["notes"] = recorder.notes
@@ -384,7 +323,9 @@ def _still_holds(e: Entry, call: Call) -> str:
 
 
 def _distinct(outs: Sequence[Value], values: Sequence[Value]) -> list[Value]:
-    """Outputs with memory of their own: an array that is also an input, or another output, or a view, is copied."""
+    """Outputs with memory of their own: an array that is also an input, or another output, or a view, is
+    copied.
+    """
     taken = {id(v) for v in values}
     out: list[Value] = []
     for o in outs:
@@ -410,7 +351,9 @@ def _deliver(e: Entry, call: Call, outs: Sequence[Value]) -> Any:
 
 
 def _hand_over(leaf: GradLeaf, grad: Tensor | None, adds: bool) -> None:
-    """Gradients of parameters were accumulated inside; those of arguments began at nothing there and are added here."""
+    """Gradients of parameters were accumulated inside; those of arguments began at nothing there and are
+    added here.
+    """
     old = get_grad(leaf) if adds else None
     if old is not None and grad is not None:
         grad = wrap(table["add"](old._read(), grad._read()))
@@ -432,11 +375,13 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def refuse_during_recording(what: str) -> None:
-    """Called where Python state is about to change: inside a recording that would happen once instead of every run."""
+    """Called where Python state is about to change: inside a recording that would happen once instead of
+    every run.
+    """
     if entry.threads.context.recorder is not None:
         raise TraceError(
-            f"{what} while a function is being recorded", where=user_location(),
-            expected="state that changes from run to run lives in tensors", remedy="make it a buffer and write to it in place: self.count += 1",
-        )  # fmt: skip
-
-
+            f"{what} while a function is being recorded",
+            where=user_location(),
+            expected="state that changes from run to run lives in tensors",
+            remedy="make it a buffer and write to it in place: self.count += 1",
+        )

@@ -1,4 +1,5 @@
-"""Functions with derivative rules of their own: custom_vjp, custom_jvp, the Function class; and checkpointing.
+"""Functions with derivative rules of their own: custom_vjp, custom_jvp, the Function class; and
+checkpointing.
 
 Each is one node on a tape and one `call` in a recording, with forward and backward graphs as its regions.
 """
@@ -46,11 +47,11 @@ class _Args:
         return [type_of(v) for v in self.values]
 
 
-class custom_vjp:  # noqa: N801 - a decorator
+class custom_vjp:
     """A function with its own reverse-mode rule.
 
-    `f.defvjp(fwd, bwd)`: `fwd(*args) -> (result, residuals)`, `bwd(residuals, cotangent) -> cotangents` (one per argument
-    that is not in `nondiff_argnums`, None for zero).
+    `f.defvjp(fwd, bwd)`: `fwd(*args) -> (result, residuals)`, `bwd(residuals, cotangent) -> cotangents` (one
+    per argument that is not in `nondiff_argnums`, None for zero).
     """
 
     def __init__(self, fn: Fn, nondiff_argnums: Sequence[int] = ()) -> None:
@@ -64,7 +65,11 @@ class custom_vjp:  # noqa: N801 - a decorator
 
     def __call__(self, *args: Any) -> Any:
         if self.fwd is None or self.bwd is None:
-            raise GradientError(f"custom_vjp function {self.fn.__name__} has no rule yet", where=user_location(), remedy="call f.defvjp(fwd, bwd) first")
+            raise GradientError(
+                f"custom_vjp function {self.fn.__name__} has no rule yet",
+                where=user_location(),
+                remedy="call f.defvjp(fwd, bwd) first",
+            )
         a = _Args(args, self.static)
         top = _top(a.values)
         if top is None and entry.threads.context.recorder is None:
@@ -81,7 +86,9 @@ class custom_vjp:  # noqa: N801 - a decorator
             out, residuals = self.fwd(*a.fill(operands))
             values, tree = read_tree(out)
             trees[:] = [tree]
-            return values, lambda cts: self._pull(residuals, tree.unflatten(wrap(_dense(c, v)) for c, v in zip(cts, values, strict=True)), a)
+            return values, lambda cts: self._pull(
+                residuals, tree.unflatten(wrap(_dense(c, v)) for c, v in zip(cts, values, strict=True)), a
+            )
 
         outs = tape.opaque(self.fn.__name__, linearize, a.values)
         return trees[0].unflatten(map(wrap, outs))
@@ -99,12 +106,24 @@ class custom_vjp:  # noqa: N801 - a decorator
         closed = Closed([body, forward], len(a.values))
         graphs = [closed.graph(r, a.types) for r in (body, forward)]
         if closed.writes:
-            raise GradientError(f"{self.fn.__name__} changes a tensor outside itself", where=user_location(), remedy="return the new value")
+            raise GradientError(
+                f"{self.fn.__name__} changes a tensor outside itself",
+                where=user_location(),
+                remedy="return the new value",
+            )
         n = len(graphs[0].outputs)
         residual_types = graphs[1].output_types[n:]
         captured = [type_of(v) for v in closed.operands()]
         backward = self._record_backward(a, trees, residual_types, graphs[0].output_types, captured)
-        outs = table["call"](*a.values, *closed.operands(), graph=graphs[0], name=self.fn.__name__, forward=graphs[1], backward=backward, strict=True)
+        outs = table["call"](
+            *a.values,
+            *closed.operands(),
+            graph=graphs[0],
+            name=self.fn.__name__,
+            forward=graphs[1],
+            backward=backward,
+            strict=True,
+        )
         return trees["out"].unflatten(map(wrap, outs))
 
     def _record_forward(self, a: _Args, trees: dict[str, Any]) -> tuple[Any, Any]:
@@ -121,14 +140,23 @@ class custom_vjp:  # noqa: N801 - a decorator
         return record(plain, a.types, self.fn.__name__), record(kept, a.types, f"{self.fn.__name__}.fwd")
 
     def _record_backward(
-        self, a: _Args, trees: dict[str, Any], residuals: Sequence[TensorType], outs: Sequence[TensorType], captured: Sequence[TensorType]
+        self,
+        a: _Args,
+        trees: dict[str, Any],
+        residuals: Sequence[TensorType],
+        outs: Sequence[TensorType],
+        captured: Sequence[TensorType],
     ) -> Graph:
         def back(*values: Value) -> list[Value]:
             kept = trees["residuals"].unflatten(map(wrap, values[: len(residuals)]))
             given = iter(values[len(residuals) :])
             cts = trees["out"].unflatten(wrap(next(given) if is_inexact(t.dtype) else zeros(t)) for t in outs)
             found = self._pull(kept, cts, a)
-            own = [zeros(t) if c is None else c for c, t in zip(found, a.types, strict=True) if is_inexact(t.dtype)]
+            own = [
+                zeros(t) if c is None else c
+                for c, t in zip(found, a.types, strict=True)
+                if is_inexact(t.dtype)
+            ]
             return own + [zeros(t) for t in captured if is_inexact(t.dtype)]
 
         types = [*residuals, *(t for t in outs if is_inexact(t.dtype))]
@@ -148,7 +176,11 @@ def _per_leaf(name: str, cts: Sequence[Any], a: _Args) -> list[Any]:
     """A rule's cotangents, one per tensor leaf of the arguments; None stands for zero."""
     moving = a.tree.children
     if len(cts) != len(moving):
-        raise ArgumentError(f"the backward rule of {name} returned {len(cts)} cotangents", where=user_location(), expected=f"one per argument: {len(moving)}")
+        raise ArgumentError(
+            f"the backward rule of {name} returned {len(cts)} cotangents",
+            where=user_location(),
+            expected=f"one per argument: {len(moving)}",
+        )
     out: list[Any] = []
     for ct, tree in zip(cts, moving, strict=True):
         if ct is None:
@@ -156,19 +188,27 @@ def _per_leaf(name: str, cts: Sequence[Any], a: _Args) -> list[Any]:
             continue
         values, shape = read_tree(ct)
         if shape != tree:
-            raise ArgumentError(f"a cotangent from the backward rule of {name} has another structure than its argument", expected=tree, remedy=f"got {shape}")
+            raise ArgumentError(
+                f"a cotangent from the backward rule of {name} has another structure than its argument",
+                expected=tree,
+                remedy=f"got {shape}",
+            )
         out += values
     for i, (ct, t) in enumerate(zip(out, a.types, strict=True)):
         if ct is not None and ct.shape != t.shape:
-            raise ArgumentError(f"cotangent {i} from the backward rule of {name} has shape {tuple(ct.shape)}", where=user_location(), expected=tuple(t.shape))
+            raise ArgumentError(
+                f"cotangent {i} from the backward rule of {name} has shape {tuple(ct.shape)}",
+                where=user_location(),
+                expected=tuple(t.shape),
+            )
     return out
 
 
-class custom_jvp:  # noqa: N801 - a decorator
+class custom_jvp:
     """A function with its own forward-mode rule, which serves reverse mode too.
 
-    `f.defjvp(rule)`: `rule(primals, tangents) -> (result, tangent)`, linear in the tangents. Reverse mode differentiates
-    the rule with respect to the tangents: a linear map's derivative is its transpose.
+    `f.defjvp(rule)`: `rule(primals, tangents) -> (result, tangent)`, linear in the tangents. Reverse mode
+    differentiates the rule with respect to the tangents: a linear map's derivative is its transpose.
     """
 
     def __init__(self, fn: Fn) -> None:
@@ -199,7 +239,11 @@ class custom_jvp:  # noqa: N801 - a decorator
 
     def __call__(self, *args: Any) -> Any:
         if self.rule is None or self._reverse is None:
-            raise GradientError(f"custom_jvp function {self.fn.__name__} has no rule yet", where=user_location(), remedy="call f.defjvp(rule) first")
+            raise GradientError(
+                f"custom_jvp function {self.fn.__name__} has no rule yet",
+                where=user_location(),
+                remedy="call f.defjvp(rule) first",
+            )
         from trilobite.ir.transforms.forward import Forward
 
         values, tree = read_tree(args)
@@ -211,7 +255,9 @@ class custom_jvp:  # noqa: N801 - a decorator
         tangents = tree.unflatten(wrap(zeros(type_of(p)) if t is None else t) for p, t in pairs)
         out, moved = self.rule(primals, tangents)
         outs, out_tree = read_tree(out)
-        return out_tree.unflatten(wrap(top.dual(o, t)) for o, t in zip(outs, read_tree(moved)[0], strict=True))
+        return out_tree.unflatten(
+            wrap(top.dual(o, t)) for o, t in zip(outs, read_tree(moved)[0], strict=True)
+        )
 
 
 def checkpoint(fn: Fn) -> Fn:
@@ -250,7 +296,9 @@ def checkpoint(fn: Fn) -> Fn:
 
 
 class Function:
-    """A differentiable operation as a class, as PyTorch users write it: static `forward(ctx, ...)`, `backward(ctx, ...)`."""
+    """A differentiable operation as a class, as PyTorch users write it: static `forward(ctx, ...)`,
+    `backward(ctx, ...)`.
+    """
 
     @staticmethod
     def forward(ctx: Context, *args: Any) -> Any:
@@ -280,7 +328,11 @@ class Function:
             cts = cls.backward(ctx, *(ct if isinstance(ct, tuple) else (ct,)))
             cts = cts if isinstance(cts, tuple) else (cts,)
             if len(cts) != len(args):
-                raise ArgumentError(f"{cls.__name__}.backward returned {len(cts)} gradients", where=user_location(), expected=f"one per argument of forward: {len(args)}")
+                raise ArgumentError(
+                    f"{cls.__name__}.backward returned {len(cts)} gradients",
+                    where=user_location(),
+                    expected=f"one per argument of forward: {len(args)}",
+                )
             return tuple(c for i, c in enumerate(cts) if i not in static)
 
         plain.__name__ = cls.__name__
@@ -290,7 +342,9 @@ class Function:
 
 
 class Context:
-    """What `Function.forward` leaves for `backward`: tensors by save_for_backward, anything else as attributes."""
+    """What `Function.forward` leaves for `backward`: tensors by save_for_backward, anything else as
+    attributes.
+    """
 
     def __init__(self) -> None:
         self.saved_tensors: tuple[Tensor, ...] = ()
@@ -303,5 +357,3 @@ class Context:
         out.__dict__.update(self.__dict__)
         out.saved_tensors = tuple(tensors)
         return out
-
-

@@ -1,19 +1,23 @@
 """Tensor: a handle on a cell, perhaps through a view. State, views, gradients and conversion live here.
 
-The operations are not here: they stand in the operator table (`framework/ops`), which gives each its method and function.
+The operations are not here: they stand in the operator table (`framework/ops`), which gives each its method
+and function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.dtypes import DType, is_inexact
-from trilobite.base.errors import ArgumentError, DTypeError, GradientError, StateError, TraceError
+from trilobite.base.errors import ArgumentError, DTypeError, GradientError
 from trilobite.base.locations import user_location
-from trilobite.ir.primitive import Primitive, Value
+from trilobite.framework.concrete import concrete, nested, python_number
+from trilobite.framework.generation import bump_generation
+from trilobite.framework.views import Step, update
+from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
@@ -23,9 +27,7 @@ from trilobite.ir.transforms.record import see_outer
 from trilobite.ir.transforms.tape import Leaf, Node, Taped, backward
 from trilobite.ir.types import Shape
 
-Step = tuple[Primitive, dict[str, Any]]
-_slice, _reshape, _transpose = table["slice"], table["reshape"], table["transpose"]
-_stop, _broadcast = table["stop_gradient"], table["broadcast"]
+_stop = table["stop_gradient"]
 
 
 class GradLeaf(Leaf):
@@ -36,18 +38,6 @@ class GradLeaf(Leaf):
     def __init__(self) -> None:
         super().__init__()
         self.grad: Tensor | None = None
-
-
-_generation = 0  # grows whenever some tensor starts or stops requiring a gradient, or some module changes its mode
-
-
-def generation() -> int:
-    return _generation
-
-
-def bump_generation() -> None:
-    global _generation
-    _generation += 1
 
 
 class Tensor:
@@ -66,7 +56,7 @@ class Tensor:
         if requires_grad:
             self.requires_grad_()
 
-    # -- reading and writing -------------------------------------------------------------------------------------------
+    # -- reading and writing ---------------------------------------------------------------------------------
 
     def _read(self) -> Value:
         """The value as the running transforms see it."""
@@ -104,15 +94,24 @@ class Tensor:
                 remedy="change it under tb.no_grad(), or change a copy: x.clone()",
             )
         old = cell.value if cell.owner is ctx.recorder else see_outer(cell)
-        if type(old) is np.ndarray and type(new) is np.ndarray and ctx.recorder is None and self._store_memory(old, new):
+        if (
+            type(old) is np.ndarray
+            and type(new) is np.ndarray
+            and ctx.recorder is None
+            and self._store_memory(old, new)
+        ):
             return
         cells.stamp(old)
-        cells.write(cell, new if self._view is None else _update(old, self._view, new))
+        cells.write(cell, new if self._view is None else update(old, self._view, new))
 
     def _store_memory(self, old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> bool:
         """Write into the array itself, so that whoever shares the memory sees it."""
         target = old if self._view is None else self._look(old)
-        if not old.flags.writeable or not (target is old or np.may_share_memory(target, old)) or not target.flags.writeable:
+        if (
+            not old.flags.writeable
+            or not (target is old or np.may_share_memory(target, old))
+            or not target.flags.writeable
+        ):
             return False
         np.copyto(target, new, casting="no")
         cells.stamp(old)
@@ -128,7 +127,7 @@ class Tensor:
         out._view = (*(self._view or ()), *steps)
         return out
 
-    # -- what it is ----------------------------------------------------------------------------------------------------
+    # -- what it is ------------------------------------------------------------------------------------------
 
     @property
     def shape(self) -> Shape:
@@ -165,7 +164,7 @@ class Tensor:
     def __hash__(self) -> int:
         return id(self)
 
-    # -- concrete values -----------------------------------------------------------------------------------------------
+    # -- concrete values -------------------------------------------------------------------------------------
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as a NumPy array, sharing memory where possible."""
@@ -188,12 +187,16 @@ class Tensor:
         """The only element as a Python number."""
         value = concrete(self._read(), "item()", strip=True)
         if value.size != 1:
-            raise ArgumentError(f"item() of a tensor of shape {tuple(value.shape)}", expected="exactly one element", remedy="index it, or use tolist()")
-        return _python(value.reshape(()), value.dtype)
+            raise ArgumentError(
+                f"item() of a tensor of shape {tuple(value.shape)}",
+                expected="exactly one element",
+                remedy="index it, or use tolist()",
+            )
+        return python_number(value.reshape(()), value.dtype)
 
     def tolist(self) -> Any:
         value = concrete(self._read(), "tolist()", strip=True)
-        return value.tolist() if value.dtype.isbuiltin == 1 else _nested(value)
+        return value.tolist() if value.dtype.isbuiltin == 1 else nested(value)
 
     def __bool__(self) -> bool:
         return bool(concrete(self._read(), "bool()", strip=True, branch=True))
@@ -210,15 +213,17 @@ class Tensor:
     def __index__(self) -> int:
         value = concrete(self._read(), "an index", strip=True)
         if value.dtype.kind not in "iu" or value.shape != ():
-            raise TypeError(f"only an integer tensor without dimensions is an index, not {value.dtype}{list(value.shape)}")
+            raise TypeError(
+                f"only an integer tensor without dimensions is an index, not {value.dtype}{list(value.shape)}"
+            )
         return int(value)
 
-    def __iter__(self) -> Iterable[Tensor]:
+    def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("iteration over a tensor with no dimensions")
-        return (self[i] for i in range(len(self)))  # type: ignore[return-value,index]
+        return (self[i] for i in range(len(self)))  # type: ignore[index]
 
-    # -- gradients -----------------------------------------------------------------------------------------------------
+    # -- gradients -------------------------------------------------------------------------------------------
 
     @property
     def requires_grad(self) -> bool:
@@ -236,10 +241,16 @@ class Tensor:
         if flag == (self._cell.leaf is not None):
             return self
         if self._view is not None or not self.is_leaf:
-            raise GradientError("requires_grad can be changed for leaves only", where=user_location(), remedy="x.detach().requires_grad_()")
+            raise GradientError(
+                "requires_grad can be changed for leaves only",
+                where=user_location(),
+                remedy="x.detach().requires_grad_()",
+            )
         if flag and not is_inexact(self.dtype):
             raise DTypeError(
-                f"a tensor of {self.dtype} cannot require a gradient", where=user_location(), expected="a float or complex dtype"
+                f"a tensor of {self.dtype} cannot require a gradient",
+                where=user_location(),
+                expected="a float or complex dtype",
             )
         self._cell.leaf = GradLeaf() if flag else None
         bump_generation()
@@ -247,7 +258,7 @@ class Tensor:
 
     @property
     def is_leaf(self) -> bool:
-        return self._cell.leaf is not None and self._view is None or not self.requires_grad
+        return (self._cell.leaf is not None and self._view is None) or not self.requires_grad
 
     @property
     def grad_fn(self) -> Node | None:
@@ -266,14 +277,21 @@ class Tensor:
     def grad(self, value: Tensor | None) -> None:
         leaf = self._cell.leaf
         if value is not None and (value.shape != self.shape or value.dtype != self.dtype):
-            raise ArgumentError(f"a gradient {value.dtype}{list(value.shape)} for a tensor {self.dtype}{list(self.shape)}", expected="the same dtype and shape")
+            raise ArgumentError(
+                f"a gradient {value.dtype}{list(value.shape)} for a tensor {self.dtype}{list(self.shape)}",
+                expected="the same dtype and shape",
+            )
         if leaf is None:
             self._note("grad", value)
         else:
             set_grad(leaf, value)
 
     def backward(
-        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Sequence[Tensor] | None = None
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Sequence[Tensor] | None = None,
     ) -> None:
         """Accumulate d(self)/d(leaf) into `leaf.grad` for every leaf that requires a gradient."""
         ctx = entry.threads.context
@@ -282,7 +300,12 @@ class Tensor:
             raise _not_tracked(value)
         seed = _seed(self, value, gradient)
         only = None if inputs is None else {t._cell.leaf for t in inputs}
-        found = backward(ctx.ambient, [(value, seed)], retain=create_graph if retain_graph is None else retain_graph, again=create_graph)
+        found = backward(
+            ctx.ambient,
+            [(value, seed)],
+            retain=create_graph if retain_graph is None else retain_graph,
+            again=create_graph,
+        )
         shared: set[int] = {id(cells.bottom(seed))}
         for leaf, ct in found.items():
             if isinstance(leaf, GradLeaf) and (only is None or leaf in only):
@@ -298,10 +321,16 @@ class Tensor:
             self.register_hook(lambda g: self._note("grad", g))
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> Callable[[], None]:
-        """Call `hook(gradient)` when backward arrives here; what it returns replaces the gradient. Returns a remover."""
+        """Call `hook(gradient)` when backward arrives here; what it returns replaces the gradient. Returns a
+        remover.
+        """
         value = self._read()
         if type(value) is not Taped:
-            raise GradientError("register_hook() on a tensor that requires no gradient", where=user_location(), remedy="x.requires_grad_()")
+            raise GradientError(
+                "register_hook() on a tensor that requires no gradient",
+                where=user_location(),
+                remedy="x.requires_grad_()",
+            )
         node = value.node
         if node.hooks is None:
             node.hooks = {}
@@ -336,60 +365,7 @@ def wrap(value: Value) -> Tensor:
     return out
 
 
-def _update(base: Value, view: Sequence[Step], new: Value) -> Value:
-    """The base with what the view shows replaced: views undone from the innermost out."""
-    shown = [base]
-    for primitive, attributes in view[:-1]:
-        shown.append(bind(primitive, shown[-1], **attributes))
-    for (primitive, attributes), before in zip(reversed(view), reversed(shown), strict=True):
-        new = _undo(primitive, attributes, before, new)
-    return new
-
-
-def _undo(primitive: Primitive, attributes: dict[str, Any], before: Value, new: Value) -> Value:
-    if primitive is _stop:
-        return new
-    if primitive is _reshape:
-        return bind(_reshape, new, shape=before.shape)
-    if primitive is _transpose:
-        from trilobite.ir.primitives.shape import inverse
-
-        return bind(_transpose, new, axes=inverse(attributes["axes"]))
-    if primitive is _slice:
-        return bind(table["update_slice"], before, new, **{k: attributes[k] for k in ("start", "stop", "step")})
-    raise StateError(
-        f"a write through {primitive.name}: several elements of the view are one element of the tensor",
-        where=user_location(),
-        remedy="clone() the view before writing to it",
-    )
-
-
-def concrete(value: Value, what: str, strip: bool = False, branch: bool = False) -> np.ndarray[Any, Any]:
-    """The array behind a value, or the error that says why there is none yet."""
-    while strip and isinstance(value, Traced) and type(value).__name__ in ("Taped", "Dual"):
-        value = value.primal  # type: ignore[attr-defined]
-    if isinstance(value, np.ndarray):
-        return value
-    remedy = "choose with tb.where, or use tb.cond, tb.while_loop, tb.scan" if branch else "keep it a tensor, or return it and look at it outside"
-    inside = {"Recorded": "jit, cond or scan", "Batched": "vmap", "Taped": "grad", "Dual": "jvp"}[type(value).__name__]
-    what = "a Python branch on a tensor" if branch else f"{what} of a tensor"
-    raise TraceError(f"{what} inside {inside}, where only a run knows its value", where=user_location(), remedy=remedy)
-
-
-def _python(value: np.ndarray[Any, Any], dtype: DType) -> Any:
-    out = value.item()
-    if isinstance(out, (bool, int, float, complex)):
-        return out
-    return int(value) if dtype.name.endswith("int4") else float(value)
-
-
-def _nested(value: np.ndarray[Any, Any]) -> Any:
-    if value.ndim == 0:
-        return _python(value, value.dtype)
-    return [_nested(v) for v in value]
-
-
-# -- gradients of leaves -----------------------------------------------------------------------------------------------
+# -- gradients of leaves -------------------------------------------------------------------------------------
 
 
 def get_grad(leaf: GradLeaf) -> Tensor | None:
@@ -418,7 +394,9 @@ def accumulate(leaf: GradLeaf, ct: Value, shared: set[int]) -> None:
         set_grad(leaf, wrap(_own(ct, shared)))
         return
     total = bind(table["add"], old._read(), ct)
-    if isinstance(total, Taped):  # create_graph: the sum itself can be differentiated, so it gets a tensor of its own
+    if isinstance(
+        total, Taped
+    ):  # create_graph: the sum itself can be differentiated, so it gets a tensor of its own
         set_grad(leaf, wrap(total))
     else:
         old._store(total)
@@ -437,24 +415,31 @@ def _seed(t: Tensor, value: Value, gradient: Any) -> Value:
     if gradient is None:
         if value.shape != ():
             raise GradientError(
-                f"backward() from a tensor of shape {tuple(value.shape)}", where=user_location(), expected="a scalar",
+                f"backward() from a tensor of shape {tuple(value.shape)}",
+                where=user_location(),
+                expected="a scalar",
                 remedy="reduce it first (loss.sum().backward()), or pass the cotangent: backward(gradient)",
-            )  # fmt: skip
+            )
         return bind(table["full"], shape=(), dtype=value.dtype, value=1.0)
     seed: Value = gradient._read() if isinstance(gradient, Tensor) else np.asarray(gradient, value.dtype)
     if seed.shape != value.shape:
-        raise GradientError(f"backward(gradient) of shape {tuple(seed.shape)}", expected=f"the tensor's shape {tuple(value.shape)}")
+        raise GradientError(
+            f"backward(gradient) of shape {tuple(seed.shape)}",
+            expected=f"the tensor's shape {tuple(value.shape)}",
+        )
     return seed
 
 
 def _not_tracked(value: Value) -> GradientError:
     if isinstance(value, Traced) and type(value).__name__ in ("Taped", "Batched", "Dual"):
         return GradientError(
-            "backward() inside grad, jvp or vmap", where=user_location(),
-            remedy="call tb.grad on the inner function: transforms compose, backward() walks only the eager tape",
-        )  # fmt: skip
+            "backward() inside grad, jvp or vmap",
+            where=user_location(),
+            remedy="use tb.grad on the inner function: transforms compose, backward() only walks the eager tape",
+        )
     return GradientError(
-        "backward() from a tensor that no gradient flows through", where=user_location(),
+        "backward() from a tensor that no gradient flows through",
+        where=user_location(),
         expected="a tensor computed from one with requires_grad=True, outside tb.no_grad()",
         remedy="set requires_grad=True on the leaves, or remove detach() and no_grad() on the way",
-    )  # fmt: skip
+    )

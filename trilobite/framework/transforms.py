@@ -1,6 +1,7 @@
 """Function transforms over pytrees of tensors: grad, vjp, jvp, vmap and what is made of them.
 
-Each runs the function once under an interpreter of its own; none records a graph, so Python branches just work.
+Each runs the function once under an interpreter of its own; none records a graph, so Python branches just
+work.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
-
-import numpy as np
 
 from trilobite.base import pytree
 from trilobite.base.dtypes import is_complex, is_inexact
@@ -65,21 +64,26 @@ def _running(interpreter: Interpreter, unwrap: Callable[[Value], Value]) -> Iter
         interpreter.alive = False
 
 
-def _wanted(argnums: int | Sequence[int], count: int) -> tuple[int, ...]:
+def chosen_arguments(argnums: int | Sequence[int], count: int) -> tuple[int, ...]:
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in numbers:
         if not -count <= n < count:
-            raise ArgumentError(f"argnums {argnums} for a call with {count} positional arguments", expected=f"numbers below {count}")
+            raise ArgumentError(
+                f"argnums {argnums} for a call with {count} positional arguments",
+                expected=f"numbers below {count}",
+            )
     return tuple(n % count for n in numbers)
 
 
-# -- reverse mode ------------------------------------------------------------------------------------------------------
+# -- reverse mode --------------------------------------------------------------------------------------------
 
 
 class _Reverse:
     """One taped run of a function: its results, and the way back."""
 
-    def __init__(self, fn: Fn, args: Sequence[Any], argnums: Sequence[int], kwargs: dict[str, Any], has_aux: bool) -> None:
+    def __init__(
+        self, fn: Fn, args: Sequence[Any], argnums: Sequence[int], kwargs: dict[str, Any], has_aux: bool
+    ) -> None:
         with deeper(entry.context()) as level:
             self.tape = tape = Tape(level)
             self.leaves: list[list[Leaf | None]] = []
@@ -93,7 +97,9 @@ class _Reverse:
                 self.aux = None
                 if has_aux:
                     out, aux = _pair(out)
-                    self.aux = pytree.map(lambda x: wrap(tape.strip(x._read())) if is_tensor(x) else x, aux, is_leaf=is_tensor)
+                    self.aux = pytree.map(
+                        lambda x: wrap(tape.strip(x._read())) if is_tensor(x) else x, aux, is_leaf=is_tensor
+                    )
                 self.outs, self.out_tree = read_tree(out)
 
     def _enter(self, arg: Any) -> Any:
@@ -102,7 +108,10 @@ class _Reverse:
         self.leaves.append(leaves)
         self.types.append([type_of(v) for v in values])
         self.trees.append(tree)
-        return tree.unflatten(wrap(v if leaf is None else self.tape.wrap(v, leaf)) for v, leaf in zip(values, leaves, strict=True))
+        return tree.unflatten(
+            wrap(v if leaf is None else self.tape.wrap(v, leaf))
+            for v, leaf in zip(values, leaves, strict=True)
+        )
 
     def results(self) -> Any:
         return self.out_tree.unflatten(wrap(self.tape.strip(v)) for v in self.outs)
@@ -113,13 +122,19 @@ class _Reverse:
         trees = []
         for leaves, types, tree in zip(self.leaves, self.types, self.trees, strict=True):
             cts = [None if leaf is None else found.get(leaf) for leaf in leaves]
-            trees.append(tree.unflatten(wrap(zeros(t) if c is None else c) for c, t in zip(cts, types, strict=True)))
+            trees.append(
+                tree.unflatten(wrap(zeros(t) if c is None else c) for c, t in zip(cts, types, strict=True))
+            )
         return trees
 
 
 def _pair(out: Any) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
-        raise ArgumentError("has_aux=True, but the function did not return a pair", where=user_location(), expected="(result, auxiliary)")
+        raise ArgumentError(
+            "has_aux=True, but the function did not return a pair",
+            where=user_location(),
+            expected="(result, auxiliary)",
+        )
     return out
 
 
@@ -128,7 +143,7 @@ def value_and_grad(fn: Fn, argnums: int | Sequence[int] = 0, has_aux: bool = Fal
 
     @wraps(fn, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
-        numbers = _wanted(argnums, len(args))
+        numbers = chosen_arguments(argnums, len(args))
         for n in numbers:
             _check_inexact(args[n], n)
         r = _Reverse(fn, args, numbers, kwargs, has_aux)
@@ -145,17 +160,29 @@ def _check_inexact(arg: Any, n: int) -> None:
         dtype = leaf.dtype if hasattr(leaf, "dtype") else to_array(leaf).dtype
         if not is_inexact(dtype):
             raise DTypeError(
-                f"grad with respect to argument {n}{'.' + name if name else ''}, which is {dtype}", where=user_location(),
-                expected="float or complex tensors", remedy="cast it, or choose other arguments with argnums",
-            )  # fmt: skip
+                f"grad with respect to argument {n}{'.' + name if name else ''}, which is {dtype}",
+                where=user_location(),
+                expected="float or complex tensors",
+                remedy="cast it, or choose other arguments with argnums",
+            )
 
 
 def _unit(outs: Sequence[Value]) -> Value:
     if len(outs) != 1 or outs[0].shape != () or not is_inexact(outs[0].dtype):
         found = ", ".join(str(type_of(o)) for o in outs)
-        raise GradientError(f"grad of a function that returns {found}", where=user_location(), expected="one float scalar", remedy="reduce the result, or use vjp or jacrev")
+        raise GradientError(
+            f"grad of a function that returns {found}",
+            where=user_location(),
+            expected="one float scalar",
+            remedy="reduce the result, or use vjp or jacrev",
+        )
     if is_complex(outs[0].dtype):
-        raise GradientError("grad of a function with a complex result", where=user_location(), expected="a real scalar", remedy="take tb.real or tb.abs of it, or use vjp")
+        raise GradientError(
+            "grad of a function with a complex result",
+            where=user_location(),
+            expected="a real scalar",
+            remedy="take tb.real or tb.abs of it, or use vjp",
+        )
     return table["full"](shape=(), dtype=outs[0].dtype, value=1.0)
 
 
@@ -172,23 +199,33 @@ def grad(fn: Fn, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Fn:
 
 
 def vjp(fn: Fn, *primals: Any, has_aux: bool = False) -> Any:
-    """`(results, pullback)`: the pullback turns a cotangent of the results into cotangents of the arguments."""
+    """`(results, pullback)`: the pullback turns a cotangent of the results into those of the arguments."""
     r = _Reverse(fn, primals, range(len(primals)), {}, has_aux)
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         values, tree = read_tree(cotangents)
         if tree != r.out_tree:
-            raise ArgumentError("the cotangent's structure is not that of the results", expected=r.out_tree, remedy=f"got {tree}")
+            raise ArgumentError(
+                "the cotangent's structure is not that of the results",
+                expected=r.out_tree,
+                remedy=f"got {tree}",
+            )
         for v, o in zip(values, r.outs, strict=True):
             if v.shape != o.shape:
-                raise ShapeError(f"a cotangent of shape {tuple(v.shape)} for a result of shape {tuple(o.shape)}", expected="equal shapes")
-        cast = [v if v.dtype == o.dtype else table["cast"](v, dtype=o.dtype) for v, o in zip(values, r.outs, strict=True)]
+                raise ShapeError(
+                    f"a cotangent of shape {tuple(v.shape)} for a result of shape {tuple(o.shape)}",
+                    expected="equal shapes",
+                )
+        cast = [
+            v if v.dtype == o.dtype else table["cast"](v, dtype=o.dtype)
+            for v, o in zip(values, r.outs, strict=True)
+        ]
         return tuple(r.pull(cast, retain=True))
 
     return (r.results(), pullback, r.aux) if has_aux else (r.results(), pullback)
 
 
-# -- forward mode ------------------------------------------------------------------------------------------------------
+# -- forward mode --------------------------------------------------------------------------------------------
 
 
 def jvp(fn: Fn, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
@@ -199,17 +236,25 @@ def jvp(fn: Fn, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool =
         raise ArgumentError("primals and tangents differ in structure", expected=tree, remedy=f"got {same}")
     for v, t in zip(values, directions, strict=True):
         if v.shape != t.shape:
-            raise ShapeError(f"a tangent of shape {tuple(t.shape)} for an argument of shape {tuple(v.shape)}", expected="equal shapes")
+            raise ShapeError(
+                f"a tangent of shape {tuple(t.shape)} for an argument of shape {tuple(v.shape)}",
+                expected="equal shapes",
+            )
     with deeper(entry.context()) as level:
         forward = Forward(level)
         with _running(forward, lambda v: forward.split(v)[0]):
-            casts = [t if t.dtype == v.dtype or not is_inexact(v.dtype) else table["cast"](t, dtype=v.dtype) for v, t in zip(values, directions, strict=True)]
+            casts = [
+                t if t.dtype == v.dtype or not is_inexact(v.dtype) else table["cast"](t, dtype=v.dtype)
+                for v, t in zip(values, directions, strict=True)
+            ]
             duals = tree.unflatten(wrap(forward.dual(v, t)) for v, t in zip(values, casts, strict=True))
             out = fn(*duals)
             aux = None
             if has_aux:
                 out, aux = _pair(out)
-                aux = pytree.map(lambda x: wrap(forward.split(x._read())[0]) if is_tensor(x) else x, aux, is_leaf=is_tensor)
+                aux = pytree.map(
+                    lambda x: wrap(forward.split(x._read())[0]) if is_tensor(x) else x, aux, is_leaf=is_tensor
+                )
             outs, out_tree = read_tree(out)
             pairs = [forward.split(o) for o in outs]
     results = out_tree.unflatten(wrap(p) for p, _ in pairs)
@@ -217,7 +262,7 @@ def jvp(fn: Fn, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool =
     return (results, moved, aux) if has_aux else (results, moved)
 
 
-# -- vmap --------------------------------------------------------------------------------------------------------------
+# -- vmap ----------------------------------------------------------------------------------------------------
 
 
 def move_axis(v: Value, source: int, target: int) -> Value:
@@ -229,14 +274,18 @@ def move_axis(v: Value, source: int, target: int) -> Value:
 
 
 def vmap(fn: Fn, in_axes: Any = 0, out_axes: Any = 0, *, randomness: Randomness = "error") -> Fn:
-    """`fn` over a batch: in_axes and out_axes say (by prefix trees) which axis is the batch, None for not mapped."""
+    """`fn` over a batch: in_axes and out_axes say (by prefix trees) which axis is the batch, None for not
+    mapped.
+    """
     if randomness not in ("error", "same", "different"):
         raise ArgumentError(f"vmap(randomness={randomness!r})", expected="'error', 'same' or 'different'")
 
     @wraps(fn, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
         axes_tree = tuple(in_axes) if isinstance(in_axes, (list, tuple)) else in_axes
-        axes = pytree.broadcast_prefix(axes_tree, args, is_tensor) + [0] * len(pytree.leaves(kwargs, is_tensor))
+        axes = pytree.broadcast_prefix(axes_tree, args, is_tensor) + [0] * len(
+            pytree.leaves(kwargs, is_tensor)
+        )
         values, tree = read_tree((args, kwargs))
         size, mapped = _mapped(values, axes)
         ctx = entry.context()
@@ -246,7 +295,8 @@ def vmap(fn: Fn, in_axes: Any = 0, out_axes: Any = 0, *, randomness: Randomness 
             try:
                 with _running(batch, lambda v: _no_batch(v, batch)):
                     inner = [
-                        wrap(v if a is None else Batched(batch, move_axis(v, a, 0))) for v, a in zip(values, mapped, strict=True)
+                        wrap(v if a is None else Batched(batch, move_axis(v, a, 0)))
+                        for v, a in zip(values, mapped, strict=True)
                     ]
                     inner_args, inner_kwargs = tree.unflatten(inner)
                     out = fn(*inner_args, **inner_kwargs)
@@ -262,26 +312,44 @@ def vmap(fn: Fn, in_axes: Any = 0, out_axes: Any = 0, *, randomness: Randomness 
 
 def _mapped(values: Sequence[Value], axes: Sequence[Any]) -> tuple[Any, list[int | None]]:
     """The batch size, and the batch axis of each value counted from 0."""
-    size, places = None, []
+    size: Any = None
+    places: list[int | None] = []
     for v, a in zip(values, axes, strict=True):
         if a is None:
             places.append(None)
             continue
         if not -v.ndim <= a < v.ndim:
-            raise ShapeError(f"vmap over axis {a} of a tensor of shape {tuple(v.shape)}", where=user_location(), expected="an axis that it has", remedy="in_axes=None for arguments that are not mapped")
+            raise ShapeError(
+                f"vmap over axis {a} of a tensor of shape {tuple(v.shape)}",
+                where=user_location(),
+                expected="an axis that it has",
+                remedy="in_axes=None for arguments that are not mapped",
+            )
         if size is not None and v.shape[a] != size:
-            raise ShapeError(f"vmap over axes of different sizes {size} and {v.shape[a]}", where=user_location(), expected="one batch size")
+            raise ShapeError(
+                f"vmap over axes of different sizes {size} and {v.shape[a]}",
+                where=user_location(),
+                expected="one batch size",
+            )
         size = v.shape[a]
         places.append(a % v.ndim)
     if size is None:
-        raise ArgumentError("vmap with nothing to map over", where=user_location(), expected="at least one argument whose in_axes is not None")
+        raise ArgumentError(
+            "vmap with nothing to map over",
+            where=user_location(),
+            expected="at least one argument whose in_axes is not None",
+        )
     return size, places
 
 
 def _leave(batch: Batch, value: Value, axis: Any) -> Value:
     if axis is None:
         if isinstance(value, Traced) and value.interpreter is batch:
-            raise ArgumentError("out_axes=None for a result that depends on the batch", where=user_location(), expected="the axis for the batch")
+            raise ArgumentError(
+                "out_axes=None for a result that depends on the batch",
+                where=user_location(),
+                expected="the axis for the batch",
+            )
         return value
     out = batch.out(value)
     return move_axis(out, 0, axis % out.ndim)
@@ -294,137 +362,3 @@ def _no_batch(value: Value, batch: Batch) -> Value:
             remedy="return the value from the function, or reduce it over the batch first",
         )
     return value
-
-
-# -- made of these -----------------------------------------------------------------------------------------------------
-
-
-def _basis(values: Sequence[Value]) -> list[np.ndarray[Any, Any]]:
-    """Unit vectors of the joint space of several tensors, one batch entry each."""
-    sizes = [int(np.prod(v.shape, dtype=np.int64)) for v in values]
-    total, at, out = sum(sizes), 0, []
-    for v, n in zip(values, sizes, strict=True):
-        block = np.zeros((total, n), v.dtype)
-        block[at + np.arange(n), np.arange(n)] = 1
-        out.append(block.reshape(total, *v.shape))
-        at += n
-    return out
-
-
-def _pieces(stacked: Value, like: Sequence[Value]) -> list[Value]:
-    """Cut the batch of unit vectors into one block per tensor, shaped as that tensor."""
-    out, at = [], 0
-    for v in like:
-        n = int(np.prod(v.shape, dtype=np.int64))
-        start, stop = (at, *[0] * (stacked.ndim - 1)), (at + n, *stacked.shape[1:])
-        block = table["slice"](stacked, start=start, stop=stop, step=(1,) * stacked.ndim)
-        out.append(table["reshape"](block, shape=(*v.shape, *stacked.shape[1:])))
-        at += n
-    return out
-
-
-def jacrev(fn: Fn, argnums: int | Sequence[int] = 0) -> Fn:
-    """The Jacobian by reverse mode, one pass per element of the result: axes of the result, then of the argument."""
-
-    @wraps(fn, updated=())
-    def run(*args: Any) -> Any:
-        numbers = _wanted(argnums, len(args))
-
-        def chosen(*inner: Any) -> Any:
-            full = list(args)
-            for n, a in zip(numbers, inner, strict=True):
-                full[n] = a
-            return fn(*full)
-
-        out, pullback = vjp(chosen, *(args[n] for n in numbers))
-        outs, out_tree = read_tree(out)
-        basis = out_tree.unflatten(wrap(b) for b in _basis(outs))
-        rows = vmap(pullback)(basis)
-        per_arg = [_jac_rows(tree, outs, out_tree) for tree in rows]
-        nested = [out_tree.unflatten(p[i] for i in range(len(outs))) for p in per_arg]
-        if isinstance(argnums, int):
-            return nested[0]
-        return out_tree.unflatten(tuple(p[i] for p in per_arg) for i in range(len(outs)))
-
-    return run
-
-
-def _jac_rows(tree: Any, outs: Sequence[Value], out_tree: pytree.Tree) -> list[Any]:
-    leaves, shape = read_tree(tree)
-    blocks = [_pieces(leaf, outs) for leaf in leaves]
-    return [shape.unflatten(wrap(b[i]) for b in blocks) for i in range(len(outs))]
-
-
-def jacfwd(fn: Fn, argnums: int | Sequence[int] = 0) -> Fn:
-    """The Jacobian by forward mode, one pass per element of the argument: axes of the result, then of the argument."""
-
-    @wraps(fn, updated=())
-    def run(*args: Any) -> Any:
-        numbers = _wanted(argnums, len(args))
-        primals = tuple(args[n] for n in numbers)
-        values, tree = read_tree(primals)
-
-        def push(*directions: Any) -> Any:
-            def chosen(*inner: Any) -> Any:
-                full = list(args)
-                for n, a in zip(numbers, inner, strict=True):
-                    full[n] = a
-                return fn(*full)
-
-            return jvp(chosen, primals, directions)[1]
-
-        columns = vmap(push, out_axes=-1)(*tree.unflatten(wrap(b) for b in _basis(values)))
-        leaves, out_tree = read_tree(columns)
-        cut = [[wrap(c) for c in _columns(leaf, values)] for leaf in leaves]
-        per_out = [tree.unflatten(row) for row in cut]
-        return out_tree.unflatten(p[0] if isinstance(argnums, int) else p for p in per_out)
-
-    return run
-
-
-def _columns(stacked: Value, like: Sequence[Value]) -> list[Value]:
-    out, at, nd = [], 0, stacked.ndim - 1
-    for v in like:
-        n = int(np.prod(v.shape, dtype=np.int64))
-        start, stop = (*[0] * nd, at), (*stacked.shape[:-1], at + n)
-        block = table["slice"](stacked, start=start, stop=stop, step=(1,) * (nd + 1))
-        out.append(table["reshape"](block, shape=(*stacked.shape[:-1], *v.shape)))
-        at += n
-    return out
-
-
-def hessian(fn: Fn, argnums: int | Sequence[int] = 0) -> Fn:
-    """The matrix of second derivatives: forward mode over reverse mode."""
-    return jacfwd(jacrev(fn, argnums), argnums)
-
-
-def stop_gradient(tree: Any) -> Any:
-    """The same values as constants to every derivative."""
-    return pytree.map(lambda x: x.detach() if is_tensor(x) else x, tree, is_leaf=is_tensor)
-
-
-@contextmanager
-def no_grad() -> Iterator[None]:
-    """Nothing computed inside is recorded for a gradient by the tapes that are running."""
-    ctx = entry.context()
-    before, ctx.grad_off = ctx.grad_off, ctx.depth
-    try:
-        yield
-    finally:
-        ctx.grad_off = before
-
-
-@contextmanager
-def enable_grad() -> Iterator[None]:
-    """Record gradients again inside no_grad()."""
-    ctx = entry.context()
-    before, ctx.grad_off = ctx.grad_off, 0
-    try:
-        yield
-    finally:
-        ctx.grad_off = before
-
-
-def is_grad_enabled() -> bool:
-    ctx = entry.context()
-    return bool(ctx.ambient.level > ctx.grad_off)

@@ -1,7 +1,7 @@
 """The interpreter: the meaning of a graph, equation by equation, with nothing optimised.
 
-`run(graph, values)` binds every equation, so it works over any values (arrays, taped, recorded, batched ones). With
-arrays alone it calls the NumPy rules directly and drops each intermediate after its last use.
+`run(graph, values)` binds every equation, so it works over any values (arrays, taped, recorded, batched
+ones). With arrays alone it calls the NumPy rules directly and drops each intermediate after its last use.
 """
 
 from __future__ import annotations
@@ -58,16 +58,20 @@ def _attributes(e: Equation, sizes: Mapping[Symbol, int]) -> Mapping[str, Any]:
 
 def _check(graph: Graph, values: Sequence[Value]) -> dict[Symbol, int]:
     if len(values) != len(graph.inputs):
-        raise ShapeError(f"{graph.name} takes {len(graph.inputs)} values", expected=graph.input_types, remedy=f"got {len(values)}")
+        raise ShapeError(
+            f"{graph.name} takes {len(graph.inputs)} values",
+            expected=graph.input_types,
+            remedy=f"got {len(values)}",
+        )
     for i, (t, v) in enumerate(zip(graph.input_types, values, strict=True)):
         fits = len(t.shape) == len(v.shape) and t.dtype == v.dtype
-        if not fits or any(a != b for a, b in zip(t.shape, v.shape, strict=True) if not isinstance(a, Affine)):
+        if not fits or any(
+            a != b for a, b in zip(t.shape, v.shape, strict=True) if not isinstance(a, Affine)
+        ):
             raise ShapeError(f"input {i} of {graph.name} is {v.dtype}{list(v.shape)}", expected=t)
     if not graph.symbols or any(isinstance(d, Affine) for v in values for d in v.shape):
         return {}
     return bind_symbols((t.shape, v.shape) for t, v in zip(graph.input_types, values, strict=True))
-
-
 
 
 def _last_uses(graph: Graph) -> list[list[Var]]:
@@ -84,10 +88,12 @@ def _last_uses(graph: Graph) -> list[list[Var]]:
     return list(cached)
 
 
-# -- targets -----------------------------------------------------------------------------------------------------------
+# -- targets -------------------------------------------------------------------------------------------------
 
 Executable = Callable[[Sequence[Value]], list[Value]]
-targets: dict[str, Callable[[Graph], Executable]] = {"reference": lambda graph: lambda values: run(graph, values)}
+targets: dict[str, Callable[[Graph], Executable]] = {
+    "reference": lambda graph: lambda values: run(graph, values)
+}
 """How a graph becomes something that runs, by target name. The compiler room adds its targets here."""
 
 

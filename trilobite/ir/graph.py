@@ -1,4 +1,6 @@
-"""Graphs: ordered, typed, immutable lists of equations. Equality and hash see structure, never names or locations."""
+"""Graphs: ordered, typed, immutable lists of equations. Equality and hash see structure, never names or
+locations.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,11 @@ class Graph:
     """Inputs, equations in order of execution, outputs. A value: never changed after it is made."""
 
     def __init__(
-        self, inputs: Sequence[Var], equations: Sequence[Equation], outputs: Sequence[Var], name: str = "graph"
+        self,
+        inputs: Sequence[Var],
+        equations: Sequence[Equation],
+        outputs: Sequence[Var],
+        name: str = "graph",
     ) -> None:
         self.inputs, self.equations, self.outputs = tuple(inputs), tuple(equations), tuple(outputs)
         self.name = name
@@ -106,7 +112,9 @@ class Graph:
             ins = tuple(number[v] for v in e.inputs)
             for v in e.outputs:
                 number[v] = len(number)
-            rows.append((e.primitive.name, ins, tuple(sorted(e.attributes.items())), tuple(v.type for v in e.outputs)))
+            rows.append(
+                (e.primitive.name, ins, tuple(sorted(e.attributes.items())), tuple(v.type for v in e.outputs))
+            )
         return self.input_types, tuple(rows), tuple(number[v] for v in self.outputs)
 
     @cached_property
@@ -114,7 +122,9 @@ class Graph:
         return hash(self.key)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Graph) and self._hash == other._hash and self.key == other.key)
+        return self is other or (
+            isinstance(other, Graph) and self._hash == other._hash and self.key == other.key
+        )
 
     def __hash__(self) -> int:
         return self._hash

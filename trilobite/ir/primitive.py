@@ -3,12 +3,14 @@
 The rules of a primitive:
   type       `(*types, **attributes) -> TensorType` (or a tuple of them): checks and infers.
   evaluate   `(*arrays, **attributes) -> array` (or a tuple): the meaning, in NumPy.
-  jvp, vjp   one small function per operand. Its parameters say what it needs: the first is the tangent or cotangent,
-             then operands by name, `out`, `<operand>_type`, `out_type`; keyword-only parameters are attributes. What no
-             wanted rule names is not kept for the backward pass. A primitive with several outputs, or whose operands
-             share work, states one whole function instead (`whole_jvp`, `whole_vjp`, `linearize`).
-  derivative for pointwise functions: jvp and vjp in one, since a diagonal matrix is its own transpose.
-  batch      `(size, values, mapped, attributes) -> value`: mapped operands, and all results, carry the batch in axis 0.
+  jvp, vjp   One small function per operand. Its parameters say what it needs: the first is the tangent or
+             cotangent, then operands by name, `out`, `<operand>_type`, `out_type`; keyword-only ones are
+             attributes. What no wanted rule names is not kept for the backward pass. A primitive with
+             several outputs, or whose operands share work, states one whole function instead (`whole_jvp`,
+             `whole_vjp`, `linearize`).
+  derivative For pointwise functions: jvp and vjp in one, since a diagonal matrix is its own transpose.
+  batch      `(size, values, mapped, attributes) -> value`: mapped operands, and all results, carry the batch
+             in axis 0.
   cost       `(input types, output types, attributes) -> flops`; bytes follow from the types.
 A primitive that lacks a rule holds `Absent(why)` in its place.
 """
@@ -16,7 +18,7 @@ A primitive that lacks a rule holds `Absent(why)` in its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from trilobite.base.dtypes import is_complex
 from trilobite.base.errors import GradientError, IRError
@@ -49,11 +51,21 @@ class Partial:
         self.needs = tuple(_need(n, operands) for n in names)
         self.inputs = frozenset(i for what, i in self.needs if what == "value")
         self.wants_out = any(what == "out" for what, _ in self.needs)
-        self.holomorphic = holomorphic  # a pointwise derivative serving as vjp: complex cotangents meet its conjugate
+        self.holomorphic = (
+            holomorphic  # a pointwise derivative serving as vjp: complex cotangents meet its conjugate
+        )
 
-    def __call__(self, t: Value, inputs: Sequence[Value], types: Sequence[TensorType], out: Value, attrs: Attributes) -> Value:
+    def __call__(
+        self, t: Value, inputs: Sequence[Value], types: Sequence[TensorType], out: Value, attrs: Attributes
+    ) -> Value:
         args = [
-            inputs[i] if what == "value" else types[i] if what == "type" else out if what == "out" else types[-1]
+            inputs[i]
+            if what == "value"
+            else types[i]
+            if what == "type"
+            else out
+            if what == "out"
+            else types[-1]
             for what, i in self.needs
         ]
         conjugate = self.holomorphic and is_complex(t.dtype)
@@ -72,8 +84,8 @@ def _need(name: str, operands: Sequence[str]) -> tuple[Literal["value", "type", 
     return ("type" if base != name else "value"), operands.index(base)
 
 
-PartialRule = Union[Callable[..., Value], None]
-Rule = Union[Sequence[PartialRule], Absent]
+PartialRule = Callable[..., Value] | None
+Rule = Sequence[PartialRule] | Absent
 
 
 class Primitive:
@@ -105,7 +117,9 @@ class Primitive:
         self.effect, self.multiple = effect, multiple
         self.keep = keep  # what a whole vjp needs of its operands
         self.jvp = self._partials(jvp if derivative is None else derivative)
-        self.vjp = self._partials(vjp if derivative is None else derivative, holomorphic=derivative is not None)
+        self.vjp = self._partials(
+            vjp if derivative is None else derivative, holomorphic=derivative is not None
+        )
         self.differentiable = not isinstance(self.vjp, Absent)
         self._plans: dict[int, tuple[tuple[int, ...], bool, bool]] = {}
         if name in table:
@@ -120,7 +134,9 @@ class Primitive:
         return tuple(None if f is None else Partial(f, self.operands, holomorphic) for f in rule)
 
     def keeps(self, wanted: int) -> tuple[tuple[int, ...], bool, bool]:
-        """For a bit mask of wanted operands: operands whose values the rules need, whether they need `out`, and types."""
+        """For a bit mask of wanted operands: operands whose values the rules need, whether they need `out`,
+        and types.
+        """
         plan = self._plans.get(wanted)
         if plan is None:
             chosen = [p for i, p in enumerate(self.partials("vjp")) if wanted >> i & 1 and p is not None]
@@ -159,7 +175,9 @@ def types_of(values: Sequence[Value]) -> list[TensorType]:
     return [type_of(v) for v in values]
 
 
-def result_types(primitive: Primitive, types: Sequence[TensorType], attributes: Attributes) -> tuple[TensorType, ...]:
+def result_types(
+    primitive: Primitive, types: Sequence[TensorType], attributes: Attributes
+) -> tuple[TensorType, ...]:
     """The output types as a tuple, whatever the number of results."""
     out = primitive.type(*types, **attributes)
     return tuple(out) if primitive.multiple else (out,)

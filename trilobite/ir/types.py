@@ -1,10 +1,12 @@
-"""The types of values: a dtype and a shape whose dimensions are integers or affine expressions of bounded symbols."""
+"""The types of values: a dtype and a shape whose dimensions are integers or affine expressions of bounded
+symbols.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +43,7 @@ class Affine:
         high = self.constant + sum(c * (s.upper if c > 0 else s.lower) for s, c in self.terms)
         return low, high
 
-    def _combine(self, other: Any, sign: int) -> Dim:
+    def _combine(self, other: Any, sign: int) -> Any:
         if isinstance(other, (int, np.integer)):
             return affine(self.constant + sign * int(other), self.terms)
         if not isinstance(other, Affine):
@@ -51,21 +53,21 @@ class Affine:
             terms[s] = terms.get(s, 0) + sign * c
         return affine(self.constant + sign * other.constant, terms.items())
 
-    def __add__(self, other: Any) -> Dim:
+    def __add__(self, other: Any) -> Any:
         return self._combine(other, 1)
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Dim:
+    def __sub__(self, other: Any) -> Any:
         return self._combine(other, -1)
 
-    def __rsub__(self, other: Any) -> Dim:
+    def __rsub__(self, other: Any) -> Any:
         return (-self) + other
 
-    def __neg__(self) -> Dim:
+    def __neg__(self) -> Any:
         return self * -1
 
-    def __mul__(self, other: Any) -> Dim:
+    def __mul__(self, other: Any) -> Any:
         if isinstance(other, Affine):
             raise ShapeError(
                 f"the size ({self}) * ({other}) is not affine in its symbols",
@@ -88,7 +90,11 @@ class Affine:
         return affine(self.constant // k, [(s, c // k) for s, c in self.terms])
 
     def __mod__(self, other: Any) -> int:
-        if isinstance(other, int) and self.constant % other == 0 and all(c % other == 0 for _, c in self.terms):
+        if (
+            isinstance(other, int)
+            and self.constant % other == 0
+            and all(c % other == 0 for _, c in self.terms)
+        ):
             return 0
         raise ShapeError(f"whether {other} divides the size {self} depends on its symbols")
 
@@ -99,8 +105,9 @@ class Affine:
         return hash((self.constant, self.terms))
 
     def _order(self, other: Any, sense: str) -> bool:
-        low, high = (self - other).bounds() if isinstance(d := self - other, Affine) else (d, d)
-        outcomes = {"<": (high < 0, low >= 0), "<=": (high <= 0, low > 0)}[sense]
+        difference = self - other
+        low, high = difference.bounds() if isinstance(difference, Affine) else (difference, difference)
+        outcomes: tuple[bool, bool] = {"<": (high < 0, low >= 0), "<=": (high <= 0, low > 0)}[sense]
         if not any(outcomes):
             raise ShapeError(
                 f"whether {self} {sense} {other} depends on the symbols",
@@ -126,7 +133,7 @@ class Affine:
     def __index__(self) -> int:
         raise ShapeError(
             f"the symbolic size {self} was used where a number is needed",
-            remedy="build the value from tensors (tb.arange, broadcasting), or make the dimension a fixed size",
+            remedy="build the value from tensors (tb.arange, broadcasting), or make it a fixed size",
         )
 
     __int__ = __index__
@@ -136,7 +143,7 @@ class Affine:
         return "+".join([*parts, str(self.constant)] if self.constant else parts).replace("+-", "-")
 
 
-Dim = Union[int, Affine]
+Dim = int | Affine
 Shape = tuple[Dim, ...]
 
 
@@ -156,7 +163,9 @@ def _exact_ratio(a: Affine, b: Affine) -> Dim:
 def dim(name: str, *, min: int = 1, max: int = 2**31 - 1) -> Affine:
     """A symbolic dimension: one compiled program serves every size from `min` to `max`."""
     if not name.isidentifier() or not 0 <= min <= max:
-        raise ShapeError(f"tb.dim({name!r}, min={min}, max={max}) is not a size", expected="a name and 0 <= min <= max")
+        raise ShapeError(
+            f"tb.dim({name!r}, min={min}, max={max}) is not a size", expected="a name and 0 <= min <= max"
+        )
     return Affine(0, [(Symbol(name, min, max), 1)])
 
 
@@ -215,7 +224,7 @@ def short_name(dtype: DType) -> str:
         return _SHORT[name]
     for long, short in (("float", "f"), ("uint", "u"), ("int", "i")):
         if name.startswith(long):
-            return short + name[len(long):]
+            return short + name[len(long) :]
     return name
 
 
@@ -227,17 +236,29 @@ def type_of(value: Any) -> TensorType:
 
 
 def bind_symbols(shapes: Iterable[tuple[Shape, Sequence[int]]]) -> dict[Symbol, int]:
-    """Sizes of the symbols from declared shapes and actual ones; a contradiction or a bound exceeded is an error."""
+    """Sizes of the symbols from declared shapes and actual ones; a contradiction or a bound exceeded is an
+    error.
+    """
     sizes: dict[Symbol, int] = {}
-    pending = [(d, n) for declared, actual in shapes for d, n in zip(declared, actual, strict=True) if isinstance(d, Affine)]
+    pending = [
+        (d, n)
+        for declared, actual in shapes
+        for d, n in zip(declared, actual, strict=True)
+        if isinstance(d, Affine)
+    ]
     for d, n in sorted(pending, key=lambda p: len(p[0].terms)):
         unknown = [(s, c) for s, c in d.terms if s not in sizes]
         if len(unknown) == 1:
-            (s, c), = unknown
+            ((s, c),) = unknown
             rest = n - d.constant - sum(k * sizes[t] for t, k in d.terms if t is not s and t in sizes)
             if rest % c or not s.lower <= rest // c <= s.upper:
-                raise ShapeError(f"size {n} does not fit the symbolic dimension {d}", expected=f"{s.lower} <= {s} <= {s.upper}")
+                raise ShapeError(
+                    f"size {n} does not fit the symbolic dimension {d}",
+                    expected=f"{s.lower} <= {s} <= {s.upper}",
+                )
             sizes[s] = rest // c
         elif not unknown and d.value(sizes) != n:
-            raise ShapeError(f"size {n} contradicts the symbolic dimension {d} = {d.value(sizes)}", where=f"with {sizes}")
+            raise ShapeError(
+                f"size {n} contradicts the symbolic dimension {d} = {d.value(sizes)}", where=f"with {sizes}"
+            )
     return sizes

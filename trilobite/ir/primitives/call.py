@@ -1,8 +1,10 @@
-"""`call`: a graph as one equation. Jitted functions, composites and functions with rules of their own are calls.
+"""`call`: a graph as one equation. Jitted functions, composites and functions with rules of their own are
+calls.
 
-Attributes: `graph` (the body), `name`, `target` (who runs it; empty for "inline as you like"), `tracked` (which outputs
-`backward()` outside may follow; empty for all), and for functions with their own derivative `forward` and `backward`
-graphs (`strict`: they are the only derivative there is): forward: inputs -> outputs, residuals; backward: residuals, cotangents of inexact outputs -> cotangents of inexact inputs.
+Attributes: `graph` (the body), `name`, `target` (who runs it; empty for "inline as you like"), `tracked`
+(which outputs `backward()` outside may follow; empty for all), and for functions with their own derivative
+`forward` and `backward` graphs (`strict`: they are the only derivative there is): forward: inputs -> outputs,
+residuals; backward: residuals, cotangents of inexact outputs -> cotangents of inexact inputs.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def _evaluate(*values: Value, graph: Graph, target: str = "", **_: Any) -> tuple
 
 def invoke(graph: Graph, values: Sequence[Value], attrs: Attributes, suffix: str = "") -> Sequence[Value]:
     """Call a derived graph under the same name and target."""
-    out: Sequence[Value] = call(*values, graph=graph, name=attrs["name"] + suffix, target=attrs.get("target", ""))
+    out: Sequence[Value] = call(
+        *values, graph=graph, name=attrs["name"] + suffix, target=attrs.get("target", "")
+    )
     return out
 
 
@@ -52,7 +56,9 @@ def _jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -
     return tuple(outs[:n]), tuple(next(rest) if a else None for a in out_active)
 
 
-def _linearize(operands: Sequence[Value], wanted: Sequence[bool], attrs: Attributes) -> tuple[Sequence[Value], Any]:
+def _linearize(
+    operands: Sequence[Value], wanted: Sequence[bool], attrs: Attributes
+) -> tuple[Sequence[Value], Any]:
     if "backward" in attrs:
         return _own_rule(operands, attrs)
     graph: Graph = attrs["graph"]
@@ -91,7 +97,9 @@ def _batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: At
     return tuple(o if m else Unmapped(o) for o, m in zip(outs, out_mapped, strict=True))
 
 
-def _batch_own_rule(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> tuple[Any, ...]:
+def _batch_own_rule(
+    size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes
+) -> tuple[Any, ...]:
     """With a rule of its own everything is mapped, so that residuals and cotangents have one form."""
     graph, _ = batch_graph(attrs["graph"], size, [True] * len(values), [True] * len(attrs["graph"].outputs))
     fwd, bwd = attrs["forward"], attrs["backward"]
@@ -109,11 +117,20 @@ def _cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: An
 def graph_flops(graph: Graph) -> float:
     """Floating-point operations of a graph: the sum over its equations."""
     return sum(
-        e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], e.attributes) for e in graph.equations
+        e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], e.attributes)
+        for e in graph.equations
     )
 
 
 call = Primitive(
-    "call", "x", type=_type, evaluate=_evaluate, whole_jvp=_jvp, linearize=_linearize, batch=_batch, cost=_cost,
-    multiple=True, doc="a graph as one equation",
-)  # fmt: skip
+    "call",
+    "x",
+    type=_type,
+    evaluate=_evaluate,
+    whole_jvp=_jvp,
+    linearize=_linearize,
+    batch=_batch,
+    cost=_cost,
+    multiple=True,
+    doc="a graph as one equation",
+)

@@ -1,13 +1,13 @@
 """The general dot product: any axes contracted, any axes batched. Result axes: batch, free of x, free of y.
 
-Meaning: operands contiguous as (batch, M, K) and (batch, K, N); 16-bit and smaller floats are multiplied and added in
-float32; integers wrap in the result dtype.
+Meaning: operands contiguous as (batch, M, K) and (batch, K, N); 16-bit and smaller floats are multiplied and
+added in float32; integers wrap in the result dtype.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def _matrices(x: Array, order: Sequence[int], groups: Sequence[Sequence[int]], d
 _PLAIN = ((1,), (0,))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _wide(operand: DType, result: DType) -> DType:
     """What products are added in: the accumulator of the operands, or a wider result."""
     if operand.kind in "iu" or result.kind in "iu":
@@ -60,7 +60,9 @@ def _wide(operand: DType, result: DType) -> DType:
 def _dot(x: Array, y: Array, contract: Axes, batch: Axes, dtype: DType) -> Array:
     wide = _wide(x.dtype, dtype)
     if contract == _PLAIN and not batch[0] and x.ndim == y.ndim == 2:  # already two matrices
-        return np.matmul(np.ascontiguousarray(x, wide), np.ascontiguousarray(y, wide)).astype(dtype, copy=False)
+        return np.matmul(np.ascontiguousarray(x, wide), np.ascontiguousarray(y, wide)).astype(
+            dtype, copy=False
+        )
     fx, fy = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
     a = _matrices(x, (*batch[0], *fx, *contract[0]), (batch[0], fx, contract[0]), wide)
     b = _matrices(y, (*batch[1], *contract[1], *fy), (batch[1], contract[1], fy), wide)
@@ -73,7 +75,7 @@ def _dot_x(t: Value, y: Value, x_type: TensorType, *, contract: Axes, batch: Axe
     """Cotangent of x: contract t's y-free axes with y's, then put the axes back in x's order."""
     nb, ny = len(batch[0]), len(y.shape)
     fx, fy = free_axes(len(x_type.shape), contract[0], batch[0]), free_axes(ny, contract[1], batch[1])
-    t_batch, t_fx = tuple(range(nb)), tuple(range(nb, nb + len(fx)))
+    t_batch = tuple(range(nb))
     t_fy = tuple(range(nb + len(fx), nb + len(fx) + len(fy)))
     out = dot(_as(t, y.dtype), y, contract=(t_fy, fy), batch=(t_batch, batch[1]), dtype=x_type.dtype)
     rest = [j for j in range(ny) if j not in fy and j not in batch[1]]  # y's contracted axes in y's order
@@ -121,7 +123,10 @@ def _cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: An
 
 
 dot = Primitive(
-    "dot", "x y", type=_type, evaluate=array_rule(_dot),
+    "dot",
+    "x y",
+    type=_type,
+    evaluate=array_rule(_dot),
     jvp=(
         lambda t, y, *, contract, batch, dtype: dot(t, y, contract=contract, batch=batch, dtype=dtype),
         lambda t, x, *, contract, batch, dtype: dot(x, t, contract=contract, batch=batch, dtype=dtype),
@@ -130,5 +135,7 @@ dot = Primitive(
         lambda t, y, x_type, *, contract, batch: _dot_x(t, _conj(y), x_type, contract=contract, batch=batch),
         lambda t, x, y_type, *, contract, batch: _dot_y(t, _conj(x), y_type, contract=contract, batch=batch),
     ),
-    batch=_batch, cost=_cost, doc="sum over contracted axes of products; dtype is that of the result",
-)  # fmt: skip
+    batch=_batch,
+    cost=_cost,
+    doc="sum over contracted axes of products; dtype is that of the result",
+)

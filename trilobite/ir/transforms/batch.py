@@ -1,4 +1,6 @@
-"""Batching: one program for one element becomes one program for many. The batch is always axis 0 of a mapped value."""
+"""Batching: one program for one element becomes one program for many. The batch is always axis 0 of a mapped
+value.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Batch(Interpreter):
         mapped = [type(v) is Batched and v.interpreter is self for v in values]
         inner = [v.primal if m else v for v, m in zip(values, mapped, strict=True)]
         if isinstance(primitive.batch, Absent):
-            raise TraceError(f"{primitive.name} cannot run under vmap: {primitive.batch.why}", where=user_location())
+            raise TraceError(
+                f"{primitive.name} cannot run under vmap: {primitive.batch.why}", where=user_location()
+            )
         out = primitive.batch(self.size, inner, mapped, attributes)
         if not primitive.multiple:
             return Batched(self, out)

@@ -1,7 +1,9 @@
-"""The one entry: `bind(primitive, *values, **attributes)`, and the per-thread context that decides who interprets it.
+"""The one entry: `bind(primitive, *values, **attributes)`, and the per-thread context that decides who
+interprets it.
 
-A value is an ndarray or a `Traced` value of some interpreter. The interpreter with the highest level among the values'
-and the recorder's processes the primitive, usually by binding again with simpler values, down to NumPy.
+A value is an ndarray or a `Traced` value of some interpreter. The interpreter with the highest level among
+the values' and the recorder's processes the primitive, usually by binding again with simpler values, down to
+NumPy.
 """
 
 from __future__ import annotations

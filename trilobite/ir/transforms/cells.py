@@ -1,8 +1,10 @@
-"""Cells: the only place where state lives. Reads and writes go through here, so that a recording sees them all.
+"""Cells: the only place where state lives. Reads and writes go through here, so that a recording sees them
+all.
 
-A recording turns the first read of an outer cell into an input and a write into an output (`Recorder`). Functional
-transforms (grad, jvp, vmap) note written cells, to take their own values out of them again when they end.
-Arrays written in place in memory are stamped, so that a tape that kept such an array for a gradient notices.
+A recording turns the first read of an outer cell into an input and a write into an output (`Recorder`).
+Functional transforms (grad, jvp, vmap) note written cells, to take their own values out of them again when
+they end. Arrays written in place in memory are stamped, so that a tape that kept such an array for a gradient
+notices.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from trilobite.ir.transforms.bind import Traced
 
 
 class Cell:
-    """A value that can change. `owner` is the recording it was made in (None outside any); `leaf` is the tape's node for
-    a cell whose gradient `backward()` collects."""
+    """A value that can change. `owner` is the recording it was made in (None outside any); `leaf` is the
+    tape's node for a cell whose gradient `backward()` collects."""
 
     __slots__ = ("__weakref__", "leaf", "owner", "value")
 
@@ -57,7 +59,9 @@ def write(cell: Cell, value: Value) -> None:
 
 
 def rewrite(cell: Cell, change: Callable[[Value], Value]) -> None:
-    """Pass the value last written to a cell through a function: a transform that ends takes its own values out."""
+    """Pass the value last written to a cell through a function: a transform that ends takes its own values
+    out.
+    """
     recorder = entry.threads.context.recorder
     if cell.owner is recorder:
         cell.value = change(cell.value)
@@ -74,7 +78,7 @@ def escaped() -> TraceError:
     )
 
 
-# -- in-place stamps --------------------------------------------------------------------------------------------------
+# -- in-place stamps -----------------------------------------------------------------------------------------
 
 _clock = itertools.count(1)
 _stamps: dict[int, int] = {}  # id of the array that owns the memory -> time of its last write in place

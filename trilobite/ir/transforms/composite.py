@@ -1,9 +1,11 @@
-"""Composites: a named function over values that stays whole. softmax, layer_norm, attention, an optimiser's update.
+"""Composites: a named function over values that stays whole. softmax, layer_norm, attention, an optimiser's
+update.
 
-Run on arrays, a composite is its body. On a tape it is one node. In a recording it is one `call` equation with the body
-as its region, which jvp, vjp and vmap keep under its name; a target claims it whole or inlines it.
-A composite may state its own reverse rule, where the derived one would be slower or less accurate:
-`forward(*values, **attrs) -> (results, residuals)`, `backward(residuals, cotangents, **attrs) -> cotangents of operands`.
+Run on arrays, a composite is its body. On a tape it is one node. In a recording it is one `call` equation
+with the body as its region, which jvp, vjp and vmap keep under its name; a target claims it whole or inlines
+it. A composite may state its own reverse rule, where the derived one would be slower or less accurate:
+`forward(*values, **attrs) -> (results, residuals)`, `backward(residuals, cotangents, **attrs) -> cotangents
+of operands`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ composites: dict[str, Composite] = {}
 
 
 class Composite:
-    """A named body over values. `results` says how many values it returns (None: exactly one, not in a tuple)."""
+    """A named body over values. `results` says how many values it returns (None: exactly one, not in a
+    tuple).
+    """
 
     def __init__(
         self,
@@ -71,13 +75,17 @@ class Composite:
 
     def _record(self, types: Sequence[TensorType], attrs: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         single: list[bool] = []
-        regions = {"graph": record_graph(lambda *v: _listed(self.body(*v, **attrs), single), types, self.name)}
+        regions = {
+            "graph": record_graph(lambda *v: _listed(self.body(*v, **attrs), single), types, self.name)
+        }
         if self.forward is not None and self.backward is not None:
             regions |= rule_graphs(self, types, attrs, regions["graph"])
         return regions, single[0]
 
 
-def rule_graphs(c: Composite, types: Sequence[TensorType], attrs: dict[str, Any], body: Graph) -> dict[str, Graph]:
+def rule_graphs(
+    c: Composite, types: Sequence[TensorType], attrs: dict[str, Any], body: Graph
+) -> dict[str, Graph]:
     """The forward and backward regions of a composite that states its own rule."""
     forward_fn, backward_fn = c.forward, c.backward
     assert forward_fn is not None and backward_fn is not None

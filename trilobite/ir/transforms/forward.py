@@ -46,7 +46,9 @@ class Forward(Interpreter):
         return self.dual(outs, out_tangents)
 
 
-def push(primitive: Primitive, primals: Sequence[Value], tangents: Sequence[Any], attributes: Attributes) -> tuple[Any, Any]:
+def push(
+    primitive: Primitive, primals: Sequence[Value], tangents: Sequence[Any], attributes: Attributes
+) -> tuple[Any, Any]:
     """Result and tangent(s) of one primitive."""
     if primitive.whole_jvp is not None:
         pair: tuple[Any, Any] = primitive.whole_jvp(primals, tangents, attributes)
@@ -67,6 +69,3 @@ def push(primitive: Primitive, primals: Sequence[Value], tangents: Sequence[Any]
 def materialise(tangent: Any, like: Value) -> Value:
     """A tangent that is really there: zeros for None."""
     return zeros(type_of(like)) if tangent is None else tangent
-
-
-

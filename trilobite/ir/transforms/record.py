@@ -1,8 +1,8 @@
 """Recording: run a function once on symbolic values and keep what it does as a Graph.
 
-Enters: a function over values, and the types of its arguments. Leaves: a `Recording`, that is the graph, the outer cells
-it reads (further inputs) and the outer cells it writes (further outputs). Every primitive bound while a recording is
-innermost is recorded, whether or not its operands are symbolic.
+Enters: a function over values, and the types of its arguments. Leaves: a `Recording`, that is the graph, the
+outer cells it reads (further inputs) and the outer cells it writes (further outputs). Every primitive bound
+while a recording is innermost is recorded, whether or not its operands are symbolic.
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ class Recorded(Traced):
 
     def __init__(self, recorder: Recorder, var: Var, constant: bool = False) -> None:
         self.interpreter, self.var = recorder, var
-        self.constant = constant  # made under no_grad: what differentiates the graph later must not look through it
+        self.constant = (
+            constant  # made under no_grad: what differentiates the graph later must not look through it
+        )
         self.shape, self.dtype = var.type.shape, var.type.dtype
         self.stamp = 0
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A graph with the state it touches. Graph inputs: arguments, then `cells`, then `values`; outputs: results, then `writes`."""
+    """A graph with the state it touches. Graph inputs: arguments, then `cells`, then `values`; outputs:
+    results, then `writes`.
+    """
 
     graph: Graph
     cells: tuple[Cell, ...]
@@ -47,7 +51,9 @@ class Recording:
     writes: tuple[Cell, ...]
     results: int
     tracked: tuple[bool, ...]
-    """Per output: does `backward()` outside reach through it? (Not if the function itself has consumed its tape.)"""
+    """Per output: does `backward()` outside reach through it? (Not if the function itself has consumed its
+    tape.)
+    """
 
     def operands(self) -> list[Value]:
         """The present values of what the graph reads besides its arguments."""
@@ -57,7 +63,18 @@ class Recording:
 class Recorder(Interpreter):
     """The interpreter that records."""
 
-    __slots__ = ("ambient", "cells", "equations", "known", "notes", "outer", "parent", "started_off", "values", "written")
+    __slots__ = (
+        "ambient",
+        "cells",
+        "equations",
+        "known",
+        "notes",
+        "outer",
+        "parent",
+        "started_off",
+        "values",
+        "written",
+    )
 
     def __init__(self, level: int, parent: Recorder | None) -> None:
         super().__init__(level)
@@ -95,7 +112,7 @@ class Recorder(Interpreter):
         return value
 
     def lift(self, value: Value) -> Recorded:
-        """A value as a variable of this graph: its own, a constant, or an outer value that becomes an input."""
+        """A value as a variable of this graph: its own, a constant, or an outer value that is now an input."""
         if isinstance(value, Recorded) and value.interpreter is self:
             return value
         known = self.known.get(id(value))
@@ -113,11 +130,15 @@ class Recorder(Interpreter):
 
     def _constant(self, array: np.ndarray[Any, Any]) -> Recorded:
         var = Var(TensorType(array.shape, array.dtype))
-        self.equations.append(Equation(table["constant"], (), {"value": Dense(array)}, (var,), user_location()))
+        self.equations.append(
+            Equation(table["constant"], (), {"value": Dense(array)}, (var,), user_location())
+        )
         return Recorded(self, var)
 
     def read_outer(self, cell: Cell) -> Value:
-        """The value of a cell made outside: an input of the graph from its first read on, or what was written to it."""
+        """The value of a cell made outside: an input of the graph from its first read on, or what was written
+        to it.
+        """
         if cell in self.written:
             return self.written[cell]
         found = self.cells.get(cell)
@@ -154,17 +175,18 @@ def see_outer(cell: Cell) -> Value:
         raise escaped()
     value = ctx.recorder.read_outer(cell)
     outside = cell.value
-    if type(outside) is Taped and outside.interpreter.ambient and value is ctx.recorder.cells.get(cell):
-        if ctx.ambient.level > ctx.grad_off:
-            node = ctx.recorder.notes.setdefault(("boundary", cell), Boundary("an input", ()))
-            return Taped(ctx.ambient, value, node)
-    return value
+    history = type(outside) is Taped and outside.interpreter.ambient and value is ctx.recorder.cells.get(cell)
+    if not history or ctx.ambient.level <= ctx.grad_off:
+        return value
+    node = ctx.recorder.notes.setdefault(("boundary", cell), Boundary("an input", ()))
+    return Taped(ctx.ambient, value, node)
 
 
 def record(fn: Callable[..., Sequence[Value]], types: Sequence[TensorType], name: str = "graph") -> Recording:
     """Run `fn` on variables of the given types and return what it did.
 
-    `fn` returns a flat sequence of values. It runs under an ambient tape of its own, so that `backward()` inside works.
+    `fn` returns a flat sequence of values. It runs under an ambient tape of its own, so that `backward()`
+    inside works.
     """
     ctx = entry.context()
     saved = (ctx.recorder, ctx.ambient, ctx.depth, ctx.grad_off, ctx.writes)
@@ -185,7 +207,9 @@ def record(fn: Callable[..., Sequence[Value]], types: Sequence[TensorType], name
         ctx.recorder, ctx.ambient, ctx.depth, ctx.grad_off, ctx.writes = saved
 
 
-def _finish(recorder: Recorder, inputs: list[Recorded], results: list[Value], tape: Any, name: str) -> Recording:
+def _finish(
+    recorder: Recorder, inputs: list[Recorded], results: list[Value], tape: Any, name: str
+) -> Recording:
     outputs = results + list(recorder.written.values())
     tracked = tuple(tape.tracks(v) for v in outputs)
     lifted = [recorder.stopped(recorder.lift(tape.strip(v))).var for v in outputs]
@@ -201,7 +225,9 @@ def _finish(recorder: Recorder, inputs: list[Recorded], results: list[Value], ta
     )
 
 
-def record_graph(fn: Callable[..., Sequence[Value]], types: Sequence[TensorType], name: str = "graph") -> Graph:
+def record_graph(
+    fn: Callable[..., Sequence[Value]], types: Sequence[TensorType], name: str = "graph"
+) -> Graph:
     """Record a function that is known to touch no state and to close over no traced value."""
     found = record(fn, types, name)
     if found.cells or found.values or found.writes:

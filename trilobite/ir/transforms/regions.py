@@ -1,6 +1,8 @@
-"""The transforms, on regions: graph in, graph out. Each records the interpreter's run under another interpreter.
+"""The transforms, on regions: graph in, graph out. Each records the interpreter's run under another
+interpreter.
 
-Control flow and calls are differentiated and batched through these; no primitive has a second set of rules for graphs.
+Control flow and calls are differentiated and batched through these; no primitive has a second set of rules
+for graphs.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from trilobite.ir.transforms.batch import Batch, Batched
 from trilobite.ir.transforms.bind import Traced, deeper
 from trilobite.ir.transforms.forward import Forward
 from trilobite.ir.transforms.record import record_graph
-from trilobite.ir.transforms.tape import Leaf, Tape, Taped, backward, zeros
+from trilobite.ir.transforms.tape import Leaf, Tape, backward, zeros
 from trilobite.ir.types import Dim, TensorType
 
 T = TypeVar("T")
@@ -34,7 +36,9 @@ def _cached(graph: Graph, key: Hashable, make: Callable[[], T]) -> T:
 
 
 def forward_graph(graph: Graph, active: Sequence[bool]) -> tuple[Graph, tuple[bool, ...]]:
-    """(inputs, tangents of active inputs) -> (outputs, tangents of active outputs); and which outputs are active."""
+    """(inputs, tangents of active inputs) -> (outputs, tangents of active outputs); and which outputs are
+    active.
+    """
     return _cached(graph, ("jvp", tuple(active)), lambda: _forward_graph(graph, active))
 
 
@@ -46,7 +50,10 @@ def _forward_graph(graph: Graph, active: Sequence[bool]) -> tuple[Graph, tuple[b
         with deeper(entry.context()) as level:
             forward = Forward(level)
             tangents = iter(values[n:])
-            duals = [forward.dual(v, next(tangents) if a else None) for v, a in zip(values[:n], active, strict=True)]
+            duals = [
+                forward.dual(v, next(tangents) if a else None)
+                for v, a in zip(values[:n], active, strict=True)
+            ]
             pairs = [forward.split(o) for o in run(graph, duals)]
             forward.alive = False
         out_active[:] = [t is not None for _, t in pairs]
@@ -59,8 +66,8 @@ def _forward_graph(graph: Graph, active: Sequence[bool]) -> tuple[Graph, tuple[b
 class Reverse:
     """The two halves of a differentiated graph.
 
-    forward:  inputs -> outputs, residuals
-    backward: residuals, cotangents of inexact outputs -> cotangents of wanted inputs
+    forward:  inputs -> outputs, residuals backward: residuals, cotangents of inexact outputs -> cotangents of
+    wanted inputs
     """
 
     def __init__(self, forward: Graph, backward: Graph, outputs: int, wanted: tuple[bool, ...]) -> None:
@@ -87,7 +94,9 @@ def _reverse_graph(graph: Graph, wanted: tuple[bool, ...]) -> Reverse:
         with deeper(ctx) as level:
             tape = Tape(level)
             leaves = [Leaf() if w else None for w in wanted]
-            taped = [v if leaf is None else tape.wrap(v, leaf) for v, leaf in zip(values[:n], leaves, strict=True)]
+            taped = [
+                v if leaf is None else tape.wrap(v, leaf) for v, leaf in zip(values[:n], leaves, strict=True)
+            ]
             outs = run(graph, taped)
             assert ctx.recorder is not None
             mark.append(len(ctx.recorder.equations))
@@ -96,7 +105,9 @@ def _reverse_graph(graph: Graph, wanted: tuple[bool, ...]) -> Reverse:
             found = backward(tape, roots)
             tape.alive = False
             cts = [found.get(x) for x in leaves if x is not None]
-            full = [zeros(t) if c is None else c for c, t in zip(cts, _wanted_types(graph, wanted), strict=True)]
+            full = [
+                zeros(t) if c is None else c for c, t in zip(cts, _wanted_types(graph, wanted), strict=True)
+            ]
             return [tape.strip(o) for o in outs] + full
 
     whole = record_graph(joint, [*graph.input_types, *inexact], graph.name)
@@ -108,7 +119,9 @@ def _wanted_types(graph: Graph, wanted: Sequence[bool]) -> list[TensorType]:
 
 
 def _split(whole: Graph, n_in: int, n_out: int, mark: int, wanted: tuple[bool, ...]) -> Reverse:
-    """Cut the joint graph after its forward part; what the backward part reads across the cut are the residuals."""
+    """Cut the joint graph after its forward part; what the backward part reads across the cut are the
+    residuals.
+    """
     first, second = list(whole.equations[:mark]), list(whole.equations[mark:])
     cheap = {e.outputs[0]: e for e in first if e.primitive.name in ("constant", "full", "iota")}
     own: set[Var] = set(whole.inputs[n_in:]) | {v for e in second for v in e.outputs}
@@ -129,7 +142,11 @@ def prune(graph: Graph) -> Graph:
     needed: set[Var] = set(graph.outputs)
     kept: list[Equation] = []
     for e in reversed(graph.equations):
-        if e.primitive.effect or any(v in needed for v in e.outputs) or any(g.has_effects for _, g in e.regions()):
+        if (
+            e.primitive.effect
+            or any(v in needed for v in e.outputs)
+            or any(g.has_effects for _, g in e.regions())
+        ):
             kept.append(e)
             needed.update(e.inputs)
     return Graph(graph.inputs, kept[::-1], graph.outputs, graph.name)
@@ -138,26 +155,36 @@ def prune(graph: Graph) -> Graph:
 def batch_graph(
     graph: Graph, size: Dim, mapped: Sequence[bool], force: Sequence[bool] | None = None
 ) -> tuple[Graph, tuple[bool, ...]]:
-    """The graph over a batch in axis 0 of the mapped inputs; and which outputs are mapped (at least those in `force`)."""
+    """The graph over a batch in axis 0 of the mapped inputs; and which outputs are mapped (at least those in
+    `force`).
+    """
     force = tuple(force) if force is not None else (False,) * len(graph.outputs)
-    return _cached(graph, ("batch", size, tuple(mapped), force), lambda: _batch_graph(graph, size, mapped, force))
+    return _cached(
+        graph, ("batch", size, tuple(mapped), force), lambda: _batch_graph(graph, size, mapped, force)
+    )
 
 
-def _batch_graph(graph: Graph, size: Dim, mapped: Sequence[bool], force: Sequence[bool]) -> tuple[Graph, tuple[bool, ...]]:
+def _batch_graph(
+    graph: Graph, size: Dim, mapped: Sequence[bool], force: Sequence[bool]
+) -> tuple[Graph, tuple[bool, ...]]:
     out_mapped: list[bool] = []
 
     def body(*values: Value) -> list[Value]:
         with deeper(entry.context()) as level:
             batch = Batch(level, size)
             outs = run(graph, [Batched(batch, v) if m else v for v, m in zip(values, mapped, strict=True)])
-            flags = [f or (isinstance(o, Traced) and o.interpreter is batch) for o, f in zip(outs, force, strict=True)]
+            flags = [
+                f or (isinstance(o, Traced) and o.interpreter is batch)
+                for o, f in zip(outs, force, strict=True)
+            ]
             results = [batch.out(o) if m else o for o, m in zip(outs, flags, strict=True)]
             batch.alive = False
         out_mapped[:] = flags
         return results
 
     types = [
-        TensorType((size, *t.shape), t.dtype) if m else t for t, m in zip(graph.input_types, mapped, strict=True)
+        TensorType((size, *t.shape), t.dtype) if m else t
+        for t, m in zip(graph.input_types, mapped, strict=True)
     ]
     return record_graph(body, types, f"{graph.name}.vmap"), tuple(out_mapped)
 
@@ -167,9 +194,16 @@ def check_same(kind: str, graphs: Sequence[Graph]) -> None:
     for other in graphs[1:]:
         if other.output_types != graphs[0].output_types:
             raise IRError(
-                f"the branches of {kind} give different types: {list(graphs[0].output_types)} and {list(other.output_types)}",
+                f"the branches of {kind} give {list(graphs[0].output_types)} and {list(other.output_types)}",
                 remedy="cast or broadcast the results of the branches to the same dtype and shape",
             )
 
 
-__all__ = ["Reverse", "Taped", "batch_graph", "check_same", "forward_graph", "prune", "reverse_graph"]
+def fixpoint(start: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
+    """Grow a set of flags until the body adds none."""
+    now = list(start)
+    while True:
+        new = [x or y for x, y in zip(now, step(now), strict=True)]
+        if new == now:
+            return now
+        now = new

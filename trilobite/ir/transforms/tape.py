@@ -1,8 +1,9 @@
-"""Reverse mode: a tape over any values. `backward()`, `grad` and backward inside `jit` are this tape at different levels.
+"""Reverse mode: a tape over any values. `backward()`, `grad` and backward inside `jit` are this tape at
+different levels.
 
-A taped value points to the node that made it; nodes point to the nodes of their operands. Walking nodes from the newest
-to the oldest and applying vjp rules, which only `bind`, gives the cotangents. There is no list to keep: what nobody can
-reach any more is freed by itself.
+A taped value points to the node that made it; nodes point to the nodes of their operands. Walking nodes from
+the newest to the oldest and applying vjp rules, which only `bind`, gives the cotangents. There is no list to
+keep: what nobody can reach any more is freed by itself.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Taped(Traced):
     """A value that a tape follows: the value itself, and which output of which node it is."""
 
     __slots__ = ("index", "node", "primal")
+    interpreter: Tape
 
     def __init__(self, tape: Tape, primal: Value, node: Node, index: int = 0) -> None:
         self.interpreter = tape
@@ -37,7 +39,9 @@ class Taped(Traced):
 
 
 class Node:
-    """Where a taped value came from. Subclasses say how cotangents of its outputs become those of its operands."""
+    """Where a taped value came from. Subclasses say how cotangents of its outputs become those of its
+    operands.
+    """
 
     __slots__ = ("edges", "freed", "hooks", "location", "name", "order", "time", "types")
 
@@ -82,7 +86,7 @@ class Leaf(Node):
 
 
 class Boundary(Node):
-    """An input of a recorded function that already has a history outside: backward inside cannot follow it."""
+    """An input of a recorded function with a history outside, which backward inside cannot follow."""
 
     __slots__ = ()
 
@@ -101,7 +105,13 @@ class Refusal(Node):
     __slots__ = ("primitive",)
 
     def __init__(
-        self, primitive: Primitive, attributes: Attributes, values: Sequence[Value], edges: list[Any], wanted: int, out: Value
+        self,
+        primitive: Primitive,
+        attributes: Attributes,
+        values: Sequence[Value],
+        edges: list[Any],
+        wanted: int,
+        out: Value,
     ) -> None:
         super().__init__(primitive.name, edges)
         self.primitive = primitive
@@ -117,7 +127,13 @@ class PrimitiveNode(Node):
     __slots__ = ("attributes", "inputs", "out", "primitive", "wanted")
 
     def __init__(
-        self, primitive: Primitive, attributes: Attributes, values: Sequence[Value], edges: list[Any], wanted: int, out: Value
+        self,
+        primitive: Primitive,
+        attributes: Attributes,
+        values: Sequence[Value],
+        edges: list[Any],
+        wanted: int,
+        out: Value,
     ) -> None:
         Node.__init__(self, primitive.name, edges)
         self.primitive, self.attributes, self.wanted = primitive, attributes, wanted
@@ -147,12 +163,16 @@ class PrimitiveNode(Node):
             outs = [None if o is None else tape.wrap(o, self, i) for i, o in enumerate(outs)]
         wanted = [bool(self.wanted >> i & 1) for i in range(len(self.edges))]
         if self.primitive.whole_vjp is not None:
-            result: Sequence[Any] = self.primitive.whole_vjp(cotangents, inputs, outs, wanted, self.attributes)
+            result: Sequence[Any] = self.primitive.whole_vjp(
+                cotangents, inputs, outs, wanted, self.attributes
+            )
             return result
         rules = self.primitive.partials("vjp")
         types = self.types or ()
         return [
-            rule(cotangents[0], inputs, types, outs[0], self.attributes) if want and rule is not None else None
+            rule(cotangents[0], inputs, types, outs[0], self.attributes)
+            if want and rule is not None
+            else None
             for rule, want in zip(rules, wanted, strict=True)
         ]
 
@@ -166,9 +186,14 @@ class PullbackNode(Node):
     __slots__ = ("count", "inputs", "linearize", "pullback")
 
     def __init__(
-        self, name: str, linearize: Callable[[Sequence[Value]], tuple[Sequence[Value], Pullback]],
-        values: Sequence[Value], edges: list[Any], pullback: Pullback, outs: Sequence[Value],
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        linearize: Callable[[Sequence[Value]], tuple[Sequence[Value], Pullback]],
+        values: Sequence[Value],
+        edges: list[Any],
+        pullback: Pullback,
+        outs: Sequence[Value],
+    ) -> None:
         super().__init__(name, edges)
         self.linearize, self.inputs, self.pullback = linearize, tuple(values), pullback
         self.count, self.types = len(outs), types_of(outs)
@@ -200,7 +225,7 @@ class Tape(Interpreter):
         self.ambient = ambient  # the one that backward() walks; others belong to grad and vjp
 
     def records(self) -> bool:
-        return self.level > entry.threads.context.grad_off
+        return self.level > entry.context().grad_off
 
     def wrap(self, value: Value, node: Node, index: int = 0) -> Taped:
         return Taped(self, value, node, index)
@@ -249,7 +274,13 @@ class Tape(Interpreter):
         return primals, edges, wanted
 
     def _linearize(
-        self, primitive: Primitive, values: Sequence[Value], primals: list[Value], edges: list[Any], wanted: int, attributes: Any
+        self,
+        primitive: Primitive,
+        values: Sequence[Value],
+        primals: list[Value],
+        edges: list[Any],
+        wanted: int,
+        attributes: Any,
     ) -> Any:
         flags = [bool(wanted >> i & 1) for i in range(len(values))]
 
@@ -300,7 +331,8 @@ def backward(
 ) -> dict[Node, Value]:
     """Walk from `roots` (taped value, cotangent) to the leaves; returns the cotangent of each leaf reached.
 
-    With `leaves`, the walk ends there and others are not touched. Without `retain`, nodes are freed as they are passed.
+    With `leaves`, the walk ends there and others are not touched. Without `retain`, nodes are freed as they
+    are passed.
     """
     pending: dict[Node, list[Any]] = {}
     heap: list[tuple[int, Node]] = []

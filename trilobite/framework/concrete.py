@@ -1,0 +1,46 @@
+"""From values to Python: the array behind a value, or the error that says why there is none yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import DType
+from trilobite.base.errors import TraceError
+from trilobite.base.locations import user_location
+from trilobite.ir.primitive import Value
+from trilobite.ir.transforms.bind import Traced
+
+
+def concrete(value: Value, what: str, strip: bool = False, branch: bool = False) -> np.ndarray[Any, Any]:
+    """The array behind a value, or the error that says why there is none yet."""
+    while strip and isinstance(value, Traced) and type(value).__name__ in ("Taped", "Dual"):
+        value = value.primal  # type: ignore[attr-defined]
+    if isinstance(value, np.ndarray):
+        return value
+    remedy = (
+        "choose with tb.where, or use tb.cond, tb.while_loop, tb.scan"
+        if branch
+        else "keep it a tensor, or return it and look at it outside"
+    )
+    inside = {"Recorded": "jit, cond or scan", "Batched": "vmap", "Taped": "grad", "Dual": "jvp"}[
+        type(value).__name__
+    ]
+    what = "a Python branch on a tensor" if branch else f"{what} of a tensor"
+    raise TraceError(
+        f"{what} inside {inside}, where only a run knows its value", where=user_location(), remedy=remedy
+    )
+
+
+def python_number(value: np.ndarray[Any, Any], dtype: DType) -> Any:
+    out = value.item()
+    if isinstance(out, (bool, int, float, complex)):
+        return out
+    return int(value) if dtype.name.endswith("int4") else float(value)
+
+
+def nested(value: np.ndarray[Any, Any]) -> Any:
+    if value.ndim == 0:
+        return python_number(value, value.dtype)
+    return [nested(v) for v in value]

@@ -1,0 +1,139 @@
+"""What a call of a jitted function looks like: which leaves are inputs, which are part of the program.
+
+Arguments are tensors (or arrays), Python numbers (traced, weakly typed), and static values: bools, strings,
+None, and whatever static_argnums and static_argnames name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trilobite.base import pytree
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.framework.ops.creation import to_array
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.transforms import bind as entry
+from trilobite.ir.types import TensorType, type_of
+
+NUMBERS = (int, float, complex)
+
+
+@dataclass(frozen=True)
+class Static:
+    """A leaf that is part of the program, compared by equality."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Dynamic:
+    """A leaf that is an input: its type, whether it requires a gradient and how, and the kind of a Python
+    number.
+    """
+
+    type: TensorType
+    grad: str
+    weak: Any = None
+
+    def __str__(self) -> str:
+        return f"{self.type}{' requiring a gradient' if self.grad else ''}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What decides whether a recording serves a call."""
+
+    tree: pytree.Tree
+    leaves: tuple[Any, ...]
+    aliases: tuple[int, ...]
+    grad_enabled: bool
+
+
+@dataclass
+class Call:
+    """One call, taken apart."""
+
+    signature: Signature
+    tensors: list[Tensor]  # the dynamic leaves, in order
+
+
+def take_apart(
+    args: Sequence[Any], kwargs: Mapping[str, Any], numbers: Sequence[int], names: Sequence[str], shapes: Any
+) -> Call:
+    """One call as a signature and the tensors it passes."""
+    fixed = {n % len(args) for n in numbers if -len(args) <= n < len(args)}
+    wrapped = tuple(Static(a) if i in fixed else a for i, a in enumerate(args))
+    named = {k: Static(v) if k in names else v for k, v in kwargs.items()}
+    leaves, tree = pytree.flatten((wrapped, named), _is_leaf)
+    declared = _declared((wrapped, named), shapes)
+    rows, tensors = [], []
+    for i, leaf in enumerate(leaves):
+        row, t = _classify(leaf, declared[i] if declared else None)
+        rows.append(row)
+        if t is not None:
+            tensors.append(t)
+    first: dict[int, int] = {}
+    aliases = tuple(first.setdefault(id(t._cell), i) for i, t in enumerate(tensors))
+    ctx = entry.context()
+    return Call(Signature(tree, tuple(rows), aliases, bool(ctx.ambient.level > ctx.grad_off)), tensors)
+
+
+def _declared(arguments: Any, shapes: Any) -> list[Any] | None:
+    if shapes is None:
+        return None
+    given = tuple(shapes) + (None,) * (len(arguments[0]) - len(shapes))
+    out: list[Any] = []
+    for declared, arg in zip(given, arguments[0], strict=True):
+        out += [declared] * pytree.flatten(arg, _is_leaf)[1].size
+    return out + [None] * pytree.flatten(arguments[1], _is_leaf)[1].size
+
+
+def _is_leaf(x: Any) -> bool:
+    return isinstance(x, (Tensor, Static))
+
+
+def _classify(leaf: Any, declared: Any) -> tuple[Any, Tensor | None]:
+    """A leaf of the arguments as a row of the signature, and the tensor that is passed for it."""
+    weak = None
+    if isinstance(leaf, np.ndarray) or (isinstance(leaf, NUMBERS) and not isinstance(leaf, bool)):
+        weak = None if isinstance(leaf, np.ndarray) else type(leaf)
+        wide = {int: np.int64, float: np.float64, complex: np.complex128}
+        leaf = wrap(to_array(leaf) if weak is None else np.asarray(leaf, wide[weak]))
+    if not isinstance(leaf, Tensor):
+        row = leaf if isinstance(leaf, Static) else Static(leaf)
+        try:
+            hash(row)
+        except TypeError:
+            raise ArgumentError(
+                f"a static argument of type {type(row.value).__name__} cannot be compared",
+                where=user_location(),
+                expected="something hashable",
+                remedy="pass tensors, numbers, or a tuple instead of a list",
+            ) from None
+        return row, None
+    if leaf._extra is not None and "weak" in leaf._extra:
+        weak = leaf._extra["weak"]
+    seen = type_of(leaf._read())
+    kind = ("leaf" if leaf.is_leaf else "history") if leaf.requires_grad else ""
+    if declared is not None:
+        seen = TensorType(_symbolic(declared, seen.shape), seen.dtype)
+    return Dynamic(seen, kind, weak), leaf
+
+
+def _symbolic(declared: Sequence[Any], actual: Sequence[Any]) -> tuple[Any, ...]:
+    if len(declared) != len(actual):
+        raise ArgumentError(
+            f"shapes declares {tuple(declared)} for an argument of shape {tuple(actual)}",
+            where=user_location(),
+            expected="as many dimensions",
+        )
+    return tuple(a if d is None else d for d, a in zip(declared, actual, strict=True))
+
+
+def describe(row: Any) -> str:
+    return f"the static {row.value!r}" if isinstance(row, Static) else str(row)
