@@ -108,14 +108,14 @@ class Primitive:
         cost: Callable[..., float],
         effect: bool = False,
         multiple: bool = False,
-        keep: Literal["values", "types"] = "values",
+        keep: Literal["values", "types"] | tuple[int, ...] = "values",
         doc: str = "",
     ) -> None:
         self.name, self.operands, self.doc = name, operands.split(), doc
         self.type, self.evaluate, self.batch, self.cost = type, evaluate, batch, cost
         self.whole_jvp, self.whole_vjp, self.linearize = whole_jvp, whole_vjp, linearize
         self.effect, self.multiple = effect, multiple
-        self.keep = keep  # what a whole vjp needs of its operands
+        self.keep = keep  # what a whole vjp needs of its operands; a tuple: values of all but these
         self.jvp = self._partials(jvp if derivative is None else derivative)
         self.vjp = self._partials(
             vjp if derivative is None else derivative, holomorphic=derivative is not None

@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import ALL, COMPLEX, INTEGERS, DType, accumulator, bool_, int64, is_complex, is_integer
+from trilobite.base.dtypes import (
+    ALL,
+    COMPLEX,
+    INTEGERS,
+    DType,
+    accumulator,
+    bool_,
+    int64,
+    is_complex,
+    is_integer,
+)
 from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value, table

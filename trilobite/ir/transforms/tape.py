@@ -140,7 +140,7 @@ class PrimitiveNode(Node):
         self.inputs: Any
         self.out: Any
         if primitive.whole_vjp is not None:
-            self.inputs = tuple(types_of(values) if primitive.keep == "types" else values)
+            self.inputs = _kept(values, primitive.keep)
             self.out = out if primitive.multiple or primitive.keep == "values" else type_of(out)
             return
         keep, wants_out, wants_types = primitive.keeps(wanted)
@@ -175,6 +175,13 @@ class PrimitiveNode(Node):
             else None
             for rule, want in zip(rules, wanted, strict=True)
         ]
+
+
+def _kept(values: Sequence[Value], keep: str | tuple[int, ...]) -> tuple[Any, ...]:
+    """What a whole rule gets to see: values, types, or types of the operands listed and values of the others."""
+    if isinstance(keep, str):
+        return tuple(values if keep == "values" else types_of(values))
+    return tuple(type_of(v) if i in keep else v for i, v in enumerate(values))
 
 
 class PullbackNode(Node):
