@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from trilobite.base.errors import StateError
+from trilobite.base.errors import ArgumentError, StateError
 from trilobite.framework.checkpoint import durable, matching, safetensors
 from trilobite.framework.checkpoint.arrays import Array
 from trilobite.framework.checkpoint.manifest import (
@@ -64,7 +64,7 @@ def _encode_metadata(metadata: Any) -> Any:
     encoder = Encoder()
     encoded = encoder.encode(metadata, ("metadata",))
     if encoder.arrays:
-        raise StateError(
+        raise ArgumentError(
             f"the metadata hold an array: {next(iter(encoder.arrays))}",
             expected="numbers, strings, bools, None and nests of them",
             remedy="put it into the tree",

@@ -8,7 +8,9 @@ refused.
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 MARK = "__trilobite_dtypes__"
 MAX_BYTES = 1 << 34
+_MAX_HEADER = 10_000  # as NumPy itself: longer literals can exhaust the parser
+_PLAIN_DTYPE = re.compile(r"[<>|=]?[biufcSU][0-9]{1,9}")
+_LENGTH_BYTES = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
 
 
 def save_npz(path: Any, tensors: Mapping[str, Any], *, compress: bool = False) -> None:
@@ -121,25 +126,42 @@ def _read_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> 
 
 def _header(stream: IO[bytes], where: str) -> tuple[np.dtype[Any], int]:
     """What an entry claims to be, before NumPy makes room for it."""
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    try:
-        version = np.lib.format.read_magic(stream)
-        # Version 3 differs from 2 only in that its header is UTF-8, for field names; arrays with fields are
-        # refused.
-        shape, _, dtype = readers[version](stream)
-    except (ValueError, KeyError, SyntaxError, RecursionError, MemoryError, EOFError, TypeError) as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    start = stream.read(8)
+    if start[:6] != b"\x93NUMPY" or start[6:] not in _LENGTH_BYTES:
+        raise corrupt("the entry is no NumPy array", where, "NumPy's format, version 1 to 3")
+    length = int.from_bytes(stream.read(_LENGTH_BYTES[start[6:]]), "little")
+    if length > _MAX_HEADER:
+        raise corrupt(f"the header claims {length} bytes", where, f"at most {_MAX_HEADER}")
+    descr, shape = _fields(stream.read(length), where)
+    if _PLAIN_DTYPE.fullmatch(descr) is None:
         raise corrupt(
-            f"the header cannot be read: {reason}", where, "a NumPy header of version 1 or 2"
-        ) from error
-    if dtype.hasobject or dtype.kind not in "biufcSU":
-        raise corrupt(
-            f"the array has dtype {dtype}",
+            f"the array has dtype {shown(descr)}",
             where,
-            "numbers, bools or strings; never objects",
-            "convert it before saving; objects would have to be unpickled",
+            "numbers, bools or strings; never objects, which would have to be unpickled",
+            "convert it before saving",
         )
-    return dtype, checked_bytes(list(shape), dtype.itemsize, where)
+    try:
+        dtype = np.dtype(descr)
+    except (TypeError, ValueError):
+        raise corrupt(f"the dtype {shown(descr)} is not known", where, "a dtype of NumPy") from None
+    return dtype, checked_bytes(shape, dtype.itemsize, where)
+
+
+def _fields(text: bytes, where: str) -> tuple[str, tuple[Any, ...]]:
+    """The dtype and the shape that a header, a Python literal, states."""
+    try:
+        fields = ast.literal_eval(text.decode("utf-8").strip())
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
+        raise corrupt(f"the header cannot be read: {reason}", where, "a dict literal") from None
+    if type(fields) is not dict or set(fields) != {"descr", "fortran_order", "shape"}:
+        raise corrupt("the header cannot be read: wrong fields", where, "descr, fortran_order and shape")
+    descr, order, shape = fields["descr"], fields["fortran_order"], fields["shape"]
+    if type(descr) is not str or type(order) is not bool or type(shape) is not tuple:
+        raise corrupt(
+            f"the array has dtype {shown(str(descr))}", where, "a plain dtype, an order and a shape"
+        )
+    return descr, shape
 
 
 def _restore(found: dict[str, Array], where: str) -> dict[str, Array]:
