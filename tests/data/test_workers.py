@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,21 @@ class TestFailures:
         assert gone(pids)
         assert len(list(loader)) == 8  # the next epoch has new workers
 
+    @pytest.mark.parametrize("seed", range(6))
+    def test_killed_at_any_moment_is_never_a_hang(self, seed: int) -> None:
+        """Batches of 3 MB travel all the time, so that kills fall into every stage of sending them."""
+        loader = Loader(Squares(4000, (200, 1000)), 4, workers=2, timeout=20)
+        passing = iter(loader)
+        next(passing)
+        victim = multiprocessing.active_children()[seed % 2]
+        kill = threading.Timer(seed * 0.013, os.kill, (victim.pid, signal.SIGKILL))
+        kill.start()
+        with pytest.raises(DataError, match="was killed by SIGKILL"):
+            for _ in passing:
+                pass
+        kill.join()
+        assert not multiprocessing.active_children()
+
     def test_exit_in_a_worker(self) -> None:
         with pytest.raises(DataError, match=r"worker 0 \(process \d+\) ended with exit code 3"):
             list(Loader(Exits(4, bad=1), workers=1))
@@ -157,8 +174,6 @@ class TestNothingIsLeftBehind:
         assert gone([pid])
 
     def test_threads_end_too(self) -> None:
-        import threading
-
         before = threading.active_count()
         for _ in Loader(Squares(30), workers=4, worker_kind="thread"):
             break

@@ -7,11 +7,9 @@ what its header claims.
 
 from __future__ import annotations
 
-import gzip
 import math
 import os
 import struct
-import zlib
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +28,9 @@ _GZIP = b"\x1f\x8b"
 
 def read(path: str | os.PathLike[str], *, max_bytes: int = 1 << 32) -> npt.NDArray[np.generic]:
     """The array in an IDX file. A file whose values would take more than `max_bytes` is refused."""
+    import gzip
+    import zlib
+
     name = Path(path)
     try:
         with name.open("rb") as raw:
@@ -123,5 +124,7 @@ def write(path: str | os.PathLike[str], array: npt.ArrayLike) -> None:
     code = _CODES[values.dtype.newbyteorder("=")]
     header = struct.pack(f">4B{values.ndim}I", 0, 0, code, values.ndim, *values.shape)
     data = header + values.astype(DTYPES[code]).tobytes()
+    import gzip
+
     name = Path(path)
     name.write_bytes(gzip.compress(data, mtime=0) if name.suffix == ".gz" else data)

@@ -27,14 +27,14 @@ def main(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes the pipe
     try:
         _serve(pipe)
-    except (EOFError, OSError):
+    except (EOFError, ConnectionError):
         return  # the parent has closed the pipe; there is nobody left to tell
 
 
 def _serve(pipe: Connection) -> None:
     try:
         recipe: Recipe = transport.receive(pipe, share=True)[1]
-    except (EOFError, OSError):
+    except (EOFError, ConnectionError):
         raise
     except Exception as error:
         transport.send(

@@ -6,14 +6,17 @@ Brightness and contrast also take grey images; saturation and hue need three cha
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
-from trilobite.framework.data.transforms.base import Generator, Transform, as_image, demand
+from trilobite.framework.data.transforms.base import Transform, as_image, demand
 from trilobite.framework.data.transforms.resample import Array
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601, as in JPEG
 

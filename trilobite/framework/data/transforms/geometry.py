@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,6 @@ import numpy.typing as npt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.framework.data.samplers import count
 from trilobite.framework.data.transforms.base import (
-    Generator,
     Transform,
     as_image,
     demand,
@@ -19,6 +18,9 @@ from trilobite.framework.data.transforms.base import (
     probability,
 )
 from trilobite.framework.data.transforms.resample import METHODS, Array, check_method, resize, rotate
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 
 class Resize(Transform):

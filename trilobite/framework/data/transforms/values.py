@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, DataError, DTypeError, ShapeError
 from trilobite.framework.data.samplers import count
-from trilobite.framework.data.transforms.base import Generator, Transform, as_image
+from trilobite.framework.data.transforms.base import Transform, as_image
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 
 class ToFloat(Transform):
