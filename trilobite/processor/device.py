@@ -238,7 +238,7 @@ class Device:
         chip = Chip(self.machine, self.memory, KERNELS)
         words = [argument_word(value) for value in args]
         execution = chip.execute(chosen.program, chosen.place, words, dim, task, traced, seed, limit)
-        return Run(self.machine, chosen.program, execution)
+        return Run(self.machine, chosen.program, execution, traced)
 
 
 def argument_word(value: Any) -> int:

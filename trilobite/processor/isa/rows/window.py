@@ -6,7 +6,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -146,26 +146,38 @@ def _columns(name: str) -> Callable[[Operands], Sequence[Region]]:
     return regions
 
 
+def _pool_work(o: Operands) -> Mapping[str, int]:
+    """Bytes that pass the lanes: every tap of every window."""
+    p, q, c = pooled(o)
+    return {"bytes": o.f0.bytes(p * q * c * o.kh * o.kw)}
+
+
+def _column_work(o: Operands) -> Mapping[str, int]:
+    p, q = unrolled(o)
+    return {"bytes": o.f0.bytes(p * q * o.c * o.kh * o.kw)}
+
+
 ROWS = (
     Row("VPOOL", operands("dst a " + POOL), ANY, VECTOR, "vector-window",
         "dst[p][q][c] = reduction of a over the window at (p sh, q sw)", _pool, _image("a"),
         lambda o: [region(o.dst, o.f0, pooled(o))], (Flag("op", ("max", "min", "sum", "avg")),),
-        unlawful=_no_average_of_integers),
+        _pool_work, _no_average_of_integers),
     Row("VPOOLX", operands("dst index a " + POOL), ANY, VECTOR, "vector-window",
         "max pooling, and index (i32) = the first tap r kw + s that holds the maximum", _pool_index,
         _image("a"),
-        lambda o: [region(o.dst, o.f0, pooled(o)), region(o.index, I32, pooled(o))]),
+        lambda o: [region(o.dst, o.f0, pooled(o)), region(o.index, I32, pooled(o))], work=_pool_work),
     Row("VUNPOOL", operands("dst a index " + POOL), ANY, VECTOR, "vector-window",
         "dst[h][w][c] = sum of the a[p][q][c] whose index points there; the backward of VPOOLX", _unpool,
-        lambda o: [region(o.a, o.f0, pooled(o)), region(o.index, I32, pooled(o))], _image("dst")),
+        lambda o: [region(o.a, o.f0, pooled(o)), region(o.index, I32, pooled(o))], _image("dst"),
+        work=_pool_work),
     Row("VUNPOOLA", operands("dst a " + POOL), each(*FLOATS), VECTOR, "vector-window",
         "dst[h][w][c] = sum of the shares a[p][q][c] / (kh kw); the backward of average pooling",
         _unpool_average,
-        lambda o: [region(o.a, o.f0, pooled(o))], _image("dst")),
+        lambda o: [region(o.a, o.f0, pooled(o))], _image("dst"), work=_pool_work),
     Row("VIM2COL", operands("dst a " + IM2COL), ANY, VECTOR, "vector-window",
         "dst[p q][kh kw c] = the windows of a, with border, stride and dilation",
-        lambda o, a: (im2col(o, a),), _image("a"), _columns("dst")),
+        lambda o, a: (im2col(o, a),), _image("a"), _columns("dst"), work=_column_work),
     Row("VCOL2IM", operands("dst a " + IM2COL), ANY, VECTOR, "vector-window",
         "dst[h][w][c] = sum of the windows a[p q][kh kw c], taps in order; the backward of VIM2COL", _col2im,
-        _columns("a"), _image("dst")),
+        _columns("a"), _image("dst"), work=_column_work),
 )  # fmt: skip

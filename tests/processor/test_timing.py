@@ -1,0 +1,305 @@
+"""Cycles: closed forms against a per-cycle array, queues and contention by hand, invariants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trilobite.processor.device import Device
+from trilobite.processor.isa.formats import U8
+from trilobite.processor.isa.row import Region
+from trilobite.processor.machine import Machine, load_machine
+from trilobite.processor.machine.description import Noc
+from trilobite.processor.sim.timing import array_model
+from trilobite.processor.sim.timing.arrays import output_stationary, product_cycles, weight_stationary
+from trilobite.processor.sim.timing.contention import Sharing, Transfer
+from trilobite.processor.sim.timing.cost import dram_bytes
+from trilobite.processor.sim.timing.engine import replay
+from trilobite.processor.sim.timing.ranges import overlap
+from trilobite.processor.sim.timing.roofline import gemm_candidates, roofline, unit_cycles
+from trilobite.processor.sim.timing.stalls import critical_path, stall_table
+
+SIZES = st.integers(1, 9)
+
+
+@given(
+    SIZES,
+    SIZES,
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.integers(1, 2),
+    st.integers(0, 99),
+)
+def test_weight_stationary_is_the_per_cycle_array(rows, cols, m, n, k, buffers, seed) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(-9, 9, (m, k)).astype(float), rng.integers(-9, 9, (k, n)).astype(float)
+    run = array_model.weight_stationary(a, b, rows, cols, buffers)
+    assert (run.product == a @ b).all()
+    tiles = -(-k // rows) * -(-n // cols)
+    assert run.last_cycle == weight_stationary(rows, cols, buffers, m, tiles)
+
+
+@given(SIZES, SIZES, st.integers(1, 20), st.integers(1, 20), st.integers(1, 20), st.integers(0, 99))
+def test_output_stationary_is_the_per_cycle_array(rows, cols, m, n, k, seed) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(-9, 9, (m, k)).astype(float), rng.integers(-9, 9, (k, n)).astype(float)
+    run = array_model.output_stationary(a, b, rows, cols)
+    assert (run.product == a @ b).all()
+    assert run.last_cycle == output_stationary(rows, cols, k, -(-m // rows) * -(-n // cols))
+
+
+def test_closed_forms_of_the_design() -> None:
+    mfu = load_machine("dlp-s").core.mfu
+    assert product_cycles(mfu, "int8", 100, 128, 128) == 64 + 3 * 100 + 100 + 64 + 64 - 3
+    single = replace(mfu, weight_buffers=1)
+    assert product_cycles(single, "int8", 100, 128, 128) == 4 * (128 + 64 + 100 - 2) - 1
+    assert product_cycles(mfu, "fp32", 100, 64, 64) == 64 + 800 + 64 + 64 - 3
+    assert product_cycles(mfu, "int4", 101, 64, 64) == 64 + 51 + 64 + 64 - 3
+    tree = load_machine("nvdla-2048").core.mfu
+    assert product_cycles(tree, "int8", 14 * 14, 256, 100, taps=9) == 2 * 8 * 9 * 196 + 8
+    folded = replace(tree, first_layer_fold=True)
+    assert product_cycles(folded, "int8", 100, 64, 3, taps=49) == 3 * 2 * 100 + 8
+    assert product_cycles(tree, "int8", 100, 64, 64, taps=9, groups=64) == 64 * 9 * 100 + 8
+    four = replace(mfu, rows=32, cols=32, count=4)
+    assert product_cycles(four, "int8", 100, 64, 64) == 32 + 100 + 32 + 32 - 3
+    assert product_cycles(mfu, "int8", 0, 5, 5) == 0
+
+
+@pytest.mark.parametrize("name", ["dlp-s", "nvdla-512", "tpu-v1"])
+def test_vectorised_closed_forms_are_the_scalar_ones(name: str, rng) -> None:
+    machine = load_machine(name)
+    machine = replace(machine, dram=replace(machine.dram, gb_per_s=1e9))
+    m, n, k = (rng.integers(1, 3000, 50) for _ in range(3))
+    got = gemm_candidates(machine, "int8", 1, m, n, k)
+    for index in range(50):
+        shape = (int(m[index]), int(n[index]), int(k[index]))
+        assert got[index] == product_cycles(machine.core.mfu, "int8", *shape)
+
+
+def test_shares_are_fair_and_bytes_conserved() -> None:
+    sharing = Sharing(lambda resource: {"dram": 10.0, "port": 4.0}[resource])
+    first, second = Transfer(600, 8.0, ("dram",), 0), Transfer(100, 8.0, ("dram", "port"), 1)
+    sharing.begin(first, 0)
+    assert sharing.next_end() == 75
+    sharing.begin(second, 10)
+    assert (first.rate, second.rate) == (6.0, 4.0)
+    assert sharing.next_end() == 35
+    assert sharing.finish(35) == [second]
+    assert first.left == 600 - 80 - 150
+    assert sharing.next_end() == 35 + 47
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 64), st.integers(0, 200)), min_size=1, max_size=8)
+)
+def test_sharing_serves_all_and_never_beats_the_part(jobs) -> None:
+    sharing, waiting, ends = Sharing(lambda resource: 32.0), sorted(jobs, key=lambda job: job[2]), []
+    while waiting or sharing.active:
+        end = sharing.next_end()
+        if waiting and (end is None or waiting[0][2] < end):
+            amount, rate, start = waiting.pop(0)
+            sharing.begin(Transfer(amount, rate, ("dram",), len(waiting)), start)
+        else:
+            ends += [(end, transfer) for transfer in sharing.finish(end)]
+    assert len(ends) == len(jobs)
+    first = min(job[2] for job in jobs)
+    assert max(end for end, _ in ends) - first >= sum(job[0] for job in jobs) / 32 - 1e-6
+    for end, transfer in ends:
+        begin = max(
+            start for amount, rate, start in jobs if (amount, rate) == (transfer.amount, transfer.top_rate)
+        )
+        assert end >= min(job[2] for job in jobs) + transfer.amount / transfer.top_rate - 1e-6 or begin == 0
+
+
+def test_dram_granules_and_read_modify_write() -> None:
+    machine = load_machine("dlp-s")
+
+    def block(offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Region:
+        return Region(offset, U8, shape, strides, "G")
+
+    assert dram_bytes(machine, block(0, (256,), (1,)), False) == 256
+    assert dram_bytes(machine, block(60, (8,), (1,)), False) == 128
+    assert dram_bytes(machine, block(0, (8,), (1,)), True) == 128
+    assert dram_bytes(machine, block(32, (256,), (1,)), True) == 320 + 128
+    assert dram_bytes(machine, block(0, (10, 4), (256, 1)), False) == 640
+    assert dram_bytes(machine, block(0, (10, 4), (4, 1)), False) == 64
+    assert dram_bytes(machine, block(0, (0,), (1,)), True) == 0
+
+
+def test_overlap_is_exact_for_interleaved_buffers(rng) -> None:
+    even, odd = Region(0, U8, (10, 8), (16, 1), "N"), Region(8, U8, (10, 8), (16, 1), "N")
+    assert not overlap(even, odd)
+    assert overlap(even, Region(7, U8, (10, 8), (16, 1), "N"))
+    for _ in range(300):
+        regions, sets = [], []
+        for _ in range(2):
+            shape = tuple(int(x) for x in rng.integers(1, 4, 3))
+            strides = (int(rng.integers(-30, 60)), int(rng.integers(0, 20)), 1)
+            start = int(rng.integers(200, 300))
+            regions.append(Region(start, U8, shape, strides, "N"))
+            indices = np.indices(shape).reshape(3, -1)
+            sets.append(set((start + np.array(strides) @ indices).tolist()))
+        assert overlap(*regions) == bool(sets[0] & sets[1])
+
+
+def launch(source: str, machine: str | Machine = "dlp-s", args=(), **options):
+    device = Device(machine)
+    arrays = [device.array(value) if isinstance(value, np.ndarray) else value for value in args]
+    return device.launch(device.load(source), arrays, **options)
+
+
+PIPELINE = """
+    LI $10, #nram(0)
+    LI $11, #nram(65536)
+    SMOVE $1, #8192
+    VLOAD $10, $1, $0, #0
+    VLOAD $11, $1, $0, #32768
+    VEXP $10, $1, $10
+    VEXP $11, $1, $11
+    VSTORE $10, $1, $0, #0
+    VSTORE $11, $1, $0, #32768
+"""
+
+
+def without_launch(name: str, **changes) -> Machine:
+    machine = load_machine(name)
+    return replace(machine, launch=replace(machine.launch, overhead_ns=0.0), **changes)
+
+
+def test_a_pipeline_by_hand() -> None:
+    """Ranges interlock: the second load runs beside the first exponential."""
+    run = launch(PIPELINE, without_launch("dlp-s"), [np.zeros(16384, np.float32)])
+    machine = run.machine
+    load = int(np.ceil(32768 / (25.6 * 0.85)))
+    exp = 32768 // 128 * 8
+    operations = {op.record.place: op for op in run.timeline.cores[0].operations}
+    first, second, exp_a, exp_b = (operations[i] for i in (5, 6, 7, 8))
+    assert first.start == first.dispatch and first.free - first.start == load
+    assert first.finish == first.free + 16 + machine.cycles(100)
+    assert second.start == first.free
+    assert exp_a.start == first.finish and exp_a.free - exp_a.start == exp
+    assert exp_b.start == max(second.finish, exp_a.free)
+    assert exp_a.bound == "operand" and second.bound == "bandwidth"
+    assert run.cycles == operations[10].finish
+
+
+def test_without_interlock_only_sync_orders() -> None:
+    machine = without_launch("dlp-s", interlock="none")
+    racing = launch(PIPELINE, machine, [np.zeros(16384, np.float32)])
+    ordered = launch(
+        PIPELINE.replace("    VEXP $10", "    SYNC.io\n    VEXP $10"), machine, [np.zeros(16384, np.float32)]
+    )
+    exp = next(op for op in racing.timeline.cores[0].operations if op.record.queue == "vector")
+    assert exp.start == exp.dispatch
+    assert ordered.cycles > racing.cycles
+    assert ordered.stalls_by_cause()["sync"] > 0
+
+
+def test_scalar_latencies_add_up() -> None:
+    machine = without_launch("dlp-s")
+    unit = machine.core.scalar
+    run = launch(
+        "SMOVE $1, #3\nloop: SMUL $2, $1, $1\nSADD $1, $1, #-1\nCB #loop, $1\nSDIV.f16 $3, $1, $2", machine
+    )
+    assert run.cycles == unit.add + 3 * (unit.multiply + unit.add + unit.branch) + unit.divide16
+
+
+def test_queue_depth_holds_control_back() -> None:
+    source = "LI $10, #nram(0)\nSMOVE $1, #4096\n" + "VEXP $10, $1, $10\n" * 12 + "SMOVE $2, #1\n"
+    machine = without_launch("dlp-s")
+    shallow = replace(machine, core=replace(machine.core, queues=replace(machine.core.queues, depth=2)))
+    deep_run, shallow_run = launch(source, machine), launch(source, shallow)
+    assert deep_run.cycles == shallow_run.cycles
+    assert deep_run.stalls_by_cause()["queue full"] == 0 < shallow_run.stalls_by_cause()["queue full"]
+
+
+UNION_COPY = """
+    // every core of the chip loads its share; with a network, cluster 0's SRAM is read by all
+    SREAD $1, #isMpu
+    CBZ #end, $1
+    SREAD $2, #clusterId
+    LI $10, #sram(0, 0)
+    LI $11, #sram(262144)
+    SMOVE $3, #65536
+    COPY $11, $10, $3
+    end: HALT
+"""
+
+
+def test_contention_and_topology() -> None:
+    base = without_launch("dlp-m")
+    mesh = launch(UNION_COPY, base, dim=(16, 1, 1), task="union4").cycles
+    line = replace(base, noc=Noc("links", (), 64, 4, ((0, 1), (1, 2), (2, 3))))
+    assert launch(UNION_COPY, line, dim=(16, 1, 1), task="union4").cycles > 1.4 * mesh
+    source = "LI $10, #nram(0)\nSMOVE $1, #65536\nCOPY $10, $0, $1"
+    one = launch(source, base, [np.zeros(65536, np.uint8)]).cycles
+    sixteen = launch(source, base, [np.zeros(65536, np.uint8)], dim=(16, 1, 1)).cycles
+    assert sixteen >= 16 * 65536 / base.dram_bytes_per_cycle > one
+
+
+def random_program(rng: np.random.Generator, length: int = 40) -> str:
+    """Loads, stores, vector and matrix work on random places, with a sync now and then."""
+    lines = ["LI $20, #nram(0)", "LI $21, #nram(65536)", "LI $22, #wram(0)", "LI $23, #nram(131072)"]
+    for _ in range(length):
+        n = int(rng.integers(1, 3000))
+        size, pad = f"SMOVE $1, #{n}", int(rng.integers(20, 22))
+        lines.append(size)
+        lines.append(
+            rng.choice(
+                [
+                    f"VLOAD ${pad}, $1, $0, #{4 * int(rng.integers(0, 5000))}",
+                    f"VSTORE ${pad}, $1, $0, #{4 * int(rng.integers(0, 5000))}",
+                    f"VEXP ${pad}, $1, $20",
+                    "VAV $21, $1, $20, $21",
+                    "MLOAD $22, $1, $0, #0",
+                    "SYNC",
+                    "SYNC.io",
+                    f"SMOVE $4, #{int(rng.integers(1, 40))}\nSMOVE $5, #{int(rng.integers(1, 40))}\n"
+                    f"SMOVE $6, #{int(rng.integers(1, 40))}\nMM $23, $20, $22, $4, $7",
+                    "SADD $9, $9, #1",
+                ]
+            )
+        )
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("interlock", ["ranges", "none"])
+def test_invariants_on_random_programs(interlock: str, rng) -> None:
+    base = without_launch("dlp-s", interlock=interlock)
+    for _ in range(15):
+        run = launch(random_program(rng), base, [np.zeros(10000, np.float32)])
+        roof = roofline(base, run.trace)
+        assert run.cycles >= roof.cycles
+        assert run.cycles >= max(unit_cycles(base, run.trace).values(), default=0)
+        for row in stall_table(run.timeline):
+            assert row.total == run.cycles and min(row.cycles.values()) >= 0, row
+        assert replay(base, run.trace).cycles == run.cycles
+        wider = replace(base, dram=replace(base.dram, gb_per_s=51.2))
+        more_lanes = replace(base, core=replace(base.core, vfu=replace(base.core.vfu, bytes_per_cycle=256)))
+        assert replay(wider, run.trace).cycles <= run.cycles
+        assert replay(more_lanes, run.trace).cycles <= run.cycles
+        path = critical_path(run.timeline)
+        assert not path or path[-1].finish == max(op.finish for op in run.timeline.cores[0].operations)
+        assert all(a.start <= b.start for a, b in pairwise(path))
+
+
+def test_bytes_are_conserved_at_every_level() -> None:
+    run = launch(PIPELINE, without_launch("dlp-s"), [np.zeros(16384, np.float32)])
+    moved = run.bytes
+    assert moved["gdram read"] == moved["gdram write"] == 65536
+    assert moved["nram write"] == 65536 + 65536 and moved["nram read"] == 65536 + 65536
+
+
+def test_formats_without_a_rate_run_on_the_vector_unit() -> None:
+    source = "LI $1, #nram(0)\nLI $2, #wram(0)\nSMOVE $3, #8\nSMOVE $4, #8\nSMOVE $5, #8\n"
+    source += "MM.f32.f32.f32 $1, $1, $2, $3, $6"
+    run = launch(source, "tpu-v1")
+    assert run.timeline.cores[0].operations[0].cost.on_vector_unit
+    assert "on the vector unit" in run.explain()
+    assert "on the vector unit" not in launch(source, "dlp-s").explain()

@@ -1,0 +1,63 @@
+"""Closed forms of the matrix unit: cycles of a product on each geometry.
+
+Enters: a matrix unit and the shape of a product. Leaves: whole cycles. A product of M x N x K has M rows
+that stream, N outputs side by side, and K terms a sum. A format whose rate is below the array's size takes
+proportionally more beats: rows of a weight-stationary array, terms of an output-stationary one, everything
+in an adder tree.
+"""
+
+from __future__ import annotations
+
+from trilobite.processor.machine.description import MatrixUnit
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def beats(mfu: MatrixUnit, rate_format: str, count: int) -> int:
+    """Beats that `count` steps take in a format: times the array's size over the format's rate."""
+    return ceil_div(count * mfu.rows * mfu.cols * mfu.count, mfu.macs_per_cycle[rate_format])
+
+
+def weight_stationary(rows: int, cols: int, buffers: int, m: int, tiles: int) -> int:
+    """A tile's weights are shifted in over `rows` cycles; two buffers hide that behind the tile before."""
+    if buffers == 1:
+        return tiles * (2 * rows + cols + m - 2) - 1
+    return rows + (tiles - 1) * max(m, rows) + m + rows + cols - 3
+
+
+def output_stationary(rows: int, cols: int, k: int, tiles: int) -> int:
+    return tiles * (k + rows + cols - 2) - 1
+
+
+def tree_depth(inputs: int) -> int:
+    """Multiply, add level by level, accumulate."""
+    return 2 + (inputs - 1).bit_length()
+
+
+def product_cycles(
+    mfu: MatrixUnit, rate_format: str, m: int, n: int, k: int, taps: int = 1, groups: int = 1
+) -> int:
+    """Cycles of a convolution with `k` input channels, `taps` window places and `m` output places.
+
+    A plain product has one tap and one group. 0 if there is nothing to do.
+    """
+    if min(m, n, k, taps) < 1:
+        return 0
+    inner, outer = k // groups, n // groups
+    if mfu.geometry == "adder-tree":
+        steps = _tree_steps(mfu, m, outer, inner, taps) * groups
+        return beats(mfu, rate_format, ceil_div(steps, mfu.count)) + tree_depth(mfu.rows)
+    if mfu.geometry == "systolic-os":
+        tiles = ceil_div(ceil_div(m, mfu.rows) * ceil_div(outer, mfu.cols) * groups, mfu.count)
+        return output_stationary(mfu.rows, mfu.cols, beats(mfu, rate_format, inner * taps), tiles)
+    tiles = ceil_div(ceil_div(inner * taps, mfu.rows) * ceil_div(outer, mfu.cols) * groups, mfu.count)
+    return weight_stationary(mfu.rows, mfu.cols, mfu.weight_buffers, beats(mfu, rate_format, m), tiles)
+
+
+def _tree_steps(mfu: MatrixUnit, m: int, n: int, k: int, taps: int) -> int:
+    """Channels quantise per tap, unless the unit folds taps into the channels of a shallow first layer."""
+    if mfu.first_layer_fold and k < mfu.rows:
+        return ceil_div(k * taps, mfu.rows) * ceil_div(n, mfu.cols) * m
+    return ceil_div(k, mfu.rows) * ceil_div(n, mfu.cols) * taps * m

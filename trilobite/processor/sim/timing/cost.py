@@ -1,0 +1,227 @@
+"""The timing classes: one pure function each, (machine, record) to a cost.
+
+Enters: a machine and what an instruction did. Leaves: how long its unit is busy (interval), when its result
+is there (latency), and for transfers how many bytes which shared parts carry. T0, T1 and energy read the
+same costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from trilobite.processor.isa.address import split
+from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, WRAM, Region
+from trilobite.processor.machine import Machine
+from trilobite.processor.machine.noc import routes
+from trilobite.processor.sim.record import SCALAR_CLASSES, ScalarRecord, TensorRecord
+from trilobite.processor.sim.timing.arrays import ceil_div, product_cycles
+
+DRAM_SPACES = frozenset((GDRAM, LDRAM, CODE))
+Resource = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """`amount` bytes over `resources` for transfers; `on_vector_unit` marks formats the MFU lacks."""
+
+    interval: int
+    latency: int
+    amount: int = 0
+    resources: tuple[Resource, ...] = ()
+    on_vector_unit: bool = False
+
+
+def scalar_cycles(machine: Machine, record: ScalarRecord) -> int:
+    """In order and without overlap: the latencies add up."""
+    unit = machine.core.scalar
+    latency = {"issue": 1, "add": unit.add, "multiply": unit.multiply, "divide16": unit.divide16,
+               "divide": unit.divide, "transcendental": unit.transcendental, "branch": unit.branch,
+               "scratchpad": unit.scratchpad, "dram": unit.dram, "atomic": unit.atomic}  # fmt: skip
+    return sum(
+        count * latency[name] for count, name in zip(record.counts, SCALAR_CLASSES, strict=True) if count
+    )
+
+
+def pad_cycles(machine: Machine, regions: Sequence[Region]) -> int:
+    """The least time the scratchpads need for these bytes, each memory by itself."""
+    rates = {NRAM: machine.core.nram.bytes_per_cycle, WRAM: machine.core.wram.bytes_per_cycle,
+             ACC: machine.core.acc.bytes_per_cycle}  # fmt: skip
+    moved: dict[str, int] = {}
+    for region in regions:
+        space = split(region.address)[0]
+        if space in rates:
+            moved[space] = moved.get(space, 0) + region.bytes
+    return max((ceil_div(count, rates[space]) for space, count in moved.items() if rates[space]), default=0)
+
+
+def _lanes(machine: Machine, size: int) -> int:
+    unit = machine.core.vfu
+    return ceil_div(ceil_div(size, unit.granule_bytes) * unit.granule_bytes, unit.bytes_per_cycle)
+
+
+def _vector(machine: Machine, record: TensorRecord, passes: int = 1, extra: int = 0) -> Cost:
+    regions = (*record.reads, *record.writes)
+    widest = max((region.bytes for region in regions), default=0)
+    busy = max(_lanes(machine, widest) * passes, pad_cycles(machine, regions), 1)
+    return Cost(busy, busy + machine.core.vfu.latency + extra)
+
+
+def vector(machine: Machine, record: TensorRecord) -> Cost:
+    return _vector(machine, record)
+
+
+def vector_divide(machine: Machine, record: TensorRecord) -> Cost:
+    return _vector(machine, record, machine.core.vfu.divide_passes)
+
+
+def vector_function(machine: Machine, record: TensorRecord) -> Cost:
+    return _vector(machine, record, machine.core.vfu.transcendental_passes)
+
+
+def vector_reduce(machine: Machine, record: TensorRecord) -> Cost:
+    """One pass, then the tree over the lanes."""
+    return _vector(machine, record, 1, machine.core.vfu.bytes_per_cycle.bit_length())
+
+
+def vector_permute(machine: Machine, record: TensorRecord) -> Cost:
+    """Elements cross the lanes: one pass in, one out."""
+    return _vector(machine, record, 2)
+
+
+def vector_sort(machine: Machine, record: TensorRecord) -> Cost:
+    """A bitonic network: log n (log n + 1) / 2 passes."""
+    steps = (max(record.reads[0].count, 1) - 1).bit_length()
+    return _vector(machine, record, max(1, steps * (steps + 1) // 2))
+
+
+def vector_window(machine: Machine, record: TensorRecord) -> Cost:
+    """Every tap passes the lanes once."""
+    busy = max(_lanes(machine, record.work["bytes"]), pad_cycles(machine, (*record.reads, *record.writes)), 1)
+    return Cost(busy, busy + machine.core.vfu.latency)
+
+
+def matrix(machine: Machine, record: TensorRecord) -> Cost:
+    """The array's closed form, or the scratchpads if they are slower; without a rate, on the VFU."""
+    mfu, work = machine.core.mfu, record.work
+    regions = (*record.reads, *record.writes)
+    rate = max((fmt.rate for fmt in record.formats[1:3]), key=lambda name: _slowness(machine, name))
+    if rate not in mfu.macs_per_cycle:
+        terms = work["m"] * work["n"] * work["taps"] * work["k"] // work["groups"]
+        busy = max(_lanes(machine, record.formats[1].bytes(terms)), pad_cycles(machine, regions), 1)
+        return Cost(busy, busy + machine.core.vfu.latency, on_vector_unit=True)
+    cycles = product_cycles(mfu, rate, work["m"], work["n"], work["k"], work["taps"], work["groups"])
+    busy = max(cycles, pad_cycles(machine, regions), 1)
+    return Cost(busy, busy)
+
+
+def _slowness(machine: Machine, rate: str) -> float:
+    found = machine.core.mfu.macs_per_cycle.get(rate)
+    return 1.0 / found if found else 2.0
+
+
+def transfer(machine: Machine, record: TensorRecord, cluster: int) -> Cost:
+    """A copy: own engine, then every shared part on its way. Multicast crosses the bus once."""
+    ends = (*record.reads[:1], *record.writes[:1])
+    spaces = [split(region.address)[0] for region in ends]
+    engine = machine.core.io_dma if record.queue == "io" else machine.core.move_dma
+    pieces, piece = _pieces(ends)
+    own = max(pieces * ceil_div(piece, engine.bytes_per_cycle), pad_cycles(machine, ends), 1)
+    resources, amount, wait = _way(machine, ends, spaces, cluster)
+    return Cost(own, own + engine.setup + wait, max(amount, ends[0].bytes), tuple(resources))
+
+
+def _pieces(ends: Sequence[Region]) -> tuple[int, int]:
+    """How many contiguous pieces, and how long each, on the more scattered side."""
+    found = []
+    for region in ends:
+        count, size = 1, region.fmt.bytes(region.shape[-1])
+        for extent, stride in zip(reversed(region.shape[:-1]), reversed(region.strides[:-1]), strict=True):
+            if stride == size and count == 1:
+                size *= extent
+            else:
+                count *= extent
+        found.append((count, size))
+    return max(found)
+
+
+def _way(
+    machine: Machine, ends: Sequence[Region], spaces: Sequence[str | None], cluster: int
+) -> tuple[list[Resource], int, int]:
+    """Shared parts, bytes they carry, cycles before the first byte."""
+    resources: list[Resource] = []
+    amount, wait = 0, 0
+    homes = []
+    for region, space, is_write in zip(ends, spaces, (False, True), strict=False):
+        if space in DRAM_SPACES:
+            amount = max(amount, dram_bytes(machine, region, is_write))
+            resources.append(("dram",))
+            wait = max(wait, machine.cycles(machine.dram.latency_ns))
+        elif space == SRAM:
+            owner = split(region.address)[1]
+            homes.append(owner - 1 if owner else cluster)
+            resources.append(("sram", homes[-1]))
+    if SRAM in spaces and not set(spaces) & DRAM_SPACES and set(spaces) != {SRAM}:
+        resources.append(("bus", cluster))
+    if len(homes) == 2 and homes[0] != homes[1]:
+        links = routes(machine.noc, machine.clusters)[homes[0], homes[1]]
+        resources += [("link", *link) for link in links]
+        wait += machine.noc.hop_cycles * len(links)
+    return resources, amount, wait
+
+
+def dram_bytes(machine: Machine, region: Region, is_write: bool) -> int:
+    """Bytes of whole granules that the pieces touch; a granule written in part is read first."""
+    granule = machine.dram.granule_bytes
+    size = region.fmt.bytes(region.shape[-1])
+    if region.count == 0:
+        return 0
+    starts = np.array([split(region.address)[3]], np.int64)
+    dense = size
+    for extent, stride in zip(reversed(region.shape[:-1]), reversed(region.strides[:-1]), strict=True):
+        if stride == dense and len(starts) == 1:
+            dense *= extent
+        else:
+            starts = (starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
+    first, last = starts // granule, (starts + dense - 1) // granule
+    touched = (last - first + 1) * granule
+    if not is_write:
+        return int(touched.sum())
+    head, tail = starts % granule != 0, (starts + dense) % granule != 0
+    partial = np.where(first == last, (head | tail).astype(np.int64), head.astype(np.int64) + tail)
+    return int((touched + partial * granule).sum())
+
+
+def capacity(machine: Machine, resource: Resource) -> float:
+    """Bytes per cycle of a shared part."""
+    kind = resource[0]
+    if kind == "dram":
+        return machine.dram_bytes_per_cycle
+    if kind == "sram":
+        return float(machine.sram.bytes_per_cycle)
+    return float(machine.sram.bus_bytes_per_cycle if kind == "bus" else machine.noc.link_bytes_per_cycle)
+
+
+CLASSES: dict[str, Callable[[Machine, TensorRecord], Cost]] = {
+    "vector": vector, "vector-divide": vector_divide, "vector-function": vector_function,
+    "vector-reduce": vector_reduce, "vector-permute": vector_permute, "vector-sort": vector_sort,
+    "vector-window": vector_window, "matrix": matrix,
+}  # fmt: skip
+
+
+def cost_of(machine: Machine, record: TensorRecord, cluster: int = 0) -> Cost:
+    """The cost of any instruction of a queue, issued by a core of this cluster."""
+    if record.timing in ("dma", "multicast"):
+        return transfer(machine, record, cluster)
+    return CLASSES[record.timing](machine, record)
+
+
+def useful_macs(record: TensorRecord) -> int:
+    """Multiply-accumulates that the result needs."""
+    if record.timing != "matrix":
+        return 0
+    work = record.work
+    return prod((work["m"], work["n"], work["taps"], work["k"])) // work["groups"]

@@ -1,0 +1,305 @@
+"""T1: a trace in whole cycles, with queues, interlocks or sync edges, and contention for shared parts.
+
+Enters: a machine and a trace. Leaves: a `Timeline`: when every instruction was dispatched, started, freed
+its unit and had its result, and what each core's control was doing meanwhile. Function is not repeated:
+records are replayed.
+
+Each core dispatches in order. An instruction starts when it is dispatched, its queue is free and (with
+`interlock: ranges`) nothing under way touches its bytes. Everything whose time is known is placed at once;
+only transfers over shared parts wait for the clock, because others may slow them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from trilobite.processor.isa.formats import U8
+from trilobite.processor.isa.row import Region, region
+from trilobite.processor.machine import Machine
+from trilobite.processor.sim.record import (
+    BarrierRecord,
+    CoreTrace,
+    ScalarRecord,
+    SyncRecord,
+    TaskRecord,
+    TensorRecord,
+    Trace,
+)
+from trilobite.processor.sim.timing.contention import Sharing, Transfer
+from trilobite.processor.sim.timing.cost import Cost, capacity, cost_of, scalar_cycles
+from trilobite.processor.sim.timing.ranges import conflict
+
+BARRIER_CYCLES = 8
+Segment = tuple[int, int, str]  # from, to, what control did (a cause of the stall table)
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """One instruction of a queue on its way through time."""
+
+    record: TensorRecord
+    cost: Cost
+    core: CoreTimer
+    dispatch: int
+    behind: Operation | None  # the one before it in the same queue
+    needs: list[Operation]
+    start: int = -1
+    free: int = -1  # when the unit can begin the next one
+    finish: int = -1
+    missing: int = 0
+    cause: Operation | None = None  # what it waited for after its dispatch
+    core_wait: Operation | None = None  # what control had last waited for before it
+    waiters: list[Operation] = field(default_factory=list)
+    blocked: list[CoreTimer] = field(default_factory=list)
+
+    @property
+    def known(self) -> bool:
+        return self.finish >= 0
+
+    @property
+    def bound(self) -> str:
+        """What made it start no earlier, or run no faster."""
+        if self.free - self.start > self.cost.interval:
+            return "bandwidth"
+        if self.cause is None:
+            return "dispatch"
+        return "unit busy" if self.cause is self.behind else "operand"
+
+
+@dataclass(eq=False)
+class CoreTimer:
+    """The control of one core: where it is in its records, and its clock."""
+
+    trace: CoreTrace
+    number: int
+    place: int = 0
+    clock: int = 0
+    tasks: int = 0
+    last: dict[str, Operation] = field(default_factory=dict)
+    outstanding: dict[str, deque[Operation]] = field(default_factory=dict)
+    segments: list[Segment] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    waited_for: Operation | None = None
+    in_flight: list[Operation] = field(default_factory=list)
+
+    def spend(self, until: int, what: str) -> None:
+        if until > self.clock:
+            self.segments.append((self.clock, until, what))
+            self.clock = until
+
+
+@dataclass
+class Timeline:
+    """Everything T1 found out; cycles is when the last result was there."""
+
+    machine: Machine
+    cores: list[CoreTimer]
+    cycles: int
+
+
+class Engine:
+    def __init__(self, machine: Machine, trace: Trace) -> None:
+        self.machine = machine
+        self.cores = [CoreTimer(core, number) for number, core in enumerate(trace.cores)]
+        self.sharing = Sharing(lambda resource: capacity(machine, resource))  # type: ignore[arg-type]
+        self.begins: list[tuple[int, int, int, Operation]] = []
+        self.transfers: dict[Transfer, Operation] = {}
+        self.sequence = 0
+        self.ready: deque[CoreTimer] = deque()
+        self.expected = _meeting_sizes(trace)
+        self.arrived: dict[int, list[CoreTimer]] = {}
+
+    def run(self) -> Timeline:
+        self.ready.extend(self.cores)
+        while True:
+            while self.ready:
+                self._advance(self.ready.popleft())
+            if not self._next_event():
+                break
+        ends = [max([core.clock, *(op.finish for op in core.operations)]) for core in self.cores]
+        return Timeline(self.machine, self.cores, max(ends, default=0))
+
+    def _next_event(self) -> bool:
+        """The next begin or end of a shared transfer; false when nothing is left."""
+        end = self.sharing.next_end()
+        if self.begins and (end is None or self.begins[0][0] < end):
+            cycle, _, _, operation = heapq.heappop(self.begins)
+            self._begin(operation, cycle)
+            return True
+        if end is None:
+            return False
+        for transfer in self.sharing.finish(end):
+            operation = self.transfers.pop(transfer)
+            operation.free = max(end, operation.start + operation.cost.interval)
+            self._settle(operation, operation.free + operation.cost.latency - operation.cost.interval)
+        return True
+
+    def _begin(self, operation: Operation, cycle: int) -> None:
+        cost = operation.cost
+        transfer = Transfer(cost.amount, cost.amount / cost.interval, cost.resources, operation.core.number)
+        self.transfers[transfer] = operation
+        self.sharing.begin(transfer, cycle)
+
+    def _settle(self, operation: Operation, finish: int) -> None:
+        """An operation's times are known: whoever waited for them may go on."""
+        pending = [(operation, finish)]
+        while pending:
+            done, done_finish = pending.pop()
+            done.finish = done_finish
+            self.ready.extend(core for core in done.blocked if core not in self.ready)
+            done.blocked.clear()
+            for waiter in done.waiters:
+                waiter.missing -= 1
+                if waiter.missing == 0:
+                    known = self._place(waiter)
+                    if known is not None:
+                        pending.append((waiter, known))
+            done.waiters.clear()
+
+    def _place(self, operation: Operation) -> int | None:
+        """Fixes the start; gives the finish if nothing shared is involved."""
+        start, operation.cause = operation.dispatch, None
+        if operation.behind is not None and operation.behind.free > start:
+            start, operation.cause = operation.behind.free, operation.behind
+        for need in operation.needs:
+            if need.finish > start:
+                start, operation.cause = need.finish, need
+        operation.start = start
+        cost = operation.cost
+        if cost.resources:
+            self.sequence += 1
+            heapq.heappush(self.begins, (start, operation.core.number, self.sequence, operation))
+            return None
+        operation.free = start + cost.interval
+        return start + cost.latency
+
+    def _advance(self, core: CoreTimer) -> None:
+        """Runs a core's control until it must wait for a time that is not known yet."""
+        records = core.trace.records
+        while core.place < len(records):
+            record = records[core.place]
+            if isinstance(record, TensorRecord):
+                passed = self._dispatch(core, record)
+            elif isinstance(record, ScalarRecord):
+                passed = self._scalar(core, record)
+            elif isinstance(record, SyncRecord):
+                passed = self._drain(core, record.queues)
+            elif isinstance(record, TaskRecord):
+                passed = self._task(core)
+            else:
+                passed = self._barrier(core, record)
+            if not passed:
+                return
+            core.place += 1
+
+    def _drain(self, core: CoreTimer, queues: Iterable[str]) -> bool:
+        """Control waits until the queues are empty."""
+        for queue in queues:
+            under_way = core.outstanding.get(queue, deque())
+            if not self._wait(core, under_way, "sync"):
+                return False
+            under_way.clear()
+        return True
+
+    def _wait(self, core: CoreTimer, operations: Iterable[Operation], what: str) -> bool:
+        """Control waits for results; false if one of them is not known yet."""
+        for operation in operations:
+            if not operation.known:
+                operation.blocked.append(core)
+                return False
+            if operation.finish > core.clock:
+                core.spend(operation.finish, what)
+                core.waited_for = operation
+        return True
+
+    def _task(self, core: CoreTimer) -> bool:
+        if not self._drain(core, core.outstanding):
+            return False
+        launch = self.machine.launch
+        ahead = self.machine.cycles(launch.round_ns if core.tasks else launch.overhead_ns)
+        core.spend(core.clock + ahead, "launch")
+        core.tasks += 1
+        return True
+
+    def _scalar(self, core: CoreTimer, record: ScalarRecord) -> bool:
+        if self.machine.interlock == "ranges" and (record.reads or record.writes):
+            reads, writes = _as_regions(record.reads), _as_regions(record.writes)
+            needed = [
+                op for op in core.in_flight if conflict(reads, writes, op.record.reads, op.record.writes)
+            ]
+            if not self._wait(core, needed, "operand"):
+                return False
+        core.spend(core.clock + scalar_cycles(self.machine, record), "scalar")
+        return True
+
+    def _barrier(self, core: CoreTimer, record: BarrierRecord) -> bool:
+        here = self.arrived.setdefault(record.meeting, [])
+        if core not in here:
+            here.append(core)
+        if len(here) < self.expected[record.meeting]:
+            return False
+        release = max(member.clock for member in here) + BARRIER_CYCLES
+        for member in here:
+            member.spend(release, "barrier")
+            if member is not core:
+                member.place += 1
+                self.ready.append(member)
+        return True
+
+    def _dispatch(self, core: CoreTimer, record: TensorRecord) -> bool:
+        queue = core.outstanding.setdefault(record.queue, deque())
+        while queue and queue[0].known and queue[0].finish <= core.clock:
+            queue.popleft()
+        if len(queue) >= self.machine.core.queues.depth:
+            if not self._wait(core, [queue[0]], "queue full"):
+                return False
+            queue.popleft()
+        core.spend(core.clock + self.machine.core.queues.dispatch, "dispatch")
+        operation = self._operation(core, record)
+        queue.append(operation)
+        core.last[record.queue] = operation
+        core.operations.append(operation)
+        before = [op for op in (operation.behind, *operation.needs) if op is not None and not op.known]
+        operation.missing = len(before)
+        for op in before:
+            op.waiters.append(operation)
+        if not before:
+            finish = self._place(operation)
+            if finish is not None:
+                self._settle(operation, finish)
+        return True
+
+    def _operation(self, core: CoreTimer, record: TensorRecord) -> Operation:
+        needs: list[Operation] = []
+        if self.machine.interlock == "ranges":
+            core.in_flight = [op for op in core.in_flight if not op.known or op.finish > core.clock]
+            needs = [op for op in core.in_flight
+                     if op.record.queue != record.queue or op.cost.latency > op.cost.interval
+                     if conflict(record.reads, record.writes, op.record.reads, op.record.writes)]  # fmt: skip
+        cost = cost_of(self.machine, record, core.trace.cluster)
+        made = Operation(record, cost, core, core.clock, core.last.get(record.queue), needs)
+        made.core_wait = core.waited_for
+        if self.machine.interlock == "ranges":
+            core.in_flight.append(made)
+        return made
+
+
+def _as_regions(span: tuple[int, int] | None) -> list[Region]:
+    return [region(span[0], U8, (span[1] - span[0],))] if span else []
+
+
+def _meeting_sizes(trace: Trace) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    for core in trace.cores:
+        for record in core.records:
+            if isinstance(record, BarrierRecord):
+                sizes[record.meeting] = sizes.get(record.meeting, 0) + 1
+    return sizes
+
+
+def replay(machine: Machine, trace: Trace) -> Timeline:
+    """The timeline of a trace; the machine may differ in timing parameters from the one that ran it."""
+    return Engine(machine, trace).run()

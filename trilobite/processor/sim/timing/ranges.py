@@ -1,0 +1,69 @@
+"""Whether two accesses touch a common byte: what interlocks and race checks ask.
+
+Enters: regions of one core. Leaves: yes or no, byte-exact for strided regions (bounding boxes would accuse
+ping-pong buffers that are interleaved).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from trilobite.processor.isa.formats import Array
+from trilobite.processor.isa.row import Region
+
+
+@lru_cache(maxsize=65536)
+def bounds(region: Region) -> tuple[int, int]:
+    """First byte and the byte behind the last; empty regions give equal bounds."""
+    if region.count == 0:
+        return region.address, region.address
+    low = high = region.address
+    for extent, stride in zip(region.shape[:-1], region.strides[:-1], strict=True):
+        reach = (extent - 1) * stride
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    return low, high + region.fmt.bytes(region.shape[-1])
+
+
+@lru_cache(maxsize=65536)
+def pieces(region: Region) -> tuple[Array, int]:
+    """Sorted starts of the contiguous pieces, and their length."""
+    starts = np.array([region.address], np.int64)
+    size = region.fmt.bytes(region.shape[-1])
+    for extent, stride in zip(reversed(region.shape[:-1]), reversed(region.strides[:-1]), strict=True):
+        if stride == size and len(starts) == 1:
+            size *= extent
+        else:
+            starts = (starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
+    return np.sort(starts), size
+
+
+def overlap(a: Region, b: Region) -> bool:
+    a_low, a_high = bounds(a)
+    b_low, b_high = bounds(b)
+    if a_low >= b_high or b_low >= a_high or a_low == a_high or b_low == b_high:
+        return False
+    a_starts, a_size = pieces(a)
+    b_starts, b_size = pieces(b)
+    if len(a_starts) == 1 and len(b_starts) == 1:
+        return True
+    # for every piece of a, the last piece of b that starts before its end
+    at = np.searchsorted(b_starts, a_starts + a_size, "left") - 1
+    found = at >= 0
+    return bool((b_starts[at[found]] + b_size > a_starts[found]).any())
+
+
+def conflict(
+    reads: Sequence[Region],
+    writes: Sequence[Region],
+    other_reads: Sequence[Region],
+    other_writes: Sequence[Region],
+) -> bool:
+    """Read after write, write after read, or write after write."""
+    return (
+        any(overlap(r, w) for r in reads for w in other_writes)
+        or any(overlap(w, r) for w in writes for r in other_reads)
+        or any(overlap(w, v) for w in writes for v in other_writes)
+    )

@@ -1,0 +1,121 @@
+"""Where the cycles of each queue went: busy, and for every other cycle the reason.
+
+Enters: a timeline. Leaves: per core and queue a row whose entries sum to the total, and the critical path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trilobite.processor.isa.program import Program
+from trilobite.processor.isa.row import QUEUES
+from trilobite.processor.machine.drawing import table
+from trilobite.processor.sim.timing.engine import CoreTimer, Operation, Timeline
+
+CAUSES = ("busy", "bandwidth", "operand", "scalar", "dispatch", "queue full", "sync", "barrier",
+          "launch", "idle")  # fmt: skip
+
+
+@dataclass
+class StallRow:
+    """Cycles of one queue by cause."""
+
+    cluster: int
+    core: int
+    queue: str
+    cycles: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
+
+    @property
+    def total(self) -> int:
+        return sum(self.cycles.values())
+
+
+def stall_table(timeline: Timeline) -> list[StallRow]:
+    """One row per core and queue that did anything; every row sums to the launch's cycles."""
+    rows = []
+    for core in timeline.cores:
+        rows.append(_control_row(core, timeline.cycles))
+        for queue in QUEUES[1:]:
+            operations = [op for op in core.operations if op.record.queue == queue]
+            if operations:
+                rows.append(_queue_row(core, queue, operations, timeline.cycles))
+    return rows
+
+
+def _control_row(core: CoreTimer, total: int) -> StallRow:
+    row = StallRow(core.trace.cluster, core.trace.core, "control")
+    for start, end, what in core.segments:
+        row.cycles["busy" if what in ("scalar", "dispatch") else what] += end - start
+    row.cycles["idle"] += total - sum(row.cycles.values())
+    return row
+
+
+def _queue_row(core: CoreTimer, queue: str, operations: list[Operation], total: int) -> StallRow:
+    row = StallRow(core.trace.cluster, core.trace.core, queue)
+    clock, at = 0, 0
+    for op in operations:
+        waiting = max(clock, min(op.dispatch, op.start))
+        at = _charge_control(row, core, clock, waiting, at)
+        row.cycles["operand"] += op.start - waiting
+        row.cycles["busy"] += min(op.cost.interval, op.free - op.start)
+        row.cycles["bandwidth"] += max(0, op.free - op.start - op.cost.interval)
+        clock = op.free
+    last = core.segments[-1][1] if core.segments else 0
+    _charge_control(row, core, clock, max(clock, min(last, total)), at)
+    row.cycles["idle"] += total - sum(row.cycles.values())
+    return row
+
+
+def _charge_control(row: StallRow, core: CoreTimer, start: int, end: int, at: int) -> int:
+    """Charges the cycles from start to end to what control did then; gives where to look next time."""
+    segments = core.segments
+    while at < len(segments) and segments[at][1] <= start:
+        at += 1
+    place = at
+    clock = start
+    while clock < end and place < len(segments):
+        first, last, what = segments[place]
+        row.cycles["idle"] += max(0, min(first, end) - clock)
+        clock = max(clock, min(first, end))
+        step = max(0, min(last, end) - clock)
+        row.cycles[what] += step
+        clock += step
+        place += 1
+    return at
+
+
+def critical_path(timeline: Timeline) -> list[Operation]:
+    """From the first to the last instruction of the chain that made the launch as long as it is."""
+    operations = [op for core in timeline.cores for op in core.operations]
+    if not operations:
+        return []
+    here: Operation | None = max(operations, key=lambda op: (op.finish, -op.core.number))
+    path = []
+    seen: set[int] = set()
+    while here is not None and id(here) not in seen:
+        seen.add(id(here))
+        path.append(here)
+        here = here.cause if here.cause is not None else here.core_wait
+    return path[::-1]
+
+
+def stall_text(rows: list[StallRow]) -> str:
+    """The table as text."""
+    used = [cause for cause in CAUSES if any(row.cycles[cause] for row in rows)]
+    lines = [["core", "queue", *used, "total"]]
+    for row in rows:
+        name = f"{row.cluster}.{'m' if row.core == 0x80 else row.core}"
+        lines.append([name, row.queue, *(str(row.cycles[cause]) for cause in used), str(row.total)])
+    return table(lines)
+
+
+def line_table(timeline: Timeline, program: Program) -> list[tuple[str, int, int, int]]:
+    """(source line, executions, busy cycles, cycles between dispatch and start), the costliest first."""
+    lines: dict[str, list[int]] = {}
+    for core in timeline.cores:
+        for op in core.operations:
+            entry = lines.setdefault(program.where(op.record.place), [0, 0, 0])
+            entry[0] += 1
+            entry[1] += op.free - op.start
+            entry[2] += op.start - op.dispatch
+    return sorted(((name, *entry) for name, entry in lines.items()), key=lambda row: (-row[2], row[0]))  # type: ignore[misc]
