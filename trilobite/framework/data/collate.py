@@ -26,8 +26,7 @@ def collate(items: Sequence[Any]) -> Any:
 
 
 class PadCollate:
-    """Like `collate`, for arrays of unequal extents: each is filled up at the end to the largest of its
-    batch.
+    """Like `collate`, for arrays of unequal extents: they are filled up at the end to the largest.
 
     `multiple` rounds the first extent up, which keeps the number of different shapes small.
     """

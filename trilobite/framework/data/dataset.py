@@ -44,9 +44,7 @@ class IterableDataset(ABC):
     def __iter__(self) -> Iterator[Any]: ...
 
     def stream(self, epoch: int, start: int) -> Iterator[Any]:
-        """The items of an epoch from number `start` on. By default: all epochs alike, the first ones read
-        and dropped.
-        """
+        """The items of an epoch from number `start` on; by default epochs are alike."""
         return itertools.islice(iter(self), start, None)
 
 

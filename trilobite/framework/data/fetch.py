@@ -73,9 +73,7 @@ class _Fetcher:
 
 
 class IndexFetcher(_Fetcher):
-    """Batches of items by number. A dataset's own `get_batch` is used where nothing happens to single
-    items.
-    """
+    """Batches of items by number; `get_batch` is used where nothing happens to single items."""
 
     def __call__(self, task: Task) -> Any:
         assert task.indices is not None

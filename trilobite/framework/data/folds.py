@@ -1,6 +1,4 @@
-"""k-fold cross-validation. In: how many items (or a dataset) and k. Out: k pairs (train, test), each item
-tested once.
-"""
+"""k-fold cross-validation. In: a number of items (or a dataset) and k. Out: k pairs (train, test)."""
 
 from __future__ import annotations
 

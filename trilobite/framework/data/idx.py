@@ -111,9 +111,7 @@ def _exactly(file: BinaryIO, size: int, name: Path) -> bytearray:
 
 
 def write(path: str | os.PathLike[str], array: npt.ArrayLike) -> None:
-    """Write an array as an IDX file; gzipped if the name ends in `.gz`. The same array gives the same
-    bytes.
-    """
+    """Write an array as an IDX file, gzipped if the name ends in `.gz`."""
     values = np.asarray(array)
     if values.dtype.newbyteorder("=") not in _CODES:
         raise DTypeError(f"IDX cannot hold {values.dtype}", expected=", ".join(d.name for d in _CODES))

@@ -184,9 +184,7 @@ class Loader:
             crew.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the newest iteration stands, in JSON's types. Batches that were prefetched but not
-        delivered do not count.
-        """
+        """Where the newest iteration stands, in JSON's types; only delivered batches count."""
         epoch, batch = self._at
         return {
             "version": VERSION,
@@ -202,9 +200,7 @@ class Loader:
         return {"kind": "stream", "batch_size": self.batch_size, "drop_last": self.drop_last}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Make the next iteration deliver exactly what was still to come. The seed is taken over; the rest
-        must agree.
-        """
+        """Make the next iteration deliver what was still to come. The seed is taken over."""
         epoch, batch, seed = (_number(state, name) for name in ("epoch", "batch", "seed"))
         if state.get("version") != VERSION:
             raise StateError(

@@ -25,9 +25,7 @@ class Signed:
     """Can describe itself, so that two samplers with equal signatures give equal epochs."""
 
     def signature(self) -> dict[str, Any]:
-        """The arguments: numbers and words as they are, samplers by their own signatures, arrays by a
-        digest.
-        """
+        """The arguments: numbers and words, samplers by their own signatures, arrays by a digest."""
         told: dict[str, Any] = {"kind": type(self).__name__}
         for name, value in vars(self).items():
             if isinstance(value, Signed):

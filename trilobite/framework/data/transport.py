@@ -1,5 +1,4 @@
-"""Carrying values between our own processes: small ones through the pipe, large arrays through anonymous
-memory.
+"""Carrying values between our own processes: small ones by the pipe, large arrays by shared memory.
 
 In: any picklable value on one side. Out: an equal one on the other. Arrays leave the pickle as raw buffers;
 together they go into a memory file without a name, whose descriptor travels over the pipe. Nothing can be
@@ -27,9 +26,7 @@ _ALIGN = 64
 
 
 class _Pickler(pickle.Pickler):
-    """Also takes the data of arrays out whose dtypes the buffer protocol does not know: bfloat16, FP8,
-    dates.
-    """
+    """Also takes out the data of dtypes that the buffer protocol does not know: bfloat16, FP8, dates."""
 
     def reducer_override(self, value: Any) -> Any:
         if (
@@ -124,9 +121,7 @@ def send_dumped(
 
 
 def receive(pipe: Connection, *, share: bool = False) -> tuple[str, Any]:
-    """One message. Its arrays are this process's own; with `share`, their pages are common until written
-    to.
-    """
+    """One message. Its arrays are our own; with `share`, their pages are common until written to."""
     from multiprocessing.reduction import recv_handle
 
     kind, head, inline, sizes = pipe.recv()
@@ -141,9 +136,7 @@ def receive(pipe: Connection, *, share: bool = False) -> tuple[str, Any]:
 
 
 def _copy(fd: int, sizes: Sequence[int]) -> list[npt.NDArray[np.uint8]]:
-    """The buffers in memory of their own. Mappings would save the copy, but each would hold a descriptor
-    for life.
-    """
+    """The buffers as copies: mappings would each hold a descriptor for as long as a batch lives."""
     buffers = [np.empty(size, np.uint8) for size in sizes]
     for place, buffer in zip(_places(sizes)[0], buffers, strict=True):
         done = 0

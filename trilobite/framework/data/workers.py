@@ -117,9 +117,7 @@ class Shipment:
 
 
 class ProcessWorker:
-    """Works in another process, which was not forked from this one and so shares none of its threads or
-    locks.
-    """
+    """Works in another process, not forked from this one: it shares none of its threads and locks."""
 
     def __init__(self, number: int) -> None:
         from trilobite.framework.data.process import main
@@ -194,9 +192,7 @@ class ProcessWorker:
 
 
 def _end(pipe: Any, process: Any, owner: int) -> None:
-    """Close a worker process for good. Also runs when the worker is collected and when the interpreter
-    exits.
-    """
+    """Close a worker process for good; also when it is collected and when the interpreter exits."""
     if os.getpid() != owner:
         return  # a fork of the owner must not end the owner's workers
     pipe.close()

@@ -1,5 +1,4 @@
-"""CSV: a header of names, then one line per step. An empty cell means that nothing was logged under that
-name.
+"""CSV: a header of names, then one line per step; nothing logged under a name is an empty cell.
 
 When a new name comes, the file is written anew with one more column, beside the old one, and put in its
 place.

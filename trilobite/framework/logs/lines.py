@@ -19,9 +19,7 @@ Row = dict[str, Scalar | str]
 
 
 class LineLogger(Logger):
-    """`resume=s` goes on after step s of an earlier run and drops its later lines; `overwrite` starts
-    anew.
-    """
+    """`resume=s` goes on after step s of an earlier run and drops what follows; `overwrite` starts anew."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, resume: int | None = None, overwrite: bool = False

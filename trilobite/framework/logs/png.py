@@ -1,6 +1,4 @@
-"""A small PNG encoder. In: height × width × channels of uint8. Out: the bytes of a PNG file, without
-filters or interlace.
-"""
+"""A small PNG encoder. In: height × width × channels of uint8. Out: the bytes of a PNG file."""
 
 from __future__ import annotations
 

@@ -55,9 +55,7 @@ def _fold(data: bytes, lanes: int, length: int) -> int:
 
 
 def _skip(length: int) -> Words:
-    """What `length` zero bytes do to each single bit of the state: a 32 × 32 matrix over bits, one column
-    a word.
-    """
+    """What `length` zero bytes do to each bit of the state: a 32 × 32 matrix, one column a word."""
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     power = _TABLE[bits & np.uint32(0xFF)] ^ (bits >> np.uint32(8))
     total = bits

@@ -21,9 +21,7 @@ from trilobite.framework.logs.records import record
 
 
 class TensorBoardLogger(Logger):
-    """Writes event files into a directory. `resume=s`: what earlier runs logged there after step s is
-    void.
-    """
+    """Writes an event file. `resume=s`: what earlier runs logged in the directory after step s is void."""
 
     def __init__(
         self,

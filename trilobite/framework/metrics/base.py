@@ -99,9 +99,7 @@ class Counting(Metric):
 
 
 class Gathering(Metric):
-    """A metric that must keep all rows until it is computed. `_fields`: dtype and shape of one row of each
-    column.
-    """
+    """A metric that must keep all rows. `_fields`: dtype and shape of one row of each column."""
 
     _fields: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]]
 

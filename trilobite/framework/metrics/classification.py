@@ -42,9 +42,7 @@ class Accuracy(Counting):
 
 
 class TopKAccuracy(Accuracy):
-    """The share of items whose true class is among the `k` best scores; of equal scores, lower classes
-    come first.
-    """
+    """How often the true class is among the `k` best scores; of equal scores lower classes come first."""
 
     def __init__(self, k: int = 5, *, ignore_index: int | None = None, axis: int = 1) -> None:
         self.k = inputs.at_least_one(k, "top-k accuracy: k")

@@ -26,9 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Style:
-    """A way to score: overlap thresholds, detections per image and class, how to match and how to average
-    a curve.
-    """
+    """A way to score: thresholds, detections per image and class, how to match, how to average a curve."""
 
     thresholds: tuple[float, ...]
     limit: int | None
@@ -38,8 +36,8 @@ class Style:
 
 @dataclass(frozen=True)
 class DetectionScores:
-    """`table[threshold, class]` holds average precisions, NaN for classes without true boxes. `map` is
-    their mean.
+    """`table[threshold, class]`: average precisions, NaN for classes without true boxes. `map`: their
+    mean.
     """
 
     table: Floats

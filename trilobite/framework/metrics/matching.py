@@ -28,9 +28,7 @@ def box_area(boxes: Floats) -> Floats:
 
 
 def overlap(a: Floats, b: Floats, crowd: Flags | None = None) -> Floats:
-    """Intersection over union of all pairs; over the area of `a` alone where `b` is a crowd. Nothing over
-    nothing is 0.
-    """
+    """Intersection over union of all pairs; over the area of `a` alone where `b` is a crowd."""
     low = np.maximum(a[:, None, :2], b[None, :, :2])
     high = np.minimum(a[:, None, 2:], b[None, :, 2:])
     common = np.prod(np.maximum(high - low, 0.0), axis=2)
@@ -56,9 +54,7 @@ def match_coco(
     thresholds: Floats,
     span: tuple[float, float],
 ) -> Matches:
-    """Each detection takes the free true box it overlaps most. Crowds may be taken often, and only if
-    nothing else is left.
-    """
+    """Each detection takes the free true box it overlaps most; an ignored one only if none is left."""
     ignored = crowd | (area < span[0]) | (area > span[1])
     least = np.minimum(thresholds, 1 - 1e-10)
     n, t = len(boxes), len(thresholds)

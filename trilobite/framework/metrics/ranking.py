@@ -20,9 +20,7 @@ AVERAGES = ("macro", "micro", "weighted", "samples", None)
 
 
 def average_precision(scores: Any, relevant: Any, *, empty: float = float("nan")) -> float:
-    """Σ (recall_n - recall_n-1) · precision_n over the distinct scores, from the highest; `empty` if
-    nothing is relevant.
-    """
+    """Σ (recall_n - recall_n-1) · precision_n over distinct scores; `empty` if nothing is relevant."""
     ranked, truth = inputs.scores(scores), _relevance(relevant)
     if ranked.shape != truth.shape or ranked.ndim != 1:
         raise ShapeError(

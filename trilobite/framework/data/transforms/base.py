@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 class Transform(ABC):
-    """A function of one field. `rng` is the generator of this item in this epoch, and good for this call
-    only.
-    """
+    """A function of one field; `rng` is the generator of this item in this epoch, good for this call only."""
 
     @abstractmethod
     def __call__(self, x: Any, rng: Generator | None = None) -> Any: ...

@@ -1,5 +1,4 @@
-"""Transforms of colours. In: RGB images, uint8 or floats in 0..1, channels last. Out: the same dtype and
-range.
+"""Transforms of colours. In: images of uint8 or floats in 0..1, channels last. Out: the same dtype.
 
 Brightness and contrast also take grey images; saturation and hue need three channels.
 """

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 class Resize(Transform):
-    """To (height, width); one number sets the shorter side and keeps the proportions. See `resample` on
-    antialiasing.
-    """
+    """To (height, width); one number sets the shorter side. See `resample` on antialiasing."""
 
     def __init__(
         self, size: int | tuple[int, int], method: str = "bilinear", *, antialias: bool = True
@@ -130,9 +128,7 @@ class HorizontalFlip(Transform):
 
 
 class Rotate(Transform):
-    """Turned by a random angle in degrees, from -`degrees` to `degrees` or from a pair; counter-clockwise
-    is positive.
-    """
+    """Turned counter-clockwise by a random angle, from -`degrees` to `degrees` or from a pair."""
 
     def __init__(
         self, degrees: float | tuple[float, float], method: str = "bilinear", fill: float = 0

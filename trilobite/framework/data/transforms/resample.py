@@ -105,9 +105,7 @@ def _weigh(work: Array, taps: Taps) -> Array:
 
 
 def rotate(image: Array, degrees: float, method: str = "bilinear", fill: float = 0) -> Array:
-    """The image turned counter-clockwise about its centre, at its own size; what comes from outside is
-    `fill`.
-    """
+    """The image turned counter-clockwise about its centre; what comes from outside is `fill`."""
     check_method(method, ("bilinear", "nearest"), "rotate")
     height, width = image.shape[:2]
     angle = math.radians(degrees)

@@ -31,9 +31,7 @@ class ToFloat(Transform):
 
 
 class Normalize(Transform):
-    """(x - mean) / std, one number or one per channel; channels are the last axis unless `axis` says
-    otherwise.
-    """
+    """(x - mean) / std: one number, or one per channel on `axis` (the last unless told)."""
 
     def __init__(self, mean: npt.ArrayLike, std: npt.ArrayLike, *, axis: int = -1) -> None:
         self.mean, self.std, self.axis = np.asarray(mean, np.float64), np.asarray(std, np.float64), axis
@@ -69,9 +67,7 @@ class Normalize(Transform):
 
 
 class ChannelsFirst(Transform):
-    """height × width × channels to channels × height × width, contiguous; a plain height × width gets one
-    channel.
-    """
+    """height × width (× channels) to channels × height × width, contiguous."""
 
     def __call__(self, x: Any, rng: Generator | None = None) -> Any:
         image = as_image(x, "ChannelsFirst")
