@@ -91,6 +91,25 @@ class TestDecoding:
         out = read_image(path, mode)
         assert out.shape == (3, 5, channels) and out.dtype == np.uint8 and out.flags.writeable
 
+    def test_16_bits_are_scaled(self, tmp_path: Path) -> None:
+        greys = np.array([[0, 128, 257, 32768], [65535, 65278, 300, 60000]], np.uint16)
+        for name in ("x.png", "x.tiff"):
+            Image.fromarray(greys).save(tmp_path / name)
+            out = read_image(tmp_path / name, "L")[..., 0]
+            np.testing.assert_array_equal(out, np.rint(greys / 257).astype(np.uint8))
+            np.testing.assert_array_equal(read_image(tmp_path / name)[..., 2], out)
+
+    def test_32_bits_are_refused(self, tmp_path: Path) -> None:
+        Image.fromarray(np.array([[0, 70000]], np.int32)).save(tmp_path / "x.tiff")
+        with pytest.raises(FileError, match="do not fit 16 bits"):
+            read_image(tmp_path / "x.tiff")
+
+    def test_palettes_with_transparency(self, tmp_path: Path) -> None:
+        palette = Image.fromarray(picture(4, 4)).quantize(8)
+        palette.save(tmp_path / "x.png", transparency=bytes([0, 128, 255]))
+        assert read_image(tmp_path / "x.png").shape == (4, 4, 3)
+        assert set(read_image(tmp_path / "x.png", "RGBA")[..., 3].ravel().tolist()) <= {0, 128, 255}
+
     def test_upright(self, tmp_path: Path) -> None:
         pixels = picture(3, 5)
         exif = Image.Exif()

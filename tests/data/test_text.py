@@ -26,6 +26,9 @@ class TestVocabulary:
         assert v.decode(codes) == text and codes.dtype == np.int64
         assert set(codes.tolist()) == set(range(len(v)))
 
+    def test_from_several_texts(self) -> None:
+        assert Vocabulary(["cab", "", "bad"]).characters == "abcd" and len(Vocabulary([])) == 0
+
     def test_lone_surrogates(self) -> None:
         assert Vocabulary("a\ud800").decode([0, 1]) == "a\ud800"
 

@@ -38,8 +38,7 @@ def read_image(
     try:
         with Image.open(path, formats=_FORMATS) as image:
             _check_size(image.size, max_pixels, path)
-            upright = ImageOps.exif_transpose(image)
-            pixels = np.array(upright.convert(mode), np.uint8)
+            pixels = np.array(_to_8_bits(ImageOps.exif_transpose(image)).convert(mode), np.uint8)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_large(str(error), max_pixels, path) from error
     except FileError:
@@ -52,6 +51,22 @@ def read_image(
             remedy="fetch the file again, or remove it",
         ) from error
     return pixels.reshape(*pixels.shape[:2], _CHANNELS[mode])
+
+
+def _to_8_bits(image: Any) -> Any:
+    """Pillow clips 16-bit greys at 255 when it converts; they are scaled instead. Palettes keep their
+    alpha.
+    """
+    from PIL import Image
+
+    if image.mode == "P" and "transparency" in image.info:
+        return image.convert("RGBA")
+    if image.mode != "I" and not image.mode.startswith("I;16"):
+        return image
+    values = np.asarray(image).astype(np.int64)
+    if values.size and (values.min() < 0 or values.max() > 0xFFFF):
+        raise ValueError("its greys do not fit 16 bits")
+    return Image.fromarray(((values * 255 + 0x7FFF) // 0xFFFF).astype(np.uint8))
 
 
 def _check_size(size: tuple[int, int], max_pixels: int, path: Any) -> None:

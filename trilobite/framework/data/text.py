@@ -24,7 +24,8 @@ class Vocabulary:
     """Characters in order of their code points, numbered from 0."""
 
     def __init__(self, characters: Iterable[str]) -> None:
-        self.characters = "".join(sorted(set().union(*characters)))
+        parts = [characters] if isinstance(characters, str) else characters
+        self.characters = "".join(sorted(set().union(*map(set, parts))))
         self._points = _points(self.characters)
 
     def __len__(self) -> int:
