@@ -31,7 +31,10 @@ def window(size: Any, **settings: Any) -> dict[str, Any]:
 
 def members(plane: tuple[int, ...], size: Any, stride: Any, low: Any, high: Any, dilation: Any) -> Any:
     """For each window, in order, the flat indices of its elements inside the plane, in order."""
-    counts = [(n + lo + hi - (k - 1) * d - 1) // s + 1 for n, lo, hi, k, d, s in zip(plane, low, high, size, dilation, stride, strict=True)]
+    counts = [
+        (n + lo + hi - (k - 1) * d - 1) // s + 1
+        for n, lo, hi, k, d, s in zip(plane, low, high, size, dilation, stride, strict=True)
+    ]
     for p in product(*map(range, counts)):
         found = []
         for k in product(*map(range, size)):
@@ -48,7 +51,13 @@ def loops(x: Array, kind: str, **win: Any) -> tuple[Array, Array]:
     rows = list(members(plane, **win))
     shape = tuple(1 + max((p[a] for p, _ in rows), default=-1) for a in range(rank))
     identity = 0 if kind == "sum" else lowest(x.dtype) if kind == "max" else highest(x.dtype)
-    out = np.full((*lead, *shape), identity).astype(x.dtype if kind != "sum" else np.result_type(np.float64, x.dtype) if x.dtype.kind in "fc" else np.float64)
+    out = np.full((*lead, *shape), identity).astype(
+        x.dtype
+        if kind != "sum"
+        else np.result_type(np.float64, x.dtype)
+        if x.dtype.kind in "fc"
+        else np.float64
+    )
     index = np.full((*lead, *shape), -1)
     for at in product(*map(range, lead)):
         flat = x[at].ravel()
@@ -140,7 +149,11 @@ def test_minus_infinity_beats_padding() -> None:
 @pytest.mark.parametrize("dtype", sorted(set(BY_NAME) - {"complex64", "complex128", "float8_e8m0fnu"}))
 def test_every_dtype(dtype: str, rng: np.random.Generator) -> None:
     d = BY_NAME[dtype]
-    x = rng.integers(0, 5, (2, 7, 6)).astype(d) if d.kind in "bu" or "uint" in dtype else rng.integers(-4, 4, (2, 7, 6)).astype(d)
+    x = (
+        rng.integers(0, 5, (2, 7, 6)).astype(d)
+        if d.kind in "bu" or "uint" in dtype
+        else rng.integers(-4, 4, (2, 7, 6)).astype(d)
+    )
     win = window((3, 2), stride=(2, 1), low=(1, 0), high=1)
     for kind in ("max", "min") if dtype == "bool" else ("max", "min", "sum"):
         got = window_reduce(x, kind=kind, **win)
@@ -163,11 +176,12 @@ def test_complex_sums(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("kind", ["max", "min", "sum"])
-def test_derivatives(subject: Any, kind: str, rng: np.random.Generator) -> None:
-    shape, win = subject
+@pytest.mark.parametrize(
+    "name", sorted(set(CASES) - {"windows inside the padding"})
+)  # no differences of infinities
+def test_derivatives(name: str, kind: str, rng: np.random.Generator) -> None:
+    shape, win = CASES[name]
     x = rng.permutation(float(np.prod(shape)) * np.linspace(-1, 1, int(np.prod(shape)))).reshape(shape)
-    if kind != "sum" and (win["low"] and max(win["low"]) > 2):
-        pytest.skip("a difference of infinities is no oracle")
     check(lambda a: window_reduce(a, kind=kind, **win), [x], rng, order=3)
 
 
@@ -189,7 +203,9 @@ def test_windows_in_the_padding_pull_nothing(rng: np.random.Generator) -> None:
 def test_the_first_of_equal_elements_receives_the_slope() -> None:
     x = np.zeros((1, 4, 4))
     _, back = pull(lambda a: window_reduce(a, kind="max", **window((2, 2), stride=2)), [x])
-    np.testing.assert_array_equal(back([np.ones((1, 2, 2))])[0][0], [[1, 0, 1, 0], [0] * 4, [1, 0, 1, 0], [0] * 4])
+    np.testing.assert_array_equal(
+        back([np.ones((1, 2, 2))])[0][0], [[1, 0, 1, 0], [0] * 4, [1, 0, 1, 0], [0] * 4]
+    )
     _, back = pull(lambda a: window_reduce(a, kind="min", **window((2,), stride=1)), [x[0, :1]])
     np.testing.assert_array_equal(back([np.array([[1.0, 2.0, 4.0]])])[0], [[1, 2, 4, 0]])
 
@@ -202,7 +218,9 @@ def test_complex_sum_derivatives(rng: np.random.Generator) -> None:
 def test_taking_and_putting_back(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 4, 5))
     index = rng.integers(-1, 20, (2, 3, 3))
-    want = np.array([[[0.0 if i < 0 else x[b].ravel()[i] for i in row] for row in index[b]] for b in range(2)])
+    want = np.array(
+        [[[0.0 if i < 0 else x[b].ravel()[i] for i in row] for row in index[b]] for b in range(2)]
+    )
     np.testing.assert_array_equal(window_gather(x, index, rank=2), want)
     y = rng.standard_normal((2, 3, 3))
     back = np.zeros((2, 20))
@@ -233,7 +251,7 @@ def test_batching_and_recording(subject: Any, rng: np.random.Generator) -> None:
         check_recording(lambda a, k=kind: window_reduce(a, kind=k, **win), [x])
     check_batching(lambda a: window_argmax(a, **win), [x], rng)
     check_recording(lambda a: window_argmax(a, **win), [x])
-    none, = batched(lambda a: window_argmax(a, **win), [x[None][:0]], [True], 0)
+    (none,) = batched(lambda a: window_argmax(a, **win), [x[None][:0]], [True], 0)
     assert none.shape == (0, *window_argmax(x, **win).shape)
 
 
@@ -247,7 +265,13 @@ def test_symbolic_sizes() -> None:
 def test_any_window(data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 2))
     small, pads = st.tuples(*[st.integers(1, 3)] * rank), st.tuples(*[st.integers(-2, 3)] * rank)
-    win = {"size": data.draw(small), "stride": data.draw(small), "low": data.draw(pads), "high": data.draw(pads), "dilation": data.draw(small)}
+    win = {
+        "size": data.draw(small),
+        "stride": data.draw(small),
+        "low": data.draw(pads),
+        "high": data.draw(pads),
+        "dilation": data.draw(small),
+    }
     plane = data.draw(st.tuples(*[st.integers(1, 7)] * rank))
     x = np.random.default_rng(data.draw(st.integers(0, 999))).integers(-3, 4, (2, *plane)).astype(np.float64)
     try:
@@ -267,14 +291,50 @@ F64 = np.dtype("float64")
 @pytest.mark.parametrize(
     ("act", "error", "text"),
     [
-        (lambda: window_reduce(np.ones((1, 3, 3)), kind="max", **window((4, 2))), ShapeError, "a window spans 4 elements along window axis 0, the padded tensor has 3"),
-        (lambda: window_argmax(np.ones((1, 3, 3)), **window((2, 2), stride=0)), ArgumentError, "window_argmax: stride (0, 0)"),
-        (lambda: window_reduce(np.ones(3), kind="max", **window((2, 2))), ShapeError, "no more window axes than the tensor has"),
-        (lambda: window_reduce.type(TensorType((3,), F64), kind="mean", **window((2,))), ArgumentError, "max, min or sum"),
-        (lambda: window_reduce.type(TensorType((3,), np.dtype("complex64")), kind="max", **window((2,))), DTypeError, "does not take complex64"),
-        (lambda: window_reduce.type(TensorType((3,), np.dtype("bool")), kind="sum", **window((2,))), DTypeError, "does not take bool"),
-        (lambda: window_gather.type(TensorType((2, 3), F64), TensorType((3, 3), np.dtype("int64")), rank=1), ShapeError, "equal axes before the last 1"),
-        (lambda: window_scatter.type(TensorType((2, 3), F64), TensorType((3, 3), np.dtype("int64")), plane=(4,), disjoint=False), ShapeError, "equal shapes"),
+        (
+            lambda: window_reduce(np.ones((1, 3, 3)), kind="max", **window((4, 2))),
+            ShapeError,
+            "a window spans 4 elements along window axis 0, the padded tensor has 3",
+        ),
+        (
+            lambda: window_argmax(np.ones((1, 3, 3)), **window((2, 2), stride=0)),
+            ArgumentError,
+            "window_argmax: stride (0, 0)",
+        ),
+        (
+            lambda: window_reduce(np.ones(3), kind="max", **window((2, 2))),
+            ShapeError,
+            "no more window axes than the tensor has",
+        ),
+        (
+            lambda: window_reduce.type(TensorType((3,), F64), kind="mean", **window((2,))),
+            ArgumentError,
+            "max, min or sum",
+        ),
+        (
+            lambda: window_reduce.type(TensorType((3,), np.dtype("complex64")), kind="max", **window((2,))),
+            DTypeError,
+            "does not take complex64",
+        ),
+        (
+            lambda: window_reduce.type(TensorType((3,), np.dtype("bool")), kind="sum", **window((2,))),
+            DTypeError,
+            "does not take bool",
+        ),
+        (
+            lambda: window_gather.type(
+                TensorType((2, 3), F64), TensorType((3, 3), np.dtype("int64")), rank=1
+            ),
+            ShapeError,
+            "equal axes before the last 1",
+        ),
+        (
+            lambda: window_scatter.type(
+                TensorType((2, 3), F64), TensorType((3, 3), np.dtype("int64")), plane=(4,), disjoint=False
+            ),
+            ShapeError,
+            "equal shapes",
+        ),
         (lambda: window_argmax.partials("vjp"), GradientError, "positions have no slope"),
     ],
 )

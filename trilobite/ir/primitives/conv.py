@@ -1,9 +1,10 @@
 """General convolution and its two gradients: three views of one trilinear form.
 
-F(x, w, y) = sum of x[n, c, p*stride + r*w_dilation - low] * w[k, c, r] * y[n, k, p], channels c within k's group, x spread by
-x_dilation. `conv` is F's slope in y, `conv_input_grad` in x (a transposed convolution), `conv_weight_grad` in w. So
-each one's derivatives are the other two, to any order. Sizes: `conv_geometry`. Meaning: `conv_blocks`.
-A transposed convolution with output padding is `conv_input_grad` with a larger `space` and a `high` smaller by as much.
+F(x, w, y) = sum of x[n, c, p*stride + r*w_dilation - low] * w[k, c, r] * y[n, k, p], channels c within k's
+group, x spread by x_dilation. `conv` is F's slope in y, `conv_input_grad` in x (a transposed convolution),
+`conv_weight_grad` in w. So each one's derivatives are the other two, to any order. Sizes: `conv_geometry`.
+Meaning: `conv_blocks`. A transposed convolution with output padding is `conv_input_grad` with a larger
+`space` and a `high` smaller by as much.
 """
 
 from __future__ import annotations
@@ -26,20 +27,26 @@ from trilobite.ir.types import Dim, Shape, TensorType, size_of
 Array = np.ndarray[Any, Any]
 
 
-# -- types and meaning -------------------------------------------------------------------------------------------------
+# -- types and meaning ---------------------------------------------------------------------------------------
 
 
 def _check_dtypes(name: str, a: TensorType, b: TensorType, dtype: DType) -> None:
     same_types(name, (a,), ALL - {bool_})
     if a.dtype != b.dtype:
-        raise DTypeError(f"{name} of {a} and {b}", where=user_location(), expected="equal dtypes; casts are explicit")
+        raise DTypeError(
+            f"{name} of {a} and {b}", where=user_location(), expected="equal dtypes; casts are explicit"
+        )
     if is_integer(dtype) != is_integer(a.dtype) or (is_complex(a.dtype) and not is_complex(dtype)):
-        raise DTypeError(f"{name} of {a.dtype} with a {dtype} result", where=user_location(), expected="a result of the same kind")
+        raise DTypeError(
+            f"{name} of {a.dtype} with a {dtype} result",
+            where=user_location(),
+            expected="a result of the same kind",
+        )
 
 
 def _conv_type(
-    x: TensorType, w: TensorType, stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int,
-    dtype: DType,
+    x: TensorType, w: TensorType,
+    stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int, dtype: DType,
 ) -> TensorType:  # fmt: skip
     _check_dtypes("conv", x, w, dtype)
     g = geometry("conv", x.shape, w.shape, stride, low, high, x_dilation, w_dilation, groups)
@@ -58,7 +65,11 @@ def _input_geometry(y: Shape, w: Shape, space: Shape, groups: int, **window: Any
 
 def _weight_geometry(x: Shape, y: Shape, kernel: Ints, groups: int, **window: Any) -> Geometry:
     if len(x) < 2 or len(y) < 2:
-        raise ShapeError(f"conv_weight_grad of shapes {x} and {y}", where=user_location(), expected="(batch, channels, *space)")
+        raise ShapeError(
+            f"conv_weight_grad of shapes {x} and {y}",
+            where=user_location(),
+            expected="(batch, channels, *space)",
+        )
     if x[1] % groups:
         raise ShapeError(
             f"conv_weight_grad: {x[1]} input channels in {groups} groups",
@@ -70,7 +81,9 @@ def _weight_geometry(x: Shape, y: Shape, kernel: Ints, groups: int, **window: An
 
 def _agree(name: str, g: Geometry, y: Shape) -> Geometry:
     if g.y_shape != y:
-        raise ShapeError(f"{name}: the cotangent has shape {list(y)}", where=user_location(), expected=list(g.y_shape))
+        raise ShapeError(
+            f"{name}: the cotangent has shape {list(y)}", where=user_location(), expected=list(g.y_shape)
+        )
     return g
 
 
@@ -92,7 +105,7 @@ def _weight_grad(x: Array, y: Array, dtype: DType, **attrs: Any) -> Array:
     return weight_gradient(x, y, _weight_geometry(x.shape, y.shape, **attrs), dtype)
 
 
-# -- derivatives: each slope is one of the other two, with complex factors conjugated on the way back --------------------
+# -- derivatives: each slope is one of the other two, with complex factors conjugated on the way back --------
 
 
 def _conj(v: Value) -> Value:
@@ -111,9 +124,12 @@ def _to_w(x: Value, y: Value, w: TensorType, **window: Any) -> Value:
     return conv_weight_grad(x, _as(y, x.dtype), kernel=w.shape[2:], dtype=w.dtype, **window)
 
 
-def _window(stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int) -> dict[str, Any]:
+def _window(
+    stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int
+) -> dict[str, Any]:
     return {
-        "stride": stride, "low": low, "high": high, "x_dilation": x_dilation, "w_dilation": w_dilation, "groups": groups,
+        "stride": stride, "low": low, "high": high,
+        "x_dilation": x_dilation, "w_dilation": w_dilation, "groups": groups,
     }  # fmt: skip
 
 
@@ -163,14 +179,14 @@ def _weight_grad_y(
     return conv(_conj(x), _as(t, x.dtype), dtype=y_type.dtype, **window)
 
 
-# -- batching: the batch joins an axis that the convolution already maps over -------------------------------------------
+# -- batching: the batch joins an axis that the convolution already maps over --------------------------------
 
 
 class _Join(NamedTuple):
     """Which axes of the operands (None: not mapped) and of the result take up the batch.
 
-    `per_group`: it goes between the groups and what is in them; otherwise before everything, and with `spread` every
-    element of the batch is a group (or groups) of its own.
+    `per_group`: it goes between the groups and what is in them; otherwise before everything, and with
+    `spread` every element of the batch is a group (or groups) of its own.
     """
 
     first: int | None
@@ -216,7 +232,9 @@ def _batch(primitive: Callable[[], Primitive], joins: dict[tuple[bool, bool], _J
     return rule
 
 
-def _empty_batch(primitive: Primitive, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> Value:
+def _empty_batch(
+    primitive: Primitive, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes
+) -> Value:
     each = [TensorType(v.shape[1:] if m else v.shape, v.dtype) for v, m in zip(values, mapped, strict=True)]
     found = primitive.type(*each, **attrs)
     return table["full"](shape=(0, *found.shape), dtype=found.dtype, value=0.0)
@@ -239,7 +257,7 @@ _WEIGHT_GRAD_JOINS = {
 }
 
 
-# -- costs and the table -----------------------------------------------------------------------------------------------
+# -- costs and the table -------------------------------------------------------------------------------------
 
 
 def _flops(y: TensorType, w: Shape) -> float:
@@ -247,7 +265,7 @@ def _flops(y: TensorType, w: Shape) -> float:
     return 2.0 * count(y.size) * count(size_of(w[1:]))
 
 
-conv = Primitive(
+conv: Primitive = Primitive(
     "conv", "x w", type=_conv_type, evaluate=array_rule(_conv),
     jvp=(
         lambda t, w, *, stride, low, high, x_dilation, w_dilation, groups, dtype:
@@ -260,30 +278,30 @@ conv = Primitive(
     doc="x[N, C, *space] with w[K, C/groups, *kernel] to [N, K, *out]; cross-correlation, as networks use it",
 )  # fmt: skip
 
-conv_input_grad = Primitive(
+conv_input_grad: Primitive = Primitive(
     "conv_input_grad", "y w", type=_input_grad_type, evaluate=array_rule(_input_grad),
     jvp=(
         lambda t, w, *, space, stride, low, high, x_dilation, w_dilation, groups, dtype:
-            conv_input_grad(
-                t, w, space=space, dtype=dtype, **_window(stride, low, high, x_dilation, w_dilation, groups)),
+            conv_input_grad(t, w, space=space, dtype=dtype,
+                            **_window(stride, low, high, x_dilation, w_dilation, groups)),
         lambda t, y, *, space, stride, low, high, x_dilation, w_dilation, groups, dtype:
-            conv_input_grad(
-                y, t, space=space, dtype=dtype, **_window(stride, low, high, x_dilation, w_dilation, groups)),
+            conv_input_grad(y, t, space=space, dtype=dtype,
+                            **_window(stride, low, high, x_dilation, w_dilation, groups)),
     ),
     vjp=(_input_grad_y, _input_grad_w), batch=_batch(lambda: conv_input_grad, _INPUT_GRAD_JOINS),
     cost=lambda i, o, a: _flops(i[0], i[1].shape),
     doc="the transpose of conv in x: y[N, K, *out] with w to x[N, C, *space]; a transposed convolution",
 )  # fmt: skip
 
-conv_weight_grad = Primitive(
+conv_weight_grad: Primitive = Primitive(
     "conv_weight_grad", "x y", type=_weight_grad_type, evaluate=array_rule(_weight_grad),
     jvp=(
         lambda t, y, *, kernel, stride, low, high, x_dilation, w_dilation, groups, dtype:
-            conv_weight_grad(
-                t, y, kernel=kernel, dtype=dtype, **_window(stride, low, high, x_dilation, w_dilation, groups)),
+            conv_weight_grad(t, y, kernel=kernel, dtype=dtype,
+                             **_window(stride, low, high, x_dilation, w_dilation, groups)),
         lambda t, x, *, kernel, stride, low, high, x_dilation, w_dilation, groups, dtype:
-            conv_weight_grad(
-                x, t, kernel=kernel, dtype=dtype, **_window(stride, low, high, x_dilation, w_dilation, groups)),
+            conv_weight_grad(x, t, kernel=kernel, dtype=dtype,
+                             **_window(stride, low, high, x_dilation, w_dilation, groups)),
     ),
     vjp=(_weight_grad_x, _weight_grad_y), batch=_batch(lambda: conv_weight_grad, _WEIGHT_GRAD_JOINS),
     cost=lambda i, o, a: _flops(i[1], o[0].shape),

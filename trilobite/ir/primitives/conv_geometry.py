@@ -1,33 +1,36 @@
-"""The sizes of a convolution: enters what three operands and the attributes say, leaves a checked `Geometry`.
+"""The sizes of a convolution: enters what three operands and the attributes say, leaves a checked
+`Geometry`.
 
-x[N, C, *space], w[K, C/groups, *kernel], y[N, K, *out]. The three primitives of the family know two of the operands
-and derive the third; all of them check here, so that one message serves recording and eager runs alike.
-Does not compute anything: `conv_blocks` does.
+x[N, C, *space], w[K, C/groups, *kernel], y[N, K, *out]. The three primitives of the family know two of the
+operands and derive the third; all of them check here, so that one message serves recording and eager runs
+alike. Does not compute anything: `conv_blocks` does.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.ir.types import Dim, Shape
 
 Ints = tuple[int, ...]
+Size = Any  # an int; where only types are known, it may be an affine expression
+Sizes = tuple[Size, ...]
 
 
 class Geometry(NamedTuple):
-    """One convolution. `channels` and `filters` count within one group; `padded` is the extent that windows slide over."""
+    """One convolution. `channels`, `filters`: of one group. `padded`: the extent that windows slide over."""
 
-    batch: Dim
+    batch: Size
     groups: int
-    channels: Dim
-    filters: Dim
-    space: Shape
+    channels: Size
+    filters: Size
+    space: Sizes
     kernel: Ints
-    out: Shape
-    padded: Shape
+    out: Sizes
+    padded: Sizes
     stride: Ints
     low: Ints
     high: Ints
@@ -70,7 +73,15 @@ def window_count(extent: Dim, window: Dim, stride: int) -> Dim:
 
 @lru_cache(maxsize=4096)
 def geometry(
-    name: str, x: Shape, w: Shape, stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int
+    name: str,
+    x: Shape,
+    w: Shape,
+    stride: Ints,
+    low: Ints,
+    high: Ints,
+    x_dilation: Ints,
+    w_dilation: Ints,
+    groups: int,
 ) -> Geometry:
     """Check a convolution of shapes x and w, and derive the rest."""
     rank = len(x) - 2
@@ -88,7 +99,8 @@ def geometry(
     for a, (extent, need) in enumerate(zip(padded, window, strict=True)):
         if extent < need:
             raise ShapeError(
-                f"{name}: the kernel spans {need} elements along spatial axis {a}, the padded input has {extent}",
+                f"{name}: the kernel spans {need} elements along spatial axis {a}, "
+                f"the padded input has {extent}",
                 where=user_location(),
                 expected=f"at least {need} elements: input {x[2 + a]}, padding {low[a]} and {high[a]}",
                 remedy="pad the input more, use a smaller kernel or less dilation",
@@ -96,7 +108,19 @@ def geometry(
     out = tuple(window_count(e, n, s) for e, n, s in zip(padded, window, stride, strict=True))
     kernel = tuple(int(r) for r in w[2:])
     return Geometry(
-        x[0], groups, w[1], w[0] // groups, x[2:], kernel, out, padded, stride, low, high, x_dilation, w_dilation
+        x[0],
+        groups,
+        w[1],
+        w[0] // groups,
+        x[2:],
+        kernel,
+        out,
+        padded,
+        stride,
+        low,
+        high,
+        x_dilation,
+        w_dilation,
     )
 
 
@@ -105,7 +129,7 @@ def _check_ranks(name: str, x: Shape, w: Shape, rank: int, settings: tuple[Ints,
         raise ShapeError(
             f"{name}: an input with {len(x)} axes and a weight with {len(w)}",
             where=user_location(),
-            expected="(batch, channels, *space) and (filters, channels / groups, *kernel) with equally many axes",
+            expected="(batch, channels, *space) and (filters, channels / groups, *kernel), equally many axes",
         )
     if any(len(s) != rank for s in settings):
         raise ShapeError(
@@ -115,9 +139,18 @@ def _check_ranks(name: str, x: Shape, w: Shape, rank: int, settings: tuple[Ints,
         )
 
 
-def _check_numbers(name: str, stride: Ints, x_dilation: Ints, w_dilation: Ints, kernel: Shape, groups: int) -> None:
-    for what, numbers in (("stride", stride), ("x_dilation", x_dilation), ("w_dilation", w_dilation), ("kernel", kernel)):
+def _check_numbers(
+    name: str, stride: Ints, x_dilation: Ints, w_dilation: Ints, kernel: Shape, groups: int
+) -> None:
+    for what, numbers in (
+        ("stride", stride),
+        ("x_dilation", x_dilation),
+        ("w_dilation", w_dilation),
+        ("kernel", kernel),
+    ):
         if any(n < 1 for n in numbers):
-            raise ArgumentError(f"{name}: {what} {tuple(numbers)}", where=user_location(), expected="numbers of at least 1")
+            raise ArgumentError(
+                f"{name}: {what} {tuple(numbers)}", where=user_location(), expected="numbers of at least 1"
+            )
     if groups < 1:
         raise ArgumentError(f"{name}: {groups} groups", where=user_location(), expected="at least 1")
