@@ -139,7 +139,7 @@ def test_while_loop_under_vmap_stops_each_element_alone() -> None:
 
 
 def test_reverse_mode_through_while_is_a_clear_error() -> None:
-    with pytest.raises(GradientError, match=r"while has no derivative.*reverse mode needs scan or fori_loop"):
+    with pytest.raises(GradientError, match=r"while has no derivative.*use scan or fori_loop"):
         tb.grad(lambda x: tb.while_loop(lambda v: v < 9.0, lambda v: v * v, x))(tb.tensor(2.0))
 
 
@@ -504,3 +504,87 @@ def test_threads_have_tapes_of_their_own() -> None:
         t.start()
         t.join()
     assert results == [True]
+
+
+def test_checkpoint_reaches_parameters_that_the_block_reads() -> None:
+    w = tb.tensor([2.0, -1.0], requires_grad=True)
+    x = tb.tensor([3.0, 0.5])
+
+    def block(x: tb.Tensor) -> tb.Tensor:
+        return tb.tanh(x * w) * w
+
+    block(x).sum().backward()
+    want = arr(w.grad).copy()
+    w.grad = None
+    tb.checkpoint(block)(x).sum().backward()
+    np.testing.assert_array_equal(arr(w.grad), want)
+
+    def step(x: tb.Tensor) -> tb.Tensor:
+        w.grad = None
+        loss = tb.checkpoint(block)(x).sum()
+        loss.backward()
+        return loss
+
+    tb.jit(step)(x)
+    np.testing.assert_array_equal(arr(w.grad), want)
+
+
+def test_checkpoint_in_the_middle_of_a_graph_and_twice_differentiated() -> None:
+    def f(x: tb.Tensor, wrap: object) -> tb.Tensor:
+        h = x * x
+        return (wrap(lambda v: tb.sin(v) * h)(h + x) * x).sum()
+
+    x = f64(4)
+    plain, checked = (lambda x: f(x, lambda g: g)), (lambda x: f(x, tb.checkpoint))
+    close(tb.grad(checked)(x), tb.grad(plain)(x))
+    close(tb.hessian(checked)(x), tb.hessian(plain)(x))
+    close(
+        tb.vmap(tb.grad(lambda x: checked(x.reshape(1))))(x),
+        tb.vmap(tb.grad(lambda x: plain(x.reshape(1))))(x),
+    )
+    y = tb.tensor(arr(x), requires_grad=True)
+    checked(y).backward()
+    close(y.grad, tb.grad(plain)(x))
+
+
+def test_custom_jvp_inside_jit_serves_forward_mode() -> None:
+    @tb.custom_jvp
+    def f(x: tb.Tensor) -> tb.Tensor:
+        return tb.sin(x)
+
+    f.defjvp(lambda p, t: (tb.sin(p[0]), t[0] * 7.0 * p[0]))
+    x = f64(3)
+    one = tb.ones(3, dtype=tb.float64)
+    close(tb.jvp(tb.jit(f), (x,), (one,))[1], 7 * arr(x))
+    close(tb.jit(lambda x: tb.jvp(f, (x,), (one,))[1])(x), 7 * arr(x))
+    close(tb.vmap(lambda x: tb.jvp(tb.jit(f), (x,), (tb.ones((), dtype=tb.float64),))[1])(x), 7 * arr(x))
+
+
+def test_custom_vjp_treats_what_it_reads_besides_its_arguments_as_constant() -> None:
+    clipped = make_clipped()
+    w = tb.tensor(3.0, requires_grad=True)
+
+    @tb.custom_vjp
+    def scaled(x: tb.Tensor) -> tb.Tensor:
+        return x * w
+
+    scaled.defvjp(lambda x: (x * w, ()), lambda _, ct: (ct * 5.0,))
+    x = tb.tensor(2.0, requires_grad=True)
+    (scaled(x) + clipped(x)).backward()
+    assert x.grad.item() == 5.0 + 200.0 and w.grad is None
+
+
+def test_anomaly_mode_names_the_line() -> None:
+    from trilobite.framework.debug import AnomalyError, detect_anomaly
+
+    with (
+        detect_anomaly(),
+        pytest.raises(AnomalyError, match=r"log made an infinity[\s\S]*test_transforms.py"),
+    ):
+        tb.log(tb.tensor([1.0, 0.0]))
+    x = tb.tensor([0.0, 1.0], requires_grad=True)
+    with (
+        detect_anomaly(),
+        pytest.raises(AnomalyError, match=r"gradient of sqrt is an infinity[\s\S]*test_transforms.py"),
+    ):
+        tb.sqrt(x).sum().backward()

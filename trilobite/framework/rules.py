@@ -58,6 +58,7 @@ class custom_vjp:
         self.fn, self.static = fn, tuple(nondiff_argnums)
         self.fwd: Fn | None = None
         self.bwd: Fn | None = None
+        self.push: Fn | None = None  # a forward-mode rule, if there is one: custom_jvp
         update_wrapper(self, fn, updated=())
 
     def defvjp(self, fwd: Fn, bwd: Fn) -> None:
@@ -115,16 +116,26 @@ class custom_vjp:
         residual_types = graphs[1].output_types[n:]
         captured = [type_of(v) for v in closed.operands()]
         backward = self._record_backward(a, trees, residual_types, graphs[0].output_types, captured)
-        outs = table["call"](
-            *a.values,
-            *closed.operands(),
-            graph=graphs[0],
-            name=self.fn.__name__,
-            forward=graphs[1],
-            backward=backward,
-            strict=True,
-        )
+        regions = {"graph": graphs[0], "forward": graphs[1], "backward": backward}
+        if self.push is not None:
+            regions["push"] = self._record_push(a, graphs[0].output_types, captured)
+        outs = table["call"](*a.values, *closed.operands(), name=self.fn.__name__, strict=True, **regions)
         return trees["out"].unflatten(map(wrap, outs))
+
+    def _record_push(self, a: _Args, outs: Sequence[TensorType], captured: Sequence[TensorType]) -> Graph:
+        """operands, tangents of inexact operands -> results, tangents of inexact results"""
+        operands = [*a.types, *captured]
+        moving = [t for t in operands if is_inexact(t.dtype)]
+
+        def forward(*values: Value) -> list[Value]:
+            assert self.push is not None
+            tangents = iter(values[len(operands) :])
+            directions = [next(tangents) if is_inexact(t.dtype) else zeros(t) for t in a.types]
+            out, moved = self.push(tuple(a.fill(values)), tuple(a.fill(directions)))
+            changes = zip(read_tree(moved)[0], outs, strict=True)
+            return read_tree(out)[0] + [m for m, t in changes if is_inexact(t.dtype)]
+
+        return record_graph(forward, [*operands, *moving], f"{self.fn.__name__}.jvp")
 
     def _record_forward(self, a: _Args, trees: dict[str, Any]) -> tuple[Any, Any]:
         def plain(*values: Value) -> list[Value]:
@@ -235,6 +246,7 @@ class custom_jvp:
         body.__name__ = inner.__name__
         self._reverse = custom_vjp(body)
         self._reverse.defvjp(fwd, bwd)
+        self._reverse.push = rule
         return rule
 
     def __call__(self, *args: Any) -> Any:
@@ -258,41 +270,6 @@ class custom_jvp:
         return out_tree.unflatten(
             wrap(top.dual(o, t)) for o, t in zip(outs, read_tree(moved)[0], strict=True)
         )
-
-
-def checkpoint(fn: Fn) -> Fn:
-    """`fn` that keeps only its arguments for the backward pass, and runs again there."""
-
-    def again(*args: Any, **kwargs: Any) -> Any:
-        keys = list(kwargs)
-
-        def plain(*inner: Any) -> Any:
-            return fn(*inner[: len(args)], **dict(zip(keys, inner[len(args) :], strict=True)))
-
-        everything = [*args, *kwargs.values()]
-        static = [i for i, a in enumerate(everything) if not any(map(is_tensor, pytree.leaves(a, is_tensor)))]
-        plain.__name__ = getattr(fn, "__name__", "checkpoint")
-        rule = custom_vjp(plain, static)
-        a = _Args(everything, static)
-
-        def fwd(*inner: Any) -> Any:
-            out = plain(*inner)
-            return out, tuple(x for i, x in enumerate(inner) if i not in a.static)
-
-        def bwd(kept: Any, ct: Any) -> Any:
-            fresh = pytree.map(lambda t: wrap(table["barrier"](t._read())), kept, is_leaf=is_tensor)
-
-            def run_again(*moving: Any) -> Any:
-                it = iter(moving)
-                return plain(*(a.static[i] if i in a.static else next(it) for i in range(a.count)))
-
-            return vjp(run_again, *fresh)[1](ct)
-
-        rule.defvjp(fwd, bwd)
-        return rule(*everything)
-
-    update_wrapper(again, fn, updated=())
-    return again
 
 
 class Function:

@@ -68,15 +68,15 @@ class Tensor:
         return value if self._view is None else self._look(value)
 
     def _look(self, value: Value) -> Value:
-        """Apply the view; remembered while the base is the same object and shares its memory."""
+        """Apply the view. Remembered while the base is the same object and, where the result is a copy, unwritten."""
         seen = None if self._extra is None else self._extra.get("seen")
-        if seen is not None and seen[0] is value:
+        if seen is not None and seen[0] is value and (seen[2] is None or not cells.stamped_after(value, seen[2])):
             return seen[1]
         out = value
         for primitive, attributes in self._view or ():
             out = bind(primitive, out, **attributes)
-        if isinstance(out, Traced) or out is value or np.may_share_memory(out, value):
-            self._note("seen", (value, out))
+        apart = not isinstance(out, Traced) and out is not value and not np.may_share_memory(out, value)
+        self._note("seen", (value, out, cells.now if apart else None))
         return out
 
     def _note(self, key: str, value: Any) -> None:
@@ -94,6 +94,8 @@ class Tensor:
                 remedy="change it under tb.no_grad(), or change a copy: x.clone()",
             )
         old = cell.value if cell.owner is ctx.recorder else see_outer(cell)
+        if ctx.undo is not None and cell not in ctx.undo:
+            ctx.undo[cell] = copied(old)
         if (
             type(old) is np.ndarray
             and type(new) is np.ndarray
@@ -435,7 +437,7 @@ def _not_tracked(value: Value) -> GradientError:
         return GradientError(
             "backward() inside grad, jvp or vmap",
             where=user_location(),
-            remedy="use tb.grad on the inner function: transforms compose, backward() only walks the eager tape",
+            remedy="use tb.grad on the inner function; backward() only walks the eager tape",
         )
     return GradientError(
         "backward() from a tensor that no gradient flows through",

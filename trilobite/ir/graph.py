@@ -32,13 +32,19 @@ class Var:
 class Dense:
     """An array as an attribute: immutable, compared bit by bit."""
 
-    __slots__ = ("array", "key")
+    __slots__ = ("_key", "array")
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         array = array.copy()
         array.flags.writeable = False
         self.array = array
-        self.key = (array.shape, array.dtype.name, array.tobytes())
+        self._key: tuple[Any, ...] | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        if self._key is None:
+            self._key = (self.array.shape, self.array.dtype.name, self.array.tobytes())
+        return self._key
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Dense) and self.key == other.key

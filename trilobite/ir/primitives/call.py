@@ -3,7 +3,7 @@ calls.
 
 Attributes: `graph` (the body), `name`, `target` (who runs it; empty for "inline as you like"), `tracked`
 (which outputs `backward()` outside may follow; empty for all), and for functions with their own derivative
-`forward` and `backward` graphs (`strict`: they are the only derivative there is): forward: inputs -> outputs,
+`forward` and `backward` graphs (`strict`: they are the only derivative there is; `push`: a forward-mode rule): forward: inputs -> outputs,
 residuals; backward: residuals, cotangents of inexact outputs -> cotangents of inexact inputs.
 """
 
@@ -18,6 +18,7 @@ from trilobite.ir.evaluate import executable
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Attributes, Primitive, Value
 from trilobite.ir.transforms.batch import Unmapped, all_mapped
+from trilobite.ir.transforms.forward import materialise
 from trilobite.ir.transforms.regions import batch_graph, forward_graph, reverse_graph
 from trilobite.ir.types import Dim, TensorType, bind_symbols, substitute, symbols_of
 
@@ -42,6 +43,8 @@ def invoke(graph: Graph, values: Sequence[Value], attrs: Attributes, suffix: str
 
 
 def _jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -> tuple[Any, Any]:
+    if "push" in attrs:
+        return _push(primals, tangents, attrs)
     if attrs.get("strict"):
         raise GradientError(
             f"{attrs['name']} has a reverse-mode rule of its own (custom_vjp) and no forward-mode one",
@@ -54,6 +57,16 @@ def _jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -
     n = len(graph.outputs)
     rest = iter(outs[n:])
     return tuple(outs[:n]), tuple(next(rest) if a else None for a in out_active)
+
+
+def _push(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -> tuple[Any, Any]:
+    """The function's own forward-mode rule: it takes a tangent for every inexact operand."""
+    graph: Graph = attrs["graph"]
+    full = [materialise(t, p) for t, p in zip(tangents, primals, strict=True) if is_inexact(p.dtype)]
+    outs = invoke(attrs["push"], [*primals, *full], attrs, ".jvp")
+    n = len(graph.outputs)
+    rest = iter(outs[n:])
+    return tuple(outs[:n]), tuple(next(rest) if is_inexact(t.dtype) else None for t in graph.output_types)
 
 
 def _linearize(
@@ -101,12 +114,12 @@ def _batch_own_rule(
     size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes
 ) -> tuple[Any, ...]:
     """With a rule of its own everything is mapped, so that residuals and cotangents have one form."""
-    graph, _ = batch_graph(attrs["graph"], size, [True] * len(values), [True] * len(attrs["graph"].outputs))
-    fwd, bwd = attrs["forward"], attrs["backward"]
-    forward, _ = batch_graph(fwd, size, [True] * len(fwd.inputs), [True] * len(fwd.outputs))
-    backward, _ = batch_graph(bwd, size, [True] * len(bwd.inputs), [True] * len(bwd.outputs))
-    full = all_mapped(size, values, mapped)
-    out: tuple[Any, ...] = call(*full, **{**attrs, "graph": graph, "forward": forward, "backward": backward})
+    regions = {k: attrs[k] for k in ("graph", "forward", "backward", "push") if k in attrs}
+    mapped_regions = {
+        k: batch_graph(g, size, [True] * len(g.inputs), [True] * len(g.outputs))[0]
+        for k, g in regions.items()
+    }
+    out: tuple[Any, ...] = call(*all_mapped(size, values, mapped), **{**attrs, **mapped_regions})
     return out
 
 

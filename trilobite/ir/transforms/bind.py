@@ -67,7 +67,7 @@ class Traced:
 class Context:
     """What one thread is in the middle of."""
 
-    __slots__ = ("ambient", "depth", "grad_off", "recorder", "vmaps", "watch", "writes")
+    __slots__ = ("ambient", "depth", "grad_off", "recorder", "undo", "vmaps", "watch", "writes")
 
     def __init__(self) -> None:
         self.recorder: Recorder | None = None  # the innermost recording, if any
@@ -75,6 +75,7 @@ class Context:
         self.ambient: Any = None  # the tape that `backward()` walks; set by the tape module
         self.grad_off = 0  # tapes up to this level do not record
         self.watch: Any = None  # called with (primitive, values, result) in anomaly mode
+        self.undo: Any = None  # while a function runs again for its gradient: what the tensors it writes held
         self.writes: Any = None  # cells written inside the innermost functional transform
         self.vmaps: tuple[Any, ...] = ()  # active batch interpreters, for randomness
 

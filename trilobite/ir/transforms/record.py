@@ -112,7 +112,7 @@ class Recorder(Interpreter):
         return value
 
     def lift(self, value: Value) -> Recorded:
-        """A value as a variable of this graph: its own, a constant, or an outer value that is now an input."""
+        """A value as a variable of this graph: its own, a constant, or an outer one that is now an input."""
         if isinstance(value, Recorded) and value.interpreter is self:
             return value
         known = self.known.get(id(value))

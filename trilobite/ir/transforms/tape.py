@@ -225,11 +225,14 @@ class PullbackNode(Node):
 class Tape(Interpreter):
     """Processes primitives on taped values: computes on what is underneath and leaves a node behind."""
 
-    __slots__ = ("ambient",)
+    __slots__ = ("ambient", "paused")
 
     def __init__(self, level: int, ambient: bool = False) -> None:
         super().__init__(level)
         self.ambient = ambient  # the one that backward() walks; others belong to grad and vjp
+        self.paused = (
+            False  # while one node's forward part runs: what it reads besides its operands is constant
+        )
 
     def records(self) -> bool:
         return self.level > entry.context().grad_off
@@ -248,7 +251,7 @@ class Tape(Interpreter):
         if not self.alive:
             self.check_alive("grad or vjp")
         primals, edges, wanted = self._open(values)
-        if self.level <= entry.threads.context.grad_off or primitive.name == "stop_gradient":
+        if self.level <= entry.threads.context.grad_off or self.paused or primitive.name == "stop_gradient":
             return bind(primitive, *primals, **attributes)
         if primitive.linearize is not None:
             return self._linearize(primitive, values, primals, edges, wanted, attributes)
@@ -314,7 +317,12 @@ class Tape(Interpreter):
             primals, edges, _ = self._open(values)
         if not self.records():
             return list(linearize(primals)[0])
-        outs, pullback = linearize(primals)
+        self.paused = True
+        try:
+            outs, pullback = linearize(primals)
+        finally:
+            self.paused = False
+        outs = [self.strip(o) for o in outs]
         node = PullbackNode(name, linearize, values, edges, pullback, outs)
         return [Taped(self, o, node, i) if is_inexact(o.dtype) else o for i, o in enumerate(outs)]
 
@@ -332,38 +340,59 @@ def backward(
     tape: Tape,
     roots: Sequence[tuple[Value, Value]],
     *,
-    leaves: Sequence[Node] = (),
     retain: bool = False,
     again: bool = False,
+    since: int = 0,
+    older: dict[tuple[Node, int], Value] | None = None,
 ) -> dict[Node, Value]:
     """Walk from `roots` (taped value, cotangent) to the leaves; returns the cotangent of each leaf reached.
 
-    With `leaves`, the walk ends there and others are not touched. Without `retain`, nodes are freed as they
-    are passed.
+    Without `retain`, nodes are freed as they are passed. Nodes made before `since` are not entered: what arrives
+    there is left in `older`.
     """
     pending: dict[Node, list[Any]] = {}
     heap: list[tuple[int, Node]] = []
-    stop = frozenset(leaves)
     found: dict[Node, Value] = {}
     for root, ct in roots:
         _arrive(pending, heap, root.node, root.index, ct)
     while heap:
         node = heapq.heappop(heap)[1]
+        if node.order < since and older is not None:
+            older.update(((node, i), ct) for i, ct in enumerate(pending.pop(node)) if ct is not None)
+            continue
         cotangents = _hooked(node, pending.pop(node))
-        if isinstance(node, Leaf) or node in stop:
+        if isinstance(node, Leaf):
             found[node] = cotangents[0]
             continue
         if node.freed:
             raise freed_error(node)
-        operands = node.pull(cotangents, tape, again)
-        if entry.threads.context.watch is not None:
-            entry.threads.context.watch.gradient(node, cotangents, operands)
+        operands = _watched_pull(node, cotangents, tape, again)
         for edge, ct in zip(node.edges, operands, strict=True):
             if edge is not None and ct is not None:
                 _arrive(pending, heap, edge[0], edge[1], ct)
         if not retain:
             node.free()
     return found
+
+
+def _watched_pull(node: Node, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
+    """In anomaly mode a backward step is judged as a whole, and named by its line in the forward pass."""
+    ctx = entry.threads.context
+    watch = ctx.watch
+    if watch is None:
+        return node.pull(cotangents, tape, again)
+    ctx.watch = None
+    try:
+        operands = node.pull(cotangents, tape, again)
+    finally:
+        ctx.watch = watch
+    watch.gradient(node, cotangents, operands)
+    return operands
+
+
+def next_order() -> int:
+    """Nodes made from now on have at least this order."""
+    return next(_sequence)
 
 
 def _arrive(pending: dict[Node, list[Any]], heap: list[Any], node: Node, index: int, ct: Value) -> None:
