@@ -1,0 +1,46 @@
+"""Optimisers, schedules, averages of parameters, gradient clipping and loss scaling.
+
+Everything a step changes lives in tensors: a step recorded by `jit` and the same step run eagerly give the
+same bits. (LBFGS alone is eager only, and says so.)
+"""
+
+from trilobite.framework.optim.adagrad import Adagrad
+from trilobite.framework.optim.adam import Adam, AdamW
+from trilobite.framework.optim.averaging import (
+    ExponentialMovingAverage,
+    ParameterAverage,
+    StochasticWeightAverage,
+)
+from trilobite.framework.optim.clipping import clip_grad_norm_, clip_grad_value_, grad_norm
+from trilobite.framework.optim.combined import ChainedScheduler, SequentialLR
+from trilobite.framework.optim.lamb import LAMB
+from trilobite.framework.optim.lbfgs import LBFGS
+from trilobite.framework.optim.lion import Lion
+from trilobite.framework.optim.optimizer import Optimizer
+from trilobite.framework.optim.plateau import ReduceLROnPlateau
+from trilobite.framework.optim.rmsprop import RMSprop
+from trilobite.framework.optim.scaler import GradScaler
+from trilobite.framework.optim.schedule import Schedule
+from trilobite.framework.optim.schedules import (
+    SWALR,
+    ConstantLR,
+    CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    MultiStepLR,
+    OneCycleLR,
+    PolynomialLR,
+    StepLR,
+)
+from trilobite.framework.optim.sgd import SGD
+
+__all__ = [
+    "SGD", "Adagrad", "RMSprop", "Adam", "AdamW", "Lion", "LAMB", "LBFGS", "Optimizer",
+    "Schedule", "LambdaLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR",
+    "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SWALR",
+    "SequentialLR", "ChainedScheduler", "ReduceLROnPlateau",
+    "clip_grad_norm_", "clip_grad_value_", "grad_norm",
+    "ExponentialMovingAverage", "StochasticWeightAverage", "ParameterAverage", "GradScaler",
+]  # fmt: skip

@@ -1,0 +1,180 @@
+"""A parameter group: which tensors, and by which numbers they are updated.
+
+Numbers (learning rate, momentum, ...) are 0-d float64 tensors, so that a jitted step sees them change:
+assigning to `group["lr"]` writes into the tensor that is there. A number that was absent when the group
+was made (a weight decay of 0, say) has no term in the update, and switches (bools and names) decide its
+form: both stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from trilobite.base.dtypes import float64, is_float, is_inexact
+from trilobite.base.errors import ArgumentError, DTypeError, StateError
+from trilobite.base.locations import user_location
+from trilobite.framework.modes import no_grad
+from trilobite.framework.ops.creation import to_array
+from trilobite.framework.tensor import Tensor, wrap
+
+
+def number(name: str, given: Any) -> Tensor:
+    """A hyperparameter as a tensor of its own; a float tensor without dimensions is taken itself, and so
+    shared.
+    """
+    if isinstance(given, Tensor):
+        if given.shape != () or not is_float(given.dtype):
+            raise ArgumentError(
+                f"{name} is a tensor {given.dtype}{list(given.shape)}",
+                where=user_location(),
+                expected="a number, or a float tensor without dimensions",
+            )
+        return given
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise ArgumentError(f"{name} is {given!r}", where=user_location(), expected="a number")
+    return wrap(to_array(float(given), float64, copy=True))
+
+
+class Rule:
+    """What a number must be when it is given: a test, and how an error says it."""
+
+    def __init__(self, says: str, holds: Callable[[float], bool]) -> None:
+        self.says, self.holds = says, holds
+
+    def check(self, owner: str, name: str, given: Any) -> None:
+        if isinstance(given, (int, float)) and not isinstance(given, bool) and not self.holds(float(given)):
+            raise ArgumentError(
+                f"{owner}: {name} is {given}", where=user_location(), expected=f"{name} {self.says}"
+            )
+
+
+AT_LEAST_0 = Rule(">= 0", lambda x: x >= 0 and not math.isinf(x))
+BELOW_1 = Rule("in [0, 1)", lambda x: 0 <= x < 1)
+FINITE = Rule("finite", math.isfinite)
+
+
+class Group(dict[str, Any]):
+    """`params`, numbers and switches by name. What may be assigned are the numbers, in place."""
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        numbers: Mapping[str, Any],
+        switches: Mapping[str, Any],
+        optional: Iterable[str],
+    ) -> None:
+        super().__init__(params=params, **switches)
+        absent = set(optional)
+        for name, given in numbers.items():
+            there = isinstance(given, Tensor) or name not in absent or given != 0
+            super().__setitem__(name, number(name, given) if there else 0.0)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        current = self.get(name)
+        if isinstance(current, Tensor):
+            with no_grad():
+                current.copy_(_plain_number(name, value))  # type: ignore[attr-defined]
+        elif name not in self:
+            raise StateError(
+                f"a parameter group has no {name!r}",
+                where=user_location(),
+                expected=f"one of {', '.join(self.numbers())}",
+            )
+        elif value != current:
+            raise _fixed(name, current)
+
+    def add(self, name: str, given: Any) -> Tensor:
+        """A further number, kept and saved with the group; the one that is there if there is one."""
+        if name not in self:
+            super().__setitem__(name, number(name, given))
+        found: Tensor = self[name]
+        return found
+
+    def numbers(self) -> dict[str, Tensor]:
+        return {name: value for name, value in self.items() if isinstance(value, Tensor)}
+
+    def has(self, name: str) -> bool:
+        """Is there such a number, that is, a term of the update that it stands in?"""
+        return isinstance(self.get(name), Tensor)
+
+    def switches(self) -> dict[str, Any]:
+        return {k: v for k, v in self.items() if k != "params" and not isinstance(v, Tensor)}
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise StateError(
+            "the names of a parameter group are fixed",
+            where=user_location(),
+            expected='group["lr"] = value',
+        )
+
+    __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse  # type: ignore[assignment]
+
+
+def _plain_number(name: str, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        if value.shape != ():
+            raise ArgumentError(
+                f"{name} is set to a tensor of shape {tuple(value.shape)}",
+                where=user_location(),
+                expected="a number, or a tensor without dimensions",
+            )
+        return value
+    return number(name, value)
+
+
+def _fixed(name: str, current: Any) -> StateError:
+    if current == 0.0 and not isinstance(current, bool):
+        return StateError(
+            f"{name} was 0 when the optimiser was made, so its update has no such term",
+            where=user_location(),
+            expected=f"{name} stays 0",
+            remedy=f"make the optimiser with a {name} other than 0, and change that",
+        )
+    return StateError(
+        f"{name} of a parameter group was changed",
+        where=user_location(),
+        expected=f"{name} stays {current!r}: it decides the form of the update",
+        remedy="make another optimiser",
+    )
+
+
+def check_parameters(owner: str, params: Any) -> list[Tensor]:
+    """What the user gave as parameters, as a list of leaves; names, where given, are put aside."""
+    if isinstance(params, (Tensor, str, Mapping)):
+        raise ArgumentError(
+            f"{owner}: the parameters are one {type(params).__name__}",
+            where=user_location(),
+            expected="an iterable of tensors, for example model.parameters()",
+            remedy="put it into a list: [w]",
+        )
+    found = [p[1] if isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) else p for p in params]
+    for i, p in enumerate(found):
+        if not isinstance(p, Tensor):
+            raise ArgumentError(
+                f"{owner}: parameter {i} is a {type(p).__name__}",
+                where=user_location(),
+                expected="a tensor",
+            )
+        if not is_inexact(p.dtype):
+            raise DTypeError(
+                f"{owner}: parameter {i} is {p.dtype}",
+                where=user_location(),
+                expected="a float or complex dtype",
+            )
+        if not p.is_leaf:
+            raise ArgumentError(
+                f"{owner}: parameter {i} is the result of a computation",
+                where=user_location(),
+                expected="leaves: tensors that were made, not computed",
+                remedy="pass x.detach().requires_grad_()",
+            )
+    if not found:
+        raise ArgumentError(
+            f"{owner}: there are no parameters",
+            where=user_location(),
+            expected="at least one tensor",
+            remedy="an iterator that was used up before is empty: pass model.parameters() itself",
+        )
+    return found

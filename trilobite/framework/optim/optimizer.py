@@ -1,0 +1,263 @@
+"""What the optimisers share: parameter groups, state per parameter, and the walk over both.
+
+Enters: tensors with gradients. Leaves: the tensors changed in place. All state is made with the optimiser
+and lives in tensors, so a step is the same whether it runs eagerly or is recorded, also when the first
+one is. The algorithms themselves are not here: each states, over values, its numbers for a step and the
+update of one parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from trilobite.base.dtypes import accumulator, float64, int64, real_of
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.framework.jit import refuse_during_recording
+from trilobite.framework.modes import enable_grad, no_grad
+from trilobite.framework.optim.arithmetic import ZERO, add, cast, real_shape
+from trilobite.framework.optim.group import Group, Rule, check_parameters
+from trilobite.framework.optim.state import load_optimizer, save_optimizer
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.primitive import Value
+from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms import cells
+from trilobite.ir.transforms.tape import Taped
+
+State = dict[str, Tensor]
+_NEXT = np.asarray(1, int64)
+
+
+class Optimizer:
+    """The base of all optimisers. `param_groups` holds the groups, `state` what is kept for each
+    parameter.
+    """
+
+    rules: ClassVar[Mapping[str, Rule]] = {}
+    """What each number must satisfy; its keys are the numbers there are."""
+    optional: ClassVar[frozenset[str]] = frozenset()
+    """Numbers that, when 0, leave their term out of the update."""
+    pairs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Arguments that stand for several numbers: betas."""
+
+    def __init__(self, params: Any, numbers: Mapping[str, Any], switches: Mapping[str, Any]) -> None:
+        self._defaults = {**numbers, **switches}
+        self.param_groups: list[Group] = []
+        self.state: dict[Tensor, State] = {}
+        for group in _as_groups(params):
+            self.add_param_group(group)
+        if not self.param_groups:
+            check_parameters(self.name, ())
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """One more group: `{"params": tensors, "lr": ...}`; what it leaves out is as the optimiser was
+        made with.
+        """
+        refuse_during_recording("add_param_group")
+        if not isinstance(group, Mapping) or "params" not in group:
+            raise ArgumentError(
+                f"{self.name}: a parameter group is {type(group).__name__}",
+                where=user_location(),
+                expected='a dict with "params"',
+            )
+        given = group["params"]
+        params = check_parameters(self.name, [given] if isinstance(given, Tensor) else given)
+        settings = self._settings(group)
+        self._refuse_twice(params)
+        numbers = {k: v for k, v in settings.items() if k in self.rules}
+        switches = {k: v for k, v in settings.items() if k not in self.rules}
+        made = Group(params, numbers, switches, self.optional)
+        self.check_group(made)
+        self.param_groups.append(made)
+        for p in params:
+            self.state[p] = {name: _state_tensor(p, start) for name, start in self.slots(made).items()}
+
+    def _settings(self, group: Mapping[str, Any]) -> dict[str, Any]:
+        given = spread_pairs(self.pairs, {k: v for k, v in group.items() if k != "params"})
+        unknown = [k for k in given if k not in self._defaults]
+        if unknown:
+            raise ArgumentError(
+                f"{self.name} has no setting {unknown[0]!r}",
+                where=user_location(),
+                expected=f"params, {', '.join(self._defaults)}",
+            )
+        settings = {**self._defaults, **given}
+        for name, rule in self.rules.items():
+            rule.check(self.name, name, settings[name])
+        return settings
+
+    def _refuse_twice(self, params: Sequence[Tensor]) -> None:
+        seen = set(self.state)
+        for i, p in enumerate(params):
+            if p in seen:
+                raise ArgumentError(
+                    f"{self.name}: parameter {i} is there twice",
+                    where=user_location(),
+                    expected="every tensor in one place of one group",
+                )
+            seen.add(p)
+
+    # -- what an algorithm states ----------------------------------------------------------------------
+
+    def check_group(self, group: Group) -> None:
+        """Settings that make no sense together."""
+
+    def slots(self, group: Group) -> dict[str, float | None]:
+        """State kept per parameter, by name: the number it starts from everywhere, or None for a step
+        count.
+        """
+        raise NotImplementedError
+
+    def numbers(self, group: Group, count: Value | None) -> Sequence[Value]:
+        """The 0-d float64 numbers that the update takes, for this step of the count."""
+        raise NotImplementedError
+
+    @staticmethod
+    def read(group: Group, name: str) -> Value:
+        """A number of the group, in float64; 0 where it is absent."""
+        found = group[name]
+        return cast(found._read(), float64) if isinstance(found, Tensor) else ZERO
+
+    def update(
+        self, group: Group, p: Value, grad: Value, state: Mapping[str, Value], numbers: Sequence[Value]
+    ) -> tuple[Value, dict[str, Value]]:
+        """The new parameter and the new state."""
+        raise NotImplementedError
+
+    # -- the walk --------------------------------------------------------------------------------------
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient. A closure, if given, computes the loss (and
+        gradients) first.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                self._step_group(group)
+        return loss
+
+    def _step_group(self, group: Group) -> None:
+        prepared: dict[Any, Sequence[Value]] = {}
+        for p in group["params"]:
+            grad = p.grad
+            if grad is not None:
+                self._step_parameter(group, p, _plain(grad._read()), prepared)
+
+    def _step_parameter(
+        self, group: Group, p: Tensor, grad: Value, prepared: dict[Any, Sequence[Value]]
+    ) -> None:
+        state = self.state[p]
+        values = {name: t._read() for name, t in state.items()}
+        value = p._read()
+        if "step" in values:
+            values["step"] = add(values["step"], _NEXT)
+        numbers = self._prepared(group, values.get("step"), accumulator(real_of(value.dtype)), prepared)
+        new, changed = self.update(group, value, grad, values, numbers)
+        p._store(new)
+        if "step" in values:
+            changed["step"] = values["step"]
+        for name, v in changed.items():
+            cells.write(state[name]._cell, v)
+
+    def _prepared(
+        self, group: Group, count: Value | None, dtype: Any, prepared: dict[Any, Sequence[Value]]
+    ) -> Sequence[Value]:
+        """The numbers of this step in the parameter's precision. Parameters at the same count share them,
+        where the count is known now.
+        """
+        concrete = count is None or (type(count) is np.ndarray and entry.threads.context.recorder is None)
+        key = (dtype, None if count is None else int(count)) if concrete else None
+        if key is not None and key in prepared:
+            return prepared[key]
+        out = [cast(n, dtype) for n in self.numbers(group, None if count is None else cast(count, float64))]
+        if key is not None:
+            prepared[key] = out
+        return out
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, or fill those that are there with zeros."""
+        with no_grad():
+            for p in self.state:
+                if set_to_none:
+                    p.grad = None
+                elif p.grad is not None:
+                    p.grad.fill_(0.0)  # type: ignore[attr-defined]
+
+    # -- saving ----------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of all state, in a form that checkpoints keep: tensors become arrays, parameters their
+        places.
+        """
+        return save_optimizer(self.param_groups, self.state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what state_dict() returned. Nothing is changed unless all of it fits."""
+        refuse_during_recording("load_state_dict")
+        load_optimizer(self.name, self.param_groups, self.state, state)
+
+    def __repr__(self) -> str:
+        rows = []
+        for group in self.param_groups:
+            numbers = {k: v.item() for k, v in group.numbers().items()}
+            shown = ", ".join(f"{k}={v}" for k, v in {**numbers, **group.switches()}.items())
+            rows.append(f"{len(group['params'])} tensors, {shown}")
+        return f"{self.name}({'; '.join(rows)})"
+
+
+def _as_groups(params: Any) -> Iterable[Mapping[str, Any]]:
+    if not isinstance(params, Iterable) or isinstance(params, (Tensor, Mapping, str)):
+        check_parameters("an optimiser", params if isinstance(params, (Tensor, Mapping, str)) else [params])
+    listed = list(params)
+    if listed and all(isinstance(g, Mapping) for g in listed):
+        return listed
+    return [{"params": listed}] if listed else []
+
+
+def spread_pairs(pairs: Mapping[str, tuple[str, ...]], given: dict[str, Any]) -> dict[str, Any]:
+    """Settings with `betas=(a, b)` taken apart into beta1 and beta2."""
+    out: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in pairs:
+            out[name] = value
+            continue
+        if not isinstance(value, (tuple, list)) or len(value) != len(pairs[name]):
+            raise ArgumentError(
+                f"{name} is {value!r}",
+                where=user_location(),
+                expected=f"{len(pairs[name])} numbers: {', '.join(pairs[name])}",
+            )
+        out.update(zip(pairs[name], value, strict=True))
+    return out
+
+
+def _state_tensor(p: Tensor, start: float | None) -> Tensor:
+    """State of small floats is kept in float32, of complex parameters in their real parts."""
+    if start is None:
+        return wrap(np.zeros((), int64))
+    shape, dtype = real_shape(p.shape, p.dtype), accumulator(real_of(p.dtype))
+    return wrap(np.full(shape, start, dtype) if start else np.zeros(shape, dtype))
+
+
+def _plain(grad: Value) -> Value:
+    """A gradient as a constant: create_graph=True leaves it on the tape."""
+    return grad.primal if type(grad) is Taped and grad.interpreter.ambient else grad
+
+
+def need_closure(name: str, closure: Any) -> None:
+    if closure is None:
+        raise ArgumentError(
+            f"{name}.step() without a closure",
+            where=user_location(),
+            expected="a function that clears gradients, computes the loss, calls backward() and returns it",
+        )

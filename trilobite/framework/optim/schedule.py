@@ -1,0 +1,114 @@
+"""What the schedules share: a count of steps, and learning rates written into the optimiser's own
+tensors.
+
+A schedule is a function of the count: `rate(base, t)`, both 0-d float64 tensors, `base` the learning rate
+that the optimiser was made with. Nothing is carried from step to step but the count, so a schedule may be
+combined with others, saved, and stepped inside `jit`. The formulas are not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import float64, int64
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.framework.jit import refuse_during_recording
+from trilobite.framework.modes import no_grad
+from trilobite.framework.optim.arithmetic import add, cast
+from trilobite.framework.optim.group import Group
+from trilobite.framework.optim.optimizer import Optimizer
+from trilobite.framework.optim.state import fitting, names_fit, snapshot, write
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.transforms import cells
+
+
+class Schedule:
+    """The base of all schedules. Making one sets the rates of step 0; `step()` moves on by one."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        refuse_during_recording(f"a new {type(self).__name__}")
+        if not isinstance(optimizer, Optimizer):
+            raise ArgumentError(
+                f"{type(self).__name__} of a {type(optimizer).__name__}",
+                where=user_location(),
+                expected="an optimiser",
+            )
+        self.optimizer = optimizer
+        self.count = wrap(np.zeros((), int64))
+        for group in optimizer.param_groups:
+            group.add("initial_lr", group["lr"].item())
+        self._write()
+
+    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+        """The learning rate of a group after `t` steps."""
+        raise NotImplementedError
+
+    def others(self, t: Tensor, group: int) -> dict[str, Tensor]:
+        """Further numbers that this schedule sets."""
+        return {}
+
+    def step(self) -> None:
+        """Move on by one step."""
+        with no_grad():
+            cells.write(self.count._cell, add(self.count._read(), np.asarray(1, int64)))
+        self._write()
+
+    def _write(self) -> None:
+        with no_grad():
+            t = wrap(cast(self.count._read(), float64))
+            for i, group in enumerate(self.optimizer.param_groups):
+                group["lr"] = self.rate(base_rate(group), t, i)
+                for name, value in self.others(t, i).items():
+                    group[name] = value
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rates that are set now, one per group."""
+        return [group["lr"].item() for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of what changes. What the schedule was made with is not part of it."""
+        return {name: snapshot(t) for name, t in self._tensors().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what state_dict() returned. The rates themselves come with the optimiser's state."""
+        refuse_during_recording("load_state_dict")
+        owner, tensors = type(self).__name__, self._tensors()
+        names_fit(owner, "it", state, list(tensors))
+        arrays = {name: fitting(owner, name, state[name], t) for name, t in tensors.items()}
+        for name, t in tensors.items():
+            write(t, arrays[name])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {"count": self.count}
+
+
+def base_rate(group: Group) -> Tensor:
+    """The learning rate that a group began with, in float64."""
+    return wrap(cast(group["initial_lr"]._read(), float64))
+
+
+def per_group(owner: str, name: str, given: Any, optimizer: Optimizer) -> list[Any]:
+    """One value for all groups, or one for each."""
+    groups = len(optimizer.param_groups)
+    if not isinstance(given, Sequence):
+        return [given] * groups
+    if len(given) != groups:
+        raise ArgumentError(
+            f"{owner}: {len(given)} values of {name}",
+            where=user_location(),
+            expected=f"one for each of {groups} groups",
+        )
+    return list(given)
+
+
+def whole(owner: str, name: str, given: Any, least: int = 1) -> int:
+    """A number of steps."""
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < least:
+        raise ArgumentError(
+            f"{owner}: {name} is {given!r}", where=user_location(), expected=f"an integer of at least {least}"
+        )
+    return int(given)
