@@ -1,7 +1,8 @@
-"""Programs as fixtures: a function and its inputs. One harness runs each of them on every target and compares bits.
+"""Programs as fixtures: a function and its inputs. One harness runs each of them on every target and compares
+bits.
 
-A program is made anew for every run, so that state (parameters, statistics, random keys) starts the same. After the last
-step the results of all steps and the whole state are compared.
+A program is made anew for every run, so that state (parameters, statistics, random keys) starts the same.
+After the last step the results of all steps and the whole state are compared.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""`tb.checkpoint`: a function that keeps its arguments instead of its intermediates, and runs again for the gradient.
+"""`tb.checkpoint`: a function that keeps its arguments instead of its intermediates, and runs again for the
+gradient.
 
-Eagerly the second run happens on the same tape, with the random state of the first and with its writes to tensors undone
-afterwards; gradients of everything it reads, arguments or not, go where they would have gone. In a recording the function
-becomes a `call` whose backward graph recomputes behind a barrier.
+Eagerly the second run happens on the same tape, with the random state of the first and with its writes to
+tensors undone afterwards; gradients of everything it reads, arguments or not, go where they would have gone.
+In a recording the function becomes a `call` whose backward graph recomputes behind a barrier.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _is_dual_or_batched(v: Value) -> bool:
     return isinstance(v, Traced) and not isinstance(v, Taped)
 
 
-# -- eager -----------------------------------------------------------------------------------------------------
+# -- eager ---------------------------------------------------------------------------------------------------
 
 
 class _Again(Node):
@@ -115,7 +116,8 @@ def _highest_tape(values: Sequence[Value]) -> Tape | None:
 
 
 def _replay(tape: Tape, key: Value, body: Callable[[], Any]) -> Any:
-    """Run as the first time: gradients on, the same random numbers; and take back what it writes to tensors."""
+    """Run as the first time: gradients on, the same random numbers; and take back what it writes to tensors.
+    """
     ctx = entry.context()
     saved = (ctx.grad_off, ctx.undo, tape.alive, read(random.state))
     ctx.grad_off, ctx.undo, tape.alive = 0, {}, True
@@ -140,7 +142,7 @@ def _take_back(undo: dict[Cell, Value]) -> None:
             cell.value = value
 
 
-# -- recorded --------------------------------------------------------------------------------------------------
+# -- recorded ------------------------------------------------------------------------------------------------
 
 
 def _recorded(fn: Fn, a: _Arguments) -> Any:

@@ -3,8 +3,9 @@ calls.
 
 Attributes: `graph` (the body), `name`, `target` (who runs it; empty for "inline as you like"), `tracked`
 (which outputs `backward()` outside may follow; empty for all), and for functions with their own derivative
-`forward` and `backward` graphs (`strict`: they are the only derivative there is; `push`: a forward-mode rule): forward: inputs -> outputs,
-residuals; backward: residuals, cotangents of inexact outputs -> cotangents of inexact inputs.
+`forward` and `backward` graphs (`strict`: they are the only derivative there is; `push`: a forward-mode
+rule): forward: inputs -> outputs, residuals; backward: residuals, cotangents of inexact outputs -> cotangents
+of inexact inputs.
 """
 
 from __future__ import annotations

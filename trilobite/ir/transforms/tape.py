@@ -178,7 +178,8 @@ class PrimitiveNode(Node):
 
 
 def _kept(values: Sequence[Value], keep: str | tuple[int, ...]) -> tuple[Any, ...]:
-    """What a whole rule gets to see: values, types, or types of the operands listed and values of the others."""
+    """What a whole rule gets to see: values, types, or types of the operands listed and values of the others.
+    """
     if isinstance(keep, str):
         return tuple(values if keep == "values" else types_of(values))
     return tuple(type_of(v) if i in keep else v for i, v in enumerate(values))
@@ -347,8 +348,8 @@ def backward(
 ) -> dict[Node, Value]:
     """Walk from `roots` (taped value, cotangent) to the leaves; returns the cotangent of each leaf reached.
 
-    Without `retain`, nodes are freed as they are passed. Nodes made before `since` are not entered: what arrives
-    there is left in `older`.
+    Without `retain`, nodes are freed as they are passed. Nodes made before `since` are not entered: what
+    arrives there is left in `older`.
     """
     pending: dict[Node, list[Any]] = {}
     heap: list[tuple[int, Node]] = []
