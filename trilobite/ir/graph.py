@@ -86,6 +86,19 @@ class Equation:
         return f"Equation({self.primitive.name}, {len(self.inputs)} -> {len(self.outputs)})"
 
 
+def _exact(value: Any) -> Any:
+    """A number as what tells it apart: 0.0 from -0.0, 1 from 1.0 and True; and NaN is NaN."""
+    if isinstance(value, tuple):
+        return tuple(map(_exact, value))
+    if isinstance(value, np.generic):
+        return value.dtype.name, value.tobytes()
+    if isinstance(value, float):
+        return "float", value.hex()
+    if isinstance(value, complex):
+        return "complex", value.real.hex(), value.imag.hex()
+    return ("bool", value) if isinstance(value, bool) else value
+
+
 class Graph:
     """Inputs, equations in order of execution, outputs. A value: never changed after it is made."""
 
@@ -118,9 +131,8 @@ class Graph:
             ins = tuple(number[v] for v in e.inputs)
             for v in e.outputs:
                 number[v] = len(number)
-            rows.append(
-                (e.primitive.name, ins, tuple(sorted(e.attributes.items())), tuple(v.type for v in e.outputs))
-            )
+            attributes = tuple((k, _exact(e.attributes[k])) for k in sorted(e.attributes))
+            rows.append((e.primitive.name, ins, attributes, tuple(v.type for v in e.outputs)))
         return self.input_types, tuple(rows), tuple(number[v] for v in self.outputs)
 
     @cached_property
@@ -134,10 +146,6 @@ class Graph:
 
     def __hash__(self) -> int:
         return self._hash
-
-    def __lt__(self, other: Graph) -> bool:
-        # Attributes are sorted by name, and names are unique, so two graphs are never really compared.
-        return id(self) < id(other)
 
     @cached_property
     def symbols(self) -> frozenset[Symbol]:
@@ -154,6 +162,6 @@ class Graph:
     def __str__(self) -> str:
         from trilobite.ir.text import show
 
-        return show(self)
+        return show(self, data=False)
 
     __repr__ = __str__
