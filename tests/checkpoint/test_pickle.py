@@ -8,12 +8,14 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch_files import Call, Global, code_of, pickled, stream_file, zip_file
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_files import Call, Global, code_of, pickled, storage, stream_file, tensor, zip_file
 
 from trilobite.base.errors import FileError
 from trilobite.framework import checkpoint
@@ -301,6 +303,30 @@ def test_depth_through_the_memo_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("code", [b"]2a.", b"}q\x00" + b"K\x01h\x00s.", b"]q\x00(h\x00t\x85a."])
 def test_values_that_hold_themselves_are_refused(tmp_path: Path, code: bytes) -> None:
     assert "or in themselves" in _bounded(tmp_path, code, 40).what
+
+
+# ---- anything at all ----
+
+GLOBALS = """torch FloatStorage|torch BoolStorage|torch Size|torch float32|torch Tensor|collections OrderedDict
+|torch._utils _rebuild_tensor|torch._utils _rebuild_tensor_v2|torch._utils _rebuild_tensor_v3
+|torch._utils _rebuild_parameter|torch._tensor _rebuild_from_type_v2"""
+PIECES = [
+    *(bytes([code]) for code in range(256)),
+    *(b"q\x00", b"h\x00", b"q\x01", b"h\x01", b"](", b"}(", b")R", b"t", b"u", b"e"),
+    *(code_of(value) for value in (0, 1, 2, -1, "0", "storage", "cpu", "w", "conj", "latin1")),
+    *(f"c{module}\n{name}\n".encode() for module, name in (line.split() for line in GLOBALS.split("|"))),
+    code_of(storage("0", "float32", 4)),
+    code_of(tensor(storage("0", "float32", 4), 0, (2, 2), (2, 1))),
+]
+
+
+@settings(max_examples=600)
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map(b"".join))
+def test_any_opcodes_give_a_value_or_a_refusal(tmp_path_factory: pytest.TempPathFactory, code: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.pth"
+    path.write_bytes(zip_file(code + b".", {"0": bytes(16)}))
+    with suppress(FileError):
+        load_pth(path)
 
 
 # ---- by construction ----

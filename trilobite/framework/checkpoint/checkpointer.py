@@ -94,9 +94,7 @@ class Checkpointer:
             steps = self.steps()
             if isinstance(error, FileError) and chosen in steps:
                 raise self._corrupt(chosen, error) from error
-            if (
-                step is None and steps and steps[-1] != chosen
-            ):  # a writer has moved on and removed it meanwhile
+            if step is None and steps and steps[-1] != chosen:  # a writer has moved on and removed it
                 return self.load(None, like)
             raise durable.NotFoundError(
                 f"there is no checkpoint of step {chosen}",

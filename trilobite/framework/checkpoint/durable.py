@@ -175,11 +175,11 @@ def _lock_path(directory: str, name: str) -> str:
 
 
 def _release(path: str, fd: int) -> None:
+    # Removed first: a child forked meanwhile keeps the descriptor open, but then locks a file that is gone.
     try:
         with suppress(FileNotFoundError):
             os.unlink(path)
     finally:
-        fcntl.flock(fd, fcntl.LOCK_UN)  # closing alone would leave it to children forked meanwhile
         os.close(fd)
 
 
