@@ -68,19 +68,19 @@ class Composite:
         types = types_of(values)
         key = (tuple(types), tuple(sorted(attrs.items())))
         if key not in self._graphs:
-            self._graphs[key] = self._record(types, attrs)
+            self._record(key, types, attrs)
         regions, single = self._graphs[key]
         outs = table["call"](*values, name=self.name, **regions)
         return outs[0] if single else outs
 
-    def _record(self, types: Sequence[TensorType], attrs: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    def _record(self, key: Hashable, types: Sequence[TensorType], attrs: dict[str, Any]) -> None:
+        """The body first: a rule may call the composite itself, and then means its body."""
         single: list[bool] = []
-        regions = {
-            "graph": record_graph(lambda *v: _listed(self.body(*v, **attrs), single), types, self.name)
-        }
+        graph = record_graph(lambda *v: _listed(self.body(*v, **attrs), single), types, self.name)
+        self._graphs[key] = {"graph": graph}, single[0]
         if self.forward is not None and self.backward is not None:
-            regions |= rule_graphs(self, types, attrs, regions["graph"])
-        return regions, single[0]
+            rules = rule_graphs(self, types, attrs, graph)
+            self._graphs[key] = {"graph": graph, **rules}, single[0]
 
 
 def rule_graphs(
