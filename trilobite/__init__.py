@@ -1,21 +1,31 @@
-"""Trilobite: a whole AI computing system in one package. `import trilobite as tb`."""
+"""Trilobite: a whole AI computing system in one package. `import trilobite as tb`.
+
+tb.tensor, tb.zeros, tb.arange, ...     tensors, as the Python array API standard has them    (framework/ops)
+tb.float32, tb.bfloat16, tb.int4, ...   dtypes: NumPy's own and those of ml_dtypes            (base/dtypes)
+tb.grad, tb.vmap, tb.jvp, tb.jit, ...   transforms of functions                               (framework)
+tb.cond, tb.scan, tb.while_loop, ...    control flow that transforms see                      (framework)
+tb.linalg, tb.fft, tb.random            further functions of tensors
+tb.nn, tb.optim, tb.data, tb.metrics    what a training is made of
+tb.save, tb.load, tb.Checkpointer       files
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from trilobite.base.dtypes import (
-    bfloat16, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
-)  # fmt: skip
-from trilobite.framework import ops
-from trilobite.framework.control import associative_scan, cond, fori_loop, scan, switch, while_loop
-from trilobite.framework.jit import eval_shape, jit, make_graph
-from trilobite.framework.rules import Function, checkpoint, custom_jvp, custom_vjp
-from trilobite.framework.tensor import Tensor
-from trilobite.framework.transforms import (
-    enable_grad, grad, hessian, jacfwd, jacrev, jvp, no_grad, stop_gradient, value_and_grad, vjp, vmap,
-)  # fmt: skip
-from trilobite.ir.types import dim
+from trilobite.framework import namespace as _namespace
 
 __version__ = "0.1.0"
-globals().update({row.name: row.public for row in ops.operators.values()})
+__array_api_version__ = _namespace.ARRAY_API_VERSION
+
+globals().update(_namespace.names())
+
+
+def __getattr__(name: str) -> Any:
+    found = _namespace.later(name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_namespace.ROOMS, *_namespace.FILES})

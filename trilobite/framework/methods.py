@@ -1,32 +1,51 @@
-"""The operator table becomes methods of Tensor: each row under the names it gives, binary ones also reflected and in place."""
+"""The operator table becomes methods of Tensor: each row under the names it gives, binary ones also
+reflected and in place.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from trilobite.framework.ops.registry import operators
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.framework import display
+from trilobite.framework.ops.registry import methods, operators
 from trilobite.framework.tensor import Tensor
 
-_REFLECTED = {
-    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__", "pow": "__rpow__",
-    "matmul": "__rmatmul__", "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "bitwise_and": "__rand__",
-    "bitwise_or": "__ror__", "bitwise_xor": "__rxor__", "bitwise_left_shift": "__rlshift__", "bitwise_right_shift": "__rrshift__",
-}  # fmt: skip
+REFLECTED = {
+    "add": "__radd__",
+    "subtract": "__rsub__",
+    "multiply": "__rmul__",
+    "divide": "__rtruediv__",
+    "pow": "__rpow__",
+    "matmul": "__rmatmul__",
+    "floor_divide": "__rfloordiv__",
+    "remainder": "__rmod__",
+    "bitwise_and": "__rand__",
+    "bitwise_or": "__ror__",
+    "bitwise_xor": "__rxor__",
+    "bitwise_left_shift": "__rlshift__",
+    "bitwise_right_shift": "__rrshift__",
+}
+COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
+IN_PLACE = ("elementwise", "linear algebra")
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 _OPERANDS = (Tensor, bool, int, float, complex, np.ndarray, np.generic)
 
 
 def _operator(public: Callable[..., Any]) -> Callable[..., Any]:
-    def dunder(self: Tensor, other: Any) -> Any:
+    def dunder(self: Tensor, other: Any, /) -> Any:
         return public(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     return dunder
 
 
 def _reflected(public: Callable[..., Any]) -> Callable[..., Any]:
-    def dunder(self: Tensor, other: Any) -> Any:
+    def dunder(self: Tensor, other: Any, /) -> Any:
         return public(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     return dunder
@@ -41,15 +60,68 @@ def _in_place(name: str, public: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _in_place_operator(name: str, public: Callable[..., Any]) -> Callable[..., Any]:
+    def dunder(self: Tensor, other: Any, /) -> Any:
+        from trilobite.framework.ops.inplace import assign
+
+        return assign(self, public(self, other), name) if isinstance(other, _OPERANDS) else NotImplemented
+
+    return dunder
+
+
+# -- what no row of the table gives ----------------------------------------------------------------------
+
+
+def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """The module whose functions work on this tensor, as the array API standard asks for it."""
+    if api_version is not None and api_version not in VERSIONS:
+        raise ArgumentError(
+            f"version {api_version!r} of the array API",
+            where=user_location(),
+            expected=f"one of {', '.join(VERSIONS)}",
+        )
+    return importlib.import_module("trilobite")
+
+
+def _contains(self: Tensor, element: Any, /) -> bool:
+    return bool(operators["any"].public(operators["equal"].public(self, element)))
+
+
+def _attribute(function: str) -> property:
+    """A property that is a function of the table."""
+    return property(lambda self: operators[function].public(self), doc=operators[function].public.__doc__)
+
+
+def _attach_properties() -> None:
+    from trilobite.framework.ops.shaping import t_property
+
+    named = {
+        "T": property(t_property),
+        "mT": _attribute("matrix_transpose"),
+        "real": _attribute("real"),
+        "imag": _attribute("imag"),
+    }
+    named["itemsize"] = property(lambda self: self.dtype.itemsize, doc="Bytes of one element.")
+    named["nbytes"] = property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all elements.")
+    for name, value in named.items():
+        setattr(Tensor, name, value)
+
+
 def attach() -> None:
     """Give Tensor its methods."""
     for row in operators.values():
-        binary = any(m.startswith("__") for m in row.methods) and row.name in _REFLECTED or row.methods[-1:] in (("__eq__",), ("__ne__",), ("__lt__",), ("__le__",), ("__gt__",), ("__ge__",))
-        for method in row.methods:
-            setattr(Tensor, method, _operator(row.public) if binary and method.startswith("__") else row.public)
-            if not method.startswith("__") and row.group in ("elementwise", "linear algebra"):
-                setattr(Tensor, f"{method}_", _in_place(f"{method}_", row.public))
-        if row.name in _REFLECTED:
-            reflected = _REFLECTED[row.name]
+        binary = row.name in REFLECTED or row.name in COMPARISONS
+        for name in row.methods:
+            setattr(Tensor, name, _operator(row.public) if binary and name.startswith("__") else row.public)
+            if not name.startswith("__") and row.group in IN_PLACE:
+                setattr(Tensor, f"{name}_", _in_place(f"{name}_", row.public))
+        if row.name in REFLECTED:
+            reflected = REFLECTED[row.name]
             setattr(Tensor, reflected, _reflected(row.public))
-            setattr(Tensor, "__i" + reflected[3:], _in_place(f"{row.name} in place", row.public))
+            setattr(Tensor, "__i" + reflected[3:], _in_place_operator(f"{row.name} in place", row.public))
+    for name, fn in methods.items():
+        setattr(Tensor, name, fn)
+    _attach_properties()
+    own: dict[str, Callable[..., Any]] = {"__array_namespace__": array_namespace, "__contains__": _contains}
+    for name, fn in {**own, **display.METHODS}.items():
+        setattr(Tensor, name, fn)

@@ -1,12 +1,13 @@
 """Which dtype two operands meet in. One table, printed in docs/promotion.md.
 
-Within a kind the wider wins; signed with unsigned give the next wider signed; across kinds the higher kind wins with the
-width it has (int64 with float32 is float32). Python scalars are weak: they take the tensor's dtype unless their kind is higher.
+Within a kind the wider wins; signed with unsigned give the next wider signed; across kinds the higher kind
+wins with the width it has (int64 with float32 is float32). Python scalars are weak: they take the tensor's
+dtype unless their kind is higher.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from trilobite.base import dtypes as dt
@@ -14,13 +15,13 @@ from trilobite.base.dtypes import DType
 from trilobite.base.errors import DTypeError
 
 _RANK = {"bool": 0, "int": 1, "float": 2, "complex": 3}
-_SIGNED = [dt.int4, dt.int8, dt.int16, dt.int32, dt.int64]
-_UNSIGNED = [dt.uint4, dt.uint8, dt.uint16, dt.uint32, dt.uint64]
+_SIGNED: list[DType] = [dt.int4, dt.int8, dt.int16, dt.int32, dt.int64]
+_UNSIGNED: list[DType] = [dt.uint4, dt.uint8, dt.uint16, dt.uint32, dt.uint64]
 _FLOAT_WIDTH = {dt.float16: 2, dt.bfloat16: 2, dt.float32: 3, dt.float64: 4}
 Scalar = (bool, int, float, complex)
 
 
-@lru_cache(maxsize=None)
+@cache
 def promote(a: DType, b: DType) -> DType:
     """The common dtype of two tensors."""
     if a == b:
@@ -56,11 +57,13 @@ def _wider_float(a: DType, b: DType) -> DType:
 
 
 def _no_common(a: DType, b: DType, remedy: str) -> DTypeError:
-    return DTypeError(f"{a.name} and {b.name} have no common dtype", expected="a dtype that holds both", remedy=remedy)
+    return DTypeError(
+        f"{a.name} and {b.name} have no common dtype", expected="a dtype that holds both", remedy=remedy
+    )
 
 
-@lru_cache(maxsize=None)
-def promote_scalar(tensor: DType, kind: type) -> DType:
+@cache
+def promote_scalar(tensor: DType, kind: Any) -> DType:
     """The dtype of an operation between a tensor and a Python scalar of this type."""
     if kind is bool:
         return tensor
@@ -77,6 +80,11 @@ def scalar_dtype(kind: type) -> DType:
     return {bool: dt.bool_, int: dt.default_int, float: dt.default_float, complex: dt.default_complex}[kind]
 
 
+def plain_kind(number: Any) -> Any:
+    """bool, int, float or complex: the kind of Python number that this is."""
+    return next(kind for kind in (bool, int, float, complex) if isinstance(number, kind))
+
+
 def result_type(*operands: Any) -> DType:
     """The dtype that tensors, dtypes and Python scalars meet in."""
     strong = [d for d in (_strong(o) for o in operands) if d is not None]
@@ -90,7 +98,7 @@ def result_type(*operands: Any) -> DType:
         out = promote(out, d)
     for o in operands:
         if isinstance(o, Scalar):
-            out = promote_scalar(out, type(o))
+            out = promote_scalar(out, plain_kind(o))
     return out
 
 

@@ -68,7 +68,9 @@ class Tensor:
         return value if self._view is None else self._look(value)
 
     def _look(self, value: Value) -> Value:
-        """Apply the view. Remembered while the base is the same object and, where the result is a copy, unwritten."""
+        """Apply the view. Remembered while the base is the same object and, where the result is a copy,
+        unwritten.
+        """
         seen = None if self._extra is None else self._extra.get("seen")
         if seen is not None and seen[0] is value and (seen[2] is None or not cells.stamped_after(value, seen[2])):
             return seen[1]

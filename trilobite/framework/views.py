@@ -32,6 +32,8 @@ def _undo(primitive: Primitive, attributes: dict[str, Any], before: Value, new: 
         return bind(primitive, new, shape=before.shape)
     if primitive is table["transpose"]:
         return bind(primitive, new, axes=inverse(attributes["axes"]))
+    if primitive is table["reverse"]:
+        return bind(primitive, new, axes=attributes["axes"])
     if primitive is table["slice"]:
         return bind(
             table["update_slice"], before, new, **{k: attributes[k] for k in ("start", "stop", "step")}

@@ -1,9 +1,50 @@
 """The operator table, filled: importing this room defines every operation and gives Tensor its methods."""
 
 from trilobite.framework.methods import attach
-from trilobite.framework.ops import arithmetic, creation, inplace, linear, reducing, shaping
+from trilobite.framework.ops import (
+    arithmetic,
+    conversion,
+    creation,
+    cumulative,
+    dtypes,
+    einsum,
+    indexing,
+    inplace,
+    joining,
+    keys,
+    linear,
+    normalising,
+    pointwise,
+    reducing,
+    searching,
+    sets,
+    shaping,
+    sorting,
+    taking,
+)
 from trilobite.framework.ops.registry import operators
 
 attach()
 
-__all__ = ["arithmetic", "creation", "inplace", "linear", "operators", "reducing", "shaping"]
+__all__ = [
+    "arithmetic",
+    "conversion",
+    "creation",
+    "cumulative",
+    "dtypes",
+    "einsum",
+    "indexing",
+    "inplace",
+    "joining",
+    "keys",
+    "linear",
+    "normalising",
+    "operators",
+    "pointwise",
+    "reducing",
+    "searching",
+    "sets",
+    "shaping",
+    "sorting",
+    "taking",
+]

@@ -1,90 +1,334 @@
-"""Tensors from data, and from nothing."""
+"""Tensors from nothing: zeros and numbers, ranges, grids, triangles."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
 import numpy as np
 
 from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import DType, as_dtype
-from trilobite.base.errors import ArgumentError, DeviceError
-from trilobite.framework.ops.registry import tensor_op
+from trilobite.base.errors import ArgumentError, ShapeError
+from trilobite.base.locations import user_location
+from trilobite.framework.ops.conversion import check_device, tensor, to_array
+from trilobite.framework.ops.meeting import as_value, broadcast_to, plain, scalar
+from trilobite.framework.ops.registry import op, tensor_op
+from trilobite.framework.promotion import scalar_dtype
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
+from trilobite.ir.types import Affine, Shape
+
+G = "creation"
 
 
-def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> Value:
-    """Data as an array: Python floats become float32, ints int64; arrays keep their dtype."""
-    want = None if dtype is None else as_dtype(dtype)
-    if isinstance(data, Tensor):
-        value = data.detach()._read()
-        return value if want is None or want == value.dtype else table["cast"](value, dtype=want)
-    if not isinstance(data, (np.ndarray, np.generic)):
-        data = _from_python(data, want)
-    if want is None:
-        want = as_dtype(data.dtype)
-    with np.errstate(all="ignore"):
-        return np.array(data, dtype=want) if copy else np.asarray(data, dtype=want)
-
-
-def _from_python(data: Any, want: DType | None) -> np.ndarray[Any, Any]:
-    if hasattr(data, "__array__"):
-        return np.asarray(data)
-    if isinstance(data, (list, tuple)):
-        data = _plain(data)
-    try:
-        found = np.asarray(data)
-    except ValueError as error:
-        raise ArgumentError(f"the data does not form a tensor: {error}", expected="numbers, or nested lists of equal lengths") from None
-    if found.dtype == object or found.dtype.kind in "SUOmM":
-        raise ArgumentError(f"the data does not form a tensor: {type(data).__name__} of {found.dtype}", expected="numbers, or nested lists of equal lengths")
-    if want is not None:
-        return found
-    default = {"f": dt.default_float, "i": dt.default_int, "u": dt.default_int, "c": dt.default_complex}.get(found.dtype.kind)
-    empty = found.size == 0 and found.dtype == np.float64
-    return found.astype(dt.default_float if empty else default) if default is not None else found
-
-
-def _plain(data: Sequence[Any]) -> list[Any]:
-    return [d.detach().numpy() if isinstance(d, Tensor) else _plain(d) if isinstance(d, (list, tuple)) else d for d in data]
-
-
-def check_device(device: Any) -> None:
-    if device not in (None, "cpu"):
-        raise DeviceError(f"there is no device {device!r}", expected="'cpu'", remedy="choose where compiled code runs with tb.jit(f, target=...)")
-
-
-@tensor_op("creation", methods=())
-def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """A tensor with a copy of the data."""
-    check_device(device)
-    out = wrap(to_array(data, dtype, copy=True))
-    return out.requires_grad_() if requires_grad else out
+def shape_of(shape: Any) -> Shape:
+    """A shape as a tuple of sizes."""
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    out = tuple(d if isinstance(d, Affine) else d.__index__() for d in sizes)
+    if any(not isinstance(d, Affine) and d < 0 for d in out):
+        raise ShapeError(
+            f"a tensor of shape {out}", where=user_location(), expected="sizes that are not negative"
+        )
+    return out
 
 
 def filled(shape: Any, value: Any, dtype: DType) -> Tensor:
     """A tensor with one number everywhere."""
-    sizes = (shape,) if isinstance(shape, (int, np.integer)) or not isinstance(shape, (tuple, list)) else tuple(shape)
-    if entry.threads.context.recorder is not None:
+    sizes = shape_of(shape)
+    if entry.threads.context.recorder is not None or any(isinstance(d, Affine) for d in sizes):
         return wrap(table["full"](shape=sizes, dtype=dtype, value=value))
-    return wrap(np.full(sizes, value, dtype))
+    if value == 0 and type(value) is int:
+        return wrap(np.zeros(sizes, dtype))  # the system hands out pages of zeros without writing them
+    out = np.empty(sizes, dtype)
+    out[...] = scalar(value, dtype)
+    return wrap(out)
 
 
-@tensor_op("creation", methods=())
+def _made(shape: Any, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    check_device(device)
+    out = filled(shape, value, dt.default_float if dtype is None else as_dtype(dtype))
+    return out.requires_grad_() if requires_grad else out
+
+
+def _like(x: Any, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    x = x if isinstance(x, Tensor) else as_value(x)
+    return _made(x.shape, value, x.dtype if dtype is None else dtype, device, requires_grad)
+
+
+@tensor_op(G, methods=())
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros."""
-    check_device(device)
-    out = filled(shape, 0, dt.default_float if dtype is None else as_dtype(dtype))
-    return out.requires_grad_() if requires_grad else out
+    return _made(shape, 0, dtype, device, requires_grad)
 
 
-@tensor_op("creation", methods=())
+@tensor_op(G, methods=())
 def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones."""
+    return _made(shape, 1, dtype, device, requires_grad)
+
+
+@tensor_op(G, methods=())
+def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor to be written to. It holds zeros: the same program gives the same bits."""
+    return _made(shape, 0, dtype, device, requires_grad)
+
+
+@tensor_op(G, methods=())
+def full(
+    shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """One number everywhere; its kind decides the dtype."""
+    if isinstance(fill_value, Tensor) and fill_value.ndim == 0:
+        value = fill_value._read()
+        value = value if dtype is None else table["cast"](value, dtype=as_dtype(dtype))
+        return wrap(np.array(v) if type(v := broadcast_to(value, shape_of(shape))) is np.ndarray else v)
+    number = plain(fill_value)
+    return _made(shape, number, scalar_dtype(type(number)) if dtype is None else dtype, device, requires_grad)
+
+
+@tensor_op(G, methods=())
+def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros in the shape and dtype of x."""
+    return _like(x, 0, dtype, device, requires_grad)
+
+
+@tensor_op(G, methods=())
+def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones in the shape and dtype of x."""
+    return _like(x, 1, dtype, device, requires_grad)
+
+
+@tensor_op(G, methods=())
+def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor to be written to, in the shape and dtype of x. It holds zeros."""
+    return _like(x, 0, dtype, device, requires_grad)
+
+
+@tensor_op(G, methods=())
+def full_like(
+    x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """One number everywhere, in the shape and dtype of x."""
+    x = x if isinstance(x, Tensor) else wrap(as_value(x))
+    return full(
+        x.shape,
+        fill_value,
+        dtype=x.dtype if dtype is None else dtype,
+        device=device,
+        requires_grad=requires_grad,
+    )
+
+
+# -- ranges ----------------------------------------------------------------------------------------------
+
+
+@tensor_op(G, methods=())
+def arange(
+    start: Any,
+    /,
+    stop: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """From start up to, but not including, stop."""
     check_device(device)
-    out = filled(shape, 1, dt.default_float if dtype is None else as_dtype(dtype))
+    start, stop = (0, start) if stop is None else (start, stop)
+    if isinstance(stop, Affine) or isinstance(start, Affine):
+        return wrap(_counted(start, stop, step, dt.default_int if dtype is None else as_dtype(dtype)))
+    start, stop, step = plain_end(start), plain_end(stop), plain_end(step)
+    if step == 0:
+        raise ArgumentError("arange with a step of 0", where=user_location(), expected="a step that is not 0")
+    whole = all(isinstance(v, int) for v in (start, stop, step))
+    want = as_dtype(dtype) if dtype is not None else dt.default_int if whole else dt.default_float
+    out = wrap(_integers(start, stop, step, want) if whole else _floats(start, stop, step, want))
     return out.requires_grad_() if requires_grad else out
+
+
+def plain_end(x: Any) -> Any:
+    """An end of a range as a Python number: also from a tensor without dimensions whose value is known."""
+    return x.item() if isinstance(x, (Tensor, np.ndarray)) else plain(x)
+
+
+def _integers(start: int, stop: int, step: int, dtype: DType) -> Value:
+    count = len(range(start, stop, step))
+    if entry.threads.context.recorder is not None and dtype in dt.INTEGERS:
+        line = table["iota"](shape=(count,), dtype=dtype, axis=0)
+        scale, shift = scalar(step, dtype), scalar(start, dtype)
+        line = line if step == 1 else table["mul"](line, broadcast_to(scale, (count,)))
+        return line if start == 0 else table["add"](line, broadcast_to(shift, (count,)))
+    if dtype in dt.INTEGERS and count:
+        scalar(start, dtype), scalar(range(start, stop, step)[-1], dtype)  # both ends must fit
+    limit = 2**63 - 1
+    fits = max(abs(start), abs(stop), abs(step)) <= limit
+    exact = np.arange(start, stop, step) if fits else np.asarray(range(start, stop, step), np.uint64)
+    return exact.astype(dtype)
+
+
+def _floats(start: float, stop: float, step: float, dtype: DType) -> Value:
+    count = max(0, math.ceil((stop - start) / step))
+    with np.errstate(all="ignore"):
+        return (start + np.arange(count, dtype=np.float64) * step).astype(dtype)
+
+
+def _counted(start: Any, stop: Any, step: Any, dtype: DType) -> Value:
+    """A range whose length only a run knows: from 0 by 1."""
+    if start != 0 or step != 1:
+        raise ArgumentError(
+            f"arange({start}, {stop}, {step}) with a symbolic size",
+            where=user_location(),
+            expected="start 0 and step 1",
+            remedy="scale and shift the result: tb.arange(n) * step + start",
+        )
+    return table["iota"](shape=(stop,), dtype=dtype, axis=0)
+
+
+@tensor_op(G, methods=())
+def linspace(
+    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """`num` numbers at equal distances from start to stop, with or without stop itself."""
+    check_device(device)
+    start, stop, num = plain_end(start), plain_end(stop), num.__index__()
+    if num < 0:
+        raise ArgumentError(f"linspace with num={num}", where=user_location(), expected="num >= 0")
+    complex_ends = isinstance(start, complex) or isinstance(stop, complex)
+    want = as_dtype(dtype) if dtype is not None else dt.default_complex if complex_ends else dt.default_float
+    with np.errstate(all="ignore"):
+        line = np.linspace(
+            start, stop, num, dtype=np.complex128 if complex_ends else np.float64, endpoint=endpoint
+        )
+        line = line.astype(want)
+    if want in dt.INTEGERS and isinstance(start, int) and isinstance(stop, int) and num:
+        line[0] = scalar(start, want)  # float64 does not hold every integer
+        if endpoint and num > 1:
+            line[-1] = scalar(stop, want)
+    out = wrap(line)
+    return out.requires_grad_() if requires_grad else out
+
+
+@tensor_op(G, methods=())
+def logspace(
+    start: Any, stop: Any, /, num: int, *, base: float = 10.0, dtype: Any = None, endpoint: bool = True
+) -> Tensor:
+    """`num` numbers at equal ratios, from base**start to base**stop."""
+    want = dt.default_float if dtype is None else as_dtype(dtype)
+    return wrap(
+        np.logspace(plain_end(start), plain_end(stop), num, endpoint=endpoint, base=base).astype(want)
+    )
+
+
+# -- grids, triangles ------------------------------------------------------------------------------------
+
+
+@op(G, methods=())
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Value, ...]:
+    """Coordinates of a grid from the coordinates along its axes; "xy" exchanges the first two axes."""
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(
+            f"meshgrid(indexing={indexing!r})", where=user_location(), expected="'xy' or 'ij'"
+        )
+    xs = [
+        as_value(x)
+        for x in (arrays[0] if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)) else arrays)
+    ]
+    for x in xs:
+        if x.ndim > 1:
+            raise ShapeError(
+                f"meshgrid of a tensor of shape {tuple(x.shape)}",
+                where=user_location(),
+                expected="one dimension each",
+            )
+    order = list(range(len(xs)))
+    if indexing == "xy" and len(xs) > 1:
+        order[0], order[1] = 1, 0
+    lines = [table["reshape"](x, shape=(x.shape[0] if x.ndim else 1,)) for x in xs]
+    shape = tuple(lines[i].shape[0] for i in order)
+    return tuple(table["broadcast"](x, shape=shape, axes=(order.index(i),)) for i, x in enumerate(lines))
+
+
+def iota(shape: Shape, axis: int, dtype: DType = dt.int64) -> Value:
+    return table["iota"](shape=tuple(shape), dtype=dtype, axis=axis)
+
+
+def below(shape: Shape, k: int) -> Value:
+    """True on and below the k-th diagonal of the last two axes."""
+    n = len(shape)
+    column, row = iota(shape, n - 1), iota(shape, n - 2)
+    return table["le"](
+        table["sub"](column, row), table["full"](shape=tuple(shape), dtype=dt.int64, value=_within(k))
+    )
+
+
+def _within(k: Any) -> int:
+    """A diagonal's number; beyond any matrix they are all alike."""
+    return int(max(-(2**62), min(2**62, k.__index__())))
+
+
+@tensor_op(G, methods=())
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Ones on the k-th diagonal, zeros elsewhere."""
+    check_device(device)
+    shape = shape_of((n_rows, n_rows if n_cols is None else n_cols))
+    column, row = iota(shape, 1), iota(shape, 0)
+    on = table["eq"](table["sub"](column, row), table["full"](shape=shape, dtype=dt.int64, value=_within(k)))
+    out = wrap(table["cast"](on, dtype=dt.default_float if dtype is None else as_dtype(dtype)))
+    return out.requires_grad_() if requires_grad else out
+
+
+def _triangle(x: Any, k: int, upper: bool) -> Value:
+    x = as_value(x)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"{'triu' if upper else 'tril'} of a tensor of shape {tuple(x.shape)}",
+            where=user_location(),
+            expected="at least two dimensions",
+        )
+    zero = table["full"](shape=x.shape, dtype=x.dtype, value=0)
+    lower = below(x.shape, k - 1 if upper else k)
+    return table["select"](lower, zero, x) if upper else table["select"](lower, x, zero)
+
+
+@op(G)
+def tril(x: Any, /, *, k: int = 0) -> Value:
+    """Zeros above the k-th diagonal of the last two axes."""
+    return _triangle(x, k, upper=False)
+
+
+@op(G)
+def triu(x: Any, /, *, k: int = 0) -> Value:
+    """Zeros below the k-th diagonal of the last two axes."""
+    return _triangle(x, k, upper=True)
+
+
+@op(G, methods=("one_hot",))
+def one_hot(x: Any, /, num_classes: int, *, dtype: Any = None) -> Value:
+    """A new last axis with 1 at the place that x names and 0 elsewhere; all zeros where x is outside."""
+    x = as_value(x)
+    if x.dtype not in dt.INTEGERS:
+        raise ArgumentError(
+            f"one_hot of {x.dtype}", where=user_location(), expected="integers", remedy="x.long()"
+        )
+    shape = (*x.shape, num_classes)
+    places = table["broadcast"](table["cast"](x, dtype=dt.int64), shape=shape, axes=tuple(range(x.ndim)))
+    return table["cast"](
+        table["eq"](places, iota(shape, x.ndim)), dtype=dt.default_float if dtype is None else as_dtype(dtype)
+    )
+
+
+__all__ = ["arange", "check_device", "eye", "filled", "tensor", "to_array", "zeros"]

@@ -7,28 +7,40 @@ from typing import Any
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.creation import to_array
+from trilobite.framework.ops.conversion import to_array
+from trilobite.framework.ops.indexing import setitem
 from trilobite.framework.ops.meeting import astype, broadcast_to
-from trilobite.framework.ops.registry import tensor_op
+from trilobite.framework.ops.registry import method
+from trilobite.framework.ops.taking import index_add, scatter, scatter_add
 from trilobite.framework.tensor import Tensor, wrap
-from trilobite.ir.primitives import table
 
-G = "in place"
+_RANK = ("bool", "int", "float", "complex")
 
 
 def assign(x: Tensor, result: Tensor, what: str) -> Tensor:
-    """Store the result of an operation in the tensor itself: its shape must fit, its dtype may not be of a higher kind."""
+    """Store the result of an operation in the tensor itself: its shape must fit, its dtype may not be of a
+    higher kind.
+    """
     value = result._read()
     if value.shape != x.shape:
-        raise ShapeError(f"{what}: a result of shape {tuple(value.shape)} in a tensor of shape {tuple(x.shape)}", where=user_location(), expected="the tensor's own shape")
-    rank = ("bool", "int", "float", "complex")
-    if rank.index(dt.kind(value.dtype)) > rank.index(dt.kind(x.dtype)):
-        raise DTypeError(f"{what}: a result of {value.dtype} in a tensor of {x.dtype}", where=user_location(), expected="a dtype that it casts to without loss of kind", remedy="x = x + y, which makes a new tensor")
+        raise ShapeError(
+            f"{what}: a result of shape {tuple(value.shape)} in a tensor of shape {tuple(x.shape)}",
+            where=user_location(),
+            expected="the tensor's own shape",
+            remedy="x = x + y, which makes a new tensor",
+        )
+    if _RANK.index(dt.kind(value.dtype)) > _RANK.index(dt.kind(x.dtype)):
+        raise DTypeError(
+            f"{what}: a result of {value.dtype} in a tensor of {x.dtype}",
+            where=user_location(),
+            expected="a dtype that it casts to without loss of kind",
+            remedy="x = x + y, which makes a new tensor",
+        )
     x._store(astype(value, x.dtype))
     return x
 
 
-@tensor_op(G, name="copy_", methods=("copy_",))
+@method("copy_")
 def copy_(x: Tensor, source: Any) -> Tensor:
     """Take the values of another tensor, cast and broadcast to this one."""
     value = source._read() if isinstance(source, Tensor) else to_array(source)
@@ -36,17 +48,43 @@ def copy_(x: Tensor, source: Any) -> Tensor:
     return x
 
 
-@tensor_op(G, name="fill_", methods=("fill_",))
+@method("fill_")
 def fill_(x: Tensor, number: Any) -> Tensor:
     """One number everywhere."""
-    x._store(table["full"](shape=x.shape, dtype=x.dtype, value=number))
+    setitem(x, Ellipsis, number)
     return x
 
 
-@tensor_op("shape", name="clone", methods=("clone",))
-def clone(x: Tensor) -> Tensor:
-    """A copy with memory of its own, through which gradients flow."""
-    import numpy as np
+@method("zero_")
+def zero_(x: Tensor) -> Tensor:
+    """Zeros everywhere."""
+    return fill_(x, 0)
 
-    value = x._read()
-    return wrap(value.copy() if isinstance(value, np.ndarray) else value)
+
+@method("masked_fill_")
+def masked_fill_(x: Tensor, mask: Any, value: Any) -> Tensor:
+    """One value where the mask is true."""
+    setitem(x, mask, value)
+    return x
+
+
+def _read(v: Any) -> Any:
+    return v._read() if isinstance(v, Tensor) else v
+
+
+@method("scatter_")
+def scatter_(x: Tensor, axis: int, index: Any, source: Any, *, reduce: str = "set") -> Tensor:
+    """Write source[..., i, ...] at x[..., index[..., i, ...], ...]."""
+    return assign(x, wrap(scatter(x._read(), axis, _read(index), _read(source), reduce=reduce)), "scatter_")
+
+
+@method("scatter_add_")
+def scatter_add_(x: Tensor, axis: int, index: Any, source: Any) -> Tensor:
+    """Add source[..., i, ...] at x[..., index[..., i, ...], ...]."""
+    return assign(x, wrap(scatter_add(x._read(), axis, _read(index), _read(source))), "scatter_add_")
+
+
+@method("index_add_")
+def index_add_(x: Tensor, axis: int, index: Any, source: Any) -> Tensor:
+    """Add the slices of a source to the slices along an axis that the indices name."""
+    return assign(x, wrap(index_add(x._read(), axis, _read(index), _read(source))), "index_add_")

@@ -1,14 +1,20 @@
-"""How operands meet: promotion to a common dtype, broadcasting to a common shape; and the quick way for plain arrays."""
+"""How operands meet: promotion to a common dtype, broadcasting to a common shape; and the short way for
+plain arrays.
+
+`binary` and `unary` enter elementwise operations into the table. Each says which dtypes it takes
+(`Accepts`); what is only of a lower kind is promoted, what makes no sense is refused by name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trilobite.base.dtypes import DType
-from trilobite.base.errors import DTypeError, ShapeError
+from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, default_float
+from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.registry import Weak, register
 from trilobite.framework.promotion import promote, promote_scalar, scalar_dtype
@@ -16,11 +22,33 @@ from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Primitive, Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.bind import Traced
 from trilobite.ir.types import Dim, Shape
 
 _cast, _broadcast = table["cast"], table["broadcast"]
 ndarray = np.ndarray
 SCALARS = (bool, int, float, complex)
+_PLAIN = frozenset(SCALARS)
+
+
+class Accepts(NamedTuple):
+    """The dtypes an operation takes as they are, and whether booleans and integers become floats first."""
+
+    says: str
+    direct: frozenset[DType]
+    floats: bool = False
+
+
+NUMERIC = Accepts("an integer, float or complex dtype", ALL - {bool_})
+REAL = Accepts("an integer or float dtype", ALL - COMPLEX - {bool_})
+ORDERED = Accepts("a dtype with an order: not a complex one", ALL - COMPLEX)
+ANY = Accepts("any dtype", ALL)
+INEXACTS = Accepts("a float or complex dtype", ALL & INEXACT, floats=True)
+REAL_FLOATS = Accepts("a float dtype", ALL & FLOATS, floats=True)
+INTEGRAL = Accepts("an integer dtype", INTEGERS)
+BITS = Accepts("an integer or boolean dtype", INTEGERS | {bool_})
+
+# -- dtypes and shapes -----------------------------------------------------------------------------------
 
 
 def astype(x: Value, dtype: DType) -> Value:
@@ -51,50 +79,117 @@ def broadcast_to(x: Value, shape: Shape) -> Value:
     return _broadcast(x, shape=shape, axes=tuple(range(len(shape) - x.ndim, len(shape))))
 
 
+def accepted(name: str, accepts: Accepts, dtype: DType) -> DType:
+    """The dtype in which an operation runs on operands of this one."""
+    if dtype in accepts.direct:
+        return dtype
+    if accepts.floats and dtype not in COMPLEX:
+        return default_float
+    raise DTypeError(
+        f"{name} of {dtype}", where=user_location(), expected=accepts.says,
+        remedy=f"cast it first: x.astype(tb.{_nearest(accepts).name})",
+    )  # fmt: skip
+
+
+def _nearest(accepts: Accepts) -> DType:
+    """A dtype to propose."""
+    return next(d for d in (default_float, scalar_dtype(int), bool_) if d in accepts.direct)
+
+
+# -- numbers ---------------------------------------------------------------------------------------------
+
+
 def scalar(number: Any, dtype: DType) -> np.ndarray[Any, Any]:
-    """A Python number as an array without dimensions; one that does not fit is an error."""
-    if type(number) is int and dtype.kind in "iu":
-        return np.asarray(number, dtype)
+    """A Python number as an array without dimensions; an integer that does not fit is an error."""
+    # Equal numbers with different bits (0.0 and -0.0) would be one entry of the cache.
+    return _kept_scalar(number, dtype) if number and type(number) is not complex else _scalar(number, dtype)
+
+
+def _scalar(number: Any, dtype: DType) -> np.ndarray[Any, Any]:
+    if dtype in INTEGERS and isinstance(number, int):
+        return _integer(number, dtype)
     with np.errstate(all="ignore"):
         return np.asarray(number).astype(dtype)
 
 
+@lru_cache(maxsize=1024, typed=True)
+def _kept_scalar(number: Any, dtype: DType) -> np.ndarray[Any, Any]:
+    out = _scalar(number, dtype)
+    out.flags.writeable = False  # shared by all who use this number
+    return out
+
+
+def _integer(number: int, dtype: DType) -> np.ndarray[Any, Any]:
+    from trilobite.framework.ops.dtypes import iinfo
+
+    info = iinfo(dtype)
+    if not info.min <= number <= info.max:
+        raise _Overflow(
+            f"the number {number} does not fit into {dtype}", where=user_location(),
+            expected=f"{info.min} <= number <= {info.max}", remedy="cast the tensor to a wider dtype first",
+        )  # fmt: skip
+    return np.asarray(number, np.int64 if info.min < 0 else np.uint64).astype(dtype)
+
+
+class _Overflow(ArgumentError, OverflowError):
+    """A Python integer that the dtype of the tensor it meets cannot hold."""
+
+
 def as_value(x: Any) -> Value:
     """An operand on its own: a Python number gets the default dtype of its kind."""
+    if isinstance(x, (np.ndarray, Traced)):
+        return x
     if isinstance(x, Weak):
         return astype(x.value, scalar_dtype(x.kind))
-    return scalar(x, scalar_dtype(type(x))) if isinstance(x, SCALARS) else x
+    number = plain(x)
+    return scalar(number, scalar_dtype(type(number)))
+
+
+def plain(x: Any) -> Any:
+    """A number as Python's own bool, int, float or complex."""
+    if isinstance(x, np.generic):
+        x = x.item()
+    if type(x) in _PLAIN:
+        return x
+    for kind in SCALARS:
+        if isinstance(x, kind):
+            return kind(x)  # type: ignore[arg-type]
+    raise _NoTensor(
+        f"an operand of type {type(x).__name__}",
+        where=user_location(),
+        expected="a tensor, a NumPy array or a number",
+        remedy="make it a tensor: tb.asarray(x)",
+    )
+
+
+class _NoTensor(ArgumentError, TypeError):
+    """Something that is neither a tensor nor a number."""
+
+
+# -- together --------------------------------------------------------------------------------------------
 
 
 def common(*operands: Any) -> list[Value]:
     """Operands in their common dtype. Python numbers and weak values follow the others."""
-    strong = [o for o in operands if not isinstance(o, (Weak, *SCALARS))]
-    if not strong:
-        kinds = [o.kind if isinstance(o, Weak) else type(o) for o in operands]
-        return _of_kinds(operands, kinds)
-    dtype = strong[0].dtype
-    for o in strong[1:]:
-        if o.dtype is not dtype:
-            dtype = promote(dtype, o.dtype)
+    dtype: DType | None = None
     for o in operands:
-        if isinstance(o, Weak):
-            dtype = promote_scalar(dtype, o.kind)
-        elif isinstance(o, SCALARS):
-            dtype = promote_scalar(dtype, type(o))
-    return [_in(o, dtype) for o in operands]
+        if isinstance(o, (np.ndarray, Traced)):
+            dtype = o.dtype if dtype is None or dtype is o.dtype else promote(dtype, o.dtype)
+    ready = [o if isinstance(o, (np.ndarray, Traced, Weak)) else plain(o) for o in operands]
+    kinds = [
+        o.kind if isinstance(o, Weak) else type(o) for o in ready if not isinstance(o, (np.ndarray, Traced))
+    ]
+    if dtype is None:
+        dtype = scalar_dtype(next(k for k in (complex, float, int, bool) if k in kinds))
+    for kind in kinds:
+        dtype = promote_scalar(dtype, kind)
+    return [_in(o, dtype) for o in ready]
 
 
 def _in(o: Any, dtype: DType) -> Value:
     if isinstance(o, Weak):
         return astype(o.value, dtype)
-    if isinstance(o, SCALARS):
-        return scalar(o, dtype)
-    return astype(o, dtype)
-
-
-def _of_kinds(operands: Sequence[Any], kinds: Sequence[type]) -> list[Value]:
-    highest = next(k for k in (complex, float, int, bool) if k in kinds)
-    return [_in(o, scalar_dtype(highest)) for o in operands]
+    return astype(o, dtype) if isinstance(o, (np.ndarray, Traced)) else scalar(o, dtype)
 
 
 def together(*operands: Any) -> list[Value]:
@@ -117,61 +212,96 @@ def read_operand(x: Any) -> Any:
     return x
 
 
-def binary(group: str, name: str, primitive: Primitive, fn: Callable[[Value, Value], Value] | None = None, **kw: Any) -> Callable[..., Any]:
-    """Enter a binary elementwise operation. Plain arrays take a short way: NumPy broadcasts them itself."""
-    methods: Sequence[str] = kw.get("methods", (name,))
-    evaluate = primitive.evaluate
-    direct = fn is None
+# -- elementwise operations ------------------------------------------------------------------------------
+
+
+def binary(
+    name: str,
+    primitive: Primitive,
+    accepts: Accepts,
+    fn: Callable[[Value, Value], Value] | None = None,
+    *,
+    methods: Sequence[str] | None = None,
+    bools: Primitive | None = None,
+    group: str = "elementwise",
+    doc: str = "",
+) -> Callable[..., Any]:
+    """Enter a binary elementwise operation: the primitive, or `fn` over operands that have met.
+
+    Plain arrays of one dtype take a short way: NumPy broadcasts them itself. `bools` is what it means for
+    booleans.
+    """
+    evaluate, direct = primitive.evaluate, accepts.direct if fn is None else frozenset()
 
     def over_values(x: Any, y: Any) -> Value:
         x, y = together(x, y)
+        if bools is not None and x.dtype == bool_:
+            return bools(x, y)
+        dtype = accepted(name, accepts, x.dtype)
+        x, y = astype(x, dtype), astype(y, dtype)
         return primitive(x, y) if fn is None else fn(x, y)
 
     def public(x1: Any, x2: Any, /) -> Tensor:
-        x = x1._read() if type(x1) is Tensor else read_operand(x1)
-        y = x2._read() if type(x2) is Tensor and x2._extra is None else read_operand(x2)
-        if direct and getattr(x, "dtype", None) is getattr(y, "dtype", 0):
-            if type(x) is ndarray and type(y) is ndarray:
-                ctx = entry.threads.context
-                if ctx.recorder is None and ctx.watch is None and (x.shape == y.shape or broadcast_shapes(x.shape, y.shape)):
-                    return wrap(evaluate(x, y))
-            elif x.shape == y.shape:
-                return wrap(primitive(x, y))
+        ctx = entry.threads.context
+        if ctx.recorder is not None:
+            return wrap(over_values(read_operand(x1), read_operand(x2)))
+        x = x1._read() if isinstance(x1, Tensor) else x1
+        y = x2._read() if isinstance(x2, Tensor) else x2
+        if type(x) is ndarray and ctx.watch is None:
+            dtype = x.dtype
+            kind: Any = type(y)
+            if kind in _PLAIN and promote_scalar(dtype, kind) is dtype:
+                y = scalar(y, dtype)
+            if type(y) is ndarray and y.dtype is dtype and dtype in direct:
+                if x.shape != y.shape and y.shape:
+                    broadcast_shapes(x.shape, y.shape)
+                return wrap(evaluate(x, y))
+        elif (
+            isinstance(x, Traced)
+            and isinstance(y, Traced)
+            and x.shape == y.shape
+            and x.dtype is y.dtype
+            and x.dtype in direct
+        ):
+            return wrap(primitive(x, y))
         return wrap(over_values(x, y))
 
-    public.__name__ = public.__qualname__ = name
-    public.__doc__ = kw.get("doc") or primitive.doc or f"{name}, elementwise."
-    register(name, public, group, methods)
-    return over_values
-
-
-def unary(group: str, name: str, primitive: Primitive, *, promotes: bool = True, methods: Sequence[str] | None = None) -> Callable[..., Any]:
-    """Enter a unary elementwise operation. `promotes`: integers become the default float first."""
-    from trilobite.base.dtypes import default_float, is_inexact
-
-    evaluate = primitive.evaluate
-
-    def over_values(x: Any) -> Value:
-        x = as_value(x)
-        if promotes and not is_inexact(x.dtype):
-            x = astype(x, default_float)
-        return primitive(x)
-
-    def public(x: Any, /) -> Tensor:
-        v = x._read() if type(x) is Tensor and x._extra is None else read_operand(x)
-        ctx = entry.threads.context
-        if type(v) is ndarray and ctx.recorder is None and ctx.watch is None and (not promotes or is_inexact(v.dtype)):
-            return wrap(evaluate(v))
-        return wrap(over_values(v))
-
-    public.__name__ = public.__qualname__ = name
-    public.__doc__ = primitive.doc or f"{name} of each element."
+    _describe(public, name, doc or primitive.doc or f"{name}, element by element")
     register(name, public, group, (name,) if methods is None else methods)
     return over_values
 
 
-def inexact(x: Value, what: str) -> None:
-    if x.dtype.kind not in "fcV":
-        raise DTypeError(f"{what} of {x.dtype}", where=user_location(), expected="a float or complex dtype", remedy="x.astype(tb.float32)")
+def unary(
+    name: str,
+    primitive: Primitive,
+    accepts: Accepts,
+    fn: Callable[[Value], Value] | None = None,
+    *,
+    methods: Sequence[str] | None = None,
+    doc: str = "",
+) -> Callable[..., Any]:
+    """Enter a unary elementwise operation: the primitive, or `fn` over values."""
+    evaluate, direct = primitive.evaluate, accepts.direct if fn is None else frozenset()
+
+    def over_values(x: Any) -> Value:
+        x = as_value(x)
+        x = astype(x, accepted(name, accepts, x.dtype))
+        return primitive(x) if fn is None else fn(x)
+
+    def public(x: Any, /) -> Tensor:
+        ctx = entry.threads.context
+        if isinstance(x, Tensor) and ctx.recorder is None:
+            v = x._read()
+            if type(v) is ndarray and ctx.watch is None and v.dtype in direct:
+                return wrap(evaluate(v))
+            return wrap(over_values(v))
+        return wrap(over_values(read_operand(x)))
+
+    _describe(public, name, doc or primitive.doc or f"{name} of each element")
+    register(name, public, "elementwise", (name,) if methods is None else methods)
+    return over_values
 
 
+def _describe(public: Callable[..., Any], name: str, doc: str) -> None:
+    public.__name__ = public.__qualname__ = name
+    public.__doc__ = f"{doc[0].upper()}{doc[1:]}." if not doc.endswith(".") else doc

@@ -1,28 +1,38 @@
-"""Reductions."""
+"""Reductions: sums, products, extremes, means, variances, and whether all or any are true."""
 
 from __future__ import annotations
 
+import builtins
+import math
 from typing import Any
 
 from trilobite.base import dtypes as dt
-from trilobite.base.dtypes import as_dtype
-from trilobite.framework.ops.meeting import as_value, astype, scalar, broadcast_to
-from trilobite.framework.ops.registry import op
-from trilobite.framework.ops.shaping import axis_in
+from trilobite.base.dtypes import DType, as_dtype
+from trilobite.base.errors import ShapeError
+from trilobite.base.locations import user_location
+from trilobite.framework.ops.meeting import (
+    INEXACTS,
+    ORDERED,
+    accepted,
+    as_value,
+    astype,
+    broadcast_to,
+    scalar,
+)
+from trilobite.framework.ops.pointwise import truth
+from trilobite.framework.ops.registry import alias, op
+from trilobite.framework.ops.shaping import axes_in
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
-from trilobite.ir.primitives.common import normal_axes
-from trilobite.ir.types import Affine, size_of
+from trilobite.ir.primitives.reduction import spread
+from trilobite.ir.types import Affine, Dim, size_of
 
 G = "reduction"
 
 
 def axes_of(axis: Any, ndim: int, what: str) -> tuple[int, ...]:
     """`axis` as the sorted tuple of axes it means; None means all."""
-    if axis is None:
-        return tuple(range(ndim))
-    each = axis if isinstance(axis, (tuple, list)) else (axis,)
-    return normal_axes(what, tuple(axis_in(a, ndim, what) for a in each), ndim)
+    return tuple(sorted(axes_in(axis, ndim, what)))
 
 
 def kept(x: Value, out: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
@@ -31,41 +41,208 @@ def kept(x: Value, out: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
     return table["reshape"](out, shape=tuple(1 if i in axes else d for i, d in enumerate(x.shape)))
 
 
+def accumulated(x: Value, dtype: Any) -> Value:
+    """x in the dtype that its sum or product has: small integers add up in int64 or uint64."""
+    return astype(x, as_dtype(dtype) if dtype is not None else accumulates_in(x.dtype))
+
+
+def accumulates_in(dtype: DType) -> DType:
+    if dtype in dt.INEXACT:
+        return dtype
+    return dt.uint64 if dtype in dt.UNSIGNED else dt.int64
+
+
+# -- sums and products -----------------------------------------------------------------------------------
+
+
 @op(G)
-def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Value:
-    """Sum over axes. Integers add up in int64 (uint64), small floats in float32 before they are rounded back."""
-    x = as_value(x)
-    if dtype is not None:
-        x = astype(x, as_dtype(dtype))
-    elif dt.kind(x.dtype) in ("bool", "int") and dt.bits(x.dtype) < 64:
-        x = astype(x, dt.uint64 if dt.is_unsigned(x.dtype) else dt.int64)
+def sum(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Value:
+    """Sum over axes. Integers add up in int64 (uint64), small floats in float32 before they are rounded
+    back.
+    """
+    x = accumulated(as_value(x), dtype)
     axes = axes_of(axis, x.ndim, "sum")
     return kept(x, table["reduce_sum"](x, axes=axes), axes, keepdims)
 
 
 @op(G)
-def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Value:
-    """The largest element over axes; NaN wins."""
-    x = as_value(x)
-    axes = axes_of(axis, x.ndim, "max")
-    return kept(x, table["reduce_max"](x, axes=axes), axes, keepdims)
+def prod(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Value:
+    """Product over axes. Integers multiply in int64 (uint64), small floats in float32 before they are
+    rounded back.
+    """
+    x = accumulated(as_value(x), dtype)
+    axes = axes_of(axis, x.ndim, "prod")
+    return kept(x, table["reduce_prod"](x, axes=axes), axes, keepdims)
 
 
 @op(G)
-def mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Value:
-    """The arithmetic mean over axes."""
+def nansum(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Value:
+    """Sum over axes of what is not NaN."""
     x = as_value(x)
-    if not dt.is_inexact(x.dtype):
-        x = astype(x, dt.default_float)
-    axes = axes_of(axis, x.ndim, "mean")
-    n = size_of([x.shape[a] for a in axes])
-    if isinstance(n, Affine):
-        total = table["reduce_sum"](x, axes=axes)
-        ones = table["full"](shape=tuple(x.shape[a] for a in axes), dtype=x.dtype, value=1.0)
-        number = table["reduce_sum"](ones, axes=tuple(range(ones.ndim)))
-        return kept(x, table["div"](total, broadcast_to(number, total.shape)), axes, keepdims)
-    # Sum and division stay in the accumulator's precision: small floats are rounded once.
-    wide = astype(x, dt.accumulator(x.dtype))
+    if x.dtype in dt.INEXACT:
+        x = table["select"](table["is_nan"](x), table["full"](shape=x.shape, dtype=x.dtype, value=0), x)
+    return sum(x, axis, dtype=dtype, keepdims=keepdims)
+
+
+# -- extremes --------------------------------------------------------------------------------------------
+
+
+def not_empty(x: Value, axes: tuple[int, ...], what: str) -> None:
+    """There is no largest of no elements."""
+    if builtins.any(x.shape[a] == 0 for a in axes):
+        raise ShapeError(
+            f"{what} of no elements: shape {tuple(x.shape)} over axes {axes}", where=user_location(),
+            expected="at least one element", remedy="reduce over axes that are not empty",
+        )  # fmt: skip
+
+
+def _extreme(x: Any, axis: Any, keepdims: bool, what: str) -> Value:
+    x = as_value(x)
+    accepted(what, ORDERED, x.dtype)
+    axes = axes_of(axis, x.ndim, what)
+    not_empty(x, axes, what)
+    return kept(x, table[f"reduce_{what}"](x, axes=axes), axes, keepdims)
+
+
+@op(G)
+def max(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """The largest element over axes; NaN wins."""
+    return _extreme(x, axis, keepdims, "max")
+
+
+@op(G)
+def min(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """The smallest element over axes; NaN wins."""
+    return _extreme(x, axis, keepdims, "min")
+
+
+# -- means and variances ---------------------------------------------------------------------------------
+
+
+def average(wide: Value, axes: tuple[int, ...], correction: float = 0.0) -> Value:
+    """The sum over axes divided by the number of elements (less a correction), in the dtype it is computed
+    in.
+    """
     total = table["reduce_sum"](wide, axes=axes)
-    out = table["div"](total, broadcast_to(scalar(float(n), wide.dtype), total.shape))
-    return kept(x, astype(out, x.dtype), axes, keepdims)
+    return table["div"](total, _number([wide.shape[a] for a in axes], correction, total))
+
+
+def _number(sizes: list[Dim], correction: float, like: Value) -> Value:
+    """How many elements there are, less a correction but not below 0, in the shape of `like`."""
+    n = size_of(sizes)
+    if not isinstance(n, Affine):
+        # A variance of too few elements is not a number; its sum of squares over zero says so.
+        return broadcast_to(scalar(float(builtins.max(n - correction, 0)), like.dtype), like.shape)
+    ones = table["full"](shape=tuple(sizes), dtype=like.dtype, value=1.0)
+    number = table["reduce_sum"](ones, axes=tuple(range(ones.ndim)))
+    less = table["sub"](number, scalar(float(correction), like.dtype))
+    return broadcast_to(table["maximum"](less, scalar(0.0, like.dtype)), like.shape)
+
+
+def widened(x: Any, what: str) -> tuple[Value, DType]:
+    """x as means compute with it, and the dtype they have: small floats are rounded once."""
+    x = as_value(x)
+    dtype = accepted(what, INEXACTS, x.dtype)
+    return astype(x, dt.accumulator(dtype)), dtype
+
+
+@op(G)
+def mean(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """The arithmetic mean over axes."""
+    wide, dtype = widened(x, "mean")
+    axes = axes_of(axis, wide.ndim, "mean")
+    return kept(wide, astype(average(wide, axes), dtype), axes, keepdims)
+
+
+def _variance(wide: Value, axes: tuple[int, ...], correction: float) -> Value:
+    """Two passes: squares of what remains after the mean is taken away do not cancel."""
+    centre = table["sub"](wide, spread(average(wide, axes), wide.shape, axes))
+    if wide.dtype in dt.COMPLEX:
+        re, im = table["real"](centre), table["imag"](centre)
+        squares = table["add"](table["mul"](re, re), table["mul"](im, im))
+    else:
+        squares = table["mul"](centre, centre)
+    return average(squares, axes, correction)
+
+
+@op(G)
+def var(x: Any, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Value:
+    """The variance over axes: squared distances from the mean, over the number of elements less
+    `correction`.
+    """
+    wide, dtype = widened(x, "var")
+    axes = axes_of(axis, wide.ndim, "var")
+    return kept(wide, astype(_variance(wide, axes, correction), dt.real_of(dtype)), axes, keepdims)
+
+
+@op(G)
+def std(x: Any, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Value:
+    """The standard deviation over axes: the square root of the variance."""
+    wide, dtype = widened(x, "std")
+    axes = axes_of(axis, wide.ndim, "std")
+    root = table["sqrt"](_variance(wide, axes, correction))
+    return kept(wide, astype(root, dt.real_of(dtype)), axes, keepdims)
+
+
+# -- truth -----------------------------------------------------------------------------------------------
+
+
+def _quantified(x: Any, axis: Any, keepdims: bool, what: str, primitive: str) -> Value:
+    x = truth(x)
+    axes = axes_of(axis, x.ndim, what)
+    return kept(x, table[primitive](x, axes=axes), axes, keepdims)
+
+
+@op(G)
+def all(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """Are all elements over axes true (not zero)?"""
+    return _quantified(x, axis, keepdims, "all", "reduce_and")
+
+
+@op(G)
+def any(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """Is any element over axes true (not zero)?"""
+    return _quantified(x, axis, keepdims, "any", "reduce_or")
+
+
+@op(G)
+def count_nonzero(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """How many elements over axes are not zero."""
+    return sum(truth(x), axis, keepdims=keepdims)
+
+
+# -- norms -----------------------------------------------------------------------------------------------
+
+
+@op(G)
+def norm(x: Any, /, p: float = 2.0, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """The p-norm of the elements over axes: 2 is the Euclidean one, inf the largest magnitude, 0 counts."""
+    wide, dtype = widened(x, "norm")
+    axes = axes_of(axis, wide.ndim, "norm")
+    sizes = table["abs"](wide)
+    return kept(wide, astype(_norm(sizes, p, axes), dt.real_of(dtype)), axes, keepdims)
+
+
+def _norm(sizes: Value, p: float, axes: tuple[int, ...]) -> Value:
+    if math.isinf(p):
+        return table["reduce_max" if p > 0 else "reduce_min"](sizes, axes=axes)
+    if p == 0:
+        return table["reduce_sum"](astype(truth(sizes), sizes.dtype), axes=axes)
+    if p == 1:
+        return table["reduce_sum"](sizes, axes=axes)
+    if p == 2:
+        return _root(table["reduce_sum"](table["mul"](sizes, sizes), axes=axes))
+    power = table["full"](shape=sizes.shape, dtype=sizes.dtype, value=p)
+    total = table["reduce_sum"](table["pow"](sizes, power), axes=axes)
+    return table["pow"](total, table["full"](shape=total.shape, dtype=total.dtype, value=1 / p))
+
+
+def _root(x: Value) -> Value:
+    """The square root, with slope 0 at 0: the norm's own choice where it has a corner."""
+    zero, one = (table["full"](shape=x.shape, dtype=x.dtype, value=v) for v in (0, 1))
+    still = table["eq"](x, zero)
+    return table["select"](still, zero, table["sqrt"](table["select"](still, one, x)))
+
+
+alias("amax", "max", methods=("amax",))
+alias("amin", "min", methods=("amin",))

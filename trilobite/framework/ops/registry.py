@@ -1,7 +1,14 @@
-"""The operator table: every public operation once, as a function over values; functions, methods and pages derive from it.
+"""The operator table: every public operation once, as a function over values; functions, methods, pages
+derive from it.
 
-An operation is written over values (arrays or traced ones) and calls others of its kind directly. `op` puts it into the
-table and derives the public function over tensors: operands are read, results wrapped in new tensors.
+An operation is written over values (arrays or traced ones) and calls others of its kind directly. `op` puts
+it into the table and derives the public function over tensors: operands are read, results wrapped in new
+tensors. `tensor_op` enters a function that works on the tensors themselves; `method` one that exists as a
+method only, or whose method is called otherwise than its function (`x.reshape(2, 3)` beside `tb.reshape(x,
+(2, 3))`).
+
+Operations take `axis` and `keepdims`, as the array API standard names them; PyTorch's `dim` and `keepdim`
+mean the same.
 """
 
 from __future__ import annotations
@@ -16,8 +23,11 @@ from trilobite.framework.promotion import scalar_dtype
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms.bind import Traced
+from trilobite.ir.transforms.cells import bottom
 
 F = TypeVar("F", bound=Callable[..., Any])
+_ALSO = {"dim": "axis", "keepdim": "keepdims"}
 
 
 class Operator(NamedTuple):
@@ -30,6 +40,8 @@ class Operator(NamedTuple):
 
 
 operators: dict[str, Operator] = {}
+methods: dict[str, Callable[..., Any]] = {}
+"""Methods that are not simply functions of the table."""
 
 
 class Weak:
@@ -58,15 +70,56 @@ def op(group: str, *, name: str | None = None, methods: Sequence[str] | None = N
     return enter
 
 
-def tensor_op(group: str, *, name: str | None = None, methods: Sequence[str] | None = None) -> Callable[[F], F]:
+def tensor_op(
+    group: str, *, name: str | None = None, methods: Sequence[str] | None = None
+) -> Callable[[F], F]:
     """Enter a function that works on tensors themselves: views, in-place changes, state."""
 
     def enter(fn: F) -> F:
         label = name or fn.__name__.rstrip("_")
-        register(label, fn, group, (label,) if methods is None else methods)
+        register(label, _bilingual(fn), group, (label,) if methods is None else methods)
         return fn
 
     return enter
+
+
+def method(*names: str) -> Callable[[F], F]:
+    """Give Tensor a method that is no function of the namespace, or is called otherwise than the function."""
+
+    def enter(fn: F) -> F:
+        for label in names:
+            if label in methods:
+                raise ValueError(f"two methods named {label}")
+            methods[label] = _bilingual(fn)
+        return fn
+
+    return enter
+
+
+def alias(name: str, of: str, methods: Sequence[str] = ()) -> None:
+    """A second name for a function, where NumPy or PyTorch users know it under another."""
+    row = operators[of]
+    operators[name] = Operator(name, row.public, row.group, tuple(methods))
+
+
+def _bilingual(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, which takes `axis`, also with `dim`."""
+    code = fn.__code__
+    if not {"axis", "keepdims"} & set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+        return fn
+
+    @wraps(fn)
+    def public(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **(translated(kwargs) if kwargs else kwargs))
+
+    return public
+
+
+def translated(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments under the names of the standard."""
+    if "dim" in kwargs or "keepdim" in kwargs:
+        return {_ALSO.get(k, k): v for k, v in kwargs.items()}
+    return kwargs
 
 
 def lift(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,8 +128,10 @@ def lift(fn: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(fn)
     def public(*args: Any, **kwargs: Any) -> Any:
         values = [read(a) for a in args]
-        named = {k: read(v) for k, v in kwargs.items()} if kwargs else kwargs
-        return wrap_results(fn(*values, **named), [*values, *named.values()] if named else values)
+        if not kwargs:
+            return wrap_results(fn(*values), values)
+        named = {k: read(v) for k, v in translated(kwargs).items()}
+        return wrap_results(fn(*values, **named), [*values, *named.values()])
 
     return public
 
@@ -94,12 +149,11 @@ def read(arg: Any) -> Any:
 
 
 def wrap_results(out: Any, operands: Sequence[Any]) -> Any:
-    """Results as tensors. An array that shares memory with an operand is copied: a result is nobody's view."""
-    if type(out) is np.ndarray:
-        if out.base is not None or any(out is v for v in operands):
-            out = _apart(out, operands)
-        return wrap(out)
-    if hasattr(out, "interpreter"):
+    """Results as tensors. One that shares memory with an operand is copied: a result is nobody's view."""
+    if type(out) is np.ndarray or isinstance(out, Traced):
+        memory = bottom(out)
+        if type(memory) is np.ndarray and (memory.base is not None or any(out is v for v in operands)):
+            out = copy_value(out) if _shares(memory, operands) else out
         return wrap(out)
     if isinstance(out, tuple) and hasattr(out, "_fields"):
         return type(out)(*(wrap_results(o, operands) for o in out))
@@ -108,10 +162,22 @@ def wrap_results(out: Any, operands: Sequence[Any]) -> Any:
     return out
 
 
-def _apart(out: np.ndarray[Any, Any], operands: Sequence[Any]) -> np.ndarray[Any, Any]:
+def copy_value(value: Value) -> Value:
+    """The value in memory of its own, through which gradients flow."""
+    return value.copy() if type(value) is np.ndarray else table["cast"](value, dtype=value.dtype)
+
+
+def _shares(memory: np.ndarray[Any, Any], operands: Sequence[Any]) -> bool:
     for v in operands:
         if isinstance(v, (list, tuple)):
-            out = _apart(out, v)
-        elif isinstance(v, np.ndarray) and (out is v or out.base is v or (v.base is not None and out.base is v.base)):
-            return out.copy()
-    return out
+            if _shares(memory, v):
+                return True
+        elif isinstance(v, (np.ndarray, Traced)):
+            other = bottom(v)
+            if (
+                memory is other
+                or memory.base is other
+                or (memory.base is not None and memory.base is getattr(other, "base", None))
+            ):
+                return True
+    return False

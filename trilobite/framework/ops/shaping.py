@@ -1,35 +1,106 @@
-"""Views: other handles on the same cell. A write through one is a write to its base, eager and recorded alike."""
+"""Views: other handles on the same cell. A write through one is a write to its base, eager and recorded
+alike.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from trilobite.base.errors import ShapeError
+import numpy as np
+
+from trilobite.base.dtypes import DType, bits
+from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.registry import tensor_op
-from trilobite.framework.tensor import Step, Tensor
+from trilobite.framework.ops.meeting import as_value
+from trilobite.framework.ops.meeting import broadcast_shapes as shapes_together
+from trilobite.framework.ops.registry import copy_value, method, tensor_op
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.views import Step
 from trilobite.ir.primitives import table
 from trilobite.ir.types import Affine, Dim, Shape, size_of
 
-_reshape, _transpose = table["reshape"], table["transpose"]
+_reshape, _transpose, _reverse, _broadcast = (
+    table[n] for n in ("reshape", "transpose", "reverse", "broadcast")
+)
 G = "shape"
+
+
+def handle(x: Any) -> Tensor:
+    """An operand as a tensor: itself, or a new one around an array or number."""
+    return x if isinstance(x, Tensor) else wrap(as_value(x))
+
+
+def through(x: Tensor, *steps: Step) -> Tensor:
+    """Another handle on the same cell, looking through further steps."""
+    return x._through(*steps)
+
+
+def axis_in(axis: Any, ndim: int, what: str) -> int:
+    """An axis as a number from 0."""
+    try:
+        a = axis.__index__()
+    except (AttributeError, TypeError):
+        raise _NoAxis(f"{what}: the axis {axis!r}", where=user_location(), expected="an integer") from None
+    if not -ndim <= a < ndim:
+        raise ShapeError(
+            f"{what}: axis {a} of a tensor with {ndim} dimensions",
+            where=user_location(),
+            expected=f"{-ndim} <= axis < {ndim}",
+        )
+    return int(a % ndim)
+
+
+class _NoAxis(ShapeError, TypeError):
+    """An axis that is no integer."""
+
+
+def axes_in(axes: Any, ndim: int, what: str) -> tuple[int, ...]:
+    """Axes as distinct numbers from 0, in the order given; None means all of them."""
+    if axes is None:
+        return tuple(range(ndim))
+    each = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+    out = tuple(axis_in(a, ndim, what) for a in each)
+    if len(set(out)) != len(out):
+        raise ShapeError(
+            f"{what}: the axes {each} name one axis twice", where=user_location(), expected="distinct axes"
+        )
+    return out
+
+
+def listed(args: Sequence[Any]) -> Sequence[Any]:
+    """Sizes or axes given one by one or as one tuple."""
+    return args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+
+
+# -- reshape ---------------------------------------------------------------------------------------------
 
 
 def full_shape(shape: Sequence[Any], size: Dim) -> Shape:
     """A shape with its -1, if any, worked out."""
-    sizes: list[Dim] = [d if isinstance(d, Affine) else int(d) for d in shape]
+    sizes: list[Dim] = [d if isinstance(d, Affine) else d.__index__() for d in shape]
     holes = [i for i, d in enumerate(sizes) if d == -1]
-    if len(holes) > 1:
-        raise ShapeError(f"reshape to {tuple(shape)}", where=user_location(), expected="at most one -1")
+    if len(holes) > 1 or any(not isinstance(d, Affine) and d < -1 for d in sizes):
+        raise ShapeError(
+            f"reshape to {tuple(shape)}", where=user_location(), expected="sizes, at most one of them -1"
+        )
     if holes:
         rest = size_of([d for d in sizes if d != -1])
         known = rest if rest != 0 else 1
         if isinstance(size, int) and isinstance(known, int) and size % known:
-            raise ShapeError(f"reshape of {size} elements to {tuple(shape)}", where=user_location(), expected=f"a multiple of {known} elements")
-        sizes[holes[0]] = size // known
+            raise ShapeError(
+                f"reshape of {size} elements to {tuple(shape)}",
+                where=user_location(),
+                expected=f"a multiple of {known} elements",
+            )
+        sizes[holes[0]] = size // known  # type: ignore[operator]
     if size_of(sizes) != size:
-        raise ShapeError(f"reshape of {size} elements to {tuple(shape)}, which has {size_of(sizes)}", where=user_location(), expected="as many elements as before")
+        raise ShapeError(
+            f"reshape of {size} elements to {tuple(shape)}, which has {size_of(sizes)}",
+            where=user_location(),
+            expected="as many elements as before",
+            remedy="let one size be worked out: -1",
+        )
     return tuple(sizes)
 
 
@@ -37,27 +108,279 @@ def reshape_step(shape: Shape) -> Step:
     return _reshape, {"shape": shape}
 
 
-@tensor_op(G)
-def reshape(x: Tensor, /, *shape: Any, copy: bool | None = None) -> Tensor:
+@tensor_op(G, methods=())
+def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Tensor:
     """The same elements under another shape; one size may be -1. A view, unless copy=True."""
-    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-    out = x._through(reshape_step(full_shape(sizes, x.size)))
-    return out.clone() if copy else out  # type: ignore[attr-defined,no-any-return]
+    x = handle(x)
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    out = through(x, reshape_step(full_shape(sizes, x.size)))
+    return clone(out) if copy else out
 
 
-def axis_in(axis: Any, ndim: int, what: str) -> int:
-    """An axis as a number from 0."""
-    a = int(axis)
-    if not -ndim <= a < ndim:
-        raise ShapeError(f"{what}: axis {a} of a tensor with {ndim} dimensions", where=user_location(), expected=f"{-ndim} <= axis < {ndim}")
-    return a % ndim
+@method("reshape")
+def reshape_method(x: Tensor, *shape: Any, copy: bool | None = None) -> Tensor:
+    """The same elements under another shape; one size may be -1. A view, unless copy=True."""
+    return reshape(x, tuple(listed(shape)), copy=copy)
 
 
-@tensor_op(G, methods=("permute", "permute_dims"))
-def permute_dims(x: Tensor, /, *axes: Any) -> Tensor:
+@method("view")
+def view(x: Tensor, *shape: Any) -> Tensor:
+    """The same elements under another shape; or, given a dtype, their bits under another dtype of the same
+    width.
+    """
+    if len(shape) == 1 and isinstance(shape[0], (np.dtype, str, type)):
+        return view_as_dtype(x, shape[0])
+    return reshape(x, tuple(listed(shape)))
+
+
+def view_as_dtype(x: Tensor, dtype: Any) -> Tensor:
+    from trilobite.base.dtypes import as_dtype
+
+    want: DType = as_dtype(dtype)
+    if bits(want) != bits(x.dtype):
+        raise DTypeError(
+            f"view of {x.dtype} as {want}",
+            where=user_location(),
+            expected=f"a dtype of {bits(x.dtype)} bits",
+            remedy="convert the values with x.astype(dtype)",
+        )
+    return wrap(table["bitcast"](x._read(), dtype=want))
+
+
+@method("reshape_as", "view_as")
+def reshape_as(x: Tensor, other: Tensor) -> Tensor:
+    """x in the shape of another tensor."""
+    return reshape(x, other.shape)
+
+
+@tensor_op(G)
+def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+    """The axes from start to end (included) as one."""
+    x = handle(x)
+    if x.ndim == 0:
+        return reshape(x, (1,))
+    first, last = axis_in(start_axis, x.ndim, "flatten"), axis_in(end_axis, x.ndim, "flatten")
+    if first > last:
+        raise ShapeError(
+            f"flatten from axis {first} to axis {last}", where=user_location(), expected="start <= end"
+        )
+    shape = x.shape
+    return reshape(x, (*shape[:first], size_of(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+@tensor_op(G)
+def ravel(x: Any, /) -> Tensor:
+    """All elements in one axis."""
+    return reshape(x, (-1,))
+
+
+@tensor_op(G)
+def unflatten(x: Any, /, axis: int, sizes: Sequence[Any]) -> Tensor:
+    """One axis as several; one of their sizes may be -1."""
+    x = handle(x)
+    a = axis_in(axis, x.ndim, "unflatten")
+    return reshape(x, (*x.shape[:a], *full_shape(sizes, x.shape[a]), *x.shape[a + 1 :]))
+
+
+@tensor_op(G, methods=())
+def squeeze(x: Any, /, axis: Any = None) -> Tensor:
+    """Without these axes of size 1; without `axis`, without all of them."""
+    x = handle(x)
+    shape = x.shape
+    if axis is None:
+        return through(x, reshape_step(tuple(d for d in shape if d != 1)))
+    gone = axes_in(axis, len(shape), "squeeze")
+    for a in gone:
+        if shape[a] != 1:
+            raise ShapeError(
+                f"squeeze: axis {a} of shape {tuple(shape)} has size {shape[a]}",
+                where=user_location(),
+                expected="size 1",
+            )
+    return through(x, reshape_step(tuple(d for i, d in enumerate(shape) if i not in gone)))
+
+
+@method("squeeze")
+def squeeze_method(x: Tensor, *axis: Any) -> Tensor:
+    """Without these axes of size 1; without arguments, without all of them."""
+    return squeeze(x, tuple(listed(axis))) if axis else squeeze(x)
+
+
+@tensor_op(G, methods=("expand_dims", "unsqueeze"))
+def expand_dims(x: Any, /, axis: Any = 0) -> Tensor:
+    """With a new axis of size 1 at each of these places of the result."""
+    x = handle(x)
+    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    new = axes_in(axis, x.ndim + count, "expand_dims")
+    rest = iter(x.shape)
+    return through(x, reshape_step(tuple(1 if i in new else next(rest) for i in range(x.ndim + count))))
+
+
+# -- order of axes ---------------------------------------------------------------------------------------
+
+
+def transposed(x: Tensor, order: Sequence[int]) -> Tensor:
+    return through(x, (_transpose, {"axes": tuple(order)}))
+
+
+@tensor_op(G, methods=())
+def permute_dims(x: Any, /, axes: Any) -> Tensor:
     """Axis i of the result is axis axes[i]."""
-    order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-    places = tuple(axis_in(a, x.ndim, "permute_dims") for a in order)
-    if sorted(places) != list(range(x.ndim)):
-        raise ShapeError(f"permute_dims by {tuple(order)}", where=user_location(), expected=f"each of the {x.ndim} axes once")
-    return x._through((_transpose, {"axes": places}))
+    x = handle(x)
+    places = axes_in(tuple(axes), x.ndim, "permute_dims")
+    if len(places) != x.ndim:
+        raise ShapeError(
+            f"permute_dims by {tuple(axes)}",
+            where=user_location(),
+            expected=f"each of the {x.ndim} axes once",
+        )
+    return transposed(x, places)
+
+
+@method("permute", "permute_dims")
+def permute(x: Tensor, *axes: Any) -> Tensor:
+    """Axis i of the result is axis axes[i]."""
+    return permute_dims(x, tuple(listed(axes)))
+
+
+@tensor_op(G)
+def moveaxis(x: Any, source: Any, destination: Any, /) -> Tensor:
+    """Axes moved to other places; the others keep their order."""
+    x = handle(x)
+    source, target = axes_in(source, x.ndim, "moveaxis"), axes_in(destination, x.ndim, "moveaxis")
+    if len(source) != len(target):
+        raise ShapeError(
+            f"moveaxis of {len(source)} axes to {len(target)} places",
+            where=user_location(),
+            expected="one place each",
+        )
+    order = [i for i in range(x.ndim) if i not in source]
+    for t, s in sorted(zip(target, source, strict=True)):
+        order.insert(t, s)
+    return transposed(x, order)
+
+
+@tensor_op(G)
+def swapaxes(x: Any, axis1: int, axis2: int, /) -> Tensor:
+    """Two axes exchanged."""
+    x = handle(x)
+    a, b = axis_in(axis1, x.ndim, "swapaxes"), axis_in(axis2, x.ndim, "swapaxes")
+    order = list(range(x.ndim))
+    order[a], order[b] = b, a
+    return transposed(x, order)
+
+
+@tensor_op(G, methods=())
+def transpose(x: Any, axis1: Any = None, axis2: Any = None, /) -> Tensor:
+    """Two axes exchanged, as in PyTorch; a tuple is a permutation, nothing reverses all axes, as in NumPy."""
+    x = handle(x)
+    if axis1 is None:
+        return transposed(x, range(x.ndim)[::-1])
+    return permute_dims(x, axis1) if isinstance(axis1, (tuple, list)) else swapaxes(x, axis1, axis2)
+
+
+@method("transpose")
+def transpose_method(x: Tensor, *axes: Any) -> Tensor:
+    """Two axes exchanged, as in PyTorch; more are a permutation, none reverses all axes, as in NumPy."""
+    axes = tuple(listed(axes))
+    return transpose(x, *axes) if len(axes) in (0, 2) else permute_dims(x, axes)
+
+
+@tensor_op(G, methods=())
+def matrix_transpose(x: Any, /) -> Tensor:
+    """The last two axes exchanged."""
+    x = handle(x)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"matrix_transpose of shape {tuple(x.shape)}",
+            where=user_location(),
+            expected="at least two dimensions",
+        )
+    return swapaxes(x, -2, -1)
+
+
+def t_property(x: Tensor) -> Tensor:
+    """The transpose of a matrix."""
+    if x.ndim != 2:
+        raise ShapeError(
+            f"x.T of a tensor with {x.ndim} dimensions", where=user_location(), expected="two dimensions",
+            remedy="x.mT for the last two axes, x.permute(...) for others",
+        )  # fmt: skip
+    return swapaxes(x, 0, 1)
+
+
+@tensor_op(G, methods=("flip",))
+def flip(x: Any, /, *, axis: Any = None) -> Tensor:
+    """Back to front along these axes; along all of them by default."""
+    x = handle(x)
+    return through(x, (_reverse, {"axes": tuple(sorted(axes_in(axis, x.ndim, "flip")))}))
+
+
+# -- repetition ------------------------------------------------------------------------------------------
+
+
+@tensor_op(G, methods=("broadcast_to",))
+def broadcast_to(x: Any, /, shape: Any) -> Tensor:
+    """x repeated to a shape, axes aligned from the right: a view that cannot be written to."""
+    x, want = handle(x), tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if shapes_together(x.shape, want) != want:
+        raise ShapeError(
+            f"broadcast_to from {tuple(x.shape)} to {want}",
+            where=user_location(),
+            expected="sizes that are equal, or 1 in x",
+        )
+    if x.shape == want:
+        return through(x)
+    return through(x, (_broadcast, {"shape": want, "axes": tuple(range(len(want) - x.ndim, len(want)))}))
+
+
+@method("expand")
+def expand(x: Tensor, *sizes: Any) -> Tensor:
+    """Axes of size 1 repeated to these sizes; -1 keeps a size. A view that cannot be written to."""
+    want = tuple(listed(sizes))
+    lead = len(want) - x.ndim
+    return broadcast_to(
+        x, tuple(x.shape[i - lead] if d == -1 and i >= lead else d for i, d in enumerate(want))
+    )
+
+
+@method("expand_as")
+def expand_as(x: Tensor, other: Tensor) -> Tensor:
+    """x repeated to the shape of another tensor."""
+    return broadcast_to(x, other.shape)
+
+
+@tensor_op(G, methods=())
+def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
+    """All repeated to their common shape."""
+    xs = [handle(x) for x in arrays]
+    shape = shapes_together(*(x.shape for x in xs))
+    return tuple(broadcast_to(x, shape) for x in xs)
+
+
+@tensor_op(G, methods=())
+def broadcast_shapes(*shapes: Any) -> Shape:
+    """The shape that these broadcast to."""
+    return shapes_together(*(tuple(s) if isinstance(s, (tuple, list)) else (s,) for s in shapes))
+
+
+# -- copies ----------------------------------------------------------------------------------------------
+
+
+@tensor_op(G)
+def clone(x: Tensor) -> Tensor:
+    """A copy with memory of its own, through which gradients flow."""
+    return wrap(copy_value(x._read()))
+
+
+@tensor_op(G)
+def contiguous(x: Tensor) -> Tensor:
+    """The tensor itself if its elements lie in row-major order, else a copy in which they do."""
+    return x if is_contiguous(x) else clone(x)
+
+
+@method("is_contiguous")
+def is_contiguous(x: Tensor) -> bool:
+    """Do the elements lie in row-major order? (What has no memory yet does.)"""
+    value = x._read()
+    return bool(value.flags.c_contiguous) if isinstance(value, np.ndarray) else True

@@ -1,0 +1,118 @@
+"""What `tb.` offers: names and the objects they stand for.
+
+The operations come from the operator table. Rooms that not every program enters (nn, optim, data, files) are
+named here and imported when they are first used, so that `import trilobite` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+from trilobite.base import dtypes, errors, pytree
+from trilobite.framework import debug, ops, random
+from trilobite.framework.checkpointing import checkpoint
+from trilobite.framework.control import associative_scan, cond, fori_loop, scan, switch, while_loop
+from trilobite.framework.inspection import NamespaceInfo
+from trilobite.framework.jacobians import hessian, jacfwd, jacrev
+from trilobite.framework.jit import eval_shape, jit, make_graph
+from trilobite.framework.modes import enable_grad, is_grad_enabled, no_grad, stop_gradient
+from trilobite.framework.rules import Function, custom_jvp, custom_vjp
+from trilobite.framework.tensor import Tensor
+from trilobite.framework.transforms import grad, jvp, value_and_grad, vjp, vmap
+from trilobite.ir.types import dim
+
+ARRAY_API_VERSION = "2025.12"
+
+CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
+DTYPES: dict[str, Any] = dict(dtypes.BY_NAME)
+TRANSFORMS = (
+    grad,
+    value_and_grad,
+    vjp,
+    jvp,
+    vmap,
+    jacfwd,
+    jacrev,
+    hessian,
+    jit,
+    make_graph,
+    eval_shape,
+    checkpoint,
+    custom_vjp,
+    custom_jvp,
+    stop_gradient,
+    no_grad,
+    enable_grad,
+    is_grad_enabled,
+)
+CONTROL = (cond, switch, while_loop, scan, fori_loop, associative_scan)
+RANDOM = (
+    "manual_seed",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "normal",
+    "bernoulli",
+)
+OTHERS: dict[str, Any] = {
+    "Tensor": Tensor,
+    "Function": Function,
+    "dim": dim,
+    "random": random,
+    "debug": debug,
+    "errors": errors,
+    "tree": pytree,
+    "__array_namespace_info__": NamespaceInfo,
+    "__array_api_version__": ARRAY_API_VERSION,
+}
+
+ROOMS = {
+    "nn": "trilobite.framework.nn",
+    "optim": "trilobite.framework.optim",
+    "data": "trilobite.framework.data",
+    "metrics": "trilobite.framework.metrics",
+    "logs": "trilobite.framework.logs",
+    "linalg": "trilobite.framework.ops.linalg",
+    "fft": "trilobite.framework.ops.fft",
+}
+FILES = (
+    "Checkpointer",
+    "save",
+    "load",
+    "save_safetensors",
+    "load_safetensors",
+    "save_npz",
+    "load_npz",
+    "load_pth",
+)
+
+
+def names() -> dict[str, Any]:
+    """Everything that is there as soon as the package is imported."""
+    table = {row.name: row.public for row in ops.operators.values()}
+    functions = {fn.__name__: fn for fn in (*TRANSFORMS, *CONTROL)}
+    drawn = {name: getattr(random, name) for name in RANDOM}
+    return {**table, **CONSTANTS, **DTYPES, **functions, **drawn, **OTHERS}
+
+
+def later(name: str) -> Any:
+    """What is imported when it is first asked for."""
+    if name in ROOMS:
+        return importlib.import_module(ROOMS[name])
+    if name in FILES:
+        return getattr(importlib.import_module("trilobite.framework.checkpoint"), name)
+    raise AttributeError(f"trilobite has no {name!r}{_hint(name)}")
+
+
+def _hint(name: str) -> str:
+    """The nearest name, if one is near: what PyTorch or NumPy call otherwise, or a slip of the keys."""
+    import difflib
+
+    near = difflib.get_close_matches(name, [*names(), *ROOMS, *FILES], n=1)
+    return f"; did you mean tb.{near[0]}?" if near else ""

@@ -1,0 +1,138 @@
+"""Sorting: always stable, NaN after everything else."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from trilobite.base import dtypes as dt
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.framework.ops.meeting import ORDERED, accepted, as_value, broadcast_to, scalar
+from trilobite.framework.ops.registry import op
+from trilobite.framework.ops.shaping import axis_in
+from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
+
+G = "sorting"
+
+
+def counter(x: Value, axis: int) -> Value:
+    """0, 1, 2, ... along the axis, in the shape of x."""
+    return table["iota"](shape=x.shape, dtype=dt.int64, axis=axis)
+
+
+def ordered(x: Value, axis: int) -> tuple[Value, Value]:
+    """Sorted values, and where each came from."""
+    values, places = table["sort"](x, counter(x, axis), axis=axis, keys=1)
+    return values, places
+
+
+def _backwards(x: Value, axis: int) -> Value:
+    return table["reverse"](x, axes=(axis,))
+
+
+def _places(x: Value, axis: int, descending: bool) -> Value:
+    """Descending is sorted back to front and turned round: equal elements stay in their own order."""
+    if not descending:
+        return ordered(x, axis)[1]
+    places = _backwards(ordered(_backwards(x, axis), axis)[1], axis)
+    last = broadcast_to(scalar(x.shape[axis] - 1, dt.int64), x.shape)
+    return table["sub"](last, places)
+
+
+def _operand(x: Any, axis: int, what: str) -> tuple[Value, int]:
+    x = as_value(x)
+    accepted(what, ORDERED, x.dtype)
+    if x.ndim == 0:
+        x = table["reshape"](x, shape=(1,))
+        return x, axis_in(axis, 1, what)
+    return x, axis_in(axis, x.ndim, what)
+
+
+def _shaped(out: Value, like: Any) -> Value:
+    shape = as_value(like).shape
+    return out if out.shape == shape else table["reshape"](out, shape=shape)
+
+
+@op(G)
+def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Value:
+    """Sorted along an axis, NaN last (first when descending). Equal elements always keep their order."""
+    v, a = _operand(x, axis, "sort")
+    if descending:
+        return _shaped(_backwards(table["sort"](_backwards(v, a), axis=a, keys=1)[0], a), x)
+    return _shaped(table["sort"](v, axis=a, keys=1)[0], x)
+
+
+@op(G)
+def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Value:
+    """The places that sort along an axis. Equal elements always keep their order."""
+    v, a = _operand(x, axis, "argsort")
+    return _shaped(_places(v, a, descending), x)
+
+
+class TopK(NamedTuple):
+    """The largest (or smallest) elements and their places."""
+
+    values: Any
+    indices: Any
+
+
+@op(G)
+def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> TopK:
+    """The k largest (or smallest) elements along an axis, best first, and their places; of equal ones the
+    first.
+    """
+    v, a = _operand(x, axis, "topk")
+    if not 0 <= k <= v.shape[a]:
+        raise ArgumentError(
+            f"topk with k={k} along an axis of size {v.shape[a]}",
+            where=user_location(),
+            expected=f"0 <= k <= {v.shape[a]}",
+        )
+    if largest:
+        return TopK(*table["top_k"](v, k=k, axis=a))
+    values, places = ordered(v, a)
+    stop = tuple(k if i == a else d for i, d in enumerate(v.shape))
+    ends = {"start": (0,) * v.ndim, "stop": stop, "step": (1,) * v.ndim}
+    return TopK(table["slice"](values, **ends), table["slice"](places, **ends))
+
+
+@op(G, methods=("median",))
+def median(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
+    """The middle of the sorted elements; of an even number, the mean of the two in the middle."""
+    return quantile(x, 0.5, axis, keepdims=keepdims)
+
+
+@op(G, methods=("quantile",))
+def quantile(x: Any, q: float, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
+    """The value below which the fraction q of the sorted elements lies, linear between neighbours; NaN if
+    any is.
+    """
+    from trilobite.framework.ops.reducing import kept, widened
+    from trilobite.ir.types import size_of
+
+    if not 0 <= q <= 1:
+        raise ArgumentError(f"quantile {q}", where=user_location(), expected="0 <= q <= 1")
+    wide, dtype = widened(x, "quantile")
+    axes = tuple(range(wide.ndim)) if axis is None else (axis_in(axis, wide.ndim, "quantile"),)
+    line = table["reshape"](wide, shape=(size_of(wide.shape),)) if axis is None else wide
+    a = 0 if axis is None else axes[0]
+    values = ordered(line, a)[0]
+    n = line.shape[a]
+    if n == 0:
+        raise ArgumentError("quantile of no elements", where=user_location(), expected="at least one element")
+    low = int(q * (n - 1))
+    part = q * (n - 1) - low
+    below, above, top = (_picked(values, a, i) for i in (low, min(low + 1, n - 1), n - 1))
+    share = table["full"](shape=below.shape, dtype=below.dtype, value=part)
+    out = below if part == 0 else table["add"](below, table["mul"](table["sub"](above, below), share))
+    out = table["select"](table["is_nan"](top), top, out)
+    return kept(wide, table["cast"](out, dtype=dtype) if out.dtype != dtype else out, axes, keepdims)
+
+
+def _picked(x: Value, axis: int, index: int) -> Value:
+    """One element along an axis, without the axis."""
+    start = tuple(index if i == axis else 0 for i in range(x.ndim))
+    stop = tuple(index + 1 if i == axis else d for i, d in enumerate(x.shape))
+    row = table["slice"](x, start=start, stop=stop, step=(1,) * x.ndim)
+    return table["reshape"](row, shape=(*x.shape[:axis], *x.shape[axis + 1 :]))

@@ -1,0 +1,227 @@
+"""Reading and writing at computed places, as functions: take, gather, scatter and their kin.
+
+Known indices must be in range; those that only a run knows are clamped. Negative ones count from the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trilobite.base import dtypes as dt
+from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
+from trilobite.base.locations import user_location
+from trilobite.framework.ops.keys import counted
+from trilobite.framework.ops.meeting import as_value, astype, broadcast_shapes, broadcast_to, together
+from trilobite.framework.ops.pointwise import full, truth
+from trilobite.framework.ops.registry import op
+from trilobite.framework.ops.searching import flat_places
+from trilobite.framework.ops.shaping import axis_in
+from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
+from trilobite.ir.types import Affine, Shape, size_of
+
+G = "indexing"
+
+
+def _indices(indices: Any, what: str) -> Value:
+    v = as_value(indices)
+    if v.dtype not in dt.INTEGERS:
+        raise DTypeError(
+            f"{what} with indices of {v.dtype}",
+            where=user_location(),
+            expected="an integer dtype",
+            remedy="indices.long()",
+        )
+    return v
+
+
+@op(G)
+def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Value:
+    """The elements (or slices) along an axis that the indices name."""
+    x, at = as_value(x), _indices(indices, "take")
+    if axis is None and x.ndim != 1:
+        raise ArgumentError(
+            f"take from a tensor with {x.ndim} dimensions without an axis",
+            where=user_location(),
+            expected="an axis",
+            remedy="pass axis=..., or flatten the tensor first",
+        )
+    a = 0 if axis is None else axis_in(axis, x.ndim, "take")
+    return table["gather"](x, counted(at, x.shape[a], a), axis=a)
+
+
+@op(G)
+def index_select(x: Any, axis: int, index: Any, /) -> Value:
+    """The slices along an axis that a line of indices names."""
+    return take(x, index, axis=axis)
+
+
+@op(G)
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Value:
+    """out[..., i, ...] = x[..., indices[..., i, ...], ...] along an axis; the other axes broadcast."""
+    x, at = as_value(x), _indices(indices, "take_along_axis")
+    if x.ndim != at.ndim:
+        raise ShapeError(
+            f"take_along_axis from shape {tuple(x.shape)} at indices of shape {tuple(at.shape)}",
+            where=user_location(),
+            expected="as many dimensions",
+        )
+    a = axis_in(axis, x.ndim, "take_along_axis")
+    lanes = broadcast_shapes(_without(x.shape, a), _without(at.shape, a))
+    at = broadcast_to(counted(at, x.shape[a], a), (*lanes[:a], at.shape[a], *lanes[a:]))
+    return table["take_along"](broadcast_to(x, (*lanes[:a], x.shape[a], *lanes[a:])), at, axis=a)
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+# -- as PyTorch has them ---------------------------------------------------------------------------------
+
+
+def _corner(x: Value, index: Value, axis: int, what: str) -> dict[str, Any] | None:
+    """The part of x that an index covers: indices may be fewer than x has places on the other axes."""
+    fits = x.ndim == index.ndim and all(
+        isinstance(d, Affine) or i == axis or n <= d
+        for i, (n, d) in enumerate(zip(index.shape, x.shape, strict=True))
+    )
+    if not fits:
+        raise ShapeError(
+            f"{what} along axis {axis} of shape {tuple(x.shape)} at indices of shape {tuple(index.shape)}",
+            where=user_location(),
+            expected="as many dimensions, and sizes that are not larger on the other axes",
+        )
+    stop = tuple(x.shape[i] if i == axis else n for i, n in enumerate(index.shape))
+    return None if stop == x.shape else {"start": (0,) * x.ndim, "stop": stop, "step": (1,) * x.ndim}
+
+
+@op(G)
+def gather(x: Any, axis: int, index: Any) -> Value:
+    """out[..., i, ...] = x[..., index[..., i, ...], ...] along an axis."""
+    x, at = as_value(x), _indices(index, "gather")
+    a = axis_in(axis, x.ndim, "gather")
+    corner = _corner(x, at, a, "gather")
+    if corner is not None:
+        x = table["slice"](x, **corner)
+    return table["take_along"](x, counted(at, x.shape[a], a), axis=a)
+
+
+_KINDS = {
+    "set": "set",
+    "add": "add",
+    "sum": "add",
+    "prod": "mul",
+    "multiply": "mul",
+    "amax": "max",
+    "amin": "min",
+}
+
+
+def _scatter(x: Any, axis: int, index: Any, source: Any, kind: str, what: str) -> Value:
+    x, at = as_value(x), _indices(index, what)
+    a = axis_in(axis, x.ndim, what)
+    new = astype(as_value(source), x.dtype)
+    new = _cropped(new, at.shape, what) if new.ndim else broadcast_to(new, at.shape)
+    corner = _corner(x, at, a, what)
+    part = x if corner is None else table["slice"](x, **corner)
+    primitive = table["scatter_along" if kind in ("set", "add") else "scatter_reduce_along"]
+    out = primitive(part, counted(at, x.shape[a], a), new, axis=a, kind=kind)
+    return out if corner is None else table["update_slice"](x, out, **corner)
+
+
+def _cropped(source: Value, shape: Shape, what: str) -> Value:
+    """The source may be larger than the index; what the index does not reach is left out."""
+    if source.shape == shape:
+        return source
+    if source.ndim != len(shape) or any(s < n for s, n in zip(source.shape, shape, strict=True)):
+        raise ShapeError(
+            f"{what} from a source of shape {tuple(source.shape)} at indices of shape {tuple(shape)}",
+            where=user_location(),
+            expected="a source that is not smaller",
+        )
+    return table["slice"](source, start=(0,) * source.ndim, stop=shape, step=(1,) * source.ndim)
+
+
+@op(G)
+def scatter(x: Any, axis: int, index: Any, source: Any, *, reduce: str = "set") -> Value:
+    """x with source[..., i, ...] at x[..., index[..., i, ...], ...]; `reduce` may add or multiply instead."""
+    if reduce not in _KINDS:
+        raise ArgumentError(
+            f"scatter(reduce={reduce!r})", where=user_location(), expected=f"one of {', '.join(_KINDS)}"
+        )
+    return _scatter(x, axis, index, source, _KINDS[reduce], "scatter")
+
+
+@op(G)
+def scatter_add(x: Any, axis: int, index: Any, source: Any) -> Value:
+    """x with source[..., i, ...] added at x[..., index[..., i, ...], ...]."""
+    return _scatter(x, axis, index, source, "add", "scatter_add")
+
+
+@op(G)
+def scatter_reduce(x: Any, axis: int, index: Any, source: Any, reduce: str) -> Value:
+    """x reduced with source[..., i, ...] at x[..., index[..., i, ...], ...]: "sum", "prod", "amax" or
+    "amin".
+    """
+    return scatter(x, axis, index, source, reduce=reduce)
+
+
+def _by_slices(x: Any, axis: int, index: Any, source: Any, kind: str, what: str) -> Value:
+    x, at = as_value(x), _indices(index, what)
+    a = axis_in(axis, x.ndim, what)
+    if at.ndim != 1:
+        raise ShapeError(
+            f"{what} at indices of shape {tuple(at.shape)}", where=user_location(), expected="one dimension"
+        )
+    shape = (*x.shape[:a], at.shape[0], *x.shape[a + 1 :])
+    new = broadcast_to(astype(as_value(source), x.dtype), shape)
+    updates = table["transpose"](new, axes=(a, *(i for i in range(x.ndim) if i != a)))
+    column = table["reshape"](counted(at, x.shape[a], a), shape=(at.shape[0], 1))
+    return table["scatter"](x, column, updates, axes=(a,), kind=kind)
+
+
+@op(G)
+def index_add(x: Any, axis: int, index: Any, source: Any) -> Value:
+    """x with the slices of a source added to the slices along an axis that the indices name."""
+    return _by_slices(x, axis, index, source, "add", "index_add")
+
+
+@op(G)
+def index_copy(x: Any, axis: int, index: Any, source: Any) -> Value:
+    """x with the slices along an axis that the indices name replaced by those of a source."""
+    return _by_slices(x, axis, index, source, "set", "index_copy")
+
+
+@op(G)
+def index_fill(x: Any, axis: int, index: Any, value: Any) -> Value:
+    """x with one number in the slices along an axis that the indices name."""
+    return _by_slices(x, axis, index, value, "set", "index_fill")
+
+
+# -- masks -----------------------------------------------------------------------------------------------
+
+
+@op(G)
+def masked_fill(x: Any, mask: Any, value: Any) -> Value:
+    """x with one value where the mask is true."""
+    x, mask = as_value(x), truth(mask)
+    dtype = x.dtype
+    x, new = together(x, value)
+    if dt.kind(x.dtype) == dt.kind(dtype):
+        x, new = astype(x, dtype), astype(new, dtype)
+    shape = broadcast_shapes(x.shape, mask.shape)
+    return table["select"](*(broadcast_to(v, shape) for v in (mask, new, x)))
+
+
+@op(G)
+def masked_select(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
+    """The elements where the mask is true, in one line. With `size`, that many, filled up with a number."""
+    x, mask = as_value(x), truth(mask)
+    shape = broadcast_shapes(x.shape, mask.shape)
+    flat = table["reshape"](broadcast_to(x, shape), shape=(size_of(shape),))
+    at = flat_places(broadcast_to(mask, shape), size, -1, "masked_select")
+    out = table["gather"](flat, at, axis=0) if flat.shape[0] != 0 else full(at.shape, flat.dtype, fill_value)
+    if size is None:
+        return out
+    missing = table["lt"](at, full(at.shape, dt.int64, 0))
+    return table["select"](missing, full(out.shape, out.dtype, fill_value), out)
