@@ -1,20 +1,27 @@
-"""Finding where numbers go wrong: anomaly mode names the line that made the first NaN or infinity."""
+"""Looking inside: prints and callbacks that are part of the program, and anomaly mode.
+
+Anomaly mode names the line that made the first NaN or infinity.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from trilobite.base import pytree
 from trilobite.base.dtypes import is_inexact
 from trilobite.base.errors import TrilobiteError
 from trilobite.base.locations import UNKNOWN, Location, user_location
-from trilobite.ir.primitive import Primitive, Value
+from trilobite.framework.ops.creation import to_array
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.primitive import Primitive, Value, table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.cells import bottom
 from trilobite.ir.transforms.tape import Node
+from trilobite.ir.types import TensorType, type_of
 
 
 class AnomalyError(TrilobiteError, ArithmeticError):
@@ -72,3 +79,27 @@ def detect_anomaly() -> Iterator[None]:
         yield
     finally:
         ctx.watch = before
+
+
+def print(fmt: str, *values: Any) -> None:  # noqa: A001 - the name that is expected after `debug.`
+    """Print `fmt.format(*values)` whenever the program runs: also inside jit, loops and transforms."""
+    table["print"](*(as_operand(v) for v in values), fmt=fmt)
+
+
+def callback(fn: Callable[..., Any], result: Any, *values: Any) -> Any:
+    """Call `fn(*arrays)` in Python whenever the program runs.
+
+    `result` is an example (tensors, or types from `tb.eval_shape`) of what it returns, None for nothing.
+    """
+    types, tree = pytree.flatten(result, lambda x: isinstance(x, (Tensor, TensorType)))
+    kinds = tuple(t if isinstance(t, TensorType) else type_of(as_operand(t)) for t in types)
+
+    def flat(*arrays: Any) -> list[Any]:
+        return [np.asarray(x) for x in pytree.leaves(fn(*arrays), lambda x: isinstance(x, Tensor))]
+
+    outs = table["callback"](*(as_operand(v) for v in values), fn=flat, results=kinds)
+    return tree.unflatten(map(wrap, outs))
+
+
+def as_operand(v: Any) -> Value:
+    return v._read() if isinstance(v, Tensor) else to_array(v)
