@@ -17,6 +17,11 @@ from trilobite.ir.primitives import (
     elementwise,
     exponential,
     gather,
+    linalg_lu,
+    linalg_qr,
+    linalg_spectral,
+    linalg_svd,
+    linalg_triangular,
     quantise,
     random,
     reduction,
@@ -33,7 +38,8 @@ from trilobite.ir.primitives import (
 
 __all__ = [
     "bits", "call", "cast", "comparison", "complex", "cond", "conv", "creation", "cumulative", "dot",
-    "dynamic", "effects", "elementwise", "exponential", "gather", "quantise", "random", "reduction", "scan",
+    "dynamic", "effects", "elementwise", "exponential", "gather", "linalg_lu", "linalg_qr", "linalg_spectral",
+    "linalg_svd", "linalg_triangular", "quantise", "random", "reduction", "scan",
     "scatter", "scatter_reduce", "shape", "sorting", "special", "trigonometric", "while_loop", "window",
     "table",
 ]  # fmt: skip
