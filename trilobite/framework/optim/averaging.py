@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import accumulator, float64, int64, is_inexact
+from trilobite.base.dtypes import accumulator, float64, int64, is_inexact, real_of
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
 from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.modes import no_grad
-from trilobite.framework.optim.arithmetic import ONE, add, cast, complement, div, table, towards
+from trilobite.framework.optim.arithmetic import ONE, add, cast, complement, div, towards
 from trilobite.framework.optim.group import BELOW_1, number
 from trilobite.framework.optim.state import fitting, names_fit, snapshot, write
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
 from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.composite import composite
 
@@ -55,7 +56,7 @@ class ParameterAverage:
             weight = self.weight(cast(count, float64))
             for p, average in zip(self.parameters, self.averages, strict=True):
                 old = average._read()
-                cells.write(average._cell, average_update(old, p._read(), cast(weight, _real(old))))
+                cells.write(average._cell, average_update(old, p._read(), cast(weight, real_of(old.dtype))))
             for b, kept in zip(self.buffers, self.taken, strict=True):
                 kept.copy_(b)  # type: ignore[attr-defined]
             cells.write(self.count._cell, add(count, np.asarray(1, int64)))
@@ -140,12 +141,6 @@ class StochasticWeightAverage(ParameterAverage):
 
     def weight(self, count: Value) -> Value:
         return div(ONE, add(count, ONE))
-
-
-def _real(value: Value) -> Any:
-    from trilobite.base.dtypes import real_of
-
-    return real_of(value.dtype)
 
 
 def _sources(source: Any) -> tuple[list[Tensor], list[Tensor]]:

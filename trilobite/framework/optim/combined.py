@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework.optim.optimizer import Optimizer
-from trilobite.framework.optim.schedule import Schedule, whole
+from trilobite.framework.optim.schedule import Number, Schedule, whole
 from trilobite.framework.optim.schedules import where
-from trilobite.framework.tensor import Tensor
 
 
 def _of(owner: str, schedules: Sequence[Schedule]) -> Optimizer:
@@ -47,13 +46,13 @@ class SequentialLR(Schedule):
             )
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         out = self.schedulers[0].rate(base, t, group)
         for s, m in zip(self.schedulers[1:], self.milestones, strict=True):
             out = where(t >= m, s.rate(base, t - m, group), out)
         return out
 
-    def others(self, t: Tensor, group: int) -> dict[str, Tensor]:
+    def others(self, t: Number, group: int) -> dict[str, Number]:
         out = self.schedulers[0].others(t, group)
         for s, m in zip(self.schedulers[1:], self.milestones, strict=True):
             for name, value in s.others(t - m, group).items():
@@ -70,10 +69,10 @@ class ChainedScheduler(Schedule):
         self.schedulers = list(schedulers)
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         for s in self.schedulers:
             base = s.rate(base, t, group)
         return base
 
-    def others(self, t: Tensor, group: int) -> dict[str, Tensor]:
+    def others(self, t: Number, group: int) -> dict[str, Number]:
         return {name: value for s in self.schedulers for name, value in s.others(t, group).items()}

@@ -109,7 +109,7 @@ class Group(dict[str, Any]):
             expected='group["lr"] = value',
         )
 
-    __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse  # type: ignore[assignment]
+    __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse
 
 
 def _plain_number(name: str, value: Any) -> Any:

@@ -49,7 +49,8 @@ class Memory:
 
     def direction(self, gradient: Array) -> Array:
         """Minus the inverse Hessian, as far as it is known, times the gradient (two loops over the moves)."""
-        q, shares = -gradient, []
+        q: Array = -gradient
+        shares = []
         pairs = list(zip(self.moves, self.changes, strict=True))
         for move, change in reversed(pairs):
             share = float(move @ q) / float(change @ move)
@@ -138,7 +139,8 @@ class LBFGS(Optimizer):
         return max((accumulator(real_of(p.dtype)) for p in self.state), key=lambda d: d.itemsize)
 
     def _gather(self, of: Callable[[Tensor], Any]) -> Array:
-        rows = [np.asarray(as_real(of(p))).astype(self._dtype()).ravel() for p in self.state]
+        with no_grad():
+            rows = [np.asarray(as_real(of(p))).astype(self._dtype()).ravel() for p in self.state]
         return np.concatenate(rows)
 
     def _position(self) -> Array:

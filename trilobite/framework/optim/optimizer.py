@@ -56,7 +56,7 @@ class Optimizer:
     def name(self) -> str:
         return type(self).__name__
 
-    def add_param_group(self, group: Mapping[str, Any]) -> None:
+    def add_param_group(self, group: Any) -> None:
         """One more group: `{"params": tensors, "lr": ...}`; what it leaves out is as the optimiser was
         made with.
         """

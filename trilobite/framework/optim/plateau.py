@@ -63,7 +63,7 @@ class ReduceLROnPlateau(Schedule):
     def _write(self) -> None:
         """Making one leaves the rates as they are."""
 
-    def step(self, metric: Any = None) -> None:  # type: ignore[override]
+    def step(self, metric: Any = None) -> None:
         """Take note of a metric, a number or a 0-d tensor."""
         if metric is None:
             raise ArgumentError(

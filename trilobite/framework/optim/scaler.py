@@ -114,7 +114,8 @@ class GradScaler:
         if where is not here:
             raise self._order("step() and unscale_() are not in the same recorded function")
         if here is not None:
-            cond(finite, lambda: _stepped(optimizer), lambda: None)
+            with no_grad():
+                cond(finite, lambda: _stepped(optimizer), lambda: None)
         elif bool(finite):
             optimizer.step()
 

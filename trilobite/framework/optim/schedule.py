@@ -25,6 +25,11 @@ from trilobite.framework.optim.state import fitting, names_fit, snapshot, write
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms import cells
 
+Number = Any
+"""A 0-d float64 tensor. Tensors get their operators from the operator table, where a type checker does
+not look.
+"""
+
 
 class Schedule:
     """The base of all schedules. Making one sets the rates of step 0; `step()` moves on by one."""
@@ -43,11 +48,11 @@ class Schedule:
             group.add("initial_lr", group["lr"].item())
         self._write()
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         """The learning rate of a group after `t` steps."""
         raise NotImplementedError
 
-    def others(self, t: Tensor, group: int) -> dict[str, Tensor]:
+    def others(self, t: Number, group: int) -> dict[str, Number]:
         """Further numbers that this schedule sets."""
         return {}
 

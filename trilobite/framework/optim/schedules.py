@@ -11,30 +11,35 @@ from trilobite.base.dtypes import float64
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.creation import to_array
-from trilobite.framework.optim.arithmetic import cast, table
+from trilobite.framework.optim.arithmetic import cast
 from trilobite.framework.optim.optimizer import Optimizer
-from trilobite.framework.optim.schedule import Schedule, per_group, whole
+from trilobite.framework.optim.schedule import Number, Schedule, per_group, whole
 from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.primitives import table
 
 
-def float64_number(x: Any) -> Tensor:
+def float64_number(x: Any) -> Number:
     return wrap(cast(x._read(), float64)) if isinstance(x, Tensor) else wrap(to_array(float(x), float64))
 
 
-def where(p: Tensor, x: Any, y: Any) -> Tensor:
+def where(p: Number, x: Any, y: Any) -> Number:
     return wrap(table["select"](p._read(), float64_number(x)._read(), float64_number(y)._read()))
 
 
-def least(x: Tensor, bound: float) -> Tensor:
+def least(x: Number, bound: float) -> Number:
     return wrap(table["minimum"](x._read(), float64_number(bound)._read()))
 
 
-def floor(x: Tensor) -> Tensor:
+def floor(x: Number) -> Number:
     return wrap(table["floor"](x._read()))
 
 
-def cosine(x: Tensor) -> Tensor:
+def cosine(x: Number) -> Number:
     return wrap(table["cos"](x._read()))
+
+
+def logarithm(x: Number) -> Number:
+    return wrap(table["log"](x._read()))
 
 
 class LambdaLR(Schedule):
@@ -48,7 +53,7 @@ class LambdaLR(Schedule):
         self.functions = per_group("LambdaLR", "lr_lambda", lr_lambda, optimizer)
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         return base * float64_number(self.functions[group](t))
 
 
@@ -59,7 +64,7 @@ class StepLR(Schedule):
         self.step_size, self.gamma = whole("StepLR", "step_size", step_size), float(gamma)
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         return base * self.gamma ** floor(t / self.step_size)
 
 
@@ -71,7 +76,7 @@ class MultiStepLR(Schedule):
         self.gamma = float(gamma)
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         passed = float64_number(0.0)
         for m in self.milestones:
             passed = passed + where(t >= m, 1.0, 0.0)
@@ -85,7 +90,7 @@ class ConstantLR(Schedule):
         self.factor, self.total = float(factor), whole("ConstantLR", "total_iters", total_iters, 0)
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         return base * where(t < self.total, self.factor, 1.0)
 
 
@@ -105,7 +110,7 @@ class LinearLR(Schedule):
         self.total = whole("LinearLR", "total_iters", total_iters)
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         done = least(t, self.total) / self.total
         return base * (self.start + (self.end - self.start) * done)
 
@@ -117,7 +122,7 @@ class ExponentialLR(Schedule):
         self.gamma = float(gamma)
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         return base * self.gamma**t
 
 
@@ -128,7 +133,7 @@ class PolynomialLR(Schedule):
         self.total, self.power = whole("PolynomialLR", "total_iters", total_iters), float(power)
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         return base * (1.0 - least(t, self.total) / self.total) ** self.power
 
 
@@ -139,7 +144,7 @@ class CosineAnnealingLR(Schedule):
         self.period, self.floor = whole("CosineAnnealingLR", "T_max", T_max), float(eta_min)
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         return self.floor + (base - self.floor) * (1.0 + cosine(t * (math.pi / self.period))) / 2.0
 
 
@@ -154,26 +159,26 @@ class CosineAnnealingWarmRestarts(Schedule):
         self.floor = float(eta_min)
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         done, length = self._cycle(t)
         return self.floor + (base - self.floor) * (1.0 + cosine(math.pi * (done / length))) / 2.0
 
-    def _cycle(self, t: Tensor) -> tuple[Tensor, Tensor]:
+    def _cycle(self, t: Number) -> tuple[Number, Number]:
         """Steps done in the running cycle, and how long it is."""
         if self.growth == 1:
             return t - floor(t / self.first) * self.first, float64_number(self.first)
         # Cycle n starts at T_0 (g^n − 1) / (g − 1). The logarithm finds n but for rounding, which the
         # comparisons put right.
         relative = 1.0 + t * ((self.growth - 1) / self.first)
-        n = floor(wrap(table["log"](relative._read())) / math.log(self.growth))
+        n = floor(logarithm(relative) / math.log(self.growth))
         n = where(self._start(n + 1.0) <= t, n + 1.0, n)
         n = where(self._start(n) > t, n - 1.0, n)
         return t - self._start(n), self.first * self._power(n)
 
-    def _power(self, n: Tensor) -> Tensor:
+    def _power(self, n: Number) -> Number:
         return float(self.growth) ** n
 
-    def _start(self, n: Tensor) -> Tensor:
+    def _start(self, n: Number) -> Number:
         return (self._power(n) - 1.0) * (self.first / (self.growth - 1))
 
 
@@ -217,12 +222,12 @@ class OneCycleLR(Schedule):
         up = share * self.total - 1.0
         return [up, 2.0 * share * self.total - 2.0, self.total - 1.0] if three else [up, self.total - 1.0]
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         peak = self.peaks[group]
         first, last = peak / self.div, peak / self.div / self.final_div
         return self._along(t, [first, peak, first, last] if len(self.ends) == 3 else [first, peak, last])
 
-    def others(self, t: Tensor, group: int) -> dict[str, Tensor]:
+    def others(self, t: Number, group: int) -> dict[str, Number]:
         if not self.momentum:
             return {}
         tops = (
@@ -232,7 +237,7 @@ class OneCycleLR(Schedule):
         )
         return {self.momentum[group]: self._along(t, tops)}
 
-    def _along(self, t: Tensor, corners: Sequence[float]) -> Tensor:
+    def _along(self, t: Number, corners: Sequence[float]) -> Number:
         """The value at `t` on the way from corner to corner."""
         t = least(t, self.total - 1.0)
         out, start = None, 0.0
@@ -243,7 +248,7 @@ class OneCycleLR(Schedule):
         assert out is not None
         return out
 
-    def _between(self, a: float, b: float, done: Tensor) -> Tensor:
+    def _between(self, a: float, b: float, done: Number) -> Number:
         return a + (b - a) * done if self.linear else b + (a - b) * (1.0 + cosine(math.pi * done)) / 2.0
 
 
@@ -280,7 +285,7 @@ class SWALR(Schedule):
         self.linear = anneal_strategy == "linear"
         super().__init__(optimizer)
 
-    def rate(self, base: Tensor, t: Tensor, group: int) -> Tensor:
+    def rate(self, base: Number, t: Number, group: int) -> Number:
         done = least(t / max(self.steps, 1), 1.0) if self.steps else float64_number(1.0)
         share = done if self.linear else (1.0 - cosine(math.pi * done)) / 2.0
         return base + (self.ends[group] - base) * share

@@ -1,0 +1,171 @@
+"""Parameter groups: their numbers change in place, their form does not; and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trilobite as tb
+from trilobite.base.errors import ArgumentError, DTypeError, StateError
+from trilobite.framework import optim
+
+
+def leaf(*values: float) -> tb.Tensor:
+    return tb.tensor(list(values), requires_grad=True)
+
+
+def test_groups_have_numbers_of_their_own() -> None:
+    a, b = leaf(1.0), leaf(1.0)
+    optimizer = optim.SGD([{"params": [a]}, {"params": b, "lr": 0.5, "weight_decay": 0.1}], lr=0.25)
+    a.grad = b.grad = tb.ones(1)
+    optimizer.step()
+    assert a.detach().tolist() == [0.75]
+    assert b.detach().tolist() == pytest.approx([1.0 - 0.5 * 1.1])
+
+
+def test_a_group_added_later_joins_the_steps() -> None:
+    a, b = leaf(1.0), leaf(1.0)
+    optimizer = optim.Adam([a], lr=0.1)
+    a.grad = tb.ones(1)
+    optimizer.step()
+    optimizer.add_param_group({"params": [b], "lr": 0.2, "betas": (0.5, 0.6)})
+    a.grad, b.grad = tb.ones(1), tb.ones(1)
+    optimizer.step()
+    assert optimizer.state[a]["step"].item() == 2 and optimizer.state[b]["step"].item() == 1
+    assert b.detach().tolist() == pytest.approx([0.8])
+    assert optimizer.param_groups[1]["beta1"].item() == 0.5
+
+
+def test_named_parameters_and_generators_are_taken() -> None:
+    a, b = leaf(1.0), leaf(2.0)
+    named = optim.SGD([("a", a), ("b", b)]).param_groups[0]["params"]
+    assert named[0] is a and named[1] is b
+    assert len(optim.SGD(p for p in (a, b)).state) == 2
+
+
+def test_assigning_writes_into_the_number_that_is_there() -> None:
+    optimizer = optim.SGD([leaf(1.0)], lr=0.1, momentum=0.9)
+    group = optimizer.param_groups[0]
+    rate = group["lr"]
+    group["lr"] = 0.3
+    assert group["lr"] is rate and rate.item() == 0.3
+    group["lr"] = rate * 2.0
+    assert rate.item() == 0.6
+    assert rate.dtype == tb.float64 and rate.shape == ()
+
+
+def test_a_tensor_given_as_rate_is_shared() -> None:
+    rate = tb.tensor(0.5, dtype=tb.float32)
+    a = leaf(1.0)
+    optimizer = optim.SGD([a], lr=rate)
+    rate.copy_(0.25)
+    a.grad = tb.ones(1)
+    optimizer.step()
+    assert a.detach().tolist() == [0.75]
+
+
+def test_parameters_that_are_fixed_for_now_are_passed_over() -> None:
+    a = tb.tensor([1.0])
+    optimizer = optim.Adam([a, leaf(1.0)])
+    optimizer.step()
+    assert a.tolist() == [1.0]
+
+
+def test_zero_grad_forgets_or_fills() -> None:
+    a = leaf(1.0)
+    optimizer = optim.SGD([a])
+    a.grad = tb.ones(1)
+    optimizer.zero_grad(set_to_none=False)
+    assert a.grad.tolist() == [0.0]
+    optimizer.zero_grad()
+    assert a.grad is None
+
+
+def test_it_says_what_it_is() -> None:
+    text = repr(optim.SGD([leaf(1.0), leaf(2.0)], lr=0.1, momentum=0.9))
+    assert text.startswith("SGD(2 tensors, lr=0.1, momentum=0.9") and "nesterov=False" in text
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: optim.SGD([]), ArgumentError, "there are no parameters"),
+        (lambda: optim.SGD(iter(())), ArgumentError, r"used up before is empty"),
+        (
+            lambda: optim.SGD(leaf(1.0)),
+            ArgumentError,
+            r"the parameters are one Tensor[\s\S]*put it into a list",
+        ),
+        (lambda: optim.SGD([1.0]), ArgumentError, "parameter 0 is a float"),
+        (lambda: optim.SGD(3), ArgumentError, "parameter 0 is a int"),
+        (lambda: optim.SGD([tb.tensor([1])]), DTypeError, "parameter 0 is int64"),
+        (lambda: optim.SGD([leaf(1.0) * 2.0]), ArgumentError, r"the result of a computation[\s\S]*detach"),
+        (lambda: optim.SGD([leaf(1.0)], lr=-1.0), ArgumentError, r"SGD: lr is -1.0[\s\S]*lr >= 0"),
+        (lambda: optim.SGD([leaf(1.0)], lr=float("nan")), ArgumentError, "lr is nan"),
+        (lambda: optim.SGD([leaf(1.0)], lr="fast"), ArgumentError, "lr is 'fast'"),
+        (lambda: optim.SGD([leaf(1.0)], lr=tb.ones(2)), ArgumentError, r"a float tensor without dimensions"),
+        (lambda: optim.Adam([leaf(1.0)], betas=(0.9, 1.0)), ArgumentError, r"beta2 is 1.0[\s\S]*in \[0, 1\)"),
+        (lambda: optim.Adam([leaf(1.0)], betas=0.9), ArgumentError, "2 numbers: beta1, beta2"),
+        (lambda: optim.SGD([leaf(1.0)], nesterov=True), ArgumentError, "a momentum above 0 and dampening=0"),
+        (
+            lambda: optim.SGD([leaf(1.0)], momentum=0.9, dampening=0.1, nesterov=True),
+            ArgumentError,
+            "dampening=0",
+        ),
+        (
+            lambda: optim.SGD([{"params": [leaf(1.0)], "rate": 1.0}]),
+            ArgumentError,
+            "SGD has no setting 'rate'",
+        ),
+        (lambda: optim.SGD([{"lr": 1.0}]), ArgumentError, 'a dict with "params"'),
+    ],
+)
+def test_what_cannot_be_optimised(build: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        build()
+
+
+def test_a_tensor_in_two_places_is_refused_and_changes_nothing() -> None:
+    a, b = leaf(1.0), leaf(2.0)
+    with pytest.raises(ArgumentError, match="parameter 1 is there twice"):
+        optim.SGD([a, a])
+    optimizer = optim.SGD([a])
+    with pytest.raises(ArgumentError, match="parameter 1 is there twice"):
+        optimizer.add_param_group({"params": [b, a]})
+    assert len(optimizer.param_groups) == 1 and len(optimizer.state) == 1
+
+
+def test_what_decides_the_form_of_the_update_stays() -> None:
+    group = optim.SGD([leaf(1.0)], momentum=0.9).param_groups[0]
+    with pytest.raises(
+        StateError, match=r"weight_decay was 0 when the optimiser was made[\s\S]*remedy: make the"
+    ):
+        group["weight_decay"] = 0.1
+    with pytest.raises(StateError, match=r"nesterov of a parameter group was changed[\s\S]*stays False"):
+        group["nesterov"] = True
+    with pytest.raises(StateError, match="a parameter group has no 'learning_rate'"):
+        group["learning_rate"] = 0.1
+    with pytest.raises(ArgumentError, match=r"lr is set to a tensor of shape \(2,\)"):
+        group["lr"] = tb.ones(2)
+    with pytest.raises(StateError, match="names of a parameter group are fixed"):
+        del group["lr"]
+    group["weight_decay"] = 0.0
+    group["nesterov"] = False
+
+
+def test_the_user_s_line_is_named() -> None:
+    with pytest.raises(ArgumentError, match=r"where: .*test_groups.py:\d+ in test_the_user_s_line_is_named"):
+        optim.Adam([leaf(1.0)], lr=-0.5)
+
+
+def test_numbers_are_finite_whatever_the_count() -> None:
+    """Corrections stay exact for long runs: at a large count they are 1."""
+    a = leaf(1.0)
+    optimizer = optim.Adam([a], lr=0.1)
+    optimizer.state[a]["step"].copy_(10_000_000)
+    a.grad = tb.ones(1)
+    optimizer.step()
+    m, v = 0.1, 0.001
+    np.testing.assert_allclose(a.detach().numpy(), [1.0 - 0.1 * m / (np.sqrt(v) + 1e-8)], rtol=1e-6)

@@ -1,0 +1,102 @@
+"""Mixed precision: inside `autocast`, products are formed in a 16-bit format and sensitive functions in
+float32.
+
+Enters: the operands of an operation, where the operation begins. Leaves: the same operands, cast as the
+table says. The casts are operations like any others: they are recorded and differentiated, so gradients
+arrive in the parameters' own dtype. Outside `autocast`, and for operations that the table does not name,
+nothing happens.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from functools import wraps
+from typing import Any, Literal
+
+from trilobite.base.dtypes import DType, as_dtype, bfloat16, float16, float32
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.ir.primitives import table
+
+Policy = Literal["lower", "raise"]
+
+_LOWER = "matmul tensordot vecdot einsum linear bilinear conv conv_transpose attention recurrent"
+_RAISE = "softmax log_softmax cross_entropy nll_loss loss exp log pow norm sum prod cumulative"
+POLICY: dict[str, Policy] = {
+    **dict.fromkeys(_LOWER.split(), "lower"),
+    **dict.fromkeys(_RAISE.split(), "raise"),
+}
+"""What happens to the float operands of an operation: lowered to the 16-bit format, or raised to float32."""
+
+_SMALL = (float16, bfloat16)
+
+
+class _Mode(threading.local):
+    dtype: DType | None = None
+
+
+_mode = _Mode()
+
+
+def autocast_dtype() -> DType | None:
+    """The 16-bit format of the running thread, or None outside `autocast`."""
+    return _mode.dtype
+
+
+def operands(operation: str, *values: Any) -> tuple[Any, ...]:
+    """The operands of an operation, cast as `autocast` asks. float64, complex and integers are left alone."""
+    low = _mode.dtype
+    if low is None:
+        return values
+    if POLICY[operation] == "lower":
+        return tuple(_cast(v, low, (float32, *_SMALL)) for v in values)
+    return tuple(_cast(v, float32, _SMALL) for v in values)
+
+
+def _cast(value: Any, to: DType, eligible: tuple[DType, ...]) -> Any:
+    found = getattr(value, "dtype", None)
+    return table["cast"](value, dtype=to) if found in eligible and found != to else value
+
+
+class autocast(ContextDecorator):
+    """`with tb.autocast(tb.bfloat16):` or `@tb.autocast(tb.float16)`; enabled=False switches it off
+    inside another.
+    """
+
+    def __init__(self, dtype: Any = bfloat16, enabled: bool = True) -> None:
+        wanted = as_dtype(dtype)
+        if wanted not in _SMALL:
+            raise ArgumentError(
+                f"autocast({wanted.name})",
+                where=user_location(),
+                expected="bfloat16 or float16",
+            )
+        self.dtype: DType | None = wanted if enabled else None
+        self._before: list[DType | None] = []
+
+    def __enter__(self) -> autocast:
+        self._before.append(_mode.dtype)
+        _mode.dtype = self.dtype
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _mode.dtype = self._before.pop()
+
+
+def keeping_mode(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn` in the mode of now, whenever it is called: what is computed again later is computed in the
+    same way.
+    """
+    dtype = _mode.dtype
+
+    @wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        before, _mode.dtype = _mode.dtype, dtype
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            _mode.dtype = before
+
+    return run
