@@ -63,7 +63,7 @@ def zero_where(p: Value, t: Value) -> Value:
     return table["select"](p, constant_like(t, 0.0), t)
 
 
-# -- the four operations -----------------------------------------------------------------------------------------------
+# -- the four operations -----------------------------------------------------------------------------------
 
 add = elementwise("add", "x y", np.add, (lambda t: t, lambda t: t))
 sub = elementwise("sub", "x y", np.subtract, (lambda t: t, lambda t: neg(t)))
@@ -73,15 +73,15 @@ div = elementwise(
 )
 neg = elementwise("neg", "x", in_bytes(np.negative), (lambda t: neg(t),))
 floor_div = elementwise(
-    "floor_div", "x y", np.floor_divide, (None, None), accepts=REALS, flops=2,
+    "floor_div", "x y", in_bytes(np.floor_divide), (None, None), accepts=REALS, flops=2,
     doc="the quotient rounded down; for integers 0 where y is 0. Flat, so its derivative is zero",
 )  # fmt: skip
 rem = elementwise(
-    "rem", "x y", np.remainder, (lambda t: t, lambda t, x, y: neg(mul(t, floor_div(x, y)))), accepts=REALS, flops=3,
+    "rem", "x y", in_bytes(np.remainder), (lambda t: t, lambda t, x, y: neg(mul(t, floor_div(x, y)))), accepts=REALS, flops=3,
     doc="x - y·floor_div(x, y), with the sign of y; for integers 0 where y is 0",
 )  # fmt: skip
 
-# -- powers and roots --------------------------------------------------------------------------------------------------
+# -- powers and roots ---------------------------------------------------------------------------------------
 
 
 def _pow(x: Array, y: Array) -> Array:
@@ -136,7 +136,7 @@ hypot = elementwise(
     doc="sqrt(x² + y²) without overflow on the way",
 )  # fmt: skip
 
-# -- size and sign -----------------------------------------------------------------------------------------------------
+# -- size and sign ------------------------------------------------------------------------------------------
 
 
 def _abs_jvp(t: Value, x: Value) -> Value:
@@ -193,7 +193,7 @@ nextafter = elementwise(
     doc="the number next to x in the direction of y",
 )  # fmt: skip
 
-# -- rounding to whole numbers -----------------------------------------------------------------------------------------
+# -- rounding to whole numbers ------------------------------------------------------------------------------
 
 
 def _rint(x: Array) -> Array:

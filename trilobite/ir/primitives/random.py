@@ -42,7 +42,7 @@ def _bits(key: Array, counter: Array, shape: tuple[int, ...], stream: int) -> Ar
     index = start + np.arange(blocks, dtype=np.uint64)
     words = [index & _LOW, index >> _32, np.zeros_like(index), np.full_like(index, stream)]
     out = np.stack(philox(words, (key[..., :1], key[..., 1:])), axis=-1).reshape(*lead, blocks * 4)
-    return out[..., :total].reshape(*lead, *shape)
+    return out[..., :total].reshape((*lead, *shape))
 
 
 def _type(key: TensorType, counter: TensorType, shape: Shape, stream: int) -> TensorType:
