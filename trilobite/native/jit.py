@@ -43,12 +43,19 @@ class NativeModule:
         return self._functions[name]
 
 
-@lru_cache(maxsize=1)
 def _target_machine() -> Any:
+    """A new one for every engine, because an engine owns its target machine and frees it."""
+    import llvmlite.binding as llvm
+
+    _initialise()
+    features = llvm.get_host_cpu_features().flatten()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3, jit=True)
+
+
+@lru_cache(maxsize=1)
+def _initialise() -> None:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features().flatten()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3, jit=True)

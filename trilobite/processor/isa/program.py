@@ -51,7 +51,7 @@ class ObjectFile:
     source: str = "<text>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """Linked and ready. `sources` gives the file of each instruction, `Instruction.line` the line in it."""
 

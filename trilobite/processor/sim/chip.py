@@ -7,8 +7,10 @@ has one result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,11 +21,15 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.sim.control import HANDLERS, pass_barrier
 from trilobite.processor.sim.core import Core, Kernel, Prepared, prepare
 from trilobite.processor.sim.memory import Memory, Place
+from trilobite.processor.sim.observer import Observer
 from trilobite.processor.sim.record import TaskRecord, Trace
 from trilobite.processor.sim.tasks import Group, rounds
+from trilobite.processor.sim.translate import CoreCode, Translation
 
-SLICE = 1 << 14  # instructions before a core without events makes room for the others
+SLICE = 1 << 16  # instructions before a core without events makes room for the others
 MAX_ARGUMENTS = 32
+TRANSLATE_AFTER = 1 << 12  # instructions interpreted before compiling is worth its price
+_TRANSLATIONS: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
 BarrierKey = tuple[str, str, int]
 
 
@@ -66,8 +72,16 @@ def check_fits(machine: Machine, program: Program) -> None:
 class Chip:
     """Runs launches of one program after another on one part's memory."""
 
-    def __init__(self, machine: Machine, memory: Memory, kernels: Mapping[str, Kernel]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        memory: Memory,
+        kernels: Mapping[str, Kernel],
+        translate: bool = True,
+        observer: Observer | None = None,
+    ) -> None:
         self.machine, self.memory, self.kernels = machine, memory, kernels
+        self.translate, self.observer = translate, observer
 
     def execute(
         self,
@@ -80,35 +94,50 @@ class Chip:
         seed: int = 0,
         limit: int | None = None,
     ) -> Execution:
+        launch = Launch(self, program, traced, limit)
+        deque(launch.turns(entry, arguments, dim, task, seed), maxlen=0)
+        return launch.result()
+
+
+class Launch:
+    """One launch under way. `turns` lets its cores run, each from one inter-core event to the next."""
+
+    def __init__(self, chip: Chip, program: Program, traced: bool, limit: int | None) -> None:
+        self.chip, self.program, self.traced, self.limit = chip, program, traced, limit
+        self.code = prepare(program)
+        self.cores: dict[Place, Core] = {}
+        self.meetings: dict[tuple[int, BarrierKey], _Meeting] = {}
+        self.held = 0
+        self.executed = 0
+        self.rounds = 0
+        self.printed: list[str] = []
+        self.timing_dependent = False
+
+    def turns(
+        self,
+        entry: int,
+        arguments: Sequence[int],
+        dim: tuple[int, int, int],
+        task: str,
+        seed: int = 0,
+        single: bool = False,
+    ) -> Iterator[Core]:
+        """Runs the launch; if `single`, it is held before each instruction and gives the core that is next."""
         if len(arguments) > MAX_ARGUMENTS:
             raise ArgumentError(
                 f"{len(arguments)} arguments",
                 expected=f"at most {MAX_ARGUMENTS}",
                 remedy="pass a pointer to a table",
             )
-        check_fits(self.machine, program)
-        self.memory.code = np.frombuffer(program.data, np.uint8)
-        launch = _Launch(self, program, prepare(program), traced, limit)
-        count = 0
-        for number, groups in enumerate(rounds(self.machine, dim, task, seed)):
-            launch.run_round(groups, entry, list(arguments), number)
-            count = number + 1
-        return launch.result(count)
+        check_fits(self.chip.machine, self.program)
+        self.chip.memory.code = np.frombuffer(self.program.data, np.uint8)
+        for groups in rounds(self.chip.machine, dim, task, seed):
+            yield from self._round(groups, entry, list(arguments), single)
+            self.rounds += 1
 
-
-class _Launch:
-    def __init__(
-        self, chip: Chip, program: Program, code: list[Prepared], traced: bool, limit: int | None
-    ) -> None:
-        self.chip, self.program, self.code, self.traced, self.limit = chip, program, code, traced, limit
-        self.cores: dict[Place, Core] = {}
-        self.meetings: dict[tuple[int, BarrierKey], _Meeting] = {}
-        self.held = 0
-        self.executed = 0
-        self.printed: list[str] = []
-        self.timing_dependent = False
-
-    def run_round(self, groups: Sequence[Group], entry: int, arguments: list[int], number: int) -> None:
+    def _round(
+        self, groups: Sequence[Group], entry: int, arguments: list[int], single: bool
+    ) -> Iterator[Core]:
         group_of: dict[Place, int] = {}
         running = []
         for index, group in enumerate(groups):
@@ -116,20 +145,28 @@ class _Launch:
                 core = self._core(member.place)
                 core.start(self.program, self.code, entry, arguments, dict(member.special))
                 if self.traced:
-                    core.trace.records.append(TaskRecord(entry, member.special["taskId"], number))
+                    core.trace.records.append(TaskRecord(entry, member.special["taskId"], self.rounds))
+                if core.observer is not None:
+                    core.observer.began(core)
                 group_of[member.place] = index
                 running.append(core)
         members = {index: [member.place for member in group] for index, group in enumerate(groups)}
-        self._interleave(running, group_of, members)
+        return self._interleave(running, group_of, members, single)
 
     def _core(self, place: Place) -> Core:
         if place not in self.cores:
-            self.cores[place] = Core(place, self.chip.memory, self.chip.kernels, self.traced)
+            core = Core(place, self.chip.memory, self.chip.kernels, self.traced)
+            core.observer = self.chip.observer
+            self.cores[place] = core
         return self.cores[place]
 
     def _interleave(
-        self, cores: list[Core], group_of: Mapping[Place, int], members: Mapping[int, list[Place]]
-    ) -> None:
+        self,
+        cores: list[Core],
+        group_of: Mapping[Place, int],
+        members: Mapping[int, list[Place]],
+        single: bool,
+    ) -> Iterator[Core]:
         waiting: dict[Place, tuple[int, BarrierKey]] = {}
         while any(not core.halted for core in cores):
             progress = False
@@ -137,14 +174,39 @@ class _Launch:
                 if core.halted or core.place in waiting:
                     continue
                 progress = True
-                self._run(core)
+                if single:
+                    yield from self._stepwise(core)
+                else:
+                    self._run(core)
                 if core.event == "barrier":
                     self._arrive(core, group_of[core.place], members, waiting)
             if not progress:
                 raise self._deadlock(cores, waiting)
 
+    def _stepwise(self, core: Core) -> Iterator[Core]:
+        """The same turn as `_run` gives, one instruction at a time."""
+        core.event, done = None, 0
+        while done < SLICE and core.event is None:
+            yield core
+            done += core.run(1, HANDLERS)
+        self._close(core, done)
+
     def _run(self, core: Core) -> None:
-        self.executed += core.run(SLICE, HANDLERS)
+        done = 0
+        if core.observer is not None:
+            core.native = core.observer.native(core)
+        elif self.chip.translate and core.native is None:
+            if self.program not in _TRANSLATIONS:
+                done = core.run(TRANSLATE_AFTER, HANDLERS)
+            if done in (0, TRANSLATE_AFTER):
+                core.native = CoreCode(self._translated(), self.chip.memory, core.place)
+        if core.event is None and done < SLICE:
+            done += core.run(SLICE - done, HANDLERS)
+        self._close(core, done)
+
+    def _close(self, core: Core, done: int) -> None:
+        """What a turn leaves: its count, its records, what it printed."""
+        self.executed += done
         core.flush()
         self.timing_dependent |= core.event == "atomic" or "readClock" in core.special
         self.printed += core.printed
@@ -153,6 +215,12 @@ class _Launch:
             raise core.fault(
                 f"the launch ran over its limit of {self.limit} instructions", "look for an endless loop"
             )
+
+    def _translated(self) -> Translation:
+        """The machine code of the program, compiled once for all its launches."""
+        if self.program not in _TRANSLATIONS:
+            _TRANSLATIONS[self.program] = Translation(self.code)
+        return _TRANSLATIONS[self.program]
 
     def _arrive(
         self,
@@ -177,6 +245,8 @@ class _Launch:
                 pass_barrier(self.cores[place], self.held, scope)
             del self.meetings[key]
             self.held += 1
+            if core.observer is not None:
+                core.observer.met([self.cores[place] for place in meeting.members])
 
     def _deadlock(
         self, cores: Sequence[Core], waiting: Mapping[Place, tuple[int, BarrierKey]]
@@ -198,9 +268,9 @@ class _Launch:
             what = f"the barrier is deadlocked: {first.name()} waits for {names}, whose task has ended"
         return first.fault(what, "let every member of the barrier reach it the same number of times")
 
-    def result(self, count: int) -> Execution:
+    def result(self) -> Execution:
         ordered = sorted(self.cores.values(), key=lambda core: (core.place.cluster, core.place.core))
-        trace = Trace([core.trace for core in ordered], count, self.timing_dependent)
+        trace = Trace([core.trace for core in ordered], self.rounds, self.timing_dependent)
         return Execution(trace, "".join(self.printed), self.executed)
 
 

@@ -113,6 +113,12 @@ def _access_class(address: int) -> int:
     return CLASS_NUMBER["dram" if split(address)[0] in (GDRAM, LDRAM, CODE) else "scratchpad"]
 
 
+def _remember(core: Core, address: int) -> None:
+    """Translated code may know this DRAM block from now on."""
+    if core.native is not None and split(address)[0] == GDRAM:
+        core.native.remember_block(core.memory, address)
+
+
 def _load(core: Core, prepared: Prepared) -> None:
     fmt: Format = prepared.static["f0"]
     address = (core.registers[prepared.instruction.registers[1]] + prepared.instruction.immediate) & MASK
@@ -120,6 +126,7 @@ def _load(core: Core, prepared: Prepared) -> None:
     core.registers[prepared.outputs[0]] = to_register(fmt, element)
     core.count(_access_class(address))
     core.touch(address, fmt.bits // 8, is_write=False)
+    _remember(core, address)
     core.pc += 1
 
 
@@ -130,6 +137,7 @@ def _store(core: Core, prepared: Prepared) -> None:
     core.memory.write(core.place, region(address, fmt, (1,), STORABLE), from_register(fmt, value))
     core.count(_access_class(address))
     core.touch(address, fmt.bits // 8, is_write=True)
+    _remember(core, address)
     core.pc += 1
 
 

@@ -7,8 +7,8 @@ row's; loads, stores, atomics and control act on the core and stand in `sim/cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Container, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from trilobite.processor.isa.row import (
     signed,
 )
 from trilobite.processor.sim.memory import Memory, MemoryFault, Place
+from trilobite.processor.sim.observer import Observer
 from trilobite.processor.sim.record import SCALAR_CLASSES, CoreTrace, ScalarRecord, SyncRecord, TensorRecord
 
 MASK = (1 << 64) - 1
@@ -83,6 +84,17 @@ def prepare(program: Program) -> list[Prepared]:
     return [Prepared(instruction) for instruction in program.instructions]
 
 
+class NativeCode(Protocol):
+    """What a core asks of translated code."""
+
+    @property
+    def doors(self) -> Container[int]: ...
+
+    def run(self, core: Core, limit: int) -> int: ...
+
+    def remember_block(self, memory: Memory, offset: int) -> None: ...
+
+
 class Core:
     """The state of one core during a launch."""
 
@@ -98,6 +110,8 @@ class Core:
         self.trace = CoreTrace(place.cluster, place.core)
         self.printed: list[str] = []
         self.random_block = 0
+        self.native: NativeCode | None = None  # translated scalar code, once it is worth its price
+        self.observer: Observer | None = None
         self._scalar: ScalarRecord | None = None
 
     def start(
@@ -117,21 +131,37 @@ class Core:
 
     def run(self, limit: int, handlers: Handlers) -> int:
         """Executes until an event or `limit` instructions; gives the number executed."""
-        code, self.event, done = self.code, None, 0
-        end = len(code)
+        self.event, done = None, 0
+        end = len(self.code)
+        interpret = self._interpret if self.observer is None else self._observed
         with np.errstate(all="ignore"):
             while done < limit and self.event is None:
+                if self.native is not None and self.pc in self.native.doors:
+                    executed = self.native.run(self, limit - done)
+                    self.trace.instructions += executed
+                    done += executed
+                    if done >= limit:
+                        break
                 if self.pc == end:  # falling off the end, or returning from the entry, ends the task
                     self.halted, self.event = True, "halt"
                     break
-                prepared = code[self.pc]
-                try:
-                    self._step(prepared, handlers)
-                except (MemoryFault, IllegalOperands) as error:
-                    raise self.fault(str(error)) from None
+                interpret(handlers)
                 done += 1
-        self.trace.instructions += done
         return done
+
+    def _interpret(self, handlers: Handlers) -> None:
+        """One instruction by its meaning."""
+        try:
+            self._step(self.code[self.pc], handlers)
+        except (MemoryFault, IllegalOperands) as error:
+            raise self.fault(str(error)) from None
+        self.trace.instructions += 1
+
+    def _observed(self, handlers: Handlers) -> None:
+        assert self.observer is not None
+        self.observer.before(self)
+        self._interpret(handlers)
+        self.observer.after(self)
 
     def _step(self, prepared: Prepared, handlers: Handlers) -> None:
         row = prepared.row
@@ -169,6 +199,8 @@ class Core:
         memory, place = self.memory, self.place
         for region in writes:  # a fault must come before anything is changed
             memory.view(place, region)
+        if self.observer is not None:
+            self._show(prepared, o, reads, writes)
         arrays = [memory.read(place, region) for region in reads]
         kernel = self.kernels.get(row.mnemonic, row.meaning)
         results = kernel(o, *arrays)
@@ -178,6 +210,12 @@ class Core:
             self.registers[register] = int(value) & MASK
         if self.traced:
             self._record(prepared, o, reads, writes)
+
+    def _show(self, prepared: Prepared, o: Operands, reads: Regions, writes: Regions) -> None:
+        assert self.observer is not None
+        for region in reads:
+            self.memory.view(self.place, region)
+        self.observer.tensor(self, prepared, o, reads, writes)
 
     def _record(
         self, prepared: Prepared, o: Operands, reads: tuple[Region, ...], writes: tuple[Region, ...]
@@ -194,11 +232,14 @@ class Core:
 
     def count(self, scalar_class: int) -> None:
         """One scalar instruction more in the running record."""
-        if not self.traced:
-            return
+        if self.traced:
+            self.scalar_record().counts[scalar_class] += 1
+
+    def scalar_record(self, place: int | None = None) -> ScalarRecord:
+        """The record of the scalar work since the last other event; `place` is where that began."""
         if self._scalar is None:
-            self._scalar = ScalarRecord(self.pc, [0] * len(SCALAR_CLASSES))
-        self._scalar.counts[scalar_class] += 1
+            self._scalar = ScalarRecord(self.pc if place is None else place, [0] * len(SCALAR_CLASSES))
+        return self._scalar
 
     def touch(self, address: int, size: int, is_write: bool) -> None:
         """Notes a scalar access to a scratchpad, which interlocks must order behind tensor instructions."""
