@@ -133,7 +133,14 @@ def _check_differences(
 ) -> None:
     step = 1e-5
     ends = [
-        listed(fn(*(o if t is None else o + s * step * t for o, t in zip(operands, tangents, strict=True))))
+        listed(
+            fn(
+                *(
+                    o if t is None else np.asarray(o + s * step * t)
+                    for o, t in zip(operands, tangents, strict=True)
+                )
+            )
+        )
         for s in (1, -1)
     ]
     for up, down, slope in zip(*ends, slopes, strict=True):
