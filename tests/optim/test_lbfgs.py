@@ -68,9 +68,7 @@ def test_several_tensors_of_several_kinds_are_one_vector() -> None:
     def closure() -> tb.Tensor:
         optimizer.zero_grad()
         distance = z - (0.5 + 0.25j)
-        loss = (
-            ((a - 3.0) ** 4).sum() + (tb.abs(distance) ** 2).sum()
-        )
+        loss = ((a - 3.0) ** 4).sum() + (tb.abs(distance) ** 2).sum()
         loss.backward()
         return loss
 
