@@ -19,7 +19,7 @@ from trilobite.processor.isa.address import LETTERS
 from trilobite.processor.isa.program import RESERVED_SECTIONS, Program
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.control import HANDLERS, pass_barrier
-from trilobite.processor.sim.core import Core, Kernel, Prepared, prepare
+from trilobite.processor.sim.core import Core, Kernel, prepare
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.sim.observer import Observer
 from trilobite.processor.sim.record import TaskRecord, Trace
@@ -122,7 +122,7 @@ class Launch:
         seed: int = 0,
         single: bool = False,
     ) -> Iterator[Core]:
-        """Runs the launch; if `single`, it is held before each instruction and gives the core that is next."""
+        """Runs the launch; if `single`, it stops before each instruction, giving the core that is next."""
         if len(arguments) > MAX_ARGUMENTS:
             raise ArgumentError(
                 f"{len(arguments)} arguments",
@@ -200,7 +200,7 @@ class Launch:
                 done = core.run(TRANSLATE_AFTER, HANDLERS)
             if done in (0, TRANSLATE_AFTER):
                 core.native = CoreCode(self._translated(), self.chip.memory, core.place)
-        if core.event is None and done < SLICE:
+        if done == 0 or (core.event is None and done < SLICE):  # an event may be the last turn's
             done += core.run(SLICE - done, HANDLERS)
         self._close(core, done)
 
