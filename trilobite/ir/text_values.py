@@ -36,9 +36,10 @@ def read_elements(words: Sequence[str], dtype: DType) -> np.ndarray[Any, Any]:
         out.real, out.imag = [float(a) for a, _ in pairs], [float(b) for _, b in pairs]
         return out
     if dtype.kind in "iu" or dtype.name in ("int4", "uint4"):
-        return np.array([int(w) for w in words], np.int64 if dtype.kind == "V" else dtype).astype(dtype)
+        return np.array([int(w) for w in words], np.int64 if bits(dtype) == 4 else dtype).astype(dtype)
     with np.errstate(all="ignore"):
-        return np.array([float(w) for w in words], np.float64).astype(np.float32 if dtype.kind == "V" else dtype).astype(dtype)
+        numbers = np.array([float(w) for w in words], np.float64)
+        return numbers if dtype == np.float64 else numbers.astype(np.float32).astype(dtype)
 
 
 class Region(NamedTuple):

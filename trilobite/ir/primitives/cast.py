@@ -16,7 +16,7 @@ from trilobite.base.dtypes import ALL, DType, bool_, float8_e8m0fnu, float32, in
 from trilobite.base.errors import DTypeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value
-from trilobite.ir.primitives.common import free, names
+from trilobite.ir.primitives.common import OWN, free, names
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +27,7 @@ def _cast(x: Array, dtype: DType) -> Array:
         x = x.real
     if is_integer(dtype) and is_inexact(x.dtype):
         return _saturated(x, dtype)
-    if x.dtype.kind == "V" and dtype.kind == "V":
+    if x.dtype.num >= OWN and dtype.num >= OWN:
         return _between_small(x, dtype)
     return x.astype(dtype)
 
@@ -36,7 +36,7 @@ def _between_small(x: Array, dtype: DType) -> Array:
     """ml_dtypes lacks a few direct ways; the detours through float32 and int8 lose nothing."""
     if is_integer(x.dtype) and is_integer(dtype):
         return x.astype(int8).astype(dtype)
-    if dtype == float8_e8m0fnu:
+    if float8_e8m0fnu in (x.dtype, dtype):
         return x.astype(float32).astype(dtype)
     return x.astype(dtype)
 

@@ -83,9 +83,10 @@ def normal_axes(name: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     return tuple(sorted(out))
 
 
-# -- formats that NumPy computes in a wider one ------------------------------------------------------------------------
+# -- formats that NumPy computes in a wider one ------------------------------------------------------------
 
 _BYTES = {int4: int8, uint4: uint8}
+OWN = 256  # NumPy numbers dtypes that are not its own, here those of ml_dtypes, from there on
 
 
 def in_bytes(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,7 +94,7 @@ def in_bytes(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     def rule(*xs: Any, **attributes: Any) -> Any:
         dtype = xs[0].dtype
-        byte = _BYTES.get(dtype) if dtype.kind == "V" else None
+        byte = _BYTES.get(dtype) if dtype.num >= OWN else None
         if byte is None:
             return fn(*xs, **attributes)
         return np.asarray(fn(*(x.astype(byte) for x in xs), **attributes)).astype(dtype)
@@ -103,4 +104,4 @@ def in_bytes(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def sortable(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same values in a dtype that NumPy orders with NaN last; ml_dtypes' own order has no place for NaN."""
-    return x.astype(_BYTES.get(x.dtype, float32)) if x.dtype.kind == "V" else x
+    return x.astype(_BYTES.get(x.dtype, float32)) if x.dtype.num >= OWN else x
