@@ -108,7 +108,7 @@ def by_region(x: Array, out: Array, region: Array, fn: Callable[[Array], Array])
         out[region] = fn(x[region])
 
 
-# -- the error function ------------------------------------------------------------------------------------------------
+# -- the error function ------------------------------------------------------------------------------------
 
 
 def _tail(x: Array) -> Array:
@@ -166,7 +166,7 @@ def _erf_inv(x: Array) -> Array:
     return np.copysign(out, x)
 
 
-# -- the gamma function ------------------------------------------------------------------------------------------------
+# -- the gamma function ------------------------------------------------------------------------------------
 
 
 def _lgamma(x: Array) -> Array:
@@ -212,6 +212,12 @@ def _sine_of_pi(x: Array) -> Array:
     return np.abs(np.sin(np.pi * (x - np.rint(x))))
 
 
+def _cotangent_of_pi(part: Array) -> Array:
+    """cot πx for |x| ≤ 1/2, from whichever pole or root is nearer."""
+    far = np.copysign(np.tan(np.pi * (0.5 - np.abs(part))), part)
+    return np.where(np.abs(part) > 0.25, far, 1 / np.tan(np.pi * part))
+
+
 def _lgamma_reflected(x: Array) -> Array:
     size = -x
     return math.log(math.pi) - np.log(size * _sine_of_pi(size)) - _lgamma_positive(size)
@@ -249,11 +255,11 @@ def _digamma_far(x: Array) -> Array:
 
 def _digamma_reflected(x: Array) -> Array:
     part = x - np.rint(x)
-    out = _digamma(1 - x) - np.pi / np.tan(np.pi * part)
+    out = _digamma(1 - x) - np.pi * _cotangent_of_pi(part)
     return np.where((part == 0) | np.isinf(x), np.nan, out)
 
 
-# -- polygamma ---------------------------------------------------------------------------------------------------------
+# -- polygamma ---------------------------------------------------------------------------------------------
 
 
 def _polygamma(x: Array, order: int) -> Array:
@@ -294,8 +300,7 @@ def _cotangent_derivative(order: int) -> tuple[float, ...]:
 
 def _polygamma_reflected(x: Array, order: int) -> Array:
     part = x - np.rint(x)
-    cot = 1 / np.tan(np.pi * part)
-    bend = math.pi ** (order + 1) * polynomial(cot, _cotangent_derivative(order))
+    bend = math.pi ** (order + 1) * polynomial(_cotangent_of_pi(part), _cotangent_derivative(order))
     sign = -1.0 if order % 2 else 1.0
     out = sign * _polygamma_positive(1 - x, order) - bend
     pole = np.inf if order % 2 else np.nan  # odd orders rise to infinity from both sides
