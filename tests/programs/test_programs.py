@@ -6,7 +6,7 @@ import pytest
 
 import trilobite as tb
 
-from . import plain  # noqa: F401 - fills the table
+from . import networks, plain  # noqa: F401 - they fill the table
 from .harness import TARGETS, assert_same_bits, programs, run
 
 
