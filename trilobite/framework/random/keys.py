@@ -1,4 +1,7 @@
-"""Randomness: splittable keys over counter-based bits, and a global generator that is a tensor like any other state."""
+"""Keys: two words that stand for an endless stream of bits, split without end; and the global generator, which is one.
+
+The generator is a cell like any other state, so a recorded function that draws from it has it as input and output.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.dtypes import uint32
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
-from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.tensor import Tensor, copied, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.batch import Batched
 from trilobite.ir.transforms.cells import Cell, read, write
+from trilobite.ir.types import Shape
 
 _BITS, _SPLIT, _FOLD = 0, 1, 2  # streams under one key never overlap
 _ZERO = np.zeros(2, np.uint32)
 
 
 def _words(seed: int) -> np.ndarray[Any, Any]:
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
-        raise ArgumentError(f"a seed {seed!r}", expected="an integer")
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not -(2**63) <= int(seed) < 2**64:
+        raise ArgumentError(f"a seed {seed!r}", where=user_location(), expected="an integer of 64 bits")
     return np.array([int(seed) & 0xFFFFFFFF, (int(seed) >> 32) & 0xFFFFFFFF], np.uint32)
 
 
@@ -34,9 +39,35 @@ def manual_seed(seed: int) -> None:
     write(state, _words(seed))
 
 
+def get_state() -> Tensor:
+    """The global generator's key, to come back to with set_state."""
+    return wrap(copied(read(state)))
+
+
+def set_state(key: Tensor) -> None:
+    """Put the global generator where get_state found it."""
+    write(state, copied(key_value(key)))
+
+
 def key(seed: int) -> Tensor:
     """A key for the functions that take one."""
     return wrap(_words(seed))
+
+
+def key_value(k: Any) -> Value:
+    """A key that a user passed, or a fresh one from the global generator for None."""
+    if k is None:
+        return next_key()
+    value = k._read() if isinstance(k, Tensor) else k
+    if not hasattr(value, "dtype") or value.dtype != uint32 or value.shape != (2,):
+        found = f"{value.dtype}{list(value.shape)}" if hasattr(value, "dtype") else repr(k)
+        raise ArgumentError(
+            f"a random key {found}",
+            where=user_location(),
+            expected="two uint32 words",
+            remedy="tb.random.key(seed)",
+        )
+    return value
 
 
 def split_value(k: Value, count: int = 2) -> list[Value]:
@@ -56,17 +87,21 @@ def _like(words: np.ndarray[Any, Any], k: Value) -> Value:
 
 def split(k: Tensor, count: int = 2) -> tuple[Tensor, ...]:
     """Independent keys from one."""
-    return tuple(wrap(v) for v in split_value(k._read(), count))
+    return tuple(wrap(v) for v in split_value(key_value(k), count))
 
 
 def fold_in(k: Tensor, data: Any) -> Tensor:
     """A key that depends on the key and an integer."""
     d = data._read() if isinstance(data, Tensor) else np.asarray(data)
-    return wrap(_fold(k._read(), d))
+    if d.dtype.kind not in "iu" or d.shape != ():
+        raise ArgumentError(
+            f"fold_in of {data!r}", where=user_location(), expected="an integer without dimensions"
+        )
+    return wrap(fold_value(key_value(k), d))
 
 
-def _fold(k: Value, data: Value) -> Value:
-    low = table["cast"](data, dtype=np.dtype("uint32"))
+def fold_value(k: Value, data: Value) -> Value:
+    low = table["cast"](data, dtype=uint32)
     counter = table["pad"](table["reshape"](low, shape=(1,)), low=(0,), high=(1,), between=(0,), value=0)
     return table["random_bits"](k, counter, shape=(2,), stream=_FOLD)
 
@@ -78,22 +113,24 @@ def next_key() -> Value:
     write(state, rest)
     for batch in ctx.vmaps:
         if batch.randomness == "error":
-            raise TraceError("random numbers inside vmap", where=user_location(), expected="a decision whether the batch shares them", remedy="vmap(..., randomness='different') or 'same'")
+            raise TraceError(
+                "random numbers inside vmap",
+                where=user_location(),
+                expected="a decision whether the batch shares them",
+                remedy="vmap(..., randomness='different') or 'same'",
+            )
         if batch.randomness == "different":
             if ctx.recorder is not None and ctx.recorder.level > batch.level:
-                raise TraceError("different random numbers inside jit inside vmap", where=user_location(), remedy="put vmap inside jit, or pass keys as arguments")
+                raise TraceError(
+                    "different random numbers inside jit inside vmap",
+                    where=user_location(),
+                    remedy="put vmap inside jit, or pass keys as arguments",
+                )
             places = np.arange(batch.size, dtype=np.uint32)
-            fresh = _fold(fresh, Batched(batch, places))
+            fresh = fold_value(fresh, Batched(batch, places))
     return fresh
 
 
-def bits(k: Value, shape: tuple[Any, ...]) -> Value:
+def bits_value(k: Value, shape: Shape) -> Value:
+    """Uniform words."""
     return table["random_bits"](k, _like(_ZERO, k), shape=tuple(shape), stream=_BITS)
-
-
-def uniform_value(k: Value, shape: tuple[Any, ...]) -> Value:
-    """float32 in [0, 1): the top 24 bits of a word."""
-    b = bits(k, shape)
-    top = table["shift_right"](b, table["full"](shape=b.shape, dtype=b.dtype, value=8))
-    f = table["cast"](top, dtype=np.dtype("float32"))
-    return table["mul"](f, table["full"](shape=f.shape, dtype=f.dtype, value=2.0**-24))

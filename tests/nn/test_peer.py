@@ -1,0 +1,77 @@
+"""Every layer beside PyTorch's own: the same arguments, weights and inputs give the same results, gradients and buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from layer_cases import PLAIN, Case
+from layer_checks import build, call, differentiable, inputs
+
+import trilobite as tb
+from trilobite.base import pytree
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.peer
+
+CASES = [c for c in PLAIN if not c.own]
+
+
+def torch_layer(case: Case, ours: Any) -> Any:
+    layer = getattr(torch.nn, case.layer)(*case.args, **case.kwargs).double()
+    state = {k: torch.from_numpy(np.array(v.detach().numpy())) for k, v in ours.state_dict().items()}
+    layer.load_state_dict(state)
+    return layer
+
+
+def leaves(out: Any) -> list[Any]:
+    is_leaf = lambda x: isinstance(x, (tb.Tensor, torch.Tensor))  # noqa: E731
+    return [x for x in pytree.leaves(out, is_leaf) if x is not None]
+
+
+def array(x: Any) -> np.ndarray:
+    return np.asarray(x.detach().numpy())
+
+
+def close(name: str, ours: Any, theirs: Any) -> None:
+    np.testing.assert_allclose(array(ours), array(theirs), rtol=1e-9, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_results_and_gradients_are_pytorchs(case: Case, training: bool) -> None:
+    ours = build(case).train(training)
+    theirs = torch_layer(case, ours).train(training)
+    args, moving = inputs(case), differentiable(case)
+    their_args = [torch.from_numpy(np.array(a.numpy())) for a in args]
+    for i in moving:
+        args[i].requires_grad_()
+        their_args[i].requires_grad_()
+    out, their_out = leaves(call(ours, case, args)), leaves(theirs(*their_args, **case.call))
+    assert len(out) == len(their_out)
+    total, their_total = 0.0, 0.0
+    for i, (a, b) in enumerate(zip(out, their_out, strict=True)):
+        close(f"result {i}", a, b)
+        if a.dtype.kind == "f":
+            weight = np.random.default_rng(i).standard_normal(a.shape)
+            total, their_total = total + (a * tb.tensor(weight)).sum(), their_total + (b * torch.from_numpy(weight)).sum()
+    if not their_total.requires_grad:
+        return
+    total.backward()
+    their_total.backward()
+    for i in moving:
+        close(f"gradient of input {i}", args[i].grad, their_args[i].grad)
+    theirs_by_name = dict(theirs.named_parameters())
+    for name, p in ours.named_parameters():
+        close(f"gradient of {name}", p.grad, theirs_by_name[name].grad)
+    for name, b in theirs.named_buffers():
+        close(f"buffer {name}", ours.get_buffer(name), b)
+
+
+def test_names_and_order_of_the_state_are_pytorchs() -> None:
+    for case in CASES:
+        ours = build(case)
+        theirs = getattr(torch.nn, case.layer)(*case.args, **case.kwargs)
+        assert list(ours.state_dict()) == list(theirs.state_dict()), case.id
+        assert [n for n, _ in ours.named_parameters()] == [n for n, _ in theirs.named_parameters()], case.id

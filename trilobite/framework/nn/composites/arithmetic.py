@@ -1,0 +1,107 @@
+"""Arithmetic over values for the bodies of composites: Python numbers and smaller shapes join by the rules of `tb.add`.
+
+Enter: arrays, traced values, Python numbers. Leave: values. Tensors do not come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trilobite.base import dtypes as dt
+from trilobite.framework.ops.meeting import as_value, astype, broadcast_to, together
+from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
+from trilobite.ir.types import Dim, Shape, size_of
+
+
+def _binary(name: str) -> Callable[[Any, Any], Value]:
+    primitive = table[name]
+
+    def apply(x: Any, y: Any) -> Value:
+        return primitive(*together(x, y))
+
+    apply.__name__ = name
+    return apply
+
+
+add, sub, mul, div, power = map(_binary, ("add", "sub", "mul", "div", "pow"))
+maximum, minimum = map(_binary, ("maximum", "minimum"))
+eq, ne, lt, le, gt, ge = map(_binary, ("eq", "ne", "lt", "le", "gt", "ge"))
+both, either = map(_binary, ("and", "or"))
+neg, exp, log, sqrt, rsqrt, tanh = (table[n] for n in ("neg", "exp", "log", "sqrt", "rsqrt", "tanh"))
+absolute, expm1, log1p = (table[n] for n in ("abs", "expm1", "log1p"))
+stop_gradient, reshape, transpose = table["stop_gradient"], table["reshape"], table["transpose"]
+
+
+def where(p: Value, x: Any, y: Any) -> Value:
+    """x where p, else y, all in one shape."""
+    x, y = together(x, y)
+    shape = together(p, table["full"](shape=x.shape, dtype=p.dtype, value=0))[0].shape
+    return table["select"](*(broadcast_to(v, shape) for v in (p, x, y)))
+
+
+def erf(x: Value) -> Value:
+    return table["erf"](x)
+
+
+def floating(x: Any) -> Value:
+    """x as it is if it has fractions, else in the default float dtype."""
+    x = as_value(x)
+    return x if dt.is_inexact(x.dtype) else astype(x, dt.default_float)
+
+
+def wide(x: Value) -> Value:
+    """x in the dtype that sums and long formulas of it are computed in."""
+    return astype(x, dt.accumulator(x.dtype))
+
+
+def full_like(x: Value, value: Any) -> Value:
+    return table["full"](shape=x.shape, dtype=x.dtype, value=value)
+
+
+def total(x: Value, axes: Sequence[int], keepdims: bool = False) -> Value:
+    """Sum over axes."""
+    out = table["reduce_sum"](x, axes=tuple(axes))
+    return reshape(out, shape=_kept(x.shape, axes)) if keepdims else out
+
+
+def largest(x: Value, axes: Sequence[int], keepdims: bool = False) -> Value:
+    out = table["reduce_max"](x, axes=tuple(axes))
+    return reshape(out, shape=_kept(x.shape, axes)) if keepdims else out
+
+
+def average(x: Value, axes: Sequence[int], keepdims: bool = False) -> Value:
+    """Mean over axes."""
+    return div(total(x, axes, keepdims), number(size_of([x.shape[a] for a in axes]), x.dtype))
+
+
+def number(n: Dim, dtype: dt.DType) -> Any:
+    """A size as an operand: a Python float, or for a symbolic size the value that only a run knows."""
+    if isinstance(n, int):
+        return float(n)
+    ones = table["full"](shape=(n,), dtype=dtype, value=1)
+    return table["reduce_sum"](ones, axes=(0,))
+
+
+def _kept(shape: Shape, axes: Sequence[int]) -> Shape:
+    return tuple(1 if i in axes else d for i, d in enumerate(shape))
+
+
+def along(x: Value, axes: Sequence[int], ndim: int) -> Value:
+    """x with its axes placed at `axes` of a shape of ndim axes, the others of size 1, so that it broadcasts."""
+    shape: list[Dim] = [1] * ndim
+    for a, d in zip(axes, x.shape, strict=True):
+        shape[a] = d
+    return reshape(x, shape=tuple(shape))
+
+
+def window(x: Value, axis: int, start: Dim, stop: Dim, step: int = 1) -> Value:
+    """A slice along one axis."""
+    at = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    at[0][axis], at[1][axis], at[2][axis] = start, stop, step  # type: ignore[call-overload]
+    return table["slice"](x, start=tuple(at[0]), stop=tuple(at[1]), step=tuple(at[2]))
+
+
+def join(values: Sequence[Value], axis: int) -> Value:
+    return values[0] if len(values) == 1 else table["concatenate"](*values, axis=axis)

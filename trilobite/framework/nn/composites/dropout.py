@@ -1,0 +1,45 @@
+"""Dropout over values: bits of a key decide what stays. The mask is the same wherever the key and the shape are."""
+
+from __future__ import annotations
+
+from trilobite.base.dtypes import DType
+from trilobite.framework.nn.composites.arithmetic import add, lt, mul, where
+from trilobite.framework.random.keys import bits_value
+from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
+from trilobite.ir.transforms.composite import composite
+from trilobite.ir.types import Shape
+
+
+def kept(key: Value, shape: Shape, p: float) -> Value:
+    """True with probability 1 - p, to within 2^-32."""
+    words = bits_value(key, shape)
+    limit = round((1.0 - p) * 2**32)
+    if limit > 0xFFFFFFFF:
+        return table["full"](shape=words.shape, dtype=_bool(), value=True)
+    return lt(words, table["full"](shape=words.shape, dtype=words.dtype, value=limit))
+
+
+def _bool() -> DType:
+    from trilobite.base.dtypes import bool_
+
+    return bool_
+
+
+@composite("dropout")
+def dropout(x: Value, key: Value, p: float, shape: Shape) -> Value:
+    """x/(1-p) where the mask (of `shape`, which broadcasts) says so, else 0."""
+    if p >= 1.0:
+        return mul(x, 0.0)
+    return where(kept(key, shape, p), mul(x, 1.0 / (1.0 - p)), 0.0)
+
+
+@composite("alpha_dropout")
+def alpha_dropout(x: Value, key: Value, p: float, shape: Shape) -> Value:
+    """Dropout to selu's negative limit, then scaled and shifted so that mean and variance stay."""
+    limit = -1.7580993408473766  # what selu tends to
+    if p >= 1.0:
+        return mul(x, 0.0)
+    a = ((1.0 - p) * (1.0 + p * limit**2)) ** -0.5
+    b = -a * limit * p
+    return add(mul(where(kept(key, shape, p), x, limit), a), b)

@@ -1,0 +1,381 @@
+"""Losses between tensors of one shape. What small floats lose is summed in float32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trilobite.base import dtypes as dt
+from trilobite.base.errors import ArgumentError, ShapeError
+from trilobite.base.locations import user_location
+from trilobite.framework.nn.composites.activation import logsigmoid
+from trilobite.framework.nn.composites.arithmetic import (
+    absolute,
+    add,
+    average,
+    div,
+    eq,
+    exp,
+    gt,
+    log,
+    lt,
+    maximum,
+    mul,
+    neg,
+    power,
+    reshape,
+    sqrt,
+    sub,
+    total,
+    where,
+    wide,
+)  # fmt: skip
+from trilobite.framework.nn.functional.calling import run
+from trilobite.framework.ops.meeting import astype, common, together
+from trilobite.framework.tensor import Tensor
+from trilobite.ir.primitive import Value
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def reduced(losses: Value, reduction: str, dtype: dt.DType) -> Value:
+    """One loss per element, their mean, or their sum."""
+    check_reduction(reduction)
+    axes = tuple(range(losses.ndim))
+    if reduction == "none":
+        return astype(losses, dtype)
+    return astype(average(losses, axes) if reduction == "mean" else total(losses, axes), dtype)
+
+
+def check_reduction(reduction: str, *more: str) -> None:
+    if reduction not in (*REDUCTIONS, *more):
+        raise ArgumentError(
+            f"reduction {reduction!r}",
+            where=user_location(),
+            expected=f"one of {', '.join((*REDUCTIONS, *more))}",
+        )
+
+
+def paired(what: str, x: Value, y: Value) -> tuple[Value, Value, dt.DType]:
+    """Both in one dtype, wide; shapes must agree, since a target that broadcasts is most often a mistake."""
+    x, y = common(x, y)
+    if x.shape != y.shape and y.ndim:
+        raise ShapeError(
+            f"{what} of shapes {tuple(x.shape)} and {tuple(y.shape)}",
+            where=user_location(),
+            expected="equal shapes",
+            remedy="reshape the target, or broadcast it explicitly",
+        )
+    return wide(x), wide(y), x.dtype
+
+
+def at_least_zero(x: Value) -> Value:
+    """max(x, 0), with the slope 1 at 0."""
+    return where(lt(x, 0.0), 0.0, x)
+
+
+# -- distances -----------------------------------------------------------------------------------------------
+
+
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """(x - y)²."""
+    return run(_mse, input, target, reduction=reduction)
+
+
+def _mse(x: Value, y: Value, reduction: str) -> Value:
+    a, b, dtype = paired("mse_loss", x, y)
+    d = sub(a, b)
+    return reduced(mul(d, d), reduction, dtype)
+
+
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """|x - y|."""
+    return run(_l1, input, target, reduction=reduction)
+
+
+def _l1(x: Value, y: Value, reduction: str) -> Value:
+    a, b, dtype = paired("l1_loss", x, y)
+    return reduced(absolute(sub(a, b)), reduction, dtype)
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """d²/(2·beta) for distances d below beta, d - beta/2 above."""
+    if beta < 0:
+        raise ArgumentError(f"smooth_l1_loss(beta={beta})", where=user_location(), expected="beta >= 0")
+    return run(_smooth_l1, input, target, reduction=reduction, beta=float(beta))
+
+
+def _smooth_l1(x: Value, y: Value, reduction: str, beta: float) -> Value:
+    if beta == 0:
+        return _l1(x, y, reduction)
+    a, b, dtype = paired("smooth_l1_loss", x, y)
+    d = absolute(sub(a, b))
+    return reduced(where(lt(d, beta), div(mul(d, d), 2.0 * beta), sub(d, 0.5 * beta)), reduction, dtype)
+
+
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """d²/2 for distances d up to delta, delta·(d - delta/2) above."""
+    if delta <= 0:
+        raise ArgumentError(f"huber_loss(delta={delta})", where=user_location(), expected="delta > 0")
+    return run(_huber, input, target, reduction=reduction, delta=float(delta))
+
+
+def _huber(x: Value, y: Value, reduction: str, delta: float) -> Value:
+    a, b, dtype = paired("huber_loss", x, y)
+    d = absolute(sub(a, b))
+    return reduced(
+        where(gt(d, delta), mul(sub(d, 0.5 * delta), delta), mul(mul(d, d), 0.5)), reduction, dtype
+    )
+
+
+# -- probabilities -------------------------------------------------------------------------------------------
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """-(y·log p + (1-y)·log(1-p)); logarithms are kept above -100."""
+    return run(_bce, input, target, weight, reduction=reduction)
+
+
+def _bce(p: Value, y: Value, weight: Value | None = None, *, reduction: str) -> Value:
+    a, b, dtype = paired("binary_cross_entropy", p, y)
+    terms = add(mul(b, _bounded_log(a)), mul(sub(1.0, b), _bounded_log(sub(1.0, a))))
+    return reduced(_weighted(neg(terms), weight), reduction, dtype)
+
+
+def _bounded_log(x: Value) -> Value:
+    return maximum(log(x), -100.0)
+
+
+def _weighted(losses: Value, weight: Value | None) -> Value:
+    return losses if weight is None else mul(losses, wide(weight))
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """binary_cross_entropy of sigmoid(x), without leaving the logarithms; pos_weight counts positives more."""
+    has = (weight is not None, pos_weight is not None)
+    return run(_bce_logits, input, target, weight, pos_weight, has=has, reduction=reduction)
+
+
+def _bce_logits(x: Value, y: Value, *weights: Value, has: tuple[bool, bool], reduction: str) -> Value:
+    a, b, dtype = paired("binary_cross_entropy_with_logits", x, y)
+    rest = list(weights)
+    weight = rest.pop(0) if has[0] else None
+    logs = neg(logsigmoid(a))
+    if has[1]:
+        logs = mul(logs, add(mul(b, sub(wide(rest[0]), 1.0)), 1.0))
+    return reduced(_weighted(add(mul(sub(1.0, b), a), logs), weight), reduction, dtype)
+
+
+def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """y·(log y - x), with x (and y, if log_target) as logarithms; "batchmean" divides the sum by the first axis."""
+    check_reduction(reduction, "batchmean")
+    return run(_kl, input, target, reduction=reduction, log_target=log_target)
+
+
+def _kl(x: Value, y: Value, reduction: str, log_target: bool) -> Value:
+    a, b, dtype = paired("kl_div", x, y)
+    if log_target:
+        losses = mul(exp(b), sub(b, a))
+    else:
+        positive = gt(b, 0.0)
+        losses = sub(where(positive, mul(b, log(where(positive, b, 1.0))), 0.0), mul(b, a))
+    if reduction == "batchmean":
+        summed = total(losses, tuple(range(losses.ndim)))
+        return astype(div(summed, float(x.shape[0]) if x.ndim else 1.0), dtype)
+    return reduced(losses, reduction, dtype)
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Tensor:
+    """-log of the Poisson probability of y at the rate e^x (or x), without the term log y! unless full (by Stirling)."""
+    return run(_poisson, input, target, log_input=log_input, full=full, eps=eps, reduction=reduction)
+
+
+def _poisson(x: Value, y: Value, log_input: bool, full: bool, eps: float, reduction: str) -> Value:
+    a, b, dtype = paired("poisson_nll_loss", x, y)
+    losses = sub(exp(a), mul(b, a)) if log_input else sub(a, mul(b, log(add(a, eps))))
+    if full:
+        many = gt(b, 1.0)
+        safe = where(many, b, 2.0)
+        stirling = add(sub(mul(safe, log(safe)), safe), mul(log(mul(safe, 2 * math.pi)), 0.5))
+        losses = add(losses, where(many, stirling, 0.0))
+    return reduced(losses, reduction, dtype)
+
+
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """(log var + (x - y)²/var)/2; variances are kept above eps."""
+    return run(_gaussian, input, target, var, full=full, eps=eps, reduction=reduction)
+
+
+def _gaussian(x: Value, y: Value, var: Value, full: bool, eps: float, reduction: str) -> Value:
+    from trilobite.framework.nn.composites.arithmetic import stop_gradient
+
+    a, b, dtype = paired("gaussian_nll_loss", x, y)
+    v = wide(astype(var, dtype))
+    if v.shape != a.shape and v.shape in (a.shape[:-1], (*a.shape[:-1], 1)):
+        v = reshape(v, shape=(*a.shape[:-1], 1))
+    elif v.shape != a.shape and v.ndim:
+        raise ShapeError(
+            f"gaussian_nll_loss of shape {tuple(a.shape)} with variances of shape {tuple(v.shape)}",
+            where=user_location(),
+            expected="equal shapes, or one variance per row",
+        )
+    v = add(v, stop_gradient(sub(maximum(v, eps), v)))  # the bound moves the value, not the slope
+    d = sub(a, b)
+    losses = mul(add(log(v), div(mul(d, d), v)), 0.5)
+    return reduced(add(losses, 0.5 * math.log(2 * math.pi)) if full else losses, reduction, dtype)
+
+
+# -- margins -------------------------------------------------------------------------------------------------
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
+) -> Tensor:
+    """x where y is 1, max(0, margin - x) where y is -1."""
+    return run(_hinge_embedding, input, target, margin=float(margin), reduction=reduction)
+
+
+def _hinge_embedding(x: Value, y: Value, margin: float, reduction: str) -> Value:
+    a, b, dtype = paired("hinge_embedding_loss", x, y)
+    near, far = where(eq(b, 1.0), a, 0.0), where(eq(b, -1.0), at_least_zero(sub(margin, a)), 0.0)
+    return reduced(add(near, far), reduction, dtype)
+
+
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """log(1 + e^(-y·x))."""
+    return run(_soft_margin, input, target, reduction=reduction)
+
+
+def _soft_margin(x: Value, y: Value, reduction: str) -> Value:
+    a, b, dtype = paired("soft_margin_loss", x, y)
+    return reduced(neg(logsigmoid(mul(a, b))), reduction, dtype)
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """max(0, -y·(x1 - x2) + margin)."""
+    return run(_margin_ranking, input1, input2, target, margin=float(margin), reduction=reduction)
+
+
+def _margin_ranking(x1: Value, x2: Value, y: Value, margin: float, reduction: str) -> Value:
+    x1, x2, y = together(x1, x2, y)
+    z = add(mul(neg(wide(y)), sub(wide(x1), wide(x2))), margin)
+    return reduced(at_least_zero(z), reduction, x1.dtype)
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """1 - cos where y is 1, max(0, cos - margin) where y is -1; over the last axis of (N, D) or (D,)."""
+    return run(_cosine_embedding, input1, input2, target, margin=float(margin), reduction=reduction)
+
+
+def _cosine_embedding(x1: Value, x2: Value, y: Value, margin: float, reduction: str) -> Value:
+    x1, x2 = together(x1, x2)
+    if x1.ndim not in (1, 2) or y.shape != x1.shape[:-1]:
+        raise ShapeError(
+            f"cosine_embedding_loss of shape {tuple(x1.shape)} with a target of shape {tuple(y.shape)}",
+            where=user_location(),
+            expected="(N, D) with (N,), or (D,) with ()",
+        )
+    a, b, axis = wide(x1), wide(x2), (x1.ndim - 1,)
+    lengths = mul(add(total(mul(a, a), axis), 1e-12), add(total(mul(b, b), axis), 1e-12))
+    cos = div(total(mul(a, b), axis), sqrt(lengths))
+    t = wide(astype(y, x1.dtype))
+    losses = add(
+        where(eq(t, 1.0), sub(1.0, cos), 0.0), where(eq(t, -1.0), at_least_zero(sub(cos, margin)), 0.0)
+    )
+    return reduced(losses, reduction, x1.dtype)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin); with swap the nearer of two negatives' distances."""
+    return run(
+        _triplet,
+        anchor,
+        positive,
+        negative,
+        margin=float(margin),
+        p=float(p),
+        eps=eps,
+        swap=swap,
+        reduction=reduction,
+    )
+
+
+def _triplet(
+    anchor: Value,
+    positive: Value,
+    negative: Value,
+    margin: float,
+    p: float,
+    eps: float,
+    swap: bool,
+    reduction: str,
+) -> Value:
+    anchor, positive, negative = together(anchor, positive, negative)
+    near, far = distance(anchor, positive, p, eps), distance(anchor, negative, p, eps)
+    if swap:
+        other = distance(positive, negative, p, eps)
+        far = where(lt(other, far), other, far)
+    return reduced(at_least_zero(add(sub(near, far), margin)), reduction, anchor.dtype)
+
+
+def distance(x: Value, y: Value, p: float, eps: float, keepdims: bool = False) -> Value:
+    """The p-norm of x - y + eps along the last axis, wide."""
+    d = add(sub(wide(x), wide(y)), eps)
+    axis = (d.ndim - 1,)
+    if p == float("inf"):
+        from trilobite.framework.nn.composites.arithmetic import largest
+
+        return largest(absolute(d), axis, keepdims)
+    if p == 2.0:
+        return sqrt(total(mul(d, d), axis, keepdims))
+    return power(total(power(absolute(d), p), axis, keepdims), 1.0 / p)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    distance_function: Any = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """triplet_margin_loss by a distance of one's own."""
+    if distance_function is None:
+        return triplet_margin_loss(anchor, positive, negative, margin, swap=swap, reduction=reduction)
+    near, far = distance_function(anchor, positive), distance_function(anchor, negative)
+    if swap:
+        far = run(lambda a, b: where(lt(a, b), a, b), distance_function(positive, negative), far)
+    return run(
+        lambda a, b: reduced(at_least_zero(add(sub(wide(a), wide(b)), margin)), reduction, a.dtype), near, far
+    )

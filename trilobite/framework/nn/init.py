@@ -1,0 +1,217 @@
+"""Initialisers: fill a tensor in place. Without `key=` they draw from the global generator, so one seed fixes a network."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import ArgumentError, ShapeError
+from trilobite.base.locations import user_location
+from trilobite.framework import random
+from trilobite.framework.modes import no_grad
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
+
+Key = Tensor | None
+
+
+def _fill(tensor: Tensor, values: Any) -> Tensor:
+    with no_grad():
+        tensor.copy_(values)  # type: ignore[attr-defined]
+    return tensor
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """How much a nonlinearity shrinks the deviation of what passes it, as a factor to make up for it."""
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
+    gains = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4, "sigmoid": 1.0, "linear": 1.0}
+    name = "linear" if nonlinearity.startswith("conv") else nonlinearity
+    if name not in gains:
+        raise ArgumentError(
+            f"a nonlinearity {nonlinearity!r}",
+            where=user_location(),
+            expected=f"one of leaky_relu, {', '.join(gains)}",
+        )
+    return gains[name]
+
+
+def _fans(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs reach one output, and how many outputs one input."""
+    if tensor.ndim < 2:
+        raise ShapeError(
+            f"the fans of a tensor of shape {tuple(tensor.shape)}",
+            where=user_location(),
+            expected="at least 2 axes: outputs, inputs, and a kernel's",
+        )
+    kernel = math.prod(tensor.shape[2:])  # type: ignore[arg-type]
+    return int(tensor.shape[1]) * kernel, int(tensor.shape[0]) * kernel  # type: ignore[call-overload]
+
+
+# -- plain ---------------------------------------------------------------------------------------------------
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, key: Key = None) -> Tensor:
+    """Uniform in [a, b)."""
+    return _fill(tensor, random.uniform(tensor.shape, a, b, dtype=_drawn(tensor), key=key))
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, key: Key = None) -> Tensor:
+    """Normal."""
+    return _fill(tensor, random.normal(tensor.shape, mean, std, dtype=_drawn(tensor), key=key))
+
+
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, key: Key = None
+) -> Tensor:
+    """Normal, kept between a and b."""
+    return _fill(
+        tensor, random.truncated_normal(tensor.shape, mean, std, a, b, dtype=_drawn(tensor), key=key)
+    )
+
+
+def _drawn(tensor: Tensor) -> Any:
+    """Double precision is drawn in double precision, everything else in float32."""
+    return "float64" if tensor.dtype == np.float64 else "float32"
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """One number everywhere."""
+    return _fill(tensor, val)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Ones."""
+    return _fill(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Zeros."""
+    return _fill(tensor, 0.0)
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity matrix, as far as it fits."""
+    if tensor.ndim != 2:
+        raise ShapeError(f"eye_ of shape {tuple(tensor.shape)}", where=user_location(), expected="2 axes")
+    return _fill(tensor, np.eye(*tensor.shape))  # type: ignore[call-overload]
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """A convolution that passes channels through: 1 in the middle of the kernel, from each channel to itself."""
+    shape = tensor.shape
+    if tensor.ndim not in (3, 4, 5) or shape[0] % groups:
+        raise ShapeError(
+            f"dirac_ of shape {tuple(shape)} in {groups} groups",
+            where=user_location(),
+            expected="a kernel of 3, 4 or 5 axes, and outputs that the groups divide",
+        )
+    values = np.zeros(shape)  # type: ignore[arg-type]
+    per_group = int(shape[0]) // groups  # type: ignore[call-overload]
+    middle = tuple(int(d) // 2 for d in shape[2:])  # type: ignore[call-overload]
+    for g in range(groups):
+        for c in range(min(per_group, int(shape[1]))):  # type: ignore[call-overload]
+            values[(g * per_group + c, c, *middle)] = 1.0
+    return _fill(tensor, values)
+
+
+# -- by fans -------------------------------------------------------------------------------------------------
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, key: Key = None) -> Tensor:
+    """Uniform, with the variance 2·gain²/(inputs + outputs)."""
+    bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
+    return uniform_(tensor, -bound, bound, key)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, key: Key = None) -> Tensor:
+    """Normal, with the variance 2·gain²/(inputs + outputs)."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), key)
+
+
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    if mode not in ("fan_in", "fan_out"):
+        raise ArgumentError(f"mode {mode!r}", where=user_location(), expected="'fan_in' or 'fan_out'")
+    fan = _fans(tensor)[mode == "fan_out"]
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", key: Key = None
+) -> Tensor:
+    """Uniform, so that rectified activations keep their variance."""
+    if not _has_elements(tensor):
+        return tensor
+    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, key)
+
+
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", key: Key = None
+) -> Tensor:
+    """Normal, so that rectified activations keep their variance."""
+    if not _has_elements(tensor):
+        return tensor
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), key)
+
+
+def _has_elements(tensor: Tensor) -> bool:
+    return 0 not in tensor.shape
+
+
+# -- structured ----------------------------------------------------------------------------------------------
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0, key: Key = None) -> Tensor:
+    """Rows (or columns, of which there are fewer) of length gain at right angles to each other; further axes count as one."""
+    if tensor.ndim < 2:
+        raise ShapeError(
+            f"orthogonal_ of shape {tuple(tensor.shape)}", where=user_location(), expected="at least 2 axes"
+        )
+    if not _has_elements(tensor):
+        return tensor
+    rows = int(tensor.shape[0])  # type: ignore[call-overload]
+    columns = math.prod(tensor.shape[1:])  # type: ignore[arg-type]
+    tall = (max(rows, columns), min(rows, columns))
+    q = _orthogonal(random.normal(tall, dtype=_drawn(tensor), key=key)._read())
+    if rows < columns:
+        q = table["transpose"](q, axes=(1, 0))
+    return _fill(tensor, wrap(table["reshape"](_times(q, gain), shape=tensor.shape)))
+
+
+def _orthogonal(x: Value) -> Value:
+    """Q of x = QR with R's diagonal positive, which makes it uniform among all orthogonal matrices."""
+    q, r = table["qr"](x, mode="reduced")
+    n = r.shape[0]
+    eye = np.eye(int(n), dtype=r.dtype)
+    diagonal = table["reduce_sum"](table["mul"](r, eye), axes=(0,))
+    sign = table["select"](
+        table["lt"](diagonal, table["full"](shape=diagonal.shape, dtype=r.dtype, value=0.0)),
+        table["full"](shape=diagonal.shape, dtype=r.dtype, value=-1.0),
+        table["full"](shape=diagonal.shape, dtype=r.dtype, value=1.0),
+    )
+    return table["mul"](q, table["broadcast"](sign, shape=q.shape, axes=(1,)))
+
+
+def _times(x: Value, factor: float) -> Value:
+    return table["mul"](x, table["full"](shape=x.shape, dtype=x.dtype, value=factor))
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, key: Key = None) -> Tensor:
+    """Normal columns in which a fraction of the elements is 0."""
+    if tensor.ndim != 2:
+        raise ShapeError(f"sparse_ of shape {tuple(tensor.shape)}", where=user_location(), expected="2 axes")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * int(rows))  # type: ignore[call-overload]
+    first, second = random.split(wrap(random.key_value(key)))
+    values = random.normal((rows, columns), 0.0, std, dtype=_drawn(tensor), key=first)._read()
+    order = table["sort"](
+        random.bits((rows, columns), key=second)._read(),
+        table["iota"](shape=(rows, columns), dtype=np.dtype("int64"), axis=0),
+        axis=0, keys=1,
+    )[1]  # fmt: skip
+    keep = table["ge"](order, table["full"](shape=order.shape, dtype=order.dtype, value=zeros))
+    return _fill(tensor, wrap(table["select"](keep, values, _times(values, 0.0))))

@@ -1,0 +1,27 @@
+"""Parameter: a tensor that a module trains. It requires a gradient, and a module that gets one as an attribute knows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trilobite.framework.ops.creation import to_array
+from trilobite.framework.tensor import Tensor
+from trilobite.ir.transforms.cells import Cell
+
+
+class Parameter(Tensor):
+    """A tensor with memory of its own that belongs to a module. Its class has no state beyond a tensor's."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, requires_grad: bool = True, dtype: Any = None) -> None:
+        value = to_array(data, dtype)
+        self._cell = Cell(value.copy() if isinstance(value, np.ndarray) else value)
+        self._view = self._extra = None
+        if requires_grad:
+            self.requires_grad_()
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"

@@ -1,0 +1,45 @@
+"""Randomness: `tb.random`. Every function takes `key=`; without one it draws from the global generator.
+
+The same key gives the same bits, uniforms and integers on every target, eager and compiled; normals within 2 ulp.
+"""
+
+from trilobite.framework.random.continuous import uniform_value
+from trilobite.framework.random.draws import (
+    bernoulli,
+    bits,
+    categorical,
+    choice,
+    exponential,
+    gamma,
+    gumbel,
+    normal,
+    permutation,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+    truncated_normal,
+    uniform,
+)  # fmt: skip
+from trilobite.framework.random.keys import (
+    bits_value,
+    fold_in,
+    get_state,
+    key,
+    key_value,
+    manual_seed,
+    next_key,
+    set_state,
+    split,
+    split_value,
+    state,
+)  # fmt: skip
+
+__all__ = [
+    "manual_seed", "get_state", "set_state", "key", "split", "fold_in", "next_key", "key_value", "bits_value", "split_value",
+    "uniform_value", "state", "bits", "uniform", "normal", "truncated_normal", "exponential", "gamma", "gumbel", "randint",
+    "bernoulli", "permutation", "choice", "categorical", "rand", "randn", "randperm", "rand_like", "randn_like", "randint_like",
+]  # fmt: skip
