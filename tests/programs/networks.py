@@ -1,4 +1,6 @@
-"""Programs with networks: forward passes, and training steps of a hundred steps with everything that has state."""
+"""Programs with networks: forward passes, and training steps of a hundred steps with everything that has
+state.
+"""
 
 from __future__ import annotations
 

@@ -42,5 +42,5 @@ def test_callback_returns_values_and_keeps_order() -> None:
 
 
 def test_callback_of_the_wrong_type_is_an_error() -> None:
-    with pytest.raises(ValueError, match="result 0 of .* is float64"):
+    with pytest.raises(ValueError, match=r"result 0 of .* is float64"):
         tb.debug.callback(lambda x: x.astype("float64"), tb.tensor(1.0), tb.tensor(1.0))

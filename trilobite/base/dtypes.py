@@ -35,12 +35,12 @@ FP8 = (
 )  # fmt: skip
 SMALL_FLOATS = frozenset({float16, bfloat16, float4_e2m1fn, *FP8})
 FLOATS = frozenset({float32, float64}) | SMALL_FLOATS
-COMPLEX = frozenset({complex64, complex128})
-SIGNED = frozenset({int4, int8, int16, int32, int64})
-UNSIGNED = frozenset({uint4, uint8, uint16, uint32, uint64})
+COMPLEX: frozenset[DType] = frozenset({complex64, complex128})
+SIGNED: frozenset[DType] = frozenset({int4, int8, int16, int32, int64})
+UNSIGNED: frozenset[DType] = frozenset({uint4, uint8, uint16, uint32, uint64})
 INTEGERS = SIGNED | UNSIGNED
 INEXACT = FLOATS | COMPLEX
-ALL: frozenset[DType] = frozenset({bool_, *FLOATS, *COMPLEX, *INTEGERS})
+ALL: frozenset[DType] = frozenset((bool_, *FLOATS, *COMPLEX, *INTEGERS))
 
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
 

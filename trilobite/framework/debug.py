@@ -81,7 +81,7 @@ def detect_anomaly() -> Iterator[None]:
         ctx.watch = before
 
 
-def print(fmt: str, *values: Any) -> None:  # noqa: A001 - the name that is expected after `debug.`
+def print(fmt: str, *values: Any) -> None:
     """Print `fmt.format(*values)` whenever the program runs: also inside jit, loops and transforms."""
     table["print"](*(as_operand(v) for v in values), fmt=fmt)
 

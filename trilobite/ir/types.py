@@ -235,7 +235,7 @@ def type_of(value: Any) -> TensorType:
     return TensorType(value.shape, value.dtype)
 
 
-def bind_symbols(shapes: Iterable[tuple[Shape, Sequence[int]]]) -> dict[Symbol, int]:
+def bind_symbols(shapes: Iterable[tuple[Shape, Sequence[Any]]]) -> dict[Symbol, int]:
     """Sizes of the symbols from declared shapes and actual ones; a contradiction or a bound exceeded is an
     error.
     """

@@ -27,7 +27,8 @@ from trilobite.ir.types import Dim, TensorType, bind_symbols, substitute, symbol
 def _type(*types: TensorType, graph: Graph, **_: Any) -> tuple[TensorType, ...]:
     if not graph.symbols or any(symbols_of(t.shape) for t in types):
         return graph.output_types
-    sizes = bind_symbols(zip((t.shape for t in graph.input_types), (t.shape for t in types), strict=True))
+    declared, actual = (t.shape for t in graph.input_types), [t.shape for t in types]
+    sizes = bind_symbols(zip(declared, actual, strict=True))
     return tuple(TensorType(substitute(t.shape, sizes), t.dtype) for t in graph.output_types)
 
 

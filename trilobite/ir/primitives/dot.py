@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import ALL, DType, accumulator, bool_
+from trilobite.base.dtypes import ALL, DType, accumulator, bits, bool_, int32, is_integer
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
@@ -52,17 +52,18 @@ _PLAIN = ((1,), (0,))
 @cache
 def _wide(operand: DType, result: DType) -> DType:
     """What products are added in: the accumulator of the operands, or a wider result."""
-    if operand.kind in "iu" or result.kind in "iu":
-        return result
+    if is_integer(result):
+        return (
+            int32 if bits(result) < 8 else result
+        )  # 4-bit numbers are narrowed at the end, which wraps alike
     return np.promote_types(accumulator(operand), accumulator(result))
 
 
 def _dot(x: Array, y: Array, contract: Axes, batch: Axes, dtype: DType) -> Array:
     wide = _wide(x.dtype, dtype)
     if contract == _PLAIN and not batch[0] and x.ndim == y.ndim == 2:  # already two matrices
-        return np.matmul(np.ascontiguousarray(x, wide), np.ascontiguousarray(y, wide)).astype(
-            dtype, copy=False
-        )
+        out: Array = np.matmul(np.ascontiguousarray(x, wide), np.ascontiguousarray(y, wide))
+        return out.astype(dtype, copy=False)
     fx, fy = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
     a = _matrices(x, (*batch[0], *fx, *contract[0]), (batch[0], fx, contract[0]), wide)
     b = _matrices(y, (*batch[1], *contract[1], *fy), (batch[1], contract[1], fy), wide)
@@ -122,7 +123,7 @@ def _cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: An
     return 2.0 * count(outputs[0].size) * count(inner)
 
 
-dot = Primitive(
+dot: Primitive = Primitive(
     "dot",
     "x y",
     type=_type,

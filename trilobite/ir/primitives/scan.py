@@ -7,6 +7,7 @@ The body: constants, carries, elements -> carries, outputs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,10 @@ def _sized(body: Graph, values: Sequence[Value], carries: int) -> list[TensorTyp
     return [TensorType(substitute(t.shape, sizes), t.dtype) for t in types]
 
 
+def _with_tangents(values: Sequence[Value], tangents: Sequence[Any]) -> list[Value]:
+    return [*values, *(t for t in tangents if t is not None)]
+
+
 def _scan_jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -> tuple[Any, Any]:
     body, k, c = attrs["body"], attrs["consts"], attrs["carries"]
     flags = [t is not None for t in tangents]
@@ -79,24 +84,21 @@ def _scan_jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attribut
 
     def step(*values: Value) -> list[Value]:
         it = iter(values)
-        take = lambda n: [next(it) for _ in range(n)]  # noqa: E731
-        consts, consts_t = take(k), take(sum(const_a))
-        carry, carry_t = take(c), take(sum(carry_a))
-        xs, xs_t = take(len(xs_a)), take(sum(xs_a))
+        counts = (k, sum(const_a), c, sum(carry_a), len(xs_a), sum(xs_a))
+        consts, consts_t, carry, carry_t, xs, xs_t = (list(islice(it, n)) for n in counts)
         outs = run(derived, [*consts, *carry, *xs, *consts_t, *carry_t, *xs_t])
         rest = iter(outs[n_out:])
         found = [next(rest) if a else None for a in out_active]
         new_t = [materialise(found[i], outs[i]) for i in range(c) if carry_a[i]]
         return [*outs[:c], *new_t, *outs[c:n_out], *(found[c + i] for i, a in enumerate(y_active) if a)]
 
-    split = lambda values, ts: [*values, *(t for t in ts if t is not None)]  # noqa: E731
-    consts = split(primals[:k], tangents[:k])
+    consts = _with_tangents(primals[:k], tangents[:k])
     carry_ts = [
         materialise(t, p) if a else None
         for t, p, a in zip(tangents[k : k + c], primals[k : k + c], carry_a, strict=True)
     ]
-    carry = split(primals[k : k + c], carry_ts)
-    xs = split(primals[k + c :], tangents[k + c :])
+    carry = _with_tangents(primals[k : k + c], carry_ts)
+    xs = _with_tangents(primals[k + c :], tangents[k + c :])
     types = [type_of(v) for v in (*consts, *carry)] + [TensorType(v.shape[1:], v.dtype) for v in xs]
     outs = scan(
         *consts,
