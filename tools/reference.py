@@ -1,5 +1,5 @@
-"""Write the reference pages from the tables: docs/reference.md (operations of `tb`) and docs/primitives.md
-(the IR).
+"""Write the reference pages from the tables: docs/reference.md (operations of `tb`), docs/primitives.md
+(the IR) and docs/promotion.md (which dtypes meet in which).
 
 `python -m tools.reference` writes them; `pages()` gives their texts, which a test compares with the files.
 """
@@ -74,7 +74,14 @@ def primitives() -> str:
 
 def pages() -> dict[Path, str]:
     """Path and text of every generated page."""
-    return {ROOT / "docs" / "reference.md": operations(), ROOT / "docs" / "primitives.md": primitives()}
+    from trilobite.framework.promotion import page
+
+    docs = ROOT / "docs"
+    return {
+        docs / "reference.md": operations(),
+        docs / "primitives.md": primitives(),
+        docs / "promotion.md": page(),
+    }
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import DType
 from trilobite.base.errors import DTypeError
+from trilobite.base.locations import user_location
 
 _RANK = {"bool": 0, "int": 1, "float": 2, "complex": 3}
 _SIGNED: list[DType] = [dt.int4, dt.int8, dt.int16, dt.int32, dt.int64]
@@ -49,6 +50,8 @@ def _wider_int(a: DType, b: DType) -> DType:
 
 def _wider_float(a: DType, b: DType) -> DType:
     wa, wb = _FLOAT_WIDTH.get(a, 1), _FLOAT_WIDTH.get(b, 1)
+    if {a, b} == {dt.float8_e8m0fnu, dt.float16}:
+        return dt.float32  # powers of two up to 2^127, beyond what float16 reaches
     if wa != wb:
         return a if wa > wb else b
     if wa == 2:
@@ -58,7 +61,10 @@ def _wider_float(a: DType, b: DType) -> DType:
 
 def _no_common(a: DType, b: DType, remedy: str) -> DTypeError:
     return DTypeError(
-        f"{a.name} and {b.name} have no common dtype", expected="a dtype that holds both", remedy=remedy
+        f"{a.name} and {b.name} have no common dtype",
+        where=user_location(),
+        expected="a dtype that holds both",
+        remedy=remedy,
     )
 
 
@@ -89,10 +95,14 @@ def result_type(*operands: Any) -> DType:
     """The dtype that tensors, dtypes and Python scalars meet in."""
     strong = [d for d in (_strong(o) for o in operands) if d is not None]
     if not strong:
-        kinds = [k for k in (complex, float, int, bool) if any(isinstance(o, k) for o in operands)]
+        kinds = {plain_kind(o) for o in operands}
         if not kinds:
-            raise DTypeError("result_type needs at least one tensor, dtype or number")
-        return scalar_dtype(kinds[0])
+            raise DTypeError(
+                "result_type of nothing",
+                where=user_location(),
+                expected="at least one tensor, dtype or number",
+            )
+        return scalar_dtype(next(k for k in (complex, float, int, bool) if k in kinds))
     out = strong[0]
     for d in strong[1:]:
         out = promote(out, d)
@@ -106,3 +116,65 @@ def _strong(o: Any) -> DType | None:
     if isinstance(o, Scalar):
         return None
     return o.dtype if hasattr(o, "dtype") else dt.as_dtype(o)
+
+
+# -- the page ----------------------------------------------------------------------------------------------
+
+_COMMON: tuple[DType, ...] = (
+    dt.bool_, dt.int8, dt.int16, dt.int32, dt.int64, dt.uint8, dt.uint16, dt.uint32, dt.uint64, dt.float16,
+    dt.bfloat16, dt.float32, dt.float64, dt.complex64, dt.complex128,
+)  # fmt: skip
+_SMALL: tuple[DType, ...] = (dt.int4, dt.uint4, dt.float4_e2m1fn, *dt.FP8)
+_PARTNERS: tuple[DType, ...] = (dt.bool_, dt.int8, dt.uint8, dt.int64, dt.float16, dt.float32, dt.complex64)
+
+
+def _met(a: DType, b: DType) -> str:
+    try:
+        return promote(a, b).name
+    except DTypeError:
+        return "error"
+
+
+def _grid(rows: tuple[DType, ...], columns: tuple[DType, ...]) -> list[str]:
+    lines = ["| | " + " | ".join(f"`{c.name}`" for c in columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    return lines + [f"| `{r.name}` | " + " | ".join(_met(r, c) for c in columns) + " |" for r in rows]
+
+
+def page() -> str:
+    """The table as a page."""
+    kinds = ("bool", "int", "float", "complex")
+    scalars = [
+        f"| `{d.name}` | " + " | ".join(promote_scalar(d, k).name for k in Scalar) + " |"
+        for d in (*_COMMON, *_SMALL)
+    ]
+    alone = ", ".join(f"`{k.__name__}` `{scalar_dtype(k).name}`" for k in Scalar)
+    return "\n".join([
+        "# Which dtype two operands meet in",
+        "",
+        "Generated from `trilobite/framework/promotion.py` by `python -m tools.reference`.",
+        "",
+        "Within a kind the wider dtype wins, and where no dtype holds both there is an error: nothing is cut",
+        "off silently. Signed and unsigned integers meet in the next wider signed one. Across kinds (bool,",
+        "integer, float, complex) the higher kind wins with the width it has, so `int64` with `float32` is",
+        "`float32`. The Python array API standard fixes the results within a kind and leaves others open.",
+        "",
+        "## Two tensors",
+        "",
+        *_grid(_COMMON, _COMMON),
+        "",
+        "## 4- and 8-bit formats",
+        "",
+        "They meet wider floats of their kind there, integers in themselves, and each other not at all.",
+        "",
+        *_grid(_SMALL, _PARTNERS),
+        "",
+        "## A tensor and a Python number",
+        "",
+        "A number takes the tensor's dtype unless its kind is higher; then the default of its kind wins.",
+        f"Alone, numbers become {alone}. An integer that does not fit into the tensor's dtype is an error.",
+        "",
+        "| | " + " | ".join(f"`{k}`" for k in kinds) + " |",
+        "|---" * 5 + "|",
+        *scalars,
+        "",
+    ])  # fmt: skip

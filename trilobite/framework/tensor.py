@@ -128,7 +128,7 @@ class Tensor:
         """Another handle on the same cell, looking through further steps."""
         out = Tensor.__new__(Tensor)
         out._cell, out._extra = self._cell, None
-        out._view = (*(self._view or ()), *steps)
+        out._view = (*(self._view or ()), *steps) or None
         return out
 
     # -- what it is ------------------------------------------------------------------------------------------

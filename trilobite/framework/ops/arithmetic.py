@@ -109,7 +109,15 @@ bitwise_count = unary("bitwise_count", p["popcount"], INTEGRAL)
 
 exp = unary("exp", p["exp"], INEXACTS, doc="e to the x")
 exp2 = unary("exp2", p["exp2"], INEXACTS)
-expm1 = unary("expm1", p["expm1"], INEXACTS, doc="exp(x) - 1, accurate near 0")
+
+
+def _expm1(x: Value) -> Value:
+    """Of complex infinities, by exp(x) - 1, which knows them; elsewhere accurate."""
+    one = p["full"](shape=x.shape, dtype=x.dtype, value=1)
+    return p["select"](p["is_finite"](x), p["expm1"](x), p["sub"](p["exp"](x), one))
+
+
+expm1 = unary("expm1", p["expm1"], INEXACTS, _expm1, doc="exp(x) - 1, accurate near 0")
 log = unary("log", p["log"], INEXACTS, doc="the natural logarithm")
 log2 = unary("log2", p["log2"], INEXACTS, doc="the logarithm to base 2")
 log10 = unary("log10", p["log10"], INEXACTS, doc="the logarithm to base 10")

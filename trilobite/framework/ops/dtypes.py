@@ -107,7 +107,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     """Is the dtype of this kind: a dtype, the name of a kind, or a tuple of these?"""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
-    if (isinstance(kind, str) and kind not in dt.BY_NAME) or kind == "bool":
+    if isinstance(kind, str) and (kind in KINDS or kind not in dt.BY_NAME):
         if kind not in KINDS:
             raise ArgumentError(
                 f"isdtype of the kind {kind!r}",

@@ -38,7 +38,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         return _row(x, key)
     entries = keys.entries_of(key)
     if not any(map(keys.is_array, entries)):
-        return _seen(x, x._through(*keys.plan(entries, x.shape).steps), key)
+        dots = () if any(e is Ellipsis for e in entries) else (Ellipsis,)
+        return _seen(x, x._through(*keys.plan(entries, x.shape).steps), (*entries, *dots))
     value = x._read()
     if type(value) is np.ndarray and _direct(entries):
         return wrap(_taken(value, entries))
@@ -60,8 +61,11 @@ def _row(x: Tensor, index: int) -> Tensor:
     return _seen(x, out, (at, Ellipsis))
 
 
-def _seen(x: Tensor, out: Tensor, key: Any) -> Tensor:
-    """Plain memory is looked at at once: NumPy does in one step what the steps say."""
+def _seen(x: Tensor, out: Tensor, key: tuple[Any, ...]) -> Tensor:
+    """Plain memory is looked at at once: NumPy does in one step what the steps say.
+
+    The key has an Ellipsis, so that even a single element is an array that shares the memory.
+    """
     base = x._cell.value
     if type(base) is np.ndarray and x._cell.owner is None and entry.threads.context.recorder is None:
         shown = base if x._view is None else x._look(base)

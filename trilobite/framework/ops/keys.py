@@ -73,7 +73,7 @@ def _array(v: Value) -> Value:
             expected="an integer or boolean dtype",
             remedy="cast it: index.long()",
         )
-    return v
+    return v.astype(np.int64) if isinstance(v, np.ndarray) and v.dtype.kind == "V" else v
 
 
 def is_array(e: Any) -> bool:

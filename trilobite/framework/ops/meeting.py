@@ -280,13 +280,13 @@ def unary(
     methods: Sequence[str] | None = None,
     doc: str = "",
 ) -> Callable[..., Any]:
-    """Enter a unary elementwise operation: the primitive, or `fn` over values."""
-    evaluate, direct = primitive.evaluate, accepts.direct if fn is None else frozenset()
+    """Enter a unary elementwise operation: the primitive, or for complex numbers `fn` over values."""
+    evaluate, direct = primitive.evaluate, accepts.direct if fn is None else accepts.direct - COMPLEX
 
     def over_values(x: Any) -> Value:
         x = as_value(x)
         x = astype(x, accepted(name, accepts, x.dtype))
-        return primitive(x) if fn is None else fn(x)
+        return primitive(x) if fn is None or x.dtype not in COMPLEX else fn(x)
 
     def public(x: Any, /) -> Tensor:
         ctx = entry.threads.context

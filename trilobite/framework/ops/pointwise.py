@@ -17,6 +17,7 @@ from trilobite.framework.ops.meeting import (
     INEXACTS,
     NUMERIC,
     ORDERED,
+    REAL,
     REAL_FLOATS,
     Accepts,
     accepted,
@@ -133,8 +134,12 @@ def lerp(start: Any, end: Any, weight: Any) -> Value:
 def fmod(x1: Any, x2: Any, /) -> Value:
     """The remainder of division rounded towards zero: it has the sign of x1."""
     x, y = together(x1, x2)
-    r = p["rem"](p["abs"](x), p["abs"](y))
-    return p["copysign"](r, x) if x.dtype in dt.FLOATS else p["mul"](r, p["sign"](x))
+    dtype = accepted("fmod", REAL, x.dtype)
+    if dtype in dt.FLOATS:
+        return p["copysign"](p["rem"](p["abs"](x), p["abs"](y)), x)
+    zero, r = like(x, 0), p["rem"](x, y)
+    turned = p["and"](p["xor"](p["lt"](x, zero), p["lt"](y, zero)), p["ne"](r, zero))
+    return p["select"](turned, p["sub"](r, y), r)
 
 
 @op(G)
@@ -205,7 +210,7 @@ def angle(x: Any, /) -> Value:
     x = in_dtype(x, "angle", INEXACTS)
     if x.dtype in dt.COMPLEX:
         return p["atan2"](p["imag"](x), p["real"](x))
-    return p["select"](p["lt"](x, like(x, 0)), like(x, math.pi), p["mul"](x, like(x, 0)))
+    return p["atan2"](like(x, 0), x)
 
 
 @op(G, methods=())

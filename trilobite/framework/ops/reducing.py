@@ -10,6 +10,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import DType, as_dtype
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.arithmetic import equal
 from trilobite.framework.ops.meeting import (
     INEXACTS,
     ORDERED,
@@ -19,9 +20,10 @@ from trilobite.framework.ops.meeting import (
     broadcast_to,
     scalar,
 )
-from trilobite.framework.ops.pointwise import truth
-from trilobite.framework.ops.registry import alias, op
+from trilobite.framework.ops.pointwise import isclose, truth
+from trilobite.framework.ops.registry import alias, op, read, tensor_op
 from trilobite.framework.ops.shaping import axes_in
+from trilobite.framework.tensor import wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.primitives.reduction import spread
@@ -209,6 +211,20 @@ def any(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
 def count_nonzero(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
     """How many elements over axes are not zero."""
     return sum(truth(x), axis, keepdims=keepdims)
+
+
+@tensor_op(G)
+def allclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Is every |x1 - x2| <= atol + rtol * |x2|? A Python bool."""
+    near = isclose(read(x1), read(x2), rtol=rtol, atol=atol, equal_nan=equal_nan)
+    return bool(wrap(all(near)))
+
+
+@tensor_op(G)
+def array_equal(x1: Any, x2: Any, /) -> bool:
+    """Have the two the same shape and the same elements? A Python bool."""
+    x, y = as_value(read(x1)), as_value(read(x2))
+    return x.shape == y.shape and bool(wrap(all(equal(x, y))))
 
 
 # -- norms -----------------------------------------------------------------------------------------------
