@@ -1,0 +1,37 @@
+"""`tb.linalg`: the linear algebra extension of the array API standard, and what NumPy and PyTorch users
+expect beside it.
+
+The public functions are those of the operator table under `linalg.`; they are written, over values, in the
+parts. Products that also stand in the main namespace are the same functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trilobite.framework.ops import linalg_factoring, linalg_norms, linalg_solving
+from trilobite.framework.ops.registry import operators
+
+PARTS = (linalg_factoring, linalg_solving, linalg_norms)
+SHARED = ("matmul", "matrix_transpose", "outer", "tensordot", "vecdot")
+_PREFIX = "linalg."
+
+functions: dict[str, Any] = {
+    **{name.removeprefix(_PREFIX): row.public for name, row in operators.items() if name.startswith(_PREFIX)},
+    **{name: operators[name].public for name in SHARED},
+}
+results: dict[str, Any] = {
+    name: kind
+    for part in PARTS
+    for name, kind in vars(part).items()
+    if isinstance(kind, type) and hasattr(kind, "_fields") and kind.__module__ == part.__name__
+}
+globals().update({**functions, **results})
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"trilobite.linalg has no {name!r}; it has {', '.join(sorted(functions))}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*functions, *results])
