@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,7 @@ from trilobite.processor.machine import Machine, load_machine
 from trilobite.processor.sim.chip import Chip
 from trilobite.processor.sim.kernels import KERNELS
 from trilobite.processor.sim.memory import NULL_PAGE, Memory
+from trilobite.processor.sim.observer import Observer
 from trilobite.processor.sim.run import Run
 
 ALIGN = 256
@@ -73,6 +75,7 @@ class DeviceArray:
                 remedy="reshape them first",
             )
         self._view()[...] = given.astype(self.dtype)
+        self.device.memory.unwritten.pop(self.address, None)
 
     def free(self) -> None:
         if not self._freed:
@@ -121,6 +124,8 @@ class Module:
 class Device:
     """One part with its memory. Launches run at once and in order."""
 
+    checks = False  # whether launches are checked for races and memory errors, unless they say so themselves
+
     def __init__(self, machine: str | Path | Machine) -> None:
         self.machine = load_machine(machine)
         self.memory = Memory(self.machine)
@@ -146,6 +151,7 @@ class Device:
         element = _element_type(dtype)
         array = DeviceArray(self, 0, extents, element)
         array.address = self._allocate(array.nbytes)
+        self.memory.unwritten[array.address] = np.zeros(array.nbytes, np.uint8)
         return array
 
     def array(self, values: Any, dtype: Any = None, address: int | None = None) -> DeviceArray:
@@ -232,13 +238,28 @@ class Device:
         seed: int = 0,
         limit: int | None = None,
         traced: bool = True,
+        checks: bool | None = None,
+        poison: bool = False,
     ) -> Run:
-        """Runs the kernel for every task of the grid. `traced=False` computes only, and measures nothing."""
+        """Runs the kernel for every task of the grid. `traced=False` computes only, and measures nothing.
+
+        `checks` looks for races and memory errors, which end in `CheckFailed`; left out, the device's
+        `checks` decides. `poison` makes in-flight results look wrong until somebody waits for them.
+        """
         chosen = kernel if isinstance(kernel, Kernel) else Kernel(kernel.program, "")
-        chip = Chip(self.machine, self.memory, KERNELS)
         words = [argument_word(value) for value in args]
-        execution = chip.execute(chosen.program, chosen.place, words, dim, task, traced, seed, limit)
+        with self._watch(chosen.program, self.checks if checks is None else checks, poison) as observer:
+            chip = Chip(self.machine, self.memory, KERNELS, observer=observer)
+            execution = chip.execute(chosen.program, chosen.place, words, dim, task, traced, seed, limit)
         return Run(self.machine, chosen.program, execution, traced)
+
+    def _watch(self, program: Program, checks: bool, poison: bool) -> AbstractContextManager[Observer | None]:
+        if not (checks or poison):
+            self.memory.unwritten.clear()  # nobody watches what is written now
+            return nullcontext()
+        from trilobite.processor.tools.checks import checking
+
+        return checking(self.machine, self.memory, program, raises=checks, poison=poison)
 
 
 def argument_word(value: Any) -> int:

@@ -7,7 +7,7 @@ row's; loads, stores, atomics and control act on the core and stand in `sim/cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -223,7 +223,7 @@ class Core:
         row = prepared.row
         self.flush()
         work = dict(row.work(o)) if row.work else {}
-        queue = _dma_queue(reads, writes) if row.queue == DMA else row.queue
+        queue = queue_of(row, reads, writes)
         self.trace.records.append(
             TensorRecord(self.pc, queue, row.timing, work, prepared.instruction.formats, reads, writes)
         )
@@ -276,6 +276,9 @@ class Core:
         return ProcessorFault(what, where=where, expected=expected, remedy=remedy)
 
 
-def _dma_queue(reads: Regions, writes: Regions) -> str:
+def queue_of(row: Row, reads: Sequence[Region], writes: Sequence[Region]) -> str:
+    """The queue an instruction goes to: a copy with an end in DRAM is the io queue's, others the move's."""
+    if row.queue != DMA:
+        return row.queue
     spaces = {split(region.address)[0] for region in (*reads, *writes)}
     return IO if spaces & {GDRAM, LDRAM, CODE} else MOVE

@@ -53,6 +53,7 @@ class Memory:
         self.gdram = lazy_bytes(machine.dram.gib << 30)
         self.code = np.zeros(0, np.uint8)
         self.blocks: list[tuple[int, int]] = []  # allocated DRAM, sorted (start, end)
+        self.unwritten: dict[int, Array] = {}  # blocks nobody filled yet, by their start: 1 per written byte
         self._pads: dict[tuple[str, int, int], Array] = {}
 
     def allow(self, start: int, size: int) -> None:
@@ -61,6 +62,7 @@ class Memory:
 
     def forbid(self, start: int, size: int) -> None:
         self.blocks.remove((start, start + size))
+        self.unwritten.pop(start, None)
 
     def pad(self, space: str, cluster: int, core: int) -> Array:
         """The bytes of one on-chip memory or LDRAM, made when first touched."""
