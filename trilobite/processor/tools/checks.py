@@ -1,0 +1,184 @@
+"""The checkers as one observer of a launch: races, memory, poison.
+
+Enters: a launch, instruction by instruction. Leaves: findings; a checked launch that has any ends in
+`CheckFailed`. Function and cycles are those of the unchecked launch (poison changes what a wrong program
+reads, on purpose).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from trilobite.base.errors import ProcessorFault
+from trilobite.processor.isa.program import Program
+from trilobite.processor.isa.row import QUEUES, Operands, Region, Row, region
+from trilobite.processor.machine import Machine
+from trilobite.processor.sim.control import ATOMIC_SPACES, LOADABLE, STORABLE
+from trilobite.processor.sim.core import MASK, Core, NativeCode, Prepared, queue_of
+from trilobite.processor.sim.memory import Memory, MemoryFault
+from trilobite.processor.tools.findings import CheckFailed, Finding
+from trilobite.processor.tools.memory_checker import MemoryChecker
+from trilobite.processor.tools.poison import Poison
+from trilobite.processor.tools.races import RaceChecker
+
+BRANCHES = frozenset("JUMP CALL RET CB CBZ CBNZ BEQ BNE BLT BGE BLTU BGEU".split())
+SILENT = frozenset("NOP HALT TRAP BARRIER PRINT".split())
+
+
+class Checks:
+    """Watches a launch. `findings` has one entry per error, in the order in which they came."""
+
+    def __init__(self, machine: Machine, memory: Memory, program: Program, poison: bool = False) -> None:
+        self.memory = memory
+        self.findings: list[Finding] = []
+        self.races = RaceChecker(machine, memory, program, self.findings.append)
+        self.bytes = MemoryChecker(memory, self.findings.append)
+        self.poison = Poison(machine, memory) if poison else None
+        if self.poison is not None and not self.poison.is_on:
+            self.poison = None
+        self._behind: Prepared | None = None  # an instruction whose queue is waited for once it is done
+        self._queue = ""
+
+    def began(self, core: Core) -> None:
+        self.races.began(core)
+        self.bytes.began(core)
+        if self.poison is not None:
+            self.poison.sync(core)
+
+    def met(self, cores: Sequence[Core]) -> None:
+        self.races.met(cores)
+
+    def native(self, core: Core) -> NativeCode | None:
+        return None
+
+    def before(self, core: Core) -> None:
+        if core.pc < len(core.code):
+            prepared = core.code[core.pc]
+            action(prepared.row)(self, core, prepared)
+
+    def tensor(
+        self,
+        core: Core,
+        prepared: Prepared,
+        operands: Operands,
+        reads: Sequence[Region],
+        writes: Sequence[Region],
+    ) -> None:
+        queue = queue_of(prepared.row, reads, writes)
+        self.races.tensor(core, queue, reads, writes)
+        self.bytes.tensor(core, prepared, queue, operands, reads, writes)
+        if self.poison is not None:
+            self.poison.tensor(core, queue, writes)
+        if prepared.outputs:
+            self._behind, self._queue = prepared, queue
+
+    def after(self, core: Core) -> None:
+        if self.poison is not None:
+            self.poison.after(core)
+        if self._behind is not None:
+            self._sync(core, (self._queue,))
+            self._behind = None
+        if core.halted and self.poison is not None:
+            self.poison.sync(core)
+
+    def close(self) -> None:
+        if self.poison is not None:
+            self.poison.close()
+
+    def _sync(self, core: Core, queues: Sequence[str]) -> None:
+        self.races.sync(core, queues)
+        if self.poison is not None:
+            self.poison.sync(core, queues)
+
+    # What is to be done before an instruction, by its mnemonic.
+
+    def silent(self, core: Core, prepared: Prepared) -> None:
+        """Nothing that a checker looks at."""
+
+    def sync(self, core: Core, prepared: Prepared) -> None:
+        named = tuple(choice for choice in prepared.instruction.flags if choice)
+        self._sync(core, named or QUEUES[1:])
+
+    def branch(self, core: Core, prepared: Prepared) -> None:
+        operands = zip(prepared.row.registers, prepared.instruction.registers, strict=True)
+        self.bytes.branch(core, [register for operand, register in operands if operand.kind != "out"])
+        self.bytes.define(core, prepared)
+
+    def define(self, core: Core, prepared: Prepared) -> None:
+        self.bytes.define(core, prepared)
+
+    def compute(self, core: Core, prepared: Prepared) -> None:
+        self.bytes.compute(core, prepared)
+
+    def load(self, core: Core, prepared: Prepared) -> None:
+        place = self._element(core, prepared, LOADABLE)
+        if place is not None:
+            self.races.load(core, place)
+            self.bytes.load(core, prepared, place)
+
+    def store(self, core: Core, prepared: Prepared) -> None:
+        place = self._element(core, prepared, STORABLE)
+        if place is not None:
+            self.races.store(core, place)
+            self.bytes.store(core, prepared, place)
+
+    def atomic(self, core: Core, prepared: Prepared) -> None:
+        place = self._element(core, prepared, ATOMIC_SPACES)
+        if place is not None:
+            self.races.atomic(core, place)
+            self.bytes.atomic(core, prepared, place)
+
+    def _element(self, core: Core, prepared: Prepared, spaces: str) -> Region | None:
+        """What a scalar access touches; None if it is going to fault."""
+        instruction = prepared.instruction
+        address = (core.registers[instruction.registers[1]] + instruction.immediate) & MASK
+        place = region(address, prepared.static["f0"], (1,), spaces)
+        try:
+            self.memory.view(core.place, place)
+        except MemoryFault:
+            return None
+        return place
+
+
+Action = Callable[[Checks, Core, Prepared], None]
+ACTIONS: dict[str, Action] = {
+    **dict.fromkeys(BRANCHES, Checks.branch), **dict.fromkeys(SILENT, Checks.silent),
+    "SYNC": Checks.sync, "SREAD": Checks.define, "SLOAD": Checks.load, "SSTORE": Checks.store,
+    "ATOMIC": Checks.atomic, "CAS": Checks.atomic,
+}  # fmt: skip
+
+
+def action(row: Row) -> Action:
+    found = ACTIONS.get(row.mnemonic)
+    if found is None:
+        return Checks.silent if row.is_tensor else Checks.compute
+    return found
+
+
+@contextmanager
+def checking(
+    machine: Machine, memory: Memory, program: Program, raises: bool = True, poison: bool = False
+) -> Iterator[Checks]:
+    """Checks what is launched inside; findings end in `CheckFailed`, or stand as notes under a fault."""
+    checks = Checks(machine, memory, program, poison)
+    try:
+        yield checks
+    except ProcessorFault as fault:
+        for finding in checks.findings:
+            fault.add_note(f"before that, the checkers found:\n{finding}")
+        raise
+    finally:
+        checks.close()
+    if checks.findings and raises:
+        raise CheckFailed(checks.findings)
+
+
+def findings_of(device: Any, kernel: Any, *arguments: Any, **options: Any) -> list[Finding]:
+    """Launches with the checkers on, and gives what they found instead of raising it."""
+    try:
+        device.launch(kernel, *arguments, checks=True, **options)
+    except CheckFailed as error:
+        return error.findings
+    return []

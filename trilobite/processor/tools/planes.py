@@ -1,0 +1,162 @@
+"""Who touched each byte of a memory last: the shadow behind the race checker.
+
+Enters: accesses (a span, a thread, the thread's count of accesses). Leaves: the earlier accesses to common
+bytes that a given knowledge does not order before. A thread is one queue of one core.
+
+Bytes are kept in granules: the largest size that divides every boundary seen so far in a page, so the
+answer is byte-exact and large tiles cost little. A page that meets an odd boundary is split finer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import gcd
+
+import numpy as np
+
+from trilobite.processor.isa.formats import Array
+from trilobite.processor.tools.spans import Axes, Span, cut
+
+PAGE = 1 << 18
+COARSEST = 256
+SHIFT = 40  # a writer's code is thread << SHIFT | count
+COUNT = (1 << SHIFT) - 1
+Hit = tuple[int, int, int, int]  # thread, count, first byte, byte behind the last
+
+
+class Page:
+    """One page: per granule the last writer, and per reading thread its last read."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.granule = size, COARSEST
+        self.writer = self._plane()
+        self.readers: dict[int, Array] = {}
+
+    def _plane(self) -> Array:
+        return np.zeros(-(-self.size // self.granule), np.int64)
+
+    def fit(self, offset: int, row: int, axes: Axes) -> None:
+        """Makes granules so fine that the access begins and ends with one."""
+        fine = gcd(self.granule, offset)
+        if axes or offset + row != self.size:  # the end of the memory needs no boundary
+            fine = gcd(fine, row, *(stride for _, stride in axes))
+        if fine == self.granule:
+            return
+        times = self.granule // fine
+        self.granule = fine
+        count = -(-self.size // fine)
+        self.writer = np.repeat(self.writer, times)[:count]
+        self.readers = {thread: np.repeat(plane, times)[:count] for thread, plane in self.readers.items()}
+
+    def view(self, plane: Array, offset: int, row: int, axes: Axes) -> Array:
+        """The granules of an access."""
+        g = self.granule
+        first, width = offset // g, -(-row // g)
+        if not axes:
+            return plane[first : first + width]
+        shape = (*(extent for extent, _ in axes), width)
+        strides = (*(stride // g * 8 for _, stride in axes), 8)
+        return np.lib.stride_tricks.as_strided(plane[first:], shape, strides)
+
+    def reader(self, thread: int) -> Array:
+        if thread not in self.readers:
+            self.readers[thread] = self._plane()
+        return self.readers[thread]
+
+    def bytes_of(self, start: int, end: int, offset: int, row: int, axes: Axes) -> tuple[int, int]:
+        """Where granules start to end of a flat view lie in the page, as far as they are in one row."""
+        width = -(-row // self.granule)
+        rest, inner = divmod(start, width)
+        count = min(end - start, width - inner)
+        byte = offset + inner * self.granule
+        for extent, stride in reversed(axes):
+            rest, index = divmod(rest, extent)
+            byte += index * stride
+        return byte, min(byte + count * self.granule, self.size)
+
+
+class Uses:
+    """How one thread has used a memory so far: its last access, and the bytes between which they lie."""
+
+    __slots__ = ("high", "last", "low")
+
+    def __init__(self) -> None:
+        self.last, self.low, self.high = 0, 1 << 62, 0
+
+    def add(self, span: Span, count: int) -> None:
+        self.last = count
+        self.low, self.high = min(self.low, span.low), max(self.high, span.high)
+
+    def concerns(self, span: Span, known: int) -> bool:
+        """Whether this thread may have touched bytes of the span beyond what is known of it."""
+        return known < self.last and self.low < span.high and span.low < self.high
+
+
+class Surface:
+    """One memory of the chip."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.pages: dict[int, Page] = {}
+        self.writes: dict[int, Uses] = {}
+        self.reads: dict[int, Uses] = {}
+
+    def page(self, number: int) -> Page:
+        found = self.pages.get(number)
+        if found is None:
+            found = self.pages[number] = Page(min(PAGE, self.size - number * PAGE))
+        return found
+
+    def parts(self, span: Span) -> Iterator[tuple[Page, int, int, int, Axes]]:
+        for number, offset, row, axes in cut(span.low, span.row, span.axes, PAGE):
+            page = self.page(number)
+            page.fit(offset, row, axes)
+            yield page, number * PAGE, offset, row, axes
+
+    def unordered_writes(self, span: Span, known: Sequence[int], own: frozenset[int]) -> list[Hit]:
+        """Writes to bytes of the span that are neither the own threads' nor known."""
+        threads = [t for t, uses in self.writes.items() if t not in own and uses.concerns(span, known[t])]
+        if not threads:
+            return []
+        hits: list[Hit] = []
+        for page, base, offset, row, axes in self.parts(span):
+            codes = page.view(page.writer, offset, row, axes).reshape(-1)
+            for start, end, code in runs(codes):
+                thread, count = code >> SHIFT, code & COUNT
+                if code and thread not in own and known[thread] < count:
+                    low, high = page.bytes_of(start, end, offset, row, axes)
+                    hits.append((thread, count, base + low, base + high))
+        return hits
+
+    def unordered_reads(self, span: Span, known: Sequence[int], own: frozenset[int]) -> list[Hit]:
+        """Reads of bytes of the span that are neither the own threads' nor known."""
+        threads = [t for t, uses in self.reads.items() if t not in own and uses.concerns(span, known[t])]
+        hits: list[Hit] = []
+        for thread in threads:
+            for page, base, offset, row, axes in self.parts(span):
+                plane = page.readers.get(thread)
+                if plane is None:
+                    continue
+                counts = page.view(plane, offset, row, axes).reshape(-1)
+                for start, end, count in runs(counts):
+                    if count > known[thread]:
+                        low, high = page.bytes_of(start, end, offset, row, axes)
+                        hits.append((thread, count, base + low, base + high))
+        return hits
+
+    def write(self, span: Span, thread: int, count: int) -> None:
+        self.writes.setdefault(thread, Uses()).add(span, count)
+        for page, _, offset, row, axes in self.parts(span):
+            page.view(page.writer, offset, row, axes)[...] = thread << SHIFT | count
+
+    def read(self, span: Span, thread: int, count: int) -> None:
+        self.reads.setdefault(thread, Uses()).add(span, count)
+        for page, _, offset, row, axes in self.parts(span):
+            page.view(page.reader(thread), offset, row, axes)[...] = count
+
+
+def runs(values: Array) -> Iterator[tuple[int, int, int]]:
+    """(start, end, value) of each run of equal values."""
+    edges = np.flatnonzero(values[1:] != values[:-1]) + 1
+    starts = [0, *edges.tolist()]
+    return zip(starts, [*starts[1:], len(values)], values[starts].tolist(), strict=True)

@@ -1,0 +1,199 @@
+"""The race checker: conflicting accesses that nothing orders.
+
+Enters: what each core does, in the order of execution: accesses of its queues and of its control, SYNCs,
+barriers, atomics. Leaves: one `Finding` per pair of instructions that touch a common byte, one of them
+writing, without a path of queue order, SYNC, BARRIER or atomics from the first to the second.
+
+Every (core, queue) counts its accesses. What a core's control knows of all these counts is its vector clock:
+SYNC takes up a queue of its own, a barrier joins the clocks of its members, an atomic those of whoever used
+the same word before. An instruction of a queue knows what control knew when it was dispatched, and all
+that stands before it in its queue. With `interlock: ranges` the hardware orders one core's instructions, so
+only pairs of different cores are judged.
+
+A scalar load of a word that atomics write is polling, not a race, and takes up their clock.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+
+from trilobite.processor.isa.program import Program
+from trilobite.processor.isa.row import CODE, GDRAM, QUEUES, Region
+from trilobite.processor.machine import Machine
+from trilobite.processor.sim.core import Core
+from trilobite.processor.sim.memory import Memory, Place
+from trilobite.processor.tools.findings import Finding, Site, site
+from trilobite.processor.tools.planes import Hit, Surface
+from trilobite.processor.tools.spans import Key, Span, key_text, span_of
+
+ATOMIC = len(QUEUES)  # atomics count for themselves: they never race with each other
+THREADS = len(QUEUES) + 1
+WORD = 8
+EXPECTED = "queue order, SYNC or BARRIER from the first to the second"
+Clock = list[int]
+
+
+class RaceChecker:
+    """The clocks of all cores, and who touched which byte last."""
+
+    def __init__(
+        self, machine: Machine, memory: Memory, program: Program, report: Callable[[Finding], None]
+    ) -> None:
+        self.machine, self.memory, self.program, self.report = machine, memory, program, report
+        self._per_cluster = machine.cores_per_cluster + 1
+        cores = machine.clusters * self._per_cluster
+        self.counts: Clock = [0] * (cores * THREADS)
+        self._instructions = [array("i") for _ in self.counts]
+        self._known = [[0] * len(self.counts) for _ in range(cores)]
+        self._own = [self._ordered_with(thread) for thread in range(len(self.counts))]
+        self._surfaces: dict[Key, Surface] = {}
+        self._released: dict[tuple[Key, int], Clock] = {}
+        self._seen: set[tuple[str, int, int]] = set()
+
+    def _ordered_with(self, thread: int) -> frozenset[int]:
+        """The threads whose earlier accesses are always before those of this one."""
+        first = thread - thread % THREADS
+        if self.machine.interlock == "ranges":
+            return frozenset(range(first, first + THREADS))
+        return frozenset((first, first + ATOMIC, thread))
+
+    def _number(self, place: Place) -> int:
+        core = self.machine.cores_per_cluster if place.is_memory_core else place.core
+        return place.cluster * self._per_cluster + core
+
+    def _place(self, number: int) -> Place:
+        cluster, core = divmod(number, self._per_cluster)
+        return Place(cluster, 0x80 if core == self.machine.cores_per_cluster else core)
+
+    # What orders.
+
+    def began(self, core: Core) -> None:
+        """A task begins when everything that the core did before is done."""
+        self.sync(core, QUEUES)
+
+    def sync(self, core: Core, queues: Sequence[str]) -> None:
+        number = self._number(core.place)
+        known = self._known[number]
+        for queue in queues:
+            thread = number * THREADS + QUEUES.index(queue)
+            known[thread] = self.counts[thread]
+
+    def met(self, cores: Sequence[Core]) -> None:
+        numbers = [self._number(core.place) for core in cores]
+        clocks = [self._with_control(number) for number in numbers]
+        joined = [max(counts) for counts in zip(*clocks, strict=True)]
+        for number in numbers:
+            self._known[number] = joined.copy()
+
+    def _with_control(self, number: int) -> Clock:
+        """What others learn from a core: what it knows, and all that its control did itself."""
+        known = self._known[number]
+        for own in (number * THREADS, number * THREADS + ATOMIC):
+            known[own] = self.counts[own]
+        return known
+
+    def _acquire(self, number: int, word: tuple[Key, int]) -> None:
+        given = self._released.get(word)
+        if given is not None:
+            self._known[number] = [max(pair) for pair in zip(self._known[number], given, strict=True)]
+
+    # What must be ordered.
+
+    def tensor(self, core: Core, queue: str, reads: Sequence[Region], writes: Sequence[Region]) -> None:
+        number = self._number(core.place)
+        self._access(core, number * THREADS + QUEUES.index(queue), reads, writes)
+
+    def load(self, core: Core, region: Region) -> None:
+        number = self._number(core.place)
+        if self._released:
+            self._acquire(number, self._word(core, region))
+        self._access(core, number * THREADS, [region], [])
+
+    def store(self, core: Core, region: Region) -> None:
+        self._access(core, self._number(core.place) * THREADS, [], [region])
+
+    def atomic(self, core: Core, region: Region) -> None:
+        number, word = self._number(core.place), self._word(core, region)
+        self._acquire(number, word)
+        self._access(core, number * THREADS + ATOMIC, [], [region])
+        self._released[word] = self._with_control(number).copy()
+
+    def _word(self, core: Core, region: Region) -> tuple[Key, int]:
+        span = span_of(self.memory, core.place, region)
+        assert span is not None
+        return span.key, span.low // WORD
+
+    def _access(self, core: Core, thread: int, reads: Sequence[Region], writes: Sequence[Region]) -> None:
+        count = self.counts[thread] + 1
+        self.counts[thread] = count
+        self._instructions[thread].append(core.pc)
+        read_spans = self._spans(core, reads)
+        write_spans = self._spans(core, writes)
+        for span in read_spans:
+            self._judge_read(core, thread, span)
+        for span in write_spans:
+            self._judge_write(core, thread, span)
+        for span in read_spans:
+            self._surface(span.key).read(span, thread, count)
+        for span in write_spans:
+            self._surface(span.key).write(span, thread, count)
+
+    def _spans(self, core: Core, regions: Sequence[Region]) -> list[Span]:
+        spans = [span_of(self.memory, core.place, region) for region in regions]
+        return [span for span in spans if span is not None and span.key[0] != CODE]
+
+    def _surface(self, key: Key) -> Surface:
+        found = self._surfaces.get(key)
+        if found is None:
+            found = self._surfaces[key] = Surface(self._size(key))
+        return found
+
+    def _size(self, key: Key) -> int:
+        if key[0] != GDRAM:
+            return self.memory.size(key[0])
+        return next(end - start for start, end in self.memory.blocks if start == key[1])
+
+    def _judge_read(self, core: Core, thread: int, span: Span) -> None:
+        known = self._known[thread // THREADS]
+        for hit in self._surface(span.key).unordered_writes(span, known, self._own[thread]):
+            if not (thread % THREADS == 0 and hit[0] % THREADS == ATOMIC):  # a scalar load may poll
+                self._accuse("read after write", core, thread, span, hit)
+
+    def _judge_write(self, core: Core, thread: int, span: Span) -> None:
+        known, surface = self._known[thread // THREADS], self._surface(span.key)
+        is_atomic = thread % THREADS == ATOMIC
+        for hit in surface.unordered_writes(span, known, self._own[thread]):
+            if not (is_atomic and hit[0] % THREADS == ATOMIC):
+                self._accuse("write after write", core, thread, span, hit)
+        for hit in surface.unordered_reads(span, known, self._own[thread]):
+            if not (is_atomic and hit[0] % THREADS == 0):
+                self._accuse("write after read", core, thread, span, hit)
+
+    def _accuse(self, kind: str, core: Core, thread: int, span: Span, hit: Hit) -> None:
+        other, count, low, high = hit
+        earlier = self._instructions[other][count - 1]
+        if (kind, earlier, core.pc) in self._seen:
+            return
+        self._seen.add((kind, earlier, core.pc))
+        first = site(self.program, self._place(other // THREADS), _queue(other), earlier)
+        second = site(self.program, core.place, _queue(thread), core.pc)
+        where = key_text(span.key, low, high, core.place)
+        self.report(
+            Finding("race", f"{kind} without order: {where}", (first, second), EXPECTED,
+                    self._remedy(first, second, other, count))
+        )  # fmt: skip
+
+    def _remedy(self, first: Site, second: Site, thread: int, count: int) -> str:
+        if first.core == second.core:
+            return f"put SYNC.{first.queue} between them"
+        scope = "cluster" if first.core.cluster == second.core.cluster else "chip"
+        meeting = f"let both cores come to a BARRIER.{scope} between them, or give each its own bytes"
+        if first.queue != "control" and self._known[thread // THREADS][thread] < count:
+            return f"put SYNC.{first.queue} behind the first, then {meeting}"
+        return meeting
+
+
+def _queue(thread: int) -> str:
+    kind = thread % THREADS
+    return "control" if kind == ATOMIC else QUEUES[kind]

@@ -1,0 +1,197 @@
+"""How undefined elements spread through tensor instructions: which results depend on them.
+
+Enters: the operands of an instruction and, per array it reads, a mask of its undefined elements. Leaves: a
+mask per array that it writes. Elementwise, by windows and by rows of products the answer is exact; a result
+that mixes all inputs is undefined as a whole. Arrangements run their own meaning on the mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from trilobite.processor.isa.formats import U8, Array
+from trilobite.processor.isa.row import DMA, IO, MOVE, Operands, Row
+from trilobite.processor.isa.rows.window import col2im, im2col, pooled, unrolled
+
+Masks = Sequence[Array]
+Read = Callable[[int], Array]  # the values of the array with this number
+Rule = Callable[[Row, Operands, Masks, Read], Sequence[Array]]
+
+
+def spread(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    """The masks of the results, in the order of `row.writes`, then those of its scalar results."""
+    if row.queue in (IO, MOVE, DMA):
+        return [masks[0]] * (o.mask.bit_count() if row.mnemonic == "COPYX" else 1)
+    rule = RULES.get(row.mnemonic)
+    if rule is not None:
+        return rule(row, o, masks, read)
+    return [np.logical_or.reduce(list(masks))]  # element by element
+
+
+def _cyclic(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    return [masks[0] | np.resize(masks[1], masks[0].shape)]
+
+
+def _filter(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    values, chosen = masks
+    if chosen.any():
+        return [np.ones_like(values), np.array(True)]
+    kept = values[read(1) != 0]
+    result = np.zeros_like(values)
+    result[: kept.size] = kept
+    return [result, np.array(False)]
+
+
+def _whole(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    return [np.array([any(mask.any() for mask in masks)])]
+
+
+def _axis(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    return [np.asarray(masks[0].any(axis=1))]
+
+
+def _scan(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    return [np.logical_or.accumulate(masks[0])]
+
+
+def _sort(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    both = np.full(masks[0].shape, masks[0].any())
+    return [both, both]
+
+
+def _gather(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    table, index = masks
+    places = np.clip(read(1).astype(np.int64), 0, max(o.m - 1, 0))
+    return [(table[places] if table.size else np.zeros(places.shape, bool)) | index]
+
+
+def _scatter(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    table, values, index = masks
+    if index.any():
+        return [np.ones_like(table)]
+    result = table.copy()
+    places = np.clip(read(2).astype(np.int64), 0, max(o.m - 1, 0))
+    if o.op == "set":
+        result[places] = values
+    else:
+        np.logical_or.at(result, places, values)
+    return [result]
+
+
+def _rearranged(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    assert row.meaning is not None
+    quiet = Operands({**o.values, "f0": U8, "value": 0})
+    return [np.asarray(result != 0) for result in row.meaning(quiet, masks[0].astype(np.uint8))]
+
+
+def _pool(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    any_tap = Operands({**o.values, "f0": U8, "op": "max", "dh": 1, "dw": 1, "top": 0, "bottom": 0,
+                        "left": 0, "right": 0})  # fmt: skip
+    p, q, c = pooled(o)
+    windows = np.asarray(im2col(any_tap, masks[0]).reshape(p, q, o.kh * o.kw, c).any(axis=2))
+    return [windows, windows]
+
+
+def _unpool(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    """An undefined share or index may land anywhere in its window."""
+    from trilobite.processor.isa.rows.window import taps
+
+    p, q, _ = pooled(o)
+    source = np.logical_or.reduce(list(masks))
+    result = np.zeros((o.h, o.w, o.c), bool)
+    for rows, cols in taps(o.kh, o.kw, o.sh, o.sw, 1, 1, p, q):
+        result[rows, cols] |= source
+    return [result]
+
+
+def _columns(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    return [im2col(o, masks[0])]
+
+
+def _image(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    return [col2im(o, masks[0].astype(np.float32), o.c) != 0]
+
+
+def _product(a: Array, b: Array, rest: Masks, shape: tuple[int, ...]) -> Array:
+    """Row i of a and column j of b make result [i][j]; what the drain reads is broadcast over it."""
+    result = np.asarray(a.any(axis=1, keepdims=True) | b.any(axis=0, keepdims=True)).reshape(shape)
+    for mask in rest:
+        result = np.asarray(result | mask)
+    return result
+
+
+def _mm(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    a, b, *rest = masks
+    return [_product(a.T if o.ta else a, b.T if o.tb else b, rest, (o.m, o.n))]
+
+
+def _mmv(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    return [_product(masks[0], masks[1].reshape(-1, 1), masks[2:], (o.m,))]
+
+
+def _vmm(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    return [_product(masks[0].reshape(1, -1), masks[1], masks[2:], (o.n,))]
+
+
+def _conv(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    """Per output place the windows it sees in its group, per output channel its filter."""
+    x, w, *rest = masks
+    p, q = unrolled(o)
+    result = np.zeros((p, q, o.co), bool)
+    filters = w.reshape(o.co, -1).any(axis=1)
+    width = o.co // o.groups
+    for group, part in enumerate(np.split(x, o.groups, axis=-1)):
+        seen = im2col(o, part).any(axis=1).reshape(p, q, 1)
+        result[..., group * width : (group + 1) * width] = seen
+    result |= filters
+    for mask in rest:
+        result = result | mask
+    return [result]
+
+
+def _conv_dx(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    """A gradient place reaches the window below it; an undefined weight may reach everything."""
+    g, w, *rest = masks
+    p, q = unrolled(o)
+    columns = np.repeat(g.any(axis=2).reshape(p * q, 1), o.kh * o.kw, axis=1).astype(np.float32)
+    image = np.repeat(col2im(o, columns, 1) != 0, o.ci, axis=2)
+    for mask in (np.full(image.shape, w.any()), *rest):
+        image = image | mask
+    return [image]
+
+
+def _conv_dw(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    """Every weight of an output channel sums over all its gradient places; any input may reach them."""
+    g, x, *rest = masks
+    shape = (o.co, o.kh, o.kw, o.ci // o.groups)
+    channel = np.asarray(g.any(axis=(0, 1)) | x.any())
+    result = np.broadcast_to(channel[:, None, None, None], shape)
+    for mask in rest:
+        result = result | mask
+    return [np.array(result)]
+
+
+def _outer(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    return [masks[0][:, None] | masks[1][None, :]]
+
+
+def _made(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    """Reads no array: the result is made of registers alone."""
+    return [np.zeros(o.n, bool)]
+
+
+CYCLIC = tuple(f"VC{name}" for name in "AV SV MV DV GTM LTM GT GE E NE LT LE AND OR".split())
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(CYCLIC, _cyclic), **dict.fromkeys(("VSET", "VIOTA", "RV"), _made),
+    **dict.fromkeys(("VSUM", "VMAX", "VMIN", "VPROD", "VARGMAX", "VARGMIN", "VDP"), _whole),
+    **dict.fromkeys(("VTRANS", "VPAD", "VMIRROR", "VRSHF"), _rearranged),
+    **dict.fromkeys(("VUNPOOL", "VUNPOOLA"), _unpool),
+    "VFILT": _filter, "VREDUCE": _axis, "VSCAN": _scan, "VSORT": _sort, "VGATH": _gather, "VSCAT": _scatter,
+    "VPOOL": lambda row, o, masks, read: _pool(row, o, masks, read)[:1], "VPOOLX": _pool,
+    "VIM2COL": _columns, "VCOL2IM": _image, "MM": _mm, "MMV": _mmv, "VMM": _vmm, "CONV": _conv,
+    "CONVDX": _conv_dx, "CONVDW": _conv_dw, "OP": _outer,
+}  # fmt: skip
+
+__all__ = ["spread"]
