@@ -159,10 +159,9 @@ class _Reader:
         return frame.names[name]
 
     def _equation(self, frame: _Frame, line: Line) -> None:
-        outputs: list[Var] = []
-        defined: dict[str, Var] = dict(frame.names)
+        defined: dict[str, Var] = {}
         if line.kind() == "mark":
-            outputs = self.values.each(line, lambda: self._define(defined, line))
+            self.values.each(line, lambda: self._define(defined, line))
             line.take("=")
         name = line.take("name")
         if name not in table:
@@ -170,8 +169,11 @@ class _Reader:
         inputs = self.values.each(line, lambda: self._use(frame, line)) if line.kind() == "mark" else []
         attributes, regions = self._attributes(line)
         line.end()
+        twice = next((n for n in defined if n in frame.names), None)
+        if twice is not None:
+            raise line.error(f"{twice} is defined twice")
         frame.names.update(defined)
-        e = Equation(table[name], tuple(inputs), attributes, tuple(outputs), line.location)
+        e = Equation(table[name], tuple(inputs), attributes, tuple(defined.values()), line.location)
         frame.open = (e, regions, line)
 
     def _attributes(self, line: Line) -> tuple[dict[str, Any], int]:

@@ -17,14 +17,14 @@ class Line:
     """The tokens of one line, and errors that name it."""
 
     def __init__(self, number: int, text: str) -> None:
-        self.number, self.text = number, text
+        self.number, self.text = number, text.strip()
         self.tokens: list[tuple[str, str]] = []
         self.at, self.location = 0, UNKNOWN
         place = 0
-        while text[place:].strip():
-            found = TOKEN.match(text, place)
+        while place < len(self.text):
+            found = TOKEN.match(self.text, place)
             if found is None:
-                raise self.error(f"unexpected character {text[place:].strip()[0]!r}")
+                raise self.error(f"unexpected character {self.text[place:].strip()[0]!r}")
             kind = found.lastgroup or ""
             place = found.end()
             if kind == "comment":
@@ -38,7 +38,7 @@ class Line:
             self.location = Location(found.group(1), int(found.group(2)), "?")
 
     def error(self, what: str, expected: object = None) -> IRError:
-        return IRError(what, where=f"line {self.number}: {self.text.strip()[:100]}", expected=expected)
+        return IRError(what, where=f"line {self.number}: {self.text[:100]}", expected=expected)
 
     def peek(self, ahead: int = 0) -> str:
         at = self.at + ahead

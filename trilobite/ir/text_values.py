@@ -224,7 +224,7 @@ class Values:
 
     def read_blocks(self, rows: Sequence[str], first: int) -> None:
         heads = [i for i in range(first, len(rows)) if rows[i].startswith("@")]
-        for start, stop in zip(heads, [*heads[1:], len(rows)], strict=True):
+        for start, stop in zip(heads, [*heads[1:], len(rows)], strict=False):
             line = Line(start + 1, rows[start])
             name = line.take("mark")
             line.take(":")

@@ -20,8 +20,12 @@ from trilobite.ir.types import Affine, Dim, Symbol, TensorType, symbols_of
 
 def verify(graph: Graph) -> None:
     """Raise an IRError if the graph, or a region anywhere inside it, is malformed."""
+    graphs = list(walk(graph))
     owner: dict[Var, Graph] = {}
-    for g in walk(graph):
+    for g in graphs:
+        for v in (*g.inputs, *(o for e in g.equations for o in e.outputs)):
+            owner.setdefault(v, g)
+    for g in reversed(graphs):  # inner ones first: their hashes are then known when an outer one asks
         _verify_one(g, owner)
 
 
@@ -30,21 +34,21 @@ def _verify_one(graph: Graph, owner: dict[Var, Graph]) -> None:
     for i, v in enumerate(graph.inputs):
         if v in known:
             raise IRError(f"input {i} is the same variable as an earlier one", where=f"graph {graph.name}")
-        _define(v, graph, known, owner)
+        known.add(v)
     for i, e in enumerate(graph.equations):
         where = _place(graph, i, e)
         _check_primitive(e, where)
         for k, v in enumerate(e.inputs):
-            _check_known(v, f"operand {k}", known, owner, where)
+            _check_known(v, f"operand {k}", known, graph, owner, where)
         _check_attributes(e, graph, where)
         _check_types(e, where)
         for k, v in enumerate(e.outputs):
             if v in known:
                 raise IRError(f"output {k} is defined a second time", where=where)
-            _define(v, graph, known, owner)
+            known.add(v)
             _check_sizes(v.type.shape, graph, where)
     for k, v in enumerate(graph.outputs):
-        _check_known(v, f"output {k}", known, owner, f"graph {graph.name}")
+        _check_known(v, f"output {k}", known, graph, owner, f"graph {graph.name}")
 
 
 def _place(graph: Graph, i: int, e: Equation) -> str:
@@ -52,20 +56,18 @@ def _place(graph: Graph, i: int, e: Equation) -> str:
     return f"equation {i} ({e.primitive.name}) of graph {graph.name}{line}"
 
 
-def _define(v: Var, graph: Graph, known: set[Var], owner: dict[Var, Graph]) -> None:
-    known.add(v)
-    owner.setdefault(v, graph)
-
-
-def _check_known(v: Var, what: str, known: set[Var], owner: dict[Var, Graph], where: str) -> None:
+def _check_known(
+    v: Var, what: str, known: set[Var], graph: Graph, owner: dict[Var, Graph], where: str
+) -> None:
     if v in known:
         return
     outer = owner.get(v)
-    if outer is not None:
+    if outer is not None and outer is not graph:
         raise IRError(
-            f"{what} is a variable of graph {outer.name}", where=where,
+            f"{what} is a variable of graph {outer.name}",
+            where=where,
             expected="a region uses its own variables only; what it reads from outside are operands",
-        )  # fmt: skip
+        )
     raise IRError(f"{what} is used before it is defined", where=where)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, is_complex, real_of
+from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, PartialRule, Primitive, Value, table
 from trilobite.ir.primitives.common import batch_elementwise, flops_per_element, in_bytes, same_types
@@ -40,7 +41,11 @@ def elementwise(
     """Define an elementwise primitive. `result` gives the dtype of the output where it is not that of the operands;
     `jvp` and `vjp` stand apart where the derivative of a complex function is not multiplication by a number."""
 
+    number = len(operands.split())
+
     def type_rule(*types: TensorType) -> TensorType:
+        if len(types) != number:
+            raise ShapeError(f"{name} of {len(types)} operands", expected=number)
         first = same_types(name, types, accepts)
         return first if result is None else TensorType(first.shape, result(first.dtype))
 
