@@ -18,7 +18,7 @@ from hypothesis import given
 from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError, DTypeError, FileError, StateError
 from trilobite.framework import checkpoint
-from trilobite.framework.checkpoint import directory
+from trilobite.framework.checkpoint import directory, safetensors
 from trilobite.framework.checkpoint.arrays import DTYPES
 
 
@@ -117,6 +117,16 @@ def test_large_trees_are_split_over_files(tmp_path: Path, monkeypatch: pytest.Mo
     tree = [np.random.default_rng(i).normal(size=50) for i in range(9)] + [np.arange(5000)]
     checkpoint.save(tmp_path / "c", tree)
     assert len(list((tmp_path / "c").glob("arrays-*.safetensors"))) == 6
+    assert_same(checkpoint.load(tmp_path / "c"), tree)
+
+
+def test_many_names_are_split_over_files_whose_headers_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(safetensors, "MAX_HEADER_BYTES", 2000)
+    tree = {f"\u2603{i}" * 5: any_bits(DTYPES["complex128"], (1,) * (i % 5), i) for i in range(40)}
+    checkpoint.save(tmp_path / "c", tree)
+    assert len(list((tmp_path / "c").glob("arrays-*.safetensors"))) > 3
     assert_same(checkpoint.load(tmp_path / "c"), tree)
 
 

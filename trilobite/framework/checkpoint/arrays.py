@@ -30,6 +30,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **{name: np.dtype(name) for name in _BUILTIN},
     **{name: np.dtype(getattr(ml_dtypes, name)) for name in _EXTENDED if hasattr(ml_dtypes, name)},
 }
+NAMES = {dtype: name for name, dtype in DTYPES.items()}  # NumPy computes a dtype's name anew each time
 EXTENDED = frozenset(_EXTENDED)
 
 # Formats whose element fills its byte only in part: any other byte is no number and must not reach
@@ -50,7 +51,7 @@ def as_array(value: Any, name: str) -> Array:
     dtype = array.dtype
     if not dtype.isnative:
         array = array.astype(dtype := dtype.newbyteorder("="))
-    if DTYPES.get(dtype.name) != dtype:
+    if dtype not in NAMES:
         raise DTypeError(
             f"an array of dtype {dtype} cannot be saved",
             where=name,
@@ -69,7 +70,7 @@ def as_array(value: Any, name: str) -> Array:
 
 def codes_are_numbers(array: Array) -> bool:
     """Whether every byte is a code of the dtype: a bool of 2, or an int4 with a high nibble, is none."""
-    limit = _CODES.get(array.dtype.name)
+    limit = _CODES.get(NAMES.get(array.dtype, ""))
     return limit is None or array.size == 0 or int(array.view(np.uint8).max()) < limit
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.framework.checkpoint import durable, matching, safetensors
-from trilobite.framework.checkpoint.arrays import Array
+from trilobite.framework.checkpoint.arrays import NAMES, Array
 from trilobite.framework.checkpoint.manifest import (
     MAX_BYTES,
     NAME,
@@ -110,15 +110,17 @@ def _producer(chunks: Iterator[bytes]) -> Any:
 
 
 def _shards(arrays: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
-    """Arrays in files of at most SHARD_BYTES each, unless a single array is larger."""
+    """Arrays in files of at most SHARD_BYTES each, unless a single array is larger, with headers that fit."""
     shard: dict[str, Array] = {}
-    size = 0
+    size = header = 0
     for name, array in arrays.items():
-        if shard and size + array.nbytes > SHARD_BYTES:
+        more = safetensors.header_bytes(name, array)
+        if shard and (size + array.nbytes > SHARD_BYTES or header + more > safetensors.MAX_HEADER_BYTES):
             yield shard
-            shard, size = {}, 0
+            shard, size, header = {}, 0, 0
         shard[name] = array
         size += array.nbytes
+        header += more
     if shard:
         yield shard
 
@@ -291,7 +293,7 @@ def _read_file(file: Opened, record: durable.Written, expected: dict[str, Slot])
     if digest.hexdigest() != record.sha256:
         raise corrupt(f"the file was altered: its SHA-256 is {digest.hexdigest()}", file.where, record.sha256)
     for name, array in arrays.items():
-        if expected.pop(name, None) != Slot(name, array.dtype.name, array.shape):
+        if expected.pop(name, None) != Slot(name, NAMES[array.dtype], array.shape):
             raise corrupt(
                 f"the array {shown(name)} is not the one the tree names",
                 file.where,

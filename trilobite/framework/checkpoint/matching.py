@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import StateError
+from trilobite.framework.checkpoint.arrays import NAMES
 from trilobite.framework.checkpoint.structure import Slot, container, is_array, place
 
 _SEQUENCES = {"list", "tuple"}
@@ -84,7 +85,8 @@ def describe(value: Any) -> str:
 
 def _describe_array(value: Any) -> str:
     try:
-        return f"{np.dtype(value.dtype).newbyteorder('=').name} {tuple(value.shape)}"
+        dtype = np.dtype(value.dtype).newbyteorder("=")
+        return f"{NAMES.get(dtype, dtype.name)} {tuple(value.shape)}"
     except (AttributeError, TypeError):  # its dtype is no NumPy dtype, or it only offers __array__
         array = np.asarray(value)
         return f"{array.dtype.name} {array.shape}"

@@ -19,6 +19,7 @@ from trilobite.base.errors import ArgumentError
 from trilobite.framework.checkpoint import strict_json
 from trilobite.framework.checkpoint.arrays import (
     DTYPES,
+    NAMES,
     Array,
     as_array,
     byte_chunks,
@@ -64,19 +65,25 @@ def chunks(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator
         yield from byte_chunks(arrays[name])
 
 
+def header_bytes(name: str, array: Array) -> int:
+    """No less than what an array takes in the header: its name, escaped, perhaps twice, and its numbers."""
+    return 12 * len(name) + 24 * array.ndim + 150
+
+
 def _header(arrays: Mapping[str, Array], order: Iterable[str], metadata: Mapping[str, str]) -> bytes:
     start, offsets = 0, {}
     for name in order:
         offsets[name] = [start, start + arrays[name].nbytes]
         start += arrays[name].nbytes
-    raw = {name: array.dtype for name, array in arrays.items() if array.dtype.name not in _CODE_OF}
-    notes = dict(metadata) | {_DTYPE_MARK + name: dtype.name for name, dtype in raw.items()}
+    dtypes = {name: NAMES[array.dtype] for name, array in arrays.items()}
+    raw = {name: dtype for name, dtype in dtypes.items() if dtype not in _CODE_OF}
+    notes = dict(metadata) | {_DTYPE_MARK + name: dtype for name, dtype in raw.items()}
     header: dict[str, Any] = {METADATA: notes} if notes else {}
     for name, array in arrays.items():
-        code = _CODE_OF.get(array.dtype.name, "U8")
-        shape = list(array.shape) + (
-            [array.dtype.itemsize] if name in raw and array.dtype.itemsize > 1 else []
-        )
+        code = _CODE_OF.get(dtypes[name], "U8")
+        shape = list(array.shape)
+        if name in raw and array.dtype.itemsize > 1:
+            shape.append(array.dtype.itemsize)
         header[name] = {"dtype": code, "shape": shape, "data_offsets": offsets[name]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

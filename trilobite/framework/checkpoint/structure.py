@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError, FileError
-from trilobite.framework.checkpoint.arrays import DTYPES, Array, as_array, checked_bytes
+from trilobite.framework.checkpoint.arrays import DTYPES, NAMES, Array, as_array, checked_bytes
 from trilobite.framework.checkpoint.refusal import corrupt, shown
 
 MAX_DEPTH = 100
@@ -121,7 +121,7 @@ class Encoder:
             name = self._fresh_name(path)
             self.arrays[name] = array
             self._kept.append(value)
-            self._slots[id(value)] = {"array": name, "dtype": array.dtype.name, "shape": list(array.shape)}
+            self._slots[id(value)] = {"array": name, "dtype": NAMES[array.dtype], "shape": list(array.shape)}
         return self._slots[id(value)]
 
     def _fresh_name(self, path: tuple[Any, ...]) -> str:
