@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trilobite.base.blas import one_thread
 from trilobite.base.dtypes import ALL, DType, bool_, is_complex, is_integer
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
@@ -266,7 +267,7 @@ def _flops(y: TensorType, w: Shape) -> float:
 
 
 conv: Primitive = Primitive(
-    "conv", "x w", type=_conv_type, evaluate=array_rule(_conv),
+    "conv", "x w", type=_conv_type, evaluate=one_thread(array_rule(_conv)),
     jvp=(
         lambda t, w, *, stride, low, high, x_dilation, w_dilation, groups, dtype:
             conv(t, w, dtype=dtype, **_window(stride, low, high, x_dilation, w_dilation, groups)),
@@ -279,7 +280,7 @@ conv: Primitive = Primitive(
 )  # fmt: skip
 
 conv_input_grad: Primitive = Primitive(
-    "conv_input_grad", "y w", type=_input_grad_type, evaluate=array_rule(_input_grad),
+    "conv_input_grad", "y w", type=_input_grad_type, evaluate=one_thread(array_rule(_input_grad)),
     jvp=(
         lambda t, w, *, space, stride, low, high, x_dilation, w_dilation, groups, dtype:
             conv_input_grad(t, w, space=space, dtype=dtype,
@@ -294,7 +295,7 @@ conv_input_grad: Primitive = Primitive(
 )  # fmt: skip
 
 conv_weight_grad: Primitive = Primitive(
-    "conv_weight_grad", "x y", type=_weight_grad_type, evaluate=array_rule(_weight_grad),
+    "conv_weight_grad", "x y", type=_weight_grad_type, evaluate=one_thread(array_rule(_weight_grad)),
     jvp=(
         lambda t, y, *, kernel, stride, low, high, x_dilation, w_dilation, groups, dtype:
             conv_weight_grad(t, y, kernel=kernel, dtype=dtype,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.blas import one_thread
 from trilobite.base.dtypes import INEXACT, SMALL_FLOATS, DType, accumulator, int64, is_complex, is_float
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
@@ -67,7 +68,7 @@ def meaning(fn: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, 
             return outs
         return tuple(o.astype(x.dtype) if is_float(o.dtype) else o for o in outs)
 
-    return quiet(run)
+    return one_thread(quiet(run))
 
 
 def _one_by_one(fn: Callable[..., tuple[Array, ...]], x: Array, attrs: Attributes) -> tuple[Array, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.blas import one_thread
 from trilobite.base.dtypes import is_complex, real_of
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
@@ -271,7 +272,7 @@ def _pinv_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attr
 
 
 pinv: Primitive = Primitive(
-    "pinv", "x rtol", type=_pinv_type, evaluate=array_rule(_pinv),
+    "pinv", "x rtol", type=_pinv_type, evaluate=one_thread(array_rule(_pinv)),
     jvp=(_pinv_jvp, None), vjp=(_pinv_vjp, None), batch=_pinv_batch, cost=cubic(20),
     doc="the pseudo-inverse; singular values up to rtol times the largest count as zero",
 )  # fmt: skip

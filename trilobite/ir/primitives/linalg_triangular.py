@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.blas import one_thread
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.quiet import quiet
@@ -131,7 +132,7 @@ def _solve_cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], att
 
 
 triangular_solve: Primitive = Primitive(
-    "triangular_solve", "a b", type=_solve_type, evaluate=quiet(_triangular_solve),
+    "triangular_solve", "a b", type=_solve_type, evaluate=one_thread(quiet(_triangular_solve)),
     jvp=(
         _solve_a_jvp,
         lambda t, a, *, left, lower, transpose, unit:
