@@ -146,10 +146,10 @@ class Launch:
                 core.start(self.program, self.code, entry, arguments, dict(member.special))
                 if self.traced:
                     core.trace.records.append(TaskRecord(entry, member.special["taskId"], self.rounds))
-                if core.observer is not None:
-                    core.observer.began(core)
                 group_of[member.place] = index
                 running.append(core)
+            if self.chip.observer is not None:
+                self.chip.observer.began(running[-len(group) :])
         members = {index: [member.place for member in group] for index, group in enumerate(groups)}
         return self._interleave(running, group_of, members, single)
 

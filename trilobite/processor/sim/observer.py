@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Observer(Protocol):
     """Called in the order of execution, always before the next instruction of any core."""
 
-    def began(self, core: Core) -> None:
-        """A task was put on the core: registers and program counter are set."""
+    def began(self, cores: Sequence[Core]) -> None:
+        """A task was put on these cores, which are all free: registers and program counters are set."""
 
     def before(self, core: Core) -> None:
         """The instruction at the program counter is about to be executed."""

@@ -41,11 +41,12 @@ class Checks:
         self._behind: Prepared | None = None  # an instruction whose queue is waited for once it is done
         self._queue = ""
 
-    def began(self, core: Core) -> None:
-        self.races.began(core)
-        self.bytes.began(core)
-        if self.poison is not None:
-            self.poison.sync(core)
+    def began(self, cores: Sequence[Core]) -> None:
+        self.races.began(cores)
+        for core in cores:
+            self.bytes.began(core)
+            if self.poison is not None:
+                self.poison.sync(core)
 
     def met(self, cores: Sequence[Core]) -> None:
         self.races.met(cores)

@@ -55,6 +55,7 @@ class MemoryChecker:
         self.shadow = Definedness(memory)
         self.states: dict[Place, CoreState] = {}
         self._origins: dict[tuple[Place, int], str] = {}
+        self._seen: set[tuple[str, int]] = set()
 
     def began(self, core: Core) -> None:
         self.states[core.place] = CoreState(core)
@@ -228,6 +229,9 @@ class MemoryChecker:
                 state.clear(register)
 
     def _uninitialised(self, core: Core, what: str, detail: str, queue: str = "control") -> None:
+        if (what, core.pc) in self._seen:
+            return
+        self._seen.add((what, core.pc))
         text = f"uninitialised bytes reach {what}: {detail}"
         remedy = "write the bytes first, or leave them out"
         self.report(Finding("uninitialised", text, (site_of(core, queue),), WRITTEN, remedy))

@@ -68,9 +68,11 @@ class RaceChecker:
 
     # What orders.
 
-    def began(self, core: Core) -> None:
-        """A task begins when everything that the core did before is done."""
-        self.sync(core, QUEUES)
+    def began(self, cores: Sequence[Core]) -> None:
+        """A task begins when everything that its cores did before is done."""
+        for core in cores:
+            self.sync(core, QUEUES)
+        self.met(cores)
 
     def sync(self, core: Core, queues: Sequence[str]) -> None:
         number = self._number(core.place)
