@@ -52,7 +52,9 @@ class Floats:
         return tuple(t for t in out if t.dtype.kind == "f")
 
 
-def check_gradients(fn: Callable[..., Any], *arrays: Array, second: bool = True, tol: float = 2e-6, seed: int = 0) -> None:
+def check_gradients(
+    fn: Callable[..., Any], *arrays: Array, second: bool = True, tol: float = 2e-6, seed: int = 0
+) -> None:
     """`fn` over float64 tensors; every argument is differentiated."""
     rng = np.random.default_rng(seed)
     f = Floats(fn)
@@ -67,7 +69,9 @@ def check_gradients(fn: Callable[..., Any], *arrays: Array, second: bool = True,
 
 
 def _close(name: str, found: float, expected: float, scale: float, tol: float) -> None:
-    assert abs(found - expected) <= tol * max(1.0, scale, abs(expected)), f"{name}: {found} instead of {expected}"
+    assert abs(found - expected) <= tol * max(1.0, scale, abs(expected)), (
+        f"{name}: {found} instead of {expected}"
+    )
 
 
 def _first(f: Floats, x: list[Array], v: list[Array], u: list[Array], tol: float) -> None:
@@ -98,6 +102,5 @@ def _second(f: Floats, x: list[Array], v: list[Array], w: list[Array], u: list[A
     _close("jvp of vjp", dot(w, numbers(tangents)), expected, scale, tol)
     _, pull = tb.vjp(g, *tensors(x))
     _close("vjp of vjp", dot(numbers(pull(tensors(w))), v), expected, scale, tol)
-    along_w = lambda *args: tb.jvp(f, args, tensors(w))[1]  # noqa: E731
-    _, pull = tb.vjp(along_w, *tensors(x))
+    _, pull = tb.vjp(lambda *args: tb.jvp(f, args, tensors(w))[1], *tensors(x))
     _close("vjp of jvp", dot(numbers(pull(tensors(u))), v), expected, scale, tol)

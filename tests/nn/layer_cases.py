@@ -1,4 +1,5 @@
-"""Every layer with arguments and inputs that discriminate: odd sizes, negative numbers, settings that are not the defaults.
+"""Every layer with arguments and inputs that discriminate: odd sizes, negative numbers, settings that are not
+the defaults.
 
 Classes and arguments are those that PyTorch has too, so the same table builds both sides of the peer tests.
 """
@@ -95,11 +96,11 @@ class Case:
         return [i.make(rng) for i in self.inputs]
 
 
-def N(*shape: int, scale: float = 1.5) -> Normal:  # noqa: N802 - as short as the shapes it holds
+def N(*shape: int, scale: float = 1.5) -> Normal:
     return Normal(shape, scale)
 
 
-def C(layer: str, *args: Any, x: Any, call: dict[str, Any] | None = None, **kw: Any) -> Case:  # noqa: N802
+def C(layer: str, *args: Any, x: Any, call: dict[str, Any] | None = None, **kw: Any) -> Case:
     """A case; keywords that Case has are Case's, the others the layer's."""
     inputs = x if isinstance(x, tuple) else (x,)
     own = {k: kw.pop(k) for k in ("fixed", "second", "own", "tol") if k in kw}
@@ -122,8 +123,8 @@ ACTIVATIONS = [
     *(
         C(name, x=N(3, 7, scale=3.0))
         for name in (
-            "ReLU ReLU6 LeakyReLU Hardtanh Hardshrink Softshrink Tanhshrink Sigmoid LogSigmoid Hardsigmoid SiLU Hardswish "
-            "Mish ELU SELU CELU Softplus Softsign Tanh GELU PReLU"
+            "ReLU ReLU6 LeakyReLU Hardtanh Hardshrink Softshrink Tanhshrink Sigmoid LogSigmoid Hardsigmoid "
+            "SiLU Hardswish Mish ELU SELU CELU Softplus Softsign Tanh GELU PReLU"
         ).split()
     ),
     C("LeakyReLU", 0.3, x=N(5)),
@@ -181,7 +182,17 @@ CONVOLUTIONS = [
     C("Conv2d", 3, 2, 2, x=N(3, 4, 4)),
     C("Conv3d", 2, 2, (1, 2, 3), stride=(1, 2, 1), padding=(0, 1, 1), x=N(1, 2, 2, 4, 3)),
     C("ConvTranspose1d", 3, 4, 3, stride=2, padding=1, output_padding=1, x=N(2, 3, 4)),
-    C("ConvTranspose2d", 4, 6, (3, 2), stride=(2, 3), padding=(1, 0), groups=2, dilation=(2, 1), x=N(1, 4, 3, 2)),
+    C(
+        "ConvTranspose2d",
+        4,
+        6,
+        (3, 2),
+        stride=(2, 3),
+        padding=(1, 0),
+        groups=2,
+        dilation=(2, 1),
+        x=N(1, 4, 3, 2),
+    ),
     C("ConvTranspose2d", 2, 3, 3, bias=False, x=N(2, 3, 3)),
     C("ConvTranspose3d", 2, 2, 2, stride=(1, 2, 2), output_padding=(0, 1, 0), x=N(1, 2, 2, 2, 2)),
 ]
@@ -222,7 +233,14 @@ RESAMPLING = [
     C("Upsample", scale_factor=(1.7, 0.6), mode="bilinear", x=N(1, 2, 4, 5)),
     C("Upsample", size=(7, 2), mode="bilinear", align_corners=True, x=N(1, 2, 4, 5)),
     C("Upsample", size=(5, 6), mode="bicubic", x=N(1, 2, 4, 4)),
-    C("Upsample", scale_factor=1.5, mode="bicubic", align_corners=True, recompute_scale_factor=True, x=N(1, 1, 4, 5)),
+    C(
+        "Upsample",
+        scale_factor=1.5,
+        mode="bicubic",
+        align_corners=True,
+        recompute_scale_factor=True,
+        x=N(1, 1, 4, 5),
+    ),
     C("Upsample", size=(3, 4, 2), mode="trilinear", x=N(1, 1, 2, 3, 4)),
     C("Upsample", size=(3, 2), mode="area", x=N(1, 2, 5, 4)),
     C("UpsamplingNearest2d", scale_factor=3, x=N(1, 2, 2, 3)),
@@ -258,7 +276,14 @@ EMBEDDINGS = [
     C("EmbeddingBag", 7, 3, mode="sum", padding_idx=2, x=Given([[2, 1, 5], [0, 2, 6]])),
     C("EmbeddingBag", 7, 3, mode="max", x=(Given([3, 1, 4, 6, 5, 2]), Given([0, 2, 2, 5]))),
     C("EmbeddingBag", 7, 3, mode="mean", padding_idx=1, x=(Given([3, 1, 4, 1, 5, 2]), Given([0, 2, 3, 4]))),
-    C("EmbeddingBag", 7, 3, mode="sum", include_last_offset=True, x=(Given([3, 1, 4, 1, 5]), Given([0, 2, 4]))),
+    C(
+        "EmbeddingBag",
+        7,
+        3,
+        mode="sum",
+        include_last_offset=True,
+        x=(Given([3, 1, 4, 1, 5]), Given([0, 2, 5])),
+    ),
 ]
 
 RECURRENT = [
@@ -283,14 +308,47 @@ ATTENTION = [
     C("MultiheadAttention", 4, 2, kdim=3, vdim=5, x=(N(3, 2, 4), N(4, 2, 3), N(4, 2, 5))),
     C("MultiheadAttention", 4, 2, add_bias_kv=True, add_zero_attn=True, x=(N(3, 4), N(2, 4), N(2, 4))),
     C("MultiheadAttention", 6, 2, x=(N(4, 2, 6), N(4, 2, 6), N(4, 2, 6)), call={"need_weights": False}),
-    C("MultiheadAttention", 6, 3, x=(N(3, 2, 6), N(3, 2, 6), N(3, 2, 6)), call={"average_attn_weights": False}),
-    C("MultiheadAttention", 8, 4, num_kv_heads=2, rotary=True, own=True, x=(N(3, 2, 8), N(5, 2, 8), N(5, 2, 8))),
+    C(
+        "MultiheadAttention",
+        6,
+        3,
+        x=(N(3, 2, 6), N(3, 2, 6), N(3, 2, 6)),
+        call={"average_attn_weights": False},
+    ),
+    C(
+        "MultiheadAttention",
+        8,
+        4,
+        num_kv_heads=2,
+        rotary=True,
+        own=True,
+        x=(N(3, 2, 8), N(5, 2, 8), N(5, 2, 8)),
+    ),
     C("RotaryEmbedding", own=True, x=N(2, 3, 5, 4)),
     C("RotaryEmbedding", 500.0, True, own=True, x=N(3, 6)),
     C("TransformerEncoderLayer", 4, 2, 6, dropout=0.0, x=N(3, 2, 4)),
-    C("TransformerEncoderLayer", 4, 2, 6, dropout=0.0, activation="gelu", norm_first=True, batch_first=True, x=N(2, 3, 4)),
+    C(
+        "TransformerEncoderLayer",
+        4,
+        2,
+        6,
+        dropout=0.0,
+        activation="gelu",
+        norm_first=True,
+        batch_first=True,
+        x=N(2, 3, 4),
+    ),
     C("TransformerDecoderLayer", 4, 2, 6, dropout=0.0, x=(N(3, 2, 4), N(4, 2, 4)), tol=1e-5),
-    C("TransformerDecoderLayer", 4, 1, 5, dropout=0.0, norm_first=True, bias=False, x=(N(2, 1, 4), N(3, 1, 4))),
+    C(
+        "TransformerDecoderLayer",
+        4,
+        1,
+        5,
+        dropout=0.0,
+        norm_first=True,
+        bias=False,
+        x=(N(2, 1, 4), N(3, 1, 4)),
+    ),
     C("Transformer", 4, 2, 1, 1, 6, dropout=0.0, x=(N(3, 2, 4), N(2, 2, 4)), tol=1e-5),
 ]
 
@@ -313,8 +371,13 @@ LOSSES = [
     C("BCELoss", x=(Probabilities((3, 4)), Probabilities((3, 4)))),
     C("BCEWithLogitsLoss", x=(N(3, 4, scale=4.0), Probabilities((3, 4)))),
     C("KLDivLoss", reduction="batchmean", x=(LogProbabilities((3, 4), 1), Probabilities((3, 4), 1))),
-    C("KLDivLoss", log_target=True, reduction="sum", x=(LogProbabilities((3, 4), 1), LogProbabilities((3, 4), 1))),
-    C("PoissonNLLLoss", full=True, x=(N(3, 4), Ints((3, 4), 6)), fixed=(1,)),
+    C(
+        "KLDivLoss",
+        log_target=True,
+        reduction="sum",
+        x=(LogProbabilities((3, 4), 1), LogProbabilities((3, 4), 1)),
+    ),
+    C("PoissonNLLLoss", full=True, x=(N(3, 4), Choice((3, 4), (0.0, 1.0, 2.0, 5.0))), fixed=(1,)),
     C("PoissonNLLLoss", log_input=False, x=(Probabilities((3, 4)), Ints((3, 4), 6)), fixed=(1,)),
     C("GaussianNLLLoss", full=True, x=(N(3, 4), N(3, 4), Probabilities((3, 4)))),
     C("GaussianNLLLoss", reduction="sum", x=(N(3, 4), N(3, 4), Probabilities((3, 1)))),
@@ -326,8 +389,16 @@ LOSSES = [
     C("MarginRankingLoss", margin=0.3, x=(N(5), N(5), Choice((5,), (-1.0, 1.0))), fixed=(2,)),
     C("TripletMarginLoss", x=(N(4, 3), N(4, 3), N(4, 3))),
     C("TripletMarginLoss", margin=2.0, p=3.0, swap=True, reduction="none", x=(N(4, 3), N(4, 3), N(4, 3))),
-    C("CTCLoss", x=(LogProbabilities((6, 2, 4), 2), Given([[1, 2, 2], [3, 1, 1]]), Given([6, 5]), Given([3, 2]))),
-    C("CTCLoss", 2, reduction="sum", x=(LogProbabilities((5, 2, 4), 2), Given([1, 3, 0]), Given([5, 4]), Given([1, 2]))),
+    C(
+        "CTCLoss",
+        x=(LogProbabilities((6, 2, 4), 2), Given([[1, 2, 2], [3, 1, 1]]), Given([6, 5]), Given([3, 2])),
+    ),
+    C(
+        "CTCLoss",
+        2,
+        reduction="sum",
+        x=(LogProbabilities((5, 2, 4), 2), Given([1, 3, 0]), Given([5, 4]), Given([1, 2])),
+    ),
     C("CTCLoss", reduction="none", x=(LogProbabilities((5, 3), 1), Given([1, 2, 1]), Given(5), Given(3))),
 ]
 
@@ -341,6 +412,7 @@ DROPOUT = [
 ]
 
 PLAIN = [
-    *LINEAR, *ACTIVATIONS, *NORMS, *CONVOLUTIONS, *POOLS, *RESAMPLING, *PADDING, *EMBEDDINGS, *RECURRENT, *ATTENTION, *LOSSES,
+    *LINEAR, *ACTIVATIONS, *NORMS, *CONVOLUTIONS, *POOLS, *RESAMPLING, *PADDING, *EMBEDDINGS, *RECURRENT,
+    *ATTENTION, *LOSSES,
 ]  # fmt: skip
 ALL = [*PLAIN, *DROPOUT]

@@ -1,4 +1,6 @@
-"""Every layer's derivatives: with respect to parameters and inputs, first and second order, forward and reverse."""
+"""Every layer's derivatives: with respect to parameters and inputs, first and second order, forward and
+reverse.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ from layer_checks import build, call, differentiable, inputs
 from trilobite.framework import nn
 
 # Those whose gradient is meant to differ from the derivative have tests of their own.
-LAYERS = [c for c in ALL if not c.kwargs.get("scale_grad_by_freq") and (c.layer, "padding_idx" in c.kwargs) != ("Embedding", True)]
+LAYERS = [
+    c
+    for c in ALL
+    if not c.kwargs.get("scale_grad_by_freq") and (c.layer, "padding_idx" in c.kwargs) != ("Embedding", True)
+]
 
 
 @pytest.mark.parametrize("case", LAYERS, ids=lambda c: c.id)

@@ -1,7 +1,7 @@
-"""Hooks of a module: functions called before and after forward, and when gradients pass its outputs and inputs.
+"""Hooks of a module: functions called around forward, and when gradients pass its outputs and inputs.
 
-Backward hooks stand on the tape as two nodes, one behind the inputs and one behind the outputs of the call. They fire
-where that tape is walked: by `backward()`, `grad` and `vjp`, eager or inside the recorded function.
+Backward hooks stand on the tape as two nodes, one behind the inputs and one behind the outputs of the call.
+They fire where that tape is walked: by `backward()`, `grad` and `vjp`, eager or inside the recorded function.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _after(module: Module, row: Row, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 class Watch:
-    """One call of a module with backward hooks: what arrives at its outputs, and leaves through its inputs."""
+    """One call of a module with backward hooks: what arrives at its outputs and leaves by its inputs."""
 
     def __init__(self, module: Module, hooks: Hooks) -> None:
         self.module, self.hooks = module, hooks
@@ -165,7 +165,7 @@ def _replaced(result: Any, grads: tuple[Any, ...], module: Module) -> tuple[Any,
 def _through(
     leaves: Sequence[Any], hook: Callable[[tuple[Any, ...]], tuple[Any, ...]]
 ) -> tuple[list[Any], bool]:
-    """The leaves, with those on the topmost tape led through one node that shows their gradients to `hook`."""
+    """The leaves; those on the topmost tape pass one node that shows their gradients to `hook`."""
     out = list(leaves)
     values = [x._read() if isinstance(x, Tensor) else None for x in out]
     tape = _topmost(values)

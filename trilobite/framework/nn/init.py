@@ -1,4 +1,4 @@
-"""Initialisers: fill a tensor in place. Without `key=` they draw from the global generator, so one seed fixes a network."""
+"""Initialisers: fill a tensor in place, from the global generator unless `key=` is given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework import random
-from trilobite.framework.modes import no_grad
+from trilobite.framework.nn.functional.calling import write
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -19,8 +19,7 @@ Key = Tensor | None
 
 
 def _fill(tensor: Tensor, values: Any) -> Tensor:
-    with no_grad():
-        tensor.copy_(values)  # type: ignore[attr-defined]
+    write(tensor, values)
     return tensor
 
 
@@ -47,8 +46,8 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
             where=user_location(),
             expected="at least 2 axes: outputs, inputs, and a kernel's",
         )
-    kernel = math.prod(tensor.shape[2:])  # type: ignore[arg-type]
-    return int(tensor.shape[1]) * kernel, int(tensor.shape[0]) * kernel  # type: ignore[call-overload]
+    kernel = math.prod(tensor.shape[2:])
+    return int(tensor.shape[1]) * kernel, int(tensor.shape[0]) * kernel
 
 
 # -- plain ---------------------------------------------------------------------------------------------------
@@ -97,11 +96,12 @@ def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix, as far as it fits."""
     if tensor.ndim != 2:
         raise ShapeError(f"eye_ of shape {tuple(tensor.shape)}", where=user_location(), expected="2 axes")
-    return _fill(tensor, np.eye(*tensor.shape))  # type: ignore[call-overload]
+    rows, columns = map(int, tensor.shape)
+    return _fill(tensor, np.eye(rows, columns))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """A convolution that passes channels through: 1 in the middle of the kernel, from each channel to itself."""
+    """A convolution that passes channels through: 1 in the middle of the kernel, from channel to channel."""
     shape = tensor.shape
     if tensor.ndim not in (3, 4, 5) or shape[0] % groups:
         raise ShapeError(
@@ -109,11 +109,11 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
             where=user_location(),
             expected="a kernel of 3, 4 or 5 axes, and outputs that the groups divide",
         )
-    values = np.zeros(shape)  # type: ignore[arg-type]
-    per_group = int(shape[0]) // groups  # type: ignore[call-overload]
-    middle = tuple(int(d) // 2 for d in shape[2:])  # type: ignore[call-overload]
+    values = np.zeros(shape)
+    per_group = int(shape[0]) // groups
+    middle = tuple(int(d) // 2 for d in shape[2:])
     for g in range(groups):
-        for c in range(min(per_group, int(shape[1]))):  # type: ignore[call-overload]
+        for c in range(min(per_group, int(shape[1]))):
             values[(g * per_group + c, c, *middle)] = 1.0
     return _fill(tensor, values)
 
@@ -166,15 +166,17 @@ def _has_elements(tensor: Tensor) -> bool:
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0, key: Key = None) -> Tensor:
-    """Rows (or columns, of which there are fewer) of length gain at right angles to each other; further axes count as one."""
+    """Rows (or columns, of which there are fewer) of length gain at right angles to each other; further axes
+    count as one.
+    """
     if tensor.ndim < 2:
         raise ShapeError(
             f"orthogonal_ of shape {tuple(tensor.shape)}", where=user_location(), expected="at least 2 axes"
         )
     if not _has_elements(tensor):
         return tensor
-    rows = int(tensor.shape[0])  # type: ignore[call-overload]
-    columns = math.prod(tensor.shape[1:])  # type: ignore[arg-type]
+    rows = int(tensor.shape[0])
+    columns = math.prod(tensor.shape[1:])
     tall = (max(rows, columns), min(rows, columns))
     q = _orthogonal(random.normal(tall, dtype=_drawn(tensor), key=key)._read())
     if rows < columns:
@@ -205,7 +207,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, key: Key = None)
     if tensor.ndim != 2:
         raise ShapeError(f"sparse_ of shape {tuple(tensor.shape)}", where=user_location(), expected="2 axes")
     rows, columns = tensor.shape
-    zeros = math.ceil(sparsity * int(rows))  # type: ignore[call-overload]
+    zeros = math.ceil(sparsity * int(rows))
     first, second = random.split(wrap(random.key_value(key)))
     values = random.normal((rows, columns), 0.0, std, dtype=_drawn(tensor), key=first)._read()
     order = table["sort"](

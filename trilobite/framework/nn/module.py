@@ -1,8 +1,8 @@
 """Module: a tree of parameters, buffers and further modules, with a `forward`.
 
 What an attribute is decides where it goes: a Parameter is trained, a Module is a child, a tensor given to
-`register_buffer` is state that is not trained; everything else is plain Python and may not change while a function is
-being recorded. The values stand in the instance itself; `_slots` only says which names are what.
+`register_buffer` is state that is not trained; everything else is plain Python and may not change while a
+function is being recorded. The values stand in the instance itself; `_slots` only says which names are what.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Module:
             refuse_during_recording(f"{type(self).__name__}.{name} is set")
 
     def _register(self, name: str, kind: Kind, value: Any) -> None:
-        if not isinstance(name, str) or not name or "." in name:
+        if not name or "." in name:
             raise ArgumentError(
                 f"a {kind} named {name!r}", where=user_location(), expected="a name without dots"
             )
@@ -102,7 +102,7 @@ class Module:
         self._register(name, "parameter", parameter)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Enter a tensor that is state but not trained; one that is not persistent is not in the state dict."""
+        """Enter a tensor that is state but not trained; the state dict has it if it is persistent."""
         self._register(name, "buffer" if persistent else "temporary", tensor)
 
     def add_module(self, name: str, module: Module | None) -> None:
@@ -112,7 +112,9 @@ class Module:
     register_module = add_module
 
     def _own(self, *kinds: Kind) -> Iterator[tuple[str, Any]]:
-        """The entries of these kinds in this module alone, in the order they were made; empty places are passed over."""
+        """The entries of these kinds in this module alone, in the order they were made; empty places are
+        passed over.
+        """
         for name, kind in list(self._slots.items()):
             if kind in kinds and self.__dict__[name] is not None:
                 yield name, self.__dict__[name]
@@ -122,7 +124,7 @@ class Module:
     def named_modules(
         self, memo: set[int] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and everything under it, with dotted names; one that stands in two places comes once."""
+        """This module and all under it, with dotted names; one that stands in two places comes once."""
         memo = set() if memo is None else memo
         if id(self) in memo:
             return
@@ -308,7 +310,7 @@ class Module:
         return load_state(self, state_dict, strict, assign)
 
     def __deepcopy__(self: M, memo: dict[int, Any]) -> M:
-        out = type(self).__new__(type(self))
+        out: M = type(self).__new__(type(self))  # type: ignore[assignment]
         memo[id(self)] = out
         for name, value in self.__dict__.items():
             if name not in INTERNAL:
@@ -348,7 +350,7 @@ class Module:
         return self._hook("backward_pre", hooked.Row(hook), prepend)
 
     def register_full_backward_hook(self, hook: hooked.Hook, prepend: bool = False) -> hooked.Handle:
-        """`hook(module, grad_input, grad_output)` when gradients leave; what it returns replaces grad_input."""
+        """`hook(module, grad_input, grad_output)` when gradients leave; its result replaces grad_input."""
         return self._hook("backward", hooked.Row(hook), prepend)
 
     # -- display ---------------------------------------------------------------------------------------------

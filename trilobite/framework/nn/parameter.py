@@ -1,4 +1,4 @@
-"""Parameter: a tensor that a module trains. It requires a gradient, and a module that gets one as an attribute knows it."""
+"""Parameter: a tensor that a module trains; a module that gets one as an attribute knows it."""
 
 from __future__ import annotations
 

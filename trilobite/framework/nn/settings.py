@@ -23,7 +23,7 @@ def repeated(what: str, value: Any, count: int) -> tuple[int, ...]:
 def check_sizes(layer: str, **sizes: int) -> None:
     """Numbers of features, channels, rows: at least 1."""
     for name, n in sizes.items():
-        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        if type(n) is not int or n < 1:
             raise ArgumentError(
                 f"{layer}({name}={n!r})", where=user_location(), expected="an integer of at least 1"
             )

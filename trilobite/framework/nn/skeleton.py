@@ -1,8 +1,9 @@
 """A module as a pytree: its distinct tensors are the leaves, and what remains is the skeleton.
 
-Skeletons compare by structure: classes, modes, which place shares which tensor, hooks, and the plain attributes by value
-(by identity where a value cannot be compared). Putting one together again gives a new tree of modules around other
-tensors; it is how `tb.grad(f)(module, x)` is a module of gradients and how `functional_call` lends a module other weights.
+Skeletons compare by structure: classes, modes, which place shares which tensor, hooks, and the plain
+attributes by value (by identity where a value cannot be compared). Putting one together again gives a new
+tree of modules around other tensors; it is how `tb.grad(f)(module, x)` is a module of gradients and how
+`functional_call` lends a module other weights.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from trilobite.framework.tensor import Tensor
 
 
 class Part:
-    """One module without its tensors: attributes, and per slot the number of a leaf, a further part, or nothing."""
+    """One module without its tensors: attributes, and per slot the number of a leaf, a further part, or
+    nothing.
+    """
 
     __slots__ = ("attributes", "cls", "slots")
 
@@ -44,7 +47,9 @@ class Part:
 
 
 class Skeleton(tuple[str, ...]):
-    """The names of the leaves, with the parts that stand between them; equal to another of the same structure."""
+    """The names of the leaves, with the parts that stand between them; equal to another of the same
+    structure.
+    """
 
     root: Part
     key: tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""The state of a module as a dict of names, and back. Loading checks everything before it changes anything."""
+"""The state of a module by names, and back. Loading checks everything before it changes anything."""
 
 from __future__ import annotations
 

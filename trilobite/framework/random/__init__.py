@@ -1,6 +1,7 @@
 """Randomness: `tb.random`. Every function takes `key=`; without one it draws from the global generator.
 
-The same key gives the same bits, uniforms and integers on every target, eager and compiled; normals within 2 ulp.
+The same key gives the same bits, uniforms and integers on every target, eager and compiled; normals within 2
+ulp.
 """
 
 from trilobite.framework.random.continuous import uniform_value
@@ -39,7 +40,8 @@ from trilobite.framework.random.keys import (
 )  # fmt: skip
 
 __all__ = [
-    "manual_seed", "get_state", "set_state", "key", "split", "fold_in", "next_key", "key_value", "bits_value", "split_value",
-    "uniform_value", "state", "bits", "uniform", "normal", "truncated_normal", "exponential", "gamma", "gumbel", "randint",
-    "bernoulli", "permutation", "choice", "categorical", "rand", "randn", "randperm", "rand_like", "randn_like", "randint_like",
+    "manual_seed", "get_state", "set_state", "key", "split", "fold_in", "next_key", "key_value", "bits_value",
+    "split_value", "uniform_value", "state", "bits", "uniform", "normal", "truncated_normal", "exponential",
+    "gamma", "gumbel", "randint", "bernoulli", "permutation", "choice", "categorical", "rand", "randn",
+    "randperm", "rand_like", "randn_like", "randint_like",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Distributions over the reals, from bits. Over values: a key, a shape and a dtype enter, one draw per element leaves.
+"""Distributions over the reals, from bits. A key, a shape and a dtype enter, one draw per element leaves.
 
-Uniforms use as many bits as the dtype's significand has, so each is exact and below 1. Normals are pairs by Box and
-Muller: the first half of the draws takes the cosines, the second half the sines of the same radii.
+Uniforms use as many bits as the dtype's significand has, so each is exact and below 1. Normals are pairs by
+Box and Muller: the first half of the draws takes the cosines, the second half the sines of the same radii.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def gumbel_value(k: Value, shape: Shape, dtype: DType) -> Value:
 
 
 def gamma_value(k: Value, shape: Shape, concentration: Value, dtype: DType) -> Value:
-    """Marsaglia and Tsang's method: a cube of a shifted normal, accepted or drawn again; below 1 it is boosted."""
+    """Marsaglia and Tsang's method: a cube of a shifted normal, accepted or drawn again; below 1 it is
+    boosted.
+    """
     work = working(dtype)
     alpha = table["broadcast"](
         astype(concentration, work),

@@ -1,7 +1,8 @@
 """Integers, permutations and choices, from bits. Over values.
 
-Integers are unbiased: words beyond the largest multiple of the range are drawn again. Permutations sort by 64 random
-bits per element, so that ties, which would keep their order, are too rare to matter below 2^24 elements.
+Integers are unbiased: words beyond the largest multiple of the range are drawn again. Permutations sort by 64
+random bits per element, so that ties, which would keep their order, are too rare to matter below 2^24
+elements.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,9 @@ def uniform(
 def normal(
     shape: Any = (), mean: float = 0.0, std: float = 1.0, *, dtype: Any = None, key: Tensor | None = None
 ) -> Tensor:
-    """Normal with a mean and a standard deviation; complex ones have it in all, half of the variance in each part."""
+    """Normal with a mean and a standard deviation; complex ones have it in all, half of the variance in each
+    part.
+    """
     found = dt.default_float if dtype is None else as_dtype(dtype)
     if not std >= 0:
         raise ArgumentError(
@@ -172,7 +175,7 @@ def randint(
 
 def _fits(n: int, d: DType) -> bool:
     width = dt.bits(d)
-    least, most = (0, 2**width) if dt.is_unsigned(d) else (-(2 ** (width - 1)), 2 ** (width - 1))
+    least, most = (0, 2**width) if dt.is_unsigned(d) else (-(1 << (width - 1)), 1 << (width - 1))
     return least <= n < most
 
 
@@ -198,7 +201,9 @@ def permutation(x: Any, *, axis: int = 0, key: Tensor | None = None) -> Tensor:
 
 
 def categorical(logits: Tensor, shape: Any = None, *, axis: int = -1, key: Tensor | None = None) -> Tensor:
-    """Indices drawn with probabilities softmax(logits) along an axis; `shape` adds independent draws in front."""
+    """Indices drawn with probabilities softmax(logits) along an axis; `shape` adds independent draws in
+    front.
+    """
     value = _operand(logits)
     a = axis_in(axis, value.ndim, "categorical")
     lead = () if shape is None else shape_of(shape)
@@ -210,7 +215,9 @@ def categorical(logits: Tensor, shape: Any = None, *, axis: int = -1, key: Tenso
 def choice(
     a: Any, shape: Any = (), replace: bool = True, p: Any = None, *, axis: int = 0, key: Tensor | None = None
 ) -> Tensor:
-    """Entries of a tensor (or numbers below n) along an axis, drawn with or without putting back, perhaps weighted."""
+    """Entries of a tensor (or numbers below n) along an axis, drawn with or without putting back, perhaps
+    weighted.
+    """
     source = _operand(a) if isinstance(a, (Tensor, np.ndarray)) else None
     along = 0 if source is None else axis_in(axis, source.ndim, "choice")
     n = shape_of(a)[0] if source is None else source.shape[along]
@@ -219,9 +226,9 @@ def choice(
     return wrap(places if source is None else table["gather"](source, places, axis=along))
 
 
-def _chosen(k: Value, n: int, sizes: Shape, replace: bool, p: Value | None) -> Value:
-    count = int(np.prod(sizes, dtype=np.int64))
-    if n < 1 and count or (not replace and count > n):
+def _chosen(k: Value, n: Any, sizes: Shape, replace: bool, p: Value | None) -> Value:
+    count = math.prod(sizes)
+    if count > (n if not replace else count if n else 0):
         raise ArgumentError(
             f"{count} choices from {n}{'' if replace else ' without putting back'}",
             where=user_location(),

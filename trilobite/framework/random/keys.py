@@ -1,6 +1,7 @@
-"""Keys: two words that stand for an endless stream of bits, split without end; and the global generator, which is one.
+"""Keys: two words that stand for an endless stream of bits; and the global generator, which is one.
 
-The generator is a cell like any other state, so a recorded function that draws from it has it as input and output.
+The generator is a cell like any other state, so a recorded function that draws from it has it as input and
+output.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ _ZERO = np.zeros(2, np.uint32)
 
 
 def _words(seed: int) -> np.ndarray[Any, Any]:
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not -(2**63) <= int(seed) < 2**64:
+    known: Any = seed
+    if (
+        isinstance(known, bool)
+        or not isinstance(known, (int, np.integer))
+        or not -(2**63) <= int(seed) < 2**64
+    ):
         raise ArgumentError(f"a seed {seed!r}", where=user_location(), expected="an integer of 64 bits")
     return np.array([int(seed) & 0xFFFFFFFF, (int(seed) >> 32) & 0xFFFFFFFF], np.uint32)
 

@@ -1,7 +1,8 @@
 """Activations over values. Small floats are computed in float32 and rounded once.
 
-Where a formula overflows on one side, the side not chosen is fed a harmless number, so that no derivative of any order
-becomes 0·∞. Slopes at corners are those that PyTorch chose: 0 at relu's, the lower bound's at a clamp.
+Where a formula overflows on one side, the side not chosen is fed a harmless number, so that no derivative of
+any order becomes 0·∞. Slopes at corners are those that PyTorch chose: 0 at relu's, the lower bound's at a
+clamp.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Arithmetic over values for the bodies of composites: Python numbers and smaller shapes join by the rules of `tb.add`.
+"""Arithmetic over values for the bodies of composites; numbers and smaller shapes join as in `tb.add`.
 
 Enter: arrays, traced values, Python numbers. Leave: values. Tensors do not come here.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,18 +15,25 @@ from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.types import Dim, Shape, size_of
 
+NUMBERS = (int, float)
 
-def _binary(name: str) -> Callable[[Any, Any], Value]:
+
+def _binary(name: str, plain: Callable[[Any, Any], Any] | None = None) -> Callable[[Any, Any], Value]:
+    """A primitive of two operands; `plain` keeps two Python numbers Python numbers, in full precision."""
     primitive = table[name]
 
     def apply(x: Any, y: Any) -> Value:
+        if plain is not None and isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
+            return plain(x, y)
         return primitive(*together(x, y))
 
     apply.__name__ = name
     return apply
 
 
-add, sub, mul, div, power = map(_binary, ("add", "sub", "mul", "div", "pow"))
+add, sub = _binary("add", operator.add), _binary("sub", operator.sub)
+mul, div = _binary("mul", operator.mul), _binary("div", operator.truediv)
+power = _binary("pow")
 maximum, minimum = map(_binary, ("maximum", "minimum"))
 eq, ne, lt, le, gt, ge = map(_binary, ("eq", "ne", "lt", "le", "gt", "ge"))
 both, either = map(_binary, ("and", "or"))
@@ -77,7 +85,7 @@ def average(x: Value, axes: Sequence[int], keepdims: bool = False) -> Value:
 
 
 def number(n: Dim, dtype: dt.DType) -> Any:
-    """A size as an operand: a Python float, or for a symbolic size the value that only a run knows."""
+    """A size as an operand: a float, or for a symbolic size the value that only a run knows."""
     if isinstance(n, int):
         return float(n)
     ones = table["full"](shape=(n,), dtype=dtype, value=1)
@@ -89,7 +97,7 @@ def _kept(shape: Shape, axes: Sequence[int]) -> Shape:
 
 
 def along(x: Value, axes: Sequence[int], ndim: int) -> Value:
-    """x with its axes placed at `axes` of a shape of ndim axes, the others of size 1, so that it broadcasts."""
+    """x with its axes at `axes` of a shape of ndim axes, the others of size 1, so that it broadcasts."""
     shape: list[Dim] = [1] * ndim
     for a, d in zip(axes, x.shape, strict=True):
         shape[a] = d
@@ -98,8 +106,8 @@ def along(x: Value, axes: Sequence[int], ndim: int) -> Value:
 
 def window(x: Value, axis: int, start: Dim, stop: Dim, step: int = 1) -> Value:
     """A slice along one axis."""
-    at = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    at[0][axis], at[1][axis], at[2][axis] = start, stop, step  # type: ignore[call-overload]
+    at: tuple[list[Dim], list[Dim], list[int]] = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    at[0][axis], at[1][axis], at[2][axis] = start, stop, step
     return table["slice"](x, start=tuple(at[0]), stop=tuple(at[1]), step=tuple(at[2]))
 
 

@@ -1,6 +1,7 @@
-"""Attention over values: scores, a softmax that is 0 where everything is masked, a weighted sum. Scores are kept wide.
+"""Attention over values: scores, a softmax that is 0 where everything is masked, a weighted sum.
 
-Axes are (..., heads, length, features). Several query heads may share one key and value head: they count as further rows.
+Scores are kept wide. Axes are (..., heads, length, features). Several query heads may share one key and value
+head: they count as further rows.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def _split(extra: tuple[Value, ...], masked: bool) -> tuple[Value | None, Value 
 def attention_weights(
     q: Value, k: Value, *extra: Value, scale: float, causal: bool, masked: bool, p: float
 ) -> Value:
-    """How much each query attends to each key. `extra`: the mask if there is one, then the key for dropout if any."""
+    """How much each query attends to each key. `extra`: the mask if there is one, then the key for dropout if
+    any.
+    """
     mask, key = _split(extra, masked)
     return astype(_dropped(_weights(q, k, mask, scale, causal), key, p), q.dtype)
 

@@ -1,4 +1,4 @@
-"""Dropout over values: bits of a key decide what stays. The mask is the same wherever the key and the shape are."""
+"""Dropout over values: bits of a key decide what stays, the same ones wherever key and shape are."""
 
 from __future__ import annotations
 

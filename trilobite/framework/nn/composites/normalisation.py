@@ -1,7 +1,8 @@
-"""Normalisations over values: subtract a mean, divide by a deviation, scale and shift. Statistics in the wide dtype.
+"""Normalisations over values: subtract a mean, divide by a deviation, scale and shift.
 
-One pair of rules serves batch, layer, group and instance normalisation; they differ in the axes that statistics run over
-and the axes that weights stand on. The reverse rule is stated: it needs two sums where the derived one needs six passes.
+Statistics are in the wide dtype. One pair of rules serves batch, layer, group and instance normalisation;
+they differ in the axes that statistics run over and the axes that weights stand on. The reverse rule is
+stated: it needs two sums where the derived one needs six passes.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def _affine(x: Value, affine: Sequence[Value], places: Axes) -> Value:
 
 
 def _normalise(x: Value, *affine: Value, axes: Axes, places: Axes, eps: float, stats: bool) -> Any:
-    """(x - mean)/sqrt(variance + eps)·weight + bias, with statistics over `axes`; with `stats`, these too as constants."""
+    """(x - mean)/sqrt(variance + eps)·weight + bias, with statistics over `axes`; with `stats`, these too as
+    constants.
+    """
     return _forward(x, *affine, axes=axes, places=places, eps=eps, stats=stats)[0]
 
 

@@ -1,7 +1,8 @@
 """Recurrent cells over values, and the scan that carries one along a sequence.
 
-A cell takes the input's share of the gates, computed beforehand for all steps in one product, and adds the state's share.
-The step's graph is recorded once per kind and types, so that eager sequences do not record it again and again.
+A cell takes the input's share of the gates, computed beforehand for all steps in one product, and adds the
+state's share. The step's graph is recorded once per kind and types, so that eager sequences do not record it
+again and again.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ def carried(
     live: Value | None,
     reverse: bool,
 ) -> tuple[Value, list[Value]]:
-    """Outputs of all steps, and the last state. `live` (steps, batch, 1) says where a step counts: elsewhere the state
-    stays as it is and the output is 0. `project` shortens the output of an lstm before it goes on.
+    """Outputs of all steps, and the last state. `live` (steps, batch, 1) says where a step counts: elsewhere
+    the state stays as it is and the output is 0. `project` shortens the output of an lstm before it goes
+    on.
     """
     fixed = [*weights, *([] if project is None else [project])]
     steps = [x, *([] if live is None else [live])]

@@ -113,3 +113,23 @@ from trilobite.framework.nn.functional.resampling import (
     pixel_unshuffle,
     upsample,
 )  # fmt: skip
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
+    "log_softmax", "logsigmoid", "mish", "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu",
+    "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "rotary_embedding", "scaled_dot_product_attention",
+    "cross_entropy", "multi_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "one_hot", "conv1d",
+    "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "ctc_loss",
+    "cosine_similarity", "pairwise_distance", "alpha_dropout", "dropout", "dropout1d", "dropout2d",
+    "dropout3d", "feature_alpha_dropout", "embedding", "embedding_bag", "bilinear", "linear",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "gaussian_nll_loss",
+    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
+    "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss", "batch_norm", "group_norm", "instance_norm", "layer_norm",
+    "local_response_norm", "normalize", "rms_norm", "pad", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d",
+    "max_unpool2d", "max_unpool3d", "channel_shuffle", "interpolate", "pixel_shuffle", "pixel_unshuffle",
+    "upsample",
+]  # fmt: skip

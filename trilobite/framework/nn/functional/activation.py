@@ -10,7 +10,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework import random
 from trilobite.framework.nn.composites import activation as c
 from trilobite.framework.nn.composites import softmax as c_softmax
-from trilobite.framework.nn.composites.arithmetic import along, mul, window
+from trilobite.framework.nn.composites.arithmetic import along, floating, mul, window
 from trilobite.framework.nn.functional.calling import pointwise, run
 from trilobite.framework.ops.inplace import assign
 from trilobite.framework.ops.meeting import astype
@@ -157,7 +157,7 @@ def softsign(input: Tensor) -> Tensor:
 
 def tanh(input: Tensor) -> Tensor:
     """The hyperbolic tangent."""
-    return run(c.tanh, input)
+    return run(lambda x: table["tanh"](floating(x)), input)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:

@@ -67,7 +67,9 @@ def _adaptive_average(space: int, input: Tensor, output_size: Any) -> Tensor:
 
 
 def _averaged(x: Value, plane: Ints, wanted: Ints) -> Value:
-    """Axis by axis a product with a matrix whose rows average a window; each product moves its axis to the end."""
+    """Axis by axis a product with a matrix whose rows average a window; each product moves its axis to the
+    end.
+    """
     out, first = wide(x), x.ndim - len(plane)
     for n, m in zip(plane, wanted, strict=True):
         rows = np.zeros((m, n), out.dtype)
@@ -105,7 +107,7 @@ def _adaptive_largest(space: int, input: Tensor, output_size: Any, indices: bool
 
 
 def _places(plane: Ints, wanted: Ints) -> np.ndarray[Any, Any]:
-    """Flat indices of every window's elements, (windows, elements); short windows repeat their last element."""
+    """Flat indices of every window's elements, (windows, elements); short ones repeat their last."""
     flat = np.zeros((1, 1), np.int64)
     for n, m in zip(plane, wanted, strict=True):
         rows = _window(n, m)

@@ -32,7 +32,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query·keyᵀ·scale + mask)·value over (..., heads, length, features).
 
-    A boolean mask says True where attending is allowed; a float mask is added. With enable_gqa, query heads share key heads.
+    A boolean mask says True where attending is allowed; a float mask is added. With enable_gqa, query heads
+    share key heads.
     """
     if is_causal and attn_mask is not None:
         raise ArgumentError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.inplace import assign
 from trilobite.framework.ops.registry import read, wrap_results
 from trilobite.framework.tensor import Tensor, wrap
@@ -25,8 +26,16 @@ def run_many(fn: Callable[..., Any], *operands: Any, **attributes: Any) -> tuple
     return tuple(wrap_results(fn(*values, **attributes), values))
 
 
+def write(tensor: Tensor, source: Any) -> None:
+    """Change state in place, outside of any derivative: cast and broadcast to what the tensor is."""
+    with no_grad():
+        tensor.copy_(source)  # type: ignore[attr-defined]
+
+
 def run_in_place(fn: Callable[..., Value], x: Tensor, **attributes: Any) -> Tensor:
-    """The same, and the result is stored in the tensor; `fn` sees a copy, so what it keeps for a gradient stays."""
+    """The same, and the result is stored in the tensor; `fn` sees a copy, so what it keeps for a gradient
+    stays.
+    """
     value = x._read()
     copy = table["mul"](value, table["full"](shape=value.shape, dtype=value.dtype, value=1))
     return assign(x, wrap(fn(copy, **attributes)), "an activation in place")

@@ -1,4 +1,4 @@
-"""Losses of classifiers: negative log likelihood and cross entropy, with weights, ignored targets and smoothing."""
+"""Losses of classifiers: cross entropy and its kin, with weights, ignored targets and smoothing."""
 
 from __future__ import annotations
 
@@ -206,7 +206,9 @@ def _multilabel(x: Value, target: Value, weight: Value | None = None, *, reducti
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """A 1 at the class of each element, along a new last axis; the number of classes is the largest + 1 unless given."""
+    """A 1 at the class of each element, along a new last axis; the number of classes is the largest + 1
+    unless given.
+    """
     value = bottom(input._read())
     if num_classes < 0:
         if not isinstance(value, np.ndarray) or not value.size:

@@ -52,7 +52,7 @@ def padding_of(padding: Any, kernel: Sequence[Dim], stride: Ints, dilation: Ints
         raise ArgumentError(
             f"padding 'same' with stride {stride}", where=user_location(), expected="stride 1"
         )
-    totals = [d * (int(k) - 1) for k, d in zip(kernel, dilation, strict=True)]  # type: ignore[call-overload]
+    totals = [d * (int(k) - 1) for k, d in zip(kernel, dilation, strict=True)]
     return tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
 
 
@@ -89,15 +89,15 @@ def _check_channels(name: str, channels: Dim, weight: Value, space: int, groups:
         )
     if groups < 1 or weight.shape[0] % groups or channels != weight.shape[1] * groups:
         raise ShapeError(
-            f"{name} of {channels} channels in {groups} groups with a weight of shape {tuple(weight.shape)}",
+            f"{name} of {channels} channels in {groups} groups, weight of shape {tuple(weight.shape)}",
             where=user_location(),
-            expected=f"{weight.shape[1] * groups} channels, and groups that divide the {weight.shape[0]} outputs",
+            expected=f"{weight.shape[1] * groups} channels; groups divide the {weight.shape[0]} outputs",
         )
 
 
 def conv1d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: int = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolution of (N, C, L) with kernels (K, C/groups, R)."""
     return run(
@@ -106,8 +106,8 @@ def conv1d(
 
 
 def conv2d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: int = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolution of (N, C, H, W) with kernels (K, C/groups, R, S)."""
     return run(
@@ -116,8 +116,8 @@ def conv2d(
 
 
 def conv3d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: int = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolution of (N, C, D, H, W) with kernels (K, C/groups, Q, R, S)."""
     return run(
@@ -129,8 +129,8 @@ def conv3d(
 
 
 def _conv_transpose(
-    x: Value, weight: Value, bias: Value | None = None, *, space: int, stride: Any, padding: Any, output_padding: Any,
-    groups: int, dilation: Any,
+    x: Value, weight: Value, bias: Value | None = None, *, space: int, stride: Any, padding: Any,
+    output_padding: Any, groups: int, dilation: Any,
 ) -> Value:  # fmt: skip
     name = f"conv_transpose{space}d"
     checked_rank(name, x, space)
@@ -144,9 +144,9 @@ def _conv_transpose(
     s, p, extra, d = (repeated(what, value, space) for what, value in numbers)
     if weight.ndim != space + 2 or x.shape[-space - 1] != weight.shape[0] or weight.shape[0] % groups:
         raise ShapeError(
-            f"{name} of {x.shape[-space - 1]} channels in {groups} groups with a weight of shape {tuple(weight.shape)}",
+            f"{name} of shape {tuple(x.shape)} in {groups} groups, weight of shape {tuple(weight.shape)}",
             where=user_location(),
-            expected="a weight of (channels, outputs of a group, kernel), and groups that divide the channels",
+            expected="a weight of (channels, outputs of a group, kernel); groups divide the channels",
         )
     if any(e >= max(a, b) for e, a, b in zip(extra, s, d, strict=True)):
         raise ArgumentError(
@@ -179,8 +179,8 @@ def conv_transpose1d(
 ) -> Tensor:  # fmt: skip
     """The transpose of conv1d: kernels are (C, K/groups, R)."""
     return run(
-        _conv_transpose, input, weight, bias, space=1, stride=stride, padding=padding, output_padding=output_padding,
-        groups=groups, dilation=dilation,
+        _conv_transpose, input, weight, bias, space=1, stride=stride, padding=padding,
+        output_padding=output_padding, groups=groups, dilation=dilation,
     )  # fmt: skip
 
 
@@ -190,8 +190,8 @@ def conv_transpose2d(
 ) -> Tensor:  # fmt: skip
     """The transpose of conv2d: kernels are (C, K/groups, R, S)."""
     return run(
-        _conv_transpose, input, weight, bias, space=2, stride=stride, padding=padding, output_padding=output_padding,
-        groups=groups, dilation=dilation,
+        _conv_transpose, input, weight, bias, space=2, stride=stride, padding=padding,
+        output_padding=output_padding, groups=groups, dilation=dilation,
     )  # fmt: skip
 
 
@@ -201,6 +201,6 @@ def conv_transpose3d(
 ) -> Tensor:  # fmt: skip
     """The transpose of conv3d: kernels are (C, K/groups, Q, R, S)."""
     return run(
-        _conv_transpose, input, weight, bias, space=3, stride=stride, padding=padding, output_padding=output_padding,
-        groups=groups, dilation=dilation,
+        _conv_transpose, input, weight, bias, space=3, stride=stride, padding=padding,
+        output_padding=output_padding, groups=groups, dilation=dilation,
     )  # fmt: skip

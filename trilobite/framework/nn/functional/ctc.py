@@ -1,7 +1,8 @@
-"""Connectionist temporal classification: the probability of a sequence of labels, summed over all ways to place it in time.
+"""Connectionist temporal classification: the probability of labels, over all ways to place them in time.
 
-The forward algorithm runs in logarithms along a scan; gradients come from the tape. States are labels with blanks between
-and around. What is impossible has the logarithm -1e30 instead of -inf, so that no derivative meets inf - inf.
+The forward algorithm runs in logarithms along a scan; gradients come from the tape. States are labels with
+blanks between and around. What is impossible has the logarithm -1e30 instead of -inf, so that no derivative
+meets inf - inf.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dropout of tensors. Keys come from the global generator, so seeding it makes a run repeatable, under jit too."""
+"""Dropout of tensors. Keys come from the global generator: a seed makes a run repeatable, under jit too."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     where,
     wide,
 )  # fmt: skip
-from trilobite.framework.nn.functional.calling import run
+from trilobite.framework.nn.functional.calling import run, write
 from trilobite.framework.ops.meeting import astype, broadcast_to
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
@@ -47,7 +47,9 @@ def embedding(
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
 ) -> Tensor:
-    """weight[input]. The row padding_idx gets no gradient; rows longer than max_norm are first shortened in place."""
+    """weight[input]. The row padding_idx gets no gradient; rows longer than max_norm are first shortened in
+    place.
+    """
     pad = _check(input, weight, padding_idx)
     if max_norm is not None:
         _shorten(input, weight, float(max_norm), float(norm_type))
@@ -66,7 +68,7 @@ def _check(indices: Tensor, weight: Tensor, padding_idx: int | None) -> int | No
         )
     n = weight.shape[0]
     found = bottom(indices._read())
-    if isinstance(found, np.ndarray) and found.size and not (0 <= found.min() and found.max() < n):
+    if isinstance(found, np.ndarray) and found.size and not (found.min() >= 0 and found.max() < n):
         raise IndexingError(
             f"embedding: an index {found.min() if found.min() < 0 else found.max()} of a table with {n} rows",
             where=user_location(),
@@ -78,7 +80,7 @@ def _check(indices: Tensor, weight: Tensor, padding_idx: int | None) -> int | No
             where=user_location(),
             expected=f"{-n} <= padding_idx < {n}",
         )
-    return None if padding_idx is None else padding_idx % n
+    return None if padding_idx is None else padding_idx if padding_idx >= 0 else padding_idx + int(n)
 
 
 def _rows(weight: Value, indices: Value) -> Value:
@@ -115,7 +117,8 @@ _counted_rows = composite("embedding_by_frequency", _counted_forward, _counted_b
 
 def _shorten(indices: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
     with no_grad():
-        weight.copy_(run(_shortened, weight, indices, max_norm=max_norm, p=norm_type))  # type: ignore[attr-defined]
+        shorter = run(_shortened, weight, indices, max_norm=max_norm, p=norm_type)
+    write(weight, shorter)
 
 
 def _shortened(weight: Value, indices: Value, max_norm: float, p: float) -> Value:
@@ -145,7 +148,9 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """The sum, mean or maximum of the rows of each bag: the rows of a matrix of indices, or what offsets mark in a vector."""
+    """The sum, mean or maximum of the rows of each bag: the rows of a matrix of indices, or what offsets mark
+    in a vector.
+    """
     _check_bags(input, offsets, mode, per_sample_weights)
     pad = _check(input, weight, padding_idx)
     rows = embedding(input, weight, None, max_norm, norm_type, scale_grad_by_freq)
@@ -174,7 +179,7 @@ def _check_bags(input: Tensor, offsets: Tensor | None, mode: str, weights: Tenso
         )
     if (input.ndim, offsets is None) not in ((1, False), (2, True)):
         raise ShapeError(
-            f"embedding_bag of indices of shape {tuple(input.shape)} {'without' if offsets is None else 'with'} offsets",
+            f"embedding_bag of {tuple(input.shape)} indices, {'no' if offsets is None else 'with'} offsets",
             where=user_location(),
             expected="a matrix without offsets, or a vector with them",
         )

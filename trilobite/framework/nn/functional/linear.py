@@ -42,9 +42,9 @@ def _bilinear(x1: Value, x2: Value, weight: Value, bias: Value | None = None) ->
     fits = x1.ndim and x2.ndim and lead == x2.shape[:-1] and weight.ndim == 3
     if not fits or (x1.shape[-1], x2.shape[-1]) != weight.shape[1:]:
         raise ShapeError(
-            f"bilinear of shapes {tuple(x1.shape)} and {tuple(x2.shape)} with a weight of shape {tuple(weight.shape)}",
+            f"bilinear of shapes {tuple(x1.shape)}, {tuple(x2.shape)} with a weight of {tuple(weight.shape)}",
             where=user_location(),
-            expected="equal leading axes, and a weight of (out, features of the first, features of the second)",
+            expected="equal leading axes, and a weight of (out, first features, second features)",
         )
     rows = size_of(lead)
     a, b = reshape(x1, shape=(rows, x1.shape[-1])), reshape(x2, shape=(rows, x2.shape[-1]))

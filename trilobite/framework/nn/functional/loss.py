@@ -159,7 +159,7 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """binary_cross_entropy of sigmoid(x), without leaving the logarithms; pos_weight counts positives more."""
+    """binary_cross_entropy of sigmoid(x), within logarithms; pos_weight counts positives more."""
     has = (weight is not None, pos_weight is not None)
     return run(_bce_logits, input, target, weight, pos_weight, has=has, reduction=reduction)
 
@@ -175,7 +175,9 @@ def _bce_logits(x: Value, y: Value, *weights: Value, has: tuple[bool, bool], red
 
 
 def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """y·(log y - x), with x (and y, if log_target) as logarithms; "batchmean" divides the sum by the first axis."""
+    """y·(log y - x), with x (and y, if log_target) as logarithms; "batchmean" divides the sum by the first
+    axis.
+    """
     check_reduction(reduction, "batchmean")
     return run(_kl, input, target, reduction=reduction, log_target=log_target)
 
@@ -201,7 +203,9 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
-    """-log of the Poisson probability of y at the rate e^x (or x), without the term log y! unless full (by Stirling)."""
+    """-log of the Poisson probability of y at the rate e^x (or x), without the term log y! unless full (by
+    Stirling).
+    """
     return run(_poisson, input, target, log_input=log_input, full=full, eps=eps, reduction=reduction)
 
 
@@ -316,7 +320,9 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin); with swap the nearer of two negatives' distances."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin); with swap the nearer of two negatives'
+    distances.
+    """
     return run(
         _triplet,
         anchor,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import ml_dtypes
 
-from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.modes import no_grad
@@ -25,7 +24,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     wide,
     window,
 )  # fmt: skip
-from trilobite.framework.nn.functional.calling import run, run_many
+from trilobite.framework.nn.functional.calling import run, run_many, write
 from trilobite.framework.ops.meeting import astype
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
@@ -43,7 +42,9 @@ def batch_norm(
     momentum: Any = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise every channel (axis 1): in training by the batch's statistics, which move the running ones; else by those."""
+    """Normalise every channel (axis 1): in training by the batch's statistics, which move the running ones;
+    else by those.
+    """
     _check_channels("batch_norm", input)
     weight, bias = _scale_and_shift(input.shape[1], weight, bias)
     if not training:
@@ -89,10 +90,11 @@ def _move(
 ) -> None:
     """Running statistics move towards the batch's; the variance is the unbiased one."""
     n = size_of([shape[a] for a in axes])
-    with no_grad():
-        for old, new, unbiased in ((running_mean, mean, False), (running_var, var, True)):
-            if old is not None:
-                old.copy_(run(_moved, old, new, momentum=momentum, count=n if unbiased else None))  # type: ignore[attr-defined]
+    for old, new, unbiased in ((running_mean, mean, False), (running_var, var, True)):
+        if old is not None:
+            with no_grad():
+                moved = run(_moved, old, new, momentum=momentum, count=n if unbiased else None)
+            write(old, moved)
 
 
 def _moved(old: Value, new: Value, momentum: Any, count: Any) -> Value:
@@ -102,8 +104,7 @@ def _moved(old: Value, new: Value, momentum: Any, count: Any) -> Value:
         new = mul(new, div(n, sub(n, 1.0)))
     if isinstance(momentum, Tensor):
         momentum = astype(momentum._read(), new.dtype)
-    kept = sub(1.0, momentum) if not isinstance(momentum, float) else 1.0 - momentum
-    return astype(add(mul(wide(old), kept), mul(new, momentum)), old.dtype)
+    return astype(add(mul(wide(old), sub(1.0, momentum)), mul(new, momentum)), old.dtype)
 
 
 def instance_norm(
@@ -163,7 +164,7 @@ def rms_norm(
     """Divide by the root mean square over the last axes; eps is the dtype's own unless given."""
     axes = _last("rms_norm", input, normalized_shape)
     if eps is None:
-        eps = float(dt.finfo(input.dtype).eps) if hasattr(dt, "finfo") else float(np.finfo(input.dtype).eps)
+        eps = float(ml_dtypes.finfo(input.dtype).eps)  # type: ignore[no-untyped-call]
     return run(c.rms_norm, input, weight, axes=axes, eps=eps)
 
 

@@ -19,7 +19,8 @@ MODES = ("constant", "reflect", "replicate", "circular")
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Elements added on both sides of the last axes: (left, right) of the last, then of the one before, and so on.
+    """Elements added on both sides of the last axes: (left, right) of the last, then of the one before, and
+    so on.
 
     Negative numbers crop.
     """

@@ -22,7 +22,9 @@ Ints = tuple[int, ...]
 
 
 class Windows:
-    """Where windows stand over the last axes of a tensor. `high` includes what ceil mode adds beyond the padding."""
+    """Where windows stand over the last axes of a tensor. `high` includes what ceil mode adds beyond the
+    padding.
+    """
 
     def __init__(
         self,
@@ -55,9 +57,7 @@ class Windows:
             self.high = tuple(_ceil_high(*row) for row in rows)
 
     def attributes(self) -> dict[str, Ints]:
-        return {
-            "size": self.size, "stride": self.stride, "low": self.low, "high": self.high, "dilation": self.dilation,
-        }  # fmt: skip
+        return {name: getattr(self, name) for name in ("size", "stride", "low", "high", "dilation")}
 
 
 def _ceil_high(n: Dim, size: int, stride: int, padding: int, dilation: int) -> int:
@@ -100,24 +100,24 @@ def _largest_and_where(x: Value, **windows: Ints) -> tuple[Value, Value]:
 
 
 def max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-    return_indices: bool = False,
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest of each window; with return_indices also where in the row it stands."""
     return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-    return_indices: bool = False,
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest of each window; with return_indices also where in the plane it stands."""
     return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-    return_indices: bool = False,
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest of each window; with return_indices also where in the volume it stands."""
     return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
@@ -225,7 +225,9 @@ def _average(x: Value, windows: Windows, count_pad: bool, divisor: int | None) -
 
 
 def _counts(plane: Sequence[Dim], windows: Windows, count_pad: bool, like: Value) -> Value:
-    """How many elements each window covers: those of the plane, perhaps also of the padding, never what ceil mode adds."""
+    """How many elements each window covers: those of the plane, perhaps also of the padding, never what ceil
+    mode adds.
+    """
     at = windows.attributes()
     ones = table["full"](shape=tuple(plane), dtype=like.dtype, value=1.0)
     if count_pad:

@@ -41,8 +41,8 @@ class RotaryEmbedding(Module):
 class MultiheadAttention(Module):
     """Queries attend to keys in several heads at once. Names of weights and meaning of masks are PyTorch's.
 
-    Beyond it: num_kv_heads < num_heads lets query heads share key and value heads, rotary=True turns queries and keys by
-    their positions. In masks True means "may not attend"; float masks are added.
+    Beyond it: num_kv_heads < num_heads lets query heads share key and value heads, rotary=True turns queries
+    and keys by their positions. In masks True means "may not attend"; float masks are added.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class MultiheadAttention(Module):
             raise ShapeError(
                 f"MultiheadAttention of {features} features, {k.shape[1]} keys and {v.shape[1]} values",
                 where=user_location(),
-                expected=f"{(self.embed_dim, self.kdim, self.vdim)} features, as many keys as values, one batch size",
+                expected=f"{(self.embed_dim, self.kdim, self.vdim)} features, one batch, a value per key",
             )
 
     def _project(self, q: Value, k: Value, v: Value) -> list[Value]:
@@ -223,7 +223,9 @@ class MultiheadAttention(Module):
     def _mask(
         self, attn: Any, padding: Any, shapes: tuple[Any, ...], causal: bool, dtype: dt.DType
     ) -> Value | None:
-        """One mask in attention's own sense (True: may attend), broadcasting to (batch, heads, queries, keys)."""
+        """One mask in attention's own sense (True: may attend), broadcasting to (batch, heads, queries,
+        keys).
+        """
         n, queries, keys = shapes
         found: list[Value] = []
         if attn is not None:
@@ -273,7 +275,7 @@ def _check_mask(what: str, mask: Value, shapes: tuple[tuple[Any, ...], ...]) -> 
 
 
 def _merged(masks: list[Value], dtype: dt.DType) -> Value | None:
-    """Masks that say where not to attend, as one that says where to; with a float among them all are added."""
+    """Masks that say where not to attend, as one that says where to; a float among them makes all add."""
     if not masks:
         return None
     if all(m.dtype == dt.bool_ for m in masks):

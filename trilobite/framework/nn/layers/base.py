@@ -13,7 +13,9 @@ from trilobite.framework.tensor import Tensor
 
 
 class FunctionLayer(Module):
-    """A layer that calls `function(*inputs, **settings)`; it is made with the function's own arguments and defaults."""
+    """A layer that calls `function(*inputs, **settings)`; it is made with the function's own arguments and
+    defaults.
+    """
 
     function: ClassVar[Callable[..., Any]]
     inputs: ClassVar[int] = 1  # the first parameters of the function, which forward gives

@@ -63,7 +63,7 @@ class _Conv(Module):
 
     def reset_parameters(self) -> None:
         """Uniform within ±1/sqrt(inputs that reach one output)."""
-        bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))  # type: ignore[arg-type]
+        bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
@@ -175,7 +175,7 @@ class _Transposed(_Conv):
     def _extra(self, x: Tensor, output_size: Any) -> tuple[int, ...]:
         """The output padding that gives a size that several strides fit."""
         wanted = repeated("output_size", tuple(output_size)[-self.space :], self.space)
-        rows = zip(
+        rows: Any = zip(
             x.shape[-self.space :], self.stride, self.padding, self.dilation, self.kernel_size, strict=True
         )
         least = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in rows]

@@ -6,9 +6,9 @@ from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
-from trilobite.framework.modes import no_grad
 from trilobite.framework.nn import functional as F
 from trilobite.framework.nn import init
+from trilobite.framework.nn.functional.calling import write
 from trilobite.framework.nn.layers.base import shown
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.parameter import Parameter
@@ -48,8 +48,7 @@ class _Table(Module):
         """Normal rows, and zeros at padding_idx."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            with no_grad():
-                self.weight.detach()[self.padding_idx] = 0.0  # type: ignore[index]
+            write(self.weight.detach()[self.padding_idx], 0.0)
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **settings: Any) -> Any:

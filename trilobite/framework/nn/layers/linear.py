@@ -7,6 +7,7 @@ from typing import Any
 
 from trilobite.framework.nn import functional as F
 from trilobite.framework.nn import init
+from trilobite.framework.nn.layers.base import shown
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.settings import check_sizes
@@ -75,5 +76,4 @@ class Bilinear(Module):
         return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        sizes = f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}"
-        return f"{sizes}, bias={self.bias is not None}"
+        return f"{shown(self, 'in1_features', 'in2_features', 'out_features')}, bias={self.bias is not None}"

@@ -11,11 +11,14 @@ from trilobite.base.locations import user_location
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn import functional as F
 from trilobite.framework.nn import init
+from trilobite.framework.nn.composites.arithmetic import add, div
+from trilobite.framework.nn.functional.calling import run, write
 from trilobite.framework.nn.layers.base import shown
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.settings import check_sizes
 from trilobite.framework.ops.creation import ones, zeros
+from trilobite.framework.ops.meeting import astype
 from trilobite.framework.tensor import Tensor
 
 
@@ -53,14 +56,10 @@ class _Running(Module):
 
     def reset_running_stats(self) -> None:
         """Mean 0, variance 1, no batch seen."""
-        with no_grad():
-            for buffer, value in (
-                (self.running_mean, 0),
-                (self.running_var, 1),
-                (self.num_batches_tracked, 0),
-            ):
-                if buffer is not None:
-                    buffer.fill_(value)  # type: ignore[attr-defined]
+        buffers = ((self.running_mean, 0), (self.running_var, 1), (self.num_batches_tracked, 0))
+        for buffer, value in buffers:
+            if buffer is not None:
+                write(buffer, value)
 
     def reset_parameters(self) -> None:
         """Scale 1, shift 0."""
@@ -86,15 +85,20 @@ class _BatchNorm(_Running):
     def forward(self, input: Tensor) -> Tensor:
         self._check(input, 1)
         by_batch = self.training or self.running_mean is None
-        momentum: Any = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.num_batches_tracked is not None:
-            with no_grad():
-                self.num_batches_tracked += 1  # type: ignore[operator]
-                if self.momentum is None:  # a plain average over all batches so far
-                    momentum = 1.0 / self.num_batches_tracked.astype(input.dtype)  # type: ignore[attr-defined]
         moving = self.training and self.track_running_stats
+        momentum = self._count(input.dtype) if moving else 0.0
         mean, var = (self.running_mean, self.running_var) if moving or not by_batch else (None, None)
         return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
+
+    def _count(self, dtype: dt.DType) -> float | Tensor:
+        """One batch more; how far statistics move, without a momentum so as to average all batches so far."""
+        if self.num_batches_tracked is not None:
+            with no_grad():
+                counted = run(lambda n: add(n, 1), self.num_batches_tracked)
+                write(self.num_batches_tracked, counted)
+                if self.momentum is None:
+                    return run(lambda n: div(1.0, astype(n, dt.accumulator(dtype))), counted)
+        return 0.0 if self.momentum is None else self.momentum
 
 
 class BatchNorm1d(_BatchNorm):
@@ -136,7 +140,7 @@ class _InstanceNorm(_Running):
         out = F.instance_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias, by_input, momentum, self.eps
         )
-        return out.reshape(input.shape) if single else out  # type: ignore[attr-defined,no-any-return]
+        return out.reshape(input.shape) if single else out  # type: ignore[attr-defined]
 
 
 class InstanceNorm1d(_InstanceNorm):

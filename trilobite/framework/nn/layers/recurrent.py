@@ -1,8 +1,8 @@
 """Recurrent layers: several layers, both directions, sequences of different lengths; and single cells.
 
-A sequence is (steps, batch, features), with batch_first (batch, steps, features), or (steps, features) for one alone.
-`lengths` (one per sequence) or `mask` (True where a step counts) say where sequences end: outputs beyond are 0, and the
-last state is that of the last step that counts.
+A sequence is (steps, batch, features), with batch_first (batch, steps, features), or (steps, features) for
+one alone. `lengths` (one per sequence) or `mask` (True where a step counts) say where sequences end: outputs
+beyond are 0, and the last state is that of the last step that counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trilobite.ir.primitives import table
 
 
 class _Recurrent(Module):
-    """Weights by PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, and `_reverse` behind."""
+    """Weights by PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, then `_reverse`."""
 
     kind: ClassVar[str]
 
@@ -68,7 +68,7 @@ class _Recurrent(Module):
         width = proj_size or hidden_size
         for layer, suffix in self._places():
             features = input_size if layer == 0 else width * (1 + bidirectional)
-            sizes = {"weight_ih": (gates, features), "weight_hh": (gates, width)}
+            sizes: dict[str, tuple[int, ...]] = {"weight_ih": (gates, features), "weight_hh": (gates, width)}
             if bias:
                 sizes |= {"bias_ih": (gates,), "bias_hh": (gates,)}
             if proj_size:
@@ -135,7 +135,7 @@ class _Recurrent(Module):
             given = [reshape(h, shape=(h.shape[0], 1, *h.shape[1:])) if h.ndim == 2 else h for h in given]
         if [tuple(h.shape) for h in given] != sizes:
             raise ShapeError(
-                f"{type(self).__name__} with a first state of {', '.join(str(tuple(h.shape)) for h in given)}",
+                f"{type(self).__name__} with a first state of {_shapes(given)}",
                 where=user_location(),
                 expected=" and ".join(map(str, sizes)),
             )
@@ -209,6 +209,10 @@ class _Recurrent(Module):
         }
         changed = [n for n, default in plain.items() if self.__dict__[n] != default]
         return f"{text}, {shown(self, *changed)}" if changed else text
+
+
+def _shapes(values: list[Value]) -> str:
+    return ", ".join(str(tuple(v.shape)) for v in values)
 
 
 def _row(x: Value, i: int) -> Value:
@@ -315,7 +319,7 @@ class _Cell(Module):
         old = [table["full"](shape=size, dtype=x.dtype, value=0.0) if h is None else read(h) for h in given]
         if len(old) != states or any(h.shape != size for h in old):
             raise ShapeError(
-                f"{type(self).__name__} with a state of {', '.join(str(tuple(h.shape)) for h in old)}",
+                f"{type(self).__name__} with a state of {_shapes(old)}",
                 where=user_location(),
                 expected=" and ".join([str(tuple(size))] * states),
             )

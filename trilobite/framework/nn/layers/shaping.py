@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -47,7 +48,7 @@ class Unflatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         a = axis_in(self.dim, input.ndim, "Unflatten")
-        rest = size_of([d for d in self.unflattened_size if d != -1])
+        rest = math.prod(d for d in self.unflattened_size if d != -1)
         sizes = tuple(input.shape[a] // rest if d == -1 else d for d in self.unflattened_size)
         if size_of(sizes) != input.shape[a]:
             raise ShapeError(

@@ -34,7 +34,9 @@ def _activation(given: str | Activation) -> Activation:
 
 
 class _Block(Module):
-    """What encoder and decoder layers share: attention to oneself, and two linear layers with an activation between."""
+    """What encoder and decoder layers share: attention to oneself, and two linear layers with an activation
+    between.
+    """
 
     def __init__(
         self,
@@ -74,8 +76,8 @@ class _Block(Module):
         """x plus what a part makes of it, normalised before or after."""
         norm, drop = self.__dict__[f"norm{part}"], self.__dict__[f"dropout{part}"]
         if self.norm_first:
-            return x + drop(fn(norm(x)))  # type: ignore[no-any-return,operator]
-        return norm(x + drop(fn(x)))  # type: ignore[no-any-return,operator]
+            return x + drop(fn(norm(x)))  # type: ignore[no-any-return]
+        return norm(x + drop(fn(x)))  # type: ignore[no-any-return]
 
 
 class TransformerEncoderLayer(_Block):
@@ -120,10 +122,8 @@ class TransformerDecoderLayer(_Block):
         x = self._add(
             tgt, 1, lambda h: own(h, h, h, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]
         )
-        x = self._add(
-            x, 2,
-            lambda h: other(h, memory, memory, memory_key_padding_mask, False, memory_mask, is_causal=memory_is_causal)[0],
-        )  # fmt: skip
+        to_memory = (memory, memory, memory_key_padding_mask, False, memory_mask)
+        x = self._add(x, 2, lambda h: other(h, *to_memory, is_causal=memory_is_causal)[0])
         return self._add(x, 3, self._feed_forward)
 
 
@@ -166,7 +166,8 @@ class TransformerDecoder(Module):
     ) -> Tensor:
         for layer in self.layers:
             tgt = layer(
-                tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal
+                tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+                tgt_is_causal, memory_is_causal
             )  # fmt: skip
         return tgt if self.norm is None else self.norm(tgt)
 
