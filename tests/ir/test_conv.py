@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from derivative_checks import check, check_batching, check_recording, normal
+from derivative_checks import batched, check, check_batching, check_recording, normal, pull
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -226,6 +226,17 @@ def _integer_loops(kind: str, a: Array, b: Array, g: Any) -> Array:
     return out
 
 
+def test_a_wider_result_keeps_the_operands_dtypes_on_the_way_back(rng: np.random.Generator) -> None:
+    x, w, y, g, win = case(rng, (2, 4, 6, 5), (6, 2, 3, 3), BY_NAME["bfloat16"], groups=2, low=1, high=1)
+    outs, back = pull(lambda a, b: conv(a, b, dtype=np.dtype("float32"), **win), [x, w])
+    assert outs[0].dtype == np.float32
+    np.testing.assert_allclose(outs[0], loops("y", x, w, g), rtol=1e-5, atol=1e-5)
+    cx, cw = back([y.astype(np.float32)])
+    assert cx.dtype == cw.dtype == x.dtype
+    np.testing.assert_allclose(cx.astype(np.float64), loops("x", y, w, g), rtol=2.0**-8, atol=1e-5)
+    np.testing.assert_allclose(cw.astype(np.float64), loops("w", x, y, g), rtol=2.0**-8, atol=1e-5)
+
+
 def test_nan_and_infinity_pass_through(rng: np.random.Generator) -> None:
     x, w, _, _, win = case(rng, (1, 1, 5, 5), (1, 1, 2, 2))
     x[0, 0, 2, 2], x[0, 0, 0, 0] = np.nan, np.inf
@@ -263,8 +274,6 @@ def test_batching(rng: np.random.Generator, name: str) -> None:
 
 
 def test_batch_of_none(rng: np.random.Generator) -> None:
-    from derivative_checks import batched
-
     x, w, y, _, win = case(rng, (2, 4, 5, 5), (6, 2, 3, 3), groups=2)
     (out,) = batched(lambda a, b: conv(a, b, dtype=x.dtype, **win), [x[None][:0], w], [True, False], 0)
     assert out.shape == (0, *y.shape)
