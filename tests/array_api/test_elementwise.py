@@ -1,4 +1,6 @@
-"""Elementwise operations against NumPy, for every dtype they take: dtype, values, recordings, batches, numbers."""
+"""Elementwise operations against NumPy, for every dtype they take: dtype, values, recordings, batches,
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -17,34 +19,78 @@ FLOATS, COMPLEX = ("float32", "float64"), ("complex64", "complex128")
 NUMBERS, REALS, INEXACT = INTS + FLOATS + COMPLEX, INTS + FLOATS, FLOATS + COMPLEX
 
 UNARY: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "abs": (np.abs, NUMBERS), "acos": (np.arccos, INEXACT), "acosh": (np.arccosh, INEXACT), "asin": (np.arcsin, INEXACT),
-    "asinh": (np.arcsinh, INEXACT), "atan": (np.arctan, INEXACT), "atanh": (np.arctanh, INEXACT),
-    "bitwise_invert": (np.invert, (*INTS, "bool")), "ceil": (np.ceil, REALS), "conj": (np.conj, NUMBERS),
-    "cos": (np.cos, INEXACT), "cosh": (np.cosh, INEXACT), "exp": (np.exp, INEXACT), "exp2": (np.exp2, INEXACT),
-    "expm1": (np.expm1, INEXACT), "floor": (np.floor, REALS), "imag": (np.imag, COMPLEX), "isfinite": (np.isfinite, NUMBERS),
-    "isinf": (np.isinf, NUMBERS), "isnan": (np.isnan, NUMBERS), "log": (np.log, INEXACT), "log1p": (np.log1p, INEXACT),
-    "log2": (np.log2, INEXACT), "log10": (np.log10, INEXACT), "logical_not": (np.logical_not, (*NUMBERS, "bool")),
-    "negative": (np.negative, NUMBERS), "positive": (np.positive, NUMBERS), "real": (np.real, NUMBERS),
-    "reciprocal": (lambda x: np.divide(1, x, dtype=x.dtype), INEXACT), "round": (np.round, NUMBERS),
-    "sign": (np.sign, NUMBERS), "signbit": (np.signbit, FLOATS), "sin": (np.sin, INEXACT), "sinh": (np.sinh, INEXACT),
-    "square": (np.square, NUMBERS), "sqrt": (np.sqrt, INEXACT), "tan": (np.tan, INEXACT), "tanh": (np.tanh, INEXACT),
-    "trunc": (np.trunc, REALS), "deg2rad": (np.deg2rad, FLOATS),
-    "angle": (np.angle, INEXACT), "bitwise_count": (lambda x: np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype), INTS),
+    "abs": (np.abs, NUMBERS),
+    "acos": (np.arccos, INEXACT),
+    "acosh": (np.arccosh, INEXACT),
+    "asin": (np.arcsin, INEXACT),
+    "asinh": (np.arcsinh, INEXACT),
+    "atan": (np.arctan, INEXACT),
+    "atanh": (np.arctanh, INEXACT),
+    "bitwise_invert": (np.invert, (*INTS, "bool")),
+    "ceil": (np.ceil, REALS),
+    "conj": (np.conj, NUMBERS),
+    "cos": (np.cos, INEXACT),
+    "cosh": (np.cosh, INEXACT),
+    "exp": (np.exp, INEXACT),
+    "exp2": (np.exp2, INEXACT),
+    "expm1": (np.expm1, INEXACT),
+    "floor": (np.floor, REALS),
+    "imag": (np.imag, COMPLEX),
+    "isfinite": (np.isfinite, NUMBERS),
+    "isinf": (np.isinf, NUMBERS),
+    "isnan": (np.isnan, NUMBERS),
+    "log": (np.log, INEXACT),
+    "log1p": (np.log1p, INEXACT),
+    "log2": (np.log2, INEXACT),
+    "log10": (np.log10, INEXACT),
+    "logical_not": (np.logical_not, (*NUMBERS, "bool")),
+    "negative": (np.negative, NUMBERS),
+    "positive": (np.positive, NUMBERS),
+    "real": (np.real, NUMBERS),
+    "reciprocal": (lambda x: np.divide(1, x, dtype=x.dtype), INEXACT),
+    "round": (np.round, NUMBERS),
+    "sign": (np.sign, NUMBERS),
+    "signbit": (np.signbit, FLOATS),
+    "sin": (np.sin, INEXACT),
+    "sinh": (np.sinh, INEXACT),
+    "square": (np.square, NUMBERS),
+    "sqrt": (np.sqrt, INEXACT),
+    "tan": (np.tan, INEXACT),
+    "tanh": (np.tanh, INEXACT),
+    "trunc": (np.trunc, REALS),
+    "deg2rad": (np.deg2rad, FLOATS),
+    "angle": (np.angle, INEXACT),
+    "bitwise_count": (lambda x: np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype), INTS),
     "frac": (lambda x: x - np.trunc(x), FLOATS),
-}  # fmt: skip
+}
 BINARY: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "add": (np.add, (*NUMBERS, "bool")), "atan2": (np.arctan2, FLOATS), "bitwise_and": (np.bitwise_and, (*INTS, "bool")),
-    "bitwise_or": (np.bitwise_or, (*INTS, "bool")), "bitwise_xor": (np.bitwise_xor, (*INTS, "bool")),
-    "copysign": (np.copysign, FLOATS), "divide": (np.divide, INEXACT), "equal": (np.equal, (*NUMBERS, "bool")),
-    "floor_divide": (np.floor_divide, REALS), "greater": (np.greater, (*REALS, "bool")),
-    "greater_equal": (np.greater_equal, REALS), "hypot": (np.hypot, FLOATS), "less": (np.less, REALS),
-    "less_equal": (np.less_equal, REALS), "logaddexp": (np.logaddexp, FLOATS),
-    "logical_and": (np.logical_and, (*NUMBERS, "bool")), "logical_or": (np.logical_or, (*NUMBERS, "bool")),
-    "logical_xor": (np.logical_xor, (*NUMBERS, "bool")), "maximum": (np.maximum, (*REALS, "bool")),
-    "minimum": (np.minimum, (*REALS, "bool")), "multiply": (np.multiply, (*NUMBERS, "bool")),
-    "nextafter": (np.nextafter, FLOATS), "not_equal": (np.not_equal, (*NUMBERS, "bool")), "remainder": (np.remainder, REALS),
-    "subtract": (np.subtract, NUMBERS), "fmod": (np.fmod, REALS),
-}  # fmt: skip
+    "add": (np.add, (*NUMBERS, "bool")),
+    "atan2": (np.arctan2, FLOATS),
+    "bitwise_and": (np.bitwise_and, (*INTS, "bool")),
+    "bitwise_or": (np.bitwise_or, (*INTS, "bool")),
+    "bitwise_xor": (np.bitwise_xor, (*INTS, "bool")),
+    "copysign": (np.copysign, FLOATS),
+    "divide": (np.divide, INEXACT),
+    "equal": (np.equal, (*NUMBERS, "bool")),
+    "floor_divide": (np.floor_divide, REALS),
+    "greater": (np.greater, (*REALS, "bool")),
+    "greater_equal": (np.greater_equal, REALS),
+    "hypot": (np.hypot, FLOATS),
+    "less": (np.less, REALS),
+    "less_equal": (np.less_equal, REALS),
+    "logaddexp": (np.logaddexp, FLOATS),
+    "logical_and": (np.logical_and, (*NUMBERS, "bool")),
+    "logical_or": (np.logical_or, (*NUMBERS, "bool")),
+    "logical_xor": (np.logical_xor, (*NUMBERS, "bool")),
+    "maximum": (np.maximum, (*REALS, "bool")),
+    "minimum": (np.minimum, (*REALS, "bool")),
+    "multiply": (np.multiply, (*NUMBERS, "bool")),
+    "nextafter": (np.nextafter, FLOATS),
+    "not_equal": (np.not_equal, (*NUMBERS, "bool")),
+    "remainder": (np.remainder, REALS),
+    "subtract": (np.subtract, NUMBERS),
+    "fmod": (np.fmod, REALS),
+}
 
 
 def sample(dtype: str, shape: tuple[int, ...], seed: int = 0) -> Array:
@@ -168,7 +214,7 @@ def test_four_bit_integers_wrap(dtype: str) -> None:
     assert tb.jit(lambda t: t * 3)(x).tolist() == want
 
 
-# -- what is made of several primitives --------------------------------------------------------------------------------
+# -- what is made of several primitives ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", REALS)

@@ -1,4 +1,6 @@
-"""`x[key]` and `x[key] = value` against NumPy: any key, eager and recorded, on tensors and on views of views."""
+"""`x[key]` and `x[key] = value` against NumPy: any key, eager and recorded, on tensors and on views of
+views.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which dtype operands meet in: the whole table, in functions, operators, in-place forms and with Python numbers."""
+"""Which dtype operands meet in: the whole table, in functions, operators, in-place forms and with Python
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,20 @@ from trilobite.base import dtypes as dt
 from trilobite.framework import promotion
 
 STANDARD = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64",
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "complex64",
     "complex128",
-)  # fmt: skip
+)
 EVERY = sorted(dt.ALL, key=lambda d: d.name)
 RANK = ("bool", "int", "float", "complex")
 
@@ -31,7 +44,9 @@ def strict_meets(a: str, b: str) -> str | None:
 
 @pytest.mark.parametrize(("a", "b"), list(itertools.product(STANDARD, STANDARD)))
 def test_the_standard_s_table(a: str, b: str) -> None:
-    """Where the standard says what two dtypes meet in, so do we; elsewhere the answer is an error or a higher kind."""
+    """Where the standard says what two dtypes meet in, so do we; elsewhere the answer is an error or a
+    higher kind.
+    """
     want = strict_meets(a, b)
     if want is not None:
         assert tb.result_type(getattr(tb, a), getattr(tb, b)) == getattr(tb, want)

@@ -1,7 +1,7 @@
 """Every name of the standard is there, with the standard's signature.
 
-A parameter that the standard makes positional-only or keyword-only may also be the other, and there may be more of them;
-what the standard allows must be allowed, with the same default.
+A parameter that the standard makes positional-only or keyword-only may also be the other, and there may be
+more of them; what the standard allows must be allowed, with the same default.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ copysign(x1, x2, /) cos(x, /) cosh(x, /) divide(x1, x2, /) equal(x1, x2, /) exp(
 floor_divide(x1, x2, /) greater(x1, x2, /) greater_equal(x1, x2, /) hypot(x1, x2, /) imag(x, /) isfinite(x, /)
 isinf(x, /) isnan(x, /) less(x1, x2, /) less_equal(x1, x2, /) log(x, /) log1p(x, /) log2(x, /) log10(x, /)
 logaddexp(x1, x2, /) logical_and(x1, x2, /) logical_not(x, /) logical_or(x1, x2, /) logical_xor(x1, x2, /)
-maximum(x1, x2, /) minimum(x1, x2, /) multiply(x1, x2, /) negative(x, /) nextafter(x1, x2, /) not_equal(x1, x2, /)
-positive(x, /) pow(x1, x2, /) real(x, /) reciprocal(x, /) remainder(x1, x2, /) round(x, /) sign(x, /) signbit(x, /)
+maximum(x1, x2, /) minimum(x1, x2, /) multiply(x1, x2, /) negative(x, /) nextafter(x1, x2, /) not_equal(x1,
+x2, /)
+positive(x, /) pow(x1, x2, /) real(x, /) reciprocal(x, /) remainder(x1, x2, /) round(x, /) sign(x, /)
+signbit(x, /)
 sin(x, /) sinh(x, /) square(x, /) sqrt(x, /) subtract(x1, x2, /) tan(x, /) tanh(x, /) trunc(x, /)
 
 arange(start, /, stop=None, step=1, *, dtype=None, device=None)
@@ -56,7 +58,8 @@ argsort(x, /, *, axis=-1, descending=False, stable=True) sort(x, /, *, axis=-1, 
 
 cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False)
 cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False)
-max(x, /, *, axis=None, keepdims=False) mean(x, /, *, axis=None, keepdims=False) min(x, /, *, axis=None, keepdims=False)
+max(x, /, *, axis=None, keepdims=False) mean(x, /, *, axis=None, keepdims=False) min(x, /, *, axis=None,
+keepdims=False)
 prod(x, /, *, axis=None, dtype=None, keepdims=False) std(x, /, *, axis=None, correction=0.0, keepdims=False)
 sum(x, /, *, axis=None, dtype=None, keepdims=False) var(x, /, *, axis=None, correction=0.0, keepdims=False)
 all(x, /, *, axis=None, keepdims=False) any(x, /, *, axis=None, keepdims=False)
@@ -65,10 +68,12 @@ diff(x, /, *, axis=-1, n=1, prepend=None, append=None)
 __array_namespace_info__()
 """
 METHODS = """
-__abs__(self, /) __add__(self, other, /) __and__(self, other, /) __array_namespace__(self, /, *, api_version=None)
+__abs__(self, /) __add__(self, other, /) __and__(self, other, /) __array_namespace__(self, /, *,
+api_version=None)
 __bool__(self, /) __complex__(self, /)
 __dlpack__(self, /, *, stream=None, max_version=None, dl_device=None, copy=None) __dlpack_device__(self, /)
-__eq__(self, other, /) __float__(self, /) __floordiv__(self, other, /) __ge__(self, other, /) __getitem__(self, key, /)
+__eq__(self, other, /) __float__(self, /) __floordiv__(self, other, /) __ge__(self, other, /)
+__getitem__(self, key, /)
 __gt__(self, other, /) __index__(self, /) __int__(self, /) __invert__(self, /) __le__(self, other, /)
 __lshift__(self, other, /) __lt__(self, other, /) __matmul__(self, other, /) __mod__(self, other, /)
 __mul__(self, other, /) __ne__(self, other, /) __neg__(self, /) __or__(self, other, /) __pos__(self, /)
@@ -78,7 +83,8 @@ __iadd__(self, other, /) __isub__(self, other, /) __imul__(self, other, /) __itr
 __ifloordiv__(self, other, /) __ipow__(self, other, /) __imatmul__(self, other, /) __imod__(self, other, /)
 __iand__(self, other, /) __ior__(self, other, /) __ixor__(self, other, /) __ilshift__(self, other, /)
 __irshift__(self, other, /) __radd__(self, other, /) __rsub__(self, other, /) __rmul__(self, other, /)
-__rtruediv__(self, other, /) __rfloordiv__(self, other, /) __rpow__(self, other, /) __rmatmul__(self, other, /)
+__rtruediv__(self, other, /) __rfloordiv__(self, other, /) __rpow__(self, other, /) __rmatmul__(self, other,
+/)
 __rmod__(self, other, /) __rand__(self, other, /) __ror__(self, other, /) __rxor__(self, other, /)
 __rlshift__(self, other, /) __rrshift__(self, other, /)
 """
@@ -89,9 +95,20 @@ dtypes(self, *, device=None, kind=None)
 ATTRIBUTES = ("dtype", "device", "mT", "ndim", "shape", "size", "T")
 CONSTANTS = ("e", "inf", "nan", "newaxis", "pi")
 DTYPES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64",
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "complex64",
     "complex128",
-)  # fmt: skip
+)
 
 
 def _signatures(text: str) -> list[tuple[str, inspect.Signature]]:

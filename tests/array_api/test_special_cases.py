@@ -1,7 +1,7 @@
 """The standard's special cases, as tables: operands > result, in both float precisions, eager and under jit.
 
-`x` in a result is the first operand, `y` the second. `±` in front of a number leaves its sign open. Zeros and infinities
-must have the right sign; other numbers may be off by rounding.
+`x` in a result is the first operand, `y` the second. `±` in front of a number leaves its sign open. Zeros
+and infinities must have the right sign; other numbers may be off by rounding.
 """
 
 from __future__ import annotations
@@ -55,28 +55,43 @@ UNARY_TRUTH = {
     "signbit": "+0>0 -0>1 inf>0 -inf>1 1.5>0 -1.5>1 nan>0 -nan>1",
 }
 BINARY = {
-    "add": """nan,1>nan 1,nan>nan inf,-inf>nan -inf,inf>nan inf,inf>inf -inf,-inf>-inf inf,2>inf -inf,2>-inf 2,inf>inf
+    "add": """nan,1>nan 1,nan>nan inf,-inf>nan -inf,inf>nan inf,inf>inf -inf,-inf>-inf inf,2>inf -inf,2>-inf
+        2,inf>inf
         2,-inf>-inf -0,-0>-0 -0,+0>+0 +0,-0>+0 +0,+0>+0 +0,2>y -0,2>y 2,+0>x 2,-0>x 2,-2>+0 -2,2>+0""",
-    "subtract": "nan,1>nan inf,inf>nan -inf,-inf>nan inf,-inf>inf -0,+0>-0 -0,-0>+0 +0,-0>+0 2,2>+0 2,inf>-inf",
-    "multiply": """nan,1>nan 1,nan>nan inf,+0>nan -inf,-0>nan -0,inf>nan +0,-inf>nan inf,-2>-inf -inf,-2>inf -0,2>-0
+    "subtract": """nan,1>nan inf,inf>nan -inf,-inf>nan inf,-inf>inf -0,+0>-0 -0,-0>+0 +0,-0>+0 2,2>+0
+        2,inf>-inf""",
+    "multiply": """nan,1>nan 1,nan>nan inf,+0>nan -inf,-0>nan -0,inf>nan +0,-inf>nan inf,-2>-inf -inf,-2>inf
+        -0,2>-0
         -0,-2>+0 inf,inf>inf inf,-inf>-inf""",
-    "divide": """nan,1>nan inf,-inf>nan inf,inf>nan +0,-0>nan -0,-0>nan +0,2>+0 -0,2>-0 +0,-2>-0 -0,-2>+0 2,+0>inf
-        2,-0>-inf -2,+0>-inf -2,-0>inf inf,2>inf inf,-2>-inf -inf,2>-inf -inf,-2>inf 2,inf>+0 2,-inf>-0 -2,inf>-0
+    "divide": """nan,1>nan inf,-inf>nan inf,inf>nan +0,-0>nan -0,-0>nan +0,2>+0 -0,2>-0 +0,-2>-0 -0,-2>+0
+        2,+0>inf
+        2,-0>-inf -2,+0>-inf -2,-0>inf inf,2>inf inf,-2>-inf -inf,2>-inf -inf,-2>inf 2,inf>+0 2,-inf>-0
+        -2,inf>-0
         -2,-inf>+0 inf,+0>inf inf,-0>-inf -inf,+0>-inf +0,inf>+0 -0,inf>-0""",
-    "floor_divide": """nan,1>nan 1,nan>nan inf,-inf>nan inf,inf>nan +0,-0>nan -0,+0>nan +0,2>+0 -0,2>-0 +0,-2>-0
-        -0,-2>+0 2,+0>inf 2,-0>-inf -2,+0>-inf -2,-0>inf inf,2>inf inf,-2>-inf -inf,2>-inf -inf,-2>inf 2,inf>+0
+    "floor_divide": """nan,1>nan 1,nan>nan inf,-inf>nan inf,inf>nan +0,-0>nan -0,+0>nan +0,2>+0 -0,2>-0
+        +0,-2>-0
+        -0,-2>+0 2,+0>inf 2,-0>-inf -2,+0>-inf -2,-0>inf inf,2>inf inf,-2>-inf -inf,2>-inf -inf,-2>inf
+        2,inf>+0
         2,-inf>-0 -2,inf>-0 -2,-inf>+0 7,2>3 -7,2>-4 7,-2>-4 -7,-2>3 +0,inf>+0 -0,inf>-0 +0,-inf>-0""",
-    "remainder": """nan,1>nan 1,nan>nan inf,-inf>nan inf,inf>nan +0,-0>nan -0,+0>nan +0,2>+0 -0,2>+0 +0,-2>-0 -0,-2>-0
-        2,+0>nan 2,-0>nan -2,+0>nan -2,-0>nan inf,2>nan inf,-2>nan -inf,2>nan -inf,-2>nan 2,inf>x 2,-inf>y -2,inf>y
+    "remainder": """nan,1>nan 1,nan>nan inf,-inf>nan inf,inf>nan +0,-0>nan -0,+0>nan +0,2>+0 -0,2>+0 +0,-2>-0
+        -0,-2>-0
+        2,+0>nan 2,-0>nan -2,+0>nan -2,-0>nan inf,2>nan inf,-2>nan -inf,2>nan -inf,-2>nan 2,inf>x 2,-inf>y
+        -2,inf>y
         -2,-inf>x 7,2>1 -7,2>1 7,-2>-1 -7,-2>-1""",
-    "pow": """0.5,nan>nan nan,2>nan nan,+0>1 nan,-0>1 inf,+0>1 +0,+0>1 2,inf>inf -2,inf>inf 2,-inf>+0 -2,-inf>+0 1,inf>1
-        -1,inf>1 1,-inf>1 -1,-inf>1 1,5>1 0.5,inf>+0 -0.5,inf>+0 0.5,-inf>inf -0.5,-inf>inf inf,2>inf inf,0.5>inf inf,-2>+0
-        -inf,3>-inf -inf,2>inf -inf,2.5>inf -inf,-3>-0 -inf,-2>+0 +0,2>+0 +0,-2>inf -0,3>-0 -0,2>+0 -0,-3>-inf -0,-2>inf
+    "pow": """0.5,nan>nan nan,2>nan nan,+0>1 nan,-0>1 inf,+0>1 +0,+0>1 2,inf>inf -2,inf>inf 2,-inf>+0
+        -2,-inf>+0 1,inf>1
+        -1,inf>1 1,-inf>1 -1,-inf>1 1,5>1 0.5,inf>+0 -0.5,inf>+0 0.5,-inf>inf -0.5,-inf>inf inf,2>inf
+        inf,0.5>inf inf,-2>+0
+        -inf,3>-inf -inf,2>inf -inf,2.5>inf -inf,-3>-0 -inf,-2>+0 +0,2>+0 +0,-2>inf -0,3>-0 -0,2>+0
+        -0,-3>-inf -0,-2>inf
         -2,0.5>nan -2,-1.5>nan""",
-    "atan2": """nan,1>nan 1,nan>nan 2,+0>pi/2 2,-0>pi/2 +0,2>+0 +0,+0>+0 +0,-0>pi +0,-2>pi -0,2>-0 -0,+0>-0 -0,-0>-pi
-        -0,-2>-pi -2,+0>-pi/2 -2,-0>-pi/2 2,inf>+0 2,-inf>pi -2,inf>-0 -2,-inf>-pi inf,2>pi/2 -inf,2>-pi/2 inf,inf>pi/4
+    "atan2": """nan,1>nan 1,nan>nan 2,+0>pi/2 2,-0>pi/2 +0,2>+0 +0,+0>+0 +0,-0>pi +0,-2>pi -0,2>-0 -0,+0>-0
+        -0,-0>-pi
+        -0,-2>-pi -2,+0>-pi/2 -2,-0>-pi/2 2,inf>+0 2,-inf>pi -2,inf>-0 -2,-inf>-pi inf,2>pi/2 -inf,2>-pi/2
+        inf,inf>pi/4
         inf,-inf>3*pi/4 -inf,inf>-pi/4 -inf,-inf>-3*pi/4""",
-    "hypot": """inf,nan>inf -inf,nan>inf nan,inf>inf nan,-inf>inf inf,2>inf +0,-2>2 -2,-0>2 2,nan>nan nan,2>nan nan,nan>nan
+    "hypot": """inf,nan>inf -inf,nan>inf nan,inf>inf nan,-inf>inf inf,2>inf +0,-2>2 -2,-0>2 2,nan>nan
+        nan,2>nan nan,nan>nan
         3,4>5 -3,4>5 3,-4>5 -3,-4>5""",
     "copysign": "2,-1>-2 2,-0>-2 -2,+0>2 -2,3>2 2,-nan>-2 -2,nan>2 nan,1>nan inf,-1>-inf +0,-1>-0 -0,1>+0",
     "logaddexp": "nan,1>nan 1,nan>nan inf,1>inf 1,inf>inf inf,-inf>inf -inf,-inf>-inf -inf,2>y 2,-inf>x",
@@ -94,10 +109,12 @@ BINARY_TRUTH = {
 }
 COMPLEX = {  # (real part, imaginary part) > (real part, imaginary part)
     "abs": "inf,nan>inf nan,-inf>inf +0,-2>2 -2,-0>2 nan,2>nan 2,nan>nan nan,nan>nan",
-    "exp": """+0,+0>1,+0 -0,+0>1,+0 2,inf>nan,nan 2,nan>nan,nan inf,+0>inf,+0 -inf,2>-0,+0 inf,2>-inf,inf -inf,inf>±0,±0
+    "exp": """+0,+0>1,+0 -0,+0>1,+0 2,inf>nan,nan 2,nan>nan,nan inf,+0>inf,+0 -inf,2>-0,+0 inf,2>-inf,inf
+        -inf,inf>±0,±0
         inf,inf>±inf,nan -inf,nan>±0,±0 inf,nan>±inf,nan nan,+0>nan,+0 nan,2>nan,nan nan,nan>nan,nan""",
     "expm1": "+0,+0>+0,+0 2,inf>nan,nan inf,+0>inf,+0 -inf,2>-1,+0 nan,+0>nan,+0 nan,nan>nan,nan",
-    "log": """-0,+0>-inf,pi +0,+0>-inf,+0 2,inf>inf,pi/2 2,nan>nan,nan -inf,2>inf,pi inf,2>inf,+0 -inf,inf>inf,3*pi/4
+    "log": """-0,+0>-inf,pi +0,+0>-inf,+0 2,inf>inf,pi/2 2,nan>nan,nan -inf,2>inf,pi inf,2>inf,+0
+        -inf,inf>inf,3*pi/4
         inf,inf>inf,pi/4 inf,nan>inf,nan -inf,nan>inf,nan nan,2>nan,nan nan,inf>inf,nan nan,nan>nan,nan""",
     "log1p": """-1,+0>-inf,+0 2,inf>inf,pi/2 2,nan>nan,nan -inf,2>inf,pi inf,2>inf,+0 -inf,inf>inf,3*pi/4
         inf,inf>inf,pi/4 inf,nan>inf,nan -inf,nan>inf,nan nan,2>nan,nan nan,inf>inf,nan nan,nan>nan,nan""",
@@ -108,24 +125,30 @@ COMPLEX = {  # (real part, imaginary part) > (real part, imaginary part)
     "atan": "+0,+0>+0,+0 nan,nan>nan,nan inf,2>pi/2,±0",
     "sqrt": """+0,+0>+0,+0 -0,+0>+0,+0 2,inf>inf,inf nan,inf>inf,inf 2,nan>nan,nan -inf,2>+0,inf inf,2>inf,+0
         inf,nan>inf,nan -inf,nan>nan,±inf nan,2>nan,nan nan,nan>nan,nan""",
-    "acos": """+0,+0>pi/2,-0 -0,+0>pi/2,-0 2,inf>pi/2,-inf 2,nan>nan,nan -inf,2>pi,-inf inf,2>+0,-inf -inf,inf>3*pi/4,-inf
+    "acos": """+0,+0>pi/2,-0 -0,+0>pi/2,-0 2,inf>pi/2,-inf 2,nan>nan,nan -inf,2>pi,-inf inf,2>+0,-inf
+        -inf,inf>3*pi/4,-inf
         inf,inf>pi/4,-inf nan,2>nan,nan nan,inf>nan,-inf nan,nan>nan,nan""",
-    "acosh": """+0,+0>+0,pi/2 -0,+0>+0,pi/2 2,inf>inf,pi/2 2,nan>nan,nan -inf,2>inf,pi inf,2>inf,+0 -inf,inf>inf,3*pi/4
+    "acosh": """+0,+0>+0,pi/2 -0,+0>+0,pi/2 2,inf>inf,pi/2 2,nan>nan,nan -inf,2>inf,pi inf,2>inf,+0
+        -inf,inf>inf,3*pi/4
         inf,inf>inf,pi/4 inf,nan>inf,nan nan,2>nan,nan nan,inf>inf,nan nan,nan>nan,nan""",
-    "asinh": """+0,+0>+0,+0 2,inf>inf,pi/2 2,nan>nan,nan inf,2>inf,+0 inf,inf>inf,pi/4 nan,+0>nan,+0 nan,2>nan,nan
+    "asinh": """+0,+0>+0,+0 2,inf>inf,pi/2 2,nan>nan,nan inf,2>inf,+0 inf,inf>inf,pi/4 nan,+0>nan,+0
+        nan,2>nan,nan
         nan,inf>±inf,nan nan,nan>nan,nan""",
-    "atanh": """+0,+0>+0,+0 1,+0>inf,+0 2,inf>+0,pi/2 2,nan>nan,nan inf,2>+0,pi/2 inf,inf>+0,pi/2 inf,nan>+0,nan
+    "atanh": """+0,+0>+0,+0 1,+0>inf,+0 2,inf>+0,pi/2 2,nan>nan,nan inf,2>+0,pi/2 inf,inf>+0,pi/2
+        inf,nan>+0,nan
         nan,2>nan,nan nan,inf>±0,pi/2 nan,nan>nan,nan""",
     "cosh": """+0,+0>1,±0 +0,inf>nan,±0 +0,nan>nan,±0 2,inf>nan,nan 2,nan>nan,nan inf,+0>inf,±0 inf,2>-inf,inf
         inf,inf>±inf,nan inf,nan>inf,nan nan,+0>nan,±0 nan,2>nan,nan nan,nan>nan,nan""",
-    "sinh": """+0,+0>+0,+0 +0,inf>±0,nan +0,nan>±0,nan 2,inf>nan,nan 2,nan>nan,nan inf,+0>inf,+0 inf,2>-inf,inf
+    "sinh": """+0,+0>+0,+0 +0,inf>±0,nan +0,nan>±0,nan 2,inf>nan,nan 2,nan>nan,nan inf,+0>inf,+0
+        inf,2>-inf,inf
         inf,inf>±inf,nan inf,nan>±inf,nan nan,+0>nan,+0 nan,2>nan,nan nan,nan>nan,nan""",
-    "tanh": "+0,+0>+0,+0 2,inf>nan,nan 2,nan>nan,nan inf,2>1,±0 inf,inf>1,±0 nan,+0>nan,+0 nan,2>nan,nan nan,nan>nan,nan",
+    "tanh": """+0,+0>+0,+0 2,inf>nan,nan 2,nan>nan,nan inf,2>1,±0 inf,inf>1,±0 nan,+0>nan,+0 nan,2>nan,nan
+        nan,nan>nan,nan""",
     "sign": "+0,+0>±0,±0 -0,-0>±0,±0 nan,2>nan,nan 2,nan>nan,nan 3,4>0.6,0.8",
     "round": "inf,-0>inf,-0 nan,2.5>nan,2 0.5,1.5>+0,2 -0.5,-inf>-0,-inf",
     "negative": "+0,-0>-0,+0 inf,nan>-inf,nan",
     "conj": "1,+0>1,-0 nan,inf>nan,-inf",
-}  # fmt: skip
+}
 COMPLEX_TRUTH = {
     "isfinite": "nan,1>0 inf,nan>0 1,-inf>0 1,2>1",
     "isinf": "inf,nan>1 nan,-inf>1 1,2>0 nan,nan>0",
@@ -204,9 +227,14 @@ def test_binary(name: str, text: str, dtype: str) -> None:
 
 
 OPERATORS = {
-    "add": "__iadd__", "subtract": "__isub__", "multiply": "__imul__", "divide": "__itruediv__", "pow": "__ipow__",
-    "floor_divide": "__ifloordiv__", "remainder": "__imod__",
-}  # fmt: skip
+    "add": "__iadd__",
+    "subtract": "__isub__",
+    "multiply": "__imul__",
+    "divide": "__itruediv__",
+    "pow": "__ipow__",
+    "floor_divide": "__ifloordiv__",
+    "remainder": "__imod__",
+}
 
 
 @pytest.mark.parametrize(("name", "operator"), OPERATORS.items())
@@ -259,9 +287,12 @@ def test_clip_with_a_bound_that_is_nan() -> None:
 
 
 REDUCED = {
-    "sum": ("+0 nan", [[], [1.0, nan]]), "prod": ("1 nan", [[], [0.0, nan]]), "mean": ("nan nan", [[], [1.0, nan]]),
-    "var": ("nan nan", [[], [nan, 1.0]]), "std": ("nan nan", [[], [nan, 1.0]]),
-}  # fmt: skip
+    "sum": ("+0 nan", [[], [1.0, nan]]),
+    "prod": ("1 nan", [[], [0.0, nan]]),
+    "mean": ("nan nan", [[], [1.0, nan]]),
+    "var": ("nan nan", [[], [nan, 1.0]]),
+    "std": ("nan nan", [[], [nan, 1.0]]),
+}
 
 
 @pytest.mark.parametrize("name", REDUCED)

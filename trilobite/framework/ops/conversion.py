@@ -42,36 +42,41 @@ def _from_python(data: Any, want: DType | None) -> np.ndarray[Any, Any]:
         return np.asarray(data)
     if isinstance(data, (list, tuple)):
         data = _plain(data)
-    try:
-        found = np.asarray(data)
-    except ValueError as error:
-        raise _no_tensor(str(error)) from None
-    if found.dtype.kind in "SUOmM":
-        return _exact(data, want, found)
+    found = _numbers(data)
+    kind = found.dtype.kind
+    if want is None and kind in "uO":  # Python integers beyond int64
+        want = dt.default_int
     if want is not None:
-        return _exact(data, want, found) if found.dtype.kind in "fiu" and want in dt.INTEGERS else found
-    if found.dtype.kind == "u":  # Python integers beyond int64
-        return _exact(data, dt.default_int, found)
-    default = _DEFAULTS.get(found.dtype.kind)
+        return _exact(found, want) if kind in "iuO" and want in dt.INTEGERS else found
+    default = _DEFAULTS.get(kind)
     empty = found.size == 0 and found.dtype == np.float64
     with np.errstate(all="ignore"):
         return found.astype(dt.default_float if empty else default) if default is not None else found
 
 
-def _exact(data: Any, want: DType | None, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Integers beyond int64 do not pass through a float on their way to uint64, and what does not fit is an
-    error.
-    """
-    if found.dtype.kind in "SUmM" or want is None or want not in dt.INTEGERS:
+def _numbers(data: Any) -> np.ndarray[Any, Any]:
+    """Python data as NumPy sees it, except that integers too large for int64 stay integers."""
+    try:
+        found = np.asarray(data)
+        large = found.dtype.kind == "f" and found.size > 0 and bool(np.abs(found).max() >= 2.0**63)
+        whole = np.asarray(data, object) if large else found
+    except ValueError as error:
+        raise _no_tensor(str(error)) from None
+    if large and all(isinstance(v, int) for v in whole.reshape(-1)):
+        return whole
+    if found.dtype.kind in "SUmM" or not all(
+        isinstance(v, int) for v in found.reshape(-1) if found.dtype.kind == "O"
+    ):
         raise _no_tensor(f"{type(data).__name__} of {found.dtype}")
-    if found.dtype.kind == "f":
-        return found
+    return found
+
+
+def _exact(found: np.ndarray[Any, Any], want: DType) -> np.ndarray[Any, Any]:
+    """Integers for an integer dtype: what does not fit is an error."""
     from trilobite.framework.ops.dtypes import iinfo
 
     info = iinfo(want)
     flat = found.reshape(-1).tolist()
-    if not all(isinstance(v, int) for v in flat):
-        raise _no_tensor(f"{type(data).__name__} of {found.dtype}")
     outside = [v for v in flat if not info.min <= v <= info.max]
     if outside:
         raise _Overflow(

@@ -84,7 +84,7 @@ def _taken(value: np.ndarray[Any, Any], entries: list[Any]) -> np.ndarray[Any, A
     try:
         out = value[tuple(entries)]
     except IndexError:
-        keys.plan(entries, value.shape)
+        _index_shape(keys.plan(entries, value.shape))
         raise
     return out if type(out) is np.ndarray and out.base is None else np.array(out)
 

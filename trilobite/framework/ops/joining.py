@@ -12,7 +12,6 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.concrete import concrete
 from trilobite.framework.ops.meeting import as_value, astype, broadcast_to, common
 from trilobite.framework.ops.registry import alias, method, op, tensor_op
 from trilobite.framework.ops.shaping import axes_in, axis_in, handle, reshape_step
@@ -227,8 +226,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None, size: int | None
             where=user_location(),
             expected="a line of integers",
         )
-    counts = broadcast_to(table["reshape"](counts, shape=(_size(counts),)), (x.shape[a],))
-    return table["gather"](x, _places(counts, size), axis=a, mode="clip")
+    return table["gather"](x, _places(counts, x.shape[a], size), axis=a)
 
 
 def _each(x: Value, times: int, a: int) -> Value:
@@ -245,14 +243,15 @@ def _each(x: Value, times: int, a: int) -> Value:
     return table["reshape"](wide, shape=(*shape[:a], shape[a] * times, *shape[a + 1 :]))
 
 
-def _places(counts: Value, size: int | None) -> Value:
+def _places(counts: Value, n: Dim, size: int | None) -> Value:
     """Which element each place of the result repeats."""
-    from trilobite.framework.ops.searching import place_in
+    from trilobite.framework.ops.searching import known, place_in
 
     if size is None:
-        known = concrete(counts, "repeat() by a tensor", strip=True)
-        return np.repeat(np.arange(known.shape[0]), known)
-    ends = table["cumulative"](astype(counts, dt.int64), axis=0, kind="sum", reverse=False)
+        numbers = known(counts, "repeat", "say how long the result is: repeat(..., size=n)")
+        return np.repeat(np.arange(int(n)), numbers)
+    line = table["reshape"](counts, shape=(_size(counts),))
+    ends = table["cumulative"](astype(broadcast_to(line, (n,)), dt.int64), axis=0, kind="sum", reverse=False)
     return place_in(ends, table["iota"](shape=(size,), dtype=dt.int64, axis=0), right=True)
 
 

@@ -384,3 +384,15 @@ def is_contiguous(x: Tensor) -> bool:
     """Do the elements lie in row-major order? (What has no memory yet does.)"""
     value = x._read()
     return bool(value.flags.c_contiguous) if isinstance(value, np.ndarray) else True
+
+
+@method("numel")
+def numel(x: Tensor) -> Dim:
+    """How many elements there are: x.size."""
+    return size_of(x.shape)
+
+
+@method("dim")
+def dim(x: Tensor) -> int:
+    """How many axes there are: x.ndim."""
+    return len(x.shape)
