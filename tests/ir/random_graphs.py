@@ -28,7 +28,11 @@ class _Maker:
         return values[int(self.rng.integers(len(values)))]
 
     def graph(self, depth: int, types: list[TensorType] | None = None, outputs: int | None = None) -> Graph:
-        types = types or [TensorType((self.n, 3), dt.float32), TensorType((3,), dt.float32), TensorType((), dt.float32)]
+        types = types or [
+            TensorType((self.n, 3), dt.float32),
+            TensorType((3,), dt.float32),
+            TensorType((), dt.float32),
+        ]
 
         def body(*values: Any) -> list[Any]:
             pool = list(values)
@@ -47,13 +51,21 @@ class _Maker:
         if choice == 0:
             return [table[self.pick(["neg", "exp", "floor", "erf"])](x)]
         if choice == 1:
-            return [table[self.pick(["add", "mul", "maximum"])](x, self.pick([v for v in floats if v.shape == x.shape]))]
+            return [
+                table[self.pick(["add", "mul", "maximum"])](
+                    x, self.pick([v for v in floats if v.shape == x.shape])
+                )
+            ]
         if choice == 2:
             return [table["broadcast"](x, shape=(2, *x.shape), axes=tuple(range(1, 1 + x.ndim)))]
         if choice == 3:
             return [table["full"](shape=x.shape, dtype=self.pick(DTYPES), value=self.pick(FLOATS))]
         if choice == 4:
-            return [table["add"](c, c) for c in [self.constant()]] if self.rng.random() < 0.5 else [self.constant()]
+            return (
+                [table["add"](c, c) for c in [self.constant()]]
+                if self.rng.random() < 0.5
+                else [self.constant()]
+            )
         if choice == 5:
             table["print"](x, fmt="{} # not a comment")
             return [table["cast"](x, dtype=self.pick([dt.float64, dt.int4, dt.bool_]))]
@@ -70,7 +82,9 @@ class _Maker:
     def region(self, x: Any, depth: int) -> list[Any]:
         t = TensorType(x.shape, x.dtype)
         if self.rng.random() < 0.5:
-            return list(table["call"](x, graph=self.graph(depth - 1, [t], 2), name="softmax", tracked=(True, False)))
+            return list(
+                table["call"](x, graph=self.graph(depth - 1, [t], 2), name="softmax", tracked=(True, False))
+            )
         index = np.asarray(int(self.rng.integers(2)), np.int32)
         return list(table["cond"](index, x, branches=tuple(self.graph(depth - 1, [t], 1) for _ in range(2))))
 
@@ -80,11 +94,16 @@ graphs = st.builds(lambda seed: _Maker(seed).graph(depth=2), st.integers(0, 2**3
 # -- arbitrary attributes ------------------------------------------------------------------------------------
 
 names = st.sampled_from(["n", "m", "f32", "nan", "größe", "n_1"])
-symbols = st.builds(lambda s, lo, more: Symbol(s, lo, lo + more), names, st.integers(0, 5), st.integers(0, 99))
-sizes = st.builds(affine, st.integers(-5, 5), st.dictionaries(symbols, st.integers(-3, 3), max_size=3).map(dict.items))
+symbols = st.builds(
+    lambda s, lo, more: Symbol(s, lo, lo + more), names, st.integers(0, 5), st.integers(0, 99)
+)
+sizes = st.builds(
+    affine, st.integers(-5, 5), st.dictionaries(symbols, st.integers(-3, 3), max_size=3).map(dict.items)
+)
 types = st.builds(
     lambda shape, d: TensorType(tuple(shape), d),
-    st.lists(st.integers(0, 4) | sizes.filter(lambda d: isinstance(d, Affine)), max_size=3), st.sampled_from(DTYPES),
+    st.lists(st.integers(0, 4) | sizes.filter(lambda d: isinstance(d, Affine)), max_size=3),
+    st.sampled_from(DTYPES),
 )  # fmt: skip
 
 
@@ -103,7 +122,8 @@ def arrays(draw: Any) -> Any:
 
 leaves = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.text(max_size=8)
-    | st.sampled_from(DTYPES) | sizes | types | arrays().map(Dense) | arrays().filter(lambda a: a.size).map(lambda a: a.reshape(-1)[0])
+    | st.sampled_from(DTYPES) | sizes | types | arrays().map(Dense)
+    | arrays().filter(lambda a: a.size).map(lambda a: a.reshape(-1)[0])
 )  # fmt: skip
 values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=4).map(tuple), max_leaves=8)
 

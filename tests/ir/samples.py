@@ -1,6 +1,7 @@
 """Sample operands and attributes for every primitive: what `test_primitive_table` walks.
 
-A row is a generator `rng -> (operands, attributes), ...`. Float operands are double and lie where the primitive is smooth.
+A row is a generator `rng -> (operands, attributes), ...`. Float operands are double and lie where the
+primitive is smooth.
 """
 
 from __future__ import annotations

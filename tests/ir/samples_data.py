@@ -1,4 +1,6 @@
-"""Operands for primitives that move, choose, reduce and arrange data, and for those with regions or effects."""
+"""Operands for primitives that move, choose, reduce and arrange data, and for those with regions or
+effects.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ Rng = np.random.Generator
 
 
 def _constants(rng: Rng) -> Iterator[Sample]:
-    for array in (wide(rng, (3, 2)), integers(rng, (4,), dt.int4), np.array(True), np.empty((0, 2), np.float32)):
+    for array in (
+        wide(rng, (3, 2)),
+        integers(rng, (4,), dt.int4),
+        np.array(True),
+        np.empty((0, 2), np.float32),
+    ):
         yield [], {"value": Dense(array)}
 
 
@@ -162,7 +169,10 @@ def _sorts(rng: Rng) -> Iterator[Sample]:
     yield [wide(rng, (3, 6))], {"axis": 1, "keys": 1}
     yield [wide(rng, (4, 2)), plane(rng, (4, 2)), integers(rng, (4, 2), dt.int8)], {"axis": 0, "keys": 1}
     yield [rng.integers(0, 3, (9,)), wide(rng, (9,)), np.arange(9)], {"axis": 0, "keys": 2}
-    yield [np.array([3, np.nan, -np.inf, 1.0, np.nan, 1.0]).astype(dt.bfloat16), np.arange(6)], {"axis": 0, "keys": 1}
+    yield (
+        [np.array([3, np.nan, -np.inf, 1.0, np.nan, 1.0]).astype(dt.bfloat16), np.arange(6)],
+        {"axis": 0, "keys": 1},
+    )
     yield [integers(rng, (7,), dt.uint4)], {"axis": 0, "keys": 1}
     yield [np.empty((2, 0))], {"axis": 1, "keys": 1}
 
@@ -202,15 +212,22 @@ def _scattered(*kinds: str) -> Callable[[Rng], Iterator[Sample]]:
 
     def make(rng: Rng) -> Iterator[Sample]:
         for kind in kinds:
-            yield [wide(rng, (4, 3)), rng.integers(-1, 6, (7, 1)), wide(rng, (7, 3))], {"axes": (0,), "kind": kind}
+            yield (
+                [wide(rng, (4, 3)), rng.integers(-1, 6, (7, 1)), wide(rng, (7, 3))],
+                {"axes": (0,), "kind": kind},
+            )
             yield [
-                rng.normal(size=(3, 2, 4)), rng.integers(0, 3, (2, 5, 2)).astype(np.int32), rng.normal(size=(2, 5, 2))
+                rng.normal(size=(3, 2, 4)), rng.integers(0, 3, (2, 5, 2)).astype(np.int32),
+                rng.normal(size=(2, 5, 2))
             ], {"axes": (2, 0), "kind": kind}  # fmt: skip
             yield [wide(rng, (3,)), np.empty((0, 1), np.int64), wide(rng, (0,))], {"axes": (0,), "kind": kind}
             x, u = integers(rng, (3,), dt.int4), integers(rng, (5,), dt.int4)
             yield [x, rng.integers(0, 3, (5, 1)), u], {"axes": (0,), "kind": kind}
             if kind not in ("max", "min"):
-                yield [plane(rng, (3,)), rng.integers(0, 3, (6, 1)), plane(rng, (6,))], {"axes": (0,), "kind": kind}
+                yield (
+                    [plane(rng, (3,)), rng.integers(0, 3, (6, 1)), plane(rng, (6,))],
+                    {"axes": (0,), "kind": kind},
+                )
 
     return make
 
@@ -218,8 +235,14 @@ def _scattered(*kinds: str) -> Callable[[Rng], Iterator[Sample]]:
 def _scattered_lanes(*kinds: str) -> Callable[[Rng], Iterator[Sample]]:
     def make(rng: Rng) -> Iterator[Sample]:
         for kind in kinds:
-            yield [wide(rng, (4, 3)), rng.integers(-1, 6, (5, 3)), wide(rng, (5, 3))], {"axis": 0, "kind": kind}
-            yield [rng.normal(size=(2, 3)), rng.integers(0, 3, (2, 4)), rng.normal(size=(2, 4))], {"axis": 1, "kind": kind}
+            yield (
+                [wide(rng, (4, 3)), rng.integers(-1, 6, (5, 3)), wide(rng, (5, 3))],
+                {"axis": 0, "kind": kind},
+            )
+            yield (
+                [rng.normal(size=(2, 3)), rng.integers(0, 3, (2, 4)), rng.normal(size=(2, 4))],
+                {"axis": 1, "kind": kind},
+            )
             yield [wide(rng, (2, 3)), np.empty((2, 0), np.int8), wide(rng, (2, 0))], {"axis": 1, "kind": kind}
 
     return make
@@ -233,7 +256,10 @@ def _products_at(lanes: bool) -> Callable[[Rng], Iterator[Sample]]:
         x, updates = rng.normal(size=(3,)), rng.normal(size=(8,))
         x[1] = updates[2] = updates[5] = 0.0
         at = np.array([0, 1, 1, 2, 0, 1, 2, 0])
-        yield [x, at if lanes else at[:, None], updates], {"axis": 0, "kind": "mul"} if lanes else {"axes": (0,), "kind": "mul"}
+        yield (
+            [x, at if lanes else at[:, None], updates],
+            {"axis": 0, "kind": "mul"} if lanes else {"axes": (0,), "kind": "mul"},
+        )
 
     return make
 
@@ -254,8 +280,14 @@ def _window_updates(rng: Rng) -> Iterator[Sample]:
 def _dots(rng: Rng) -> Iterator[Sample]:
     f, z = dt.float64, dt.complex128
     yield [wide(rng, (3, 4)), wide(rng, (4, 2))], {"contract": ((1,), (0,)), "batch": ((), ()), "dtype": f}
-    yield [wide(rng, (2, 3, 4)), wide(rng, (4, 2, 5))], {"contract": ((2,), (0,)), "batch": ((0,), (1,)), "dtype": f}
-    yield [wide(rng, (2, 3, 4)), wide(rng, (4, 3))], {"contract": ((1, 2), (1, 0)), "batch": ((), ()), "dtype": f}
+    yield (
+        [wide(rng, (2, 3, 4)), wide(rng, (4, 2, 5))],
+        {"contract": ((2,), (0,)), "batch": ((0,), (1,)), "dtype": f},
+    )
+    yield (
+        [wide(rng, (2, 3, 4)), wide(rng, (4, 3))],
+        {"contract": ((1, 2), (1, 0)), "batch": ((), ()), "dtype": f},
+    )
     yield [wide(rng, (3,)), wide(rng, (2,))], {"contract": ((), ()), "batch": ((), ()), "dtype": f}
     yield [wide(rng, (2, 0)), wide(rng, (0, 3))], {"contract": ((1,), (0,)), "batch": ((), ()), "dtype": f}
     yield [plane(rng, (3, 2)), plane(rng, (2,))], {"contract": ((1,), (0,)), "batch": ((), ()), "dtype": z}
@@ -304,9 +336,10 @@ def _calls(rng: Rng) -> Iterator[Sample]:
 def _branches(rng: Rng) -> Iterator[Sample]:
     other = _graph(lambda x, y: [table["mul"](x, x), table["exp"](y)], (3,), (3,))
     for index in (0, 1, 5):
-        yield [np.array(index, np.int32), rng.normal(size=(3,)), rng.normal(size=(3,))], {
-            "branches": (_graph(_wave, (3,), (3,)), other)
-        }
+        yield (
+            [np.array(index, np.int32), rng.normal(size=(3,)), rng.normal(size=(3,))],
+            {"branches": (_graph(_wave, (3,), (3,)), other)},
+        )
 
 
 def _loops(rng: Rng) -> Iterator[Sample]:
@@ -348,7 +381,9 @@ def _callbacks(rng: Rng) -> Iterator[Sample]:
 
 def _scaled_rule(primals: Any, tangents: Any, config: Any) -> Any:
     (x,), (t,) = primals, tangents
-    return table["custom_call"](x, name="test.scaled", config=config), table["custom_call"](t, name="test.scaled", config=config)
+    return table["custom_call"](x, name="test.scaled", config=config), table["custom_call"](
+        t, name="test.scaled", config=config
+    )
 
 
 register_routine(
@@ -358,7 +393,9 @@ register_routine(
         evaluate=lambda x, config: [x * config[0]],
         jvp=_scaled_rule,
         vjp=lambda cts, inputs, outs, config: table["custom_call"](cts[0], name="test.scaled", config=config),
-        batch=lambda size, values, mapped, config: table["custom_call"](*values, name="test.scaled", config=config),
+        batch=lambda size, values, mapped, config: table["custom_call"](
+            *values, name="test.scaled", config=config
+        ),
     )
 )
 
@@ -371,7 +408,8 @@ _SUMS, _EXTREMES = _reductions(cplx=True, words=True), _reductions(cplx=False, w
 _BITS = _reductions(cplx=False, words=True, floats=False)
 
 samples: dict[str, Callable[[Rng], Any]] = {
-    "constant": _constants, "full": _fills, "iota": _iotas, "stop_gradient": _any, "barrier": _any, "cast": _casts,
+    "constant": _constants, "full": _fills, "iota": _iotas, "stop_gradient": _any, "barrier": _any,
+    "cast": _casts,
     "broadcast": _broadcasts, "reshape": _reshapes, "transpose": _transposes, "slice": _slices, "pad": _pads,
     "update_slice": _updates, "concatenate": _joins, "reverse": _reversals,
     "reduce_sum": _SUMS, "reduce_max": _EXTREMES, "reduce_min": _EXTREMES, "reduce_prod": _products,

@@ -1,4 +1,5 @@
-"""Operands for the elementwise primitives: random, signed, of a wide range, of odd sizes, without axes, empty.
+"""Operands for the elementwise primitives: random, signed, of a wide range, of odd sizes, without axes,
+empty.
 
 All float samples are points where the primitive is smooth, for they are compared with differences.
 """
@@ -39,12 +40,16 @@ def fractional(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def off_poles(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.asarray(np.where(rng.random(shape) < 0.5, rng.uniform(0.3, 30, shape), fractional(rng, shape) / 2))
+    return np.asarray(
+        np.where(rng.random(shape) < 0.5, rng.uniform(0.3, 30, shape), fractional(rng, shape) / 2)
+    )
 
 
 def plane(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Complex numbers, away from the cuts of the usual functions."""
-    return np.asarray(rng.uniform(0.2, 2.5, shape) + 1j * rng.choice([-1, 1], shape) * rng.uniform(0.2, 2.0, shape))
+    return np.asarray(
+        rng.uniform(0.2, 2.5, shape) + 1j * rng.choice([-1, 1], shape) * rng.uniform(0.2, 2.0, shape)
+    )
 
 
 def integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -59,7 +64,9 @@ def bools(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def elementwise(*domains: Domain, cplx: bool = False, words: Sequence[Any] = (), truth: bool = False) -> Any:
-    """Samples of a primitive: floats of the domains (one per operand), and complex, integer and bool ones on request."""
+    """Samples of a primitive: floats of the domains (one per operand), and complex, integer and bool ones on
+    request.
+    """
 
     def make(rng: np.random.Generator) -> Iterator[Sample]:
         for shape in SHAPES if domains[0] is not None else ():
@@ -137,21 +144,26 @@ pair = elementwise(wide, wide, cplx=True, words=WORDS)
 unit = within(-0.95, 0.95)
 truths = elementwise(wide, cplx=True, words=WORDS[:4], truth=True)
 logic = elementwise(None, None, words=WORDS, truth=True)  # type: ignore[arg-type]
-divisors = elementwise(fractional, lambda rng, shape: rng.choice([-1, 1], shape) * rng.uniform(20, 30, shape), words=WORDS)
+divisors = elementwise(
+    fractional, lambda rng, shape: rng.choice([-1, 1], shape) * rng.uniform(20, 30, shape), words=WORDS
+)
 
 samples: dict[str, Callable[[np.random.Generator], Any]] = {
     "add": pair, "sub": pair, "mul": pair, "div": elementwise(wide, wide, cplx=True),
     "neg": elementwise(wide, cplx=True, words=WORDS), "floor_div": divisors, "rem": divisors,
-    "pow": _bases_and_powers, "sqrt": elementwise(positive, cplx=True), "rsqrt": elementwise(positive, cplx=True),
+    "pow": _bases_and_powers, "sqrt": elementwise(positive, cplx=True), "rsqrt": elementwise(positive,
+    cplx=True),
     "hypot": elementwise(wide, wide), "abs": _signs, "sign": _signs, "copysign": elementwise(wide, wide),
     "nextafter": elementwise(wide, wide),
     "floor": elementwise(fractional, words=WORDS), "ceil": elementwise(fractional, words=WORDS),
     "trunc": elementwise(fractional, words=WORDS), "round": elementwise(
-        lambda rng, shape: fractional(rng, shape) + np.where(rng.random(shape) < 0.5, 0.0, 0.03), words=WORDS),
+        lambda rng, shape: fractional(rng, shape) + np.where(rng.random(shape) < 0.5, 0.0, 0.03),
+        words=WORDS),
     "exp": elementwise(within(-20, 20), cplx=True), "exp2": elementwise(within(-20, 20), cplx=True),
     "expm1": elementwise(within(-2, 9), cplx=True), "log": elementwise(positive, cplx=True),
     "log2": elementwise(positive, cplx=True), "log10": elementwise(positive, cplx=True),
-    "log1p": elementwise(within(-0.9, 50), cplx=True), "logaddexp": elementwise(within(-30, 30), within(-30, 30)),
+    "log1p": elementwise(within(-0.9, 50), cplx=True), "logaddexp": elementwise(within(-30, 30), within(-30,
+    30)),
     "sin": elementwise(within(-20, 20), cplx=True), "cos": elementwise(within(-20, 20), cplx=True),
     "tan": elementwise(within(-1.4, 1.4), cplx=True), "asin": elementwise(unit, cplx=True),
     "acos": elementwise(unit, cplx=True), "atan": elementwise(wide, cplx=True),
@@ -162,10 +174,13 @@ samples: dict[str, Callable[[np.random.Generator], Any]] = {
     "erf": elementwise(within(-4, 4)), "erfc": elementwise(within(-3, 6)), "erf_inv": elementwise(unit),
     "lgamma": elementwise(off_poles), "digamma": elementwise(off_poles), "polygamma": _polygammas,
     "eq": _equal, "ne": _equal, "lt": _comparable, "le": _comparable, "gt": _comparable, "ge": _comparable,
-    "maximum": elementwise(wide, wide, words=WORDS, truth=True), "minimum": elementwise(wide, wide, words=WORDS, truth=True),
+    "maximum": elementwise(wide, wide, words=WORDS, truth=True), "minimum": elementwise(wide, wide,
+    words=WORDS, truth=True),
     "select": _choice, "is_finite": truths, "is_nan": truths, "is_inf": truths, "signbit": elementwise(wide),
-    "not": elementwise(None, words=WORDS, truth=True), "and": logic, "or": logic, "xor": logic,  # type: ignore[arg-type]
-    "shift_left": _shifts, "shift_right": _shifts, "popcount": elementwise(None, words=WORDS),  # type: ignore[arg-type]
+    "not": elementwise(None, words=WORDS, truth=True), "and": logic, "or": logic, "xor": logic,
+     # type: ignore[arg-type]
+    "shift_left": _shifts, "shift_right": _shifts, "popcount": elementwise(None, words=WORDS),
+     # type: ignore[arg-type]
     "clz": elementwise(None, words=WORDS), "bitcast": _bitcasts,  # type: ignore[arg-type]
     "conj": _parts, "real": _parts, "imag": _parts, "complex": elementwise(wide, wide),
 }  # fmt: skip

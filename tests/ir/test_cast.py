@@ -21,8 +21,37 @@ from trilobite.ir.types import TensorType
 cast = table["cast"]
 INTEGERS = sorted(dt.INTEGERS, key=str)
 FLOATS = sorted(dt.FLOATS, key=str)
-EDGES = [0.0, -0.0, 0.5, -0.5, 1.5, -1.5, 7.99, 8.0, -8.5, 127.9, 128.0, -129.0, 255.5, 256.0, 2.0**31, -(2.0**31) - 1]
-EDGES += [2.0**32, 2.0**53 + 2, 2.0**63, -(2.0**63), -(2.0**64), 2.0**64, 1e30, -1e30, math.inf, -math.inf, math.nan]
+EDGES = [
+    0.0,
+    -0.0,
+    0.5,
+    -0.5,
+    1.5,
+    -1.5,
+    7.99,
+    8.0,
+    -8.5,
+    127.9,
+    128.0,
+    -129.0,
+    255.5,
+    256.0,
+    2.0**31,
+    -(2.0**31) - 1,
+]
+EDGES += [
+    2.0**32,
+    2.0**53 + 2,
+    2.0**63,
+    -(2.0**63),
+    -(2.0**64),
+    2.0**64,
+    1e30,
+    -1e30,
+    math.inf,
+    -math.inf,
+    math.nan,
+]
 
 
 def saturated(number: float, dtype: Any) -> int:
@@ -42,7 +71,9 @@ def test_floats_truncate_and_saturate(source: Any, target: Any) -> None:
         x = np.array(EDGES, np.float32 if source != dt.float64 else np.float64).astype(source)
     want = [saturated(float(v), target) for v in x]
     assert [int(v) for v in cast(x, dtype=target)] == want
-    for v, w in zip(x, want, strict=True):  # alone, so that the quick way for arrays inside the range is taken too
+    for v, w in zip(
+        x, want, strict=True
+    ):  # alone, so that the quick way for arrays inside the range is taken too
         assert int(cast(np.asarray(v).reshape(()), dtype=target)) == w
 
 
@@ -56,7 +87,9 @@ def test_any_double_becomes_the_nearest_integer_towards_zero(numbers: list[float
 def test_integers_wrap(source: Any, target: Any) -> None:
     info, to = ml_dtypes.iinfo(source), ml_dtypes.iinfo(target)
     low, high = int(info.min), int(info.max)
-    numbers = sorted({low, low + 1, -1 if low else 0, 0, 1, 7, high - 1, high, min(high, 200), min(high, 40000)})
+    numbers = sorted(
+        {low, low + 1, -1 if low else 0, 0, 1, 7, high - 1, high, min(high, 200), min(high, 40000)}
+    )
     span = int(to.max) - int(to.min) + 1
     want = [(n - int(to.min)) % span + int(to.min) for n in numbers]
     x = np.array(numbers, np.uint64 if low == 0 else np.int64).astype(source)
@@ -101,5 +134,7 @@ def test_complex_numbers_lose_their_imaginary_part_and_the_cotangent_returns_rea
 
 
 def test_a_dtype_that_tensors_cannot_have_is_refused() -> None:
-    with pytest.raises(DTypeError, match=r"cast of f32\[2\] to datetime64\[s\]\n  expected: bfloat16, bool, complex128"):
+    with pytest.raises(
+        DTypeError, match=r"cast of f32\[2\] to datetime64\[s\]\n  expected: bfloat16, bool, complex128"
+    ):
         cast.type(TensorType((2,), dt.float32), dtype=np.dtype("datetime64[s]"))

@@ -23,7 +23,9 @@ def slopes(name: str, *operands: Any, **attributes: Any) -> list[list[float]]:
     found = back([np.ones_like(out[0])])
     for i, f in enumerate(found):
         tangents = [np.ones_like(a) if i == k else None for k, a in enumerate(arrays)]
-        np.testing.assert_array_equal(push(lambda *v: table[name](*v, **attributes), arrays, tangents)[1][0], f)
+        np.testing.assert_array_equal(
+            push(lambda *v: table[name](*v, **attributes), arrays, tangents)[1][0], f
+        )
     return [f.tolist() for f in found]
 
 

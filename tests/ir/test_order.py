@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trilobite.base import dtypes as dt
-from trilobite.ir.primitive import table
-from trilobite.ir.types import TensorType, dim
-from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.evaluate import run
+from trilobite.ir.primitive import table
+from trilobite.ir.transforms.record import record_graph
+from trilobite.ir.types import TensorType, dim
 
 Array = np.ndarray[Any, Any]
 numbers = st.floats(width=32) | st.sampled_from([0.0, -0.0, 1.0, math.nan, math.inf, -math.inf])
@@ -26,7 +26,10 @@ def rank(v: float) -> tuple[bool, float]:
     return (math.isnan(v), 0.0 if math.isnan(v) else v)
 
 
-@given(st.lists(numbers, max_size=12), st.sampled_from([dt.float64, dt.float32, dt.float16, dt.bfloat16, dt.float8_e5m2]))
+@given(
+    st.lists(numbers, max_size=12),
+    st.sampled_from([dt.float64, dt.float32, dt.float16, dt.bfloat16, dt.float8_e5m2]),
+)
 def test_sort_is_stable_with_nan_last(values: list[float], dtype: Any) -> None:
     with np.errstate(all="ignore"):
         x = np.array(values, np.float32).astype(dtype)
@@ -48,7 +51,9 @@ def test_the_first_key_comes_before_the_second(rows: list[tuple[int, float]]) ->
 def test_top_k_falls_with_nan_first_and_equal_ones_in_order(values: list[float], data: Any) -> None:
     k = data.draw(st.integers(0, len(values)))
     x = np.array(values)
-    order = sorted(range(len(values)), key=lambda i: (not math.isnan(x[i]), 0.0 if math.isnan(x[i]) else -x[i]))[:k]
+    order = sorted(
+        range(len(values)), key=lambda i: (not math.isnan(x[i]), 0.0 if math.isnan(x[i]) else -x[i])
+    )[:k]
     out, places = table["top_k"](x, k=k, axis=0)
     assert places.tolist() == order and places.dtype == dt.int64 and out.tobytes() == x[order].tobytes()
 
@@ -121,7 +126,9 @@ def test_slopes_of_running_reductions_work_for_a_symbolic_length(kind: str) -> N
 def test_sums_of_small_floats_accumulate_in_float32() -> None:
     x = np.full(1000, 0.1, dt.bfloat16)
     exact = 1000 * float(x[0])
-    assert float(table["reduce_sum"](x, axes=(0,))) == float(np.asarray(exact, np.float32).astype(dt.bfloat16))
+    assert float(table["reduce_sum"](x, axes=(0,))) == float(
+        np.asarray(exact, np.float32).astype(dt.bfloat16)
+    )
     last = table["cumulative"](x, axis=0, kind="sum", reverse=False)[-1]
     assert abs(float(last) - exact) <= exact * 2.0**-8
 

@@ -53,7 +53,9 @@ def points(draw: Any) -> tuple[Array, Array, tuple[int, ...], np.random.Generato
     shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
     axes = tuple(draw(st.permutations(range(len(shape))))[: draw(st.integers(1, len(shape)))])
     lead = tuple(draw(st.lists(st.integers(0, 4), max_size=2)))
-    indices = rng.integers(-2, 6, (*lead, len(axes))).astype(draw(st.sampled_from(["int8", "int32", "int64"])))
+    indices = rng.integers(-2, 6, (*lead, len(axes))).astype(
+        draw(st.sampled_from(["int8", "int32", "int64"]))
+    )
     return rng.normal(size=shape), indices, axes, rng
 
 
@@ -81,8 +83,12 @@ def test_scatter_is_the_adjoint_of_gather(case: Any, kind: str) -> None:
     ct = rng.normal(size=x.shape)
     to_x, to_updates = back([ct])
     tangent = rng.normal(size=updates.shape)
-    _, (slope,) = push(lambda v, u: table["scatter"](v, indices, u, axes=axes, kind=kind), [x, updates], [x, tangent])
-    np.testing.assert_allclose((ct * slope).sum(), (to_x * x).sum() + (to_updates * tangent).sum(), atol=1e-12)
+    _, (slope,) = push(
+        lambda v, u: table["scatter"](v, indices, u, axes=axes, kind=kind), [x, updates], [x, tangent]
+    )
+    np.testing.assert_allclose(
+        (ct * slope).sum(), (to_x * x).sum() + (to_updates * tangent).sum(), atol=1e-12
+    )
 
 
 def test_of_several_sets_to_one_place_the_last_stays_and_gets_the_slope() -> None:

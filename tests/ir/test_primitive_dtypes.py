@@ -1,5 +1,6 @@
-"""Every primitive over every dtype its type rule accepts: the promised type, no warning, and for floats smaller than 32
-bits the float32 result rounded once (NumPy's own float16 loops may differ from it by one code).
+"""Every primitive over every dtype its type rule accepts: the promised type, no warning, and for floats
+smaller than 32 bits the float32 result rounded once (NumPy's own float16 loops may differ from it by one
+code).
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ ALL = sorted(dt.ALL, key=str)
 cast = table["cast"].evaluate
 
 
-def recast(operands: Sequence[Array], attributes: dict[str, Any], dtype: Any) -> tuple[list[Array], dict[str, Any]]:
+def recast(
+    operands: Sequence[Array], attributes: dict[str, Any], dtype: Any
+) -> tuple[list[Array], dict[str, Any]]:
     """The double operands in another dtype; a result dtype that was double follows."""
     moved = [cast(o, dtype=dtype) if o.dtype == dt.float64 else o for o in operands]
     return moved, {k: dtype if v == dt.float64 and k == "dtype" else v for k, v in attributes.items()}
@@ -63,7 +66,11 @@ def codes(x: Array) -> Array:
 
 
 _EDGES = ("reduce_max", "reduce_min")  # of nothing: infinity, or what the dtype has in its place
-EXCEPT = {"window_gather": "it fills with zeros, which e8m0 does not have", "nextafter": "its steps are those of the dtype", "bitcast": "it reads the bits of the dtype"}
+EXCEPT = {
+    "window_gather": "it fills with zeros, which e8m0 does not have",
+    "nextafter": "its steps are those of the dtype",
+    "bitcast": "it reads the bits of the dtype",
+}
 
 
 @pytest.mark.parametrize("dtype", SMALL, ids=str)
@@ -92,4 +99,6 @@ def test_small_floats_are_float32_rounded_once(dtype: Any) -> None:
 def _filled_with_what_it_lacks(attributes: dict[str, Any], dtype: Any) -> bool:
     """A pad value that the dtype rounds differently on its own than after float32."""
     value = attributes.get("value")
-    return value is not None and not bool(np.asarray(value, np.float32).astype(dtype).astype(np.float32) == value)
+    return value is not None and not bool(
+        np.asarray(value, np.float32).astype(dtype).astype(np.float32) == value
+    )

@@ -1,7 +1,8 @@
-"""Walks the table: every primitive has every rule or says why not, and its rules agree with each other and with numbers.
+"""Walks the table: every primitive has every rule or says why not, and its rules agree with each other and
+with numbers.
 
-Bounds: slopes equal five-point differences to 1e-6; ⟨u, Jv⟩ = ⟨Jᵀu, v⟩ to 1e-10; batched equals a loop to 1e-12; recorded
-equals eager bit for bit; float32, float16 and bfloat16 stay within `BOUNDS` of float64.
+Bounds: slopes equal five-point differences to 1e-6; ⟨u, Jv⟩ = ⟨Jᵀu, v⟩ to 1e-10; batched equals a loop to
+1e-12; recorded equals eager bit for bit; float32, float16 and bfloat16 stay within `BOUNDS` of float64.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def smooth_cases(name: str) -> Iterator[tuple[Callable[..., Any], list[Array]]]:
     for operands, attributes in cases(name):
         inexact = [o for o in operands if is_inexact(o.dtype)]
         outs = listed(table[name].evaluate(*operands, **attributes))
-        precise = all(o.dtype in (dt.float64, dt.complex128) for o in (*inexact, *outs) if is_inexact(o.dtype))
+        precise = all(
+            o.dtype in (dt.float64, dt.complex128) for o in (*inexact, *outs) if is_inexact(o.dtype)
+        )
         finite = all(np.isfinite(o).all() for o in outs)
         if inexact and precise and finite and any(is_inexact(o.dtype) for o in outs):
             yield partial(table[name], **attributes), operands
@@ -94,7 +97,9 @@ def test_type_rule_says_what_evaluate_gives(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_run_has_the_bits_of_the_eager_one(name: str) -> None:
     for operands, attributes in cases(name):
-        graph = record_graph(lambda *v, a=attributes: listed(table[name](*v, **a)), [type_of(o) for o in operands])
+        graph = record_graph(
+            lambda *v, a=attributes: listed(table[name](*v, **a)), [type_of(o) for o in operands]
+        )
         verify(graph)
         for got, want in zip(run(graph, operands), listed(table[name](*operands, **attributes)), strict=True):
             assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
@@ -131,7 +136,9 @@ def moved(operands: Sequence[Array], tangents: Sequence[Any], by: float) -> list
     return [np.asarray(o if t is None else o + by * t) for o, t in zip(operands, tangents, strict=True)]
 
 
-def check_slopes(fn: Callable[..., Any], operands: Sequence[Array], rng: np.random.Generator) -> tuple[Any, Any, Any]:
+def check_slopes(
+    fn: Callable[..., Any], operands: Sequence[Array], rng: np.random.Generator
+) -> tuple[Any, Any, Any]:
     """jvp against differences; returns results, tangents and slopes."""
     tangents = [direction(rng, o) for o in operands]
     outs, slopes = push(fn, operands, tangents)
@@ -144,13 +151,17 @@ def check_slopes(fn: Callable[..., Any], operands: Sequence[Array], rng: np.rand
         estimate = (8 * (f[1][i] - f[-1][i]) - (f[2][i] - f[-2][i])) / (12 * h)
         size = np.abs(slope) + np.abs(estimate)
         slack = 1e-6 * size + 3e-9 * max(1e-3, np.abs(out).max(initial=0.0), size.max(initial=0.0))
-        assert (np.abs(slope - estimate) <= slack).all(), f"output {i}: {slope} against differences {estimate}"
+        assert (np.abs(slope - estimate) <= slack).all(), (
+            f"output {i}: {slope} against differences {estimate}"
+        )
     return outs, tangents, slopes
 
 
 def products(a: Sequence[Any], b: Sequence[Any]) -> tuple[float, float]:
     """The real inner product of two lists, and the size of its terms."""
-    terms = [np.real(np.conj(x) * y).ravel() for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    terms = [
+        np.real(np.conj(x) * y).ravel() for x, y in zip(a, b, strict=True) if x is not None and y is not None
+    ]
     line = np.concatenate([np.zeros(1), *terms])
     return float(line.sum()), float(np.abs(line).sum())
 
@@ -259,8 +270,8 @@ def test_batched_twice_equals_two_loops(name: str, capsys: pytest.CaptureFixture
 
 # -- precision -----------------------------------------------------------------------------------------------
 
-# How far a result may lie from that of the same operands in double: factor·eps·size, where size is the result itself, or
-# "terms": the same primitive over absolute values, the sum of the magnitudes that were added.
+# How far a result may lie from that of the same operands in double: factor·eps·size. The size is that of the
+# result, or "terms": the same primitive over absolute values, the sum of the magnitudes that were added.
 BOUNDS: dict[str, tuple[float, str]] = {
     "reduce_sum": (8, "terms"), "dot": (8, "terms"), "cumulative": (8, "terms"), "scatter": (4, "terms"),
     "scatter_along": (4, "terms"), "reduce_prod": (16, "result"), "scatter_reduce": (8, "result"),
@@ -291,7 +302,9 @@ def test_small_floats_agree_with_double(name: str, dtype: Any) -> None:
     largest, tiny = (6.5e4, 6e-8) if dtype == dt.float16 else (3.38e38, 1e-40)
     factor = BOUNDS.get(name, (4, "result"))[0]
     for operands, attributes in cases(name):
-        if not _all_double(operands) or any(isinstance(v, (Graph, tuple)) and _has_graph(v) for v in attributes.values()):
+        if not _all_double(operands) or any(
+            isinstance(v, (Graph, tuple)) and _has_graph(v) for v in attributes.values()
+        ):
             continue
         low = [o.astype(dtype) if o.dtype == dt.float64 else o for o in operands]
         high = [o.astype(np.float64) if o.dtype == dtype else o for o in low]
@@ -304,7 +317,9 @@ def test_small_floats_agree_with_double(name: str, dtype: Any) -> None:
             bound = factor * eps * sizes(name, high, attributes, e) + tiny
             inside = np.abs(e) < largest * (1 - factor * eps)
             miss = np.abs(np.subtract(g.astype(e.dtype), e, where=inside, out=np.zeros(e.shape, e.dtype)))
-            assert (miss <= bound)[inside].all(), f"{g} against {e}: off by {miss / (eps * np.abs(e) + 1e-300)} eps"
+            assert (miss <= bound)[inside].all(), (
+                f"{g} against {e}: off by {miss / (eps * np.abs(e) + 1e-300)} eps"
+            )
             assert (g.astype(e.dtype) == e)[np.isinf(e)].all()
 
 

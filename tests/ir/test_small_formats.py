@@ -1,5 +1,6 @@
-"""All 8-bit and 4-bit formats: every code and every pair of codes converts, adds, multiplies and compares as ml_dtypes does,
-bit for bit; and what ml_dtypes leaves open (floats to integers out of range, missing ways) is as our own words say.
+"""All 8-bit and 4-bit formats: every code and every pair of codes converts, adds, multiplies and compares as
+ml_dtypes does, bit for bit; and what ml_dtypes leaves open (floats to integers out of range, missing ways)
+is as our own words say.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def test_larger_floats_round_as_ml_dtypes(small: Any, wide: Any) -> None:
     """Around every number of the format and every midpoint between two, and beyond the range."""
     finite = np.unique(codes(small).astype(np.float64)[np.isfinite(codes(small).astype(np.float64))])
     middle = (finite[1:] + finite[:-1]) / 2
-    points = np.concatenate([finite, middle, finite[-1:] * 1.2, finite[-1:] * 4, [np.inf, -np.inf, np.nan, -0.0, 1e-30]])
+    points = np.concatenate(
+        [finite, middle, finite[-1:] * 1.2, finite[-1:] * 4, [np.inf, -np.inf, np.nan, -0.0, 1e-30]]
+    )
     near = np.concatenate([points, np.nextafter(points, np.inf), np.nextafter(points, -np.inf)])
     with np.errstate(all="ignore"):
         x = near.astype(wide)
@@ -95,12 +98,16 @@ def test_larger_floats_round_as_ml_dtypes(small: Any, wide: Any) -> None:
 
 @pytest.mark.parametrize("small", FLOATS8, ids=str)
 def test_rounding_is_to_nearest_and_to_even(small: Any) -> None:
-    """Against exact fractions: no number of the format is nearer, and of two equally near ones the even code wins."""
+    """Against exact fractions: no number of the format is nearer, and of two equally near ones the even code
+    wins.
+    """
     x = codes(small)
     finite = sorted({v for c in x if (v := value(c)) is not None})
     rng = np.random.default_rng(0)
     low, high = float(finite[0]), float(finite[-1])
-    tries = np.r_[rng.uniform(low, high, 200), rng.uniform(low, high, 200) * 2.0 ** -rng.integers(1, 12, 200)].astype(np.float32)
+    tries = np.r_[
+        rng.uniform(low, high, 200), rng.uniform(low, high, 200) * 2.0 ** -rng.integers(1, 12, 200)
+    ].astype(np.float32)
     for t, got in zip(tries, table["cast"](tries, dtype=small), strict=True):
         if small == dt.float8_e8m0fnu and t < 2.0**-127:
             assert np.isnan(float(got)) or t > 0
@@ -170,7 +177,9 @@ def test_every_pair_has_a_larger_and_a_smaller(dtype: Any) -> None:
     for name, wide in (("maximum", np.maximum), ("minimum", np.minimum)):
         out = table[name](x, y)
         assert out.dtype == dtype
-        np.testing.assert_array_equal(out.astype(np.float64), wide(x.astype(np.float64), y.astype(np.float64)))
+        np.testing.assert_array_equal(
+            out.astype(np.float64), wide(x.astype(np.float64), y.astype(np.float64))
+        )
 
 
 @pytest.mark.parametrize("dtype", INTS, ids=str)
@@ -187,7 +196,9 @@ def test_every_integer_wraps_shifts_and_counts_bits(dtype: Any) -> None:
     assert table["abs"](x).astype(np.int64).tolist() == [wrap(abs(n)) for n in numbers]
     assert table["not"](x).astype(np.int64).tolist() == [wrap(~n) for n in numbers]
     assert table["popcount"](x).astype(np.int64).tolist() == [(n % span).bit_count() for n in numbers]
-    assert table["clz"](x).astype(np.int64).tolist() == [wrap(width - (n % span).bit_length()) for n in numbers]
+    assert table["clz"](x).astype(np.int64).tolist() == [
+        wrap(width - (n % span).bit_length()) for n in numbers
+    ]
     for n in range(min(span // 2, 2 * width)):
         by = np.full(x.shape, n).astype(dtype)
         amount = int(by[0])

@@ -18,9 +18,15 @@ from trilobite.ir.primitive import table
 
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(7)
-wide = np.concatenate([rng.uniform(-6, 6, 4000), 10.0 ** rng.uniform(-300, 0.5, 500), -(10.0 ** rng.uniform(-20, 0, 200))])
-unit = np.concatenate([rng.uniform(-1, 1, 3000), 1 - 10.0 ** rng.uniform(-15.5, -1, 800), 10.0 ** rng.uniform(-200, -1, 300)])
-right = np.concatenate([rng.uniform(1e-6, 15, 4000), 10.0 ** rng.uniform(-100, 100, 500), 1 + rng.normal(size=300) * 1e-4])
+wide = np.concatenate(
+    [rng.uniform(-6, 6, 4000), 10.0 ** rng.uniform(-300, 0.5, 500), -(10.0 ** rng.uniform(-20, 0, 200))]
+)
+unit = np.concatenate(
+    [rng.uniform(-1, 1, 3000), 1 - 10.0 ** rng.uniform(-15.5, -1, 800), 10.0 ** rng.uniform(-200, -1, 300)]
+)
+right = np.concatenate(
+    [rng.uniform(1e-6, 15, 4000), 10.0 ** rng.uniform(-100, 100, 500), 1 + rng.normal(size=300) * 1e-4]
+)
 left = -rng.uniform(0, 12, 2000)
 
 # Fifty-digit arithmetic rounded to 25 digits, at arguments given bit by bit.
@@ -53,13 +59,17 @@ _CASES: list[tuple[str, Array, Callable[..., Any]]] = [
 
 @pytest.mark.parametrize("name, x, fn", _CASES, ids=[f"{c[0]}{i}" for i, c in enumerate(_CASES)])
 def test_thousands_of_arguments_against_scipy(name: str, x: Array, fn: Any) -> None:
-    np.testing.assert_allclose(table[name](x), fn(x), rtol=5e-14, atol=3e-14 if name in ("lgamma", "digamma") else 0)
+    np.testing.assert_allclose(
+        table[name](x), fn(x), rtol=5e-14, atol=3e-14 if name in ("lgamma", "digamma") else 0
+    )
 
 
 def test_zeros_of_lgamma_and_digamma_keep_relative_precision() -> None:
     for e in (1e-3, 1e-9, 1e-14):
         h = (1 + e) - 1
-        assert float(table["lgamma"](np.array(1 + h))) == pytest.approx(-0.57721566490153286 * h + 0.8224670334241132 * h * h, rel=1e-5)
+        assert float(table["lgamma"](np.array(1 + h))) == pytest.approx(
+            -0.57721566490153286 * h + 0.8224670334241132 * h * h, rel=1e-5
+        )
         assert float(table["lgamma"](np.array(2 + h))) == pytest.approx(oracle.gammaln(2 + h), rel=1e-7)
     root = 1.4616321449683622
     assert float(table["digamma"](np.array(root))) == pytest.approx(-9.2412655217294275e-17, rel=1e-12)
@@ -82,12 +92,23 @@ def test_edges() -> None:
 def test_smaller_floats_are_right_to_two_ulp(name: str, dtype: Any) -> None:
     x = (unit if name == "erf_inv" else right[right < 30]).astype(np.float32).astype(dtype)
     x = x[np.abs(x.astype(float)) < 1] if name == "erf_inv" else x[x.astype(float) > 1e-4]
-    fn = {"erf_inv": oracle.erfinv, "lgamma": oracle.gammaln, "digamma": oracle.psi}.get(name) or getattr(oracle, name)
+    fn = {"erf_inv": oracle.erfinv, "lgamma": oracle.gammaln, "digamma": oracle.psi}.get(name) or getattr(
+        oracle, name
+    )
     want = fn(x.astype(np.float64))
-    eps = float(np.finfo(np.float32).eps) if dtype == dt.float32 else 2.0**-10 if dtype == dt.float16 else 2.0**-7
+    eps = (
+        float(np.finfo(np.float32).eps)
+        if dtype == dt.float32
+        else 2.0**-10
+        if dtype == dt.float16
+        else 2.0**-7
+    )
     keep = np.abs(want) < 6e4
     got = table[name](x).astype(np.float64)
-    assert (np.abs(got - want)[keep] <= (3 if name == "erf" else 1) * eps * np.abs(want[keep]) + 1e-7 * eps + 6e-8 * (dtype == dt.float16)).all()
+    assert (
+        np.abs(got - want)[keep]
+        <= (3 if name == "erf" else 1) * eps * np.abs(want[keep]) + 1e-7 * eps + 6e-8 * (dtype == dt.float16)
+    ).all()
 
 
 def test_blocks_do_not_show() -> None:

@@ -61,25 +61,40 @@ def test_use_before_definition() -> None:
 
 def test_second_definition() -> None:
     x, y = Var(T), Var(T)
-    check(Graph([x], [eq("neg", [x], [y]), eq("exp", [x], [y])], [y]), r"output 0 is defined a second time\n  where: equation 1")
+    check(
+        Graph([x], [eq("neg", [x], [y]), eq("exp", [x], [y])], [y]),
+        r"output 0 is defined a second time\n  where: equation 1",
+    )
     check(Graph([x], [eq("neg", [x], [x])], [x]), "output 0 is defined a second time")
     check(Graph([x, x], [], [x]), "input 1 is the same variable as an earlier one")
 
 
 def test_types_that_no_rule_infers() -> None:
     x, y, w = Var(T), Var(WIDE), Var(WIDE)
-    check(Graph([x], [eq("neg", [x], [y])], [y]), r"the outputs are f32\[4\]\n  where: equation 0 .*\n  expected: f32\[3\]")
-    check(Graph([x, w], [eq("add", [x, w], [y])], [y]), "the type rule refuses it: add: operands .* differ in shape")
+    check(
+        Graph([x], [eq("neg", [x], [y])], [y]),
+        r"the outputs are f32\[4\]\n  where: equation 0 .*\n  expected: f32\[3\]",
+    )
+    check(
+        Graph([x, w], [eq("add", [x, w], [y])], [y]),
+        "the type rule refuses it: add: operands .* differ in shape",
+    )
     check(Graph([x], [eq("neg", [x], [])], []), r"the outputs are none\n  where: .*\n  expected: f32\[3\]")
-    check(Graph([x], [eq("reshape", [x], [y])], [y]), "operands or attributes do not fit the primitive: .*shape")
-    check(Graph([x], [eq("neg", [x, x], [Var(T)])], []), "the type rule refuses it: neg of 2 operands\n  where: .*\n  expected: 1")
+    check(
+        Graph([x], [eq("reshape", [x], [y])], [y]), "operands or attributes do not fit the primitive: .*shape"
+    )
+    check(
+        Graph([x], [eq("neg", [x, x], [Var(T)])], []),
+        "the type rule refuses it: neg of 2 operands\n  where: .*\n  expected: 1",
+    )
 
 
 def test_attributes_that_could_change() -> None:
     x, y = Var(T), Var(T)
     check(
         Graph([x], [eq("reshape", [x], [y], shape=[3])], [y]),
-        r"the attribute shape is a list, which is not hashable\n  where: equation 0.*\n  expected: immutable values: tuples",
+        r"the attribute shape is a list, which is not hashable\n  where: equation 0.*\n  expected: immutable "
+        r"values: tuples",
     )
     check(Graph([], [eq("constant", [], [y], value=np.ones(3))], [y]), "the attribute value is a ndarray")
 
@@ -89,10 +104,14 @@ def test_regions_that_look_outside() -> None:
     region = Graph([inner], [], [x], "body")
     check(
         Graph([x], [eq("call", [x], [y], graph=region, name="f")], [y], "main"),
-        r"output 0 is a variable of graph main\n  where: graph body\n  expected: a region uses its own variables only",
+        r"output 0 is a variable of graph main\n  where: graph body\n  expected: a region uses its own "
+        r"variables only",
     )
     later = Graph([inner], [eq("add", [inner, y], [Var(T)])], [inner], "body")
-    check(Graph([x], [eq("call", [x], [y], graph=later, name="f")], [y], "main"), "operand 1 is a variable of graph main")
+    check(
+        Graph([x], [eq("call", [x], [y], graph=later, name="f")], [y], "main"),
+        "operand 1 is a variable of graph main",
+    )
 
 
 def test_sizes_that_no_input_decides() -> None:
@@ -115,5 +134,10 @@ def test_walk_visits_every_graph_once_outer_first() -> None:
     x, inner = Var(T), Var(T)
     leaf = Graph([inner], [], [inner], "leaf")
     outs = [Var(T) for _ in range(2)]
-    g = Graph([x], [eq("call", [x], [outs[0]], graph=leaf, name="a"), eq("call", [x], [outs[1]], graph=leaf, name="b")], outs, "top")
+    g = Graph(
+        [x],
+        [eq("call", [x], [outs[0]], graph=leaf, name="a"), eq("call", [x], [outs[1]], graph=leaf, name="b")],
+        outs,
+        "top",
+    )
     assert [h.name for h in walk(g)] == ["top", "leaf", "leaf"]

@@ -1,4 +1,5 @@
-"""The text form of graphs: `show` writes it, `parse` (from `text_reader`) reads it, and parse(show(g)) == g.
+"""The text form of graphs: `show` writes it, `parse` (from `text_reader`) reads it, and parse(show(g))
+== g.
 
     dims n: 1..512
     graph forward(%0: f32[n,3], %1: f32[3]) {
@@ -7,9 +8,10 @@
       return %3
     }
 
-One equation, one line; its regions follow it, indented. Variables are numbered anew in every graph. Constants of a few
-elements stand in their line, larger ones at the end of the text, in base 64 (and nowhere with data=False, for reading).
-Text goes in and out; types are not judged here (`verify` does that), and nothing recurses over the depth of regions.
+One equation, one line; its regions follow it, indented. Variables are numbered anew in every graph. Constants
+of a few elements stand in their line, larger ones at the end of the text, in base 64 (and nowhere with
+data=False, for reading). Text goes in and out; types are not judged here (`verify` does that), and nothing
+recurses over the depth of regions.
 """
 
 from __future__ import annotations
@@ -38,12 +40,16 @@ LINE = 96  # characters of base 64 in a line
 
 
 def show(graph: Graph, *, data: bool = True) -> str:
-    """The graph as text that people and `parse` read. Without `data`, large constants are named but not spelled out."""
+    """The graph as text that people and `parse` read. Without `data`, large constants are named but not
+    spelled out.
+    """
     return _Writer(graph, data).text()
 
 
 def host_functions(graph: Graph) -> dict[str, Callable[..., Any]]:
-    """The Python functions among the attributes, under the names that `show` gives them and `parse` asks for."""
+    """The Python functions among the attributes, under the names that `show` gives them and `parse` asks
+    for.
+    """
     return {name: fn for fn, name in _Writer(graph, data=False).hosts.items()}
 
 
@@ -70,7 +76,9 @@ def regions(e: Equation) -> list[Graph]:
 
 
 class _Writer:
-    """Names what needs a name in the whole text (symbols, host functions, large constants), then writes line by line."""
+    """Names what needs a name in the whole text (symbols, host functions, large constants), then writes line
+    by line.
+    """
 
     def __init__(self, graph: Graph, data: bool) -> None:
         self.graph, self.data = graph, data
@@ -128,7 +136,9 @@ class _Writer:
         return "\n".join(lines) + "\n"
 
     def _graph_lines(self) -> Iterator[str]:
-        """Depth first with a stack of our own: entries are lines to write, or graphs to open at an indentation."""
+        """Depth first with a stack of our own: entries are lines to write, or graphs to open at an
+        indentation.
+        """
         stack: list[Any] = [(self.graph, "", "")]
         while stack:
             top = stack.pop()
@@ -154,7 +164,9 @@ class _Writer:
             line += " " + ", ".join(number[v] for v in e.inputs)
         if e.attributes:
             order = iter(range(len(regions(e))))
-            each = [f"{k}={self._value(v, order, f'{e.primitive.name} {k}')}" for k, v in e.attributes.items()]
+            each = [
+                f"{k}={self._value(v, order, f'{e.primitive.name} {k}')}" for k, v in e.attributes.items()
+            ]
             line += " {" + ", ".join(each) + "}"
         if e.location is UNKNOWN or e.location.line == 0:
             return line

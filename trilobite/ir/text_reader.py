@@ -1,11 +1,12 @@
 """Reading the text form of graphs: text in, `Graph` out, or an IRError that names the line.
 
-The grammar, one equation per line (`#` starts a comment; a comment `# file:12` becomes the equation's location):
+The grammar, one equation per line (`#` starts a comment; a comment `# file:12` becomes the equation's
+location):
 
     text     dims? graph block*
     dims     "dims" (name ":" low ".." high),+
     graph    "graph" name "(" (var ":" type),* ")" "{"  line*  "return" var,*  "}"
-    line     ((var ":" type),+ "=")? primitive var,* ("{" (name "=" value),+ "}")?   then its regions: "^0" graph ...
+    line     ((var ":" type),+ "=")? primitive var,* ("{" (name "=" value),+ "}")?   then regions: "^0" graph
     value    number | string | true | false | none | dtype | type | size | "(" value,* ")" | "^0" | "@0"
              | dense(type, elements) | scalar(type, element) | complex(re, im) | host("name")
     block    "@0" ":" type "="   then lines of base 64
@@ -64,7 +65,9 @@ class _Reader:
                 self._statement(stack[-1], line)
         if done is None:
             last = self.lines[-1] if self.lines else Line(1, "")
-            raise last.error("the text ends before the graph does", expected="}" if stack else "graph name(...) {")
+            raise last.error(
+                "the text ends before the graph does", expected="}" if stack else "graph name(...) {"
+            )
         return done
 
     def _statement(self, frame: _Frame, line: Line) -> None:
@@ -190,7 +193,6 @@ class _Reader:
             if not line.skip(","):
                 line.take("}")
                 return found, regions[0]
-
 
 
 def _with_regions(value: Any, found: Sequence[Graph]) -> Any:

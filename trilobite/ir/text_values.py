@@ -1,10 +1,13 @@
-"""Reading the values in the text form of a graph: numbers, sizes, types, arrays, tuples, names of regions and functions."""
+"""Reading the values in the text form of a graph: numbers, sizes, types, arrays, tuples, names of regions and
+functions.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,8 +23,10 @@ WORDS = {"true": True, "false": False, "none": None}
 CALLS = ("dense", "scalar", "complex", "host")
 RESERVED = frozenset({*WORDS, *CALLS, *FROM_SHORT, "inf", "nan", "splat", "bits", "graph", "return", "dims"})
 DEPTH = 64  # how deep tuples may nest
+LARGEST = 2**32  # elements of a constant: a few characters of text must not ask for all memory there is
 
-def number_text(value: complex) -> str:
+
+def number_text(value: Any) -> str:
     """A Python number as text that reads back as the same number of the same kind."""
     return f"complex({value.real!r}, {value.imag!r})" if isinstance(value, complex) else repr(value)
 
@@ -96,7 +101,8 @@ class Values:
         if mark.startswith("@"):
             if mark not in self.blocks:
                 raise line.error(
-                    f"the data of {mark} is not in the text", expected="text written by show(graph) with its data"
+                    f"the data of {mark} is not in the text",
+                    expected="text written by show(graph) with its data",
                 )
             return self.blocks[mark]
         if mark != f"^{regions[0]}":
@@ -130,14 +136,14 @@ class Values:
     def _host(self, line: Line) -> Callable[..., Any]:
         name = self.string(line)
         if name not in self.host:
-            raise line.error(f"the function {name!r} is not in the text", expected="parse(text, host={name: function})")
+            raise line.error(
+                f"the function {name!r} is not in the text", expected="parse(text, host={name: function})"
+            )
         return self.host[name]
 
     def _array(self, line: Line) -> np.ndarray[Any, Any]:
         t = self.type(line)
-        if any(isinstance(d, Affine) for d in t.shape):
-            raise line.error(f"an array of type {t}", expected="whole numbers as sizes")
-        size = int(np.prod(t.shape, dtype=object))
+        size = self._elements(line, t)
         if size == 0:
             return np.empty(t.shape, t.dtype)
         line.take(",")
@@ -152,6 +158,15 @@ class Values:
         except (ValueError, OverflowError):
             raise line.error(f"the elements do not fit {t}") from None
         return np.full(t.shape, found[0], t.dtype) if splat else found.reshape(t.shape)
+
+    def _elements(self, line: Line, t: TensorType) -> int:
+        """How many elements an array of this type has, if it can be one."""
+        sizes = [d for d in t.shape if isinstance(d, int)]
+        if len(sizes) != len(t.shape):
+            raise line.error(f"an array of type {t}", expected="whole numbers as sizes")
+        if math.prod(sizes) > LARGEST:
+            raise line.error(f"an array of type {t}", expected=f"at most {LARGEST} elements")
+        return math.prod(sizes)
 
     def _from_bits(self, line: Line, t: TensorType) -> np.ndarray[Any, Any]:
         code = "".join(text for _, text in line.tokens[line.at :]).partition(")")[0]
@@ -206,7 +221,9 @@ class Values:
                 return factor
         name = line.take("name")
         if name not in self.symbols:
-            raise line.error(f"{name!r} is not a value", expected="a number, or a symbol that `dims` declares")
+            raise line.error(
+                f"{name!r} is not a value", expected="a number, or a symbol that `dims` declares"
+            )
         return Affine(0, [(self.symbols[name], factor)]) if factor else 0
 
     def type(self, line: Line) -> TensorType:
@@ -233,15 +250,17 @@ class Values:
             line.end()
             if name in self.blocks:
                 raise line.error(f"the data of {name} is given twice")
-            self.blocks[name] = Dense(self._decoded(line, t, "".join(r.strip() for r in rows[start + 1 : stop])))
+            self.blocks[name] = Dense(
+                self._decoded(line, t, "".join(r.strip() for r in rows[start + 1 : stop]))
+            )
 
     def _decoded(self, line: Line, t: TensorType, code: str) -> np.ndarray[Any, Any]:
         try:
             raw = base64.b64decode(code, validate=True)
         except binascii.Error:
             raise line.error(f"the data of {t} is not base 64") from None
-        size = int(np.prod(t.shape, dtype=object)) * t.dtype.itemsize
-        if any(isinstance(d, Affine) for d in t.shape) or len(raw) != size:
+        size = self._elements(line, t) * t.dtype.itemsize
+        if len(raw) != size:
             raise line.error(f"{len(raw)} bytes of data for {t}", expected=size)
         array = np.frombuffer(raw, t.dtype).reshape(t.shape)
         if bits(t.dtype) == 4 and raw and max(raw) > 15:

@@ -1,8 +1,8 @@
 """The verifier: is this graph well formed? Runs at every stage boundary in tests.
 
-Enters: a graph. Leaves: nothing, or an IRError that names the equation. Checked: variables are defined once and before use,
-regions use only their own, types are what the type rules infer, attributes are hashable and sizes come from inputs.
-Not checked: whether the graph computes what it should.
+Enters: a graph. Leaves: nothing, or an IRError that names the equation. Checked: variables are defined once
+and before use, regions use only their own, types are what the type rules infer, attributes are hashable and
+sizes come from inputs. Not checked: whether the graph computes what it should.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def _check_types(e: Equation, where: str) -> None:
     try:
         types = result_types(e.primitive, [v.type for v in e.inputs], e.attributes)
     except TrilobiteError as error:
-        raise IRError(f"the type rule refuses it: {error.what}", where=where, expected=error.expected) from error
+        raise IRError(
+            f"the type rule refuses it: {error.what}", where=where, expected=error.expected
+        ) from error
     except TypeError as error:
         raise IRError(f"operands or attributes do not fit the primitive: {error}", where=where) from error
     found = tuple(v.type for v in e.outputs)

@@ -1,28 +1,39 @@
 """Another dtype, by value. What NumPy leaves to the machine is fixed here, for every pair of dtypes:
 
-floats round to nearest even (once); a float becomes an integer by truncation, out of range the nearest integer there is,
-NaN becomes 0; integers wrap around in a narrower one; a complex number becomes real by losing its imaginary part; true is
-what differs from 0, NaN included.
+floats round to nearest even (once); a float becomes an integer by truncation, out of range the nearest
+integer there is, NaN becomes 0; integers wrap around in a narrower one; a complex number becomes real by
+losing its imaginary part; true is what differs from 0, NaN included.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from trilobite.base.dtypes import ALL, DType, bool_, float8_e8m0fnu, float32, int8, is_complex, is_inexact, is_integer
+from trilobite.base.dtypes import (
+    ALL,
+    DType,
+    bits,
+    bool_,
+    float8_e8m0fnu,
+    float32,
+    int8,
+    is_complex,
+    is_inexact,
+    is_integer,
+)
 from trilobite.base.errors import DTypeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value
-from trilobite.ir.primitives.common import OWN, free, names
+from trilobite.ir.primitives.common import OWN, free, integer_range, names
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
 
 
-def _cast(x: Array, dtype: DType) -> Array:
+def by_value(x: Array, dtype: DType) -> Array:
+    """The meaning of a cast; in a quiet context."""
     if is_complex(x.dtype) and not is_complex(dtype) and dtype != bool_:
         x = x.real
     if is_integer(dtype) and is_inexact(x.dtype):
@@ -43,19 +54,19 @@ def _between_small(x: Array, dtype: DType) -> Array:
 
 def _saturated(x: Array, dtype: DType) -> Array:
     """Truncate floats to integers; beyond the range its ends, and 0 for NaN."""
-    info = ml_dtypes.iinfo(dtype)
+    lowest, highest = integer_range(dtype)
     wide = x.astype(float32) if x.dtype.itemsize < 4 else x
-    low, high = wide.dtype.type(info.min), wide.dtype.type(info.max)
+    low, high = wide.dtype.type(lowest), wide.dtype.type(highest)
     # Rounded to a float, the highest integer may be one too many: from there on it saturates.
-    edge = high if int(high) <= int(info.max) else np.nextafter(high, low)
+    edge = high if int(high) <= highest else np.nextafter(high, low)
     if wide.size == 0 or (wide.min() >= low and wide.max() <= edge):
         return _truncated(wide, dtype)
     inside = _truncated(np.where(wide == wide, np.clip(wide, low, edge), wide.dtype.type(0)), dtype)
-    return np.where(wide > edge, np.asarray(info.max).astype(dtype), inside)
+    return np.where(wide > edge, np.asarray(highest).astype(dtype), inside)
 
 
 def _truncated(x: Array, dtype: DType) -> Array:
-    return x.astype(int8 if ml_dtypes.iinfo(dtype).max < 16 else dtype).astype(dtype)
+    return x.astype(int8 if bits(dtype) == 4 else dtype).astype(dtype)
 
 
 def _type(x: TensorType, dtype: DType) -> TensorType:
@@ -73,7 +84,8 @@ def _batch(size: Any, values: Any, mapped: Any, attrs: Attributes) -> Value:
     return cast(*values, **attrs)
 
 
-cast = Primitive(
-    "cast", "x", type=_type, evaluate=array_rule(_cast), jvp=(lambda t, *, dtype: cast(t, dtype=dtype),), vjp=(_back,),
+cast: Primitive = Primitive(
+    "cast", "x", type=_type, evaluate=array_rule(by_value), jvp=(lambda t, *, dtype: cast(t, dtype=dtype),),
+    vjp=(_back,),
     batch=_batch, cost=free, doc="another dtype, by value",
 )  # fmt: skip

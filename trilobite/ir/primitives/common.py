@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from trilobite.base.dtypes import DType, float32, int4, int8, uint4, uint8
@@ -21,9 +22,15 @@ def same_types(name: str, types: Sequence[TensorType], accepts: Collection[DType
         if t.dtype not in accepts:
             raise DTypeError(f"{name} does not take {t.dtype} (operand {i})", expected=names(accepts))
         if t.shape != first.shape:
-            raise ShapeError(f"{name}: operands {first} and {t} differ in shape", expected="equal shapes; broadcasting is explicit")
+            raise ShapeError(
+                f"{name}: operands {first} and {t} differ in shape",
+                expected="equal shapes; broadcasting is explicit",
+            )
         if t.dtype != first.dtype:
-            raise DTypeError(f"{name}: operands {first} and {t} differ in dtype", expected="equal dtypes; casts are explicit")
+            raise DTypeError(
+                f"{name}: operands {first} and {t} differ in dtype",
+                expected="equal dtypes; casts are explicit",
+            )
     return first
 
 
@@ -90,7 +97,9 @@ OWN = 256  # NumPy numbers dtypes that are not its own, here those of ml_dtypes,
 
 
 def in_bytes(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn` for 4-bit integers too: NumPy has no loops for them, so bytes compute and the result wraps around."""
+    """`fn` for 4-bit integers too: NumPy has no loops for them, so bytes compute and the result wraps
+    around.
+    """
 
     def rule(*xs: Any, **attributes: Any) -> Any:
         dtype = xs[0].dtype
@@ -102,6 +111,23 @@ def in_bytes(fn: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
+_formats: Any = ml_dtypes  # its functions carry no types
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """The lowest and the highest integer of a dtype."""
+    info = _formats.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def float_range(dtype: DType) -> tuple[float, float]:
+    """The lowest and the highest finite number of a dtype."""
+    info = _formats.finfo(dtype)
+    return float(info.min), float(info.max)
+
+
 def sortable(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same values in a dtype that NumPy orders with NaN last; ml_dtypes' own order has no place for NaN."""
+    """The same values in a dtype that NumPy orders with NaN last; ml_dtypes' own order has no place for
+    NaN.
+    """
     return x.astype(_BYTES.get(x.dtype, float32)) if x.dtype.num >= OWN else x

@@ -19,21 +19,29 @@ def _truth(_: DType) -> DType:
     return bool_
 
 
-eq = elementwise("eq", "x y", np.equal, _FLAT, accepts=ALL, result=_truth)
-ne = elementwise("ne", "x y", np.not_equal, _FLAT, accepts=ALL, result=_truth)
-lt = elementwise("lt", "x y", np.less, _FLAT, accepts=ORDERED, result=_truth)
-le = elementwise("le", "x y", np.less_equal, _FLAT, accepts=ORDERED, result=_truth)
-gt = elementwise("gt", "x y", np.greater, _FLAT, accepts=ORDERED, result=_truth)
-ge = elementwise("ge", "x y", np.greater_equal, _FLAT, accepts=ORDERED, result=_truth)
+eq: Primitive = elementwise("eq", "x y", np.equal, _FLAT, accepts=ALL, result=_truth)
+ne: Primitive = elementwise("ne", "x y", np.not_equal, _FLAT, accepts=ALL, result=_truth)
+lt: Primitive = elementwise("lt", "x y", np.less, _FLAT, accepts=ORDERED, result=_truth)
+le: Primitive = elementwise("le", "x y", np.less_equal, _FLAT, accepts=ORDERED, result=_truth)
+gt: Primitive = elementwise("gt", "x y", np.greater, _FLAT, accepts=ORDERED, result=_truth)
+ge: Primitive = elementwise("ge", "x y", np.greater_equal, _FLAT, accepts=ORDERED, result=_truth)
 
-is_finite = elementwise("is_finite", "x", np.isfinite, _FLAT, accepts=ALL, result=_truth, doc="neither infinite nor NaN")
-is_nan = elementwise("is_nan", "x", np.isnan, _FLAT, accepts=ALL, result=_truth)
-is_inf = elementwise("is_inf", "x", np.isinf, _FLAT, accepts=ALL, result=_truth)
-signbit = elementwise(
-    "signbit", "x", np.signbit, _FLAT, accepts=FLOATS, result=_truth, doc="is the sign bit set? (of -0.0 it is)"
+is_finite: Primitive = elementwise(
+    "is_finite", "x", np.isfinite, _FLAT, accepts=ALL, result=_truth, doc="neither infinite nor NaN"
+)
+is_nan: Primitive = elementwise("is_nan", "x", np.isnan, _FLAT, accepts=ALL, result=_truth)
+is_inf: Primitive = elementwise("is_inf", "x", np.isinf, _FLAT, accepts=ALL, result=_truth)
+signbit: Primitive = elementwise(
+    "signbit",
+    "x",
+    np.signbit,
+    _FLAT,
+    accepts=FLOATS,
+    result=_truth,
+    doc="is the sign bit set? (of -0.0 it is)",
 )
 
-# -- choice ------------------------------------------------------------------------------------------------------------
+# -- choice -------------------------------------------------------------------------------------------------
 
 
 def _select_type(p: TensorType, x: TensorType, y: TensorType) -> TensorType:
@@ -50,7 +58,7 @@ def _other(t: Value, p: Value) -> Value:
     return select(p, constant_like(t, 0.0), t)
 
 
-select = Primitive(
+select: Primitive = Primitive(
     "select", "p x y", type=_select_type, evaluate=array_rule(np.where),
     jvp=(None, _chosen, _other), vjp=(None, _chosen, _other),
     batch=batch_elementwise("select"), cost=flops_per_element(1), doc="x where p, else y",
@@ -66,11 +74,11 @@ def _smaller(t: Value, x: Value, y: Value) -> Value:
     return select(gt(x, y), constant_like(t, 0.0), select(eq(x, y), scaled(t, 0.5), t))
 
 
-maximum = elementwise(
+maximum: Primitive = elementwise(
     "maximum", "x y", in_bytes(np.maximum), (_larger, lambda t, y, x: _larger(t, y, x)), accepts=ORDERED,
     doc="the larger one; NaN if either is",
 )  # fmt: skip
-minimum = elementwise(
+minimum: Primitive = elementwise(
     "minimum", "x y", in_bytes(np.minimum), (_smaller, lambda t, y, x: _smaller(t, y, x)), accepts=ORDERED,
     doc="the smaller one; NaN if either is",
 )  # fmt: skip

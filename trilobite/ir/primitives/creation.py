@@ -1,4 +1,6 @@
-"""Values from nothing: constants, fills, counters; and identities that mean something to transforms or the compiler."""
+"""Values from nothing: constants, fills, counters; and identities that mean something to transforms or the
+compiler.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import DType
+from trilobite.base.dtypes import ALL, DType
+from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value
+from trilobite.ir.primitives.cast import by_value
 from trilobite.ir.primitives.common import batch_elementwise, free
-from trilobite.ir.types import Dim, TensorType
+from trilobite.ir.types import Dim, Shape, TensorType
 
 _NO_OPERANDS = Absent("it has no operands, so there is nothing to map over")
 
-constant = Primitive(
+constant: Primitive = Primitive(
     "constant", "",
     type=lambda value: TensorType(value.array.shape, value.array.dtype),
     evaluate=lambda value: value.array,
@@ -25,11 +29,19 @@ constant = Primitive(
 
 def _full(shape: Sequence[int], dtype: DType, value: complex) -> np.ndarray[Any, Any]:
     # One element repeated by stride 0: no memory, no time. Whoever wants to write makes a copy first.
-    return np.broadcast_to(np.asarray(value).astype(dtype), shape)
+    return np.broadcast_to(by_value(np.asarray(value), dtype), shape)
 
 
-full = Primitive(
-    "full", "", type=lambda shape, dtype, value: TensorType(shape, dtype), evaluate=array_rule(_full),
+def _sized(name: str, shape: Shape, dtype: DType) -> TensorType:
+    if any(d < 0 for d in shape) or dtype not in ALL:
+        raise ShapeError(
+            f"{name} of {dtype}{list(shape)}", expected="sizes of at least 0 and a dtype of tensors"
+        )
+    return TensorType(shape, dtype)
+
+
+full: Primitive = Primitive(
+    "full", "", type=lambda shape, dtype, value: _sized("full", shape, dtype), evaluate=array_rule(_full),
     jvp=(), vjp=(), batch=_NO_OPERANDS, cost=free, doc="one number everywhere",
 )  # fmt: skip
 
@@ -39,23 +51,34 @@ def _iota(shape: Sequence[int], dtype: DType, axis: int) -> np.ndarray[Any, Any]
     return np.broadcast_to(line, shape)
 
 
-iota = Primitive(
-    "iota", "", type=lambda shape, dtype, axis: TensorType(shape, dtype), evaluate=array_rule(_iota),
+def _iota_type(shape: Shape, dtype: DType, axis: int) -> TensorType:
+    if not 0 <= axis < len(shape):
+        raise ShapeError(
+            f"iota of shape {list(shape)} along axis {axis}", expected=f"0 <= axis < {len(shape)}"
+        )
+    return _sized("iota", shape, dtype)
+
+
+iota: Primitive = Primitive(
+    "iota", "", type=_iota_type, evaluate=array_rule(_iota),
     jvp=(), vjp=(), batch=_NO_OPERANDS, cost=free, doc="0, 1, 2, ... along one axis",
 )  # fmt: skip
 
-stop_gradient = Primitive(
+stop_gradient: Primitive = Primitive(
     "stop_gradient", "x", type=lambda x: x, evaluate=lambda x: x, jvp=(None,), vjp=(None,),
     batch=batch_elementwise("stop_gradient"), cost=free, doc="the value, as a constant to every derivative",
 )  # fmt: skip
 
 
-def _barrier_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attributes: Attributes) -> Value:
+def _barrier_batch(
+    size: Dim, values: Sequence[Value], mapped: Sequence[bool], attributes: Attributes
+) -> Value:
     return barrier(*values)
 
 
-barrier = Primitive(
-    "barrier", "x", type=lambda x: x, evaluate=lambda x: x, jvp=(lambda t: barrier(t),), vjp=(lambda t: barrier(t),),
+barrier: Primitive = Primitive(
+    "barrier", "x", type=lambda x: x, evaluate=lambda x: x, jvp=(lambda t: barrier(t),),
+    vjp=(lambda t: barrier(t),),
     batch=_barrier_batch, cost=free,
     doc="the value, recomputed rather than shared: common subexpressions are not merged across it",
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """Running sums, products, extremes and logarithms of sums along one axis.
 
-Derivatives of products and log-sums need the recurrence h[i] = a[i]·h[i-1] + b[i]. It is solved here by doubling: after
-round r every h[i] covers 2^r terms. No division, so zeros are exact to every order, and log₂ n primitives instead of n.
+Derivatives of products and log-sums need the recurrence h[i] = a[i]·h[i-1] + b[i]. It is solved here by
+doubling: after round r every h[i] covers 2^r terms. No division, so zeros are exact to every order, and log₂
+n primitives instead of n.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from trilobite.ir.types import Dim, TensorType
 
 Array = np.ndarray[Any, Any]
 ACCEPTS = {
-    "sum": ALL - {bool_}, "prod": ALL - {bool_}, "max": ALL - COMPLEX, "min": ALL - COMPLEX, "logsumexp": FLOATS,
+    "sum": ALL - {bool_}, "prod": ALL - {bool_}, "max": ALL - COMPLEX, "min": ALL - COMPLEX,
+    "logsumexp": FLOATS,
 }  # fmt: skip
 _UFUNCS: dict[str, np.ufunc] = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "logsumexp": np.logaddexp,
@@ -32,7 +34,9 @@ def _type(x: TensorType, axis: int, kind: str, reverse: bool) -> TensorType:
         raise IRError(f"cumulative has no kind {kind!r}", expected=f"one of {', '.join(ACCEPTS)}")
     same_types(f"cumulative {kind}", (x,), ACCEPTS[kind])
     if not 0 <= axis < len(x.shape):
-        raise ShapeError(f"cumulative {kind} of {x} along axis {axis}", expected=f"0 <= axis < {len(x.shape)}")
+        raise ShapeError(
+            f"cumulative {kind} of {x} along axis {axis}", expected=f"0 <= axis < {len(x.shape)}"
+        )
     return x
 
 
@@ -43,7 +47,7 @@ def _evaluate(x: Array, axis: int, kind: str, reverse: bool) -> Array:
     return (np.flip(out, axis) if reverse else out).astype(x.dtype, copy=False)
 
 
-# -- shifts and recurrences --------------------------------------------------------------------------------------------
+# -- shifts and recurrences --------------------------------------------------------------------------------
 
 
 def shifted(x: Value, axis: int, by: int, reverse: bool, fill: float) -> Value:
@@ -72,7 +76,7 @@ def exclusive_product(x: Value, *, reverse: bool) -> Value:
     return shifted(cumulative(x, axis=axis, kind="prod", reverse=reverse), axis, 1, reverse, 1.0)
 
 
-# -- derivatives -------------------------------------------------------------------------------------------------------
+# -- derivatives -------------------------------------------------------------------------------------------
 
 
 def _jvp(t: Value, x: Value, out: Value, *, axis: int, kind: str, reverse: bool) -> Value:
@@ -113,7 +117,9 @@ def _places(x: Value, out: Value, axis: int, reverse: bool) -> Value:
 
 
 def _log_weights(x: Value, out: Value, axis: int, reverse: bool) -> tuple[Value, Value]:
-    """exp(out[i-1] - out[i]) and exp(x[i] - out[i]): both at most 1; 0 where nothing but -inf has come yet."""
+    """exp(out[i-1] - out[i]) and exp(x[i] - out[i]): both at most 1; 0 where nothing but -inf has come
+    yet.
+    """
     nothing = table["full"](shape=x.shape, dtype=x.dtype, value=-np.inf)
     zero = table["full"](shape=x.shape, dtype=x.dtype, value=0.0)
     empty = table["eq"](out, nothing)
@@ -127,8 +133,9 @@ def _batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: At
     return cumulative(values[0], **{**attrs, "axis": attrs["axis"] + 1})
 
 
-cumulative = Primitive(
+cumulative: Primitive = Primitive(
     "cumulative", "x", type=_type, evaluate=array_rule(_evaluate), jvp=(_jvp,), vjp=(_vjp,), batch=_batch,
     cost=lambda inputs, outputs, attrs: elements(inputs),
-    doc="element i is the sum (product, extreme, log of the sum of exponentials) of elements 0..i; from the end if reverse",
+    doc="element i is the sum (product, extreme, log of the sum of exponentials) of elements 0..i; from the "
+    "end if reverse",
 )  # fmt: skip

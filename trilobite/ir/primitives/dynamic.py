@@ -41,8 +41,12 @@ def _window(x: Array, starts: Sequence[Array], sizes: Sequence[int]) -> tuple[sl
     return tuple(slice(f, f + n) for f, n in zip(first, sizes, strict=True))
 
 
-def _points(size: Dim, starts: Sequence[Value], mapped: Sequence[bool], shape: Shape, sizes: Shape) -> tuple[Any, Any]:
-    """For a batch of windows: the axes on which they can lie at all, and the points (batch, window, 1 + k) there."""
+def _points(
+    size: Dim, starts: Sequence[Value], mapped: Sequence[bool], shape: Shape, sizes: Shape
+) -> tuple[Any, Any]:
+    """For a batch of windows: the axes on which they can lie at all, and the points (batch, window, 1 + k)
+    there.
+    """
     loose = tuple(a for a, (n, d) in enumerate(zip(sizes, shape, strict=True)) if n != d)
     grid = (size, *(sizes[a] for a in loose), 1)
     columns = [table["iota"](shape=grid, dtype=int64, axis=0)]
@@ -62,7 +66,7 @@ def _clamped(start: Value, highest: Dim) -> Value:
     return table["minimum"](table["maximum"](start, low), high)
 
 
-# -- read --------------------------------------------------------------------------------------------------------------
+# -- read --------------------------------------------------------------------------------------------------
 
 
 def _slice_type(x: TensorType, *starts: TensorType, sizes: Shape) -> TensorType:
@@ -95,13 +99,14 @@ def _slice_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], att
     return table["transpose"](out, axes=inverse((0, *(a + 1 for a in (*loose, *fixed)))))
 
 
-dynamic_slice = Primitive(
+dynamic_slice: Primitive = Primitive(
     "dynamic_slice", "x starts", type=_slice_type,
     evaluate=array_rule(lambda x, *starts, sizes: x[_window(x, starts, sizes)]),
-    whole_jvp=_slice_jvp, whole_vjp=_slice_vjp, keep=(0,), batch=_slice_batch, cost=free, doc="a window of given sizes",
+    whole_jvp=_slice_jvp, whole_vjp=_slice_vjp, keep=(0,), batch=_slice_batch, cost=free,
+    doc="a window of given sizes",
 )  # fmt: skip
 
-# -- write -------------------------------------------------------------------------------------------------------------
+# -- write --------------------------------------------------------------------------------------------------
 
 
 def _update_type(x: TensorType, y: TensorType, *starts: TensorType) -> TensorType:
@@ -150,7 +155,7 @@ def _update_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], at
     return table["scatter"](x, points, updates, axes=(0, *(a + 1 for a in loose)), kind="set")
 
 
-dynamic_update_slice = Primitive(
+dynamic_update_slice: Primitive = Primitive(
     "dynamic_update_slice", "x y starts", type=_update_type, evaluate=array_rule(_update),
     whole_jvp=_update_jvp, whole_vjp=_update_vjp, keep=(0, 1), batch=_update_batch, cost=free,
     doc="x with a window of it replaced by y",

@@ -1,7 +1,9 @@
-"""Primitives that reach outside of the graph: `print`, `callback` into Python, `custom_call` of a named routine.
+"""Primitives that reach outside of the graph: `print`, `callback` into Python, `custom_call` of a named
+routine.
 
-`print` and `callback` have effects: they stay where they stand, in order, and run once per run of the graph. A custom call
-is a pure routine that is known by name, so that a graph which uses it can be written down and read again.
+`print` and `callback` have effects: they stay where they stand, in order, and run once per run of the graph.
+A custom call is a pure routine that is known by name, so that a graph which uses it can be written down and
+read again.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from trilobite.ir.primitives.common import free
 from trilobite.ir.transforms.batch import all_mapped
 from trilobite.ir.types import Affine, Dim, TensorType
 
-# -- print -------------------------------------------------------------------------------------------------------------
+# -- print --------------------------------------------------------------------------------------------------
 
 
 def _print(*values: Value, fmt: str) -> tuple[()]:
@@ -28,7 +30,9 @@ def _print(*values: Value, fmt: str) -> tuple[()]:
 
 
 def _print_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> tuple[()]:
-    """One line per element of the batch, in order; of a batch whose size only the run knows, one line for all."""
+    """One line per element of the batch, in order; of a batch whose size only the run knows, one line for
+    all.
+    """
     if isinstance(size, Affine):
         return print_(*values, **attrs)  # type: ignore[no-any-return]
     for i in range(size):
@@ -42,20 +46,25 @@ def _element(v: Value, i: int) -> Value:
     return table["reshape"](one, shape=v.shape[1:])
 
 
-def _print_jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -> tuple[tuple[()], tuple[()]]:
+def _print_jvp(
+    primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes
+) -> tuple[tuple[()], tuple[()]]:
     return print_(*primals, **attrs), ()
 
 
-print_ = Primitive(
+print_: Primitive = Primitive(
     "print", "x", type=lambda *types, fmt: (), evaluate=_print, whole_jvp=_print_jvp,
     whole_vjp=lambda cts, inputs, outs, wanted, attrs: [None] * len(inputs), keep="types",
-    batch=_print_batch, cost=free, effect=True, multiple=True, doc="fmt.format(*values) on a line of standard output",
+    batch=_print_batch, cost=free, effect=True, multiple=True,
+    doc="fmt.format(*values) on a line of standard output",
 )  # fmt: skip
 
-# -- callback ----------------------------------------------------------------------------------------------------------
+# -- callback -----------------------------------------------------------------------------------------------
 
 
-def _callback_type(*types: TensorType, fn: Callable[..., Any], results: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+def _callback_type(
+    *types: TensorType, fn: Callable[..., Any], results: tuple[TensorType, ...]
+) -> tuple[TensorType, ...]:
     if not callable(fn):
         raise ArgumentError(f"a callback into {fn!r}", expected="a function of arrays")
     return results
@@ -73,7 +82,9 @@ def _checked(name: str, found: Any, results: Sequence[TensorType]) -> tuple[Valu
     """What a Python function returned, as arrays of the promised types."""
     listed = list(found) if isinstance(found, (tuple, list)) else [] if found is None else [found]
     if len(listed) != len(results):
-        raise ArgumentError(f"{name} returned {len(listed)} values", expected=f"{len(results)}: {list(results)}")
+        raise ArgumentError(
+            f"{name} returned {len(listed)} values", expected=f"{len(results)}: {list(results)}"
+        )
     outs = []
     for i, (v, t) in enumerate(zip(listed, results, strict=True)):
         array = np.asarray(v)
@@ -83,7 +94,9 @@ def _checked(name: str, found: Any, results: Sequence[TensorType]) -> tuple[Valu
     return tuple(outs)
 
 
-def _callback_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> tuple[Value, ...]:
+def _callback_batch(
+    size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes
+) -> tuple[Value, ...]:
     """One call per element of the batch, in order."""
     fn, results = attrs["fn"], attrs["results"]
     if isinstance(size, Affine):
@@ -95,17 +108,22 @@ def _callback_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], 
         if not rows:
             outs.append(table["full"](shape=(0, *t.shape), dtype=t.dtype, value=0))
             continue
-        outs.append(table["concatenate"](*(table["reshape"](r[k], shape=(1, *t.shape)) for r in rows), axis=0))
+        outs.append(
+            table["concatenate"](*(table["reshape"](r[k], shape=(1, *t.shape)) for r in rows), axis=0)
+        )
     return tuple(outs)
 
 
-_HOST = Absent("Python code outside of the graph cannot be differentiated; wrap it with custom_vjp or custom_jvp")
-callback = Primitive(
-    "callback", "x", type=_callback_type, evaluate=_callback, jvp=_HOST, vjp=_HOST, batch=_callback_batch, cost=free,
+_HOST = Absent(
+    "Python code outside of the graph cannot be differentiated; wrap it with custom_vjp or custom_jvp"
+)
+callback: Primitive = Primitive(
+    "callback", "x", type=_callback_type, evaluate=_callback, jvp=_HOST, vjp=_HOST, batch=_callback_batch,
+    cost=free,
     effect=True, multiple=True, doc="fn(*arrays) in Python; it returns arrays of the types in `results`",
 )  # fmt: skip
 
-# -- custom call -------------------------------------------------------------------------------------------------------
+# -- custom call --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -150,7 +168,9 @@ def _routine(name: str) -> Routine:
 def _rule(name: str, which: str) -> Callable[..., Any]:
     rule = getattr(_routine(name), which)
     if rule is None:
-        raise IRError(f"the routine {name!r} states no {which} rule", remedy=f"give Routine(..., {which}=...)")
+        raise IRError(
+            f"the routine {name!r} states no {which} rule", remedy=f"give Routine(..., {which}=...)"
+        )
     found: Callable[..., Any] = rule
     return found
 
@@ -170,13 +190,19 @@ def _custom_jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attrib
 
 
 def _custom_vjp(
-    cts: Sequence[Any], inputs: Sequence[Value], outs: Sequence[Value], wanted: Sequence[bool], attrs: Attributes
+    cts: Sequence[Any],
+    inputs: Sequence[Value],
+    outs: Sequence[Value],
+    wanted: Sequence[bool],
+    attrs: Attributes,
 ) -> Sequence[Any]:
     found: Sequence[Any] = _rule(attrs["name"], "vjp")(cts, inputs, outs, config=attrs.get("config", ()))
     return found
 
 
-def _custom_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> tuple[Value, ...]:
+def _custom_batch(
+    size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes
+) -> tuple[Value, ...]:
     return tuple(_rule(attrs["name"], "batch")(size, values, mapped, config=attrs.get("config", ())))
 
 
@@ -185,7 +211,8 @@ def _custom_cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], at
     return 0.0 if rule is None else rule(inputs, outputs, config=attrs.get("config", ()))
 
 
-custom_call = Primitive(
-    "custom_call", "x", type=_custom_type, evaluate=quiet(_custom), whole_jvp=_custom_jvp, whole_vjp=_custom_vjp,
+custom_call: Primitive = Primitive(
+    "custom_call", "x", type=_custom_type, evaluate=quiet(_custom), whole_jvp=_custom_jvp,
+    whole_vjp=_custom_vjp,
     batch=_custom_batch, cost=_custom_cost, multiple=True, doc="a registered routine, by name",
 )  # fmt: skip

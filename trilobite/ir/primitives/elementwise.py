@@ -1,8 +1,8 @@
 """How an elementwise primitive is defined, and arithmetic. Operands have equal shapes and dtypes.
 
-`t` in a derivative is the tangent (or cotangent) of the operand that the rule stands for. Meaning, for every dtype: floats
-smaller than 32 bits compute in float32 and round once, integers wrap around, division of an integer by zero is zero.
-The other families: exponential, trigonometric, special, comparison, bits, complex.
+`t` in a derivative is the tangent (or cotangent) of the operand that the rule stands for. Meaning, for every
+dtype: floats smaller than 32 bits compute in float32 and round once, integers wrap around, division of an
+integer by zero is zero. The other families: exponential, trigonometric, special, comparison, bits, complex.
 """
 
 from __future__ import annotations
@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, is_complex, real_of
+from trilobite.base.dtypes import (
+    ALL,
+    COMPLEX,
+    FLOATS,
+    INEXACT,
+    INTEGERS,
+    DType,
+    accumulator,
+    bool_,
+    is_complex,
+    real_of,
+)
 from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, PartialRule, Primitive, Value, table
@@ -38,8 +49,10 @@ def elementwise(
     flops: float = 1.0,
     doc: str = "",
 ) -> Primitive:
-    """Define an elementwise primitive. `result` gives the dtype of the output where it is not that of the operands;
-    `jvp` and `vjp` stand apart where the derivative of a complex function is not multiplication by a number."""
+    """Define an elementwise primitive. `result` gives the dtype of the output where it is not that of the
+    operands; `jvp` and `vjp` stand apart where the derivative of a complex function is not multiplication
+    by a number.
+    """
 
     number = len(operands.split())
 
@@ -50,7 +63,8 @@ def elementwise(
         return first if result is None else TensorType(first.shape, result(first.dtype))
 
     return Primitive(
-        name, operands, type=type_rule, evaluate=array_rule(evaluate), derivative=derivative, jvp=jvp, vjp=vjp,
+        name, operands, type=type_rule, evaluate=array_rule(evaluate), derivative=derivative, jvp=jvp,
+        vjp=vjp,
         batch=batch_elementwise(name), cost=flops_per_element(flops), doc=doc,
     )  # fmt: skip
 
@@ -70,19 +84,24 @@ def zero_where(p: Value, t: Value) -> Value:
 
 # -- the four operations -----------------------------------------------------------------------------------
 
-add = elementwise("add", "x y", np.add, (lambda t: t, lambda t: t))
-sub = elementwise("sub", "x y", np.subtract, (lambda t: t, lambda t: neg(t)))
-mul = elementwise("mul", "x y", np.multiply, (lambda t, y: mul(t, y), lambda t, x: mul(t, x)))
-div = elementwise(
-    "div", "x y", np.divide, (lambda t, y: div(t, y), lambda t, y, out: neg(mul(t, div(out, y)))), accepts=INEXACT
+add: Primitive = elementwise("add", "x y", np.add, (lambda t: t, lambda t: t))
+sub: Primitive = elementwise("sub", "x y", np.subtract, (lambda t: t, lambda t: neg(t)))
+mul: Primitive = elementwise("mul", "x y", np.multiply, (lambda t, y: mul(t, y), lambda t, x: mul(t, x)))
+div: Primitive = elementwise(
+    "div",
+    "x y",
+    np.divide,
+    (lambda t, y: div(t, y), lambda t, y, out: neg(mul(t, div(out, y)))),
+    accepts=INEXACT,
 )
-neg = elementwise("neg", "x", in_bytes(np.negative), (lambda t: neg(t),))
-floor_div = elementwise(
+neg: Primitive = elementwise("neg", "x", in_bytes(np.negative), (lambda t: neg(t),))
+floor_div: Primitive = elementwise(
     "floor_div", "x y", in_bytes(np.floor_divide), (None, None), accepts=REALS, flops=2,
     doc="the quotient rounded down; for integers 0 where y is 0. Flat, so its derivative is zero",
 )  # fmt: skip
-rem = elementwise(
-    "rem", "x y", in_bytes(np.remainder), (lambda t: t, lambda t, x, y: neg(mul(t, floor_div(x, y)))), accepts=REALS, flops=3,
+rem: Primitive = elementwise(
+    "rem", "x y", in_bytes(np.remainder), (lambda t: t, lambda t, x, y: neg(mul(t, floor_div(x, y)))),
+    accepts=REALS, flops=3,
     doc="x - y·floor_div(x, y), with the sign of y; for integers 0 where y is 0",
 )  # fmt: skip
 
@@ -114,17 +133,19 @@ def _pow_y(t: Value, x: Value, y: Value, out: Value) -> Value:
     return zero_where(limit, mul(t, mul(out, table["log"](table["select"](limit, one, x)))))
 
 
-pow = elementwise("pow", "x y", in_bytes(_pow), (_pow_x, _pow_y), flops=20, doc=_pow.__doc__ or "")
-sqrt = elementwise("sqrt", "x", np.sqrt, (lambda t, out: div(t, add(out, out)),), accepts=INEXACT, flops=4)
+pow: Primitive = elementwise("pow", "x y", in_bytes(_pow), (_pow_x, _pow_y), flops=20, doc=_pow.__doc__ or "")
+sqrt: Primitive = elementwise(
+    "sqrt", "x", np.sqrt, (lambda t, out: div(t, add(out, out)),), accepts=INEXACT, flops=4
+)
 
 
 def _rsqrt(x: Array) -> Array:
-    if x.dtype.itemsize >= 4:
-        return np.divide(np.asarray(1, x.dtype), np.sqrt(x))
-    return (np.float32(1) / np.sqrt(x.astype(np.float32))).astype(x.dtype)
+    wide = x.astype(accumulator(x.dtype), copy=False)
+    out: Array = np.divide(wide.dtype.type(1), np.sqrt(wide)).astype(x.dtype, copy=False)
+    return out
 
 
-rsqrt = elementwise(
+rsqrt: Primitive = elementwise(
     "rsqrt", "x", _rsqrt, (lambda t, x, out: scaled(mul(t, div(out, x)), -0.5),), accepts=INEXACT, flops=5,
     doc="1/sqrt(x)",
 )  # fmt: skip
@@ -136,8 +157,9 @@ def _hypot_slope(t: Value, x: Value, out: Value) -> Value:
     return mul(t, div(x, table["select"](origin, constant_like(out, 1.0), out)))
 
 
-hypot = elementwise(
-    "hypot", "x y", np.hypot, (_hypot_slope, lambda t, y, out: _hypot_slope(t, y, out)), accepts=FLOATS, flops=6,
+hypot: Primitive = elementwise(
+    "hypot", "x y", np.hypot, (_hypot_slope, lambda t, y, out: _hypot_slope(t, y, out)), accepts=FLOATS,
+    flops=6,
     doc="sqrt(x² + y²) without overflow on the way",
 )  # fmt: skip
 
@@ -154,7 +176,7 @@ def _abs_vjp(t: Value, x: Value) -> Value:
     return mul(table["cast"](t, dtype=x.dtype) if is_complex(x.dtype) else t, sign(x))
 
 
-abs = elementwise(
+abs: Primitive = elementwise(
     "abs", "x", in_bytes(np.absolute), jvp=(_abs_jvp,), vjp=(_abs_vjp,), result=real_of,
     doc="the modulus; of the lowest integer, that integer; slope 0 at 0",
 )  # fmt: skip
@@ -173,7 +195,7 @@ def _sign_slope(t: Value, x: Value, out: Value) -> Value | None:
     return zero_where(pole, div(across, table["cast"](safe, dtype=t.dtype)))
 
 
-sign = elementwise(
+sign: Primitive = elementwise(
     "sign", "x", in_bytes(np.sign), jvp=(_sign_slope,), vjp=(_sign_slope,),
     doc="-1, 0 or 1 (NaN of NaN); for complex x, x/|x|",
 )  # fmt: skip
@@ -190,11 +212,12 @@ def mul_sign(x: Value, y: Value) -> Value:
     return mul(copysign(one, x), copysign(one, y))
 
 
-copysign = elementwise(
+copysign: Primitive = elementwise(
     "copysign", "x y", np.copysign, (_copysign_slope, None), accepts=FLOATS, doc="|x| with the sign of y"
 )
-nextafter = elementwise(
-    "nextafter", "x y", np.nextafter, Absent("the distance to the next number is a step function"), accepts=FLOATS,
+nextafter: Primitive = elementwise(
+    "nextafter", "x y", np.nextafter, Absent("the distance to the next number is a step function"),
+    accepts=FLOATS,
     doc="the number next to x in the direction of y",
 )  # fmt: skip
 
@@ -205,7 +228,11 @@ def _rint(x: Array) -> Array:
     return np.rint(x) if x.dtype in INEXACT else x.copy()
 
 
-floor = elementwise("floor", "x", in_bytes(np.floor), (None,), accepts=REALS, doc="rounded down")
-ceil = elementwise("ceil", "x", in_bytes(np.ceil), (None,), accepts=REALS, doc="rounded up")
-trunc = elementwise("trunc", "x", in_bytes(np.trunc), (None,), accepts=REALS, doc="rounded towards zero")
-round = elementwise("round", "x", _rint, (None,), accepts=REALS | COMPLEX, doc="rounded to nearest, halves to even")
+floor: Primitive = elementwise("floor", "x", in_bytes(np.floor), (None,), accepts=REALS, doc="rounded down")
+ceil: Primitive = elementwise("ceil", "x", in_bytes(np.ceil), (None,), accepts=REALS, doc="rounded up")
+trunc: Primitive = elementwise(
+    "trunc", "x", in_bytes(np.trunc), (None,), accepts=REALS, doc="rounded towards zero"
+)
+round: Primitive = elementwise(
+    "round", "x", _rint, (None,), accepts=REALS | COMPLEX, doc="rounded to nearest, halves to even"
+)

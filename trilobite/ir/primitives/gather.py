@@ -1,7 +1,9 @@
-"""Reading at computed places: `gather` along one axis, `gather_nd` at points of several, `take_along` lane by lane.
+"""Reading at computed places: `gather` along one axis, `gather_nd` at points of several, `take_along` lane by
+lane.
 
-Indices are integers of any dtype. One outside its axis means the nearest place inside: a graph has no way to raise an
-error in the middle of a run, and the same clamp in `scatter` makes the two adjoint. Counting from the end is for callers.
+Indices are integers of any dtype. One outside its axis means the nearest place inside: a graph has no way to
+raise an error in the middle of a run, and the same clamp in `scatter` makes the two adjoint. Counting from
+the end is for callers.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ Array = np.ndarray[Any, Any]
 def clamped(indices: Array, size: int) -> Array:
     """Indices as int64 places of an axis."""
     if indices.dtype == uint64:
-        return np.minimum(indices, np.uint64(max(size - 1, 0))).astype(int64)
-    return np.clip(indices.astype(int64, copy=False), 0, max(size - 1, 0))
+        indices = np.minimum(indices, np.uint64(max(size - 1, 0)))
+    out: Array = np.clip(indices.astype(int64, copy=False), 0, max(size - 1, 0))
+    return out
 
 
 def check_indices(name: str, indices: TensorType) -> None:
@@ -48,7 +51,7 @@ def zeros(t: TensorType) -> Value:
     return table["full"](shape=t.shape, dtype=t.dtype, value=0.0)
 
 
-# -- gather ------------------------------------------------------------------------------------------------------------
+# -- gather ------------------------------------------------------------------------------------------------
 
 
 def _gather_type(x: TensorType, indices: TensorType, axis: int, mode: str = "clip") -> TensorType:
@@ -85,17 +88,20 @@ def _gather_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], at
     return table["transpose"](out, axes=order)
 
 
-gather = Primitive(
+gather: Primitive = Primitive(
     "gather", "x indices", type=_gather_type, evaluate=array_rule(_gather),
     jvp=(lambda t, indices, *, axis: gather(t, indices, axis=axis), None), vjp=(_gather_vjp, None),
-    batch=_gather_batch, cost=free, doc="x[..., indices, ...]: the elements of one axis that the indices name",
+    batch=_gather_batch, cost=free,
+    doc="x[..., indices, ...]: the elements of one axis that the indices name",
 )  # fmt: skip
 
-# -- gather_nd ---------------------------------------------------------------------------------------------------------
+# -- gather_nd ----------------------------------------------------------------------------------------------
 
 
 def with_batch_index(indices: Value) -> Value:
-    """Points (batch, ..., k) become points (batch, ..., 1 + k) that name their own element of the batch first."""
+    """Points (batch, ..., k) become points (batch, ..., 1 + k) that name their own element of the batch
+    first.
+    """
     if indices.dtype.itemsize < 4:  # too narrow to count a batch
         indices = table["cast"](indices, dtype=int64)
     first = table["iota"](shape=(*indices.shape[:-1], 1), dtype=indices.dtype, axis=0)
@@ -106,10 +112,13 @@ def point_shape(name: str, x: TensorType, indices: TensorType, axes: tuple[int, 
     """The shape of what lies at the points: their own shape, then the axes of x that no index names."""
     check_indices(name, indices)
     if not axes or len(set(axes)) != len(axes) or any(not 0 <= a < len(x.shape) for a in axes):
-        raise ShapeError(f"{name} of {x} over axes {list(axes)}", expected=f"distinct axes below {len(x.shape)}")
+        raise ShapeError(
+            f"{name} of {x} over axes {list(axes)}", expected=f"distinct axes below {len(x.shape)}"
+        )
     if not indices.shape or indices.shape[-1] != len(axes):
         raise ShapeError(
-            f"{name} of {x} at {indices} over axes {list(axes)}", expected=f"a last axis of {len(axes)} indices"
+            f"{name} of {x} at {indices} over axes {list(axes)}",
+            expected=f"a last axis of {len(axes)} indices",
         )
     check_reachable(name, x, axes, indices)
     return (*indices.shape[:-1], *(d for i, d in enumerate(x.shape) if i not in axes))
@@ -134,25 +143,30 @@ def _gather_nd_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool],
     return gather_nd(x, with_batch_index(indices), axes=(0, *inner))
 
 
-gather_nd = Primitive(
+gather_nd: Primitive = Primitive(
     "gather_nd", "x indices", type=_gather_nd_type, evaluate=array_rule(_gather_nd),
     jvp=(lambda t, indices, *, axes: gather_nd(t, indices, axes=axes), None),
     vjp=(
-        lambda t, indices, x_type, *, axes: table["scatter"](zeros(x_type), indices, t, axes=axes, kind="add"),
+        lambda t, indices, x_type, *, axes: table["scatter"](zeros(x_type), indices, t, axes=axes,
+        kind="add"),
         None,
     ),
     batch=_gather_nd_batch, cost=free,
     doc="indices[..., k] is a place on axis axes[k]; the other axes of x follow those of the points",
 )  # fmt: skip
 
-# -- take_along --------------------------------------------------------------------------------------------------------
+# -- take_along ---------------------------------------------------------------------------------------------
 
 
 def check_lanes(name: str, x: TensorType, indices: TensorType, axis: int) -> None:
     check_indices(name, indices)
     fits = len(x.shape) == len(indices.shape) and 0 <= axis < len(x.shape)
-    if not fits or any(a != b for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis):
-        raise ShapeError(f"{name} of {x} at {indices} along axis {axis}", expected="equal sizes on all other axes")
+    if not fits or any(
+        a != b for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis
+    ):
+        raise ShapeError(
+            f"{name} of {x} at {indices} along axis {axis}", expected="equal sizes on all other axes"
+        )
     check_reachable(name, x, (axis,), indices)
 
 
@@ -165,13 +179,16 @@ def _take_along_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool]
     return take_along(*all_mapped(size, values, mapped), axis=attrs["axis"] + 1)
 
 
-take_along = Primitive(
+take_along: Primitive = Primitive(
     "take_along", "x indices", type=_take_along_type,
-    evaluate=array_rule(lambda x, indices, axis: np.take_along_axis(x, clamped(indices, x.shape[axis]), axis)),
+    evaluate=array_rule(lambda x, indices, axis: np.take_along_axis(x, clamped(indices, x.shape[axis]),
+    axis)),
     jvp=(lambda t, indices, *, axis: take_along(t, indices, axis=axis), None),
     vjp=(
-        lambda t, indices, x_type, *, axis: table["scatter_along"](zeros(x_type), indices, t, axis=axis, kind="add"),
+        lambda t, indices, x_type, *, axis: table["scatter_along"](zeros(x_type), indices, t, axis=axis,
+        kind="add"),
         None,
     ),
-    batch=_take_along_batch, cost=free, doc="out[..., i, ...] = x[..., indices[..., i, ...], ...] on the axis",
+    batch=_take_along_batch, cost=free,
+    doc="out[..., i, ...] = x[..., indices[..., i, ...], ...] on the axis",
 )  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 
 from trilobite.base.blas import one_thread
 from trilobite.base.dtypes import is_complex, real_of
-from trilobite.base.errors import ShapeError
+from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
@@ -238,6 +238,10 @@ def _complete_svd(x: Array) -> tuple[Array, ...]:
 
 def _pinv_type(x: TensorType, rtol: TensorType) -> TensorType:
     check_matrix("pinv", x)
+    if is_complex(rtol.dtype):
+        raise DTypeError(
+            f"pinv with a tolerance of {rtol.dtype}", where=user_location(), expected="a real dtype"
+        )
     *lead, m, n = x.shape
     if rtol.shape != tuple(lead):
         raise ShapeError(

@@ -1,4 +1,5 @@
-"""Quantise to a grid and back: q = x/scale rounded to nearest even, plus zero point, held inside the dtype's range.
+"""Quantise to a grid and back: q = x/scale rounded to nearest even, plus zero point, held inside the dtype's
+range.
 
 `scale` and `zero_point` are scalars, or one number per place on `axis`. `zero_point` has the quantised dtype.
 """
@@ -8,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from trilobite.base.dtypes import (
@@ -30,7 +30,7 @@ from trilobite.base.dtypes import (
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value, table
-from trilobite.ir.primitives.common import flops_per_element, names
+from trilobite.ir.primitives.common import float_range, flops_per_element, integer_range, names
 from trilobite.ir.primitives.reduction import spread
 from trilobite.ir.transforms.batch import lead
 from trilobite.ir.types import Dim, Shape, TensorType
@@ -44,7 +44,9 @@ def _check(name: str, x: TensorType, scale: TensorType, zero: TensorType, axis: 
         raise ShapeError(f"{name} of {x} per axis {axis}", expected=f"0 <= axis < {len(x.shape)}, or None")
     shape: Shape = () if axis is None else (x.shape[axis],)
     if scale.shape != shape or zero.shape != shape:
-        raise ShapeError(f"{name} of {x} with scale {scale} and zero point {zero}", expected=f"both of shape {list(shape)}")
+        raise ShapeError(
+            f"{name} of {x} with scale {scale} and zero point {zero}", expected=f"both of shape {list(shape)}"
+        )
     if scale.dtype not in FLOATS:
         raise DTypeError(f"{name} with scale {scale}", expected=names(FLOATS))
 
@@ -57,7 +59,7 @@ def _width(*dtypes: DType) -> DType:
     return float64 if float64 in dtypes or int32 in dtypes else float32
 
 
-# -- quantise ----------------------------------------------------------------------------------------------------------
+# -- quantise ----------------------------------------------------------------------------------------------
 
 
 def _quantise_type(
@@ -77,11 +79,10 @@ def _quantise(x: Array, scale: Array, zero_point: Array, axis: int | None, dtype
     scale, zero = (_along(v.astype(wide), x.ndim, axis) for v in (scale, zero_point))
     steps = x.astype(wide) / scale
     if not is_integer(dtype):
-        info = ml_dtypes.finfo(dtype)
-        return np.clip(steps + zero, wide.type(info.min), wide.type(info.max)).astype(dtype)
+        low, high = map(wide.type, float_range(dtype))
+        return np.clip(steps + zero, low, high).astype(dtype)
     found = np.rint(steps) + zero
-    limits = ml_dtypes.iinfo(dtype)
-    held = np.clip(np.where(found == found, found, zero), limits.min, limits.max)
+    held = np.clip(np.where(found == found, found, zero), *integer_range(dtype))
     return held.astype(int32).astype(dtype)
 
 
@@ -104,17 +105,22 @@ def _batch(name: str, size: Dim, values: Sequence[Value], mapped: Sequence[bool]
     return table["transpose"](out, axes=back)
 
 
-_STEPS = Absent("a staircase is flat between its steps; a straight-through estimator states a rule of its own")
-quantise = Primitive(
-    "quantise", "x scale zero_point", type=_quantise_type, evaluate=array_rule(_quantise), jvp=_STEPS, vjp=_STEPS,
+_STEPS = Absent(
+    "a staircase is flat between its steps; a straight-through estimator states a rule of its own"
+)
+quantise: Primitive = Primitive(
+    "quantise", "x scale zero_point", type=_quantise_type, evaluate=array_rule(_quantise), jvp=_STEPS,
+    vjp=_STEPS,
     batch=lambda *rule: _batch("quantise", *rule), cost=flops_per_element(4),
     doc="x/scale, rounded to nearest even, plus zero_point, saturated to the dtype; NaN gives zero_point",
 )  # fmt: skip
 
-# -- dequantise --------------------------------------------------------------------------------------------------------
+# -- dequantise ---------------------------------------------------------------------------------------------
 
 
-def _dequantise_type(q: TensorType, scale: TensorType, zero_point: TensorType, axis: int | None) -> TensorType:
+def _dequantise_type(
+    q: TensorType, scale: TensorType, zero_point: TensorType, axis: int | None
+) -> TensorType:
     _check("dequantise", q, scale, zero_point, axis)
     if q.dtype not in GRIDS or zero_point.dtype != q.dtype:
         raise DTypeError(
@@ -154,21 +160,25 @@ def _float_code(t: Value, scale: Value, q_type: TensorType, *, axis: int | None)
     return table["mul"](wide, _wide(scale, q_type.shape, axis))
 
 
-dequantise = Primitive(
+dequantise: Primitive = Primitive(
     "dequantise", "q scale zero_point", type=_dequantise_type, evaluate=array_rule(_dequantise),
     jvp=(
         _float_code, _scale_jvp,
-        lambda t, scale, q_type, *, axis: table["neg"](_float_code(_wide(t, q_type.shape, axis), scale, q_type, axis=axis)),
+        lambda t, scale, q_type, *, axis: table["neg"](_float_code(_wide(t, q_type.shape, axis), scale,
+        q_type, axis=axis)),
     ),
     vjp=(
-        lambda t, scale, q_type, *, axis: table["cast"](_float_code(t, scale, q_type, axis=axis), dtype=q_type.dtype),
+        lambda t, scale, q_type, *, axis: table["cast"](_float_code(t, scale, q_type, axis=axis),
+        dtype=q_type.dtype),
         _scale_vjp,
         lambda t, scale, q_type, *, axis: table["cast"](
             table["neg"](table["reduce_sum"](
-                _float_code(t, scale, q_type, axis=axis), axes=tuple(i for i in range(len(q_type.shape)) if i != axis),
+                _float_code(t, scale, q_type, axis=axis),
+                axes=tuple(i for i in range(len(q_type.shape)) if i != axis),
             )),
             dtype=q_type.dtype,
         ),
     ),
-    batch=lambda *rule: _batch("dequantise", *rule), cost=flops_per_element(2), doc="(q - zero_point)·scale, in scale's dtype",
+    batch=lambda *rule: _batch("dequantise", *rule), cost=flops_per_element(2),
+    doc="(q - zero_point)·scale, in scale's dtype",
 )  # fmt: skip

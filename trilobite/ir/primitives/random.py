@@ -1,5 +1,7 @@
-"""Counter-based random bits: Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
-as 1, 2, 3", SC 2011). The same key and counter give the same bits on every target, in any order, on any machine."""
+"""Counter-based random bits: Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw, "Parallel random
+numbers: as easy as 1, 2, 3", SC 2011). The same key and counter give the same bits on every target, in any
+order, on any machine.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def _bits(key: Array, counter: Array, shape: tuple[int, ...], stream: int) -> Ar
     lead = key.shape[:-1]
     total = int(np.prod(shape, dtype=np.int64))
     blocks = -(-total // 4)
-    start = (counter[..., :1].astype(np.uint64) | (counter[..., 1:].astype(np.uint64) << _32)).reshape(*lead, 1)
+    start = (counter[..., :1].astype(np.uint64) | (counter[..., 1:].astype(np.uint64) << _32)).reshape(
+        *lead, 1
+    )
     index = start + np.arange(blocks, dtype=np.uint64)
     words = [index & _LOW, index >> _32, np.zeros_like(index), np.full_like(index, stream)]
     out = np.stack(philox(words, (key[..., :1], key[..., 1:])), axis=-1).reshape(*lead, blocks * 4)
@@ -47,7 +51,9 @@ def _bits(key: Array, counter: Array, shape: tuple[int, ...], stream: int) -> Ar
 
 def _type(key: TensorType, counter: TensorType, shape: Shape, stream: int) -> TensorType:
     if key != counter or key.dtype != uint32 or key.shape[-1:] != (2,):
-        raise IRError(f"random_bits takes a key and a counter of two uint32 words each, not {key} and {counter}")
+        raise IRError(
+            f"random_bits takes a key and a counter of two uint32 words each, not {key} and {counter}"
+        )
     return TensorType((*key.shape[:-1], *shape), uint32)
 
 
@@ -55,7 +61,7 @@ def _batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: At
     return random_bits(*all_mapped(size, values, mapped), **attrs)
 
 
-random_bits = Primitive(
+random_bits: Primitive = Primitive(
     "random_bits", "key counter", type=_type, evaluate=array_rule(_bits),
     jvp=Absent("bits have no slope"), vjp=Absent("bits have no slope"), batch=_batch,
     cost=lambda i, o, a: 20 * elements(o),

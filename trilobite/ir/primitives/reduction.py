@@ -1,5 +1,6 @@
-"""Reductions over axes. Sums and products of 16-bit and smaller floats accumulate in float32; operands are made
-contiguous first, so that the order of additions depends on the shape alone."""
+"""Reductions over axes. Sums and products of 16-bit and smaller floats accumulate in float32; operands are
+made contiguous first, so that the order of additions depends on the shape alone.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,14 @@ from trilobite.base.dtypes import (
 from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value, table
-from trilobite.ir.primitives.common import elements, in_bytes, same_types, sortable
+from trilobite.ir.primitives.common import (
+    elements,
+    float_range,
+    in_bytes,
+    integer_range,
+    same_types,
+    sortable,
+)
 from trilobite.ir.primitives.cumulative import exclusive_product
 from trilobite.ir.primitives.shape import inverse
 from trilobite.ir.types import Dim, Shape, TensorType, size_of
@@ -43,7 +51,9 @@ def _type(name: str, accepts: Any) -> Callable[..., TensorType]:
     def rule(x: TensorType, axes: tuple[int, ...]) -> TensorType:
         same_types(name, (x,), accepts)
         if list(axes) != sorted(set(axes)) or any(not 0 <= a < len(x.shape) for a in axes):
-            raise ShapeError(f"{name} of {x} over axes {list(axes)}", expected=f"distinct sorted axes below {len(x.shape)}")
+            raise ShapeError(
+                f"{name} of {x} over axes {list(axes)}", expected=f"distinct sorted axes below {len(x.shape)}"
+            )
         return TensorType(reduced(x.shape, axes), x.dtype)
 
     return rule
@@ -64,41 +74,33 @@ def lowest(dtype: DType) -> Any:
     """The identity of max."""
     if dtype == bool_:
         return False
-    return _info(dtype).min if is_integer(dtype) else _edge(dtype, -np.inf)
+    return integer_range(dtype)[0] if is_integer(dtype) else _edge(dtype, -np.inf)
 
 
 def highest(dtype: DType) -> Any:
     """The identity of min."""
     if dtype == bool_:
         return True
-    return _info(dtype).max if is_integer(dtype) else _edge(dtype, np.inf)
-
-
-def _info(dtype: DType) -> Any:
-    import ml_dtypes
-
-    return ml_dtypes.iinfo(dtype)
+    return integer_range(dtype)[1] if is_integer(dtype) else _edge(dtype, np.inf)
 
 
 def _edge(dtype: DType, infinity: float) -> Any:
     """Infinity, or the largest number of a format that has none."""
-    import ml_dtypes
-
     with np.errstate(all="ignore"):
         found = np.asarray(infinity).astype(dtype)
-    info = ml_dtypes.finfo(dtype)
-    return found if np.isinf(found.astype(np.float32)) else (info.max if infinity > 0 else info.min)
+    return found if np.isinf(found.astype(np.float32)) else float_range(dtype)[infinity > 0]
 
 
-# -- sum and product -----------------------------------------------------------------------------------------
+# -- sum and product ---------------------------------------------------------------------------------------
 
 
 def _sum(x: Array, axes: tuple[int, ...]) -> Array:
     wide = np.ascontiguousarray(x, accumulator(x.dtype)).reshape(x.shape)
-    return np.add.reduce(wide, axis=axes, dtype=wide.dtype).astype(x.dtype, copy=False)
+    out: Array = np.add.reduce(wide, axis=axes, dtype=wide.dtype).astype(x.dtype, copy=False)
+    return out
 
 
-reduce_sum = Primitive(
+reduce_sum: Primitive = Primitive(
     "reduce_sum", "x", type=_type("reduce_sum", ALL - {bool_}), evaluate=array_rule(_sum),
     jvp=(lambda t, *, axes: reduce_sum(t, axes=axes),),
     vjp=(lambda t, x_type, *, axes: spread(t, x_type.shape, axes),),
@@ -108,11 +110,14 @@ reduce_sum = Primitive(
 
 def _prod(x: Array, axes: tuple[int, ...]) -> Array:
     wide = np.ascontiguousarray(x, accumulator(x.dtype)).reshape(x.shape)
-    return np.multiply.reduce(wide, axis=axes, dtype=wide.dtype).astype(x.dtype, copy=False)
+    out: Array = np.multiply.reduce(wide, axis=axes, dtype=wide.dtype).astype(x.dtype, copy=False)
+    return out
 
 
 def _others(x: Value, axes: tuple[int, ...]) -> Value:
-    """For each element the product of all the others: what comes before times what comes after, with no division."""
+    """For each element the product of all the others: what comes before times what comes after, with no
+    division.
+    """
     order = (*(i for i in range(x.ndim) if i not in axes), *axes)
     moved = table["transpose"](x, axes=order)
     kept = moved.shape[: x.ndim - len(axes)]
@@ -130,13 +135,13 @@ def _prod_vjp(t: Value, x: Value, *, axes: tuple[int, ...]) -> Value:
     return table["mul"](spread(t, x.shape, axes), table["conj"](others) if is_complex(x.dtype) else others)
 
 
-reduce_prod = Primitive(
+reduce_prod: Primitive = Primitive(
     "reduce_prod", "x", type=_type("reduce_prod", ALL - {bool_}), evaluate=array_rule(_prod),
     jvp=(_prod_jvp,), vjp=(_prod_vjp,), batch=_batch("reduce_prod"), cost=_cost,
     doc="the product; its derivative is exact also where elements are 0",
 )  # fmt: skip
 
-# -- largest and smallest ------------------------------------------------------------------------------------
+# -- largest and smallest -----------------------------------------------------------------------------------
 
 
 def _extreme(ufunc: np.ufunc, identity: Callable[[DType], Any]) -> Callable[..., Array]:
@@ -164,32 +169,36 @@ def _extreme_vjp(t: Value, x: Value, out: Value, *, axes: tuple[int, ...]) -> Va
     return table["mul"](spread(table["div"](t, ties), x.shape, axes), mask)
 
 
-reduce_max = Primitive(
-    "reduce_max", "x", type=_type("reduce_max", ALL - COMPLEX), evaluate=array_rule(_extreme(np.maximum, lowest)),
+reduce_max: Primitive = Primitive(
+    "reduce_max", "x", type=_type("reduce_max", ALL - COMPLEX), evaluate=array_rule(_extreme(np.maximum,
+    lowest)),
     jvp=(_extreme_jvp,), vjp=(_extreme_vjp,), batch=_batch("reduce_max"), cost=_cost,
     doc="the largest element; NaN wins; equal ones share the derivative evenly",
 )  # fmt: skip
-reduce_min = Primitive(
-    "reduce_min", "x", type=_type("reduce_min", ALL - COMPLEX), evaluate=array_rule(_extreme(np.minimum, highest)),
+reduce_min: Primitive = Primitive(
+    "reduce_min", "x", type=_type("reduce_min", ALL - COMPLEX), evaluate=array_rule(_extreme(np.minimum,
+    highest)),
     jvp=(_extreme_jvp,), vjp=(_extreme_vjp,), batch=_batch("reduce_min"), cost=_cost,
 )  # fmt: skip
 
-# -- all and any -------------------------------------------------------------------------------------------------------
+# -- all and any --------------------------------------------------------------------------------------------
 
 _FLAT = Absent("bits have no slope")
 WORDS = INTEGERS | {bool_}
-reduce_and = Primitive(
+reduce_and: Primitive = Primitive(
     "reduce_and", "x", type=_type("reduce_and", WORDS),
     evaluate=array_rule(in_bytes(lambda x, axes: np.bitwise_and.reduce(x, axis=axes))),
-    jvp=_FLAT, vjp=_FLAT, batch=_batch("reduce_and"), cost=_cost, doc="the bits that all elements have; of bools: all",
+    jvp=_FLAT, vjp=_FLAT, batch=_batch("reduce_and"), cost=_cost,
+    doc="the bits that all elements have; of bools: all",
 )  # fmt: skip
-reduce_or = Primitive(
+reduce_or: Primitive = Primitive(
     "reduce_or", "x", type=_type("reduce_or", WORDS),
     evaluate=array_rule(in_bytes(lambda x, axes: np.bitwise_or.reduce(x, axis=axes))),
-    jvp=_FLAT, vjp=_FLAT, batch=_batch("reduce_or"), cost=_cost, doc="the bits that some element has; of bools: any",
+    jvp=_FLAT, vjp=_FLAT, batch=_batch("reduce_or"), cost=_cost,
+    doc="the bits that some element has; of bools: any",
 )  # fmt: skip
 
-# -- where the largest and the smallest stand --------------------------------------------------------------------------
+# -- where the largest and the smallest stand ---------------------------------------------------------------
 
 
 def _arg_type(name: str) -> Callable[..., TensorType]:
@@ -198,7 +207,9 @@ def _arg_type(name: str) -> Callable[..., TensorType]:
         if not 0 <= axis < len(x.shape):
             raise ShapeError(f"{name} of {x} along axis {axis}", expected=f"0 <= axis < {len(x.shape)}")
         if x.shape[axis] == 0:
-            raise ShapeError(f"{name} of {x} along axis {axis}, which is empty", expected="at least one element")
+            raise ShapeError(
+                f"{name} of {x} along axis {axis}, which is empty", expected="at least one element"
+            )
         return TensorType(reduced(x.shape, (axis,)), int64)
 
     return rule
@@ -212,11 +223,15 @@ def _arg_batch(name: str) -> Callable[..., Value]:
 
 
 _PLACE = Absent("a place has no slope; the derivative belongs to reduce_max, reduce_min and top_k")
-argmax = Primitive(
-    "argmax", "x", type=_arg_type("argmax"), evaluate=array_rule(lambda x, axis: np.argmax(sortable(x), axis=axis)),
-    jvp=_PLACE, vjp=_PLACE, batch=_arg_batch("argmax"), cost=_cost, doc="the first place of the largest element; NaN wins",
+argmax: Primitive = Primitive(
+    "argmax", "x", type=_arg_type("argmax"), evaluate=array_rule(lambda x, axis: np.argmax(sortable(x),
+    axis=axis)),
+    jvp=_PLACE, vjp=_PLACE, batch=_arg_batch("argmax"), cost=_cost,
+    doc="the first place of the largest element; NaN wins",
 )  # fmt: skip
-argmin = Primitive(
-    "argmin", "x", type=_arg_type("argmin"), evaluate=array_rule(lambda x, axis: np.argmin(sortable(x), axis=axis)),
-    jvp=_PLACE, vjp=_PLACE, batch=_arg_batch("argmin"), cost=_cost, doc="the first place of the smallest element; NaN wins",
+argmin: Primitive = Primitive(
+    "argmin", "x", type=_arg_type("argmin"), evaluate=array_rule(lambda x, axis: np.argmin(sortable(x),
+    axis=axis)),
+    jvp=_PLACE, vjp=_PLACE, batch=_arg_batch("argmin"), cost=_cost,
+    doc="the first place of the smallest element; NaN wins",
 )  # fmt: skip

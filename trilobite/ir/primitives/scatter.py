@@ -1,8 +1,9 @@
 """Writing at computed places: the adjoints of `gather_nd` and `take_along`.
 
-Meaning: a copy of x, then the updates one after the other in row-major order of the indices; so of several `set` to one
-place the last stays, and sums and products of small floats accumulate in float32 and round once. Places are clamped as in
-`gather`. `scatter` and `scatter_along` set or add; what reduces otherwise is in `scatter_reduce`.
+Meaning: a copy of x, then the updates one after the other in row-major order of the indices; so of several
+`set` to one place the last stays, and sums and products of small floats accumulate in float32 and round once.
+Places are clamped as in `gather`. `scatter` and `scatter_along` set or add; what reduces otherwise is in
+`scatter_reduce`.
 """
 
 from __future__ import annotations
@@ -48,11 +49,15 @@ def check_kind(name: str, kind: str, kinds: Sequence[str], x: TensorType, update
 
 
 def point_type(name: str, kinds: Sequence[str]) -> Callable[..., TensorType]:
-    def rule(x: TensorType, indices: TensorType, updates: TensorType, axes: tuple[int, ...], kind: str) -> TensorType:
+    def rule(
+        x: TensorType, indices: TensorType, updates: TensorType, axes: tuple[int, ...], kind: str
+    ) -> TensorType:
         check_kind(name, kind, kinds, x, updates)
         shape = point_shape(name, x, indices, axes)
         if updates.shape != shape:
-            raise ShapeError(f"{name} of {updates} into {x} at {indices}", expected=TensorType(shape, x.dtype))
+            raise ShapeError(
+                f"{name} of {updates} into {x} at {indices}", expected=TensorType(shape, x.dtype)
+            )
         return x
 
     return rule
@@ -69,7 +74,7 @@ def lane_type(name: str, kinds: Sequence[str]) -> Callable[..., TensorType]:
     return rule
 
 
-# -- meaning -----------------------------------------------------------------------------------------------------------
+# -- meaning -----------------------------------------------------------------------------------------------
 
 
 def _written(x: Array, places: Array, updates: Array, kind: str) -> Array:
@@ -114,7 +119,7 @@ def cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: Att
     return 0.0 if attrs["kind"] == "set" else elements(inputs[2:])
 
 
-# -- batch -------------------------------------------------------------------------------------------------------------
+# -- batch -------------------------------------------------------------------------------------------------
 
 
 def point_batch(name: str) -> Callable[..., Value]:
@@ -125,7 +130,9 @@ def point_batch(name: str) -> Callable[..., Value]:
             return table[name](x, with_batch_index(values[1]), updates, axes=(0, *inner), kind=attrs["kind"])
         n = values[1].ndim - 1  # the batch becomes the first axis of x that no index names
         order = (*range(1, n + 1), 0, *range(n + 1, updates.ndim))
-        return table[name](x, values[1], table["transpose"](updates, axes=order), axes=inner, kind=attrs["kind"])
+        return table[name](
+            x, values[1], table["transpose"](updates, axes=order), axes=inner, kind=attrs["kind"]
+        )
 
     return rule
 
@@ -137,10 +144,12 @@ def lane_batch(name: str) -> Callable[..., Value]:
     return rule
 
 
-# -- set and add at points ---------------------------------------------------------------------------------------------
+# -- set and add at points ---------------------------------------------------------------------------------
 
 
-def _point_x(t: Value, indices: Value, updates_type: TensorType, *, axes: tuple[int, ...], kind: str) -> Value:
+def _point_x(
+    t: Value, indices: Value, updates_type: TensorType, *, axes: tuple[int, ...], kind: str
+) -> Value:
     """What was overwritten no longer counts; what was added to does."""
     return t if kind == "add" else scatter(t, indices, zeros(updates_type), axes=axes, kind="set")
 
@@ -171,13 +180,15 @@ def _numbers(shape: Sequence[Dim]) -> Value:
     return table["iota"](shape=(total,), dtype=int64, axis=0)
 
 
-scatter = Primitive(
-    "scatter", "x indices updates", type=point_type("scatter", ("set", "add")), evaluate=array_rule(scatter_points),
-    jvp=(_point_x, None, _point_jvp), vjp=(_point_x, None, _point_vjp), batch=point_batch("scatter"), cost=cost,
+scatter: Primitive = Primitive(
+    "scatter", "x indices updates", type=point_type("scatter", ("set", "add")),
+    evaluate=array_rule(scatter_points),
+    jvp=(_point_x, None, _point_jvp), vjp=(_point_x, None, _point_vjp), batch=point_batch("scatter"),
+    cost=cost,
     doc="x with updates set at, or added to, the places indices[..., k] on axes[k]",
 )  # fmt: skip
 
-# -- set and add along lanes -------------------------------------------------------------------------------------------
+# -- set and add along lanes --------------------------------------------------------------------------------
 
 
 def _lane_x(t: Value, indices: Value, updates_type: TensorType, *, axis: int, kind: str) -> Value:
@@ -199,7 +210,7 @@ def _lane_vjp(t: Value, indices: Value, x_type: TensorType, *, axis: int, kind: 
     return table["select"](stayed, found, table["full"](shape=found.shape, dtype=found.dtype, value=0.0))
 
 
-scatter_along = Primitive(
+scatter_along: Primitive = Primitive(
     "scatter_along", "x indices updates", type=lane_type("scatter_along", ("set", "add")),
     evaluate=array_rule(scatter_lanes), jvp=(_lane_x, None, _lane_jvp), vjp=(_lane_x, None, _lane_vjp),
     batch=lane_batch("scatter_along"), cost=cost,

@@ -1,7 +1,8 @@
-"""Scatter that multiplies or keeps extremes: `scatter_reduce` at points, `scatter_reduce_along` lane by lane.
+"""Scatter that multiplies or keeps extremes: `scatter_reduce` at points, `scatter_reduce_along` lane by
+lane.
 
-They stand apart from `scatter` because their derivatives need the values, not only the places: the product of all other
-updates to a place, or which of them were the extreme (equal ones share the slope evenly).
+They stand apart from `scatter` because their derivatives need the values, not only the places: the product of
+all other updates to a place, or which of them were the extreme (equal ones share the slope evenly).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def _points(x: Value, indices: Value, attrs: Attributes) -> Places:
             stop = (*indices.shape[:-1], k + 1)
             column = table["slice"](indices, start=start, stop=stop, step=(1,) * indices.ndim)
             total = _mixed(total, x.shape[a], _inside(column, x.shape[a]))
-        return total
+        return table["reshape"](total, shape=indices.shape[:-1])
 
     return Places(
         lambda v: gather_nd(v, indices, axes=axes),
@@ -86,12 +87,14 @@ def _inside(indices: Value, size: Any) -> Value:
     return table["minimum"](table["maximum"](i, low), high)
 
 
-# -- products ----------------------------------------------------------------------------------------------------------
+# -- products ----------------------------------------------------------------------------------------------
 
 
 def _run_product(rows: Value, joined: Value, reverse: bool) -> Value:
-    """Along axis 0, the product of the earlier rows of the same run; joined[i]: row i continues the run of its
-    predecessor (its successor, if reverse). By doubling, so without division and right for zeros to every order."""
+    """Along axis 0, the product of the earlier rows of the same run; joined[i]: row i continues the run of
+    its predecessor (its successor, if reverse). By doubling, so without division and right for zeros to
+    every order.
+    """
     one = table["full"](shape=rows.shape, dtype=rows.dtype, value=1.0)
     product, flow, reach = rows, joined, 1
     while reach < count(rows.shape[0]):
@@ -106,7 +109,7 @@ def _other_products(updates: Value, places: Places) -> Value:
     numbers = places.numbers()
     n = size_of(numbers.shape)
     ids = table["reshape"](numbers, shape=(n,))
-    rows = table["reshape"](updates, shape=(n, size_of(updates.shape) // n))
+    rows = table["reshape"](updates, shape=(n, size_of(updates.shape[numbers.ndim :])))
     own = table["iota"](shape=(n,), dtype=int64, axis=0)
     ids, order = table["sort"](ids, own, axis=0, keys=1)
     rows = table["gather"](rows, order, axis=0)
@@ -124,7 +127,7 @@ def _empty(updates: Value) -> bool:
     return any(d == 0 for d in updates.shape)
 
 
-# -- rules -------------------------------------------------------------------------------------------------------------
+# -- rules -------------------------------------------------------------------------------------------------
 
 
 def _zeros(x: Value) -> Value:
@@ -142,7 +145,9 @@ def _shares(x: Value, updates: Value, out: Value, places: Places) -> tuple[Value
     return in_x, in_updates, places.add(in_x, in_updates)
 
 
-def _define(name: str, made: Callable[..., Places], type: Any, evaluate: Any, batch: Any, doc: str) -> Primitive:
+def _define(
+    name: str, made: Callable[..., Places], type: Any, evaluate: Any, batch: Any, doc: str
+) -> Primitive:
     def jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -> tuple[Value, Any]:
         x, indices, updates = primals
         tx, _, tu = tangents
@@ -161,7 +166,9 @@ def _define(name: str, made: Callable[..., Places], type: Any, evaluate: Any, ba
         factor = table["mul"](_other_products(updates, places), places.take(x))
         return out, places.add(t, table["mul"](tu, factor))
 
-    def vjp(cts: Sequence[Value], inputs: Sequence[Value], outs: Any, wanted: Sequence[bool], attrs: Attributes) -> list[Any]:
+    def vjp(
+        cts: Sequence[Value], inputs: Sequence[Value], outs: Any, wanted: Sequence[bool], attrs: Attributes
+    ) -> list[Any]:
         (x, indices, updates), ct = inputs, cts[0]
         places = made(x, indices, attrs)
         if attrs["kind"] != "mul":
@@ -182,10 +189,12 @@ def _define(name: str, made: Callable[..., Places], type: Any, evaluate: Any, ba
 
 
 scatter_reduce = _define(
-    "scatter_reduce", _points, point_type("scatter_reduce", KINDS), scatter_points, point_batch("scatter_reduce"),
+    "scatter_reduce", _points, point_type("scatter_reduce", KINDS), scatter_points,
+    point_batch("scatter_reduce"),
     "x with updates multiplied into, or compared with, the places indices[..., k] on axes[k]",
 )  # fmt: skip
 scatter_reduce_along = _define(
     "scatter_reduce_along", _lanes, lane_type("scatter_reduce_along", KINDS), scatter_lanes,
-    lane_batch("scatter_reduce_along"), "the same lane by lane: out[..., indices[..., i, ...], ...] on the axis",
+    lane_batch("scatter_reduce_along"),
+    "the same lane by lane: out[..., indices[..., i, ...], ...] on the axis",
 )  # fmt: skip

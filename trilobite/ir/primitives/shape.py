@@ -22,13 +22,19 @@ def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(a + 1 for a in axes)
 
 
-# -- broadcast -----------------------------------------------------------------------------------------------
+# -- broadcast ---------------------------------------------------------------------------------------------
 
 
 def _broadcast_type(x: TensorType, shape: Shape, axes: tuple[int, ...]) -> TensorType:
-    fits = len(axes) == len(x.shape) and list(axes) == sorted(set(axes)) and all(0 <= a < len(shape) for a in axes)
+    fits = (
+        len(axes) == len(x.shape)
+        and list(axes) == sorted(set(axes))
+        and all(0 <= a < len(shape) for a in axes)
+    )
     if not fits or any(d not in (1, shape[a]) for d, a in zip(x.shape, axes, strict=True)):
-        raise ShapeError(f"broadcast of {x} to {list(shape)} along axes {list(axes)}", expected="sizes equal or 1")
+        raise ShapeError(
+            f"broadcast of {x} to {list(shape)} along axes {list(axes)}", expected="sizes equal or 1"
+        )
     return TensorType(shape, x.dtype)
 
 
@@ -50,23 +56,27 @@ def _broadcast_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool],
     return broadcast(values[0], shape=(size, *attrs["shape"]), axes=(0, *_shifted(attrs["axes"])))
 
 
-broadcast = Primitive(
+broadcast: Primitive = Primitive(
     "broadcast", "x", type=_broadcast_type, evaluate=array_rule(_broadcast),
     jvp=(lambda t, *, shape, axes: broadcast(t, shape=shape, axes=axes),), vjp=(_unbroadcast,),
     batch=_broadcast_batch, cost=free,
     doc="axis i of x becomes axis axes[i] of the result; sizes 1 and new axes are repeated",
 )  # fmt: skip
 
-# -- reshape and transpose -----------------------------------------------------------------------------------
+# -- reshape and transpose ----------------------------------------------------------------------------------
 
 
 def _reshape_type(x: TensorType, shape: Shape) -> TensorType:
     if size_of(x.shape) != size_of(shape):
-        raise ShapeError(f"reshape of {x} to {list(shape)}", expected=f"{size_of(x.shape)} elements", remedy=f"got {size_of(shape)}")
+        raise ShapeError(
+            f"reshape of {x} to {list(shape)}",
+            expected=f"{size_of(x.shape)} elements",
+            remedy=f"got {size_of(shape)}",
+        )
     return TensorType(shape, x.dtype)
 
 
-reshape = Primitive(
+reshape: Primitive = Primitive(
     "reshape", "x", type=_reshape_type, evaluate=array_rule(lambda x, shape: x.reshape(shape)),
     jvp=(lambda t, *, shape: reshape(t, shape=shape),),
     vjp=(lambda t, x_type: reshape(t, shape=x_type.shape),),
@@ -77,7 +87,9 @@ reshape = Primitive(
 
 def _transpose_type(x: TensorType, axes: tuple[int, ...]) -> TensorType:
     if sorted(axes) != list(range(len(x.shape))):
-        raise ShapeError(f"transpose of {x} by {list(axes)}", expected=f"a permutation of 0..{len(x.shape) - 1}")
+        raise ShapeError(
+            f"transpose of {x} by {list(axes)}", expected=f"a permutation of 0..{len(x.shape) - 1}"
+        )
     return TensorType(tuple(x.shape[a] for a in axes), x.dtype)
 
 
@@ -88,15 +100,16 @@ def inverse(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
-transpose = Primitive(
+transpose: Primitive = Primitive(
     "transpose", "x", type=_transpose_type, evaluate=array_rule(lambda x, axes: x.transpose(axes)),
     jvp=(lambda t, *, axes: transpose(t, axes=axes),),
     vjp=(lambda t, *, axes: transpose(t, axes=inverse(axes)),),
-    batch=lambda size, values, mapped, attrs: transpose(values[0], axes=(0, *_shifted(attrs["axes"]))), cost=free,
+    batch=lambda size, values, mapped, attrs: transpose(values[0], axes=(0, *_shifted(attrs["axes"]))),
+    cost=free,
     doc="axis i of the result is axis axes[i] of x",
 )  # fmt: skip
 
-# -- slice and pad -------------------------------------------------------------------------------------------
+# -- slice and pad ------------------------------------------------------------------------------------------
 
 
 def _extent(start: Dim, stop: Dim, step: int) -> Dim:
@@ -106,7 +119,10 @@ def _extent(start: Dim, stop: Dim, step: int) -> Dim:
 
 def _slice_type(x: TensorType, start: Shape, stop: Shape, step: tuple[int, ...]) -> TensorType:
     if not len(start) == len(stop) == len(step) == len(x.shape) or any(s < 1 for s in step):
-        raise ShapeError(f"slice of {x}: {list(start)}:{list(stop)}:{list(step)}", expected="one start, stop and step >= 1 per axis")
+        raise ShapeError(
+            f"slice of {x}: {list(start)}:{list(stop)}:{list(step)}",
+            expected="one start, stop and step >= 1 per axis",
+        )
     for a, (lo, hi, d) in enumerate(zip(start, stop, x.shape, strict=True)):
         if not 0 <= lo <= hi <= d:
             raise ShapeError(f"slice of {x}: {lo}:{hi} on axis {a}", expected=f"0 <= start <= stop <= {d}")
@@ -117,7 +133,9 @@ def _slice(x: Array, start: Sequence[int], stop: Sequence[int], step: Sequence[i
     return x[tuple(map(slice, start, stop, step))]
 
 
-def _slice_back(t: Value, x_type: TensorType, out_type: TensorType, *, start: Shape, stop: Shape, step: tuple[int, ...]) -> Value:
+def _slice_back(
+    t: Value, x_type: TensorType, out_type: TensorType, *, start: Shape, stop: Shape, step: tuple[int, ...]
+) -> Value:
     """Zeros around and between the elements that were taken."""
     high = []
     for d, lo, n, s in zip(x_type.shape, start, out_type.shape, step, strict=True):
@@ -126,10 +144,12 @@ def _slice_back(t: Value, x_type: TensorType, out_type: TensorType, *, start: Sh
 
 
 def _slice_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> Value:
-    return slice_(values[0], start=(0, *attrs["start"]), stop=(size, *attrs["stop"]), step=(1, *attrs["step"]))
+    return slice_(
+        values[0], start=(0, *attrs["start"]), stop=(size, *attrs["stop"]), step=(1, *attrs["step"])
+    )
 
 
-slice_ = Primitive(
+slice_: Primitive = Primitive(
     "slice", "x", type=_slice_type, evaluate=array_rule(_slice),
     jvp=(lambda t, *, start, stop, step: slice_(t, start=start, stop=stop, step=step),), vjp=(_slice_back,),
     batch=_slice_batch, cost=free, doc="every step-th element from start to stop, per axis",
@@ -138,7 +158,10 @@ slice_ = Primitive(
 
 def _pad_type(x: TensorType, low: Shape, high: Shape, between: tuple[int, ...], value: complex) -> TensorType:
     if not len(low) == len(high) == len(between) == len(x.shape) or any(b < 0 for b in between):
-        raise ShapeError(f"pad of {x}: low {list(low)}, high {list(high)}, between {list(between)}", expected="one of each per axis")
+        raise ShapeError(
+            f"pad of {x}: low {list(low)}, high {list(high)}, between {list(between)}",
+            expected="one of each per axis",
+        )
     return TensorType(tuple(_padded(*a) for a in zip(x.shape, low, high, between, strict=True)), x.dtype)
 
 
@@ -158,7 +181,13 @@ def _pad(x: Array, low: Sequence[int], high: Sequence[int], between: Sequence[in
         step = b + 1
         first = 0 if lo >= 0 else -(lo // step)  # negative padding crops
         last = min(d, (total - lo + b) // step)
-        inner.append(slice(lo + first * step, max(lo + (last - 1) * step + 1, 0) if last > first else lo + first * step, step))
+        inner.append(
+            slice(
+                lo + first * step,
+                max(lo + (last - 1) * step + 1, 0) if last > first else lo + first * step,
+                step,
+            )
+        )
         source.append(slice(first, max(last, first)))
     out[tuple(inner)] = x[tuple(source)]
     return out
@@ -166,7 +195,9 @@ def _pad(x: Array, low: Sequence[int], high: Sequence[int], between: Sequence[in
 
 def _pad_back(t: Value, x_type: TensorType, *, low: Shape, high: Shape, between: tuple[int, ...]) -> Value:
     """Crop what was added, then keep every (between+1)-th element."""
-    cropped = pad(t, low=tuple(-d for d in low), high=tuple(-d for d in high), between=(0,) * len(low), value=0.0)
+    cropped = pad(
+        t, low=tuple(-d for d in low), high=tuple(-d for d in high), between=(0,) * len(low), value=0.0
+    )
     if not any(between):
         return cropped
     return slice_(cropped, start=(0,) * len(low), stop=cropped.shape, step=tuple(b + 1 for b in between))
@@ -177,16 +208,19 @@ def _pad_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs
     return pad(values[0], **at, value=attrs["value"])
 
 
-pad = Primitive(
+pad: Primitive = Primitive(
     "pad", "x", type=_pad_type, evaluate=array_rule(_pad),
-    jvp=(lambda t, *, low, high, between: pad(t, low=low, high=high, between=between, value=0.0),), vjp=(_pad_back,),
+    jvp=(lambda t, *, low, high, between: pad(t, low=low, high=high, between=between, value=0.0),),
+    vjp=(_pad_back,),
     batch=_pad_batch, cost=free, doc="elements added before, after and between; negative numbers crop",
 )  # fmt: skip
 
-# -- writing a slice -----------------------------------------------------------------------------------------
+# -- writing a slice ----------------------------------------------------------------------------------------
 
 
-def _update_type(x: TensorType, y: TensorType, start: Shape, stop: Shape, step: tuple[int, ...]) -> TensorType:
+def _update_type(
+    x: TensorType, y: TensorType, start: Shape, stop: Shape, step: tuple[int, ...]
+) -> TensorType:
     part = _slice_type(x, start, stop, step)
     if part != y:
         raise ShapeError(f"update_slice of {x} with {y}", expected=part)
@@ -201,7 +235,9 @@ def _update(x: Array, y: Array, start: Sequence[int], stop: Sequence[int], step:
 
 def _update_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> Value:
     x, y = all_mapped(size, values, mapped)
-    return update_slice(x, y, start=(0, *attrs["start"]), stop=(size, *attrs["stop"]), step=(1, *attrs["step"]))
+    return update_slice(
+        x, y, start=(0, *attrs["start"]), stop=(size, *attrs["stop"]), step=(1, *attrs["step"])
+    )
 
 
 def _update_x(t: Value, y_type: TensorType, *, start: Shape, stop: Shape, step: tuple[int, ...]) -> Value:
@@ -214,28 +250,42 @@ def _update_y(t: Value, x_type: TensorType, *, start: Shape, stop: Shape, step: 
     return update_slice(blank, t, start=start, stop=stop, step=step)
 
 
-update_slice = Primitive(
+update_slice: Primitive = Primitive(
     "update_slice", "x y", type=_update_type, evaluate=array_rule(_update),
     jvp=(_update_x, _update_y),
     vjp=(_update_x, lambda t, *, start, stop, step: slice_(t, start=start, stop=stop, step=step)),
     batch=_update_batch, cost=free, doc="x with y in place of one of its slices",
 )  # fmt: skip
 
-# -- concatenate and reverse ---------------------------------------------------------------------------------
+# -- concatenate and reverse --------------------------------------------------------------------------------
 
 
 def _concatenate_type(*types: TensorType, axis: int) -> TensorType:
-    first = types[0]
+    if not types:
+        raise ShapeError("concatenate of no operands", expected="at least one")
+    first = same_types("concatenate", types[:1], ALL)
+    if not 0 <= axis < len(first.shape):
+        raise ShapeError(
+            f"concatenate of {first} along axis {axis}", expected=f"0 <= axis < {len(first.shape)}"
+        )
     total: Dim = 0
     for t in types:
-        if t.shape[:axis] + t.shape[axis + 1 :] != first.shape[:axis] + first.shape[axis + 1 :] or t.dtype != first.dtype:
-            raise ShapeError(f"concatenate: {first} and {t} differ beside axis {axis}", expected="equal shapes and dtypes elsewhere")
+        if _beside(t, axis) != _beside(first, axis) or t.dtype != first.dtype:
+            raise ShapeError(
+                f"concatenate: {first} and {t} differ beside axis {axis}",
+                expected="equal shapes and dtypes elsewhere",
+            )
         total = total + t.shape[axis]
-    same_types("concatenate", types[:1], ALL)
     return TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
 
 
-def _concatenate_jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -> tuple[Value, Any]:
+def _beside(t: TensorType, axis: int) -> Shape:
+    return t.shape[:axis] + t.shape[axis + 1 :]
+
+
+def _concatenate_jvp(
+    primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes
+) -> tuple[Value, Any]:
     out = concatenate(*primals, **attrs)
     if all(t is None for t in tangents):
         return out, None
@@ -247,7 +297,9 @@ def _zeros_like(x: Value) -> Value:
     return table["full"](shape=x.shape, dtype=x.dtype, value=0.0)
 
 
-def _concatenate_vjp(cts: Sequence[Value], inputs: Sequence[Value], outs: Any, wanted: Sequence[bool], attrs: Attributes) -> list[Any]:
+def _concatenate_vjp(
+    cts: Sequence[Value], inputs: Sequence[Value], outs: Any, wanted: Sequence[bool], attrs: Attributes
+) -> list[Any]:
     axis, (ct,) = attrs["axis"], cts
     pieces: list[Any] = []
     at: Dim = 0
@@ -263,21 +315,31 @@ def _concatenate_vjp(cts: Sequence[Value], inputs: Sequence[Value], outs: Any, w
     return pieces
 
 
-def _concatenate_batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> Value:
+def _concatenate_batch(
+    size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes
+) -> Value:
     return concatenate(*all_mapped(size, values, mapped), axis=attrs["axis"] + 1)
 
 
-concatenate = Primitive(
+concatenate: Primitive = Primitive(
     "concatenate", "x", type=_concatenate_type,
     evaluate=array_rule(lambda *xs, axis: np.concatenate(xs, axis=axis)),
     whole_jvp=_concatenate_jvp, whole_vjp=_concatenate_vjp, keep="types", batch=_concatenate_batch, cost=free,
     doc="one after the other along an axis",
 )  # fmt: skip
 
-reverse = Primitive(
-    "reverse", "x", type=lambda x, axes: x, evaluate=array_rule(lambda x, axes: np.flip(x, axes)),
+
+def _reverse_type(x: TensorType, axes: tuple[int, ...]) -> TensorType:
+    if len(set(axes)) != len(axes) or any(not 0 <= a < len(x.shape) for a in axes):
+        raise ShapeError(
+            f"reverse of {x} along axes {list(axes)}", expected=f"distinct axes below {len(x.shape)}"
+        )
+    return x
+
+
+reverse: Primitive = Primitive(
+    "reverse", "x", type=_reverse_type, evaluate=array_rule(lambda x, axes: np.flip(x, axes)),
     jvp=(lambda t, *, axes: reverse(t, axes=axes),), vjp=(lambda t, *, axes: reverse(t, axes=axes),),
     batch=lambda size, values, mapped, attrs: reverse(values[0], axes=_shifted(attrs["axes"])), cost=free,
     doc="back to front along the axes",
 )  # fmt: skip
-

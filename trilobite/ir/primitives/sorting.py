@@ -1,6 +1,7 @@
 """Order: `sort` arranges several operands by the first of them, `top_k` finds the largest.
 
-NaN comes last in `sort` (as in NumPy) and counts as the largest in `top_k` (as in `argmax`). Equal elements keep their order.
+NaN comes last in `sort` (as in NumPy) and counts as the largest in `top_k` (as in `argmax`). Equal elements
+keep their order.
 """
 
 from __future__ import annotations
@@ -25,14 +26,19 @@ ORDERED = ALL - COMPLEX
 
 def _sort_type(*types: TensorType, axis: int, keys: int) -> tuple[TensorType, ...]:
     if not 1 <= keys <= len(types):
-        raise ShapeError(f"sort of {len(types)} operands by {keys} keys", expected="at least one key and no more than operands")
+        raise ShapeError(
+            f"sort of {len(types)} operands by {keys} keys",
+            expected="at least one key and no more than operands",
+        )
     for i, t in enumerate(types):
         if t.shape != types[0].shape:
             raise ShapeError(f"sort: operands {types[0]} and {t} differ in shape", expected="equal shapes")
         if i < keys and t.dtype not in ORDERED:
             raise DTypeError(f"sort by {t}", expected=names(ORDERED))
     if not 0 <= axis < len(types[0].shape):
-        raise ShapeError(f"sort of {types[0]} along axis {axis}", expected=f"0 <= axis < {len(types[0].shape)}")
+        raise ShapeError(
+            f"sort of {types[0]} along axis {axis}", expected=f"0 <= axis < {len(types[0].shape)}"
+        )
     return types
 
 
@@ -44,7 +50,9 @@ def _sort(*xs: Array, axis: int, keys: int) -> tuple[Array, ...]:
 
 
 def _order(keys: Sequence[Array], axis: int) -> Array:
-    return np.argsort(keys[0], axis=axis, kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1], axis=axis)
+    return (
+        np.argsort(keys[0], axis=axis, kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1], axis=axis)
+    )
 
 
 def permutation(xs: Sequence[Value], axis: int, keys: int) -> Value:
@@ -57,7 +65,9 @@ def _sort_jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attribut
     axis, keys = attrs["axis"], attrs["keys"]
     places = table["iota"](shape=primals[0].shape, dtype=int64, axis=axis)
     *outs, order = sort(*primals, places, axis=axis, keys=keys)
-    return tuple(outs), tuple(None if t is None else table["take_along"](t, order, axis=axis) for t in tangents)
+    return tuple(outs), tuple(
+        None if t is None else table["take_along"](t, order, axis=axis) for t in tangents
+    )
 
 
 def _sort_vjp(
@@ -81,28 +91,34 @@ def _comparisons(inputs: Sequence[TensorType], outputs: Sequence[TensorType], at
     return elements(inputs) * math.ceil(math.log2(max(length, 2)))
 
 
-sort = Primitive(
-    "sort", "x", type=_sort_type, evaluate=quiet(_sort), whole_jvp=_sort_jvp, whole_vjp=_sort_vjp, batch=_sort_batch,
+sort: Primitive = Primitive(
+    "sort", "x", type=_sort_type, evaluate=quiet(_sort), whole_jvp=_sort_jvp, whole_vjp=_sort_vjp,
+    batch=_sort_batch,
     cost=_comparisons, multiple=True,
-    doc="all operands rearranged along an axis so that the first `keys` of them rise, the first before the second",
+    doc="all operands rearranged along an axis so that the first `keys` of them rise, the first before the "
+    "second",
 )  # fmt: skip
 
-# -- the k largest -----------------------------------------------------------------------------------------------------
+# -- the k largest ------------------------------------------------------------------------------------------
 
 
 def _top_type(x: TensorType, k: int, axis: int = -1) -> tuple[TensorType, TensorType]:
     same_types("top_k", (x,), ORDERED)
     if not -len(x.shape) <= axis < len(x.shape):
-        raise ShapeError(f"top_k of {x} along axis {axis}", expected=f"{-len(x.shape)} <= axis < {len(x.shape)}")
+        raise ShapeError(
+            f"top_k of {x} along axis {axis}", expected=f"{-len(x.shape)} <= axis < {len(x.shape)}"
+        )
     axis %= len(x.shape)
     if not 0 <= k <= x.shape[axis]:
-        raise ShapeError(f"top_k of {x} along axis {axis} with k = {k}", expected=f"0 <= k <= {x.shape[axis]}")
+        raise ShapeError(
+            f"top_k of {x} along axis {axis} with k = {k}", expected=f"0 <= k <= {x.shape[axis]}"
+        )
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     return TensorType(shape, x.dtype), TensorType(shape, int64)
 
 
 def _top(x: Array, k: int, axis: int = -1) -> tuple[Array, Array]:
-    # Backwards the stable order puts equal elements last to first; turned round, the largest come first, in order.
+    # Backwards, the stable order puts equal elements last to first; turned round, the largest come first.
     ordered = np.flip(np.argsort(np.flip(sortable(x), axis), axis=axis, kind="stable"), axis)
     places = x.shape[axis] - 1 - np.take(ordered, np.arange(k), axis=axis)
     return np.take_along_axis(x, places, axis), places
@@ -116,7 +132,11 @@ def _top_jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attribute
 
 
 def _top_vjp(
-    cts: Sequence[Any], inputs: Sequence[TensorType], outs: Sequence[Value], wanted: Sequence[bool], attrs: Attributes
+    cts: Sequence[Any],
+    inputs: Sequence[TensorType],
+    outs: Sequence[Value],
+    wanted: Sequence[bool],
+    attrs: Attributes,
 ) -> list[Any]:
     if cts[0] is None:
         return [None]
@@ -134,7 +154,7 @@ def _top_cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs
     return _comparisons(inputs, outputs, {"axis": attrs.get("axis", -1)})
 
 
-top_k = Primitive(
+top_k: Primitive = Primitive(
     "top_k", "x", type=_top_type, evaluate=quiet(_top), whole_jvp=_top_jvp, whole_vjp=_top_vjp, keep="types",
     batch=_top_batch, cost=_top_cost, multiple=True,
     doc="the k largest along an axis, falling, and where they stood; of equal ones the first",

@@ -1,4 +1,6 @@
-"""The error function and the gamma function with their kin, elementwise. The numbers come from `special_numpy`."""
+"""The error function and the gamma function with their kin, elementwise. The numbers come from
+`special_numpy`.
+"""
 
 from __future__ import annotations
 
@@ -38,24 +40,25 @@ def _erf_inv_slope(t: Value, out: Value) -> Value:
     return scaled(mul(t, table["exp"](mul(out, out))), math.sqrt(math.pi) / 2)
 
 
-erf = elementwise(
+erf: Primitive = elementwise(
     "erf", "x", _small_too(numbers.erf), (lambda t, x: mul(t, _bell(x)),), accepts=FLOATS, flops=25,
     doc="2/√π times the integral of exp(-s²) from 0 to x",
 )  # fmt: skip
-erfc = elementwise(
+erfc: Primitive = elementwise(
     "erfc", "x", _small_too(numbers.erfc), (lambda t, x: neg(mul(t, _bell(x))),), accepts=FLOATS, flops=40,
     doc="1 - erf(x) without cancellation",
 )  # fmt: skip
-erf_inv = elementwise(
+erf_inv: Primitive = elementwise(
     "erf_inv", "x", _small_too(numbers.erf_inv), (_erf_inv_slope,), accepts=FLOATS, flops=80,
     doc="the number whose erf is x; NaN outside -1..1",
 )  # fmt: skip
-lgamma = elementwise(
+lgamma: Primitive = elementwise(
     "lgamma", "x", _small_too(numbers.lgamma), (lambda t, x: mul(t, digamma(x)),), accepts=FLOATS, flops=60,
     doc="log |gamma(x)|",
 )  # fmt: skip
-digamma = elementwise(
-    "digamma", "x", _small_too(numbers.digamma), (lambda t, x: mul(t, polygamma(x, order=1)),), accepts=FLOATS,
+digamma: Primitive = elementwise(
+    "digamma", "x", _small_too(numbers.digamma), (lambda t, x: mul(t, polygamma(x, order=1)),),
+    accepts=FLOATS,
     flops=60, doc="the slope of lgamma",
 )  # fmt: skip
 
@@ -70,7 +73,7 @@ def _polygamma_slope(t: Value, x: Value, *, order: int) -> Value:
     return mul(t, polygamma(x, order=order + 1))
 
 
-polygamma = Primitive(
+polygamma: Primitive = Primitive(
     "polygamma", "x", type=_polygamma_type,
     evaluate=array_rule(lambda x, order: _small_too(numbers.polygamma)(x, order)),
     derivative=(_polygamma_slope,), batch=batch_elementwise("polygamma"), cost=flops_per_element(120),

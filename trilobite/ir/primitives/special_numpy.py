@@ -1,10 +1,12 @@
 """The special functions over NumPy arrays: erf, erfc, erf_inv, lgamma, digamma, polygamma.
 
-Enters: a float32 or float64 array. Leaves: the values, in float64 a few units in the last place from the truth (near the
-roots of lgamma and digamma on the negative axis: a few units of the terms that cancel there). float32 is computed in
-float64 and rounded, except erf, which networks use in their inner loops: it has a float32 form of its own.
+Enters: a float32 or float64 array. Leaves: the values, in float64 a few units in the last place from the
+truth (near the roots of lgamma and digamma on the negative axis: a few units of the terms that cancel there).
+float32 is computed in float64 and rounded, except erf, which networks use in their inner loops: it has a
+float32 form of its own.
 
-The polynomials are Chebyshev interpolants, computed with 40 digits, of functions chosen to be smooth where they are used.
+The polynomials are Chebyshev interpolants, computed with 40 digits, of functions chosen to be smooth where
+they are used.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ LOG_ERFC_SINGLE = (
     0.0003201380497, -1.130233435, -0.6318260516, -0.1100800829, 0.02642113601, -0.004759596293,
     0.0005968056257, -4.605804269e-05, 1.637151415e-06,
 )  # fmt: skip
-# First guesses for erf_inv(x)/x in powers of w = -log(1 - x²), up to w = 5; beyond, erf_inv(x)/√w in powers of √w
+# First guesses: erf_inv(x)/x in powers of w = -log(1 - x²), up to w = 5; beyond, erf_inv(x)/√w in powers of √
 INVERSE_NEAR = (
     0.8862267859, 0.2320181829, 0.0115254312, -0.002286782851, -0.000176159183, 7.257810853e-05,
     -5.487665817e-06, -1.098948458e-07, 2.260597774e-08,
@@ -72,7 +74,18 @@ DIGAMMA = (
     8.748420037436287e-11, -2.9161179626023815e-11, 2.916093601085364e-11, -9.720300404202244e-12,
 )  # fmt: skip
 DIGAMMA_ROOT = (1.4616321449683622, 9.549995429965697e-17)
-BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
+BERNOULLI = (
+    1 / 6,
+    -1 / 30,
+    1 / 42,
+    -1 / 30,
+    5 / 66,
+    -691 / 2730,
+    7 / 6,
+    -3617 / 510,
+    43867 / 798,
+    -174611 / 330,
+)
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
@@ -112,11 +125,14 @@ def by_region(x: Array, out: Array, region: Array, fn: Callable[[Array], Array])
 
 
 def _tail(x: Array) -> Array:
-    """erfc(x) for x ≥ 1/2. The square is split, so that its rounding does not become an error of the exponential."""
+    """erfc(x) for x ≥ 1/2. The square is split, so that its rounding does not become an error of the
+    exponential.
+    """
     x = np.minimum(x, 40.0)
     head = x.astype(np.float32).astype(np.float64)
     decay = np.exp(-head * head) * np.exp((head - x) * (head + x))
-    return decay * polynomial(1 - 9 / (x + 4), TAIL) / (x + 0.5)
+    out: Array = decay * polynomial(1 - 9 / (x + 4), TAIL) / (x + 0.5)
+    return out
 
 
 def _erf(x: Array) -> Array:
@@ -141,25 +157,26 @@ def _erfc(x: Array) -> Array:
     return out
 
 
-def _newton(y: Array, size: Array, rest: Array) -> Array:
+def _halley(y: Array, size: Array, rest: Array) -> Array:
     """One step of Halley's method on erf(y) = size, or erfc(y) = rest where that is the smaller number."""
     miss = np.where(size <= 0.5, _erf(y) - size, rest - _erfc(y))
     step = miss / (2 / math.sqrt(math.pi) * np.exp(-y * y))
-    return y - step / (1 + y * step)
+    out: Array = y - step / (1 + y * step)
+    return out
 
 
 def _erf_inv_far(size: Array) -> Array:
     rest = 1 - size
     root = np.sqrt(-np.log(rest * (1 + size)))
     y = root * polynomial(root, INVERSE_FAR)
-    return _newton(_newton(y, size, rest), size, rest)
+    return _halley(_halley(y, size, rest), size, rest)
 
 
 def _erf_inv(x: Array) -> Array:
     size = np.abs(x)
-    w = -np.log1p(-np.minimum(size, 0.999) ** 2)
+    w = -np.log1p(-(np.minimum(size, 0.999) ** 2))
     near = size * polynomial(np.minimum(w, 5.0), INVERSE_NEAR)
-    out = _newton(near, size, 1 - size)
+    out = _halley(near, size, 1 - size)
     by_region(size, out, (w >= 5) & (size < 1), _erf_inv_far)
     out[size == 1] = np.inf
     out[~(size <= 1)] = np.nan
@@ -204,7 +221,8 @@ def _lgamma_middle(x: Array) -> Array:
 def _stirling(x: Array) -> Array:
     r = 1 / x
     series = polynomial(r * r, [b / (2 * k * (2 * k - 1)) for k, b in enumerate(BERNOULLI[:9], start=1)])
-    return (x - 0.5) * (np.log(x) - 1) + (0.5 * math.log(2 * math.pi) - 0.5 + r * series)
+    out: Array = (x - 0.5) * (np.log(x) - 1) + (0.5 * math.log(2 * math.pi) - 0.5 + r * series)
+    return out
 
 
 def _sine_of_pi(x: Array) -> Array:
@@ -220,7 +238,8 @@ def _cotangent_of_pi(part: Array) -> Array:
 
 def _lgamma_reflected(x: Array) -> Array:
     size = -x
-    return math.log(math.pi) - np.log(size * _sine_of_pi(size)) - _lgamma_positive(size)
+    out: Array = math.log(math.pi) - np.log(size * _sine_of_pi(size)) - _lgamma_positive(size)
+    return out
 
 
 def _digamma(x: Array) -> Array:
@@ -290,7 +309,9 @@ def _polygamma_positive(x: Array, order: int) -> Array:
 
 @cache
 def _cotangent_derivative(order: int) -> tuple[float, ...]:
-    """The n-th derivative of cot, as a polynomial of cot: each one is -(1 + c²) times the slope of the one before."""
+    """The n-th derivative of cot, as a polynomial of cot: each one is -(1 + c²) times the slope of the one
+    before.
+    """
     coefficients = [0, 1]
     for _ in range(order):
         slope = [k * c for k, c in enumerate(coefficients)][1:]

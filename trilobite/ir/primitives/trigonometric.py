@@ -5,8 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from trilobite.base.dtypes import FLOATS, INEXACT, is_complex
-from trilobite.ir.primitive import Value, table
-from trilobite.ir.primitives.elementwise import add, constant_like, div, elementwise, hypot, mul, neg, sqrt, sub
+from trilobite.ir.primitive import Primitive, Value, table
+from trilobite.ir.primitives.elementwise import (
+    add,
+    constant_like,
+    div,
+    elementwise,
+    hypot,
+    mul,
+    neg,
+    sqrt,
+    sub,
+)
 
 
 def _one(x: Value) -> Value:
@@ -23,30 +33,42 @@ def _root_of_square_plus_one(x: Value) -> Value:
     return sqrt(add(_one(x), mul(x, x))) if is_complex(x.dtype) else hypot(_one(x), x)
 
 
-sin = elementwise("sin", "x", np.sin, (lambda t, x: mul(t, cos(x)),), accepts=INEXACT, flops=10)
-cos = elementwise("cos", "x", np.cos, (lambda t, x: neg(mul(t, sin(x))),), accepts=INEXACT, flops=10)
-tan = elementwise("tan", "x", np.tan, (lambda t, out: mul(t, add(_one(out), mul(out, out))),), accepts=INEXACT, flops=15)
-asin = elementwise(
+sin: Primitive = elementwise("sin", "x", np.sin, (lambda t, x: mul(t, cos(x)),), accepts=INEXACT, flops=10)
+cos: Primitive = elementwise(
+    "cos", "x", np.cos, (lambda t, x: neg(mul(t, sin(x))),), accepts=INEXACT, flops=10
+)
+tan: Primitive = elementwise(
+    "tan", "x", np.tan, (lambda t, out: mul(t, add(_one(out), mul(out, out))),), accepts=INEXACT, flops=15
+)
+asin: Primitive = elementwise(
     "asin", "x", np.arcsin, (lambda t, x: div(t, sqrt(_one_minus_square(x))),), accepts=INEXACT, flops=15
 )
-acos = elementwise(
+acos: Primitive = elementwise(
     "acos", "x", np.arccos, (lambda t, x: neg(div(t, sqrt(_one_minus_square(x)))),), accepts=INEXACT, flops=15
 )
-atan = elementwise("atan", "x", np.arctan, (lambda t, x: div(t, add(_one(x), mul(x, x))),), accepts=INEXACT, flops=15)
+atan: Primitive = elementwise(
+    "atan", "x", np.arctan, (lambda t, x: div(t, add(_one(x), mul(x, x))),), accepts=INEXACT, flops=15
+)
 
-sinh = elementwise("sinh", "x", np.sinh, (lambda t, x: mul(t, cosh(x)),), accepts=INEXACT, flops=15)
-cosh = elementwise("cosh", "x", np.cosh, (lambda t, x: mul(t, sinh(x)),), accepts=INEXACT, flops=15)
-tanh = elementwise(
+sinh: Primitive = elementwise(
+    "sinh", "x", np.sinh, (lambda t, x: mul(t, cosh(x)),), accepts=INEXACT, flops=15
+)
+cosh: Primitive = elementwise(
+    "cosh", "x", np.cosh, (lambda t, x: mul(t, sinh(x)),), accepts=INEXACT, flops=15
+)
+tanh: Primitive = elementwise(
     "tanh", "x", np.tanh, (lambda t, out: mul(t, sub(_one(out), mul(out, out))),), accepts=INEXACT, flops=15
 )
-asinh = elementwise(
+asinh: Primitive = elementwise(
     "asinh", "x", np.arcsinh, (lambda t, x: div(t, _root_of_square_plus_one(x)),), accepts=INEXACT, flops=20
 )
-acosh = elementwise(
+acosh: Primitive = elementwise(
     "acosh", "x", np.arccosh,
     (lambda t, x: div(div(t, sqrt(sub(x, _one(x)))), sqrt(add(x, _one(x)))),), accepts=INEXACT, flops=20,
 )  # fmt: skip
-atanh = elementwise("atanh", "x", np.arctanh, (lambda t, x: div(t, _one_minus_square(x)),), accepts=INEXACT, flops=20)
+atanh: Primitive = elementwise(
+    "atanh", "x", np.arctanh, (lambda t, x: div(t, _one_minus_square(x)),), accepts=INEXACT, flops=20
+)
 
 
 def _turn(t: Value, y: Value, x: Value) -> Value:
@@ -58,7 +80,7 @@ def _turn(t: Value, y: Value, x: Value) -> Value:
     return mul(t, div(div(x, safe), safe))
 
 
-atan2 = elementwise(
+atan2: Primitive = elementwise(
     "atan2", "y x", np.arctan2, (_turn, lambda t, y, x: neg(_turn(t, x, y))), accepts=FLOATS, flops=25,
     doc="the angle of the point (x, y), from -π to π",
 )  # fmt: skip
