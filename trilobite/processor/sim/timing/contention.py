@@ -1,13 +1,17 @@
 """Shared parts under contention: which transfer moves how many bytes per cycle.
 
-Enters: transfers that begin at some cycle, each with a size, a highest rate of its own, and the parts on
-its way. Leaves: the cycle in which each ends. Round-robin service of equal bursts gives every waiting
-transfer the same share of a part; in the limit of small bursts that is max-min fairness, which is computed
-here without stepping through bursts. Between two events all rates are constant.
+Enters: transfers that begin at some cycle, each with a size, a highest rate of its own, and the parts on its
+way. Leaves: the cycle in which each ends. Round-robin service of equal bursts gives every waiting transfer
+the same share of a part; in the limit of small bursts that is max-min fairness, which is computed here
+without stepping through bursts. Between two events all rates are constant.
+
+Transfers with the same parts and the same highest rate always run at the same rate. They form a group, whose
+bytes per member are counted once: an event costs time in the number of groups, not of transfers.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from math import ceil
@@ -21,11 +25,21 @@ class Transfer:
     top_rate: float
     resources: tuple[Hashable, ...]
     order: int
-    left: float = field(init=False)
-    rate: float = 0.0
 
-    def __post_init__(self) -> None:
-        self.left = self.amount
+
+@dataclass(eq=False)
+class _Group:
+    """`served` bytes have gone to every member that was there all the time; ends are kept on that scale."""
+
+    resources: tuple[Hashable, ...]
+    top_rate: float
+    rate: float = 0.0
+    served: float = 0.0
+    ends: list[tuple[float, int, int, Transfer]] = field(default_factory=list)
+
+    def left(self) -> float:
+        """Bytes until the next member is done."""
+        return max(0.0, self.ends[0][0] - self.served)
 
 
 class Sharing:
@@ -34,35 +48,52 @@ class Sharing:
     def __init__(self, capacity: Callable[[Hashable], float]) -> None:
         self._capacity = capacity
         self._known: dict[Hashable, float] = {}
-        self.active: list[Transfer] = []
+        self._groups: dict[tuple[tuple[Hashable, ...], float], _Group] = {}
+        self._begun = 0
         self.now = 0
+
+    @property
+    def active(self) -> int:
+        """How many transfers are under way."""
+        return sum(len(group.ends) for group in self._groups.values())
+
+    def rate(self, transfer: Transfer) -> float:
+        """Bytes per cycle of a transfer that is under way."""
+        return self._groups[transfer.resources, transfer.top_rate].rate
 
     def begin(self, transfer: Transfer, cycle: int) -> None:
         self._advance(cycle)
-        self.active.append(transfer)
+        key = (transfer.resources, transfer.top_rate)
+        group = self._groups.setdefault(key, _Group(*key))
+        self._begun += 1
+        heapq.heappush(group.ends, (group.served + transfer.amount, transfer.order, self._begun, transfer))
         self._share()
 
     def next_end(self) -> int | None:
         """The first cycle in which some transfer is over, if nothing else begins before."""
-        if not self.active:
+        if not self._groups:
             return None
-        soonest = min(transfer.left / transfer.rate for transfer in self.active)
+        soonest = min(group.left() / group.rate for group in self._groups.values())
         return self.now + max(0, ceil(soonest - EPSILON))
 
     def finish(self, cycle: int) -> list[Transfer]:
         """The transfers that are over in this cycle, in the order of their cores."""
         self._advance(cycle)
-        over = [transfer for transfer in self.active if transfer.left <= EPSILON]
+        over = []
+        for key, group in list(self._groups.items()):
+            while group.ends and group.left() <= EPSILON:
+                over.append(heapq.heappop(group.ends)[3])
+            if not group.ends:
+                del self._groups[key]
         if over:
-            self.active = [transfer for transfer in self.active if transfer.left > EPSILON]
             self._share()
         return sorted(over, key=lambda transfer: transfer.order)
 
     def _advance(self, cycle: int) -> None:
         passed = cycle - self.now
         if passed > 0:
-            for transfer in self.active:
-                transfer.left = max(0.0, transfer.left - transfer.rate * passed)
+            for group in self._groups.values():
+                group.served += group.rate * passed
             self.now = cycle
 
     def _limit(self, resource: Hashable) -> float:
@@ -72,22 +103,22 @@ class Sharing:
 
     def _share(self) -> None:
         """Fill all rates at the same pace; whoever meets its own top or a full part stays there."""
-        open_transfers = list(self.active)
-        room = {resource: self._limit(resource) for t in open_transfers for resource in t.resources}
-        while open_transfers:
+        waiting = list(self._groups.values())
+        room = {resource: self._limit(resource) for group in waiting for resource in group.resources}
+        while waiting:
             users = dict.fromkeys(room, 0)
-            for transfer in open_transfers:
-                for resource in transfer.resources:
-                    users[resource] += 1
+            for group in waiting:
+                for resource in group.resources:
+                    users[resource] += len(group.ends)
             fair = {resource: room[resource] / count for resource, count in users.items() if count}
-            level = min([*fair.values(), *(transfer.top_rate for transfer in open_transfers)])
+            bounds = [min([group.top_rate, *(fair[part] for part in group.resources)]) for group in waiting]
+            level = min(bounds)
             still = []
-            for transfer in open_transfers:
-                bound = min([transfer.top_rate, *(fair[resource] for resource in transfer.resources)])
-                if bound <= level * (1 + 1e-12):
-                    transfer.rate = level
-                    for resource in transfer.resources:
-                        room[resource] -= level
-                else:
-                    still.append(transfer)
-            open_transfers = still
+            for group, bound in zip(waiting, bounds, strict=True):
+                if bound > level * (1 + 1e-12):
+                    still.append(group)
+                    continue
+                group.rate = level
+                for resource in group.resources:
+                    room[resource] -= level * len(group.ends)
+            waiting = still

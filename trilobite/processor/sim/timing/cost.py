@@ -175,24 +175,29 @@ def _way(
 
 def dram_bytes(machine: Machine, region: Region, is_write: bool) -> int:
     """Bytes of whole granules that the pieces touch; a granule written in part is read first."""
-    granule = machine.dram.granule_bytes
-    size = region.fmt.bytes(region.shape[-1])
     if region.count == 0:
         return 0
-    starts = np.array([split(region.address)[3]], np.int64)
-    dense = size
-    for extent, stride in zip(reversed(region.shape[:-1]), reversed(region.strides[:-1]), strict=True):
-        if stride == dense and len(starts) == 1:
-            dense *= extent
-        else:
-            starts = (starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
-    first, last = starts // granule, (starts + dense - 1) // granule
-    touched = (last - first + 1) * granule
-    if not is_write:
-        return int(touched.sum())
-    head, tail = starts % granule != 0, (starts + dense) % granule != 0
-    partial = np.where(first == last, (head | tail).astype(np.int64), head.astype(np.int64) + tail)
-    return int((touched + partial * granule).sum())
+    granule = machine.dram.granule_bytes
+    (pieces, size), start = _pieces((region,)), split(region.address)[3]
+    if pieces == 1:
+        return _granules(start, size, granule, is_write)
+    starts = np.array([start], np.int64)
+    for extent, stride in zip(region.shape[:-1], region.strides[:-1], strict=True):
+        starts = (starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
+    row = region.fmt.bytes(region.shape[-1])
+    # a piece's granules depend only on where in a granule it starts
+    skews, counts = np.unique(starts[:: size // row] % granule, return_counts=True)
+    touched = [_granules(int(skew), size, granule, is_write) for skew in skews]
+    return sum(each * int(count) for each, count in zip(touched, counts, strict=True))
+
+
+def _granules(start: int, size: int, granule: int, is_write: bool) -> int:
+    first, last = start // granule, (start + size - 1) // granule
+    touched = last - first + 1
+    if is_write:
+        head, tail = start % granule != 0, (start + size) % granule != 0
+        touched += (head or tail) if first == last else head + tail
+    return touched * granule
 
 
 def capacity(machine: Machine, resource: Resource) -> float:
