@@ -191,8 +191,7 @@ def test_softmax_and_its_kin(name: str, axis: Any) -> None:
 
 @pytest.mark.parametrize("name", NORMALISED)
 def test_derivatives_of_softmax_and_its_kin(name: str) -> None:
-        eager, jitted = fn(tb.tensor(x), axis), tb.jit(lambda t: fn(t, axis))(tb.tensor(x))
-        assert jitted.numpy().tobytes() == eager.numpy().tobytes()
+    """Reverse mode has its own rule, forward mode differentiates the body: both agree with differences."""
     fn = getattr(tb, name)
     x, w = tb.tensor(sample("float64", (3, 4))), tb.tensor(sample("float64", (4,)))
     f = lambda t: tb.sum(fn(t, -1) * (w if name != "logsumexp" else w[:3]))  # noqa: E731
