@@ -36,6 +36,13 @@ class Format:
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_named, (self.name,))  # formats are compared by identity, also behind a pickle
+
+
+def _named(name: str) -> Format:
+    return BY_NAME[name]
+
 
 def _format(name: str, code: int, bits: int, kind: str, dtype: Any, rate: str = "") -> Format:
     return Format(name, code, bits, kind, np.dtype(dtype), rate)
