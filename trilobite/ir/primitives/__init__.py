@@ -39,8 +39,8 @@ from trilobite.ir.primitives import (
 
 __all__ = [
     "bits", "call", "cast", "comparison", "complex", "cond", "conv", "creation", "cumulative", "dot",
-    "dynamic", "effects", "elementwise", "exponential", "fft", "gather", "linalg_lu", "linalg_qr", "linalg_spectral",
-    "linalg_svd", "linalg_triangular", "quantise", "random", "reduction", "scan",
+    "dynamic", "effects", "elementwise", "exponential", "fft", "gather", "linalg_lu", "linalg_qr",
+    "linalg_spectral", "linalg_svd", "linalg_triangular", "quantise", "random", "reduction", "scan",
     "scatter", "scatter_reduce", "shape", "sorting", "special", "trigonometric", "while_loop", "window",
     "table",
 ]  # fmt: skip
