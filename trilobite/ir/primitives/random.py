@@ -5,6 +5,7 @@ order, on any machine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,31 +23,63 @@ Array = np.ndarray[Any, Any]
 ROUNDS = 10
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 WEYL = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))
-_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+_LOW, _32, _WORD = np.uint64(0xFFFFFFFF), np.uint64(32), 0xFFFFFFFF
+_STRIP, _FEW = 4096, 4  # blocks computed at a time; up to how many are computed one by one
 
 
 def philox(counter: Sequence[Array], key: tuple[Array, Array]) -> list[Array]:
     """Four words from four counter words and two key words; arrays of uint32 of one shape."""
     c0, c1, c2, c3 = (c.astype(np.uint64) for c in counter)
     k0, k1 = key
+    p0, p1 = np.empty_like(c0), np.empty_like(c0)
     for _ in range(ROUNDS):
-        p0, p1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
-        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
+        np.multiply(c0, MULTIPLIERS[0], out=p0)
+        np.multiply(c2, MULTIPLIERS[1], out=p1)
+        np.bitwise_xor(np.right_shift(p1, _32, out=c0), c1, out=c0)
+        np.bitwise_xor(np.right_shift(p0, _32, out=c2), c3, out=c2)
+        np.bitwise_xor(c0, k0, out=c0)
+        np.bitwise_xor(c2, k1, out=c2)
+        np.bitwise_and(p1, _LOW, out=c1)
+        np.bitwise_and(p0, _LOW, out=c3)
         k0, k1 = k0 + WEYL[0], k1 + WEYL[1]
     return [c.astype(np.uint32) for c in (c0, c1, c2, c3)]
 
 
+def philox_block(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The same for one block, on Python's integers: a tenth of the time that NumPy needs to begin."""
+    (c0, c1, c2, c3), (k0, k1) = counter, key
+    m0, m1, w0, w1 = (int(n) for n in (*MULTIPLIERS, *WEYL))
+    for _ in range(ROUNDS):
+        p0, p1 = c0 * m0, c2 * m1
+        c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 & _WORD, (p0 >> 32) ^ c3 ^ k1, p0 & _WORD
+        k0, k1 = (k0 + w0) & _WORD, (k1 + w1) & _WORD
+    return c0, c1, c2, c3
+
+
 def _bits(key: Array, counter: Array, shape: tuple[int, ...], stream: int) -> Array:
     lead = key.shape[:-1]
-    total = int(np.prod(shape, dtype=np.int64))
+    total = math.prod(shape)
     blocks = -(-total // 4)
-    start = (counter[..., :1].astype(np.uint64) | (counter[..., 1:].astype(np.uint64) << _32)).reshape(
-        *lead, 1
-    )
-    index = start + np.arange(blocks, dtype=np.uint64)
-    words = [index & _LOW, index >> _32, np.zeros_like(index), np.full_like(index, stream)]
-    out = np.stack(philox(words, (key[..., :1], key[..., 1:])), axis=-1).reshape(*lead, blocks * 4)
-    return out[..., :total].reshape((*lead, *shape))
+    out = np.empty((*lead, blocks, 4), np.uint32)
+    if not lead and blocks <= _FEW:
+        first, (k0, k1) = int(counter[0]) | int(counter[1]) << 32, key.tolist()
+        for i in range(blocks):
+            at = (first + i) & 0xFFFFFFFFFFFFFFFF
+            out[i] = philox_block((at & _WORD, at >> 32, 0, stream), (k0, k1))
+    else:
+        _fill(out, key, counter, stream)
+    return out.reshape((*lead, blocks * 4))[..., :total].reshape((*lead, *shape))
+
+
+def _fill(out: Array, key: Array, counter: Array, stream: int) -> None:
+    """All blocks, in strips that stay in the cache through all rounds."""
+    first = counter[..., :1].astype(np.uint64) | (counter[..., 1:].astype(np.uint64) << _32)
+    for start in range(0, out.shape[-2], _STRIP):
+        strip = out[..., start : start + _STRIP, :]
+        index = first + np.arange(start, start + strip.shape[-2], dtype=np.uint64)
+        counters = [index & _LOW, index >> _32, np.zeros_like(index), np.full_like(index, stream)]
+        for j, words in enumerate(philox(counters, (key[..., :1], key[..., 1:]))):
+            strip[..., j] = words
 
 
 def _type(key: TensorType, counter: TensorType, shape: Shape, stream: int) -> TensorType:
