@@ -22,8 +22,8 @@ from trilobite.ir.primitives import table
 
 Policy = Literal["lower", "raise"]
 
-_LOWER = "matmul tensordot vecdot einsum linear bilinear conv conv_transpose attention recurrent"
-_RAISE = "softmax log_softmax cross_entropy nll_loss loss exp log pow norm sum prod cumulative"
+_LOWER = "matmul tensordot vecdot einsum linear bilinear conv conv_transpose attention"
+_RAISE = "softmax log_softmax loss sum prod var std logsumexp cumulative_sum cumulative_prod"
 POLICY: dict[str, Policy] = {
     **dict.fromkeys(_LOWER.split(), "lower"),
     **dict.fromkeys(_RAISE.split(), "raise"),
@@ -58,6 +58,18 @@ def operands(operation: str, *values: Any) -> tuple[Any, ...]:
 def _cast(value: Any, to: DType, eligible: tuple[DType, ...]) -> Any:
     found = getattr(value, "dtype", None)
     return table["cast"](value, dtype=to) if found in eligible and found != to else value
+
+
+def casting(operation: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn` over values behind `autocast`, if the table names the operation."""
+    if operation not in POLICY:
+        return fn
+
+    @wraps(fn)
+    def run(*values: Any, **rest: Any) -> Any:
+        return fn(*operands(operation, *values), **rest)
+
+    return run
 
 
 class autocast(ContextDecorator):

@@ -17,6 +17,7 @@ import numpy as np
 from trilobite.base import pytree
 from trilobite.base.dtypes import is_inexact
 from trilobite.framework import random
+from trilobite.framework.autocast import keeping_mode
 from trilobite.framework.control import Closed
 from trilobite.framework.tensor import wrap
 from trilobite.framework.transforms import is_tensor, read_tree
@@ -56,7 +57,7 @@ def checkpoint(fn: Fn) -> Fn:
         a = _Arguments(args, kwargs)
         if entry.threads.context.recorder is not None or any(_is_dual_or_batched(v) for v in a.values):
             return _recorded(fn, a)
-        return _eager(fn, a)
+        return _eager(keeping_mode(fn), a)
 
     update_wrapper(once, fn, updated=())
     return once

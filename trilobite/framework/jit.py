@@ -122,6 +122,8 @@ class Jitted:
                 return f"argument leaf {i} is {describe(b)} instead of {describe(a)}"
         if old.aliases != new.aliases:
             return "other arguments are the same tensor"
+        if old.autocast != new.autocast:
+            return f"autocast is {'off' if new.autocast is None else new.autocast.name}"
         return f"gradients are {'on' if new.grad_enabled else 'off'}"
 
     def _trace(self, call: Call) -> Entry:

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from trilobite.base import pytree
+from trilobite.base.dtypes import DType
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.framework.autocast import autocast_dtype
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms import bind as entry
@@ -52,6 +54,7 @@ class Signature:
     leaves: tuple[Any, ...]
     aliases: tuple[int, ...]
     grad_enabled: bool
+    autocast: DType | None
 
 
 @dataclass
@@ -80,7 +83,8 @@ def take_apart(
     first: dict[int, int] = {}
     aliases = tuple(first.setdefault(id(t._cell), i) for i, t in enumerate(tensors))
     ctx = entry.context()
-    return Call(Signature(tree, tuple(rows), aliases, bool(ctx.ambient.level > ctx.grad_off)), tensors)
+    grad_enabled = bool(ctx.ambient.level > ctx.grad_off)
+    return Call(Signature(tree, tuple(rows), aliases, grad_enabled, autocast_dtype()), tensors)
 
 
 def _declared(arguments: Any, shapes: Any) -> list[Any] | None:

@@ -8,6 +8,7 @@ from trilobite.base.dtypes import as_dtype
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework import random
+from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites import activation as c
 from trilobite.framework.nn.composites import softmax as c_softmax
 from trilobite.framework.nn.composites.arithmetic import along, floating, mul, window
@@ -199,7 +200,7 @@ def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Ten
 def _along(fn: Composite, what: str, x: Tensor, dim: int | None, dtype: Any) -> Tensor:
     if dim is None:
         raise ArgumentError(f"{what} without an axis", where=user_location(), expected="dim=, for example -1")
-    value = read(x) if dtype is None else astype(read(x), as_dtype(dtype))
+    value = operands(what, read(x))[0] if dtype is None else astype(read(x), as_dtype(dtype))
     if not value.ndim:
         value, back = table["reshape"](value, shape=(1,)), ()
     else:

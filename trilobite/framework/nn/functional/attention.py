@@ -10,6 +10,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites import attention as c
 from trilobite.framework.nn.composites.arithmetic import mul, reshape
 from trilobite.framework.nn.functional.calling import run
@@ -66,7 +67,7 @@ def _attention(
     scale: float | None,
     shared: bool,
 ) -> Value:
-    q, k, v = common(q, k, v)
+    q, k, v = common(*operands("attention", q, k, v))
     _check(q, k, v, shared)
     if masked and extra[0].dtype != dt.bool_ and not dt.is_float(extra[0].dtype):
         raise DTypeError(

@@ -7,6 +7,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites.arithmetic import (
     add,
     along,
@@ -69,7 +70,7 @@ def cross_entropy(
             _soft, input, target, weight, axis=axis, reduction=reduction, smoothing=float(label_smoothing)
         )
     _check_classes("cross_entropy", input, target, weight, ignore_index)
-    logs = run(log_softmax, input, axis=axis)
+    logs = run(_log_softmax, input, axis=axis)
     return run(
         _nll, logs, target, weight, ignore=ignore_index, reduction=reduction, smoothing=float(label_smoothing)
     )
@@ -108,10 +109,15 @@ def _check_classes(what: str, x: Tensor, target: Tensor, weight: Tensor | None, 
             )
 
 
+def _log_softmax(x: Value, axis: int) -> Value:
+    return log_softmax(*operands("log_softmax", x), axis=axis)
+
+
 def _nll(
     logs: Value, target: Value, weight: Value | None = None, *, ignore: int, reduction: str, smoothing: float
 ) -> Value:
     check_reduction(reduction)
+    logs = operands("loss", logs)[0]
     dtype, x = logs.dtype, wide(logs)
     axis = 0 if x.ndim == 1 else 1
     counted = ne(target, ignore)
@@ -143,6 +149,7 @@ def _smoothed(
 def _soft(
     x: Value, target: Value, weight: Value | None = None, *, axis: int, reduction: str, smoothing: float
 ) -> Value:
+    x = operands("loss", x)[0]
     dtype = x.dtype
     logs, t = wide(log_softmax(x, axis=axis)), wide(astype(target, dtype))
     if smoothing:

@@ -7,6 +7,7 @@ from typing import Any
 
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites.arithmetic import add, along, reshape
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.nn.functional.padding import checked_rank
@@ -69,6 +70,7 @@ def _conv(
 ) -> Value:
     name = f"conv{space}d"
     checked_rank(name, x, space)
+    x, weight, bias = operands("conv", x, weight, bias)
     x, weight = common(x, weight)
     stride, dilation = repeated("stride", stride, space), repeated("dilation", dilation, space)
     _check_channels(name, x.shape[-space - 1], weight, space, groups)
@@ -134,6 +136,7 @@ def _conv_transpose(
 ) -> Value:  # fmt: skip
     name = f"conv_transpose{space}d"
     checked_rank(name, x, space)
+    x, weight, bias = operands("conv_transpose", x, weight, bias)
     x, weight = common(x, weight)
     numbers = (
         ("stride", stride),

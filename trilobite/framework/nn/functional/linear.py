@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites.arithmetic import add, reshape
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.ops.meeting import common
@@ -20,6 +21,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def linear_of(x: Value, weight: Value, bias: Value | None = None) -> Value:
     """`linear` over values."""
+    x, weight, bias = operands("linear", x, weight, bias)
     x, weight = common(x, weight)
     if not x.ndim or weight.ndim not in (1, 2) or x.shape[-1] != weight.shape[-1]:
         raise ShapeError(
@@ -37,6 +39,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def _bilinear(x1: Value, x2: Value, weight: Value, bias: Value | None = None) -> Value:
+    x1, x2, weight, bias = operands("bilinear", x1, x2, weight, bias)
     x1, x2, weight = common(x1, x2, weight)
     lead = x1.shape[:-1]
     fits = x1.ndim and x2.ndim and lead == x2.shape[:-1] and weight.ndim == 3

@@ -8,6 +8,7 @@ from typing import Any
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites.activation import logsigmoid
 from trilobite.framework.nn.composites.arithmetic import (
     absolute,
@@ -58,7 +59,7 @@ def check_reduction(reduction: str, *more: str) -> None:
 
 def paired(what: str, x: Value, y: Value) -> tuple[Value, Value, dt.DType]:
     """Both in one dtype, wide; shapes must agree, since a target that broadcasts is most often a mistake."""
-    x, y = common(x, y)
+    x, y = common(*operands("loss", x, y))
     if x.shape != y.shape and y.ndim:
         raise ShapeError(
             f"{what} of shapes {tuple(x.shape)} and {tuple(y.shape)}",
