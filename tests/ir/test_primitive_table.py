@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import samples_elementwise
 from derivative_checks import batched, listed, normal, pull, push
 from samples import samples as own
 
@@ -24,6 +25,7 @@ from trilobite.base.dtypes import is_complex, is_inexact
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Absent, Primitive, result_types, table
+from trilobite.ir.text import host_functions, parse, show
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import type_of
 from trilobite.ir.verify import verify
@@ -101,6 +103,7 @@ def test_recorded_run_has_the_bits_of_the_eager_one(name: str) -> None:
             lambda *v, a=attributes: listed(table[name](*v, **a)), [type_of(o) for o in operands]
         )
         verify(graph)
+        assert parse(show(graph), host=host_functions(graph)) == graph
         for got, want in zip(run(graph, operands), listed(table[name](*operands, **attributes)), strict=True):
             assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
 
@@ -114,6 +117,14 @@ def test_operands_are_not_changed(name: str) -> None:
         table[name].evaluate(*operands, **attributes)
         for o, b in zip(operands, before, strict=True):
             assert o.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("name", sorted(set(samples_elementwise.samples) - {"bitcast"}))
+def test_elementwise_results_have_memory_of_their_own(name: str) -> None:
+    """Eager operations hand them on without asking."""
+    for operands, attributes in cases(name):
+        out = table[name].evaluate(*operands, **attributes)
+        assert not any(np.shares_memory(out, o) for o in operands)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from derivative_checks import batched, pull
+from derivative_checks import batched, pull, push
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +72,23 @@ def test_the_slope_of_a_scale_is_the_number_of_steps() -> None:
     q, zero = np.array([[5, -3], [2, 7]], np.int8), np.array([1, 0], np.int8)
     _, back = pull(lambda s: table["dequantise"](q, s, zero, axis=1), [np.array([0.5, 0.25])])
     assert back([np.ones((2, 2))])[0].tolist() == [(5 - 1) + (2 - 1), -3 + 7]
+
+
+def test_codes_that_are_floats_pass_the_scale_on() -> None:
+    q, zero = np.array([[2, 4], [0.5, 1]]).astype(dt.float8_e5m2), np.array([0.5, 1]).astype(dt.float8_e5m2)
+    scale = np.array([0.5, 0.25])
+
+    def fn(v: Any, z: Any) -> Any:
+        return table["dequantise"](v, scale, z, axis=1)
+
+    outs, back = pull(fn, [q, zero])
+    assert outs[0].tolist() == [[0.75, 0.75], [0.0, 0.0]]
+    to_q, to_zero = back([np.array([[1.0, 2.0], [4.0, 8.0]])])
+    assert to_q.astype(float).tolist() == [[0.5, 0.5], [2.0, 2.0]] and to_q.dtype == dt.float8_e5m2
+    assert to_zero.astype(float).tolist() == [-2.5, -2.5]
+    ones = [np.ones_like(q), np.ones_like(zero)]
+    assert push(fn, [q, zero], [ones[0], None])[1][0].tolist() == [[0.5, 0.25]] * 2
+    assert push(fn, [q, zero], [None, ones[1]])[1][0].tolist() == [[-0.5, -0.25]] * 2
 
 
 @pytest.mark.parametrize(

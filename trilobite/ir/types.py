@@ -90,6 +90,9 @@ class Affine:
         return affine(self.constant // k, [(s, c // k) for s, c in self.terms])
 
     def __mod__(self, other: Any) -> int:
+        if isinstance(other, Affine):
+            _exact_ratio(self, other)  # raises if it is not one
+            return 0
         if (
             isinstance(other, int)
             and self.constant % other == 0

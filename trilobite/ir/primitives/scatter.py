@@ -18,7 +18,7 @@ from trilobite.base.dtypes import ALL, COMPLEX, DType, accumulator, bool_, int64
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
-from trilobite.ir.primitives.common import elements, names, sortable
+from trilobite.ir.primitives.common import count, elements, names, sortable
 from trilobite.ir.primitives.gather import (
     check_lanes,
     clamped,
@@ -30,7 +30,7 @@ from trilobite.ir.primitives.gather import (
 )
 from trilobite.ir.primitives.shape import inverse
 from trilobite.ir.transforms.batch import all_mapped
-from trilobite.ir.types import Dim, TensorType
+from trilobite.ir.types import Dim, Shape, TensorType
 
 Array = np.ndarray[Any, Any]
 ACCEPTS = {"set": ALL, "add": ALL - {bool_}, "mul": ALL - {bool_}, "max": ALL - COMPLEX, "min": ALL - COMPLEX}
@@ -167,7 +167,7 @@ def _point_vjp(t: Value, indices: Value, x_type: TensorType, *, axes: tuple[int,
         return found
     # Every update leaves its number; those that find their own number again were the last ones.
     points = indices.shape[:-1]
-    own = table["reshape"](_numbers(points), shape=points)
+    own = _labels(points)
     blank = table["full"](shape=tuple(x_type.shape[a] for a in axes), dtype=int64, value=-1)
     every = tuple(range(len(axes)))
     board = scatter(blank, indices, own, axes=every, kind="set")
@@ -176,11 +176,17 @@ def _point_vjp(t: Value, indices: Value, x_type: TensorType, *, axes: tuple[int,
     return table["select"](stayed, found, table["full"](shape=found.shape, dtype=found.dtype, value=0.0))
 
 
-def _numbers(shape: Sequence[Dim]) -> Value:
-    total: Dim = 1
-    for d in shape:
-        total = total * d
-    return table["iota"](shape=(total,), dtype=int64, axis=0)
+def _labels(shape: Shape) -> Value:
+    """A number for each point, different from all others; for a size that only a run knows, its bound
+    counts.
+    """
+    total = table["full"](shape=shape, dtype=int64, value=0)
+    stride = 1
+    for a in reversed(range(len(shape))):
+        step = table["full"](shape=shape, dtype=int64, value=stride)
+        total = table["add"](total, table["mul"](table["iota"](shape=shape, dtype=int64, axis=a), step))
+        stride *= int(count(shape[a]))
+    return total
 
 
 scatter: Primitive = Primitive(

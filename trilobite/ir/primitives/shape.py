@@ -13,7 +13,7 @@ from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import OWN, free, same_types
 from trilobite.ir.transforms.batch import all_mapped
-from trilobite.ir.types import Dim, Shape, TensorType, size_of
+from trilobite.ir.types import Affine, Dim, Shape, TensorType, size_of
 
 Array = np.ndarray[Any, Any]
 
@@ -121,8 +121,12 @@ transpose: Primitive = Primitive(
 
 
 def _extent(start: Dim, stop: Dim, step: int) -> Dim:
+    """(stop - start)/step, rounded up; of a symbolic span the symbols' parts must divide evenly."""
     span = stop - start
-    return span if step == 1 else -(-span // step) if isinstance(span, int) else span // step
+    if step == 1:
+        return span
+    rest = span.constant if isinstance(span, Affine) else span
+    return (span + -rest % step) // step
 
 
 def _slice_type(x: TensorType, start: Shape, stop: Shape, step: tuple[int, ...]) -> TensorType:
