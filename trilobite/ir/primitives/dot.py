@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.blas import one_thread
 from trilobite.base.dtypes import ALL, DType, accumulator, bits, bool_, int32, is_integer
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
@@ -59,16 +60,27 @@ def _wide(operand: DType, result: DType) -> DType:
     return np.promote_types(accumulator(operand), accumulator(result))
 
 
+_one_thread = one_thread(np.matmul)
+_ALONE = 8192  # products of up to this many multiplications OpenBLAS never divides among threads
+
+
+def _product(a: Array, b: Array) -> Array:
+    """One matrix product, or a batch of them, whose bits depend on the operands alone."""
+    small = a.shape[-2] * a.shape[-1] * b.shape[-1] <= _ALONE
+    out: Array = np.matmul(a, b) if small else _one_thread(a, b)
+    return out
+
+
 def _dot(x: Array, y: Array, contract: Axes, batch: Axes, dtype: DType) -> Array:
     wide = _wide(x.dtype, dtype)
     if contract == _PLAIN and not batch[0] and x.ndim == y.ndim == 2:  # already two matrices
-        out: Array = np.matmul(np.ascontiguousarray(x, wide), np.ascontiguousarray(y, wide))
+        out = _product(np.ascontiguousarray(x, wide), np.ascontiguousarray(y, wide))
         return out.astype(dtype, copy=False)
     fx, fy = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
     a = _matrices(x, (*batch[0], *fx, *contract[0]), (batch[0], fx, contract[0]), wide)
     b = _matrices(y, (*batch[1], *contract[1], *fy), (batch[1], contract[1], fy), wide)
     shape = [x.shape[i] for i in (*batch[0], *fx)] + [y.shape[j] for j in fy]
-    out = np.matmul(a[0], b[0]) if a.shape[0] == 1 else np.matmul(a, b)
+    out = _product(a[0], b[0]) if a.shape[0] == 1 else _product(a, b)
     return out.astype(dtype, copy=False).reshape(shape)
 
 
