@@ -36,6 +36,9 @@ class Format:
     def __repr__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:
+        return self.code
+
     def __reduce__(self) -> tuple[object, ...]:
         return (_named, (self.name,))  # formats are compared by identity, also behind a pickle
 

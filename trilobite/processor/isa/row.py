@@ -69,6 +69,8 @@ class Region:
 
 def region(address: int, fmt: Format, shape: Sequence[int], spaces: str = NRAM) -> Region:
     """Contiguous elements in row-major order."""
+    if len(shape) == 1 and shape[0] >= 0:
+        return Region(address, fmt, (shape[0],), (fmt.bits // 8,), spaces)
     if min(shape, default=0) < 0:
         raise IllegalOperands(f"a size is negative: {list(shape)}")
     strides, step = [], fmt.bits

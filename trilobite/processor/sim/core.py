@@ -31,7 +31,7 @@ from trilobite.processor.isa.row import (
     Row,
     signed,
 )
-from trilobite.processor.sim.memory import Memory, MemoryFault, Place
+from trilobite.processor.sim.memory import Memory, MemoryFault, Place, store
 from trilobite.processor.sim.observer import Observer
 from trilobite.processor.sim.record import SCALAR_CLASSES, CoreTrace, ScalarRecord, SyncRecord, TensorRecord
 
@@ -197,15 +197,14 @@ class Core:
         reads = tuple(row.reads(o)) if row.reads else ()
         writes = tuple(row.writes(o))
         memory, place = self.memory, self.place
-        for region in writes:  # a fault must come before anything is changed
-            memory.view(place, region)
+        targets = [memory.view(place, region) for region in writes]  # faults come before any change
         if self.observer is not None:
             self._show(prepared, o, reads, writes)
         arrays = [memory.read(place, region) for region in reads]
         kernel = self.kernels.get(row.mnemonic, row.meaning)
         results = kernel(o, *arrays)
-        for region, values in zip(writes, results, strict=False):
-            memory.write(place, region, values)
+        for raw, region, values in zip(targets, writes, results, strict=False):
+            store(raw, region, values)
         for register, value in zip(prepared.outputs, results[len(writes) :], strict=True):
             self.registers[register] = int(value) & MASK
         if self.traced:

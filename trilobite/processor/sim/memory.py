@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_right, insort
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -112,9 +113,10 @@ class Memory:
             raise MemoryFault(f"the memory core has no {NAMES[space]}")
         if space != SRAM and where != place.cluster:
             raise MemoryFault(f"{address_text(address)}: another cluster's {NAMES[space]} cannot be reached")
-        if self.size(space) == 0:
+        backing = self.pad(space, where, who)
+        if len(backing) == 0:
             raise MemoryFault(f"{self.machine.name} has no {NAMES[space]}")
-        return self.pad(space, where, who)
+        return backing
 
     def _check_dram(self, address: int, first: int, last: int) -> None:
         at = bisect_right(self.blocks, (max(first, 0), 1 << 62)) - 1
@@ -136,6 +138,12 @@ class Memory:
             raise MemoryFault(
                 f"{address_text(region.address)} is not aligned to the {fmt.align} bytes of {fmt}"
             )
+        if len(region.shape) == 1:  # most regions: one contiguous piece
+            size = fmt.bytes(region.shape[0])
+            if size == 0:
+                return np.zeros(0, np.uint8)
+            backing, offset = self.locate(place, region.address, 0, size, region.spaces)
+            return backing[offset : offset + size]
         row = fmt.bytes(region.shape[-1]) if fmt is not I4 else fmt.bytes(region.count)
         outer = region.shape[:-1] if fmt is not I4 else ()
         strides = region.strides[: len(outer)]
@@ -145,7 +153,7 @@ class Memory:
             return np.zeros((*outer, row), np.uint8)
         backing, offset = self.locate(place, region.address, low, high, region.spaces)
         if len(outer) == 0 or _is_dense(outer, strides, row):
-            size = row * int(np.prod(outer, dtype=np.int64))
+            size = row * prod(outer)
             return backing[offset : offset + size].reshape(*outer, row)
         return np.lib.stride_tricks.as_strided(backing[offset:], (*outer, row), (*strides, 1))
 
@@ -156,8 +164,12 @@ class Memory:
         return unpack(region.fmt, flat.reshape(-1), region.count).reshape(region.shape)
 
     def write(self, place: Place, region: Region, values: Array) -> None:
-        raw = self.view(place, region)
-        raw[...] = pack(region.fmt, values).reshape(raw.shape)
+        store(self.view(place, region), region, values)
+
+
+def store(raw: Array, region: Region, values: Array) -> None:
+    """Writes values to the bytes that `Memory.view` gave for the region."""
+    raw[...] = pack(region.fmt, values).reshape(raw.shape)
 
 
 def _is_dense(outer: tuple[int, ...], strides: tuple[int, ...], row: int) -> bool:

@@ -38,6 +38,8 @@ CONDITIONS = {"CB": "sgt", "CBZ": "eq", "CBNZ": "ne", "BEQ": "eq", "BNE": "ne", 
               "BLTU": "ult", "BGEU": "uge"}  # fmt: skip
 JUMPS = ("JUMP", "CALL", "RET")
 MAX_PROMOTED = 2000  # instructions; beyond this registers stay in memory, so that compiling stays quick
+SHORT, PATIENCE = 8, 16  # instructions, and calls that end so soon, before a door is closed
+AMPLE = 4096  # a limit that no block reaches at once
 MAX_INLINED = 64  # scalar accesses; beyond this their checks are called, not copied
 
 
@@ -71,7 +73,8 @@ class CoreCode:
     """Translated code with the state of one core: its registers, and where its memories are."""
 
     def __init__(self, translation: Translation, memory: Memory, place: Place) -> None:
-        self.translation, self.doors = translation, translation.doors
+        self.translation, self.doors = translation, set(translation.doors)
+        self._short: dict[int, int] = {}
         self.trips = np.zeros(len(translation.counts), np.int64)
         self.state = np.zeros(native_state.STATE_WORDS, np.int64)
         self._victim = 0
@@ -108,7 +111,15 @@ class CoreCode:
         if core.traced and executed:
             self._account(core, started)
         self.trips[:] = 0
+        if executed < SHORT and limit > AMPLE:  # it was not the limit that ended it
+            self._tire(started)
         return executed
+
+    def _tire(self, door: int) -> None:
+        """A door behind which only a few instructions run is dearer than interpreting them: it is closed."""
+        self._short[door] = self._short.get(door, 0) + 1
+        if self._short[door] >= PATIENCE:
+            self.doors.discard(door)
 
     def _account(self, core: Core, started: int) -> None:
         """Adds what ran to the core's scalar record."""

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from trilobite.processor.isa.address import split
+from trilobite.processor.isa.address import CORE_SHIFT, split
 from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, WRAM, Region
 from trilobite.processor.machine import Machine
 from trilobite.processor.machine.noc import routes
@@ -215,6 +215,22 @@ CLASSES: dict[str, Callable[[Machine, TensorRecord], Cost]] = {
     "vector-reduce": vector_reduce, "vector-permute": vector_permute, "vector-sort": vector_sort,
     "vector-window": vector_window, "matrix": matrix,
 }  # fmt: skip
+
+
+def cost_key(record: TensorRecord, granule: int) -> tuple[object, ...]:
+    """What a record's cost depends on: shapes, memories, and where in a DRAM granule its regions begin."""
+    regions = [
+        (
+            region.address >> CORE_SHIFT,
+            region.address % granule,
+            region.shape,
+            region.strides,
+            region.fmt.code,
+        )
+        for region in (*record.reads, *record.writes)
+    ]
+    work = tuple(record.work.values())
+    return (record.timing, record.queue, record.formats, work, len(record.reads), *regions)
 
 
 def cost_of(machine: Machine, record: TensorRecord, cluster: int = 0) -> Cost:

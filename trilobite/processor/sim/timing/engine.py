@@ -29,8 +29,8 @@ from trilobite.processor.sim.record import (
     Trace,
 )
 from trilobite.processor.sim.timing.contention import Sharing, Transfer
-from trilobite.processor.sim.timing.cost import Cost, capacity, cost_of, scalar_cycles
-from trilobite.processor.sim.timing.ranges import conflict
+from trilobite.processor.sim.timing.cost import Cost, capacity, cost_key, cost_of, scalar_cycles
+from trilobite.processor.sim.timing.ranges import Footprint
 
 BARRIER_CYCLES = 8
 Segment = tuple[int, int, str]  # from, to, what control did (a cause of the stall table)
@@ -83,7 +83,7 @@ class CoreTimer:
     segments: list[Segment] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     waited_for: Operation | None = None
-    in_flight: list[Operation] = field(default_factory=list)
+    in_flight: list[tuple[Operation, Footprint]] = field(default_factory=list)
 
     def spend(self, until: int, what: str) -> None:
         if until > self.clock:
@@ -108,6 +108,7 @@ class Engine:
         self.begins: list[tuple[int, int, int, Operation]] = []
         self.transfers: dict[Transfer, Operation] = {}
         self.sequence = 0
+        self.costs: dict[tuple[int, tuple[object, ...]], Cost] = {}
         self.ready: deque[CoreTimer] = deque()
         self.expected = _meeting_sizes(trace)
         self.arrived: dict[int, list[CoreTimer]] = {}
@@ -226,10 +227,8 @@ class Engine:
 
     def _scalar(self, core: CoreTimer, record: ScalarRecord) -> bool:
         if self.machine.interlock == "ranges" and (record.reads or record.writes):
-            reads, writes = _as_regions(record.reads), _as_regions(record.writes)
-            needed = [
-                op for op in core.in_flight if conflict(reads, writes, op.record.reads, op.record.writes)
-            ]
+            touched = Footprint(_as_regions(record.reads), _as_regions(record.writes))
+            needed = [op for op, footprint in core.in_flight if touched.conflicts(footprint)]
             if not self._wait(core, needed, "operand"):
                 return False
         core.spend(core.clock + scalar_cycles(self.machine, record), "scalar")
@@ -273,18 +272,25 @@ class Engine:
         return True
 
     def _operation(self, core: CoreTimer, record: TensorRecord) -> Operation:
-        needs: list[Operation] = []
-        if self.machine.interlock == "ranges":
-            core.in_flight = [op for op in core.in_flight if not op.known or op.finish > core.clock]
-            needs = [op for op in core.in_flight
-                     if op.record.queue != record.queue or op.cost.latency > op.cost.interval
-                     if conflict(record.reads, record.writes, op.record.reads, op.record.writes)]  # fmt: skip
-        cost = cost_of(self.machine, record, core.trace.cluster)
-        made = Operation(record, cost, core, core.clock, core.last.get(record.queue), needs)
+        made = Operation(record, self._cost(core, record), core, core.clock, core.last.get(record.queue), [])
         made.core_wait = core.waited_for
         if self.machine.interlock == "ranges":
-            core.in_flight.append(made)
+            own = Footprint(record.reads, record.writes)
+            core.in_flight = [e for e in core.in_flight if not e[0].known or e[0].finish > core.clock]
+            for op, footprint in core.in_flight:
+                ordered = op.record.queue == record.queue and op.cost.latency == op.cost.interval
+                if not ordered and own.conflicts(footprint):
+                    made.needs.append(op)
+            core.in_flight.append((made, own))
         return made
+
+    def _cost(self, core: CoreTimer, record: TensorRecord) -> Cost:
+        """Loops repeat their shapes: costs are kept by what they depend on."""
+        key = (core.trace.cluster, cost_key(record, self.machine.dram.granule_bytes))
+        found = self.costs.get(key)
+        if found is None:
+            found = self.costs[key] = cost_of(self.machine, record, core.trace.cluster)
+        return found
 
 
 def _as_regions(span: tuple[int, int] | None) -> list[Region]:

@@ -15,7 +15,6 @@ from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import Region
 
 
-@lru_cache(maxsize=65536)
 def bounds(region: Region) -> tuple[int, int]:
     """First byte and the byte behind the last; empty regions give equal bounds."""
     if region.count == 0:
@@ -55,15 +54,30 @@ def overlap(a: Region, b: Region) -> bool:
     return bool((b_starts[at[found]] + b_size > a_starts[found]).any())
 
 
-def conflict(
-    reads: Sequence[Region],
-    writes: Sequence[Region],
-    other_reads: Sequence[Region],
-    other_writes: Sequence[Region],
-) -> bool:
-    """Read after write, write after read, or write after write."""
-    return (
-        any(overlap(r, w) for r in reads for w in other_writes)
-        or any(overlap(w, r) for w in writes for r in other_reads)
-        or any(overlap(w, v) for w in writes for v in other_writes)
-    )
+Span = tuple[int, int, Region]
+
+
+class Footprint:
+    """The regions of one access with their bounds, found once."""
+
+    __slots__ = ("reads", "writes")
+
+    def __init__(self, reads: Sequence[Region], writes: Sequence[Region]) -> None:
+        self.reads: list[Span] = [(*bounds(region), region) for region in reads]
+        self.writes: list[Span] = [(*bounds(region), region) for region in writes]
+
+    def conflicts(self, other: Footprint) -> bool:
+        """Read after write, write after read, or write after write."""
+        return (
+            _touch(self.reads, other.writes)
+            or _touch(self.writes, other.reads)
+            or _touch(self.writes, other.writes)
+        )
+
+
+def _touch(some: Sequence[Span], others: Sequence[Span]) -> bool:
+    for low, high, region in some:
+        for other_low, other_high, other in others:
+            if low < other_high and other_low < high and overlap(region, other):
+                return True
+    return False
