@@ -7,6 +7,7 @@ times the same trace on a machine with other timing parameters, without computin
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.isa.address import NAMES, split
@@ -120,6 +121,12 @@ class Run:
                 remedy="launch it again on the other machine",
             )
         return Run(other, self.program, self._execution)
+
+    def report(self, path: str | Path) -> None:
+        """Writes the launch as one self-contained HTML page."""
+        from trilobite.processor.tools.page import html_page
+
+        Path(path).write_text(html_page(self), encoding="utf-8")
 
     def explain(self) -> str:
         """What ran where, and what it was bound by."""
