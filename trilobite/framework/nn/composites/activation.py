@@ -12,25 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from trilobite.framework.nn.composites.arithmetic import (
-    absolute,
-    add,
-    div,
-    erf,
-    exp,
-    expm1,
-    floating,
-    ge,
-    gt,
-    le,
-    log1p,
-    lt,
-    minimum,
-    mul,
-    neg,
-    sub,
-    tanh,
-    where,
-    wide,
+    absolute, add, div, either, erf, exp, expm1, floating, ge, gt, le, log1p, lt, minimum, mul, neg, sub,
+    tanh, where, wide,
 )  # fmt: skip
 from trilobite.framework.ops.meeting import astype
 from trilobite.ir.primitive import Value
@@ -39,33 +22,61 @@ from trilobite.ir.transforms.composite import Composite, composite
 Body = Callable[..., Value]
 
 
-def activation(name: str) -> Callable[[Body], Composite]:
-    """A composite of one operand whose body is computed in the wide dtype; integers become floats first."""
+def activation(name: str, slope: Body | None = None) -> Callable[[Body], Composite]:
+    """A composite of one operand whose body is computed in the wide dtype; integers become floats first.
+
+    `slope` is its derivative, stated where the derived one would take many more passes.
+    """
 
     def make(body: Body) -> Composite:
         def rounded(x: Value, **attrs: Any) -> Value:
             x = floating(x)
             return astype(body(wide(x), **attrs), x.dtype)
 
+        def forward(x: Value, **attrs: Any) -> tuple[Value, tuple[Value]]:
+            return rounded(x, **attrs), (x,)
+
+        def backward(kept: tuple[Value], cts: tuple[Value], **attrs: Any) -> list[Value]:
+            assert slope is not None
+            return [astype(mul(wide(cts[0]), slope(wide(kept[0]), **attrs)), kept[0].dtype)]
+
         rounded.__doc__ = body.__doc__
-        return composite(name)(rounded)
+        return composite(name, *((forward, backward) if slope else ()))(rounded)
 
     return make
 
 
-# -- made of comparisons: exact in any dtype, integers included ----------------------------------------------
+# -- made of comparisons: exact in any dtype, integers included --------------------------------------------
+# The most common ones state their slope: one pass back instead of one per operation.
 
 
-@composite("relu")
-def relu(x: Value) -> Value:
+def _relu(x: Value) -> Value:
     """max(x, 0); NaN stays."""
     return where(le(x, 0), 0, x)
 
 
-@composite("hardtanh")
-def hardtanh(x: Value, low: float, high: float) -> Value:
+def _relu_forward(x: Value) -> tuple[Value, tuple[Value]]:
+    out = _relu(x)
+    return out, (out,)
+
+
+relu = composite("relu", _relu_forward, lambda kept, cts: [where(le(kept[0], 0), 0, cts[0])])(_relu)
+
+
+def _hardtanh(x: Value, low: float, high: float) -> Value:
     """x between two bounds."""
     return where(le(x, low), low, where(ge(x, high), high, x))
+
+
+def _hardtanh_forward(x: Value, low: float, high: float) -> tuple[Value, tuple[Value]]:
+    return _hardtanh(x, low, high), (x,)
+
+
+def _hardtanh_backward(kept: tuple[Value], cts: tuple[Value], low: float, high: float) -> list[Value]:
+    return [where(either(le(kept[0], low), ge(kept[0], high)), 0, cts[0])]
+
+
+hardtanh = composite("hardtanh", _hardtanh_forward, _hardtanh_backward)(_hardtanh)
 
 
 @composite("threshold")
@@ -139,7 +150,12 @@ def logsigmoid(x: Value) -> Value:
     return sub(minimum(x, 0.0), log1p(exp(neg(absolute(x)))))
 
 
-@activation("silu")
+def _silu_slope(x: Value) -> Value:
+    s = logistic(x)
+    return mul(s, add(mul(x, sub(1.0, s)), 1.0))
+
+
+@activation("silu", _silu_slope)
 def silu(x: Value) -> Value:
     """x·sigmoid(x)."""
     return mul(x, logistic(x))
@@ -204,16 +220,31 @@ def mish(x: Value) -> Value:
 # -- error function and others -------------------------------------------------------------------------------
 
 
-@activation("gelu")
+def _gelu_slope(x: Value) -> Value:
+    density = mul(exp(mul(mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
+    return add(mul(add(erf(mul(x, 1 / math.sqrt(2))), 1.0), 0.5), mul(x, density))
+
+
+@activation("gelu", _gelu_slope)
 def gelu(x: Value) -> Value:
     """x·Φ(x), with the normal distribution's Φ."""
     return mul(mul(x, 0.5), add(erf(mul(x, 1 / math.sqrt(2))), 1.0))
 
 
-@activation("gelu_tanh")
+_GELU = 0.044715, math.sqrt(2 / math.pi)
+
+
+def _gelu_tanh_slope(x: Value) -> Value:
+    square = mul(x, x)
+    t = tanh(mul(mul(x, add(mul(square, _GELU[0]), 1.0)), _GELU[1]))
+    inner = mul(add(mul(square, 3 * _GELU[0]), 1.0), _GELU[1])
+    return add(mul(add(t, 1.0), 0.5), mul(mul(mul(x, 0.5), sub(1.0, mul(t, t))), inner))
+
+
+@activation("gelu_tanh", _gelu_tanh_slope)
 def gelu_tanh(x: Value) -> Value:
     """gelu with tanh in place of the error function."""
-    inner = mul(add(x, mul(mul(mul(x, x), x), 0.044715)), math.sqrt(2 / math.pi))
+    inner = mul(mul(x, add(mul(mul(x, x), _GELU[0]), 1.0)), _GELU[1])
     return mul(mul(x, 0.5), add(tanh(inner), 1.0))
 
 

@@ -9,22 +9,49 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from trilobite.base import dtypes as dt
-from trilobite.framework.ops.meeting import as_value, astype, broadcast_to, together
+from trilobite.framework.ops.meeting import as_value, astype, broadcast_to, scalar, together
+from trilobite.framework.promotion import promote_scalar
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms import bind as entry
 from trilobite.ir.types import Dim, Shape, size_of
 
 NUMBERS = (int, float)
+_PLAIN = frozenset({bool, int, float})
+ndarray = np.ndarray
+
+
+def _eager() -> bool:
+    """Are operations on arrays just computed: nothing records, nobody watches?"""
+    ctx = entry.threads.context
+    return ctx.recorder is None and ctx.watch is None
+
+
+def _beside(x: Any, dtype: dt.DType) -> Any:
+    """x as an array that meets arrays of this dtype as it is, or None if it has to be promoted first."""
+    if type(x) is ndarray:
+        return x if x.dtype is dtype else None
+    return scalar(x, dtype) if type(x) in _PLAIN and promote_scalar(dtype, type(x)) is dtype else None
 
 
 def _binary(name: str, plain: Callable[[Any, Any], Any] | None = None) -> Callable[[Any, Any], Value]:
-    """A primitive of two operands; `plain` keeps two Python numbers Python numbers, in full precision."""
+    """A primitive of two operands; `plain` keeps two Python numbers Python numbers, in full precision.
+
+    Arrays of one dtype take a short way: NumPy broadcasts them itself.
+    """
     primitive = table[name]
+    evaluate = primitive.evaluate
 
     def apply(x: Any, y: Any) -> Value:
         if plain is not None and isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
             return plain(x, y)
+        if type(x) is ndarray and (b := _beside(y, x.dtype)) is not None and _eager():
+            return evaluate(x, b)
+        if type(y) is ndarray and (a := _beside(x, y.dtype)) is not None and _eager():
+            return evaluate(a, y)
         return primitive(*together(x, y))
 
     apply.__name__ = name
@@ -44,6 +71,12 @@ stop_gradient, reshape, transpose = table["stop_gradient"], table["reshape"], ta
 
 def where(p: Value, x: Any, y: Any) -> Value:
     """x where p, else y, all in one shape."""
+    if type(p) is ndarray and _eager():
+        dtype = x.dtype if type(x) is ndarray else y.dtype if type(y) is ndarray else None
+        if dtype is not None:
+            a, b = _beside(x, dtype), _beside(y, dtype)
+            if a is not None and b is not None:
+                return table["select"].evaluate(p, a, b)
     x, y = together(x, y)
     shape = together(p, table["full"](shape=x.shape, dtype=p.dtype, value=0))[0].shape
     return table["select"](*(broadcast_to(v, shape) for v in (p, x, y)))
