@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 import samples_elementwise
 from derivative_checks import batched, listed, normal, pull, push
-from samples import samples as own
+from samples import BOUNDS as MORE
+from samples import samples
 
 from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import is_complex, is_inexact
@@ -31,8 +30,6 @@ from trilobite.ir.types import type_of
 from trilobite.ir.verify import verify
 
 Array = np.ndarray[Any, Any]
-_more = import_module("samples_p2") if find_spec("samples_p2") else None
-samples = {**own, **(_more.samples if _more else {})}
 NAMES = sorted(n for n in table if n in samples)  # that none is missing is a test of its own
 SMOOTH = [n for n in NAMES if not isinstance(table[n].jvp, Absent) and n != "stop_gradient"]
 BOTH_WAYS = [n for n in SMOOTH if not isinstance(table[n].vjp, Absent)]
@@ -286,7 +283,7 @@ def test_batched_twice_equals_two_loops(name: str, capsys: pytest.CaptureFixture
 BOUNDS: dict[str, tuple[float, str]] = {
     "reduce_sum": (8, "terms"), "dot": (8, "terms"), "cumulative": (8, "terms"), "scatter": (4, "terms"),
     "scatter_along": (4, "terms"), "reduce_prod": (16, "result"), "scatter_reduce": (8, "result"),
-    "scatter_reduce_along": (8, "result"), **(getattr(_more, "BOUNDS", {}) if _more else {}),
+    "scatter_reduce_along": (8, "result"), **MORE,
 }  # fmt: skip
 OWN_GRID = {
     "bitcast": "bits depend on the dtype", "nextafter": "a step is as long as the dtype makes it",
