@@ -179,6 +179,18 @@ def test_vecdot_conjugates_the_first() -> None:
     near(tb.vecdot(tb.tensor(x), tb.tensor(x[:1])), (x * x[:1]).sum(-1))
 
 
+@pytest.mark.parametrize("offset", [0, 1, -1, 2, -3, 9])
+def test_diagonals(offset: int) -> None:
+    a = np.arange(24.0).reshape(2, 3, 4)
+    near(tb.diagonal(tb.tensor(a), offset), np.diagonal(a, offset))
+    near(tb.diagonal(tb.tensor(a), offset, -2, -1), np.diagonal(a, offset, -2, -1))
+    near(tb.diagonal(tb.tensor(a), offset, 2, 0), np.diagonal(a, offset, 2, 0))
+    near(tb.diag(tb.tensor(a[0]), offset), np.diag(a[0], offset))
+    near(tb.diag(tb.tensor(a[0, 0]), offset), np.diag(a[0, 0], offset))
+    near(tb.trace(tb.tensor(a), offset), np.trace(a, offset))
+    near(tb.jit(lambda t: tb.diag(t, offset))(tb.tensor(a[0, 0])), np.diag(a[0, 0], offset))
+
+
 def test_products_of_vectors() -> None:
     a, b = np.array([1.0, 2.0, -3.0]), np.array([4.0, 5.0, 6.0])
     near(tb.dot(tb.tensor(a), tb.tensor(b)), np.dot(a, b))

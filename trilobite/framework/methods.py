@@ -32,7 +32,7 @@ REFLECTED = {
     "bitwise_right_shift": "__rrshift__",
 }
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
-IN_PLACE = ("elementwise", "linear algebra")
+IN_PLACE = ("elementwise",)
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 _OPERANDS = (Tensor, bool, int, float, complex, np.ndarray, np.generic)
 

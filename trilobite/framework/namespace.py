@@ -95,7 +95,7 @@ FILES = (
 
 def names() -> dict[str, Any]:
     """Everything that is there as soon as the package is imported."""
-    table = {row.name: row.public for row in ops.operators.values()}
+    table = {row.name: row.public for row in ops.operators.values() if "." not in row.name}
     functions = {fn.__name__: fn for fn in (*TRANSFORMS, *CONTROL)}
     drawn = {name: getattr(random, name) for name in RANDOM}
     return {**table, **CONSTANTS, **DTYPES, **functions, **drawn, **OTHERS}

@@ -11,6 +11,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import DType, as_dtype
 from trilobite.base.errors import ArgumentError, DeviceError, DTypeError, GradientError
 from trilobite.base.locations import user_location
+from trilobite.base.quiet import quiet
 from trilobite.framework.ops.registry import copy_value, method, tensor_op
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
@@ -33,8 +34,12 @@ def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> Value:
         data = _from_python(data, want)
     if want is None:
         want = as_dtype(data.dtype)
-    with np.errstate(all="ignore"):
-        return np.array(data, dtype=want) if copy else np.asarray(data, dtype=want)
+    return _in_dtype(data, want, copy)
+
+
+@quiet
+def _in_dtype(data: Any, dtype: DType, copy: bool | None) -> np.ndarray[Any, Any]:
+    return np.array(data, dtype=dtype) if copy else np.asarray(data, dtype=dtype)
 
 
 def _from_python(data: Any, want: DType | None) -> np.ndarray[Any, Any]:
@@ -50,8 +55,7 @@ def _from_python(data: Any, want: DType | None) -> np.ndarray[Any, Any]:
         return _exact(found, want) if kind in "iuO" and want in dt.INTEGERS else found
     default = _DEFAULTS.get(kind)
     empty = found.size == 0 and found.dtype == np.float64
-    with np.errstate(all="ignore"):
-        return found.astype(dt.default_float if empty else default) if default is not None else found
+    return _in_dtype(found, dt.default_float if empty else default, False) if default is not None else found
 
 
 def _numbers(data: Any) -> np.ndarray[Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.joining import slice_step
 from trilobite.framework.ops.meeting import (
     NUMERIC,
@@ -21,7 +22,6 @@ from trilobite.framework.ops.meeting import (
 from trilobite.framework.ops.pointwise import full
 from trilobite.framework.ops.reducing import accumulated
 from trilobite.framework.ops.registry import op
-from trilobite.framework.ops.shaping import axis_in
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 

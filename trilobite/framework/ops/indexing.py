@@ -36,10 +36,12 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     """Part of the tensor: a view for integers, slices, None and Ellipsis; else a copy."""
     if type(key) is int:
         return _row(x, key)
+    basic = keys.basic(key)
+    if basic is not None:
+        return _seen(x, x._through(*keys.basic_steps(basic, x.shape)), key)
     entries = keys.entries_of(key)
     if not any(map(keys.is_array, entries)):
-        dots = () if any(e is Ellipsis for e in entries) else (Ellipsis,)
-        return _seen(x, x._through(*keys.plan(entries, x.shape).steps), (*entries, *dots))
+        return _seen(x, x._through(*keys.plan(entries, x.shape).steps), tuple(entries))
     value = x._read()
     if type(value) is np.ndarray and _direct(entries):
         return wrap(_taken(value, entries))
@@ -58,19 +60,19 @@ def _row(x: Tensor, index: int) -> Tensor:
         (_slice, {"start": (at, *blank), "stop": (at + 1, *rest), "step": (1,) * len(shape)}),
         (_reshape, {"shape": rest}),
     )
-    return _seen(x, out, (at, Ellipsis))
+    return _seen(x, out, at)
 
 
-def _seen(x: Tensor, out: Tensor, key: tuple[Any, ...]) -> Tensor:
-    """Plain memory is looked at at once: NumPy does in one step what the steps say.
-
-    The key has an Ellipsis, so that even a single element is an array that shares the memory.
-    """
+def _seen(x: Tensor, out: Tensor, key: Any) -> Tensor:
+    """Plain memory is looked at at once: NumPy does in one step what the steps say."""
     base = x._cell.value
     if type(base) is np.ndarray and x._cell.owner is None and entry.threads.context.recorder is None:
         shown = base if x._view is None else x._look(base)
         if shown is base or np.may_share_memory(shown, base):
-            out._extra = {"seen": (base, shown[key], None)}
+            part = shown[key]
+            if type(part) is not np.ndarray:  # a single element: with an Ellipsis it shares the memory
+                part = shown[(*key, Ellipsis) if isinstance(key, tuple) else (key, Ellipsis)]
+            out._extra = {"seen": (base, part, None)}
     return out
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.axes import axes_in, axis_in
 from trilobite.framework.ops.meeting import as_value, astype, broadcast_to, common
 from trilobite.framework.ops.registry import alias, method, op, tensor_op
-from trilobite.framework.ops.shaping import axes_in, axis_in, handle, reshape_step
+from trilobite.framework.ops.shaping import handle, reshape_step
 from trilobite.framework.tensor import Tensor
 from trilobite.framework.views import Step
 from trilobite.ir.primitive import Value

@@ -9,6 +9,7 @@ A boolean mask stands for the arrays of the places where it is true.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,33 @@ class Key(NamedTuple):
     steps: tuple[Step, ...]
     arrays: tuple[tuple[int, Value], ...]
     place: int
+
+
+_END = (int, type(None))
+Basic = tuple[Any, ...]
+
+
+def basic(key: Any) -> Basic | None:
+    """A key of nothing but integers, slices between integers, None and Ellipsis, as something hashable."""
+    out = []
+    for e in key if type(key) is tuple else (key,):
+        kind = type(e)
+        if kind is slice:
+            start, stop, step = e.start, e.stop, e.step
+            if type(start) not in _END or type(stop) not in _END or type(step) not in _END:
+                return None
+            out.append((start, stop, step))
+        elif kind is int or e is None or e is Ellipsis:
+            out.append(e)
+        else:
+            return None
+    return tuple(out)
+
+
+@lru_cache(maxsize=4096)
+def basic_steps(key: Basic, shape: Shape) -> tuple[Step, ...]:
+    """The view steps of such a key; programs use few of them, over and over."""
+    return plan([slice(*e) if isinstance(e, tuple) else e for e in key], shape).steps
 
 
 def entries_of(key: Any) -> list[Any]:

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from trilobite.base.dtypes import int64
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.meeting import NUMERIC, accepted, broadcast_shapes, broadcast_to, common
+from trilobite.framework.ops.axes import axes_in, axis_in
+from trilobite.framework.ops.meeting import (
+    NUMERIC,
+    accepted,
+    as_value,
+    broadcast_shapes,
+    broadcast_to,
+    common,
+)
 from trilobite.framework.ops.registry import op
-from trilobite.framework.ops.shaping import axes_in, axis_in
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 
@@ -169,3 +179,50 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Value:
     rows = table["reshape"](x, shape=(*x.shape[:-1], 1, x.shape[-1]))
     columns = table["reshape"](y, shape=(*y.shape[:-2], 1, *y.shape[-2:]))
     return norm(table["sub"](broadcast_to(rows, shape), broadcast_to(columns, shape)), p, -1)
+
+
+# -- diagonals ---------------------------------------------------------------------------------------------
+
+
+@op(G)
+def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
+    """The diagonal of the plane of two axes, as a new last axis; a positive offset is above it."""
+    x = as_value(x)
+    a, b = axes_in((axis1, axis2), x.ndim, "diagonal")
+    row, column = max(-offset, 0), max(offset, 0)
+    count = max(min(x.shape[a] - row, x.shape[b] - column), 0)
+    steps = table["iota"](shape=(count, 2), dtype=int64, axis=0)
+    points = table["add"](steps, broadcast_to(np.array([row, column]), (count, 2)))
+    found = table["gather_nd"](x, points, axes=(a, b))
+    return table["transpose"](found, axes=(*range(1, found.ndim), 0))
+
+
+@op(G)
+def diag(x: Any, /, offset: int = 0) -> Value:
+    """The diagonal of a matrix, or a matrix with this diagonal and zeros elsewhere."""
+    x = as_value(x)
+    if x.ndim == 2:
+        return diagonal(x, offset)
+    if x.ndim != 1:
+        raise ShapeError(
+            f"diag of a tensor with {x.ndim} dimensions",
+            where=user_location(),
+            expected="a vector or a matrix",
+            remedy="tb.diagonal(x, axis1=..., axis2=...)",
+        )
+    n = x.shape[0] + abs(offset)
+    line = table["pad"](x, low=(max(offset, 0),), high=(max(-offset, 0),), between=(0,), value=0)
+    wide = table["broadcast"](line, shape=(n, n), axes=(1,))
+    on = table["sub"](
+        table["iota"](shape=(n, n), dtype=int64, axis=1), table["iota"](shape=(n, n), dtype=int64, axis=0)
+    )
+    here = table["eq"](on, table["full"](shape=(n, n), dtype=int64, value=offset))
+    return table["select"](here, wide, table["full"](shape=(n, n), dtype=x.dtype, value=0))
+
+
+@op(G)
+def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
+    """The sum of the diagonal of the plane of two axes."""
+    from trilobite.framework.ops.reducing import sum
+
+    return sum(diagonal(x, offset, axis1, axis2), -1)

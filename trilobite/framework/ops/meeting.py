@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import copysign
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +24,13 @@ from trilobite.ir.primitive import Primitive, Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.bind import Traced
-from trilobite.ir.types import Dim, Shape
+from trilobite.ir.types import Affine, Dim, Shape
 
 _cast, _broadcast = table["cast"], table["broadcast"]
 ndarray = np.ndarray
 SCALARS = (bool, int, float, complex)
 _PLAIN = frozenset(SCALARS)
+_VALUES = (np.ndarray, Traced)
 
 
 class Accepts(NamedTuple):
@@ -101,8 +103,10 @@ def _nearest(accepts: Accepts) -> DType:
 
 def scalar(number: Any, dtype: DType) -> np.ndarray[Any, Any]:
     """A Python number as an array without dimensions; an integer that does not fit is an error."""
-    # Equal numbers with different bits (0.0 and -0.0) would be one entry of the cache.
-    return _kept_scalar(number, dtype) if number and type(number) is not complex else _scalar(number, dtype)
+    # Equal numbers with different bits (0.0 and -0.0) would be one entry of the cache: -0.0 stays outside.
+    if number or type(number) is not float or copysign(1.0, number) > 0:
+        return _kept_scalar(number, dtype) if type(number) is not complex else _scalar(number, dtype)
+    return _scalar(number, dtype)
 
 
 def _scalar(number: Any, dtype: DType) -> np.ndarray[Any, Any]:
@@ -133,6 +137,43 @@ def _integer(number: int, dtype: DType) -> np.ndarray[Any, Any]:
 
 class _Overflow(ArgumentError, OverflowError):
     """A Python integer that the dtype of the tensor it meets cannot hold."""
+
+
+def _facing(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """Two operands outside of any recording: tensors read, a number made like what it faces."""
+    x = x1._read() if isinstance(x1, Tensor) else x1
+    y = x2._read() if isinstance(x2, Tensor) else x2
+    if type(y) in _PLAIN:
+        return x, _beside(y, x)
+    return (_beside(x, y), y) if type(x) in _PLAIN else (x, y)
+
+
+def _beside(number: Any, other: Any) -> Any:
+    """A number in the dtype of the operand beside it (and its shape, if traced), if that has its kind."""
+    kind: Any = type(number)
+    if not isinstance(other, _VALUES) or promote_scalar(other.dtype, kind) is not other.dtype:
+        return number
+    value = scalar(number, other.dtype)
+    return value if type(other) is ndarray else repeated(value, other.shape)
+
+
+def _alike(x: Any, y: Any) -> bool:
+    """Two values of one type."""
+    both = isinstance(x, _VALUES) and isinstance(y, _VALUES)
+    return both and x.dtype is y.dtype and x.shape == y.shape
+
+
+def repeated(value: np.ndarray[Any, Any], shape: Shape) -> Value:
+    """A number everywhere: one element seen under strides of 0, which is what `broadcast` would make of it."""
+    if (
+        value.dtype.kind in "biufc"
+        and value.dtype.isbuiltin == 1
+        and not any(isinstance(d, Affine) for d in shape)
+    ):
+        out = np.ndarray(shape, value.dtype, value, 0, (0,) * len(shape))
+        out.flags.writeable = False
+        return out
+    return broadcast_to(value, shape)
 
 
 def as_value(x: Any) -> Value:
@@ -245,24 +286,13 @@ def binary(
         ctx = entry.threads.context
         if ctx.recorder is not None:
             return wrap(over_values(read_operand(x1), read_operand(x2)))
-        x = x1._read() if isinstance(x1, Tensor) else x1
-        y = x2._read() if isinstance(x2, Tensor) else x2
-        if type(x) is ndarray and ctx.watch is None:
-            dtype = x.dtype
-            kind: Any = type(y)
-            if kind in _PLAIN and promote_scalar(dtype, kind) is dtype:
-                y = scalar(y, dtype)
-            if type(y) is ndarray and y.dtype is dtype and dtype in direct:
-                if x.shape != y.shape and y.shape:
+        x, y = _facing(x1, x2)
+        if type(x) is ndarray and type(y) is ndarray:
+            if x.dtype is y.dtype and x.dtype in direct and ctx.watch is None:
+                if x.shape != y.shape and x.shape and y.shape:
                     broadcast_shapes(x.shape, y.shape)
                 return wrap(evaluate(x, y))
-        elif (
-            isinstance(x, Traced)
-            and isinstance(y, Traced)
-            and x.shape == y.shape
-            and x.dtype is y.dtype
-            and x.dtype in direct
-        ):
+        elif _alike(x, y) and x.dtype in direct:
             return wrap(primitive(x, y))
         return wrap(over_values(x, y))
 

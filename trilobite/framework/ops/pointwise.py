@@ -108,14 +108,12 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
     x = in_dtype(x, "clip", ORDERED)
     dtype = x.dtype
     low, high = (None if b is None else _bound(b, dtype) for b in (min, max))
-    given = [b for b in (low, high) if b is not None]
-    wide = iter(together(x, *given)[1:])
-    x = together(x, *given)[0]
+    x, *bounds = together(x, *(b for b in (low, high) if b is not None))
     if high is not None:
-        lower = next(wide) if low is not None else None
-        x = p["minimum"](x, next(wide))
-        return _back(x if lower is None else p["maximum"](x, lower), dtype)
-    return _back(p["maximum"](x, next(wide)) if low is not None else x, dtype)
+        x = p["minimum"](x, bounds[-1])
+    if low is not None:
+        x = p["maximum"](x, bounds[0])
+    return _back(x, dtype)
 
 
 def _back(x: Value, dtype: dt.DType) -> Value:

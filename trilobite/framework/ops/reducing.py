@@ -11,6 +11,7 @@ from trilobite.base.dtypes import DType, as_dtype
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.arithmetic import equal
+from trilobite.framework.ops.axes import axes_in
 from trilobite.framework.ops.meeting import (
     INEXACTS,
     ORDERED,
@@ -22,7 +23,6 @@ from trilobite.framework.ops.meeting import (
 )
 from trilobite.framework.ops.pointwise import isclose, truth
 from trilobite.framework.ops.registry import alias, op, read, tensor_op
-from trilobite.framework.ops.shaping import axes_in
 from trilobite.framework.tensor import wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -34,6 +34,10 @@ G = "reduction"
 
 def axes_of(axis: Any, ndim: int, what: str) -> tuple[int, ...]:
     """`axis` as the sorted tuple of axes it means; None means all."""
+    if axis is None:
+        return tuple(range(ndim))
+    if type(axis) is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
     return tuple(sorted(axes_in(axis, ndim, what)))
 
 

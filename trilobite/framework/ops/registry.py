@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from trilobite.framework.autocast import casting
 from trilobite.framework.promotion import scalar_dtype
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
@@ -64,7 +65,7 @@ def op(group: str, *, name: str | None = None, methods: Sequence[str] | None = N
 
     def enter(fn: F) -> F:
         label = name or fn.__name__.rstrip("_")
-        register(label, lift(fn), group, (label,) if methods is None else methods)
+        register(label, lift(casting(label, fn)), group, (label,) if methods is None else methods)
         return fn
 
     return enter
@@ -151,9 +152,9 @@ def read(arg: Any) -> Any:
 def wrap_results(out: Any, operands: Sequence[Any]) -> Any:
     """Results as tensors. One that shares memory with an operand is copied: a result is nobody's view."""
     if type(out) is np.ndarray or isinstance(out, Traced):
-        memory = bottom(out)
-        if type(memory) is np.ndarray and (memory.base is not None or any(out is v for v in operands)):
-            out = copy_value(out) if _shares(memory, operands) else out
+        memory = out if type(out) is np.ndarray else bottom(out)
+        if type(memory) is np.ndarray and _shares(memory, operands):
+            out = copy_value(out)
         return wrap(out)
     if isinstance(out, tuple) and hasattr(out, "_fields"):
         return type(out)(*(wrap_results(o, operands) for o in out))
@@ -168,16 +169,16 @@ def copy_value(value: Value) -> Value:
 
 
 def _shares(memory: np.ndarray[Any, Any], operands: Sequence[Any]) -> bool:
+    """Is the memory that of an operand, or part of it?"""
+    base = memory.base
     for v in operands:
         if isinstance(v, (list, tuple)):
             if _shares(memory, v):
                 return True
-        elif isinstance(v, (np.ndarray, Traced)):
+        elif v is memory or (isinstance(v, Traced) and bottom(v) is memory):
+            return True
+        elif base is not None and isinstance(v, (np.ndarray, Traced)):
             other = bottom(v)
-            if (
-                memory is other
-                or memory.base is other
-                or (memory.base is not None and memory.base is getattr(other, "base", None))
-            ):
+            if base is other or base is getattr(other, "base", None):
                 return True
     return False

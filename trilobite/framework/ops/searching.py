@@ -14,6 +14,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError, TraceError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.meeting import (
     ORDERED,
     accepted,
@@ -28,7 +29,6 @@ from trilobite.framework.ops.meeting import (
 from trilobite.framework.ops.pointwise import full, like, truth
 from trilobite.framework.ops.reducing import kept, not_empty
 from trilobite.framework.ops.registry import op
-from trilobite.framework.ops.shaping import axis_in
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.types import Shape, size_of

@@ -12,6 +12,7 @@ import numpy as np
 from trilobite.base.dtypes import DType, bits
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.axes import axes_in, axis_in
 from trilobite.framework.ops.meeting import as_value
 from trilobite.framework.ops.meeting import broadcast_shapes as shapes_together
 from trilobite.framework.ops.registry import copy_value, method, tensor_op
@@ -34,38 +35,6 @@ def handle(x: Any) -> Tensor:
 def through(x: Tensor, *steps: Step) -> Tensor:
     """Another handle on the same cell, looking through further steps."""
     return x._through(*steps)
-
-
-def axis_in(axis: Any, ndim: int, what: str) -> int:
-    """An axis as a number from 0."""
-    try:
-        a = axis.__index__()
-    except (AttributeError, TypeError):
-        raise _NoAxis(f"{what}: the axis {axis!r}", where=user_location(), expected="an integer") from None
-    if not -ndim <= a < ndim:
-        raise ShapeError(
-            f"{what}: axis {a} of a tensor with {ndim} dimensions",
-            where=user_location(),
-            expected=f"{-ndim} <= axis < {ndim}",
-        )
-    return int(a % ndim)
-
-
-class _NoAxis(ShapeError, TypeError):
-    """An axis that is no integer."""
-
-
-def axes_in(axes: Any, ndim: int, what: str) -> tuple[int, ...]:
-    """Axes as distinct numbers from 0, in the order given; None means all of them."""
-    if axes is None:
-        return tuple(range(ndim))
-    each = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
-    out = tuple(axis_in(a, ndim, what) for a in each)
-    if len(set(out)) != len(out):
-        raise ShapeError(
-            f"{what}: the axes {each} name one axis twice", where=user_location(), expected="distinct axes"
-        )
-    return out
 
 
 def listed(args: Sequence[Any]) -> Sequence[Any]:

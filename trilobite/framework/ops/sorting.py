@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.meeting import ORDERED, accepted, as_value, broadcast_to, scalar
 from trilobite.framework.ops.registry import op
-from trilobite.framework.ops.shaping import axis_in
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 

@@ -10,12 +10,12 @@ from typing import Any
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.keys import counted
 from trilobite.framework.ops.meeting import as_value, astype, broadcast_shapes, broadcast_to, together
 from trilobite.framework.ops.pointwise import full, truth
 from trilobite.framework.ops.registry import op
 from trilobite.framework.ops.searching import flat_places
-from trilobite.framework.ops.shaping import axis_in
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.types import Affine, Shape, size_of

@@ -1,0 +1,44 @@
+"""Axes as users give them: any integer in range, negative ones counted from the end, one or several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trilobite.base.errors import ShapeError
+from trilobite.base.locations import user_location
+
+
+def axis_in(axis: Any, ndim: int, what: str) -> int:
+    """An axis as a number from 0."""
+    try:
+        a = axis.__index__()
+    except (AttributeError, TypeError):
+        raise _NoAxis(f"{what}: the axis {axis!r}", where=user_location(), expected="an integer") from None
+    if not -ndim <= a < ndim:
+        raise _NoSuchAxis(
+            f"{what}: axis {a} of a tensor with {ndim} dimensions",
+            where=user_location(),
+            expected=f"{-ndim} <= axis < {ndim}",
+        )
+    return int(a % ndim)
+
+
+class _NoSuchAxis(ShapeError, IndexError):
+    """An axis that the tensor does not have: as in NumPy both a ValueError and an IndexError."""
+
+
+class _NoAxis(ShapeError, TypeError):
+    """An axis that is no integer."""
+
+
+def axes_in(axes: Any, ndim: int, what: str) -> tuple[int, ...]:
+    """Axes as distinct numbers from 0, in the order given; None means all of them."""
+    if axes is None:
+        return tuple(range(ndim))
+    each = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+    out = tuple(axis_in(a, ndim, what) for a in each)
+    if len(set(out)) != len(out):
+        raise ShapeError(
+            f"{what}: the axes {each} name one axis twice", where=user_location(), expected="distinct axes"
+        )
+    return out
