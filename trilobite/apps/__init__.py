@@ -1,0 +1,1 @@
+"""Applications: what the house is for, each runnable by name."""
