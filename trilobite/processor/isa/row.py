@@ -20,6 +20,9 @@ QUEUES = (CONTROL, IO, MOVE, MATRIX, VECTOR)  # scalar work runs in the control 
 GDRAM, LDRAM, NRAM, WRAM, SRAM, ACC, CODE = "G", "L", "N", "W", "S", "A", "C"
 
 
+LARGEST = 1 << 40  # bytes that an address can tell apart in one memory
+
+
 class IllegalOperands(Exception):
     """Raised by a meaning whose operand values make no sense; the simulator turns it into a fault."""
 
@@ -67,12 +70,19 @@ class Region:
         return self.fmt.bytes(self.count)
 
 
-def region(address: int, fmt: Format, shape: Sequence[int], spaces: str = NRAM) -> Region:
-    """Contiguous elements in row-major order."""
-    if len(shape) == 1 and shape[0] >= 0:
-        return Region(address, fmt, (shape[0],), (fmt.bits // 8,), spaces)
+def check_sizes(shape: Sequence[int]) -> None:
+    """Sizes come from registers, so anything may stand there."""
     if min(shape, default=0) < 0:
         raise IllegalOperands(f"a size is negative: {list(shape)}")
+    if max(shape, default=0) > LARGEST:
+        raise IllegalOperands(f"a size is larger than any memory: {list(shape)}")
+
+
+def region(address: int, fmt: Format, shape: Sequence[int], spaces: str = NRAM) -> Region:
+    """Contiguous elements in row-major order."""
+    if len(shape) == 1 and 0 <= shape[0] <= LARGEST:
+        return Region(address, fmt, (shape[0],), (fmt.bits // 8,), spaces)
+    check_sizes(shape)
     strides, step = [], fmt.bits
     for extent in reversed(shape):
         strides.append(step // 8)

@@ -179,7 +179,8 @@ def _reshape_filter(o: Operands, a: Array) -> Sequence[Array]:
     """[n][hwc] to [64][n / 64][hwc]: row r of the filter goes to lane r mod 64, slot r / 64."""
     if o.count % 64:
         raise IllegalOperands(f"{o.count} filters are no multiple of the 64 lanes")
-    return (np.ascontiguousarray(np.swapaxes(a.reshape(o.count // 64, 64, -1), 0, 1)).reshape(a.shape),)
+    lanes = a.reshape(o.count // 64, 64, a.shape[1])
+    return (np.ascontiguousarray(np.swapaxes(lanes, 0, 1)).reshape(a.shape),)
 
 
 INDEXED = tuple((fmt, index) for fmt in (*FLOATS, *INTEGERS) for index in (I32, U8, U16))

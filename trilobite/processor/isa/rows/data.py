@@ -25,6 +25,7 @@ from trilobite.processor.isa.row import (
     Operands,
     Region,
     Row,
+    check_sizes,
     each,
     operands,
     region,
@@ -94,8 +95,7 @@ def _bytes(o: Operands, address: int, spaces: str) -> list[Region]:
 
 
 def _strided(address: int, shape: tuple[int, ...], strides: tuple[int, ...], spaces: str) -> list[Region]:
-    if min(shape) < 0:
-        raise IllegalOperands(f"a size is negative: {list(shape)}")
+    check_sizes(shape)
     return [Region(address, U8, shape, tuple(signed(s) for s in strides), spaces)]
 
 

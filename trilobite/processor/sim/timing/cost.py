@@ -128,6 +128,8 @@ def transfer(machine: Machine, record: TensorRecord, cluster: int) -> Cost:
     ends = (*record.reads[:1], *record.writes[:1])
     spaces = [split(region.address)[0] for region in ends]
     engine = machine.core.io_dma if record.queue == "io" else machine.core.move_dma
+    if min(region.count for region in ends) == 0:  # nothing to move: only the engine's own time
+        return Cost(1, 1 + engine.setup)
     pieces, piece = _pieces(ends)
     own = max(pieces * ceil_div(piece, engine.bytes_per_cycle), pad_cycles(machine, ends), 1)
     resources, amount, wait = _way(machine, ends, spaces, cluster)
