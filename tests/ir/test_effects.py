@@ -77,9 +77,21 @@ def test_callbacks_run_python_and_keep_their_promise() -> None:
 @pytest.mark.parametrize(
     "returned, error, message",
     [
-        (np.zeros(3), ShapeError, r"result 0 of .*<lambda> is float64\[3\]\n  expected: f64\[2\]"),
-        (np.zeros(2, np.float32), ShapeError, r"result 0 of .* is float32\[2\]\n  expected: f64\[2\]"),
-        ((np.zeros(2), np.zeros(2)), ArgumentError, r"returned 2 values\n  expected: 1: \[f64\[2\]\]"),
+        (
+            np.zeros(3),
+            ShapeError,
+            r"result 0 of .*<lambda> is float64\[3\]\n  where: .*\n  expected: f64\[2\]",
+        ),
+        (
+            np.zeros(2, np.float32),
+            ShapeError,
+            r"result 0 of .* is float32\[2\]\n  where: .*\n  expected: f64\[2\]",
+        ),
+        (
+            (np.zeros(2), np.zeros(2)),
+            ArgumentError,
+            r"returned 2 values\n  where: .*\n  expected: 1: \[f64\[2\]\]",
+        ),
         (None, ArgumentError, r"returned 0 values"),
     ],
 )
@@ -104,10 +116,13 @@ def test_routines_are_registered_once_and_asked_for_by_name() -> None:
     with pytest.raises(ArgumentError, match=r"there are two routines named 'test\.only_forward'"):
         register_routine(routines[name])
     with pytest.raises(
-        IRError, match=r"custom_call of 'nobody', which is not registered\n.*\n  remedy: import the module"
+        IRError,
+        match=r"custom_call of 'nobody', which is not registered\n  where: .*\n  expected: .*\n  remedy: "
+        r"import the module",
     ):
         table["custom_call"](np.ones(2), name="nobody")
     with pytest.raises(
-        IRError, match=r"the routine 'test.only_forward' states no jvp rule\n  remedy: give Routine\("
+        IRError,
+        match=r"the routine 'test.only_forward' states no jvp rule\n  where: .*\n  remedy: give Routine\(",
     ):
         push(lambda v: table["custom_call"](v, name=name), [np.ones(2)], [np.ones(2)])

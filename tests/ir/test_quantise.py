@@ -117,15 +117,18 @@ def test_wrong_uses() -> None:
     x, s, z = TensorType((2, 3), dt.float32), TensorType((3,), dt.float32), TensorType((3,), dt.int8)
     rule = table["quantise"].type
     with pytest.raises(
-        ShapeError, match=r"quantise of f32\[2,3\] per axis 2\n  expected: 0 <= axis < 2, or None"
+        ShapeError,
+        match=r"quantise of f32\[2,3\] per axis 2\n  where: .*\n  expected: 0 <= axis < 2, or None",
     ):
         rule(x, s, z, axis=2, dtype=dt.int8)
     with pytest.raises(
-        ShapeError, match=r"with scale f32\[3\] and zero point i8\[3\]\n  expected: both of shape \[2\]"
+        ShapeError,
+        match=r"with scale f32\[3\] and zero point i8\[3\]\n  where: .*\n  expected: both of shape \[2\]",
     ):
         rule(x, s, z, axis=0, dtype=dt.int8)
     with pytest.raises(
-        DTypeError, match=r"to uint8\n  expected: x and scale of one float dtype, the zero point of the"
+        DTypeError,
+        match=r"to uint8\n  where: .*\n  expected: x and scale of one float dtype, the zero point of the",
     ):
         rule(x, s, z, axis=1, dtype=dt.uint8)
     with pytest.raises(DTypeError, match="quantise with scale i32"):

@@ -8,6 +8,7 @@ import numpy as np
 
 from trilobite.base.dtypes import ALL, INTEGERS, DType, bits, bool_, uint8
 from trilobite.base.errors import DTypeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive
 from trilobite.ir.primitives.common import free, in_bytes, same_types
@@ -83,7 +84,9 @@ def _bitcast_type(x: TensorType, dtype: DType) -> TensorType:
     same_types("bitcast", (x,), ALL - {bool_})
     if dtype not in ALL - {bool_} or bits(dtype) != bits(x.dtype):
         raise DTypeError(
-            f"bitcast of {x} to {dtype}", expected=f"a dtype of {bits(x.dtype)} bits that is not bool"
+            f"bitcast of {x} to {dtype}",
+            where=user_location(),
+            expected=f"a dtype of {bits(x.dtype)} bits that is not bool",
         )
     return TensorType(x.shape, dtype)
 

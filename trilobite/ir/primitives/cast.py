@@ -24,6 +24,7 @@ from trilobite.base.dtypes import (
     is_integer,
 )
 from trilobite.base.errors import DTypeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value
 from trilobite.ir.primitives.common import OWN, free, integer_range, names
@@ -71,7 +72,7 @@ def _truncated(x: Array, dtype: DType) -> Array:
 
 def _type(x: TensorType, dtype: DType) -> TensorType:
     if dtype not in ALL:
-        raise DTypeError(f"cast of {x} to {dtype}", expected=names(ALL))
+        raise DTypeError(f"cast of {x} to {dtype}", where=user_location(), expected=names(ALL))
     return TensorType(x.shape, dtype)
 
 

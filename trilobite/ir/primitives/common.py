@@ -11,6 +11,7 @@ import numpy as np
 
 from trilobite.base.dtypes import DType, float32, int4, int8, uint4, uint8
 from trilobite.base.errors import DTypeError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
 from trilobite.ir.transforms.batch import all_mapped
 from trilobite.ir.types import Affine, Dim, TensorType
@@ -21,15 +22,21 @@ def same_types(name: str, types: Sequence[TensorType], accepts: Collection[DType
     first = types[0]
     for i, t in enumerate(types):
         if t.dtype not in accepts:
-            raise DTypeError(f"{name} does not take {t.dtype} (operand {i})", expected=names(accepts))
+            raise DTypeError(
+                f"{name} does not take {t.dtype} (operand {i})",
+                where=user_location(),
+                expected=names(accepts),
+            )
         if t.shape != first.shape:
             raise ShapeError(
                 f"{name}: operands {first} and {t} differ in shape",
+                where=user_location(),
                 expected="equal shapes; broadcasting is explicit",
             )
         if t.dtype != first.dtype:
             raise DTypeError(
                 f"{name}: operands {first} and {t} differ in dtype",
+                where=user_location(),
                 expected="equal dtypes; casts are explicit",
             )
     return first
@@ -84,10 +91,14 @@ def normal_axes(name: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     out = []
     for a in axes:
         if not -ndim <= a < ndim:
-            raise ShapeError(f"{name}: axis {a} is out of range", expected=f"{-ndim} <= axis < {ndim}")
+            raise ShapeError(
+                f"{name}: axis {a} is out of range",
+                where=user_location(),
+                expected=f"{-ndim} <= axis < {ndim}",
+            )
         out.append(a % ndim)
     if len(set(out)) != len(out):
-        raise ShapeError(f"{name}: the axes {tuple(axes)} name one axis twice")
+        raise ShapeError(f"{name}: the axes {tuple(axes)} name one axis twice", where=user_location())
     return tuple(sorted(out))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from trilobite.base.dtypes import ALL, DType
 from trilobite.base.errors import ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value
 from trilobite.ir.primitives.cast import by_value
@@ -41,7 +42,9 @@ def _full(shape: Sequence[int], dtype: DType, value: complex) -> np.ndarray[Any,
 def _sized(name: str, shape: Shape, dtype: DType) -> TensorType:
     if any(d < 0 for d in shape) or dtype not in ALL:
         raise ShapeError(
-            f"{name} of {dtype}{list(shape)}", expected="sizes of at least 0 and a dtype of tensors"
+            f"{name} of {dtype}{list(shape)}",
+            where=user_location(),
+            expected="sizes of at least 0 and a dtype of tensors",
         )
     return TensorType(shape, dtype)
 
@@ -60,7 +63,9 @@ def _iota(shape: Sequence[int], dtype: DType, axis: int) -> np.ndarray[Any, Any]
 def _iota_type(shape: Shape, dtype: DType, axis: int) -> TensorType:
     if not 0 <= axis < len(shape):
         raise ShapeError(
-            f"iota of shape {list(shape)} along axis {axis}", expected=f"0 <= axis < {len(shape)}"
+            f"iota of shape {list(shape)} along axis {axis}",
+            where=user_location(),
+            expected=f"0 <= axis < {len(shape)}",
         )
     return _sized("iota", shape, dtype)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, accumulator, bool_, int64, is_complex
 from trilobite.base.errors import IRError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import count, elements, same_types, sortable
@@ -31,11 +32,15 @@ _UFUNCS: dict[str, np.ufunc] = {
 
 def _type(x: TensorType, axis: int, kind: str, reverse: bool) -> TensorType:
     if kind not in ACCEPTS:
-        raise IRError(f"cumulative has no kind {kind!r}", expected=f"one of {', '.join(ACCEPTS)}")
+        raise IRError(
+            f"cumulative has no kind {kind!r}", where=user_location(), expected=f"one of {', '.join(ACCEPTS)}"
+        )
     same_types(f"cumulative {kind}", (x,), ACCEPTS[kind])
     if not 0 <= axis < len(x.shape):
         raise ShapeError(
-            f"cumulative {kind} of {x} along axis {axis}", expected=f"0 <= axis < {len(x.shape)}"
+            f"cumulative {kind} of {x} along axis {axis}",
+            where=user_location(),
+            expected=f"0 <= axis < {len(x.shape)}",
         )
     return x
 

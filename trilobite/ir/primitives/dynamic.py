@@ -12,6 +12,7 @@ import numpy as np
 
 from trilobite.base.dtypes import INTEGERS, int64, uint64
 from trilobite.base.errors import DTypeError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import free
@@ -26,14 +27,22 @@ Array = np.ndarray[Any, Any]
 def _check(name: str, x: TensorType, starts: Sequence[TensorType], sizes: Shape) -> None:
     if len(starts) != len(x.shape) or len(sizes) != len(x.shape):
         raise ShapeError(
-            f"{name} of {x}: {len(starts)} starts and {len(sizes)} sizes", expected=f"{len(x.shape)} of each"
+            f"{name} of {x}: {len(starts)} starts and {len(sizes)} sizes",
+            where=user_location(),
+            expected=f"{len(x.shape)} of each",
         )
     for t in starts:
         if t.shape != () or t.dtype not in INTEGERS:
-            raise DTypeError(f"{name} of {x} starting at {t}", expected="integer scalars")
+            raise DTypeError(
+                f"{name} of {x} starting at {t}", where=user_location(), expected="integer scalars"
+            )
     for a, (n, d) in enumerate(zip(sizes, x.shape, strict=True)):
         if not 0 <= n <= d:
-            raise ShapeError(f"{name} of {x}: a window of {n} on axis {a}", expected=f"0 <= size <= {d}")
+            raise ShapeError(
+                f"{name} of {x}: a window of {n} on axis {a}",
+                where=user_location(),
+                expected=f"0 <= size <= {d}",
+            )
 
 
 def _window(x: Array, starts: Sequence[Array], sizes: Sequence[int]) -> tuple[slice, ...]:
@@ -112,7 +121,11 @@ dynamic_slice: Primitive = Primitive(
 def _update_type(x: TensorType, y: TensorType, *starts: TensorType) -> TensorType:
     _check("dynamic_update_slice", x, starts, y.shape)
     if x.dtype != y.dtype:
-        raise DTypeError(f"dynamic_update_slice of {x} with {y}", expected="equal dtypes; casts are explicit")
+        raise DTypeError(
+            f"dynamic_update_slice of {x} with {y}",
+            where=user_location(),
+            expected="equal dtypes; casts are explicit",
+        )
     return x
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, IRError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import quiet
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import free
@@ -66,7 +67,7 @@ def _callback_type(
     *types: TensorType, fn: Callable[..., Any], results: tuple[TensorType, ...]
 ) -> tuple[TensorType, ...]:
     if not callable(fn):
-        raise ArgumentError(f"a callback into {fn!r}", expected="a function of arrays")
+        raise ArgumentError(f"a callback into {fn!r}", where=user_location(), expected="a function of arrays")
     return results
 
 
@@ -83,13 +84,17 @@ def _checked(name: str, found: Any, results: Sequence[TensorType]) -> tuple[Valu
     listed = list(found) if isinstance(found, (tuple, list)) else [] if found is None else [found]
     if len(listed) != len(results):
         raise ArgumentError(
-            f"{name} returned {len(listed)} values", expected=f"{len(results)}: {list(results)}"
+            f"{name} returned {len(listed)} values",
+            where=user_location(),
+            expected=f"{len(results)}: {list(results)}",
         )
     outs = []
     for i, (v, t) in enumerate(zip(listed, results, strict=True)):
         array = np.asarray(v)
         if array.shape != t.shape or array.dtype != t.dtype:
-            raise ShapeError(f"result {i} of {name} is {array.dtype}{list(array.shape)}", expected=t)
+            raise ShapeError(
+                f"result {i} of {name} is {array.dtype}{list(array.shape)}", where=user_location(), expected=t
+            )
         outs.append(array)
     return tuple(outs)
 
@@ -100,7 +105,7 @@ def _callback_batch(
     """One call per element of the batch, in order."""
     fn, results = attrs["fn"], attrs["results"]
     if isinstance(size, Affine):
-        raise IRError(f"a callback under vmap needs a batch of fixed size, not {size}")
+        raise IRError(f"a callback under vmap needs a batch of fixed size, not {size}", where=user_location())
     full = all_mapped(size, values, mapped)
     rows = [callback(*(_element(v, i) for v in full), fn=fn, results=results) for i in range(size)]
     outs = []
@@ -150,7 +155,7 @@ routines: dict[str, Routine] = {}
 def register_routine(routine: Routine) -> Routine:
     """Make a routine known to custom_call."""
     if routine.name in routines:
-        raise ArgumentError(f"there are two routines named {routine.name!r}")
+        raise ArgumentError(f"there are two routines named {routine.name!r}", where=user_location())
     routines[routine.name] = routine
     return routine
 
@@ -159,7 +164,8 @@ def _routine(name: str) -> Routine:
     if name not in routines:
         known = ", ".join(sorted(routines)) or "none so far"
         raise IRError(
-            f"custom_call of {name!r}, which is not registered", expected=f"one of: {known}",
+            f"custom_call of {name!r}, which is not registered", where=user_location(),
+            expected=f"one of: {known}",
             remedy="import the module that registers it first",
         )  # fmt: skip
     return routines[name]
@@ -169,7 +175,9 @@ def _rule(name: str, which: str) -> Callable[..., Any]:
     rule = getattr(_routine(name), which)
     if rule is None:
         raise IRError(
-            f"the routine {name!r} states no {which} rule", remedy=f"give Routine(..., {which}=...)"
+            f"the routine {name!r} states no {which} rule",
+            where=user_location(),
+            remedy=f"give Routine(..., {which}=...)",
         )
     found: Callable[..., Any] = rule
     return found

@@ -25,6 +25,7 @@ from trilobite.base.dtypes import (
     real_of,
 )
 from trilobite.base.errors import ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, PartialRule, Primitive, Value, table
 from trilobite.ir.primitives.common import batch_elementwise, flops_per_element, in_bytes, same_types
@@ -58,7 +59,7 @@ def elementwise(
 
     def type_rule(*types: TensorType) -> TensorType:
         if len(types) != number:
-            raise ShapeError(f"{name} of {len(types)} operands", expected=number)
+            raise ShapeError(f"{name} of {len(types)} operands", where=user_location(), expected=number)
         first = same_types(name, types, accepts)
         return first if result is None else TensorType(first.shape, result(first.dtype))
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from trilobite.base.dtypes import INTEGERS, int64, uint64
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import free
@@ -38,12 +39,14 @@ def _signed(indices: Array, size: int) -> Array:
 
 def check_indices(name: str, indices: TensorType) -> None:
     if indices.dtype not in INTEGERS:
-        raise DTypeError(f"{name} with indices {indices}", expected="an integer dtype")
+        raise DTypeError(f"{name} with indices {indices}", where=user_location(), expected="an integer dtype")
 
 
 def check_reachable(name: str, x: TensorType, axes: Sequence[int], indices: TensorType) -> None:
     if any(x.shape[a] == 0 for a in axes) and not any(d == 0 for d in indices.shape):
-        raise ShapeError(f"{name} of {x}: an axis without elements has no places to index")
+        raise ShapeError(
+            f"{name} of {x}: an axis without elements has no places to index", where=user_location()
+        )
 
 
 def moved_to_front(x: Value, axes: Sequence[int]) -> Value:
@@ -61,9 +64,11 @@ def zeros(t: TensorType) -> Value:
 def _gather_type(x: TensorType, indices: TensorType, axis: int, mode: str = "clip") -> TensorType:
     check_indices("gather", indices)
     if not 0 <= axis < len(x.shape):
-        raise ShapeError(f"gather of {x} along axis {axis}", expected=f"0 <= axis < {len(x.shape)}")
+        raise ShapeError(
+            f"gather of {x} along axis {axis}", where=user_location(), expected=f"0 <= axis < {len(x.shape)}"
+        )
     if mode != "clip":
-        raise ArgumentError(f"gather has no mode {mode!r}", expected="'clip'")
+        raise ArgumentError(f"gather has no mode {mode!r}", where=user_location(), expected="'clip'")
     check_reachable("gather", x, (axis,), indices)
     return TensorType((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
 
@@ -118,11 +123,14 @@ def point_shape(name: str, x: TensorType, indices: TensorType, axes: tuple[int, 
     check_indices(name, indices)
     if not axes or len(set(axes)) != len(axes) or any(not 0 <= a < len(x.shape) for a in axes):
         raise ShapeError(
-            f"{name} of {x} over axes {list(axes)}", expected=f"distinct axes below {len(x.shape)}"
+            f"{name} of {x} over axes {list(axes)}",
+            where=user_location(),
+            expected=f"distinct axes below {len(x.shape)}",
         )
     if not indices.shape or indices.shape[-1] != len(axes):
         raise ShapeError(
             f"{name} of {x} at {indices} over axes {list(axes)}",
+            where=user_location(),
             expected=f"a last axis of {len(axes)} indices",
         )
     check_reachable(name, x, axes, indices)
@@ -170,7 +178,9 @@ def check_lanes(name: str, x: TensorType, indices: TensorType, axis: int) -> Non
         a != b for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis
     ):
         raise ShapeError(
-            f"{name} of {x} at {indices} along axis {axis}", expected="equal sizes on all other axes"
+            f"{name} of {x} at {indices} along axis {axis}",
+            where=user_location(),
+            expected="equal sizes on all other axes",
         )
     check_reachable(name, x, (axis,), indices)
 

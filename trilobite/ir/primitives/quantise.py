@@ -28,6 +28,7 @@ from trilobite.base.dtypes import (
     uint16,
 )
 from trilobite.base.errors import DTypeError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import float_range, flops_per_element, integer_range, names
@@ -41,14 +42,20 @@ GRIDS = frozenset({int4, uint4, int8, uint8, int16, uint16, int32, float4_e2m1fn
 
 def _check(name: str, x: TensorType, scale: TensorType, zero: TensorType, axis: int | None) -> None:
     if axis is not None and not 0 <= axis < len(x.shape):
-        raise ShapeError(f"{name} of {x} per axis {axis}", expected=f"0 <= axis < {len(x.shape)}, or None")
+        raise ShapeError(
+            f"{name} of {x} per axis {axis}",
+            where=user_location(),
+            expected=f"0 <= axis < {len(x.shape)}, or None",
+        )
     shape: Shape = () if axis is None else (x.shape[axis],)
     if scale.shape != shape or zero.shape != shape:
         raise ShapeError(
-            f"{name} of {x} with scale {scale} and zero point {zero}", expected=f"both of shape {list(shape)}"
+            f"{name} of {x} with scale {scale} and zero point {zero}",
+            where=user_location(),
+            expected=f"both of shape {list(shape)}",
         )
     if scale.dtype not in FLOATS:
-        raise DTypeError(f"{name} with scale {scale}", expected=names(FLOATS))
+        raise DTypeError(f"{name} with scale {scale}", where=user_location(), expected=names(FLOATS))
 
 
 def _along(v: Array, ndim: int, axis: int | None) -> Array:
@@ -69,6 +76,7 @@ def _quantise_type(
     if dtype not in GRIDS or zero_point.dtype != dtype or x.dtype != scale.dtype:
         raise DTypeError(
             f"quantise of {x} with scale {scale} and zero point {zero_point} to {dtype}",
+            where=user_location(),
             expected=f"x and scale of one float dtype, the zero point of the result's, one of {names(GRIDS)}",
         )
     return TensorType(x.shape, dtype)
@@ -124,7 +132,9 @@ def _dequantise_type(
     _check("dequantise", q, scale, zero_point, axis)
     if q.dtype not in GRIDS or zero_point.dtype != q.dtype:
         raise DTypeError(
-            f"dequantise of {q} with zero point {zero_point}", expected=f"both of one dtype of {names(GRIDS)}"
+            f"dequantise of {q} with zero point {zero_point}",
+            where=user_location(),
+            expected=f"both of one dtype of {names(GRIDS)}",
         )
     return TensorType(q.shape, scale.dtype)
 

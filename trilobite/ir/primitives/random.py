@@ -13,6 +13,7 @@ import numpy as np
 
 from trilobite.base.dtypes import uint32
 from trilobite.base.errors import IRError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value
 from trilobite.ir.primitives.common import elements
@@ -85,7 +86,8 @@ def _fill(out: Array, key: Array, counter: Array, stream: int) -> None:
 def _type(key: TensorType, counter: TensorType, shape: Shape, stream: int) -> TensorType:
     if key != counter or key.dtype != uint32 or key.shape[-1:] != (2,):
         raise IRError(
-            f"random_bits takes a key and a counter of two uint32 words each, not {key} and {counter}"
+            f"random_bits takes a key and a counter of two uint32 words each, not {key} and {counter}",
+            where=user_location(),
         )
     return TensorType((*key.shape[:-1], *shape), uint32)
 

@@ -21,6 +21,7 @@ from trilobite.base.dtypes import (
     is_integer,
 )
 from trilobite.base.errors import ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import (
@@ -52,7 +53,9 @@ def _type(name: str, accepts: Any) -> Callable[..., TensorType]:
         same_types(name, (x,), accepts)
         if list(axes) != sorted(set(axes)) or any(not 0 <= a < len(x.shape) for a in axes):
             raise ShapeError(
-                f"{name} of {x} over axes {list(axes)}", expected=f"distinct sorted axes below {len(x.shape)}"
+                f"{name} of {x} over axes {list(axes)}",
+                where=user_location(),
+                expected=f"distinct sorted axes below {len(x.shape)}",
             )
         return TensorType(reduced(x.shape, axes), x.dtype)
 
@@ -207,10 +210,16 @@ def _arg_type(name: str) -> Callable[..., TensorType]:
     def rule(x: TensorType, axis: int) -> TensorType:
         same_types(name, (x,), ALL - COMPLEX)
         if not 0 <= axis < len(x.shape):
-            raise ShapeError(f"{name} of {x} along axis {axis}", expected=f"0 <= axis < {len(x.shape)}")
+            raise ShapeError(
+                f"{name} of {x} along axis {axis}",
+                where=user_location(),
+                expected=f"0 <= axis < {len(x.shape)}",
+            )
         if x.shape[axis] == 0:
             raise ShapeError(
-                f"{name} of {x} along axis {axis}, which is empty", expected="at least one element"
+                f"{name} of {x} along axis {axis}, which is empty",
+                where=user_location(),
+                expected="at least one element",
             )
         return TensorType(reduced(x.shape, (axis,)), int64)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from trilobite.base.dtypes import ALL, COMPLEX, DType, accumulator, bool_, int64
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import count, elements, names, sortable
@@ -41,13 +42,19 @@ def check_kind(name: str, kind: str, kinds: Sequence[str], x: TensorType, update
     if kind not in kinds:
         other = "scatter_reduce" if kind in ACCEPTS and "set" in kinds else None
         raise ArgumentError(
-            f"{name} has no kind {kind!r}", expected=f"one of {', '.join(kinds)}",
+            f"{name} has no kind {kind!r}", where=user_location(), expected=f"one of {', '.join(kinds)}",
             remedy=None if other is None else f"{name.replace('scatter', other)} has it",
         )  # fmt: skip
     if x.dtype not in ACCEPTS[kind]:
-        raise DTypeError(f"{name} {kind} does not take {x.dtype}", expected=names(ACCEPTS[kind]))
+        raise DTypeError(
+            f"{name} {kind} does not take {x.dtype}", where=user_location(), expected=names(ACCEPTS[kind])
+        )
     if x.dtype != updates.dtype:
-        raise DTypeError(f"{name} of {updates} into {x}", expected="equal dtypes; casts are explicit")
+        raise DTypeError(
+            f"{name} of {updates} into {x}",
+            where=user_location(),
+            expected="equal dtypes; casts are explicit",
+        )
 
 
 def point_type(name: str, kinds: Sequence[str]) -> Callable[..., TensorType]:
@@ -58,7 +65,9 @@ def point_type(name: str, kinds: Sequence[str]) -> Callable[..., TensorType]:
         shape = point_shape(name, x, indices, axes)
         if updates.shape != shape:
             raise ShapeError(
-                f"{name} of {updates} into {x} at {indices}", expected=TensorType(shape, x.dtype)
+                f"{name} of {updates} into {x} at {indices}",
+                where=user_location(),
+                expected=TensorType(shape, x.dtype),
             )
         return x
 
@@ -70,7 +79,9 @@ def lane_type(name: str, kinds: Sequence[str]) -> Callable[..., TensorType]:
         check_kind(name, kind, kinds, x, updates)
         check_lanes(name, x, indices, axis)
         if updates.shape != indices.shape:
-            raise ShapeError(f"{name} of {updates} at {indices}", expected="one update per index")
+            raise ShapeError(
+                f"{name} of {updates} at {indices}", where=user_location(), expected="one update per index"
+            )
         return x
 
     return rule

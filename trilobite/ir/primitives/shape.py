@@ -9,6 +9,7 @@ import numpy as np
 
 from trilobite.base.dtypes import ALL
 from trilobite.base.errors import ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import OWN, free, same_types
@@ -33,7 +34,9 @@ def _broadcast_type(x: TensorType, shape: Shape, axes: tuple[int, ...]) -> Tenso
     )
     if not fits or any(d not in (1, shape[a]) for d, a in zip(x.shape, axes, strict=True)):
         raise ShapeError(
-            f"broadcast of {x} to {list(shape)} along axes {list(axes)}", expected="sizes equal or 1"
+            f"broadcast of {x} to {list(shape)} along axes {list(axes)}",
+            where=user_location(),
+            expected="sizes equal or 1",
         )
     return TensorType(shape, x.dtype)
 
@@ -78,6 +81,7 @@ def _reshape_type(x: TensorType, shape: Shape) -> TensorType:
     if size_of(x.shape) != size_of(shape):
         raise ShapeError(
             f"reshape of {x} to {list(shape)}",
+            where=user_location(),
             expected=f"{size_of(x.shape)} elements",
             remedy=f"got {size_of(shape)}",
         )
@@ -96,7 +100,9 @@ reshape: Primitive = Primitive(
 def _transpose_type(x: TensorType, axes: tuple[int, ...]) -> TensorType:
     if sorted(axes) != list(range(len(x.shape))):
         raise ShapeError(
-            f"transpose of {x} by {list(axes)}", expected=f"a permutation of 0..{len(x.shape) - 1}"
+            f"transpose of {x} by {list(axes)}",
+            where=user_location(),
+            expected=f"a permutation of 0..{len(x.shape) - 1}",
         )
     return TensorType(tuple(x.shape[a] for a in axes), x.dtype)
 
@@ -133,11 +139,16 @@ def _slice_type(x: TensorType, start: Shape, stop: Shape, step: tuple[int, ...])
     if not len(start) == len(stop) == len(step) == len(x.shape) or any(s < 1 for s in step):
         raise ShapeError(
             f"slice of {x}: {list(start)}:{list(stop)}:{list(step)}",
+            where=user_location(),
             expected="one start, stop and step >= 1 per axis",
         )
     for a, (lo, hi, d) in enumerate(zip(start, stop, x.shape, strict=True)):
         if not 0 <= lo <= hi <= d:
-            raise ShapeError(f"slice of {x}: {lo}:{hi} on axis {a}", expected=f"0 <= start <= stop <= {d}")
+            raise ShapeError(
+                f"slice of {x}: {lo}:{hi} on axis {a}",
+                where=user_location(),
+                expected=f"0 <= start <= stop <= {d}",
+            )
     return TensorType(tuple(_extent(*ends) for ends in zip(start, stop, step, strict=True)), x.dtype)
 
 
@@ -172,6 +183,7 @@ def _pad_type(x: TensorType, low: Shape, high: Shape, between: tuple[int, ...], 
     if not len(low) == len(high) == len(between) == len(x.shape) or any(b < 0 for b in between):
         raise ShapeError(
             f"pad of {x}: low {list(low)}, high {list(high)}, between {list(between)}",
+            where=user_location(),
             expected="one of each per axis",
         )
     return TensorType(tuple(_padded(*a) for a in zip(x.shape, low, high, between, strict=True)), x.dtype)
@@ -181,7 +193,7 @@ def _padded(d: Dim, low: Dim, high: Dim, between: int) -> Dim:
     spread = d if between == 0 or d == 0 else (d - 1) * (between + 1) + 1
     total = spread + low + high
     if total < 0:
-        raise ShapeError(f"pad by {low} and {high} leaves {total} of {d} elements")
+        raise ShapeError(f"pad by {low} and {high} leaves {total} of {d} elements", where=user_location())
     return total
 
 
@@ -235,7 +247,7 @@ def _update_type(
 ) -> TensorType:
     part = _slice_type(x, start, stop, step)
     if part != y:
-        raise ShapeError(f"update_slice of {x} with {y}", expected=part)
+        raise ShapeError(f"update_slice of {x} with {y}", where=user_location(), expected=part)
     return x
 
 
@@ -274,17 +286,20 @@ update_slice: Primitive = Primitive(
 
 def _concatenate_type(*types: TensorType, axis: int) -> TensorType:
     if not types:
-        raise ShapeError("concatenate of no operands", expected="at least one")
+        raise ShapeError("concatenate of no operands", where=user_location(), expected="at least one")
     first = same_types("concatenate", types[:1], ALL)
     if not 0 <= axis < len(first.shape):
         raise ShapeError(
-            f"concatenate of {first} along axis {axis}", expected=f"0 <= axis < {len(first.shape)}"
+            f"concatenate of {first} along axis {axis}",
+            where=user_location(),
+            expected=f"0 <= axis < {len(first.shape)}",
         )
     total: Dim = 0
     for t in types:
         if _beside(t, axis) != _beside(first, axis) or t.dtype != first.dtype:
             raise ShapeError(
                 f"concatenate: {first} and {t} differ beside axis {axis}",
+                where=user_location(),
                 expected="equal shapes and dtypes elsewhere",
             )
         total = total + t.shape[axis]
@@ -344,7 +359,9 @@ concatenate: Primitive = Primitive(
 def _reverse_type(x: TensorType, axes: tuple[int, ...]) -> TensorType:
     if len(set(axes)) != len(axes) or any(not 0 <= a < len(x.shape) for a in axes):
         raise ShapeError(
-            f"reverse of {x} along axes {list(axes)}", expected=f"distinct axes below {len(x.shape)}"
+            f"reverse of {x} along axes {list(axes)}",
+            where=user_location(),
+            expected=f"distinct axes below {len(x.shape)}",
         )
     return x
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from trilobite.base.dtypes import ALL, COMPLEX, int64
 from trilobite.base.errors import DTypeError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import quiet
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import count, elements, names, same_types, sortable
@@ -28,16 +29,23 @@ def _sort_type(*types: TensorType, axis: int, keys: int) -> tuple[TensorType, ..
     if not 1 <= keys <= len(types):
         raise ShapeError(
             f"sort of {len(types)} operands by {keys} keys",
+            where=user_location(),
             expected="at least one key and no more than operands",
         )
     for i, t in enumerate(types):
         if t.shape != types[0].shape:
-            raise ShapeError(f"sort: operands {types[0]} and {t} differ in shape", expected="equal shapes")
+            raise ShapeError(
+                f"sort: operands {types[0]} and {t} differ in shape",
+                where=user_location(),
+                expected="equal shapes",
+            )
         if i < keys and t.dtype not in ORDERED:
-            raise DTypeError(f"sort by {t}", expected=names(ORDERED))
+            raise DTypeError(f"sort by {t}", where=user_location(), expected=names(ORDERED))
     if not 0 <= axis < len(types[0].shape):
         raise ShapeError(
-            f"sort of {types[0]} along axis {axis}", expected=f"0 <= axis < {len(types[0].shape)}"
+            f"sort of {types[0]} along axis {axis}",
+            where=user_location(),
+            expected=f"0 <= axis < {len(types[0].shape)}",
         )
     return types
 
@@ -106,12 +114,16 @@ def _top_type(x: TensorType, k: int, axis: int = -1) -> tuple[TensorType, Tensor
     same_types("top_k", (x,), ORDERED)
     if not -len(x.shape) <= axis < len(x.shape):
         raise ShapeError(
-            f"top_k of {x} along axis {axis}", expected=f"{-len(x.shape)} <= axis < {len(x.shape)}"
+            f"top_k of {x} along axis {axis}",
+            where=user_location(),
+            expected=f"{-len(x.shape)} <= axis < {len(x.shape)}",
         )
     axis %= len(x.shape)
     if not 0 <= k <= x.shape[axis]:
         raise ShapeError(
-            f"top_k of {x} along axis {axis} with k = {k}", expected=f"0 <= k <= {x.shape[axis]}"
+            f"top_k of {x} along axis {axis} with k = {k}",
+            where=user_location(),
+            expected=f"0 <= k <= {x.shape[axis]}",
         )
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     return TensorType(shape, x.dtype), TensorType(shape, int64)

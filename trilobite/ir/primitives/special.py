@@ -12,6 +12,7 @@ import numpy as np
 
 from trilobite.base.dtypes import FLOATS, accumulator
 from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Primitive, Value, table
 from trilobite.ir.primitives import special_numpy as numbers
@@ -65,7 +66,12 @@ digamma: Primitive = elementwise(
 
 def _polygamma_type(x: TensorType, order: int) -> TensorType:
     if order < 1:
-        raise ArgumentError(f"polygamma of order {order}", expected="order >= 1", remedy="order 0 is digamma")
+        raise ArgumentError(
+            f"polygamma of order {order}",
+            where=user_location(),
+            expected="order >= 1",
+            remedy="order 0 is digamma",
+        )
     return same_types("polygamma", (x,), FLOATS)
 
 
