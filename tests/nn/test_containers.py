@@ -1,4 +1,6 @@
-"""Containers: they behave as the list or dict they are called after, and the module around them knows their entries."""
+"""Containers: they behave as the list or dict they are called after, and the module around them knows their
+entries.
+"""
 
 from __future__ import annotations
 

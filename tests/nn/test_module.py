@@ -54,8 +54,8 @@ def test_attributes_go_where_their_class_says() -> None:
     assert [n for n, _ in m.named_children()] == ["first", "second"]
     assert len(list(m.parameters(recurse=False))) == 1 and len(list(m.buffers(recurse=False))) == 2
     assert list(m.state_dict()) == [
-        "scale", "count", "first.weight", "first.bias", "second.0.weight", "second.0.bias", "second.0.running_mean",
-        "second.0.running_var", "second.0.num_batches_tracked",
+        "scale", "count", "first.weight", "first.bias", "second.0.weight", "second.0.bias",
+        "second.0.running_mean", "second.0.running_var", "second.0.num_batches_tracked",
     ]  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""Randomness: the published answers of Philox, distributions by their statistics, keys that are independent, state."""
+"""Randomness: the published answers of Philox, distributions by their statistics, keys that are independent,
+state.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +160,7 @@ def test_integers_are_uniform(low: int, high: int) -> None:
 
 
 def test_integers_near_the_word_are_unbiased() -> None:
-    """Of 3·2^30 values, a plain remainder of a word would give the first third twice as often as the others."""
+    """Of 3·2^30 values, a plain remainder of a word would give the first third twice as often."""
     x = random.randint(0, 3 * 2**30, (60_000,), key=random.key(11)).numpy()
     assert abs((x < 2**30).mean() - 1 / 3) < 0.01
 
@@ -323,7 +325,7 @@ def test_names_that_pytorch_users_know() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ArgumentError, match="a seed 1.5"):
+    with pytest.raises(ArgumentError, match=r"a seed 1\.5"):
         random.manual_seed(1.5)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="an integer of 64 bits"):
         random.key(2**64)

@@ -26,7 +26,7 @@ def test_the_state_shares_memory_and_requires_no_gradient() -> None:
         m[0].weight.fill_(9.0)
     assert (state["0.weight"].numpy() == 9.0).all()
     assert m.state_dict(keep_vars=True)["0.weight"] is m[0].weight
-    assert list(m.state_dict(prefix="net."))[0] == "net.0.weight"
+    assert next(iter(m.state_dict(prefix="net."))) == "net.0.weight"
 
 
 def test_loading_copies_and_casts() -> None:

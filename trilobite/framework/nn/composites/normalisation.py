@@ -11,15 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trilobite.framework.nn.composites.arithmetic import (
-    add,
-    along,
-    average,
-    mul,
-    rsqrt,
-    stop_gradient,
-    sub,
-    total,
-    wide,
+    add, along, average, mul, rsqrt, stop_gradient, sub, total, wide,
 )  # fmt: skip
 from trilobite.framework.ops.meeting import astype
 from trilobite.ir.primitive import Value

@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 from trilobite.framework.nn.composites.arithmetic import (
-    add,
-    div,
-    exp,
-    floating,
-    largest,
-    log,
-    mul,
-    stop_gradient,
-    sub,
-    total,
-    where,
-    wide,
+    add, div, exp, floating, largest, log, mul, stop_gradient, sub, total, where, wide,
 )  # fmt: skip
 from trilobite.framework.ops.meeting import astype
 from trilobite.ir.primitive import Value

@@ -111,10 +111,10 @@ def _check(q: Value, k: Value, v: Value, shared: bool) -> None:
 # -- positions as angles -------------------------------------------------------------------------------------
 
 
-def rotary_angles(positions: Value, features: int, base: float) -> tuple[Value, Value]:
-    """Cosines and sines of position·base^(-2i/features), (..., features/2), in float32."""
-    rates = (base ** (-np.arange(0, features, 2, dtype=np.float64) / features)).astype(np.float32)
-    where = reshape(table["cast"](positions, dtype=dt.float32), shape=(*positions.shape, 1))
+def rotary_angles(positions: Value, features: int, base: float, dtype: dt.DType) -> tuple[Value, Value]:
+    """Cosines and sines of position·base^(-2i/features), (..., features/2)."""
+    rates = (base ** (-np.arange(0, features, 2, dtype=np.float64) / features)).astype(dtype)
+    where = reshape(table["cast"](positions, dtype=dtype), shape=(*positions.shape, 1))
     angles = mul(where, rates)
     return table["cos"](angles), table["sin"](angles)
 
@@ -138,5 +138,5 @@ def rotary_embedding(
 def _rotary(x: Value, positions: Value | None = None, *, base: float, interleaved: bool) -> Value:
     if positions is None:
         positions = table["iota"](shape=(x.shape[-2],), dtype=dt.int64, axis=0)
-    cos, sin = rotary_angles(positions, int(x.shape[-1]), base)
+    cos, sin = rotary_angles(positions, int(x.shape[-1]), base, dt.accumulator(x.dtype))
     return c.rotary(x, cos, sin, interleaved=interleaved)
