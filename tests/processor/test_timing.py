@@ -15,10 +15,11 @@ from trilobite.processor.isa.formats import U8
 from trilobite.processor.isa.row import Region
 from trilobite.processor.machine import Machine, load_machine
 from trilobite.processor.machine.description import Noc
+from trilobite.processor.sim.record import TensorRecord
 from trilobite.processor.sim.timing import array_model
 from trilobite.processor.sim.timing.arrays import output_stationary, product_cycles, weight_stationary
 from trilobite.processor.sim.timing.contention import Sharing, Transfer
-from trilobite.processor.sim.timing.cost import dram_bytes
+from trilobite.processor.sim.timing.cost import cost_of, dram_bytes
 from trilobite.processor.sim.timing.engine import replay
 from trilobite.processor.sim.timing.ranges import overlap
 from trilobite.processor.sim.timing.roofline import gemm_candidates, roofline, unit_cycles
@@ -163,6 +164,26 @@ def merged_pieces(region: Region) -> list[range]:
     if n0 == 1 and region.strides[0] == size:
         return [range(region.address, region.address + n1 * size)]
     return [range(a, a + size) for a in starts]
+
+
+def test_channels_and_requests_bound_one_engine() -> None:
+    machine = load_machine("dlp-m")
+
+    def alone(shape: tuple[int, ...], strides: tuple[int, ...], **changes) -> int:
+        there = Region(1 << 20, U8, shape, strides, "G")
+        here = Region(2 << 56, U8, (int(np.prod(shape)),), (1,), "N")
+        record = TensorRecord(0, "io", "dma", {}, (), (there,), (here,))
+        return cost_of(replace(machine, dram=replace(machine.dram, **changes)), record).alone
+
+    size = 64 * 512
+    assert alone((size,), (1,)) == size // 32  # the engine's own 32 bytes a cycle are the least
+    slow = {"gb_per_s": 30.72}  # 26.1 bytes a cycle over four channels
+    assert alone((size,), (1,), **slow) == int(np.ceil(size / 26.112))
+    spread, stuck = (alone((64, 512), (stride, 1), **slow) for stride in (512 * 5, 512 * 4))
+    assert stuck == pytest.approx(4 * spread, rel=0.01)  # a stride of four bursts meets one channel only
+    assert (
+        alone((size,), (1,), latency_ns=1000) == 64 * 1000 // 8
+    )  # eight requests of 512 bytes in 1000 cycles
 
 
 def test_overlap_is_exact_for_interleaved_buffers(rng) -> None:

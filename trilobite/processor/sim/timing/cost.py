@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 import numpy as np
 
 from trilobite.processor.isa.address import CORE_SHIFT, split
 from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, WRAM, Region
 from trilobite.processor.machine import Machine
+from trilobite.processor.machine.description import Dma
 from trilobite.processor.machine.noc import routes
 from trilobite.processor.sim.record import SCALAR_CLASSES, ScalarRecord, TensorRecord
 from trilobite.processor.sim.timing.arrays import ceil_div, product_cycles
@@ -26,12 +27,16 @@ Resource = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`amount` bytes over `resources` for transfers; `on_vector_unit` marks formats the MFU lacks."""
+    """`amount` bytes over `resources` for transfers, which take `alone` cycles with nobody beside them.
+
+    `on_vector_unit` marks formats the MFU lacks.
+    """
 
     interval: int
     latency: int
     amount: int = 0
     resources: tuple[Resource, ...] = ()
+    alone: int = 0
     on_vector_unit: bool = False
 
 
@@ -133,7 +138,34 @@ def transfer(machine: Machine, record: TensorRecord, cluster: int) -> Cost:
     pieces, piece = _pieces(ends)
     own = max(pieces * ceil_div(piece, engine.bytes_per_cycle), pad_cycles(machine, ends), 1)
     resources, amount, wait = _way(machine, ends, spaces, cluster)
-    return Cost(own, own + engine.setup + wait, max(amount, ends[0].bytes), tuple(resources))
+    alone = own
+    for region, space in zip(ends, spaces, strict=True):
+        if space in DRAM_SPACES:
+            alone = max(alone, ceil(amount / _dram_rate(machine, engine, region)))
+    return Cost(own, own + engine.setup + wait, max(amount, ends[0].bytes), tuple(resources), alone)
+
+
+def _dram_rate(machine: Machine, engine: Dma, region: Region) -> float:
+    """The most one engine can draw: its requests under way at a time, and the channels its bytes lie in."""
+    dram = machine.dram
+    in_flight = engine.outstanding * dram.burst_bytes / max(1, machine.cycles(dram.latency_ns))
+    channels = machine.dram_bytes_per_cycle * _channels(machine, region) / dram.channels
+    return min(in_flight, channels)
+
+
+def _channels(machine: Machine, region: Region) -> int:
+    """Channels take turns every burst; a stride of whole turns stays in one of them."""
+    dram = machine.dram
+    count, size = _pieces((region,))
+    offset = split(region.address)[3]
+    spanned = (offset + size - 1) // dram.burst_bytes - offset // dram.burst_bytes + 1
+    if count == 1 or spanned >= dram.channels:
+        return min(dram.channels, spanned)
+    bursts = np.array([offset // dram.burst_bytes], np.int64) + np.arange(spanned)
+    for extent, stride in zip(region.shape[:-1], region.strides[:-1], strict=True):
+        steps = np.arange(extent, dtype=np.int64) * stride
+        bursts = np.unique((bursts[:, None] + steps // dram.burst_bytes) % dram.channels)
+    return int(min(dram.channels, len(bursts)))
 
 
 def _pieces(ends: Sequence[Region]) -> tuple[int, int]:
@@ -219,12 +251,12 @@ CLASSES: dict[str, Callable[[Machine, TensorRecord], Cost]] = {
 }  # fmt: skip
 
 
-def cost_key(record: TensorRecord, granule: int) -> tuple[object, ...]:
-    """What a record's cost depends on: shapes, memories, and where in a DRAM granule its regions begin."""
+def cost_key(record: TensorRecord, turn: int) -> tuple[object, ...]:
+    """What a cost depends on: shapes, memories, and where in a turn of the DRAM channels a region begins."""
     regions = [
         (
             region.address >> CORE_SHIFT,
-            region.address % granule,
+            region.address % turn,
             region.shape,
             region.strides,
             region.fmt.code,

@@ -15,6 +15,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import lcm
 
 from trilobite.processor.isa.formats import U8
 from trilobite.processor.isa.row import Region, region
@@ -109,6 +110,7 @@ class Engine:
         self.transfers: dict[Transfer, Operation] = {}
         self.sequence = 0
         self.costs: dict[tuple[int, tuple[object, ...]], Cost] = {}
+        self.turn = lcm(machine.dram.granule_bytes, machine.dram.burst_bytes * machine.dram.channels)
         self.ready: deque[CoreTimer] = deque()
         self.expected = _meeting_sizes(trace)
         self.arrived: dict[int, list[CoreTimer]] = {}
@@ -140,7 +142,8 @@ class Engine:
 
     def _begin(self, operation: Operation, cycle: int) -> None:
         cost = operation.cost
-        transfer = Transfer(cost.amount, cost.amount / cost.interval, cost.resources, operation.core.number)
+        top = cost.amount / max(cost.interval, cost.alone)
+        transfer = Transfer(cost.amount, top, cost.resources, operation.core.number)
         self.transfers[transfer] = operation
         self.sharing.begin(transfer, cycle)
 
@@ -286,7 +289,7 @@ class Engine:
 
     def _cost(self, core: CoreTimer, record: TensorRecord) -> Cost:
         """Loops repeat their shapes: costs are kept by what they depend on."""
-        key = (core.trace.cluster, cost_key(record, self.machine.dram.granule_bytes))
+        key = (core.trace.cluster, cost_key(record, self.turn))
         found = self.costs.get(key)
         if found is None:
             found = self.costs[key] = cost_of(self.machine, record, core.trace.cluster)
