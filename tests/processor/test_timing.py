@@ -297,6 +297,17 @@ def test_contention_and_topology() -> None:
     assert sixteen >= 16 * 65536 / base.dram_bytes_per_cycle > one
 
 
+def test_multicast_crosses_the_bus_once() -> None:
+    source = (
+        "SREAD $1, #isMpu\nCBZ #end, $1\nLI $2, #sram(0)\nLI $3, #nram(0)\nSMOVE $4, #65536\nSMOVE $5, #15\n"
+    )
+    source += "COPYX $3, $2, $4, $5\nend: HALT"
+    base = without_launch("dlp-m")
+    once = launch(source, base, dim=(4, 1, 1), task="union1").cycles
+    each = replace(base, sram=replace(base.sram, multicast=False))
+    assert launch(source, each, dim=(4, 1, 1), task="union1").cycles == pytest.approx(4 * once, rel=0.1)
+
+
 def random_program(rng: np.random.Generator, length: int = 40) -> str:
     """Loads, stores, vector and matrix work on random places, with a sync now and then."""
     lines = ["LI $20, #nram(0)", "LI $21, #nram(65536)", "LI $22, #wram(0)", "LI $23, #nram(131072)"]

@@ -129,20 +129,21 @@ def _slowness(machine: Machine, rate: str) -> float:
 
 
 def transfer(machine: Machine, record: TensorRecord, cluster: int) -> Cost:
-    """A copy: own engine, then every shared part on its way. Multicast crosses the bus once."""
+    """A copy: own engine, then every shared part on its way. A bus with multicast is crossed once for all."""
     ends = (*record.reads[:1], *record.writes[:1])
     spaces = [split(region.address)[0] for region in ends]
     engine = machine.core.io_dma if record.queue == "io" else machine.core.move_dma
     if min(region.count for region in ends) == 0:  # nothing to move: only the engine's own time
         return Cost(1, 1 + engine.setup)
     pieces, piece = _pieces(ends)
-    own = max(pieces * ceil_div(piece, engine.bytes_per_cycle), pad_cycles(machine, ends), 1)
+    turns = len(record.writes) if record.timing == "multicast" and not machine.sram.multicast else 1
+    own = turns * max(pieces * ceil_div(piece, engine.bytes_per_cycle), pad_cycles(machine, ends), 1)
     resources, amount, wait = _way(machine, ends, spaces, cluster)
     alone = own
     for region, space in zip(ends, spaces, strict=True):
         if space in DRAM_SPACES:
             alone = max(alone, ceil(amount / _dram_rate(machine, engine, region)))
-    return Cost(own, own + engine.setup + wait, max(amount, ends[0].bytes), tuple(resources), alone)
+    return Cost(own, own + engine.setup + wait, max(amount, turns * ends[0].bytes), tuple(resources), alone)
 
 
 def _dram_rate(machine: Machine, engine: Dma, region: Region) -> float:
