@@ -31,7 +31,7 @@ from trilobite.framework.nn.layers.activation import (
     Tanh,
     Tanhshrink,
     Threshold,
-)  # fmt: skip
+)
 from trilobite.framework.nn.layers.attention import MultiheadAttention, RotaryEmbedding
 from trilobite.framework.nn.layers.convolution import (
     Conv1d,
@@ -40,7 +40,7 @@ from trilobite.framework.nn.layers.convolution import (
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,
-)  # fmt: skip
+)
 from trilobite.framework.nn.layers.dropout import (
     AlphaDropout,
     Dropout,
@@ -48,7 +48,7 @@ from trilobite.framework.nn.layers.dropout import (
     Dropout2d,
     Dropout3d,
     FeatureAlphaDropout,
-)  # fmt: skip
+)
 from trilobite.framework.nn.layers.embedding import Embedding, EmbeddingBag
 from trilobite.framework.nn.layers.linear import Bilinear, Identity, Linear
 from trilobite.framework.nn.layers.normalisation import (
@@ -62,7 +62,7 @@ from trilobite.framework.nn.layers.normalisation import (
     LayerNorm,
     LocalResponseNorm,
     RMSNorm,
-)  # fmt: skip
+)
 from trilobite.framework.nn.layers.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -82,7 +82,7 @@ from trilobite.framework.nn.layers.pooling import (
     MaxUnpool1d,
     MaxUnpool2d,
     MaxUnpool3d,
-)  # fmt: skip
+)
 from trilobite.framework.nn.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from trilobite.framework.nn.layers.resampling import (
     ChannelShuffle,
@@ -91,7 +91,7 @@ from trilobite.framework.nn.layers.resampling import (
     Upsample,
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
-)  # fmt: skip
+)
 from trilobite.framework.nn.layers.shaping import (
     CircularPad1d,
     CircularPad2d,
@@ -110,14 +110,14 @@ from trilobite.framework.nn.layers.shaping import (
     ZeroPad1d,
     ZeroPad2d,
     ZeroPad3d,
-)  # fmt: skip
+)
 from trilobite.framework.nn.layers.transformer import (
     Transformer,
     TransformerDecoder,
     TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
-)  # fmt: skip
+)
 from trilobite.framework.nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -139,7 +139,7 @@ from trilobite.framework.nn.losses import (
     SoftMarginLoss,
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
-)  # fmt: skip
+)
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.skeleton import functional_call

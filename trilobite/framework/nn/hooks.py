@@ -76,6 +76,46 @@ def enter(rows: list[Row], row: Row, prepend: bool) -> Handle:
     return Handle(rows, row)
 
 
+class Hooked:
+    """What a module offers to whoever wants to listen."""
+
+    _hooks: Hooks | None
+
+    def _refuse_recorded(self, name: str) -> None:
+        raise NotImplementedError
+
+    def _hook(self, moment: str, row: Row, prepend: bool) -> Handle:
+        self._refuse_recorded(f"a {moment} hook")
+        if self._hooks is None:
+            self.__dict__["_hooks"] = Hooks()
+        return enter(getattr(self._hooks, moment), row, prepend)
+
+    def register_forward_pre_hook(
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Handle:
+        """`hook(module, args[, kwargs])` before forward; what it returns replaces the arguments."""
+        return self._hook("forward_pre", Row(hook, with_kwargs), prepend)
+
+    def register_forward_hook(
+        self,
+        hook: Hook,
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> Handle:
+        """`hook(module, args[, kwargs], result)` after forward; what it returns replaces the result."""
+        return self._hook("forward", Row(hook, with_kwargs, always_call), prepend)
+
+    def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> Handle:
+        """`hook(module, grad_output)` when gradients arrive at the results; what it returns replaces them."""
+        return self._hook("backward_pre", Row(hook), prepend)
+
+    def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> Handle:
+        """`hook(module, grad_input, grad_output)` when gradients leave; its result replaces grad_input."""
+        return self._hook("backward", Row(hook), prepend)
+
+
 def call(module: Module, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """forward with everything around it."""
     for row in list(hooks.forward_pre):

@@ -31,12 +31,11 @@ INTERNAL = frozenset({"_slots", "_hooks", "_owner", "_jitted", "training"})
 M = TypeVar("M", bound="Module")
 
 
-class Module:
+class Module(hooked.Hooked):
     """The base of everything that has parameters."""
 
     __pytree__ = False  # also a dataclass that is a Module is taken apart as a Module
     _slots: dict[str, Kind]
-    _hooks: hooked.Hooks | None
     _owner: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Module:
@@ -47,7 +46,10 @@ class Module:
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise StateError(
-            f"{type(self).__name__} has no forward", where=user_location(), remedy="define forward(self, ...)"
+            f"{type(self).__name__} has no forward",
+            where=user_location(),
+            expected="a class that says what its call computes",
+            remedy="define forward(self, ...)",
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -319,39 +321,6 @@ class Module:
             _slots=dict(self._slots), _hooks=self._hooks and self._hooks.copy(), training=self.training
         )
         return out
-
-    # -- hooks -----------------------------------------------------------------------------------------------
-
-    def _hook(self, moment: str, row: hooked.Row, prepend: bool) -> hooked.Handle:
-        self._refuse_recorded(f"a {moment} hook")
-        if self._hooks is None:
-            self.__dict__["_hooks"] = hooked.Hooks()
-        return hooked.enter(getattr(self._hooks, moment), row, prepend)
-
-    def register_forward_pre_hook(
-        self, hook: hooked.Hook, *, prepend: bool = False, with_kwargs: bool = False
-    ) -> hooked.Handle:
-        """`hook(module, args[, kwargs])` before forward; what it returns replaces the arguments."""
-        return self._hook("forward_pre", hooked.Row(hook, with_kwargs), prepend)
-
-    def register_forward_hook(
-        self,
-        hook: hooked.Hook,
-        *,
-        prepend: bool = False,
-        with_kwargs: bool = False,
-        always_call: bool = False,
-    ) -> hooked.Handle:
-        """`hook(module, args[, kwargs], result)` after forward; what it returns replaces the result."""
-        return self._hook("forward", hooked.Row(hook, with_kwargs, always_call), prepend)
-
-    def register_full_backward_pre_hook(self, hook: hooked.Hook, prepend: bool = False) -> hooked.Handle:
-        """`hook(module, grad_output)` when gradients arrive at the results; what it returns replaces them."""
-        return self._hook("backward_pre", hooked.Row(hook), prepend)
-
-    def register_full_backward_hook(self, hook: hooked.Hook, prepend: bool = False) -> hooked.Handle:
-        """`hook(module, grad_input, grad_output)` when gradients leave; its result replaces grad_input."""
-        return self._hook("backward", hooked.Row(hook), prepend)
 
     # -- display ---------------------------------------------------------------------------------------------
 

@@ -170,6 +170,7 @@ def functional_call(
             f"functional_call: {type(module).__name__} has no {', '.join(unknown)}",
             where=user_location(),
             expected="names of its parameters and buffers",
+            remedy="module.state_dict() lists them",
         )
     leaves: list[Any] = list(walk.leaves)
     for name, tensor in params_and_buffers.items():

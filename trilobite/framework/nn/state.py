@@ -49,6 +49,7 @@ def load_state(module: Module, state: Mapping[str, Any], strict: bool, assign: b
             f"load_state_dict of {type(state).__name__}",
             where=user_location(),
             expected="a mapping from names to tensors",
+            remedy="pass what state_dict() or tb.load returned",
         )
     own = entries(module)
     missing, unexpected = [n for n in own if n not in state], [n for n in state if n not in own]

@@ -24,7 +24,7 @@ from trilobite.framework.random.draws import (
     randperm,
     truncated_normal,
     uniform,
-)  # fmt: skip
+)
 from trilobite.framework.random.keys import (
     bits_value,
     fold_in,
@@ -37,7 +37,7 @@ from trilobite.framework.random.keys import (
     split,
     split_value,
     state,
-)  # fmt: skip
+)
 
 __all__ = [
     "manual_seed", "get_state", "set_state", "key", "split", "fold_in", "next_key", "key_value", "bits_value",

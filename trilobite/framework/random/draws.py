@@ -11,9 +11,9 @@ from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import DType, as_dtype
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.meeting import astype, broadcast_shapes, together
-from trilobite.framework.ops.shaping import axis_in
 from trilobite.framework.random import continuous as real
 from trilobite.framework.random import discrete as whole
 from trilobite.framework.random.keys import bits_value, key_value, split_value
@@ -163,7 +163,12 @@ def randint(
         low, high = 0, low
     d = dt.default_int if dtype is None else as_dtype(dtype)
     if not low < high or high - low > 2**64:
-        raise ArgumentError(f"randint from {low} below {high}", where=user_location(), expected="low < high")
+        raise ArgumentError(
+            f"randint from {low} below {high}",
+            where=user_location(),
+            expected="low < high",
+            remedy="high is not among the numbers drawn: randint(0, 6, shape) gives 0 to 5",
+        )
     if not dt.is_integer(d) or not (_fits(low, d) and _fits(high - 1, d)):
         raise DTypeError(
             f"randint from {low} below {high} as {d}",

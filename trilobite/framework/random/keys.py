@@ -32,7 +32,12 @@ def _words(seed: int) -> np.ndarray[Any, Any]:
         or not isinstance(known, (int, np.integer))
         or not -(2**63) <= int(seed) < 2**64
     ):
-        raise ArgumentError(f"a seed {seed!r}", where=user_location(), expected="an integer of 64 bits")
+        raise ArgumentError(
+            f"a seed {seed!r}",
+            where=user_location(),
+            expected="an integer of 64 bits",
+            remedy="hash other things to an integer first",
+        )
     return np.array([int(seed) & 0xFFFFFFFF, (int(seed) >> 32) & 0xFFFFFFFF], np.uint32)
 
 

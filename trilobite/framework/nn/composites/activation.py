@@ -12,9 +12,27 @@ from collections.abc import Callable
 from typing import Any
 
 from trilobite.framework.nn.composites.arithmetic import (
-    absolute, add, div, either, erf, exp, expm1, floating, ge, gt, le, log1p, lt, minimum, mul, neg, sub,
-    tanh, where, wide,
-)  # fmt: skip
+    absolute,
+    add,
+    div,
+    either,
+    erf,
+    exp,
+    expm1,
+    floating,
+    ge,
+    gt,
+    le,
+    log1p,
+    lt,
+    minimum,
+    mul,
+    neg,
+    sub,
+    tanh,
+    where,
+    wide,
+)
 from trilobite.framework.ops.meeting import astype
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms.composite import Composite, composite

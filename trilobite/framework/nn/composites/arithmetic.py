@@ -34,7 +34,8 @@ def _beside(x: Any, dtype: dt.DType) -> Any:
     """x as an array that meets arrays of this dtype as it is, or None if it has to be promoted first."""
     if type(x) is ndarray:
         return x if x.dtype is dtype else None
-    return scalar(x, dtype) if type(x) in _PLAIN and promote_scalar(dtype, type(x)) is dtype else None
+    kind: Any = type(x)
+    return scalar(x, dtype) if kind in _PLAIN and promote_scalar(dtype, kind) is dtype else None
 
 
 def _binary(name: str, plain: Callable[[Any, Any], Any] | None = None) -> Callable[[Any, Any], Value]:

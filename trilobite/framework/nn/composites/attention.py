@@ -10,8 +10,21 @@ from typing import Any
 
 from trilobite.base import dtypes as dt
 from trilobite.framework.nn.composites.arithmetic import (
-    add, div, eq, exp, ge, largest, mul, reshape, stop_gradient, sub, total, where, wide, window,
-)  # fmt: skip
+    add,
+    div,
+    eq,
+    exp,
+    ge,
+    largest,
+    mul,
+    reshape,
+    stop_gradient,
+    sub,
+    total,
+    where,
+    wide,
+    window,
+)
 from trilobite.framework.nn.composites.dropout import kept
 from trilobite.framework.ops.meeting import astype
 from trilobite.ir.primitive import Value

@@ -11,8 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from trilobite.framework.nn.composites.arithmetic import (
-    add, along, average, mul, rsqrt, stop_gradient, sub, total, wide,
-)  # fmt: skip
+    add,
+    along,
+    average,
+    mul,
+    rsqrt,
+    stop_gradient,
+    sub,
+    total,
+    wide,
+)
 from trilobite.framework.ops.meeting import astype
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms.composite import composite

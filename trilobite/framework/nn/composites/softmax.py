@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from trilobite.framework.nn.composites.arithmetic import (
-    add, div, exp, floating, largest, log, mul, stop_gradient, sub, total, where, wide,
-)  # fmt: skip
+    add,
+    div,
+    exp,
+    floating,
+    largest,
+    log,
+    mul,
+    stop_gradient,
+    sub,
+    total,
+    where,
+    wide,
+)
 from trilobite.framework.ops.meeting import astype
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table

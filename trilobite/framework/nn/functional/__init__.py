@@ -28,7 +28,7 @@ from trilobite.framework.nn.functional.activation import (
     tanh,
     tanhshrink,
     threshold,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -36,7 +36,7 @@ from trilobite.framework.nn.functional.adaptive import (
     adaptive_max_pool1d,
     adaptive_max_pool2d,
     adaptive_max_pool3d,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.attention import rotary_embedding, scaled_dot_product_attention
 from trilobite.framework.nn.functional.classification import (
     cross_entropy,
@@ -44,7 +44,7 @@ from trilobite.framework.nn.functional.classification import (
     multilabel_soft_margin_loss,
     nll_loss,
     one_hot,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.convolution import (
     conv1d,
     conv2d,
@@ -52,7 +52,7 @@ from trilobite.framework.nn.functional.convolution import (
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.ctc import ctc_loss
 from trilobite.framework.nn.functional.distance import cosine_similarity, pairwise_distance
 from trilobite.framework.nn.functional.dropout import (
@@ -62,7 +62,7 @@ from trilobite.framework.nn.functional.dropout import (
     dropout2d,
     dropout3d,
     feature_alpha_dropout,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.embedding import embedding, embedding_bag
 from trilobite.framework.nn.functional.linear import bilinear, linear
 from trilobite.framework.nn.functional.loss import (
@@ -81,7 +81,7 @@ from trilobite.framework.nn.functional.loss import (
     soft_margin_loss,
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.normalisation import (
     batch_norm,
     group_norm,
@@ -90,7 +90,7 @@ from trilobite.framework.nn.functional.normalisation import (
     local_response_norm,
     normalize,
     rms_norm,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.padding import pad
 from trilobite.framework.nn.functional.pooling import (
     avg_pool1d,
@@ -105,14 +105,14 @@ from trilobite.framework.nn.functional.pooling import (
     max_unpool1d,
     max_unpool2d,
     max_unpool3d,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.resampling import (
     channel_shuffle,
     interpolate,
     pixel_shuffle,
     pixel_unshuffle,
     upsample,
-)  # fmt: skip
+)
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",

@@ -13,10 +13,10 @@ from trilobite.framework.nn.composites import activation as c
 from trilobite.framework.nn.composites import softmax as c_softmax
 from trilobite.framework.nn.composites.arithmetic import along, floating, mul, window
 from trilobite.framework.nn.functional.calling import pointwise, run
+from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.inplace import assign
 from trilobite.framework.ops.meeting import astype
 from trilobite.framework.ops.registry import read
-from trilobite.framework.ops.shaping import axis_in
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table

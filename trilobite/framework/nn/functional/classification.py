@@ -23,7 +23,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     total,
     where,
     wide,
-)  # fmt: skip
+)
 from trilobite.framework.nn.composites.softmax import log_softmax
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.nn.functional.loss import at_least_zero, check_reduction, reduced
@@ -83,6 +83,7 @@ def _check_classes(what: str, x: Tensor, target: Tensor, weight: Tensor | None, 
             f"{what} of shape {tuple(x.shape)} with a target of shape {tuple(target.shape)}",
             where=user_location(),
             expected=f"classes of shape {tuple(shape)}, or probabilities of shape {tuple(x.shape)}",
+            remedy="classes stand in axis 1 of the scores; give one target per place besides",
         )
     if not dt.is_integer(target.dtype):
         raise DTypeError(
@@ -106,6 +107,7 @@ def _check_classes(what: str, x: Tensor, target: Tensor, weight: Tensor | None, 
                 f"{what}: class {wrong.flat[0]} of {classes}",
                 where=user_location(),
                 expected=f"0 <= class < {classes}, or {ignore}",
+                remedy="give the scores a column per class, or mark the place with ignore_index",
             )
 
 

@@ -94,6 +94,7 @@ def _check_channels(name: str, channels: Dim, weight: Value, space: int, groups:
             f"{name} of {channels} channels in {groups} groups, weight of shape {tuple(weight.shape)}",
             where=user_location(),
             expected=f"{weight.shape[1] * groups} channels; groups divide the {weight.shape[0]} outputs",
+            remedy="channels stand in axis 1 of a batch: move them there, or build the layer for them",
         )
 
 

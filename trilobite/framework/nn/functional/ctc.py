@@ -36,7 +36,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     where,
     wide,
     window,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.loss import check_reduction
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.meeting import astype, broadcast_to

@@ -29,7 +29,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     total,
     where,
     wide,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.calling import run, write
 from trilobite.framework.ops.meeting import astype, broadcast_to
 from trilobite.framework.tensor import Tensor
@@ -59,7 +59,12 @@ def embedding(
 
 def _check(indices: Tensor, weight: Tensor, padding_idx: int | None) -> int | None:
     if not dt.is_integer(indices.dtype):
-        raise DTypeError(f"embedding of {indices.dtype} indices", where=user_location(), expected="integers")
+        raise DTypeError(
+            f"embedding of {indices.dtype} indices",
+            where=user_location(),
+            expected="integers",
+            remedy="cast them: indices.long()",
+        )
     if weight.ndim != 2:
         raise ShapeError(
             f"an embedding table of shape {tuple(weight.shape)}",
@@ -73,6 +78,7 @@ def _check(indices: Tensor, weight: Tensor, padding_idx: int | None) -> int | No
             f"embedding: an index {found.min() if found.min() < 0 else found.max()} of a table with {n} rows",
             where=user_location(),
             expected=f"0 <= index < {n}",
+            remedy="build the table with more rows, or map unknown tokens to one of them",
         )
     if padding_idx is not None and not -n <= padding_idx < n:
         raise ArgumentError(

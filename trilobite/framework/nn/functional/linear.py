@@ -28,6 +28,7 @@ def linear_of(x: Value, weight: Value, bias: Value | None = None) -> Value:
             f"linear of an input of shape {tuple(x.shape)} with a weight of shape {tuple(weight.shape)}",
             where=user_location(),
             expected=f"a last axis of {weight.shape[-1] if weight.ndim else 'as many'} features",
+            remedy="build the layer for the input's last axis, or reshape the input",
         )
     out = table["dot"](x, weight, contract=((x.ndim - 1,), (weight.ndim - 1,)), batch=((), ()), dtype=x.dtype)
     return out if bias is None else add(out, bias)

@@ -30,7 +30,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     total,
     where,
     wide,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.ops.meeting import astype, common, together
 from trilobite.framework.tensor import Tensor

@@ -23,7 +23,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     total,
     wide,
     window,
-)  # fmt: skip
+)
 from trilobite.framework.nn.functional.calling import run, run_many, write
 from trilobite.framework.ops.meeting import astype
 from trilobite.framework.tensor import Tensor

@@ -112,4 +112,5 @@ def checked_rank(layer: str, x: Any, space: int) -> None:
             f"{layer} of shape {tuple(x.shape)}",
             where=user_location(),
             expected=f"{space + 1} or {space + 2} axes: perhaps a batch, channels, and {space} of space",
+            remedy="add the missing axes: x[None], or use the layer for another number of axes",
         )

@@ -21,7 +21,10 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         if not 0 <= p <= 1:
             raise ArgumentError(
-                f"{type(self).__name__}(p={p})", where=user_location(), expected="0 <= p <= 1"
+                f"{type(self).__name__}(p={p})",
+                where=user_location(),
+                expected="0 <= p <= 1",
+                remedy="p is the probability that an element is dropped",
             )
         self.p, self.inplace = p, inplace
 

@@ -8,13 +8,15 @@ from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn import functional as F
 from trilobite.framework.nn import init
-from trilobite.framework.nn.functional.calling import write
+from trilobite.framework.nn.functional.calling import run, write
 from trilobite.framework.nn.layers.base import shown
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.settings import check_sizes
 from trilobite.framework.ops.creation import zeros
 from trilobite.framework.tensor import Tensor
+from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
 
 
 class _Table(Module):
@@ -48,15 +50,23 @@ class _Table(Module):
         """Normal rows, and zeros at padding_idx."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            write(self.weight.detach()[self.padding_idx], 0.0)
+            write(self.weight, run(_cleared, self.weight, row=self.padding_idx))
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **settings: Any) -> Any:
         """A layer around a table that is there already; frozen unless said otherwise."""
         rows, features = embeddings.shape
-        out = cls(rows, features, _weight=embeddings, **settings)  # type: ignore[call-arg]
+        out = cls(rows, features, _weight=embeddings, **settings)
         out.weight.requires_grad_(not freeze)
         return out
+
+
+def _cleared(table_of_rows: Value, row: int) -> Value:
+    width = table_of_rows.shape[1]
+    zeros_there = table["full"](shape=(1, width), dtype=table_of_rows.dtype, value=0)
+    return table["update_slice"](
+        table_of_rows, zeros_there, start=(row, 0), stop=(row + 1, width), step=(1, 1)
+    )
 
 
 class Embedding(_Table):

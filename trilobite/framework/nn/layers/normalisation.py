@@ -75,6 +75,7 @@ class _Running(Module):
                 f"{type(self).__name__} of shape {tuple(x.shape)}",
                 where=user_location(),
                 expected=f"{ranks} axes, with {self.num_features} channels",
+                remedy="channels stand in axis 1: move them there, or build the layer for them",
             )
 
     def extra_repr(self) -> str:

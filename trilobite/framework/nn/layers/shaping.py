@@ -13,7 +13,7 @@ from trilobite.framework.nn.functional.padding import checked_rank
 from trilobite.framework.nn.layers.base import shown
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.settings import repeated
-from trilobite.framework.ops.shaping import axis_in
+from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.types import size_of
 
