@@ -102,7 +102,7 @@ def test_only_integers_without_dimensions_are_indices() -> None:
 
 def test_one_element_is_a_truth_value_several_are_not() -> None:
     assert bool(tb.asarray([[2.0]])) is True
-    with pytest.raises(ValueError, match="truth value"):
+    with pytest.raises(ValueError, match=r"bool\(\) of a tensor of shape \(2,\)"):
         bool(tb.asarray([True, False]))
 
 

@@ -141,6 +141,41 @@ def test_numbers_keep_their_bits() -> None:
     assert (tb.asarray([1.0]) * np.ones(1)).dtype == tb.float64  # an array
 
 
+WITH_NUMBERS = {
+    "where": lambda x, n: tb.where(x > 0, x, n),
+    "clip": lambda x, n: tb.clip(x, n, None),
+    "masked_fill": lambda x, n: tb.masked_fill(x, x > 0, n),
+    "index_fill": lambda x, n: tb.index_fill(x, 0, tb.asarray([0]), n),
+    "scatter": lambda x, n: tb.scatter(x, 0, tb.asarray([1]), n),
+    "add": lambda x, n: n - x * n,
+    "lerp": lambda x, n: tb.lerp(x, x + 1, n),
+    "full": lambda x, n: tb.full((2,), n, dtype=x.dtype),
+    "full_like": lambda x, n: tb.full_like(x, n),
+    "setitem": lambda x, n: _written(x, n),
+    "stack": lambda x, n: tb.stack([x[0], n]),
+    "alone": lambda x, n: tb.full((1,), n),
+    "maximum": lambda x, n: tb.maximum(n, x),
+    "diff": lambda x, n: tb.diff(x, prepend=n),
+}
+
+
+def _written(x: tb.Tensor, n: Any) -> tb.Tensor:
+    y = x.clone()
+    y[1:] = n
+    return y
+
+
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex128"])
+def test_a_traced_python_number_is_the_number(name: str, dtype: str) -> None:
+    """Under jit a Python number is an input; it must meet tensors with all its digits, as it does eagerly."""
+    if dtype == "complex128" and name in ("where", "clip", "masked_fill", "maximum"):
+        return
+    x, fn = tb.asarray([1.5, -2.25], dtype=dtype), WITH_NUMBERS[name]
+    eager, jitted = fn(x, 0.1), tb.jit(fn)(x, 0.1)
+    assert eager.dtype == jitted.dtype and eager.numpy().tobytes() == jitted.numpy().tobytes()
+
+
 def test_an_integer_that_does_not_fit_is_refused() -> None:
     with pytest.raises(OverflowError, match="the number 300 does not fit into int8"):
         tb.asarray([1], dtype=tb.int8) + 300

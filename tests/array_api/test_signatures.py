@@ -111,6 +111,27 @@ DTYPES = (
 )
 
 
+LINALG = """
+cholesky(x, /, *, upper=False) cross(x1, x2, /, *, axis=-1) det(x, /) diagonal(x, /, *, offset=0) eig(x, /)
+eigh(x, /) eigvals(x, /) eigvalsh(x, /) inv(x, /) matmul(x1, x2, /) matrix_norm(x, /, *, keepdims=False,
+ord='fro')
+matrix_power(x, n, /) matrix_rank(x, /, *, rtol=None) matrix_transpose(x, /) outer(x1, x2, /)
+pinv(x, /, *, rtol=None) qr(x, /, *, mode='reduced') slogdet(x, /) solve(x1, x2, /)
+svd(x, /, *, full_matrices=True) svdvals(x, /) tensordot(x1, x2, /, *, axes=2) trace(x, /, *, offset=0,
+dtype=None)
+vecdot(x1, x2, /, *, axis=-1) vector_norm(x, /, *, axis=None, keepdims=False, ord=2)
+"""
+FFT = """
+fft(x, /, *, n=None, axis=-1, norm='backward') ifft(x, /, *, n=None, axis=-1, norm='backward')
+fftn(x, /, *, s=None, axes=None, norm='backward') ifftn(x, /, *, s=None, axes=None, norm='backward')
+rfft(x, /, *, n=None, axis=-1, norm='backward') irfft(x, /, *, n=None, axis=-1, norm='backward')
+rfftn(x, /, *, s=None, axes=None, norm='backward') irfftn(x, /, *, s=None, axes=None, norm='backward')
+hfft(x, /, *, n=None, axis=-1, norm='backward') ihfft(x, /, *, n=None, axis=-1, norm='backward')
+fftfreq(n, /, *, d=1.0, dtype=None, device=None) rfftfreq(n, /, *, d=1.0, dtype=None, device=None)
+fftshift(x, /, *, axes=None) ifftshift(x, /, *, axes=None)
+"""
+
+
 def _signatures(text: str) -> list[tuple[str, inspect.Signature]]:
     found = []
     for entry in text.replace("\n", " ").split(") "):
@@ -164,6 +185,20 @@ def test_method(name: str, signature: inspect.Signature) -> None:
 )
 def test_inspection(name: str, signature: inspect.Signature) -> None:
     check(inspect.signature(getattr(tb.__array_namespace_info__, name)), signature)
+
+
+@pytest.mark.parametrize(
+    ("name", "signature"), _signatures(LINALG), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_linalg(name: str, signature: inspect.Signature) -> None:
+    check(inspect.signature(getattr(tb.linalg, name)), signature)
+
+
+@pytest.mark.parametrize(
+    ("name", "signature"), _signatures(FFT), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_fft(name: str, signature: inspect.Signature) -> None:
+    check(inspect.signature(getattr(tb.fft, name)), signature)
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)

@@ -163,4 +163,12 @@ erfinv = unary("erfinv", p["erf_inv"], REAL_FLOATS, doc="the inverse of the erro
 lgamma = unary("lgamma", p["lgamma"], REAL_FLOATS, doc="the logarithm of |Γ(x)|")
 digamma = unary("digamma", p["digamma"], REAL_FLOATS, doc="the derivative of the logarithm of Γ")
 
-alias("absolute", "abs")
+# -- as PyTorch calls them ---------------------------------------------------------------------------------
+
+_SHORT = {
+    "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "absolute": "abs",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal",
+}  # fmt: skip
+for _short, _name in _SHORT.items():
+    alias(_short, _name)

@@ -19,6 +19,7 @@ def axis_in(axis: Any, ndim: int, what: str) -> int:
             f"{what}: axis {a} of a tensor with {ndim} dimensions",
             where=user_location(),
             expected=f"{-ndim} <= axis < {ndim}",
+            remedy="axes count from 0, or from -1 backwards",
         )
     return int(a % ndim)
 
@@ -39,6 +40,9 @@ def axes_in(axes: Any, ndim: int, what: str) -> tuple[int, ...]:
     out = tuple(axis_in(a, ndim, what) for a in each)
     if len(set(out)) != len(out):
         raise ShapeError(
-            f"{what}: the axes {each} name one axis twice", where=user_location(), expected="distinct axes"
+            f"{what}: the axes {each} name one axis twice",
+            where=user_location(),
+            expected="distinct axes",
+            remedy="name each axis once",
         )
     return out

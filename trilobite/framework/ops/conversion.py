@@ -64,8 +64,8 @@ def _numbers(data: Any) -> np.ndarray[Any, Any]:
         found = np.asarray(data)
         large = found.dtype.kind == "f" and found.size > 0 and bool(np.abs(found).max() >= 2.0**63)
         whole = np.asarray(data, object) if large else found
-    except ValueError as error:
-        raise _no_tensor(str(error)) from None
+    except ValueError:
+        raise _no_tensor(f"{type(data).__name__} with rows of different lengths") from None
     if large and all(isinstance(v, int) for v in whole.reshape(-1)):
         return whole
     if found.dtype.kind in "SUmM" or not all(
@@ -104,6 +104,7 @@ def _no_tensor(why: str) -> ArgumentError:
         f"the data does not form a tensor: {why}",
         where=user_location(),
         expected="numbers, or nested lists of equal lengths",
+        remedy="pad rows to one length, and turn words into numbers (tb.data.Vocabulary)",
     )
 
 
@@ -196,7 +197,10 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     check_device(device)
     if not hasattr(x, "__dlpack__"):
         raise _NoTensor(
-            f"from_dlpack of {type(x).__name__}", where=user_location(), expected="an object with __dlpack__"
+            f"from_dlpack of {type(x).__name__}",
+            where=user_location(),
+            expected="an object with __dlpack__",
+            remedy="tb.asarray takes numbers, lists and arrays",
         )
     if isinstance(x, Tensor):
         return wrap(copy_value(x.detach()._read())) if copy else x.detach()

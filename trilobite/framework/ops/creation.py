@@ -12,8 +12,8 @@ from trilobite.base.dtypes import DType, as_dtype
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.conversion import check_device, tensor, to_array
-from trilobite.framework.ops.meeting import as_value, broadcast_to, plain, scalar
-from trilobite.framework.ops.registry import op, tensor_op
+from trilobite.framework.ops.meeting import as_value, broadcast_to, plain, scalar, within
+from trilobite.framework.ops.registry import op, read, read_operand, tensor_op
 from trilobite.framework.promotion import scalar_dtype
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
@@ -30,7 +30,10 @@ def shape_of(shape: Any) -> Shape:
     out = tuple(d if isinstance(d, Affine) else d.__index__() for d in sizes)
     if any(not isinstance(d, Affine) and d < 0 for d in out):
         raise ShapeError(
-            f"a tensor of shape {out}", where=user_location(), expected="sizes that are not negative"
+            f"a tensor of shape {out}",
+            where=user_location(),
+            expected="sizes that are not negative",
+            remedy="only reshape works a size out from -1",
         )
     return out
 
@@ -82,8 +85,7 @@ def full(
 ) -> Tensor:
     """One number everywhere; its kind decides the dtype."""
     if isinstance(fill_value, Tensor) and fill_value.ndim == 0:
-        value = fill_value._read()
-        value = value if dtype is None else table["cast"](value, dtype=as_dtype(dtype))
+        value = read(fill_value) if dtype is None else within(read_operand(fill_value), as_dtype(dtype))
         return wrap(np.array(v) if type(v := broadcast_to(value, shape_of(shape))) is np.ndarray else v)
     number = plain(fill_value)
     return _made(shape, number, scalar_dtype(type(number)) if dtype is None else dtype, device, requires_grad)
@@ -143,7 +145,12 @@ def arange(
         return wrap(_counted(start, stop, step, dt.default_int if dtype is None else as_dtype(dtype)))
     start, stop, step = plain_end(start), plain_end(stop), plain_end(step)
     if step == 0:
-        raise ArgumentError("arange with a step of 0", where=user_location(), expected="a step that is not 0")
+        raise ArgumentError(
+            "arange with a step of 0",
+            where=user_location(),
+            expected="a step that is not 0",
+            remedy="tb.full repeats one number",
+        )
     whole = all(isinstance(v, int) for v in (start, stop, step))
     want = as_dtype(dtype) if dtype is not None else dt.default_int if whole else dt.default_float
     out = wrap(_integers(start, stop, step, want) if whole else _floats(start, stop, step, want))

@@ -86,6 +86,7 @@ def _sizes(terms: Sequence[Term], equation: str) -> dict[str, Dim]:
                     f"einsum {equation!r}: {c!r} has sizes {sizes[c]} and {d}",
                     where=user_location(),
                     expected="one size per letter",
+                    remedy="give axes of different sizes different letters",
                 )
     return sizes
 

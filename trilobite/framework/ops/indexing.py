@@ -161,6 +161,8 @@ def _cast(value: Any, dtype: dt.DType) -> Value:
         v = to_array(value)
     else:
         number = plain(value)
+        if dtype == dt.bool_ and number in (0, 1) and type(number) is int:
+            number = bool(number)
         _check_kind(_RANK[(bool, int, float, complex).index(type(number))], type(number).__name__, dtype)
         return scalar(number, dtype)
     _check_kind(dt.kind(v.dtype), str(v.dtype), dtype)
@@ -189,6 +191,7 @@ def _fitted(new: Value, shape: Shape) -> Value:
             f"a value of shape {tuple(new.shape)} written to a part of shape {tuple(shape)}",
             where=user_location(),
             expected="a value that broadcasts to that shape",
+            remedy="reshape the value, or write to a part of its shape",
         )
     return broadcast_to(new, shape)
 

@@ -58,7 +58,7 @@ def fill_(x: Tensor, number: Any) -> Tensor:
 @method("zero_")
 def zero_(x: Tensor) -> Tensor:
     """Zeros everywhere."""
-    return fill_(x, 0)
+    return fill_(x, False)
 
 
 @method("masked_fill_")

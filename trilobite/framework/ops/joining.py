@@ -50,6 +50,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Value:
                 f"concat along axis {a} of shapes {tuple(first.shape)} and, as number {i}, {tuple(x.shape)}",
                 where=user_location(),
                 expected=f"equal sizes in every axis but axis {a}",
+                remedy="choose another axis, or pad or cut to equal sizes; tb.stack joins along a new axis",
             )
     return table["concatenate"](*xs, axis=a)
 

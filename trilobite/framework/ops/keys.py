@@ -90,6 +90,7 @@ def _entry(e: Any) -> Any:
         raise IndexingError(
             f"an index of type {kind.__name__}", where=user_location(),
             expected="integers, slices, None, Ellipsis, or integer and boolean tensors",
+            remedy="make it an integer: int(i), x.astype(tb.int64)",
         ) from None  # fmt: skip
 
 
@@ -133,6 +134,7 @@ def expanded(entries: Sequence[Any], ndim: int) -> list[Any]:
             f"{ndim - missing} indices for a tensor with {ndim} dimensions",
             where=user_location(),
             expected=f"at most {ndim}",
+            remedy="leave indices away, or add an axis first: x[..., None]",
         )
     at = dots[0] if dots else len(entries)
     return [*entries[:at], *[_FULL] * missing, *entries[at + 1 :]]
@@ -147,6 +149,7 @@ def in_range(index: int, size: Dim, axis: int) -> Dim:
             f"index {index} on axis {axis}, which has size {size}",
             where=user_location(),
             expected=f"{-size} <= index < {size}",
+            remedy="indices count from 0, or from -1 backwards; a slice may go past the end",
         )
     return index if index >= 0 else index + size
 

@@ -19,7 +19,7 @@ from trilobite.framework.ops.meeting import (
     broadcast_to,
     common,
 )
-from trilobite.framework.ops.registry import op
+from trilobite.framework.ops.registry import alias, op
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 
@@ -226,3 +226,7 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     from trilobite.framework.ops.reducing import sum
 
     return sum(diagonal(x, offset, axis1, axis2), -1)
+
+
+for _short in ("mm", "bmm", "mv"):
+    alias(_short, "matmul")

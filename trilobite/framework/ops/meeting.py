@@ -17,7 +17,7 @@ import numpy as np
 from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, default_float
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.registry import Weak, register
+from trilobite.framework.ops.registry import Weak, read_operand, register
 from trilobite.framework.promotion import promote, promote_scalar, scalar_dtype
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Primitive, Value
@@ -164,7 +164,7 @@ def _alike(x: Any, y: Any) -> bool:
 
 
 def repeated(value: np.ndarray[Any, Any], shape: Shape) -> Value:
-    """A number everywhere: one element seen under strides of 0, which is what `broadcast` would make of it."""
+    """A number everywhere: one element seen under strides of 0, as `broadcast` would show it."""
     if (
         value.dtype.kind in "biufc"
         and value.dtype.isbuiltin == 1
@@ -227,6 +227,13 @@ def common(*operands: Any) -> list[Value]:
     return [_in(o, dtype) for o in ready]
 
 
+def within(o: Any, dtype: DType) -> Value:
+    """An operand in a dtype decided elsewhere: a number goes there straight, not by its own default."""
+    if isinstance(o, (np.ndarray, Traced, Weak)) or type(o) in _PLAIN:
+        return _in(o, dtype)
+    return _in(plain(o), dtype)
+
+
 def _in(o: Any, dtype: DType) -> Value:
     if isinstance(o, Weak):
         return astype(o.value, dtype)
@@ -241,16 +248,6 @@ def together(*operands: Any) -> list[Value]:
         return values
     shape = broadcast_shapes(*(v.shape for v in values))
     return [broadcast_to(v, shape) for v in values]
-
-
-def read_operand(x: Any) -> Any:
-    """For operations that promote: tensors are read, weak ones stay weak."""
-    if isinstance(x, Tensor):
-        extra = x._extra
-        if extra is not None and "weak" in extra:
-            return Weak(x._read(), extra["weak"])
-        return x._read()
-    return x
 
 
 # -- elementwise operations ------------------------------------------------------------------------------

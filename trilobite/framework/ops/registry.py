@@ -128,25 +128,31 @@ def lift(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fn)
     def public(*args: Any, **kwargs: Any) -> Any:
-        values = [read(a) for a in args]
+        values = [read_operand(a) for a in args]
         if not kwargs:
             return wrap_results(fn(*values), values)
-        named = {k: read(v) for k, v in translated(kwargs).items()}
+        named = {k: read_operand(v) for k, v in translated(kwargs).items()}
         return wrap_results(fn(*values, **named), [*values, *named.values()])
 
     return public
 
 
-def read(arg: Any) -> Any:
-    """Operands as values: tensors are read, also inside lists and tuples; everything else passes."""
+def read_operand(arg: Any) -> Any:
+    """Operands as values: tensors are read, also inside lists and tuples; traced Python numbers stay weak."""
     if isinstance(arg, Tensor):
         extra = arg._extra
-        if extra is not None and "weak" in extra:
-            return table["cast"](arg._read(), dtype=scalar_dtype(extra["weak"]))
-        return arg._read()
+        return arg._read() if extra is None or "weak" not in extra else Weak(arg._read(), extra["weak"])
+    if type(arg) in (list, tuple) and any(isinstance(a, (Tensor, list, tuple)) for a in arg):
+        return type(arg)(read_operand(a) for a in arg)
+    return arg
+
+
+def read(arg: Any) -> Any:
+    """As `read_operand`, but a traced Python number has the default dtype of its kind, as it has alone."""
     if type(arg) in (list, tuple) and any(isinstance(a, (Tensor, list, tuple)) for a in arg):
         return type(arg)(read(a) for a in arg)
-    return arg
+    found = read_operand(arg)
+    return table["cast"](found.value, dtype=scalar_dtype(found.kind)) if isinstance(found, Weak) else found
 
 
 def wrap_results(out: Any, operands: Sequence[Any]) -> Any:

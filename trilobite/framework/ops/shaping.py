@@ -15,7 +15,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axes_in, axis_in
 from trilobite.framework.ops.meeting import as_value
 from trilobite.framework.ops.meeting import broadcast_shapes as shapes_together
-from trilobite.framework.ops.registry import copy_value, method, tensor_op
+from trilobite.framework.ops.registry import alias, copy_value, method, tensor_op
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.views import Step
 from trilobite.ir.primitives import table
@@ -61,6 +61,7 @@ def full_shape(shape: Sequence[Any], size: Dim) -> Shape:
                 f"reshape of {size} elements to {tuple(shape)}",
                 where=user_location(),
                 expected=f"a multiple of {known} elements",
+                remedy="give sizes whose product is the number of elements; -1 stands for one of them",
             )
         sizes[holes[0]] = size // known  # type: ignore[operator]
     if size_of(sizes) != size:
@@ -165,6 +166,7 @@ def squeeze(x: Any, /, axis: Any = None) -> Tensor:
                 f"squeeze: axis {a} of shape {tuple(shape)} has size {shape[a]}",
                 where=user_location(),
                 expected="size 1",
+                remedy="name axes of size 1 only, or reshape",
             )
     return through(x, reshape_step(tuple(d for i, d in enumerate(shape) if i not in gone)))
 
@@ -365,3 +367,7 @@ def numel(x: Tensor) -> Dim:
 def dim(x: Tensor) -> int:
     """How many axes there are: x.ndim."""
     return len(x.shape)
+
+
+alias("unsqueeze", "expand_dims")
+alias("permute", "permute_dims")

@@ -88,6 +88,7 @@ def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: boo
             f"topk with k={k} along an axis of size {v.shape[a]}",
             where=user_location(),
             expected=f"0 <= k <= {v.shape[a]}",
+            remedy="take min(k, x.shape[axis]), or name another axis",
         )
     if largest:
         return TopK(*table["top_k"](v, k=k, axis=a))

@@ -12,7 +12,7 @@ from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.keys import counted
-from trilobite.framework.ops.meeting import as_value, astype, broadcast_shapes, broadcast_to, together
+from trilobite.framework.ops.meeting import as_value, astype, broadcast_shapes, broadcast_to, together, within
 from trilobite.framework.ops.pointwise import full, truth
 from trilobite.framework.ops.registry import op
 from trilobite.framework.ops.searching import flat_places
@@ -120,7 +120,7 @@ _KINDS = {
 def _scatter(x: Any, axis: int, index: Any, source: Any, kind: str, what: str) -> Value:
     x, at = as_value(x), _indices(index, what)
     a = axis_in(axis, x.ndim, what)
-    new = astype(as_value(source), x.dtype)
+    new = within(source, x.dtype)
     new = _cropped(new, at.shape, what) if new.ndim else broadcast_to(new, at.shape)
     corner = _corner(x, at, a, what)
     part = x if corner is None else table["slice"](x, **corner)
@@ -174,7 +174,7 @@ def _by_slices(x: Any, axis: int, index: Any, source: Any, kind: str, what: str)
             f"{what} at indices of shape {tuple(at.shape)}", where=user_location(), expected="one dimension"
         )
     shape = (*x.shape[:a], at.shape[0], *x.shape[a + 1 :])
-    new = broadcast_to(astype(as_value(source), x.dtype), shape)
+    new = broadcast_to(within(source, x.dtype), shape)
     updates = table["transpose"](new, axes=(a, *(i for i in range(x.ndim) if i != a)))
     column = table["reshape"](counted(at, x.shape[a], a), shape=(at.shape[0], 1))
     return table["scatter"](x, column, updates, axes=(a,), kind=kind)
