@@ -21,6 +21,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
+    Command("debug", "Step through a program of the processor.", "trilobite.processor.tools.session:debug"),
     Command("demo", "Train a network on handwritten digits.", "trilobite.apps.digits:main"),
     Command("info", "Show versions, the CPU and where the caches are.", "trilobite.cli.info:info"),
 )

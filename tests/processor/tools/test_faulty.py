@@ -6,7 +6,7 @@ found:
 
     //! machine: dlp-m            default dlp-m
     //! task: union1 4            task type and number of tasks, default block 1
-    //! args: random f32 8 4, empty f32 16, zeros i32 1, int 5
+    //! args: random:f32:8x4, empty:f32:16, zeros:i32:1, 5
     //! twin args: ...            where the twin takes others
     //! word: 1 0xfff8...         replaces an instruction word of the faulty binary
     //! says: text                stands in the diagnosis; @1 is the number of the line that ends in //@1
@@ -19,15 +19,14 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from trilobite.base.errors import TrilobiteError
 from trilobite.processor.device import Device, Kernel
 from trilobite.processor.isa.assembler import assemble
 from trilobite.processor.isa.binary import HEADER, SECTION, from_bytes, to_bytes
-from trilobite.processor.isa.formats import BY_NAME
 from trilobite.processor.isa.program import Program, link
+from trilobite.processor.tools.arguments import argument
 from trilobite.processor.tools.findings import CheckFailed
 
 MARK = re.compile(r"@\d")
@@ -66,20 +65,6 @@ def _variant(lines: list[str], kept: str, dropped: str) -> str:
         "" if line.startswith(dropped) else " " + line[1:] if line.startswith(kept) else line
         for line in lines
     )
-
-
-def argument(device: Device, text: str):
-    kind, *rest = text.split()
-    if kind == "int":
-        return int(rest[0])
-    dtype, shape = BY_NAME[rest[0]].dtype, tuple(int(extent) for extent in rest[1:])
-    if kind == "empty":
-        return device.empty(shape, dtype)
-    if kind == "zeros":
-        return device.array(np.zeros(shape, dtype))
-    rng = np.random.default_rng(11)
-    values = rng.standard_normal(shape) * 4 if np.dtype(dtype).kind == "f" else rng.integers(0, 100, shape)
-    return device.array(values.astype(dtype))
 
 
 def program(case: Case, text: str, word: str | None) -> Program:

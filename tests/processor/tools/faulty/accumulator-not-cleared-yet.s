@@ -1,5 +1,5 @@
 // The product accumulates into cells that the vector unit is still clearing.
-//! args: random f16 4 8, random f16 8 4
+//! args: random:f16:4x8, random:f16:8x4
 //! says: read after write without order: nram+0x1000 to +0x1040
 //! says: VSET.f32 $12, $22, #0.0 (accumulator-not-cleared-yet.s:@1)
 //! says: MM.f32.f16.f16.acc $12, $10, $11, $3, $6 (accumulator-not-cleared-yet.s:@2)

@@ -1,5 +1,5 @@
 // A product accumulates onto cells that nothing set.
-//! args: random f16 4 8, random f16 8 4, empty f32 4 4
+//! args: random:f16:4x8, random:f16:8x4, empty:f32:4x4
 //! says: uninitialised bytes reach DRAM: 64 of 64 bytes, nram+0x1000 was never written
 //! says: VSTORE.f32 $12, $22, $2, #0 (accumulators-never-cleared.s:@1)
  .entry main

@@ -1,5 +1,5 @@
 // The activation reads the accumulators while the matrix unit still fills them.
-//! args: random f16 8 16, random f16 16 4
+//! args: random:f16:8x16, random:f16:16x4
 //! says: read after write without order: nram+0x1000 to +0x1080
 //! says: matrix queue, instruction
 //! says: VTANH.f32 $12, $22, $12 (activation-before-product.s:@1)

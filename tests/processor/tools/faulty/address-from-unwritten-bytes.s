@@ -1,5 +1,5 @@
 // A pointer is loaded from a table that was never written.
-//! args: random f32 8
+//! args: random:f32:8
 //! says: uninitialised bytes reach an address: $3, loaded from ldram+0x10 (address-from-unwritten-bytes.s:@1)
 //! says: VLOAD.f32 $11, $2, $3, #0 (address-from-unwritten-bytes.s:@2)
  .entry main

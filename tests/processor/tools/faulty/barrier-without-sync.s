@@ -1,7 +1,7 @@
 // The memory core meets the others while its copy is still under way.
 //! machine: dlp-m
 //! task: union1 4
-//! args: random u8 256
+//! args: random:u8:256
 //! says: read after write without order: sram+0x0 to +0x40
 //! says: remedy: put SYNC.io behind the first, then let both cores come to a BARRIER.cluster between them
  .entry main

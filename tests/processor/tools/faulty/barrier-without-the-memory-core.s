@@ -1,7 +1,7 @@
 // The cores meet among themselves; the memory core that fills SRAM is not invited.
 //! machine: dlp-m
 //! task: union1 4
-//! args: random u8 256
+//! args: random:u8:256
 //! says: without order: sram+0x0 to +0x40
 //! says: cluster 0 memory core, io queue
  .entry main

@@ -1,7 +1,7 @@
 // A stride that leads out of SRAM.
 //! machine: dlp-m
 //! task: union1 4
-//! args: random u8 1024
+//! args: random:u8:1024
 //! says: sram+0x1f0000: bytes 2031616 to 2163712 reach outside the sram of 2097152 bytes
 //! says: COPY2 $10, $0, $1, $2 (beyond-sram.s:@1)
  .entry main

@@ -1,5 +1,5 @@
 // A weight matrix that is larger than WRAM.
-//! args: random f32 131080
+//! args: random:f32:131080
 //! says: wram+0x0: bytes 0 to 524320 reach outside the wram of 524288 bytes
 //! says: (beyond-wram.s:@1)
  .entry main

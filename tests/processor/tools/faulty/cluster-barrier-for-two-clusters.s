@@ -1,7 +1,7 @@
 // Cluster 1 reads what cluster 0 wrote to DRAM; the barrier holds only one cluster together.
 //! machine: dlp-m
 //! task: union2 8
-//! args: zeros i32 4
+//! args: zeros:i32:4
 //! says: read after write without order: gdram+0x100000 to +0x100004
 //! says: first: cluster 0 core 0, control queue
 //! says: second: cluster 1 core 0, control queue

@@ -1,5 +1,5 @@
 // Source and destination are swapped: NRAM goes to DRAM where DRAM should come to NRAM.
-//! args: random u8 96
+//! args: random:u8:96
 //! says: uninitialised bytes reach DRAM: 96 of 96 bytes, nram+0x0 was never written
 //! says: COPY $0, $10, $1 (copy-in-the-wrong-direction.s:@1)
  .entry main

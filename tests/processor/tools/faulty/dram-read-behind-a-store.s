@@ -1,5 +1,5 @@
 // A scalar load asks DRAM for what the io queue is still writing there.
-//! args: empty f32 32
+//! args: empty:f32:32
 //! says: read after write without order: gdram+0x100000 to +0x100004
 //! says: VSTORE.f32 $10, $1, $0, #0 (dram-read-behind-a-store.s:@1)
 //! says: control queue, instruction 6: SLOAD.f32 $2, $0, #0 (dram-read-behind-a-store.s:@2)

@@ -1,7 +1,7 @@
 // All tasks store to the same place: the offset by taskId was forgotten.
 //! machine: dlp-m
 //! task: block 16
-//! args: empty i32 16 8
+//! args: empty:i32:16x8
 //! says: write after write without order: gdram+0x100000 to +0x100020
 //! says: first: cluster 0 core 0, io queue
 //! says: second: cluster 0 core 1, io queue

@@ -1,7 +1,7 @@
 // A plain store announces data that another task reads once it sees the flag.
 //! machine: dlp-m
 //! task: block 2
-//! args: zeros i64 2
+//! args: zeros:i64:2
 //! says: without order: gdram+0x100000 to +0x100008
 //! says: second: cluster 0 core 1, control queue, instruction
  .entry main

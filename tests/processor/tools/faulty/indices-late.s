@@ -1,5 +1,5 @@
 // A gather uses indices that have not arrived.
-//! args: random f32 64, zeros i32 16
+//! args: random:f32:64, zeros:i32:16
 //! says: read after write without order: nram+0x1000 to +0x1040
 //! says: VGATH.f32.i32 $12, $3, $10, $11, $2 (indices-late.s:@1)
  .entry main

@@ -1,6 +1,6 @@
 // Two threads of work share rows of 16 bytes, 8 bytes each. Their boxes overlap either way; their bytes only if
 // the second half begins 4 bytes too early.
-//! args: random u8 32 8, empty u8 32 16
+//! args: random:u8:32x8, empty:u8:32x16
 //! says: read after write without order: nram+0x4 to +0x8
 //! says: io queue, instruction
 //! says: move queue, instruction

@@ -1,5 +1,5 @@
 // A move on the chip is as asynchronous as a load.
-//! args: random f32 64
+//! args: random:f32:64
 //! says: read after write without order: nram+0x2000 to +0x2100
 //! says: move queue, instruction
 //! says: remedy: put SYNC.move between them

@@ -1,7 +1,7 @@
 // The cores use what a multicast brings without meeting its sender.
 //! machine: dlp-m
 //! task: union1 4
-//! args: random u8 64
+//! args: random:u8:64
 //! says: read after write without order
 //! says: cluster 0 memory core, move queue, instruction
 //! says: vector queue, instruction

@@ -1,7 +1,7 @@
 // The memory core multicasts into NRAM that core 2 is still reading.
 //! machine: dlp-m
 //! task: union1 4
-//! args: random u8 64
+//! args: random:u8:64
 //! says: without order: cluster 0 core 2 nram+0x0 to +0x40
 //! says: cluster 0 core 2, vector queue
 //! says: cluster 0 memory core, move queue

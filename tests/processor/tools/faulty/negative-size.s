@@ -1,6 +1,6 @@
 // A tail that was computed as n - 64 for a small n.
-//! args: int 40
-//! twin args: int 100
+//! args: 40
+//! twin args: 100
 //! says: a size is negative: [-24]
 //! says: VSET.f32 $10, $0, #1.0 (negative-size.s:@1)
  .entry main

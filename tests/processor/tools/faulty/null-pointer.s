@@ -1,5 +1,5 @@
 // An argument that nobody passed.
-//! args: random f32 8
+//! args: random:f32:8
 //! says: gdram+0x0 is a null pointer
 //! says: VLOAD.f32 $10, $2, $1, #0 (null-pointer.s:@1)
  .entry main

@@ -1,5 +1,5 @@
 // Two buffers that should touch overlap by one element.
-//! args: random f32 33, random f32 32
+//! args: random:f32:33, random:f32:32
 //! says: write after read without order: nram+0x80 to +0x84
  .entry main
 main:

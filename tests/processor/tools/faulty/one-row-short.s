@@ -1,5 +1,5 @@
 // The tile has 16 rows, but the next one begins 15 rows behind it: inside the one that is used.
-//! args: random u8 16 64
+//! args: random:u8:16x64
 //! says: write after read without order: nram+0x3c0 to +0x3fc
 //! says: COPY2 $11, $0, $1, $2 (one-row-short.s:@1)
  .entry main

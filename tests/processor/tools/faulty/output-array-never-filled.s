@@ -1,6 +1,6 @@
 // The kernel adds to an output that the host allocated but did not fill.
-//! args: random f32 16, empty f32 16
-//! twin args: random f32 16, zeros f32 16
+//! args: random:f32:16, empty:f32:16
+//! twin args: random:f32:16, zeros:f32:16
 //! says: uninitialised bytes reach DRAM: 64 of 64 bytes, gdram+0x100100 was never written
 //! says: VSTORE.f32 $11, $2, $1, #0 (output-array-never-filled.s:@1)
  .entry main

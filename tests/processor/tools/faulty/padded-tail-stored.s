@@ -1,5 +1,5 @@
 // Vectors are padded to 64; storing the padding as well gives DRAM what nobody wrote. Computing with it is normal.
-//! args: random f32 64, empty f32 64
+//! args: random:f32:64, empty:f32:64
 //! says: uninitialised bytes reach DRAM: 56 of 256 bytes, nram+0xc8 was never written
 //! says: VSTORE.f32 $11, $3, $1, #0 (padded-tail-stored.s:@1)
  .entry main

@@ -1,5 +1,5 @@
 // Double buffering with the same buffer twice: the load of the next tile meets the use of this one.
-//! args: random f32 8 32, empty f32 8 32
+//! args: random:f32:8x32, empty:f32:8x32
 //! says: read after write without order: nram+0x0 to +0x80
 //! says: VAS.f32 $12, $2, $10, #1.0 (ping-pong-on-one-buffer.s:@1)
 //! says: VLOAD.f32 $11, $2, $0, #0 (ping-pong-on-one-buffer.s:@2)

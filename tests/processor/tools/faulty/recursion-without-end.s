@@ -1,6 +1,6 @@
 // Each call pushes a frame; 128 KiB of stack hold 8192 of 16 bytes.
-//! args: int 9000
-//! twin args: int 8000
+//! args: 9000
+//! twin args: 8000
 //! says: stack overflow: nram+0x5fff0 is outside the room of the stack
 //! says: SADD.i64 $62, $62, #-16 (recursion-without-end.s:@1)
 //! says: expected: an address from nram+0x60000 to nram+0x80000

@@ -1,5 +1,5 @@
 // A scalar store changes a buffer that is still being copied out.
-//! args: empty i32 16
+//! args: empty:i32:16
 //! says: write after read without order: nram+0xc to +0x10
 //! says: io queue
 //! says: SSTORE.i32 $3, $10, #12 (scalar-write-under-a-store.s:@1)

@@ -1,7 +1,7 @@
 // 100 elements over 16 tasks: slices are 7 long but begin every 6.
 //! machine: dlp-m
 //! task: block 16
-//! args: empty f32 112
+//! args: empty:f32:112
 //! says: write after write without order: gdram+0x100018 to +0x10001c
  .entry main
 main:

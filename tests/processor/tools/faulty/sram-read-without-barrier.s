@@ -1,7 +1,7 @@
 // The cores read SRAM without waiting for the memory core that fills it.
 //! machine: dlp-m
 //! task: union1 4
-//! args: random u8 256
+//! args: random:u8:256
 //! says: without order: sram+0x0 to +0x40
 //! says: cluster 0 memory core, io queue, instruction
 //! says: let both cores come to a BARRIER.cluster between them, or give each its own bytes

@@ -1,7 +1,7 @@
 // Double work, one barrier: the memory core brings the next tile while the cores still read this one.
 //! machine: dlp-m
 //! task: union1 4
-//! args: random u8 2 128
+//! args: random:u8:2x128
 //! says: without order: sram+0x0 to +0x80
 //! says: cluster 0 memory core, io queue
 //! says: move queue

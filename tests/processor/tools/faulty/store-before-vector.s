@@ -1,5 +1,5 @@
 // A result is stored before it has been computed.
-//! args: random f32 64, empty f32 64
+//! args: random:f32:64, empty:f32:64
 //! says: read after write without order: nram+0x1000 to +0x1100
 //! says: VEXP.f32 $11, $2, $10 (store-before-vector.s:@1)
 //! says: VSTORE.f32 $11, $2, $1, #0 (store-before-vector.s:@2)

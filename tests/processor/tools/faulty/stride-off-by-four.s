@@ -1,5 +1,5 @@
 // Rows of 64 bytes are laid 68 bytes apart, so the last row reaches into the buffer behind, which is being read.
-//! args: random u8 16 64, random u8 64
+//! args: random:u8:16x64, random:u8:64
 //! says: write after read without order: nram+0x400 to +0x43c
 //! says: VAS.u8 $12, $5, $11, #1 (stride-off-by-four.s:@1)
 //! says: COPY2 $10, $0, $5, $2 (stride-off-by-four.s:@2)

@@ -1,5 +1,5 @@
 // One way through the branch leaves the SYNC out.
-//! args: random f32 32, int 0
+//! args: random:f32:32, 0
 //! says: read after write without order: nram+0x0 to +0x80
 //! says: VNEG.f32 $10, $2, $10 (sync-jumped-over.s:@1)
  .entry main

@@ -1,5 +1,5 @@
 // It waits, but for the wrong queue.
-//! args: random f32 64
+//! args: random:f32:64
 //! says: read after write without order: nram+0x0 to +0x100
 //! says: (sync-of-another-queue.s:@1)
 //! says: VSQRT.f32 $11, $1, $10 (sync-of-another-queue.s:@2)

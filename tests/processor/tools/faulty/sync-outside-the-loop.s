@@ -1,5 +1,5 @@
 // The first round is right; the second loads over a tile that is still read.
-//! args: random f32 4 32
+//! args: random:f32:4x32
 //! says: write after read without order: nram+0x0 to +0x80
 //! says: VLOG.f32 $11, $2, $10 (sync-outside-the-loop.s:@1)
 //! says: VLOAD.f32 $10, $2, $0, #0 (sync-outside-the-loop.s:@2)

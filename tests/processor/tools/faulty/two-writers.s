@@ -1,5 +1,5 @@
 // A load and a fill write the same bytes; nobody knows which comes last.
-//! args: random f32 40
+//! args: random:f32:40
 //! says: write after write without order: nram+0x80 to +0xa0
 //! says: VLOAD.f32 $10, $1, $0, #0 (two-writers.s:@1)
 //! says: VSET.f32 $11, $2, #0.0 (two-writers.s:@2)

@@ -1,5 +1,5 @@
 // The store is longer than what was computed.
-//! args: empty f32 32
+//! args: empty:f32:32
 //! says: uninitialised bytes reach DRAM: 16 of 128 bytes, nram+0x70 was never written
 //! says: VSTORE.f32 $10, $1, $0, #0 (unwritten-bytes-stored.s:@1)
  .entry main

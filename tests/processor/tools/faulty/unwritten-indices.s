@@ -1,5 +1,5 @@
 // The last four indices of a gather were never written.
-//! args: random f32 64
+//! args: random:f32:64
 //! says: uninitialised bytes reach an address: nram+0x1030 was never written
 //! says: VGATH.f32.i32 $12, $3, $10, $11, $2 (unwritten-indices.s:@1)
  .entry main

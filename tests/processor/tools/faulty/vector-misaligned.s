@@ -1,5 +1,5 @@
 // A vector of halves begins at an odd byte.
-//! args: random f16 16
+//! args: random:f16:16
 //! says: nram+0x101 is not aligned to the 2 bytes of f16
 //! says: (vector-misaligned.s:@1)
  .entry main

@@ -1,5 +1,5 @@
 // The vector unit reads NRAM, not WRAM.
-//! args: random f32 32
+//! args: random:f32:32
 //! says: wram+0x0 was given where an address in nram is needed
 //! says: VAV.f32 $11, $1, $10, $10 (weights-given-to-the-vector-unit.s:@1)
  .entry main

@@ -1,5 +1,5 @@
 // The matrix unit starts before its weights are there.
-//! args: random f16 8 16, random f16 16 4
+//! args: random:f16:8x16, random:f16:16x4
 //! says: read after write without order: wram+0x0 to +0x80
 //! says: MLOAD.f16 $11, $21, $1, #0 (weights-late.s:@1)
 //! says: MM.f32.f16.f16 $12, $10, $11, $3, $6 (weights-late.s:@2)

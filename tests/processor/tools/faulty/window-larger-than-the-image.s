@@ -1,5 +1,5 @@
 // A pooling window that does not fit into its image.
-//! args: random f32 8 8 4
+//! args: random:f32:8x8x4
 //! says: a window that reaches over 9 does not fit into 8
 //! says: VPOOL.f32.max $11, $10, $20 (window-larger-than-the-image.s:@1)
  .entry main

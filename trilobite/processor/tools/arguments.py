@@ -1,0 +1,82 @@
+"""Kernel arguments written as words: how a command line or a test corpus names them.
+
+    5  -3  0x40                an integer
+    0.5                        a float, passed as fp32
+    random:f32:8x4             an array of random numbers, the same every time
+    zeros:i32:16               an array of zeros
+    empty:f16:3x3              an array that nobody filled
+    weights.npy                an array from a NumPy file
+
+Enters: a device and a word. Leaves: what `Device.launch` takes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import ArgumentError
+from trilobite.processor.device import Device
+from trilobite.processor.isa.formats import BY_NAME, I4
+
+SEED = 11
+KINDS = ("random", "zeros", "empty")
+
+
+def argument(device: Device, word: str) -> Any:
+    word = word.strip()
+    if word.endswith(".npy"):
+        return device.array(_file(word))
+    if ":" in word:
+        return _array(device, word)
+    try:
+        return int(word, 0)
+    except ValueError:
+        pass
+    try:
+        return float(word)
+    except ValueError:
+        raise _misunderstood(word) from None
+
+
+def shape_of(word: str) -> tuple[int, ...]:
+    """8x4 as (8, 4)."""
+    parts = word.split("x")
+    if not all(part.isdecimal() for part in parts):
+        raise ArgumentError(f"{word!r} is no shape", expected="extents such as 8x4", remedy="correct it")
+    return tuple(int(part) for part in parts)
+
+
+def _misunderstood(word: str) -> ArgumentError:
+    return ArgumentError(
+        f"{word!r} is no argument",
+        expected="a number, random:f32:8x4, zeros:i32:16, empty:f16:64, or the path of a .npy file",
+        remedy="correct it",
+    )
+
+
+def _array(device: Device, word: str) -> Any:
+    kind, _, rest = word.partition(":")
+    name, _, extents = rest.partition(":")
+    fmt = BY_NAME.get(name)
+    if kind not in KINDS or fmt is None or fmt is I4 or not extents:
+        raise _misunderstood(word)
+    shape = shape_of(extents)
+    if kind == "empty":
+        return device.empty(shape, fmt.dtype)
+    if kind == "zeros":
+        return device.array(np.zeros(shape, fmt.dtype))
+    rng = np.random.default_rng(SEED)
+    values = rng.standard_normal(shape) * 4 if fmt.kind == "float" else rng.integers(0, 100, shape)
+    return device.array(values.astype(fmt.dtype))
+
+
+def _file(path: str) -> Any:
+    try:
+        return np.load(Path(path), allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ArgumentError(
+            f"the array cannot be read: {error}", where=path, expected="a .npy file", remedy="check the path"
+        ) from error
