@@ -28,6 +28,7 @@ def first_line(fn: Any) -> str:
 
 
 def operations() -> str:
+    from trilobite.framework.ops import fft, linalg  # noqa: F401  the extensions enter the table when imported
     from trilobite.framework.ops.registry import operators
 
     lines = [
