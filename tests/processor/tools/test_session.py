@@ -170,9 +170,9 @@ $62  0x400000000200000  288230376153808896
 $63  0x3  3
 > cores
   0.0   task 0, at double.s:3
-  0.1   task 0, at double.s:3
-  0.2   task 0, at double.s:3
-  0.3   task 0, at double.s:3
+  0.1   task 1, at double.s:3
+  0.2   task 2, at double.s:3
+  0.3   task 3, at double.s:3
 * 0.m   task 0, at double.s:3
 > break 4 on 0.2
 breakpoint 1: 4, before instruction 2
@@ -184,9 +184,9 @@ cluster 0 core 2, instruction 2: HALT (double.s:4)
      4  HALT
 > cores
   0.0   task 0, has ended
-  0.1   task 0, has ended
-* 0.2   task 0, at double.s:4
-  0.3   task 0, at double.s:4
+  0.1   task 1, has ended
+* 0.2   task 2, at double.s:4
+  0.3   task 3, at double.s:4
   0.m   task 0, at double.s:4
 > focus 7
 cluster 0 core 7 has no part in this launch
