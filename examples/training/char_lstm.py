@@ -1,6 +1,7 @@
 """A character LSTM that learns the notes of `corpus`: `python examples/training/char_lstm.py`.
 
-It prints the loss on notes of another writer, beside the bound that no bigram model gets below, and then writes itself.
+It prints the loss on notes of another writer, beside the bound that no bigram model gets below, and then
+writes itself.
 """
 
 from __future__ import annotations

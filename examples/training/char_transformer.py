@@ -1,6 +1,8 @@
-"""A character transformer that learns the notes of `corpus`: `python examples/training/char_transformer.py`.
+"""A character transformer that learns the notes of `corpus`: `python
+examples/training/char_transformer.py`.
 
-It prints the loss on notes of another writer, beside the bound that no bigram model gets below, and then writes itself.
+It prints the loss on notes of another writer, beside the bound that no bigram model gets below, and then
+writes itself.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Block(tb.nn.Module):
 
 
 class CharTransformer(tb.nn.Module):
-    """Characters in, scores for the next character out. Positions enter by the rotation of queries and keys."""
+    """Characters in, scores for the next character out. Positions enter by the rotation of queries and
+    keys.
+    """
 
     def __init__(self, width: int = 64, heads: int = 4, layers: int = 2) -> None:
         self.embed = tb.nn.Embedding(len(VOCABULARY), width)

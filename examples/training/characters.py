@@ -1,6 +1,8 @@
-"""What the character models share: the text as windows, the training loop, and the loss on a text not seen.
+"""What the character models share: the text as windows, the training loop, and the loss on a text not
+seen.
 
-Enters: a module that maps codes (batch, length) to scores (batch, length, characters). Leaves: it trained, and numbers.
+Enters: a module that maps codes (batch, length) to scores (batch, length, characters). Leaves: it
+trained, and numbers.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """A text to learn from: the field notes of a fossil hunter, spoken by a small grammar.
 
-Enters: a seed and a length. Leaves: a string over 30 characters. What makes it worth learning is far apart: verbs agree
-with subjects that stand several words before, sums are right, and every quotation that opens closes. A model that sees
-only the character before cannot follow any of that; `bigram_bound` says how well the best such model does.
+Enters: a seed and a length. Leaves: a string over 30 characters. What makes it worth learning is far
+apart: verbs agree with subjects that stand several words before, sums are right, and every quotation that
+opens closes. A model that sees only the character before cannot follow any of that; `bigram_bound` says
+how well the best such model does.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 
@@ -67,5 +69,5 @@ def notes(characters: int, seed: int = 0) -> str:
 
 def bigram_bound(text: str) -> float:
     """Nats per character of the best model of this very text that sees only the character before."""
-    pairs, firsts = Counter(zip(text, text[1:], strict=False)), Counter(text[:-1])
+    pairs, firsts = Counter(pairwise(text)), Counter(text[:-1])
     return -sum(n * math.log(n / firsts[a]) for (a, _), n in pairs.items()) / (len(text) - 1)

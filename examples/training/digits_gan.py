@@ -1,7 +1,9 @@
-"""A generator that draws digits on demand, and a classifier that reads them: `python examples/training/digits_gan.py`.
+"""A generator that draws digits on demand, and a classifier that reads them: `python
+examples/training/digits_gan.py`.
 
-Two networks play against each other on scikit-learn's 8×8 digits: one draws a digit it is asked for, out of noise, the
-other tells drawn ones from real ones. A classifier that never saw a drawn digit says how many it recognises.
+Two networks play against each other on scikit-learn's 8×8 digits: one draws a digit it is asked for, out
+of noise, the other tells drawn ones from real ones. A classifier that never saw a drawn digit says how
+many it recognises.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import trilobite as tb
+from trilobite.framework.fit import fit
 
 F = tb.nn.functional
 NOISE = 16
@@ -58,13 +61,15 @@ def believed(scores: tb.Tensor, real: float) -> tb.Tensor:
     return F.binary_cross_entropy_with_logits(scores, tb.full(scores.shape, real, dtype=scores.dtype))
 
 
-def train(steps: int = 3000, batch: int = 64, seed: int = 0) -> Generator:
+def train(steps: int = 1500, batch: int = 64, seed: int = 0) -> Generator:
     """A generator trained against a critic, each with an optimiser of its own."""
     tb.manual_seed(seed)
     generator, critic = Generator(), Critic()
-    draws = tb.optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.999))
-    judges = tb.optim.Adam(critic.parameters(), lr=1e-3, betas=(0.5, 0.999))
-    loader = tb.data.Loader(tb.data.ArrayDataset(*real_digits()), batch, shuffle=True, seed=seed, drop_last=True)
+    draws = tb.optim.Adam(generator.parameters(), lr=2e-3, betas=(0.5, 0.999))
+    judges = tb.optim.Adam(critic.parameters(), lr=2e-3, betas=(0.5, 0.999))
+    loader = tb.data.Loader(
+        tb.data.ArrayDataset(*real_digits()), batch, shuffle=True, seed=seed, drop_last=True
+    )
     done = 0
     while done < steps:
         for pictures, labels in loader:
@@ -91,7 +96,7 @@ def classifier(seed: int = 0, epochs: int = 12) -> tuple[Any, float]:
     model = tb.nn.Sequential(tb.nn.Linear(64, 128), tb.nn.ReLU(), tb.nn.Dropout(0.2), tb.nn.Linear(128, 10))
     train_set = tb.data.ArrayDataset(pictures[~held], labels[~held])
     test_set = tb.data.ArrayDataset(pictures[held], labels[held])
-    history = tb.fit(
+    history = fit(
         model, tb.optim.Adam(model.parameters(), lr=3e-3), F.cross_entropy,
         tb.data.Loader(train_set, 32, shuffle=True, seed=seed), epochs=epochs,
         validation=tb.data.Loader(test_set, 400), metrics={"accuracy": tb.metrics.Accuracy()}, progress=False,
@@ -100,8 +105,9 @@ def classifier(seed: int = 0, epochs: int = 12) -> tuple[Any, float]:
 
 
 def recognised(generator: Generator, reader: Any, each: int = 50, seed: int = 7) -> dict[str, float]:
-    """How the classifier reads drawn digits: the share it takes for what was asked, its confidence, and how much the
-    drawings of one digit differ, compared with real ones."""
+    """How the classifier reads drawn digits: the share it takes for what was asked, its confidence, and
+    how much the drawings of one digit differ, compared with real ones.
+    """
     tb.manual_seed(seed)
     wanted = np.repeat(np.arange(10), each)
     generator.eval()
@@ -109,7 +115,10 @@ def recognised(generator: Generator, reader: Any, each: int = 50, seed: int = 7)
         drawn = generator(tb.randn((len(wanted), NOISE)), one_hot(wanted))
         chances = F.softmax(reader(drawn), 1).numpy()
     pictures, labels = real_digits()
-    spread = [drawn.numpy()[wanted == d].std(axis=0).mean() / pictures[labels == d].std(axis=0).mean() for d in range(10)]
+    spread = [
+        drawn.numpy()[wanted == d].std(axis=0).mean() / pictures[labels == d].std(axis=0).mean()
+        for d in range(10)
+    ]
     return {
         "recognised": float((chances.argmax(axis=1) == wanted).mean()),
         "confidence": float(chances.max(axis=1).mean()),
@@ -124,7 +133,7 @@ def picture(row: np.ndarray) -> str:
     return "\n".join("".join(shades[v] * 2 for v in line) for line in levels)
 
 
-def main(steps: int = 3000) -> None:
+def main(steps: int = 1500) -> None:
     began = time.perf_counter()
     reader, accuracy = classifier()
     generator = train(steps)
