@@ -475,6 +475,8 @@ def test_device_memory_is_counted_and_reused() -> None:
         device.empty((1 << 40,), "int8")
     with pytest.raises(ShapeError, match="values of shape"):
         b.write(np.zeros(4))
+    with pytest.raises(ArgumentError, match="a device array of int4 would hold one value a byte"):
+        device.empty(4, "int4")
     with pytest.raises(ArgumentError, match="cannot be placed at 0x0"):
         device.array(np.zeros(3), address=0)
 
@@ -493,3 +495,27 @@ def test_programs_from_files(tmp_path) -> None:
     assert device.load(assemble_program("HALT")).names == []
     with pytest.raises(DeviceError, match="the program cannot be read"):
         device.load(str(tmp_path / "none.s"))
+
+
+def test_int4_products_read_two_values_a_byte(rng) -> None:
+    from trilobite.processor.isa.formats import I4, pack
+
+    a, b = rng.integers(-8, 8, (6, 10)).astype(np.int8), rng.integers(-8, 8, (10, 4)).astype(np.int8)
+    device = Device("dlp-s")
+    out = device.array(np.zeros((6, 4), np.int32))
+    execute("""
+        LI $10, #nram(0)
+        LI $11, #wram(0)
+        LI $12, #nram(4096)
+        SMOVE $20, #60
+        SMOVE $21, #40
+        SMOVE $22, #24
+        SMOVE $30, #6
+        SMOVE $31, #4
+        SMOVE $32, #10
+        VLOAD.i4 $10, $20, $0, #0
+        MLOAD.i4 $11, $21, $1, #0
+        MM.i32.i4.i4 $12, $10, $11, $30, $40
+        VSTORE.i32 $12, $22, $2, #0
+    """, [device.array(pack(I4, a)), device.array(pack(I4, b)), out], device)  # fmt: skip
+    assert (out.numpy() == a.astype(int) @ b).all()

@@ -285,6 +285,12 @@ def _element_type(dtype: Any) -> np.dtype[Any]:
     if isinstance(dtype, str) and hasattr(ml_dtypes, dtype):
         dtype = getattr(ml_dtypes, dtype)
     element: np.dtype[Any] = np.dtype(dtype)
+    if element.name in ("int2", "int4", "uint2", "uint4"):
+        raise ArgumentError(
+            f"a device array of {element.name} would hold one value a byte, the processor reads two",
+            expected="a type of whole bytes",
+            remedy="pack the values with trilobite.processor.isa.formats.pack and copy the bytes as uint8",
+        )
     return element
 
 

@@ -21,7 +21,6 @@ from trilobite.processor.isa.table import BY_OPCODE, OPCODE_BITS
 WORD_BYTES = 8
 OPCODE_SHIFT = 64 - OPCODE_BITS
 FLAG_SHIFT, FLAG_BITS = 45, 10
-MAX_REGISTERS = {False: 5, True: 3}
 GPRS = 64
 
 

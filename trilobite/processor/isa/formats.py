@@ -77,17 +77,6 @@ INTEGERS = SIGNED + UNSIGNED
 FLOATS = (F32, F16, BF16, F64)
 
 
-def format_of(dtype: Any) -> Format:
-    """The format that stores a NumPy or ml_dtypes element type."""
-    wanted = np.dtype(dtype)
-    if wanted == np.dtype(np.bool_):
-        return U8
-    for fmt in FORMATS:
-        if fmt.dtype == wanted and fmt is not I4 and fmt is not TF32:
-            return fmt
-    raise TypeError(f"the processor has no number format for {wanted}")
-
-
 def unpack(fmt: Format, raw: Array, count: int) -> Array:
     """`count` elements from contiguous bytes; a view where the format allows one."""
     if fmt is not I4:

@@ -23,7 +23,6 @@ COUNT = {"SCTZ": "cttz", "SCLZ": "ctlz", "SPOPC": "ctpop"}
 PLAIN = ("SLI", "SLIH", "SMOVE", "SSEL")
 NAN = {"float": "0x7FF8000000000000", "double": "0x7FF8000000000000"}
 TYPE = {"f32": "float", "f64": "double"}
-INTEGER_ONLY = ("SAND", "SOR", "SXOR", "SNOT", "SSHL", "SSHR", "SREM", *COUNT)
 
 
 def can_emit(name: str, formats: Sequence[Format], flags: Sequence[str]) -> bool:
