@@ -321,6 +321,7 @@ def test_names_that_pytorch_users_know() -> None:
     assert sorted(random.randperm(5, dtype="int32").tolist()) == [0, 1, 2, 3, 4]
     like = tb.zeros((2, 2), dtype="float64")
     assert random.rand_like(like).dtype == random.randn_like(like).dtype == tb.float64
+    assert random.randint(9, (2, 3)).shape == (2, 3)
     assert random.randint_like(tb.zeros((3,), dtype="int32"), 5).dtype == tb.int32
 
 

@@ -156,9 +156,11 @@ def gamma(
 
 
 def randint(
-    low: int, high: int | None = None, shape: Any = (), *, dtype: Any = None, key: Tensor | None = None
+    low: int, high: Any = None, shape: Any = (), *, dtype: Any = None, key: Tensor | None = None
 ) -> Tensor:
     """Uniform integers from low to high - 1 (from 0 to low - 1 with one number), unbiased."""
+    if isinstance(high, (tuple, list)):  # randint(10, (2, 3)): one number and a shape
+        high, shape = None, high
     if high is None:
         low, high = 0, low
     d = dt.default_int if dtype is None else as_dtype(dtype)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from trilobite.base.dtypes import as_dtype
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework import random
 from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites import activation as c
-from trilobite.framework.nn.composites import softmax as c_softmax
 from trilobite.framework.nn.composites.arithmetic import along, floating, mul, window
 from trilobite.framework.nn.functional.calling import pointwise, run
+from trilobite.framework.ops import normalising
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.inplace import assign
-from trilobite.framework.ops.meeting import astype
 from trilobite.framework.ops.registry import read
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
-from trilobite.ir.transforms.composite import Composite
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -189,23 +187,21 @@ def _glu(x: Value, axis: int) -> Value:
 
 def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """e^x divided by its sum along an axis."""
-    return _along(c_softmax.softmax, "softmax", input, dim, dtype)
+    return _along(normalising.softmax, "softmax", input, dim, dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """log(softmax(x))."""
-    return _along(c_softmax.log_softmax, "log_softmax", input, dim, dtype)
+    return _along(normalising.log_softmax, "log_softmax", input, dim, dtype)
 
 
-def _along(fn: Composite, what: str, x: Tensor, dim: int | None, dtype: Any) -> Tensor:
+def _along(fn: Callable[..., Value], what: str, x: Tensor, dim: int | None, dtype: Any) -> Tensor:
     if dim is None:
         raise ArgumentError(f"{what} without an axis", where=user_location(), expected="dim=, for example -1")
-    value = operands(what, read(x))[0] if dtype is None else astype(read(x), as_dtype(dtype))
-    if not value.ndim:
-        value, back = table["reshape"](value, shape=(1,)), ()
-    else:
-        back = value.shape
-    return wrap(table["reshape"](fn(value, axis=axis_in(dim, value.ndim, what)), shape=back))
+    value = read(x) if dtype is not None else operands(what, read(x))[0]
+    if value.ndim:
+        return wrap(fn(value, dim, dtype=dtype))
+    return wrap(table["reshape"](fn(table["reshape"](value, shape=(1,)), dim, dtype=dtype), shape=()))
 
 
 def softmin(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:

@@ -24,10 +24,10 @@ from trilobite.framework.nn.composites.arithmetic import (
     where,
     wide,
 )
-from trilobite.framework.nn.composites.softmax import log_softmax
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.nn.functional.loss import at_least_zero, check_reduction, reduced
 from trilobite.framework.ops.meeting import astype, broadcast_to
+from trilobite.framework.ops.normalising import log_softmax
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -112,7 +112,7 @@ def _check_classes(what: str, x: Tensor, target: Tensor, weight: Tensor | None, 
 
 
 def _log_softmax(x: Value, axis: int) -> Value:
-    return log_softmax(*operands("log_softmax", x), axis=axis)
+    return log_softmax(operands("log_softmax", x)[0], axis=axis)
 
 
 def _nll(
