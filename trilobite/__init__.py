@@ -6,7 +6,7 @@ tb.grad, tb.vmap, tb.jvp, tb.jit, ...   transforms of functions                 
 tb.cond, tb.scan, tb.while_loop, ...    control flow that transforms see                      (framework)
 tb.linalg, tb.fft, tb.random            further functions of tensors
 tb.nn, tb.optim, tb.data, tb.metrics    what a training is made of
-tb.save, tb.load, tb.Checkpointer       files
+tb.fit, tb.save, tb.load, ...           a plain training loop; files
 """
 
 from __future__ import annotations
@@ -28,4 +28,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_namespace.ROOMS, *_namespace.FILES})
+    return sorted({*globals(), *_namespace.ROOMS, *_namespace.LATER})

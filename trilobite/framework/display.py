@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -101,6 +100,11 @@ def _cell(value: Any) -> str:
     if isinstance(value, (bool, np.bool_, int, np.integer)):
         return str(value)
     return f"{value:.4g}"
+
+
+def escape(text: str) -> str:
+    """Text as HTML shows it. (The `html` package would load every entity there is.)"""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _table(array: np.ndarray[Any, Any]) -> str:

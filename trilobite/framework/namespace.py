@@ -12,6 +12,7 @@ from typing import Any
 
 from trilobite.base import dtypes, errors, pytree
 from trilobite.framework import debug, ops, random
+from trilobite.framework.autocast import autocast
 from trilobite.framework.checkpointing import checkpoint
 from trilobite.framework.control import associative_scan, cond, fori_loop, scan, switch, while_loop
 from trilobite.framework.inspection import NamespaceInfo
@@ -63,6 +64,7 @@ RANDOM = (
 OTHERS: dict[str, Any] = {
     "Tensor": Tensor,
     "Function": Function,
+    "autocast": autocast,
     "dim": dim,
     "random": random,
     "debug": debug,
@@ -81,16 +83,14 @@ ROOMS = {
     "linalg": "trilobite.framework.ops.linalg",
     "fft": "trilobite.framework.ops.fft",
 }
-FILES = (
-    "Checkpointer",
-    "save",
-    "load",
-    "save_safetensors",
-    "load_safetensors",
-    "save_npz",
-    "load_npz",
-    "load_pth",
-)
+_FILES = "trilobite.framework.checkpoint"
+LATER = {
+    "fit": "trilobite.framework.fit",
+    "functional_call": "trilobite.framework.nn",
+    "Checkpointer": _FILES, "save": _FILES, "load": _FILES, "save_safetensors": _FILES, "load_safetensors": _FILES,
+    "save_npz": _FILES, "load_npz": _FILES, "load_pth": _FILES,
+}  # fmt: skip
+"""Names and the room each comes from."""
 
 
 def names() -> dict[str, Any]:
@@ -105,8 +105,8 @@ def later(name: str) -> Any:
     """What is imported when it is first asked for."""
     if name in ROOMS:
         return importlib.import_module(ROOMS[name])
-    if name in FILES:
-        return getattr(importlib.import_module("trilobite.framework.checkpoint"), name)
+    if name in LATER:
+        return getattr(importlib.import_module(LATER[name]), name)
     raise AttributeError(f"trilobite has no {name!r}{_hint(name)}")
 
 
@@ -114,5 +114,5 @@ def _hint(name: str) -> str:
     """The nearest name, if one is near: what PyTorch or NumPy call otherwise, or a slip of the keys."""
     import difflib
 
-    near = difflib.get_close_matches(name, [*names(), *ROOMS, *FILES], n=1)
+    near = difflib.get_close_matches(name, [*names(), *ROOMS, *LATER], n=1)
     return f"; did you mean tb.{near[0]}?" if near else ""
