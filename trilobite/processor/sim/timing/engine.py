@@ -82,6 +82,7 @@ class CoreTimer:
     last: dict[str, Operation] = field(default_factory=dict)
     outstanding: dict[str, deque[Operation]] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)  # the instruction behind each segment
     operations: list[Operation] = field(default_factory=list)
     waited_for: Operation | None = None
     in_flight: list[tuple[Operation, Footprint]] = field(default_factory=list)
@@ -89,6 +90,7 @@ class CoreTimer:
     def spend(self, until: int, what: str) -> None:
         if until > self.clock:
             self.segments.append((self.clock, until, what))
+            self.places.append(self.trace.records[self.place].place)
             self.clock = until
 
 
@@ -105,7 +107,7 @@ class Engine:
     def __init__(self, machine: Machine, trace: Trace) -> None:
         self.machine = machine
         self.cores = [CoreTimer(core, number) for number, core in enumerate(trace.cores)]
-        self.sharing = Sharing(lambda resource: capacity(machine, resource))  # type: ignore[arg-type]
+        self.sharing = Sharing(lambda resource: capacity(machine, resource))
         self.begins: list[tuple[int, int, int, Operation]] = []
         self.transfers: dict[Transfer, Operation] = {}
         self.sequence = 0
