@@ -50,7 +50,18 @@ def operations() -> str:
             methods = ", ".join(f"`{m}`" for m in row.methods)
             call = f"{row.name}{signature(row.public)}".replace("|", "\\|")
             lines.append(f"| `{call}` | {first_line(row.public)} | {methods} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *only_methods()]) + "\n"
+
+
+def only_methods() -> list[str]:
+    """Methods that are no functions, or that are called otherwise than the function of their name."""
+    from trilobite.framework.ops.registry import methods
+
+    lines = ["## Methods alone", "", "| method | what it gives |", "|---|---|"]
+    for name, fn in sorted(methods.items()):
+        call = f"{name}{signature(fn)}".replace("|", "\\|")
+        lines.append(f"| `{call}` | {first_line(fn)} |")
+    return lines
 
 
 def primitives() -> str:

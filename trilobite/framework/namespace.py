@@ -87,8 +87,8 @@ _FILES = "trilobite.framework.checkpoint"
 LATER = {
     "fit": "trilobite.framework.fit",
     "functional_call": "trilobite.framework.nn",
-    "Checkpointer": _FILES, "save": _FILES, "load": _FILES, "save_safetensors": _FILES, "load_safetensors": _FILES,
-    "save_npz": _FILES, "load_npz": _FILES, "load_pth": _FILES,
+    "Checkpointer": _FILES, "save": _FILES, "load": _FILES, "load_pth": _FILES,
+    "save_safetensors": _FILES, "load_safetensors": _FILES, "save_npz": _FILES, "load_npz": _FILES,
 }  # fmt: skip
 """Names and the room each comes from."""
 
