@@ -37,8 +37,12 @@ def evaluate(text: str, constants: Mapping[str, Number]) -> Number:
 
 
 def _walk(node: ast.expr, constants: Mapping[str, Number]) -> Number:
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return node.value  # type: ignore[return-value]
+    if (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, (int, float))
+        and not isinstance(node.value, bool)
+    ):
+        return node.value
     if isinstance(node, ast.Name):
         if node.id not in constants:
             raise UnknownName(node.id)

@@ -172,8 +172,9 @@ def _drain_reads(o: Operands, shape: Sequence[int]) -> list[Region]:
 
 def _parts(o: Operands, rest: Sequence[Array]) -> tuple[Array | None, Array | None, Array | None]:
     """Start, bias and scale, of the arrays that were read because of their flags."""
-    left = list(rest)
-    return tuple(left.pop(0) if wanted else None for wanted in (o.acc, o.bias, o.scale))  # type: ignore[return-value]
+    left = iter(rest)
+    start, bias, scale = (next(left) if wanted else None for wanted in (o.acc, o.bias, o.scale))
+    return start, bias, scale
 
 
 def mm(o: Operands, a: Array, b: Array, *rest: Array, product: Product = product) -> Sequence[Array]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from trilobite.processor.isa.formats import F32, FLOATS, I32, INTEGERS, Array
+from trilobite.processor.isa.formats import F32, FLOATS, I32, INTEGERS, Array, Format
 from trilobite.processor.isa.numbers import finish, widen
 from trilobite.processor.isa.row import (
     VECTOR,
@@ -70,8 +70,8 @@ def _pool(o: Operands, a: Array) -> Sequence[Array]:
     return (finish(o.f0, total / total.dtype.type(o.kh * o.kw)),)
 
 
-def _no_average_of_integers(formats: Sequence[object], flags: object) -> str | None:
-    if flags["op"] == "avg" and formats[0] in INTEGERS:  # type: ignore[index]
+def _no_average_of_integers(formats: Sequence[Format], flags: Mapping[str, str]) -> str | None:
+    if flags["op"] == "avg" and formats[0] in INTEGERS:
         return "an average needs a float format"
     return None
 

@@ -15,6 +15,7 @@ import heapq
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Any
 
 EPSILON = 1e-6  # of a byte, or of a cycle: below this a transfer is over
 
@@ -45,7 +46,7 @@ class _Group:
 class Sharing:
     """The transfers under way, and time as far as it is known."""
 
-    def __init__(self, capacity: Callable[[Hashable], float]) -> None:
+    def __init__(self, capacity: Callable[[Any], float]) -> None:
         self._capacity = capacity
         self._known: dict[Hashable, float] = {}
         self._groups: dict[tuple[tuple[Hashable, ...], float], _Group] = {}

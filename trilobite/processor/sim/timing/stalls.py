@@ -118,4 +118,5 @@ def line_table(timeline: Timeline, program: Program) -> list[tuple[str, int, int
             entry[0] += 1
             entry[1] += op.free - op.start
             entry[2] += op.start - op.dispatch
-    return sorted(((name, *entry) for name, entry in lines.items()), key=lambda row: (-row[2], row[0]))  # type: ignore[misc]
+    rows = [(name, count, busy, waiting) for name, (count, busy, waiting) in lines.items()]
+    return sorted(rows, key=lambda row: (-row[2], row[0]))
