@@ -196,6 +196,8 @@ def test_dim_and_keepdim_mean_axis_and_keepdims() -> None:
     assert x.sum(dim=1).tolist() == tb.sum(x, axis=1).tolist() == x.sum(1).tolist() == [3, 7]
     assert x.mean(dim=0, keepdim=True).shape == (1, 2) and x.amax(dim=-1).tolist() == [2, 4]
     assert tb.cat([x, x], dim=1).shape == (2, 4) and tb.stack([x, x], dim=2).shape == (2, 2, 2)
+    assert x[:1].squeeze(dim=0).shape == (2,) and x.flatten(start_dim=0, end_dim=1).shape == (4,)
+    assert tb.flip(x, dims=(0, 1)).tolist() == [[4, 3], [2, 1]]
     assert x.softmax(dim=-1).shape == (2, 2) and x.argmax(dim=1).tolist() == [1, 1]
     assert (
         x.unsqueeze(dim=0).shape == (1, 2, 2)

@@ -28,7 +28,10 @@ from trilobite.ir.transforms.bind import Traced
 from trilobite.ir.transforms.cells import bottom
 
 F = TypeVar("F", bound=Callable[..., Any])
-_ALSO = {"dim": "axis", "keepdim": "keepdims"}
+_ALSO = {
+    "dim": "axis", "dims": "axis", "keepdim": "keepdims", "start_dim": "start_axis", "end_dim": "end_axis",
+}  # fmt: skip
+_TARGETS = frozenset(_ALSO.values())
 
 
 class Operator(NamedTuple):
@@ -106,7 +109,7 @@ def alias(name: str, of: str, methods: Sequence[str] = ()) -> None:
 def _bilingual(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, which takes `axis`, also with `dim`."""
     code = fn.__code__
-    if not {"axis", "keepdims"} & set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+    if not _TARGETS & set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
         return fn
 
     @wraps(fn)
@@ -118,9 +121,9 @@ def _bilingual(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def translated(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments under the names of the standard."""
-    if "dim" in kwargs or "keepdim" in kwargs:
-        return {_ALSO.get(k, k): v for k, v in kwargs.items()}
-    return kwargs
+    if _ALSO.keys().isdisjoint(kwargs):
+        return kwargs
+    return {_ALSO.get(k, k): v for k, v in kwargs.items()}
 
 
 def lift(fn: Callable[..., Any]) -> Callable[..., Any]:

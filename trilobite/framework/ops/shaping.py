@@ -172,9 +172,9 @@ def squeeze(x: Any, /, axis: Any = None) -> Tensor:
 
 
 @method("squeeze")
-def squeeze_method(x: Tensor, *axis: Any) -> Tensor:
+def squeeze_method(x: Tensor, *axes: Any, axis: Any = None) -> Tensor:
     """Without these axes of size 1; without arguments, without all of them."""
-    return squeeze(x, tuple(listed(axis))) if axis else squeeze(x)
+    return squeeze(x, tuple(listed(axes)) if axes else axis)
 
 
 @tensor_op(G, methods=("expand_dims", "unsqueeze"))
