@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, DType, bool_
@@ -11,6 +13,7 @@ from trilobite.ir.primitives.common import batch_elementwise, flops_per_element,
 from trilobite.ir.primitives.elementwise import constant_like, elementwise, scaled
 from trilobite.ir.types import TensorType
 
+Array = np.ndarray[Any, Any]
 ORDERED = ALL - COMPLEX
 _FLAT = Absent("truth has no slope")
 
@@ -50,6 +53,24 @@ def _select_type(p: TensorType, x: TensorType, y: TensorType) -> TensorType:
     return same_types("select", (x, y), ALL)
 
 
+_WORDS: dict[int, DType] = {n: np.dtype(f"int{8 * n}") for n in (1, 2, 4, 8)}
+_BRANCHES = 4096  # elements up to which np.where is quicker
+
+
+def choose(p: Array, x: Array, y: Array) -> Array:
+    """np.where, bit for bit. Large arrays are chosen by masks of bits, y ^ ((x ^ y) & mask): np.where has a
+    branch per element, and on a mask without pattern that takes ten times as long.
+    """
+    word = _WORDS.get(x.dtype.itemsize)
+    if p.size <= _BRANCHES or word is None or x.dtype != y.dtype:
+        return np.where(p, x, y)
+    out: Array = np.bitwise_xor(x.view(word), y.view(word))
+    mask = np.negative(p.view(np.int8), dtype=word)
+    np.bitwise_and(mask, out, out=mask)
+    np.bitwise_xor(mask, y.view(word), out=mask)
+    return mask.view(x.dtype)
+
+
 def _chosen(t: Value, p: Value) -> Value:
     return select(p, t, constant_like(t, 0.0))
 
@@ -59,7 +80,7 @@ def _other(t: Value, p: Value) -> Value:
 
 
 select: Primitive = Primitive(
-    "select", "p x y", type=_select_type, evaluate=array_rule(np.where),
+    "select", "p x y", type=_select_type, evaluate=array_rule(choose),
     jvp=(None, _chosen, _other), vjp=(None, _chosen, _other),
     batch=batch_elementwise("select"), cost=flops_per_element(1), doc="x where p, else y",
 )  # fmt: skip
