@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from trilobite.base.errors import DTypeError
+from trilobite.base.locations import user_location
 
 DType = np.dtype[Any]
 
@@ -67,7 +68,12 @@ def as_dtype(spec: Any) -> DType:
         found = np.dtype(object)
     if found not in ALL:
         names = ", ".join(sorted(BY_NAME))
-        raise DTypeError(f"{spec!r} is not a dtype that tensors can have", expected=f"one of {names}")
+        raise DTypeError(
+            f"{spec!r} is not a dtype that tensors can have",
+            where=user_location(),
+            expected=f"one of {names}",
+            remedy="pass tb.float32 or its name",
+        )
     return found.newbyteorder("=") if found.byteorder not in "=|" else found
 
 

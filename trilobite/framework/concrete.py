@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import DType
-from trilobite.base.errors import TraceError
+from trilobite.base.errors import ArgumentError, DTypeError, TraceError
 from trilobite.base.locations import user_location
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms.bind import Traced
@@ -29,8 +29,35 @@ def concrete(value: Value, what: str, strip: bool = False, branch: bool = False)
     ]
     what = "a Python branch on a tensor" if branch else f"{what} of a tensor"
     raise TraceError(
-        f"{what} inside {inside}, where only a run knows its value", where=user_location(), remedy=remedy
+        f"{what} inside {inside}, where only a run knows its value",
+        where=user_location(),
+        expected="a program that is the same for all values",
+        remedy=remedy,
     )
+
+
+def single(value: Value, what: str, kinds: str = "", branch: bool = False) -> Any:
+    """The only element as a Python number; `kinds` lists the dtypes that cannot become one."""
+    array = concrete(value, what, strip=True, branch=branch)
+    if array.size != 1:
+        raise _NotOne(
+            f"{what} of a tensor of shape {tuple(array.shape)}",
+            where=user_location(),
+            expected="exactly one element",
+            remedy="reduce it first: any(), all(), sum()" if branch else "index it, or use tolist()",
+        )
+    if array.dtype.kind in kinds:
+        raise DTypeError(
+            f"{what} of a tensor of {array.dtype}",
+            where=user_location(),
+            expected="a real number",
+            remedy="take its real or imaginary part: x.real, x.imag",
+        )
+    return python_number(array.reshape(()), array.dtype)
+
+
+class _NotOne(ArgumentError, TypeError):
+    """Python's own conversions say TypeError here, NumPy's ValueError: caught by either name."""
 
 
 def python_number(value: np.ndarray[Any, Any], dtype: DType) -> Any:

@@ -15,7 +15,7 @@ from trilobite.base.errors import ArgumentError, ShapeError, TraceError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.tensor import Tensor, wrap
-from trilobite.framework.transforms import is_tensor, read_tree
+from trilobite.framework.transforms import check_function, is_tensor, read_tree
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
@@ -109,10 +109,14 @@ def switch(index: Any, branches: Sequence[Fn], *operands: Any) -> Any:
             f"switch on a tensor {type_of(i)}",
             where=user_location(),
             expected="an integer without dimensions",
+            remedy="cast it: index.astype(tb.int64), or use tb.cond for two branches",
         )
     if not branches:
         raise ArgumentError(
-            "switch without branches", where=user_location(), expected="at least one function"
+            "switch without branches",
+            where=user_location(),
+            expected="at least one function",
+            remedy="tb.switch(index, [f, g, ...], *operands)",
         )
     low, high = (table["full"](shape=(), dtype=i.dtype, value=v) for v in (0, len(branches) - 1))
     clamped = table["minimum"](table["maximum"](i, low), high)
@@ -120,16 +124,18 @@ def switch(index: Any, branches: Sequence[Fn], *operands: Any) -> Any:
 
 
 def _choose(what: str, index: Value, branches: Sequence[Fn], operands: Sequence[Any]) -> Any:
+    for fn in branches:
+        check_function(what, fn)
     values, tree = read_tree(tuple(operands))
     types = [type_of(v) for v in values]
     made = [record_body(fn, tree, types, f"{what}.{i}") for i, fn in enumerate(branches)]
     for _, shape in made[1:]:
         if shape != made[0][1]:
             raise ArgumentError(
-                f"the branches of {what} return different structures",
+                f"the branches of {what} return different structures: {made[0][1]} and {shape}",
                 where=user_location(),
-                expected=made[0][1],
-                remedy=f"got {shape}",
+                expected="one structure",
+                remedy="return the same nesting of tuples, lists and dicts from every branch",
             )
     _same_results(what, [r for r, _ in made])
     closed = Closed([r for r, _ in made], len(values))
@@ -148,6 +154,7 @@ def _same_results(what: str, recordings: Sequence[Recording]) -> None:
                 f"the branches of {what} return {list(rows[0])} and {list(row)}",
                 where=user_location(),
                 expected="equal dtypes and shapes",
+                remedy="cast or broadcast in the branches: astype, tb.broadcast_to",
             )
 
 
@@ -168,6 +175,8 @@ def _carry_types(
 
 def while_loop(cond_fn: Fn, body_fn: Fn, init: Any) -> Any:
     """Repeat `state = body_fn(state)` as long as `cond_fn(state)`; forward-mode differentiable."""
+    check_function("while_loop", cond_fn)
+    check_function("while_loop", body_fn)
     values, tree = read_tree((init,))
     types = [type_of(v) for v in values]
     test, _ = record_body(cond_fn, tree, types, "while.test")
@@ -177,11 +186,13 @@ def while_loop(cond_fn: Fn, body_fn: Fn, init: Any) -> Any:
             f"the condition of while_loop returns {list(test.graph.output_types)}",
             where=user_location(),
             expected="a bool without dimensions",
+            remedy="compare, and reduce with all() or any(): (s > 0).all()",
         )
     if test.writes:
         raise TraceError(
             "the condition of while_loop changes a tensor",
             where=user_location(),
+            expected="a condition that only reads",
             remedy="change state in the body",
         )
     _carry_types("while_loop", types, body.graph.output_types[: body.results], (tree, shape))
@@ -239,6 +250,7 @@ class _Places:
 
 def scan(fn: Fn, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> Any:
     """`carry, y = fn(carry, x)` along the leading axis of `xs`; the last carry and the stacked `y`."""
+    check_function("scan", fn)
     carry, carry_tree = read_tree(init)
     seqs, xs_tree = read_tree(xs)
     n = _length(seqs, length)
@@ -250,7 +262,10 @@ def scan(fn: Fn, init: Any, xs: Any = None, length: int | None = None, reverse: 
         out = fn(c, x)
         if not isinstance(out, tuple) or len(out) != 2:
             raise ArgumentError(
-                "the body of scan did not return a pair", where=user_location(), expected="(carry, output)"
+                "the body of scan did not return a pair",
+                where=user_location(),
+                expected="(carry, output)",
+                remedy="return carry, None if there is no output",
             )
         shapes[:] = [pytree.flatten(out[0], is_tensor)[1], pytree.flatten(out[1], is_tensor)[1]]
         return out
@@ -286,15 +301,19 @@ def scan(fn: Fn, init: Any, xs: Any = None, length: int | None = None, reverse: 
     return carry_tree.unflatten(map(wrap, outs[:c])), shapes[1].unflatten(map(wrap, outs[len(state) :]))
 
 
-def _length(seqs: Sequence[Value], length: int | None) -> Any:
+def _length(seqs: Sequence[Value], length: Any) -> Any:
+    length = length.__index__() if isinstance(length, Tensor) else length
     sizes = {v.shape[0] if v.shape else None for v in seqs} | ({length} if length is not None else set())
-    if len(sizes) != 1 or None in sizes:
+    n = next(iter(sizes), None)
+    if len(sizes) != 1 or n is None or (isinstance(n, int) and n < 0):
+        found = ", ".join(sorted("a tensor without dimensions" if s is None else str(s) for s in sizes))
         raise ShapeError(
-            f"scan over sequences of lengths {sorted(map(str, sizes))}",
+            f"scan over sequences of lengths {found or '(none is given)'}",
             where=user_location(),
-            expected="one length, given by xs or length=",
+            expected="one length that is not negative, given by the first axis of xs or by length=",
+            remedy="cut the sequences to one length; what is the same at every step can be captured",
         )
-    return sizes.pop()
+    return n
 
 
 def fori_loop(lower: Any, upper: Any, body_fn: Fn, init: Any) -> Any:
@@ -308,6 +327,13 @@ def fori_loop(lower: Any, upper: Any, body_fn: Fn, init: Any) -> Any:
 
     from trilobite.framework.ops.creation import tensor
 
+    if not (isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer))):
+        raise ArgumentError(
+            f"fori_loop from {lower!r} to {upper!r}",
+            where=user_location(),
+            expected="integers, or integer tensors",
+            remedy="tb.while_loop takes any condition",
+        )
     return scan(lambda s, i: (body_fn(i, s), None), init, tensor(np.arange(lower, upper)))[0]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from trilobite.base import pytree
 from trilobite.framework.tensor import wrap
-from trilobite.framework.transforms import chosen_arguments, jvp, read_tree, vjp, vmap
+from trilobite.framework.transforms import check_inexact, chosen_arguments, jvp, read_tree, vjp, vmap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 
@@ -49,6 +49,8 @@ def jacrev(fn: Fn, argnums: int | Sequence[int] = 0) -> Fn:
     @wraps(fn, updated=())
     def run(*args: Any) -> Any:
         numbers = chosen_arguments(argnums, len(args))
+        for n in numbers:
+            check_inexact(args[n], n)
 
         def chosen(*inner: Any) -> Any:
             full = list(args)
@@ -83,6 +85,8 @@ def jacfwd(fn: Fn, argnums: int | Sequence[int] = 0) -> Fn:
     @wraps(fn, updated=())
     def run(*args: Any) -> Any:
         numbers = chosen_arguments(argnums, len(args))
+        for n in numbers:
+            check_inexact(args[n], n)
         primals = tuple(args[n] for n in numbers)
         values, tree = read_tree(primals)
 

@@ -23,7 +23,7 @@ from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.registry import read as read_strong
 from trilobite.framework.signature import Call, Dynamic, Signature, Static, describe, take_apart
 from trilobite.framework.tensor import GradLeaf, Tensor, get_grad, set_grad, wrap
-from trilobite.framework.transforms import is_tensor
+from trilobite.framework.transforms import check_function, is_tensor
 from trilobite.ir.evaluate import executable
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
@@ -226,9 +226,29 @@ def jit(
     names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
     if fn is None:
         return lambda f: jit(f, target=target, static_argnums=numbers, static_argnames=names, shapes=shapes)
-    if not callable(fn):
-        raise ArgumentError(f"jit of {type(fn).__name__}", expected="a function")
+    check_function("jit", fn)
+    _check_static(fn, numbers, names)
     return Jitted(fn, target, numbers, tuple(names) + _names_of(fn, numbers), shapes)
+
+
+def _check_static(fn: Callable[..., Any], numbers: Sequence[int], names: Sequence[str]) -> None:
+    """Static arguments must be ones that the function has."""
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return
+    kinds = {p.kind for p in parameters.values()}
+    open_ended, any_name = inspect.Parameter.VAR_POSITIONAL in kinds, inspect.Parameter.VAR_KEYWORD in kinds
+    n = len(parameters)
+    wrong: list[object] = [] if open_ended else [i for i in numbers if not -n <= i < n]
+    wrong += [] if any_name else [name for name in names if name not in parameters]
+    if wrong:
+        raise ArgumentError(
+            f"jit with the static argument {wrong[0]!r} of a function of ({', '.join(parameters)})",
+            where=user_location(),
+            expected="positions and names of its parameters",
+            remedy="static_argnums counts from 0; static_argnames are the parameters' names",
+        )
 
 
 def _names_of(fn: Callable[..., Any], numbers: Sequence[int]) -> tuple[str, ...]:

@@ -69,6 +69,7 @@ class custom_vjp:
             raise GradientError(
                 f"custom_vjp function {self.fn.__name__} has no rule yet",
                 where=user_location(),
+                expected="a forward and a backward rule",
                 remedy="call f.defvjp(fwd, bwd) first",
             )
         a = _Args(args, self.static)
@@ -84,7 +85,7 @@ class custom_vjp:
 
         def linearize(operands: Sequence[Value]) -> Any:
             assert self.fwd is not None
-            out, residuals = self.fwd(*a.fill(operands))
+            out, residuals = _kept(self.fn.__name__, self.fwd(*a.fill(operands)))
             values, tree = read_tree(out)
             trees[:] = [tree]
             return values, lambda cts: self._pull(
@@ -110,9 +111,11 @@ class custom_vjp:
             raise GradientError(
                 f"{self.fn.__name__} changes a tensor outside itself",
                 where=user_location(),
+                expected="a function of its arguments alone",
                 remedy="return the new value",
             )
         n = len(graphs[0].outputs)
+        _same_outputs(self.fn.__name__, graphs[0].output_types, graphs[1].output_types[:n])
         residual_types = graphs[1].output_types[n:]
         captured = [type_of(v) for v in closed.operands()]
         backward = self._record_backward(a, trees, residual_types, graphs[0].output_types, captured)
@@ -131,7 +134,7 @@ class custom_vjp:
             assert self.push is not None
             tangents = iter(values[len(operands) :])
             directions = [next(tangents) if is_inexact(t.dtype) else zeros(t) for t in a.types]
-            out, moved = self.push(tuple(a.fill(values)), tuple(a.fill(directions)))
+            out, moved = _moved(self.fn.__name__, self.push(tuple(a.fill(values)), tuple(a.fill(directions))))
             changes = zip(read_tree(moved)[0], outs, strict=True)
             return read_tree(out)[0] + [m for m, t in changes if is_inexact(t.dtype)]
 
@@ -144,7 +147,7 @@ class custom_vjp:
 
         def kept(*values: Value) -> list[Value]:
             assert self.fwd is not None
-            out, residuals = self.fwd(*a.fill(values))
+            out, residuals = _kept(self.fn.__name__, self.fwd(*a.fill(values)))
             found, trees["residuals"] = read_tree(residuals)
             return read_tree(out)[0] + found
 
@@ -174,6 +177,45 @@ class custom_vjp:
         return record_graph(back, types, f"{self.fn.__name__}.bwd")
 
 
+def _kept(name: str, found: Any) -> tuple[Any, Any]:
+    """What a forward rule returned, if it is a pair."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise ArgumentError(
+            f"the forward rule of {name} did not return a pair",
+            where=user_location(),
+            expected="(result, residuals)",
+            remedy="return result, None if backward needs nothing",
+        )
+    return found
+
+
+def _same_outputs(name: str, plain: Sequence[TensorType], kept: Sequence[TensorType]) -> None:
+    if list(plain) != list(kept):
+        raise ArgumentError(
+            f"the forward rule of {name} returns {[*map(str, kept)]}, the function {[*map(str, plain)]}",
+            where=user_location(),
+            expected="the function's own result, and then residuals",
+            remedy="return f(x), residuals from the forward rule",
+        )
+
+
+def _moved(name: str, found: Any) -> tuple[Any, Any]:
+    """What a forward-mode rule returned, if each result has a tangent of its own dtype and shape."""
+    if isinstance(found, tuple) and len(found) == 2:
+        (outs, a), (moved, b) = read_tree(found[0]), read_tree(found[1])
+        if a == b and [type_of(o) for o in outs] == [type_of(t) for t in moved]:
+            return found
+        what = f"{[str(type_of(t)) for t in moved]} as tangents of {[str(type_of(o)) for o in outs]}"
+    else:
+        what = "no pair"
+    raise ArgumentError(
+        f"the rule of {name} returned {what}",
+        where=user_location(),
+        expected="(result, tangent), equal in structure, dtype and shape",
+        remedy="the tangent is the result's change: linear in the given tangents, and shaped as the result",
+    )
+
+
 def _top(values: Sequence[Value]) -> Any:
     traced = [v.interpreter for v in values if isinstance(v, Traced)]
     return max(traced, key=lambda i: i.level) if traced else None
@@ -191,6 +233,7 @@ def _per_leaf(name: str, cts: Sequence[Any], a: _Args) -> list[Any]:
             f"the backward rule of {name} returned {len(cts)} cotangents",
             where=user_location(),
             expected=f"one per argument: {len(moving)}",
+            remedy="return a tuple, with None where the cotangent is zero",
         )
     out: list[Any] = []
     for ct, tree in zip(cts, moving, strict=True):
@@ -201,8 +244,9 @@ def _per_leaf(name: str, cts: Sequence[Any], a: _Args) -> list[Any]:
         if shape != tree:
             raise ArgumentError(
                 f"a cotangent from the backward rule of {name} has another structure than its argument",
-                expected=tree,
-                remedy=f"got {shape}",
+                where=user_location(),
+                expected=f"{tree}, not {shape}",
+                remedy="nest the cotangents as the argument is nested",
             )
         out += values
     for i, (ct, t) in enumerate(zip(out, a.types, strict=True)):
@@ -210,7 +254,8 @@ def _per_leaf(name: str, cts: Sequence[Any], a: _Args) -> list[Any]:
             raise ArgumentError(
                 f"cotangent {i} from the backward rule of {name} has shape {tuple(ct.shape)}",
                 where=user_location(),
-                expected=tuple(t.shape),
+                expected=f"the argument's shape {tuple(t.shape)}",
+                remedy="sum over the axes that forward broadcast",
             )
     return out
 
@@ -237,7 +282,7 @@ class custom_jvp:
 
         def bwd(args: Any, ct: Any) -> Any:
             still = pytree.map(lambda x: wrap(zeros(type_of(x._read()))), args, is_leaf=is_tensor)
-            _, pull = vjp(lambda *ts: rule(args, ts)[1], *still)
+            _, pull = vjp(lambda *ts: _moved(inner.__name__, rule(args, ts))[1], *still)
             return pull(ct)
 
         def body(*args: Any) -> Any:
@@ -254,6 +299,7 @@ class custom_jvp:
             raise GradientError(
                 f"custom_jvp function {self.fn.__name__} has no rule yet",
                 where=user_location(),
+                expected="a forward-mode rule",
                 remedy="call f.defjvp(rule) first",
             )
         from trilobite.ir.transforms.forward import Forward
@@ -265,11 +311,20 @@ class custom_jvp:
         pairs = [top.split(v) for v in values]
         primals = tree.unflatten(wrap(p) for p, _ in pairs)
         tangents = tree.unflatten(wrap(zeros(type_of(p)) if t is None else t) for p, t in pairs)
-        out, moved = self.rule(primals, tangents)
+        out, moved = _moved(self.fn.__name__, self.rule(primals, tangents))
         outs, out_tree = read_tree(out)
         return out_tree.unflatten(
             wrap(top.dual(o, t)) for o, t in zip(outs, read_tree(moved)[0], strict=True)
         )
+
+
+def _not_written(method: str) -> GradientError:
+    return GradientError(
+        f"a Function without {method}",
+        where=user_location(),
+        expected="static methods forward and backward",
+        remedy=f"write @staticmethod def {method} in the class",
+    )
 
 
 class Function:
@@ -279,11 +334,11 @@ class Function:
 
     @staticmethod
     def forward(ctx: Context, *args: Any) -> Any:
-        raise NotImplementedError
+        raise _not_written("forward(ctx, *args)")
 
     @staticmethod
     def backward(ctx: Context, *cotangents: Any) -> Any:
-        raise NotImplementedError
+        raise _not_written("backward(ctx, *cotangents)")
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
@@ -309,6 +364,7 @@ class Function:
                     f"{cls.__name__}.backward returned {len(cts)} gradients",
                     where=user_location(),
                     expected=f"one per argument of forward: {len(args)}",
+                    remedy="return a tuple, with None for arguments that need no gradient",
                 )
             return tuple(c for i, c in enumerate(cts) if i not in static)
 

@@ -90,6 +90,13 @@ def take_apart(
 def _declared(arguments: Any, shapes: Any) -> list[Any] | None:
     if shapes is None:
         return None
+    if len(shapes) > len(arguments[0]):
+        raise ArgumentError(
+            f"shapes declares {len(shapes)} arguments for a call with {len(arguments[0])}",
+            where=user_location(),
+            expected="at most one entry per positional argument",
+            remedy="pass by position what shapes declares, or declare less",
+        )
     given = tuple(shapes) + (None,) * (len(arguments[0]) - len(shapes))
     out: list[Any] = []
     for declared, arg in zip(given, arguments[0], strict=True):
@@ -135,6 +142,7 @@ def _symbolic(declared: Sequence[Any], actual: Sequence[Any]) -> tuple[Any, ...]
             f"shapes declares {tuple(declared)} for an argument of shape {tuple(actual)}",
             where=user_location(),
             expected="as many dimensions",
+            remedy="one entry per dimension: a tb.dim(...), a number, or None for as it is",
         )
     return tuple(a if d is None else d for d, a in zip(declared, actual, strict=True))
 

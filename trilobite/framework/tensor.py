@@ -14,7 +14,7 @@ import numpy as np
 from trilobite.base.dtypes import DType, is_inexact
 from trilobite.base.errors import ArgumentError, DTypeError, GradientError
 from trilobite.base.locations import user_location
-from trilobite.framework.concrete import concrete, nested, python_number
+from trilobite.framework.concrete import concrete, nested, single
 from trilobite.framework.generation import bump_generation
 from trilobite.framework.views import Step, update
 from trilobite.ir.primitive import Value
@@ -93,6 +93,7 @@ class Tensor:
             raise GradientError(
                 "a leaf tensor that requires a gradient was changed in place",
                 where=user_location(),
+                expected="leaves keep the value that the gradient is taken at",
                 remedy="change it under tb.no_grad(), or change a copy: x.clone()",
             )
         old = cell.value if cell.owner is ctx.recorder else see_outer(cell)
@@ -162,7 +163,12 @@ class Tensor:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("a tensor with no dimensions has no length")
+            raise DTypeError(
+                "len() of a tensor without dimensions",
+                where=user_location(),
+                expected="at least one dimension",
+                remedy="x.size counts its elements, x.reshape(1) gives it a dimension",
+            )
         return self.shape[0]  # type: ignore[return-value]
 
     def __hash__(self) -> int:
@@ -177,6 +183,7 @@ class Tensor:
             raise GradientError(
                 "numpy() of a tensor that requires a gradient would lose its history",
                 where=user_location(),
+                expected="a tensor without a history",
                 remedy="x.detach().numpy()",
             )
         return concrete(value, "numpy()")
@@ -189,42 +196,43 @@ class Tensor:
 
     def item(self) -> Any:
         """The only element as a Python number."""
-        value = concrete(self._read(), "item()", strip=True)
-        if value.size != 1:
-            raise ArgumentError(
-                f"item() of a tensor of shape {tuple(value.shape)}",
-                expected="exactly one element",
-                remedy="index it, or use tolist()",
-            )
-        return python_number(value.reshape(()), value.dtype)
+        return single(self._read(), "item()")
 
     def tolist(self) -> Any:
         value = concrete(self._read(), "tolist()", strip=True)
         return value.tolist() if value.dtype.isbuiltin == 1 else nested(value)
 
     def __bool__(self) -> bool:
-        return bool(concrete(self._read(), "bool()", strip=True, branch=True))
+        return bool(single(self._read(), "bool()", branch=True))
 
     def __int__(self) -> int:
-        return int(concrete(self._read(), "int()", strip=True))
+        return int(single(self._read(), "int()", kinds="c"))
 
     def __float__(self) -> float:
-        return float(concrete(self._read(), "float()", strip=True))
+        return float(single(self._read(), "float()", kinds="c"))
 
     def __complex__(self) -> complex:
-        return complex(concrete(self._read(), "complex()", strip=True))
+        return complex(single(self._read(), "complex()"))
 
     def __index__(self) -> int:
         value = concrete(self._read(), "an index", strip=True)
         if value.dtype.kind not in "iu" or value.shape != ():
-            raise TypeError(
-                f"only an integer tensor without dimensions is an index, not {value.dtype}{list(value.shape)}"
+            raise DTypeError(
+                f"a tensor {value.dtype}{list(value.shape)} used as an index",
+                where=user_location(),
+                expected="an integer tensor without dimensions",
+                remedy="cast it: x.astype(tb.int64), or index it down to one element",
             )
         return int(value)
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
-            raise TypeError("iteration over a tensor with no dimensions")
+            raise DTypeError(
+                "iteration over a tensor without dimensions",
+                where=user_location(),
+                expected="at least one dimension",
+                remedy="x.item() is its number, x.reshape(1) gives it a dimension",
+            )
         return (self[i] for i in range(len(self)))  # type: ignore[index]
 
     # -- gradients -------------------------------------------------------------------------------------------
@@ -242,12 +250,15 @@ class Tensor:
 
     def requires_grad_(self, flag: bool = True) -> Tensor:
         """Make `backward()` collect a gradient here (or stop it)."""
-        if flag == (self._cell.leaf is not None):
+        if flag == self.requires_grad and self.is_leaf:
             return self
+        if flag and self._is_detached():  # a leaf is a tensor of its own: it leaves the memory it looked at
+            self._cell, self._view = Cell(copied(self._read())), None
         if self._view is not None or not self.is_leaf:
             raise GradientError(
                 "requires_grad can be changed for leaves only",
                 where=user_location(),
+                expected="a tensor that was not computed from others, and not a view",
                 remedy="x.detach().requires_grad_()",
             )
         if flag and not is_inexact(self.dtype):
@@ -255,6 +266,7 @@ class Tensor:
                 f"a tensor of {self.dtype} cannot require a gradient",
                 where=user_location(),
                 expected="a float or complex dtype",
+                remedy="cast it first: x.float().requires_grad_()",
             )
         self._cell.leaf = GradLeaf() if flag else None
         bump_generation()
@@ -283,7 +295,9 @@ class Tensor:
         if value is not None and (value.shape != self.shape or value.dtype != self.dtype):
             raise ArgumentError(
                 f"a gradient {value.dtype}{list(value.shape)} for a tensor {self.dtype}{list(self.shape)}",
+                where=user_location(),
                 expected="the same dtype and shape",
+                remedy="cast or reshape the gradient, or set it to None",
             )
         if leaf is None:
             self._note("grad", value)
@@ -297,19 +311,26 @@ class Tensor:
         create_graph: bool = False,
         inputs: Sequence[Tensor] | None = None,
     ) -> None:
-        """Accumulate d(self)/d(leaf) into `leaf.grad` for every leaf that requires a gradient."""
+        """Accumulate d(self)/d(leaf) into `leaf.grad` for every leaf that requires a gradient, or for the
+        tensors in `inputs` alone.
+        """
         ctx = entry.threads.context
         value = self._read()
         if not (type(value) is Taped and value.interpreter is ctx.ambient):
             raise _not_tracked(value)
         seed = _seed(self, value, gradient)
         only = None if inputs is None else {t._cell.leaf for t in inputs}
-        found = backward(
-            ctx.ambient,
-            [(value, seed)],
-            retain=create_graph if retain_graph is None else retain_graph,
-            again=create_graph,
-        )
+        listeners = [_listen(t) for t in inputs or ()]
+        try:
+            found = backward(
+                ctx.ambient,
+                [(value, seed)],
+                retain=create_graph if retain_graph is None else retain_graph,
+                again=create_graph,
+            )
+        finally:
+            for stop in listeners:
+                stop()
         shared: set[int] = {id(cells.bottom(seed))}
         for leaf, ct in found.items():
             if isinstance(leaf, GradLeaf) and (only is None or leaf in only):
@@ -333,6 +354,7 @@ class Tensor:
             raise GradientError(
                 "register_hook() on a tensor that requires no gradient",
                 where=user_location(),
+                expected="a tensor that backward() reaches",
                 remedy="x.requires_grad_()",
             )
         node = value.node
@@ -341,21 +363,59 @@ class Tensor:
         row = node.hooks.setdefault(value.index, [])
 
         def call(ct: Value) -> Value | None:
-            out = hook(wrap(ct))
-            return None if out is None else out._read()
+            return _from_hook(hook(wrap(ct)), ct)
 
         row.append(call)
         return lambda: row.remove(call)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
-            raise GradientError("deepcopy of a tensor that is not a leaf", remedy="x.detach().clone()")
+            raise GradientError(
+                "deepcopy of a tensor that is not a leaf",
+                where=user_location(),
+                expected="a leaf: a copy has no history",
+                remedy="x.detach().clone(), or x.clone() to keep the gradient flowing",
+            )
         out = type(self).__new__(type(self))
         out._cell, out._view, out._extra = Cell(copied(self.detach()._read())), None, None
         if self.requires_grad:
             out._cell.leaf = GradLeaf()
         memo[id(self)] = out
         return out
+
+
+def _listen(t: Tensor) -> Callable[[], None]:
+    """Collect the gradient of an input of `backward` that is not a leaf; returns how to stop."""
+    if not t.requires_grad:
+        raise GradientError(
+            "backward(inputs=) with a tensor that requires no gradient",
+            where=user_location(),
+            expected="tensors that the result was computed from, with requires_grad=True",
+            remedy="x.requires_grad_() before the forward pass",
+        )
+    if t.is_leaf:
+        return lambda: None
+
+    def collect(g: Tensor) -> None:
+        old = t.grad
+        t._note("grad", g if old is None else wrap(bind(table["add"], old._read(), g._read())))
+
+    return t.register_hook(collect)
+
+
+def _from_hook(out: Any, ct: Value) -> Value | None:
+    """What a hook returned, if it can stand in for the gradient."""
+    if out is None:
+        return None
+    if not isinstance(out, Tensor) or out.shape != ct.shape or out.dtype != ct.dtype:
+        is_it = f"{out.dtype}{list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise GradientError(
+            f"a hook returned {is_it} for a gradient {ct.dtype}{list(ct.shape)}",
+            where=user_location(),
+            expected="None, or a tensor of the gradient's dtype and shape",
+            remedy="return nothing to leave the gradient as it is",
+        )
+    return out._read()
 
 
 def copied(value: Value) -> Value:
@@ -429,7 +489,9 @@ def _seed(t: Tensor, value: Value, gradient: Any) -> Value:
     if seed.shape != value.shape:
         raise GradientError(
             f"backward(gradient) of shape {tuple(seed.shape)}",
+            where=user_location(),
             expected=f"the tensor's shape {tuple(value.shape)}",
+            remedy="pass one cotangent per element of the tensor",
         )
     return seed
 
@@ -439,6 +501,7 @@ def _not_tracked(value: Value) -> GradientError:
         return GradientError(
             "backward() inside grad, jvp or vmap",
             where=user_location(),
+            expected="the function's result, which the transform differentiates itself",
             remedy="use tb.grad on the inner function; backward() only walks the eager tape",
         )
     return GradientError(

@@ -64,13 +64,25 @@ def _running(interpreter: Interpreter, unwrap: Callable[[Value], Value]) -> Iter
         interpreter.alive = False
 
 
+def check_function(what: str, fn: Any) -> None:
+    if not callable(fn):
+        raise ArgumentError(
+            f"{what} of {type(fn).__name__}",
+            where=user_location(),
+            expected="a function",
+            remedy="pass the function itself: f, not f(x)",
+        )
+
+
 def chosen_arguments(argnums: int | Sequence[int], count: int) -> tuple[int, ...]:
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers: tuple[Any, ...] = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in numbers:
-        if not -count <= n < count:
+        if not isinstance(n, int) or not -count <= n < count:
             raise ArgumentError(
-                f"argnums {argnums} for a call with {count} positional arguments",
-                expected=f"numbers below {count}",
+                f"argnums {argnums!r} for a call with {count} positional arguments",
+                where=user_location(),
+                expected=f"integers from {-count} to {count - 1}" if count else "a positional argument",
+                remedy="name arguments by position, and pass them by position",
             )
     return tuple(n % count for n in numbers)
 
@@ -134,18 +146,20 @@ def _pair(out: Any) -> tuple[Any, Any]:
             "has_aux=True, but the function did not return a pair",
             where=user_location(),
             expected="(result, auxiliary)",
+            remedy="return result, auxiliary, or leave has_aux away",
         )
     return out
 
 
 def value_and_grad(fn: Fn, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Fn:
     """`fn`'s scalar result together with its gradient with respect to the chosen arguments."""
+    check_function("grad", fn)
 
     @wraps(fn, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
         numbers = chosen_arguments(argnums, len(args))
         for n in numbers:
-            _check_inexact(args[n], n)
+            check_inexact(args[n], n)
         r = _Reverse(fn, args, numbers, kwargs, has_aux)
         seed = [_unit(r.outs)]
         grads = r.pull(seed, retain=False)
@@ -155,7 +169,7 @@ def value_and_grad(fn: Fn, argnums: int | Sequence[int] = 0, has_aux: bool = Fal
     return run
 
 
-def _check_inexact(arg: Any, n: int) -> None:
+def check_inexact(arg: Any, n: int) -> None:
     for name, leaf in pytree.paths(arg, is_tensor):
         dtype = leaf.dtype if hasattr(leaf, "dtype") else to_array(leaf).dtype
         if not is_inexact(dtype):
@@ -169,7 +183,7 @@ def _check_inexact(arg: Any, n: int) -> None:
 
 def _unit(outs: Sequence[Value]) -> Value:
     if len(outs) != 1 or outs[0].shape != () or not is_inexact(outs[0].dtype):
-        found = ", ".join(str(type_of(o)) for o in outs)
+        found = ", ".join(str(type_of(o)) for o in outs) or "no tensor"
         raise GradientError(
             f"grad of a function that returns {found}",
             where=user_location(),
@@ -206,15 +220,18 @@ def vjp(fn: Fn, *primals: Any, has_aux: bool = False) -> Any:
         values, tree = read_tree(cotangents)
         if tree != r.out_tree:
             raise ArgumentError(
-                "the cotangent's structure is not that of the results",
-                expected=r.out_tree,
-                remedy=f"got {tree}",
+                f"a cotangent of structure {tree}",
+                where=user_location(),
+                expected=f"that of the results: {r.out_tree}",
+                remedy="pass one tensor for each tensor that the function returned",
             )
         for v, o in zip(values, r.outs, strict=True):
             if v.shape != o.shape:
                 raise ShapeError(
                     f"a cotangent of shape {tuple(v.shape)} for a result of shape {tuple(o.shape)}",
+                    where=user_location(),
                     expected="equal shapes",
+                    remedy="tb.ones_like(result) sums over it",
                 )
         cast = [
             v if v.dtype == o.dtype else table["cast"](v, dtype=o.dtype)
@@ -228,17 +245,36 @@ def vjp(fn: Fn, *primals: Any, has_aux: bool = False) -> Any:
 # -- forward mode --------------------------------------------------------------------------------------------
 
 
+def _pass_tuples(primals: Any, tangents: Any) -> None:
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise ArgumentError(
+                f"jvp with {name} of type {type(given).__name__}",
+                where=user_location(),
+                expected="a tuple with one entry per argument",
+                remedy="jvp(f, (x,), (dx,))",
+            )
+
+
 def jvp(fn: Fn, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """`(results, their tangents)` of `fn` at `primals` in the direction `tangents`."""
+    _pass_tuples(primals, tangents)
     values, tree = read_tree(tuple(primals))
     directions, same = read_tree(tuple(tangents))
     if tree != same:
-        raise ArgumentError("primals and tangents differ in structure", expected=tree, remedy=f"got {same}")
+        raise ArgumentError(
+            f"tangents of structure {same}",
+            where=user_location(),
+            expected=f"that of the primals: {tree}",
+            remedy="pass two tuples: jvp(f, (x, y), (dx, dy))",
+        )
     for v, t in zip(values, directions, strict=True):
         if v.shape != t.shape:
             raise ShapeError(
                 f"a tangent of shape {tuple(t.shape)} for an argument of shape {tuple(v.shape)}",
+                where=user_location(),
                 expected="equal shapes",
+                remedy="tb.zeros_like(argument) for one that stands still",
             )
     with deeper(entry.context()) as level:
         forward = Forward(level)
@@ -278,12 +314,18 @@ def vmap(fn: Fn, in_axes: Any = 0, out_axes: Any = 0, *, randomness: Randomness 
     mapped.
     """
     if randomness not in ("error", "same", "different"):
-        raise ArgumentError(f"vmap(randomness={randomness!r})", expected="'error', 'same' or 'different'")
+        raise ArgumentError(
+            f"vmap(randomness={randomness!r})",
+            where=user_location(),
+            expected="'error', 'same' or 'different'",
+            remedy="'different' draws anew for every entry of the batch",
+        )
+    check_function("vmap", fn)
 
     @wraps(fn, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
         axes_tree = tuple(in_axes) if isinstance(in_axes, (list, tuple)) else in_axes
-        axes = pytree.broadcast_prefix(axes_tree, args, is_tensor) + [0] * len(
+        axes = _spread("in_axes", axes_tree, args) + [0] * len(
             pytree.leaves(kwargs, is_tensor)
         )
         values, tree = read_tree((args, kwargs))
@@ -301,13 +343,36 @@ def vmap(fn: Fn, in_axes: Any = 0, out_axes: Any = 0, *, randomness: Randomness 
                     inner_args, inner_kwargs = tree.unflatten(inner)
                     out = fn(*inner_args, **inner_kwargs)
                     outs, out_tree = read_tree(out)
-                    places = pytree.broadcast_prefix(out_axes, out, is_tensor)
+                    places = _spread("out_axes", out_axes, out)
                     results = [_leave(batch, o, a) for o, a in zip(outs, places, strict=True)]
             finally:
                 ctx.vmaps = outer
         return out_tree.unflatten(map(wrap, results))
 
     return run
+
+
+def _spread(name: str, axes: Any, tree: Any) -> list[Any]:
+    """One axis per leaf."""
+    try:
+        found = pytree.broadcast_prefix(axes, tree, is_tensor)
+    except ArgumentError:
+        structure = pytree.flatten(tree, is_tensor)[1]
+        raise ArgumentError(
+            f"vmap({name}={axes!r}) for a structure {structure}",
+            where=user_location(),
+            expected="one axis for all, or the same structure with an axis for each part",
+            remedy=f"{name}=0 maps everything along the first axis, None maps nothing",
+        ) from None
+    for a in found:
+        if a is not None and (not isinstance(a, int) or isinstance(a, bool)):
+            raise ArgumentError(
+                f"vmap({name}={axes!r})",
+                where=user_location(),
+                expected="integers, and None for what is not mapped",
+                remedy=f"{name}=0 maps everything along the first axis",
+            )
+    return found
 
 
 def _mapped(values: Sequence[Value], axes: Sequence[Any]) -> tuple[Any, list[int | None]]:
@@ -330,6 +395,7 @@ def _mapped(values: Sequence[Value], axes: Sequence[Any]) -> tuple[Any, list[int
                 f"vmap over axes of different sizes {size} and {v.shape[a]}",
                 where=user_location(),
                 expected="one batch size",
+                remedy="in_axes=None for arguments that are not mapped",
             )
         size = v.shape[a]
         places.append(a % v.ndim)
@@ -338,6 +404,7 @@ def _mapped(values: Sequence[Value], axes: Sequence[Any]) -> tuple[Any, list[int
             "vmap with nothing to map over",
             where=user_location(),
             expected="at least one argument whose in_axes is not None",
+            remedy="call the function without vmap, or map an argument: in_axes=0",
         )
     return size, places
 
@@ -349,9 +416,17 @@ def _leave(batch: Batch, value: Value, axis: Any) -> Value:
                 "out_axes=None for a result that depends on the batch",
                 where=user_location(),
                 expected="the axis for the batch",
+                remedy="out_axes=0, or reduce the result over the batch outside",
             )
         return value
     out = batch.out(value)
+    if not -out.ndim <= axis < out.ndim:
+        raise ShapeError(
+            f"vmap(out_axes={axis}) for a result of {out.ndim - 1} dimensions",
+            where=user_location(),
+            expected=f"{-out.ndim} <= axis < {out.ndim}, for the batch is one more",
+            remedy="out_axes=0 puts the batch in front",
+        )
     return move_axis(out, 0, axis % out.ndim)
 
 
@@ -359,6 +434,8 @@ def _no_batch(value: Value, batch: Batch) -> Value:
     if isinstance(value, Traced) and value.interpreter is batch:
         raise TraceError(
             "a tensor outside vmap was changed to a value that differs along the batch",
+            where=user_location(),
+            expected="one value for the whole batch",
             remedy="return the value from the function, or reduce it over the batch first",
         )
     return value

@@ -41,5 +41,6 @@ def _undo(primitive: Primitive, attributes: dict[str, Any], before: Value, new: 
     raise StateError(
         f"a write through {primitive.name}: several elements of the view are one element of the tensor",
         where=user_location(),
+        expected="a view in which every element stands alone",
         remedy="clone() the view before writing to it",
     )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import DeviceError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
@@ -100,7 +101,12 @@ targets: dict[str, Callable[[Graph], Executable]] = {
 def executable(graph: Graph, target: str) -> Executable:
     """The compiled form of a graph on a target; compiled once."""
     if target not in targets:
-        raise DeviceError(f"there is no target {target!r}", expected=f"one of {', '.join(sorted(targets))}")
+        raise DeviceError(
+            f"there is no target {target!r}",
+            where=user_location(),
+            expected=f"one of {', '.join(sorted(targets))}",
+            remedy='tb.jit(f, target="reference") runs everywhere',
+        )
     cache: dict[str, Executable] = graph.__dict__.setdefault("_executables", {})
     if target not in cache:
         cache[target] = targets[target](graph)

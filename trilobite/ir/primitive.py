@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from trilobite.base.dtypes import is_complex
 from trilobite.base.errors import GradientError, IRError
+from trilobite.base.locations import user_location
 from trilobite.ir.types import TensorType, type_of
 
 Value = Any  # an ndarray, or a value of an interpreter: has `.shape` and `.dtype`
@@ -148,7 +149,12 @@ class Primitive:
     def partials(self, mode: Literal["jvp", "vjp"]) -> tuple[Partial | None, ...]:
         rule: tuple[Partial | None, ...] | Absent = getattr(self, mode)
         if isinstance(rule, Absent):
-            raise GradientError(f"{self.name} has no derivative: {rule.why}")
+            raise GradientError(
+                f"{self.name} has no derivative: {rule.why}",
+                where=user_location(),
+                expected="an operation that is differentiable in this direction",
+                remedy="stop_gradient() or detach() what goes into it, or state a rule with tb.custom_vjp",
+            )
         return rule
 
     def __call__(self, *values: Value, **attributes: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from trilobite.base.dtypes import BY_NAME, DType
 from trilobite.base.errors import ShapeError
+from trilobite.base.locations import user_location
 
 
 @dataclass(frozen=True, order=True)
@@ -71,6 +72,7 @@ class Affine:
         if isinstance(other, Affine):
             raise ShapeError(
                 f"the size ({self}) * ({other}) is not affine in its symbols",
+                where=user_location(),
                 expected="sums of symbols times integers",
                 remedy="keep the two dimensions apart, or make one of them a fixed size",
             )
@@ -86,7 +88,12 @@ class Affine:
             return _exact_ratio(self, other)
         k = int(other)
         if self.constant % k or any(c % k for _, c in self.terms):
-            raise ShapeError(f"the size {self} is not divisible by {k} for every value of its symbols")
+            raise ShapeError(
+                f"the size {self} is not divisible by {k} for every value of its symbols",
+                where=user_location(),
+                expected=f"a multiple of {k}",
+                remedy=f"declare the size as a multiple: {k} * tb.dim(name, max=), or keep it whole",
+            )
         return affine(self.constant // k, [(s, c // k) for s, c in self.terms])
 
     def __mod__(self, other: Any) -> int:
@@ -99,7 +106,12 @@ class Affine:
             and all(c % other == 0 for _, c in self.terms)
         ):
             return 0
-        raise ShapeError(f"whether {other} divides the size {self} depends on its symbols")
+        raise ShapeError(
+            f"whether {other} divides the size {self} depends on its symbols",
+            where=user_location(),
+            expected=f"a multiple of {other}",
+            remedy=f"declare the size as a multiple: {other} * tb.dim(name, max=)",
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Affine) and self.constant == other.constant and self.terms == other.terms
@@ -114,6 +126,8 @@ class Affine:
         if not any(outcomes):
             raise ShapeError(
                 f"whether {self} {sense} {other} depends on the symbols",
+                where=user_location(),
+                expected="the same answer within the bounds of the symbols",
                 remedy="tighten the bounds of the symbolic dimension: tb.dim(name, min=, max=)",
             )
         return outcomes[0]
@@ -136,6 +150,8 @@ class Affine:
     def __index__(self) -> int:
         raise ShapeError(
             f"the symbolic size {self} was used where a number is needed",
+            where=user_location(),
+            expected="a size that the recording knows",
             remedy="build the value from tensors (tb.arange, broadcasting), or make it a fixed size",
         )
 
@@ -159,7 +175,12 @@ def _exact_ratio(a: Affine, b: Affine) -> Dim:
     symbol, coefficient = b.terms[0]
     k = dict(a.terms).get(symbol, 0) // coefficient
     if b * k != a:
-        raise ShapeError(f"the size {a} is not a multiple of {b} for every value of their symbols")
+        raise ShapeError(
+            f"the size {a} is not a multiple of {b} for every value of their symbols",
+            where=user_location(),
+            expected=f"a multiple of {b}",
+            remedy="declare one size in terms of the other, or make one of them fixed",
+        )
     return k
 
 
@@ -167,7 +188,10 @@ def dim(name: str, *, min: int = 1, max: int = 2**31 - 1) -> Affine:
     """A symbolic dimension: one compiled program serves every size from `min` to `max`."""
     if not name.isidentifier() or not 0 <= min <= max:
         raise ShapeError(
-            f"tb.dim({name!r}, min={min}, max={max}) is not a size", expected="a name and 0 <= min <= max"
+            f"tb.dim({name!r}, min={min}, max={max}) is not a size",
+            where=user_location(),
+            expected="a name and 0 <= min <= max",
+            remedy='for example tb.dim("n", min=1, max=512)',
         )
     return Affine(0, [(Symbol(name, min, max), 1)])
 
@@ -257,11 +281,16 @@ def bind_symbols(shapes: Iterable[tuple[Shape, Sequence[Any]]]) -> dict[Symbol, 
             if rest % c or not s.lower <= rest // c <= s.upper:
                 raise ShapeError(
                     f"size {n} does not fit the symbolic dimension {d}",
+                    where=user_location(),
                     expected=f"{s.lower} <= {s} <= {s.upper}",
+                    remedy="widen the bounds: tb.dim(name, min=, max=), or pass another size",
                 )
             sizes[s] = rest // c
         elif not unknown and d.value(sizes) != n:
             raise ShapeError(
-                f"size {n} contradicts the symbolic dimension {d} = {d.value(sizes)}", where=f"with {sizes}"
+                f"size {n} contradicts the symbolic dimension {d} = {d.value(sizes)}",
+                where=user_location(),
+                expected="one size for one symbol: " + ", ".join(f"{s} = {k}" for s, k in sizes.items()),
+                remedy="use another symbol for a size that differs",
             )
     return sizes

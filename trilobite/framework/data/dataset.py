@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, DataError, DTypeError, IndexingError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.framework.data import streams
 
 
@@ -52,7 +53,12 @@ def place(index: int, length: int, name: str) -> int:
     """An index counted from the front, or an error; negative indices count from the back as in lists."""
     i = operator.index(index)
     if not -length <= i < length:
-        raise IndexingError(f"{name}: index {i} is out of range", expected=f"-{length} <= index < {length}")
+        raise IndexingError(
+            f"{name}: index {i} is out of range",
+            where=user_location(),
+            expected=f"-{length} <= index < {length}",
+            remedy="items count from 0 to len(data) - 1",
+        )
     return i + length if i < 0 else i
 
 
@@ -74,9 +80,10 @@ class ArrayDataset:
             )
         if len({shape[0] for shape in shapes}) > 1:
             raise ShapeError(
-                "ArrayDataset: the arrays differ in length",
-                where=f"shapes {shapes}",
+                f"ArrayDataset: the arrays differ in length: shapes {shapes}",
+                where=user_location(),
                 expected="the same first extent everywhere",
+                remedy="cut the arrays to one length: a row of each makes an item",
             )
 
     def __len__(self) -> int:
@@ -169,6 +176,7 @@ def _counts(sizes: Sequence[float], n: int) -> list[int]:
         if sum(sizes) != n:
             raise DataError(
                 f"random_split: sizes {list(sizes)} add up to {sum(sizes)}",
+                where=user_location(),
                 expected=f"{n}, the length of the dataset",
                 remedy="give fractions such as [0.9, 0.1]",
             )

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, DataError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.framework.data import streams
 from trilobite.framework.data.dataset import Dataset, Subset
 from trilobite.framework.data.samplers import count
@@ -24,7 +25,12 @@ def kfold(
     """
     n = count("kfold: data", data) if isinstance(data, int | np.integer) else len(data)
     if count("kfold: k", k, 2) > n:
-        raise ArgumentError(f"kfold: k = {k} folds of {n} items", expected=f"2 <= k <= {n}")
+        raise ArgumentError(
+            f"kfold: k = {k} folds of {n} items",
+            where=user_location(),
+            expected=f"2 <= k <= {n}",
+            remedy="use fewer folds: each holds out at least one item",
+        )
     fold = _fold_of_item(n, k, _order(n, shuffle, streams.check_seed(seed)), stratify)
     return _pairs(data, k, fold)  # a generator of its own, so that wrong arguments are told at the call
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError, StateError
+from trilobite.base.locations import user_location
 from trilobite.framework.data import streams
 from trilobite.framework.data.collate import collate as stack_items
 from trilobite.framework.data.dataset import Dataset, IterableDataset
@@ -233,5 +234,10 @@ class Loader:
 def _number(state: Any, name: str) -> int:
     value = state.get(name) if isinstance(state, dict) else None
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise StateError(f"loader state has {name} = {value!r}", expected="what Loader.state_dict() returned")
+        raise StateError(
+            f"loader state has {name} = {value!r}",
+            where=user_location(),
+            expected="what Loader.state_dict() returned",
+            remedy="save loader.state_dict() beside the model, and load that",
+        )
     return value

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, ShapeError
+from trilobite.base.locations import user_location
 from trilobite.framework.data import streams
 
 Indices = npt.NDArray[np.int64]
@@ -58,7 +59,12 @@ class Sampler(Signed, ABC):
 def count(name: str, value: Any, least: int = 0) -> int:
     """A number of things as a plain integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ArgumentError(f"{name} is {value!r}", expected=f"an integer >= {least}")
+        raise ArgumentError(
+            f"{name} is {value!r}",
+            where=user_location(),
+            expected=f"an integer >= {least}",
+            remedy="a data set's length is len(data)" if name.endswith("length") else "pass a whole number",
+        )
     return int(value)
 
 

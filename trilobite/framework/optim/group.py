@@ -46,7 +46,10 @@ class Rule:
     def check(self, owner: str, name: str, given: Any) -> None:
         if isinstance(given, (int, float)) and not isinstance(given, bool) and not self.holds(float(given)):
             raise ArgumentError(
-                f"{owner}: {name} is {given}", where=user_location(), expected=f"{name} {self.says}"
+                f"{owner}: {name} is {given}",
+                where=user_location(),
+                expected=f"{name} {self.says}",
+                remedy=f"pass another {name}, or leave it away for the default",
             )
 
 

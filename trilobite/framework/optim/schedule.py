@@ -41,6 +41,7 @@ class Schedule:
                 f"{type(self).__name__} of a {type(optimizer).__name__}",
                 where=user_location(),
                 expected="an optimiser",
+                remedy="pass the optimiser first: StepLR(tb.optim.SGD(parameters, lr=0.1), ...)",
             )
         self.optimizer = optimizer
         self.count = wrap(np.zeros((), int64))
@@ -114,6 +115,9 @@ def whole(owner: str, name: str, given: Any, least: int = 1) -> int:
     """A number of steps."""
     if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < least:
         raise ArgumentError(
-            f"{owner}: {name} is {given!r}", where=user_location(), expected=f"an integer of at least {least}"
+            f"{owner}: {name} is {given!r}",
+            where=user_location(),
+            expected=f"an integer of at least {least}",
+            remedy=f"{name} counts calls of step()",
         )
     return int(given)

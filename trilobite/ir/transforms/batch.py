@@ -41,7 +41,10 @@ class Batch(Interpreter):
         inner = [v.primal if m else v for v, m in zip(values, mapped, strict=True)]
         if isinstance(primitive.batch, Absent):
             raise TraceError(
-                f"{primitive.name} cannot run under vmap: {primitive.batch.why}", where=user_location()
+                f"{primitive.name} cannot run under vmap: {primitive.batch.why}",
+                where=user_location(),
+                expected="an operation with a batching rule",
+                remedy="call it outside vmap, or write the loop with tb.scan",
             )
         out = primitive.batch(self.size, inner, mapped, attributes)
         if not primitive.multiple:

@@ -69,7 +69,7 @@ class Node:
             if value is not None and cells.stamped_after(value, self.time):
                 raise GradientError(
                     f"a tensor that the gradient of {self.name} needs was changed in place",
-                    where=self.location if self.location is not UNKNOWN else None,
+                    where=self.location if self.location is not UNKNOWN else user_location(),
                     expected="values kept for the backward pass stay as they were in the forward pass",
                     remedy="write `x = x + 1` instead of `x += 1`, or clone() the tensor before changing it",
                 )
@@ -424,6 +424,7 @@ def _hooked(node: Node, cotangents: list[Any]) -> list[Any]:
 def freed_error(node: Node) -> GradientError:
     return GradientError(
         f"backward through {node.name} a second time: what it kept for the gradient has been freed",
+        where=user_location(),
         expected="one backward pass per forward pass",
         remedy="pass retain_graph=True to the first backward(), or run the forward pass again",
     )
