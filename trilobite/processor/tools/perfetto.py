@@ -12,6 +12,7 @@ from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.sim.run import Run
 from trilobite.processor.sim.timing.engine import CoreTimer
+from trilobite.processor.tools.critical import bound_of
 
 # Field numbers of perfetto.protos
 PACKET = 1
@@ -63,7 +64,7 @@ def _packets(run: Run) -> Iterator[bytes]:
             yield from _slice(run, _uuid(core, 1), start, end, what, {})
         for op in core.operations:
             shown = instruction_text(run.program.instructions[op.record.place])
-            notes = {"line": run.program.where(op.record.place), "bound by": op.bound}
+            notes = {"line": run.program.where(op.record.place), "bound by": bound_of(op)}
             track = _uuid(core, 1 + QUEUES.index(op.record.queue))
             yield from _slice(run, track, op.start, op.free, shown, notes)
 
