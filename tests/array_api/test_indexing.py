@@ -342,3 +342,34 @@ def test_overlapping_parts_are_read_before_they_are_written() -> None:
     assert x.tolist() == [0, 0, 1, 2, 3, 4]
     x[::-1] = x
     assert x.tolist() == [4, 3, 2, 1, 0, 0]
+
+
+@pytest.mark.parametrize("key", [0, slice(1, None), [0, 2], (Ellipsis,)], ids=str)
+def test_a_write_to_what_a_gradient_needs_is_noticed(key: Any) -> None:
+    x, w = tb.tensor([1.0, 2.0, 3.0]), tb.ones(3, requires_grad=True)
+    for part in (x, x[::-1], x.reshape(3, 1)[:, 0]):
+        loss = (w * x).sum()
+        part[key] = 7.0
+        with pytest.raises(tb.errors.GradientError, match="changed in place"):
+            loss.backward()
+
+
+def test_a_mask_written_before_the_gradient_needs_it_is_fine() -> None:
+    x, w = tb.tensor([1.0, 2.0, 3.0]), tb.ones(3, requires_grad=True)
+    x[x > 1.5] = 0.0
+    (w * x).sum().backward()
+    assert w.grad.tolist() == [1.0, 0.0, 0.0]
+
+
+def test_writes_to_views_under_vmap_and_grad() -> None:
+    def f(row: tb.Tensor) -> tb.Tensor:
+        y = row * 2
+        y[1:].reshape(-1)[::-1][0] = row[0] * 10
+        return y
+
+    a = numbered((2, 3))
+    want = a * 2
+    want[:, 2] = a[:, 0] * 10
+    same(tb.vmap(f)(tb.tensor(a)), want)
+    jac = tb.jacrev(f)(tb.tensor(a[0]))
+    assert jac.tolist() == [[2, 0, 0], [0, 2, 0], [10, 0, 0]]

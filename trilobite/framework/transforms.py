@@ -42,14 +42,17 @@ def read_tree(tree: Any) -> tuple[list[Value], pytree.Tree]:
 
 @contextmanager
 def _isolated(unwrap: Callable[[Value], Value]) -> Iterator[None]:
-    """Cells written inside lose the transform's own values when it ends."""
+    """Cells from outside that are written inside lose the transform's own values when it ends."""
     ctx = entry.context()
+    depth = ctx.depth
     outer, ctx.writes = ctx.writes, []
     try:
         yield
     finally:
         written, ctx.writes = ctx.writes, outer
         for cell in written:
+            if cell.depth >= depth:
+                continue  # made inside, and gone with it
             rewrite(cell, unwrap)
             if outer is not None:
                 outer.append(cell)

@@ -25,14 +25,17 @@ from trilobite.ir.transforms.bind import Traced
 
 class Cell:
     """A value that can change. `owner` is the recording it was made in (None outside any); `leaf` is the
-    tape's node for a cell whose gradient `backward()` collects."""
+    tape's node for a cell whose gradient `backward()` collects; `depth` is the level of the transforms it was
+    made in.
+    """
 
-    __slots__ = ("__weakref__", "leaf", "owner", "value")
+    __slots__ = ("__weakref__", "depth", "leaf", "owner", "value")
 
     def __init__(self, value: Value) -> None:
+        ctx = entry.threads.context
         self.value = value
         self.leaf: Any = None
-        self.owner = entry.threads.context.recorder
+        self.owner, self.depth = ctx.recorder, ctx.depth
 
 
 def read(cell: Cell) -> Value:
