@@ -12,7 +12,7 @@ PYTEST := $(QUIET) $(VENV)/bin/python -m pytest
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types contracts unit test-long test-peer conformance bench demo docs data format lock clean
+.PHONY: help setup test lint types contracts unit test-long test-peer conformance bench validate demo docs data format lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,10 +48,13 @@ test-peer: $(PEERS) data  ## tests against PyTorch and JAX, in the peers' enviro
 	$(QUIET) $(BENCH)/bin/python -m pytest -q -m peer
 
 conformance: $(READY)  ## the array API standard, as a table
-	$(PYTEST) -q -n $(JOBS) -m "not peer" tests/conformance
+	$(PYTEST) -q -n $(JOBS) tests/array_api
 
 bench: $(PEERS)  ## measure against the peers; writes docs/benchmarks.md (ARGS=--quick for a few rows)
 	$(BENCH)/bin/python -m benchmarks.harness $(ARGS)
+
+validate: $(READY)  ## the processor's figures beside published ones; writes docs/validation.md
+	$(VENV)/bin/python examples/processor/validate.py
 
 demo: $(READY) data  ## the main job: train a network on handwritten digits
 	$(VENV)/bin/trilobite demo $(ARGS)

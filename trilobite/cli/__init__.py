@@ -21,9 +21,12 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
+    Command("asm", "Assemble a program of the processor.", "trilobite.cli.processor:asm"),
     Command("debug", "Step through a program of the processor.", "trilobite.processor.tools.session:debug"),
+    Command("disasm", "Show a binary as assembly text.", "trilobite.cli.processor:disasm"),
     Command("demo", "Train a network on handwritten digits.", "trilobite.apps.digits:main"),
     Command("info", "Show versions, the CPU and where the caches are.", "trilobite.cli.info:info"),
+    Command("machines", "List the processors, or draw one.", "trilobite.cli.processor:machines"),
 )
 
 

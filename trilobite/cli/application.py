@@ -8,6 +8,7 @@ others slow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -66,8 +67,20 @@ def _listed() -> None:
     """Stands for a command in the list; the group puts the real one in its place before it runs."""
 
 
+def _shown(function: Callable[..., object]) -> Callable[..., None]:
+    """The function with the text it returns, if any, on the terminal."""
+
+    @wraps(function)
+    def command(*args: Any, **kwargs: Any) -> None:
+        text = function(*args, **kwargs)
+        if isinstance(text, str):
+            typer.echo(text.rstrip("\n"))
+
+    return command
+
+
 def _built(command: Command) -> Any:
     function = load(command)
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(command.name, help=function.__doc__ or command.summary)(function)
+    single.command(command.name, help=function.__doc__ or command.summary)(_shown(function))
     return typer.main.get_command(single)
