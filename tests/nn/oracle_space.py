@@ -206,7 +206,7 @@ def weights_1d(mode: str, n: int, m: int, scale: float, corners: bool) -> Array:
             continue
         at = i * (n - 1) / max(m - 1, 1) if corners else (i + 0.5) * scale - 0.5
         if mode != "bicubic":
-            at = max(at, 0.0)
+            at = float(i) if n == m else max(at, 0.0)
         base = math.floor(at)
         for tap in range(base - 1, base + 3):
             out[i, min(max(tap, 0), n - 1)] += tap_weight(mode, abs(at - tap))

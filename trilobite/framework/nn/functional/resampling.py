@@ -144,6 +144,8 @@ def _weighted(x: Value, axis: int, at: Array, weight: Array, n: int) -> Value:
 
 
 def _linear(x: Value, axis: int, at: Array, n: int) -> Value:
+    if len(at) == n:  # an axis that keeps its size stays as it is, whatever the factor
+        return x
     below = np.floor(at).astype(np.int64)
     part = at - below
     return add(_weighted(x, axis, below, 1.0 - part, n), _weighted(x, axis, below + 1, part, n))
