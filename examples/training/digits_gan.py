@@ -61,15 +61,16 @@ def believed(scores: tb.Tensor, real: float) -> tb.Tensor:
     return F.binary_cross_entropy_with_logits(scores, tb.full(scores.shape, real, dtype=scores.dtype))
 
 
-def train(steps: int = 1500, batch: int = 64, seed: int = 0) -> Generator:
+def train(steps: int = 1500, batch: int = 64, seed: int = 0, rate: float = 2e-3) -> Generator:
     """A generator trained against a critic, each with an optimiser of its own."""
     tb.manual_seed(seed)
     generator, critic = Generator(), Critic()
-    draws = tb.optim.Adam(generator.parameters(), lr=2e-3, betas=(0.5, 0.999))
-    judges = tb.optim.Adam(critic.parameters(), lr=2e-3, betas=(0.5, 0.999))
+    draws = tb.optim.Adam(generator.parameters(), lr=rate, betas=(0.5, 0.999))
+    judges = tb.optim.Adam(critic.parameters(), lr=rate, betas=(0.5, 0.999))
     loader = tb.data.Loader(
         tb.data.ArrayDataset(*real_digits()), batch, shuffle=True, seed=seed, drop_last=True
     )
+    fading = [tb.optim.CosineAnnealingLR(o, steps) for o in (draws, judges)]
     done = 0
     while done < steps:
         for pictures, labels in loader:
@@ -82,6 +83,8 @@ def train(steps: int = 1500, batch: int = 64, seed: int = 0) -> Generator:
             draws.zero_grad()
             believed(critic(drawn, said), 1.0).backward()
             draws.step()
+            for schedule in fading:
+                schedule.step()
             done += 1
             if done == steps:
                 break

@@ -36,7 +36,8 @@ def minimise(x: tb.Tensor, f: Any, calls: int, **settings: Any) -> tuple[optim.L
 
 def test_rosenbrock_s_valley_to_its_end() -> None:
     x = tb.tensor(np.array([-1.2, 1.0, 0.7, -0.4, 2.0]), requires_grad=True)
-    _, seen = minimise(x, rosenbrock, 10, line_search_fn="strong_wolfe", max_iter=50, max_eval=500)
+    settings = {"line_search_fn": "strong_wolfe", "max_iter": 50, "max_eval": 500, "tolerance_change": 1e-14}
+    _, seen = minimise(x, rosenbrock, 10, **settings)
     np.testing.assert_allclose(x.detach().numpy(), np.ones(5), atol=1e-6)
     assert len(seen) < 200
 
