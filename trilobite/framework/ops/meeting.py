@@ -78,6 +78,8 @@ def broadcast_to(x: Value, shape: Shape) -> Value:
     """x repeated to a shape, axes aligned from the right."""
     if x.shape == shape:
         return x
+    if type(x) is ndarray and x.shape == () and entry.threads.context.recorder is None:
+        return repeated(x, shape)
     return _broadcast(x, shape=shape, axes=tuple(range(len(shape) - x.ndim, len(shape))))
 
 
@@ -173,7 +175,7 @@ def repeated(value: np.ndarray[Any, Any], shape: Shape) -> Value:
         out = np.ndarray(shape, value.dtype, value, 0, (0,) * len(shape))
         out.flags.writeable = False
         return out
-    return broadcast_to(value, shape)
+    return _broadcast(value, shape=shape, axes=())
 
 
 def as_value(x: Any) -> Value:
