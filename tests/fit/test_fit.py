@@ -55,6 +55,24 @@ def test_compiled_it_is_the_same_bit_for_bit() -> None:
     assert runs[0] == runs[1]
 
 
+def test_compiled_with_loss_scaling_it_is_the_same() -> None:
+    runs = []
+    for jit in (False, "reference"):
+        run = Run()
+        fit(**run.arguments(epochs=2, jit=jit, precision="float16", clip_norm=1.0))
+        runs.append(run.bits())
+    assert runs[0] == runs[1]
+
+
+def test_a_loader_may_give_tensors_itself() -> None:
+    plain, converted = Run(), Run()
+    converted.train.to = tb.asarray
+    for run in (plain, converted):
+        tb.manual_seed(0)
+        fit(**run.arguments(epochs=1))
+    assert plain.bits() == converted.bits()
+
+
 def test_by_hand_it_is_the_same() -> None:
     run = Run()
     fit(**run.arguments(epochs=3, clip_norm=1.0))

@@ -139,3 +139,18 @@ def test_wrong_uses() -> None:
 
     with pytest.raises(RuntimeError, match=r"applied\(\) while a function is being recorded"):
         tb.jit(inside)()
+
+
+def test_statistics_are_taken_anew_for_averaged_parameters() -> None:
+    tb.manual_seed(0)
+    model = tb.nn.Sequential(tb.nn.Linear(3, 4), tb.nn.BatchNorm1d(4), tb.nn.Dropout(0.5))
+    model[2].eval()
+    batches = [np.random.default_rng(i).normal(size=(6, 3)).astype(np.float32) for i in range(5)]
+    optim.update_bn(((x, None) for x in batches), model)
+    hidden = np.stack([model[0](tb.tensor(x)).detach().numpy() for x in batches])
+    np.testing.assert_allclose(model[1].running_mean.numpy(), hidden.mean(axis=(0, 1)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        model[1].running_var.numpy(), hidden.var(axis=1, ddof=1).mean(axis=0), rtol=1e-4
+    )
+    assert model[1].momentum == 0.1 and model[1].num_batches_tracked.item() == 5
+    assert model[0].training and not model[2].training

@@ -169,3 +169,14 @@ def test_numbers_are_finite_whatever_the_count() -> None:
     optimizer.step()
     m, v = 0.1, 0.001
     np.testing.assert_allclose(a.detach().numpy(), [1.0 - 0.1 * m / (np.sqrt(v) + 1e-8)], rtol=1e-6)
+
+
+def test_a_model_converted_after_the_optimiser_was_made_is_an_error() -> None:
+    model = tb.nn.Linear(3, 2)
+    optimizer = optim.Adam(model.parameters())
+    model.double()
+    model(tb.ones((1, 3), dtype=tb.float64)).sum().backward()
+    with pytest.raises(
+        StateError, match=r"is float64\[2, 3\] now[\s\S]*float32\[2, 3\][\s\S]*convert the model first"
+    ):
+        optimizer.step()

@@ -174,3 +174,35 @@ def test_adding_a_group_while_recording_is_an_error() -> None:
     saved = optimizer.state_dict()
     with pytest.raises(RuntimeError, match=r"load_state_dict while a function is being recorded"):
         tb.jit(lambda: optimizer.load_state_dict(saved))()
+
+
+def test_python_attributes_stay_while_a_function_is_recorded() -> None:
+    p = tb.tensor([1.0], requires_grad=True)
+    optimizer = optim.SGD([p])
+    guarded = [optimizer, optim.StepLR(optimizer, 2), optim.GradScaler(), optim.ExponentialMovingAverage([p])]
+    for thing in guarded:
+
+        def change(thing: Any = thing) -> None:
+            thing.note = 1
+
+        with pytest.raises(
+            RuntimeError, match=rf"{type(thing).__name__}.note is set while a function is being recorded"
+        ):
+            tb.jit(change)()
+        change()
+
+
+def test_an_optimiser_may_live_inside_a_recorded_function() -> None:
+    """An inner loop of its own: parameters and state are born and used in one run."""
+
+    def inner(start: tb.Tensor) -> tb.Tensor:
+        w = (start * 1.0).detach().clone().requires_grad_()
+        optimizer = optim.Adam([w], lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            ((w - 2.0) ** 2).sum().backward()
+            optimizer.step()
+        return w.detach() * 1.0
+
+    x = tb.tensor([0.5, -1.0])
+    np.testing.assert_array_equal(tb.jit(inner)(x).numpy(), inner(x).numpy())

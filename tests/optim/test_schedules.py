@@ -158,6 +158,17 @@ def test_one_cycle_runs_the_momentum_the_other_way() -> None:
     assert betas.param_groups[0]["beta1"].item() == pytest.approx(0.95)
 
 
+def test_one_cycle_in_epochs() -> None:
+    a, b = make(), make()
+    by_steps, by_epochs = optim.OneCycleLR(a, 0.4, 30), optim.OneCycleLR(b, 0.4, epochs=5, steps_per_epoch=6)
+    for _ in range(30):
+        by_steps.step()
+        by_epochs.step()
+        assert by_steps.get_last_lr() == by_epochs.get_last_lr()
+    with pytest.raises(ArgumentError, match="OneCycleLR: epochs is None"):
+        optim.OneCycleLR(make(), 0.4)
+
+
 def test_functions_per_group() -> None:
     optimizer = make()
     optim.LambdaLR(optimizer, [lambda t: 2.0 + t, lambda t: 3.0])

@@ -10,6 +10,7 @@ from trilobite.framework.optim.averaging import (
     ExponentialMovingAverage,
     ParameterAverage,
     StochasticWeightAverage,
+    update_bn,
 )
 from trilobite.framework.optim.clipping import clip_grad_norm_, clip_grad_value_, grad_norm
 from trilobite.framework.optim.combined import ChainedScheduler, SequentialLR
@@ -42,5 +43,5 @@ __all__ = [
     "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SWALR",
     "SequentialLR", "ChainedScheduler", "ReduceLROnPlateau",
     "clip_grad_norm_", "clip_grad_value_", "grad_norm",
-    "ExponentialMovingAverage", "StochasticWeightAverage", "ParameterAverage", "GradScaler",
+    "ExponentialMovingAverage", "StochasticWeightAverage", "ParameterAverage", "update_bn", "GradScaler",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.modes import no_grad
 from trilobite.framework.optim.arithmetic import ONE, add, cast, complement, div, towards
 from trilobite.framework.optim.group import BELOW_1, number
+from trilobite.framework.optim.guard import Guarded
 from trilobite.framework.optim.state import fitting, names_fit, snapshot, write
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
@@ -33,7 +34,7 @@ def average_update(average: Value, p: Value, weight: Value) -> Value:
     return towards(average, cast(p, average.dtype), weight)
 
 
-class ParameterAverage:
+class ParameterAverage(Guarded):
     """What the averages share. `update()` after each optimiser step; `applied()` to evaluate with them."""
 
     def __init__(self, source: Any) -> None:
@@ -80,7 +81,7 @@ class ParameterAverage:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """The parameters hold the averages inside, and what they held before afterwards."""
-        refuse_during_recording("applied()")
+        self.refuse_recorded("applied()")
         tensors = [*self.parameters, *self.buffers]
         before = [snapshot(t) for t in tensors]
         self.copy_to()
@@ -101,7 +102,7 @@ class ParameterAverage:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what state_dict() returned. Nothing is changed unless all of it fits."""
-        refuse_during_recording("load_state_dict")
+        self.refuse_recorded("load_state_dict")
         owner = type(self).__name__
         names_fit(owner, "it", state, ("averages", "buffers", "count"))
         tensors = [*self.averages, *self.taken, self.count]
@@ -159,3 +160,29 @@ def _sources(source: Any) -> tuple[list[Tensor], list[Tensor]]:
 
 def _copy(t: Tensor, dtype: Any) -> Tensor:
     return wrap(t.detach().numpy().astype(dtype, copy=True))
+
+
+def update_bn(batches: Iterable[Any], model: Any) -> None:
+    """Take the running statistics of a model's batch normalisations anew, as the mean over these batches.
+
+    Averaged parameters have other statistics than those they were trained with. A batch is the model's
+    input, or a tuple or list that begins with it.
+    """
+    refuse_during_recording("update_bn")
+    layers = [m for m in model.modules() if getattr(m, "running_mean", None) is not None]
+    before = [m.momentum for m in layers]
+    training = {m: m.training for m in model.modules()}
+    model.train()
+    try:
+        for m in layers:
+            m.reset_running_stats()
+            m.momentum = None
+        with no_grad():
+            for batch in batches:
+                x = batch[0] if isinstance(batch, (tuple, list)) else batch
+                model(x if isinstance(x, Tensor) else wrap(np.asarray(x)))
+    finally:
+        for m, momentum in zip(layers, before, strict=True):
+            m.momentum = momentum
+        for m, mode in training.items():
+            m.training = mode

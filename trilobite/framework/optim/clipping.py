@@ -132,5 +132,5 @@ def _check_finite(total: Tensor) -> None:
             f"the norm of the gradients is {total.item()}",
             where=user_location(),
             expected="finite gradients",
-            remedy="find where they come from with tb.detect_anomaly(), or scale the loss down",
+            remedy="find where they come from with tb.debug.detect_anomaly(), or scale the loss down",
         )

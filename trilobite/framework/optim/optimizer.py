@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trilobite.base.dtypes import accumulator, float64, int64, real_of
-from trilobite.base.errors import ArgumentError
+from trilobite.base.dtypes import DType, accumulator, float64, int64, real_of
+from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
-from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.modes import enable_grad, no_grad
 from trilobite.framework.optim.arithmetic import ZERO, add, cast, real_shape
 from trilobite.framework.optim.group import Group, Rule, check_parameters
+from trilobite.framework.optim.guard import Guarded
 from trilobite.framework.optim.state import load_optimizer, save_optimizer
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
@@ -31,7 +31,7 @@ State = dict[str, Tensor]
 _NEXT = np.asarray(1, int64)
 
 
-class Optimizer:
+class Optimizer(Guarded):
     """The base of all optimisers. `param_groups` holds the groups, `state` what is kept for each
     parameter.
     """
@@ -47,6 +47,7 @@ class Optimizer:
         self._defaults = {**numbers, **switches}
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, State] = {}
+        self._made_for: dict[Tensor, tuple[Any, DType]] = {}
         for group in _as_groups(params):
             self.add_param_group(group)
         if not self.param_groups:
@@ -60,7 +61,7 @@ class Optimizer:
         """One more group: `{"params": tensors, "lr": ...}`; what it leaves out is as the optimiser was
         made with.
         """
-        refuse_during_recording("add_param_group")
+        self.refuse_recorded("add_param_group")
         if not isinstance(group, Mapping) or "params" not in group:
             raise ArgumentError(
                 f"{self.name}: a parameter group is {type(group).__name__}",
@@ -77,6 +78,7 @@ class Optimizer:
         self.check_group(made)
         self.param_groups.append(made)
         for p in params:
+            self._made_for[p] = (p.shape, p.dtype)
             self.state[p] = {name: _state_tensor(p, start) for name, start in self.slots(made).items()}
 
     def _settings(self, group: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,9 +158,10 @@ class Optimizer:
     def _step_parameter(
         self, group: Group, p: Tensor, grad: Value, prepared: dict[Any, Sequence[Value]]
     ) -> None:
-        state = self.state[p]
+        state, value = self.state[p], p._read()
+        if state and self._made_for[p] != (value.shape, value.dtype):
+            raise self._changed(p)
         values = {name: t._read() for name, t in state.items()}
-        value = p._read()
         if "step" in values:
             values["step"] = add(values["step"], _NEXT)
         numbers = self._prepared(group, values.get("step"), accumulator(real_of(value.dtype)), prepared)
@@ -168,6 +171,15 @@ class Optimizer:
             changed["step"] = values["step"]
         for name, v in changed.items():
             cells.write(state[name]._cell, v)
+
+    def _changed(self, p: Tensor) -> StateError:
+        shape, dtype = self._made_for[p]
+        return StateError(
+            f"a parameter is {p.dtype}{list(p.shape)} now",
+            where=user_location(),
+            expected=f"{dtype}{list(shape)}, as when {self.name} was made: its state has that form",
+            remedy="convert the model first, then make the optimiser",
+        )
 
     def _prepared(
         self, group: Group, count: Value | None, dtype: Any, prepared: dict[Any, Sequence[Value]]
@@ -203,7 +215,7 @@ class Optimizer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what state_dict() returned. Nothing is changed unless all of it fits."""
-        refuse_during_recording("load_state_dict")
+        self.refuse_recorded("load_state_dict")
         load_optimizer(self.name, self.param_groups, self.state, state)
 
     def __repr__(self) -> str:

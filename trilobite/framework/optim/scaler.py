@@ -17,10 +17,10 @@ from trilobite.base.dtypes import accumulator, bool_, float32, int64, real_of
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
 from trilobite.framework.control import cond
-from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.modes import no_grad
 from trilobite.framework.optim.arithmetic import add, as_real, cast, div, from_real, mul, scale, select
 from trilobite.framework.optim.clipping import gradients
+from trilobite.framework.optim.guard import Guarded
 from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.optim.state import fitting, names_fit, snapshot, write
 from trilobite.framework.promotion import promote
@@ -41,7 +41,7 @@ def unscale(g: Value, inverse: Value) -> tuple[Value, Value]:
     return out, table["reduce_and"](finite, axes=tuple(range(finite.ndim)))
 
 
-class GradScaler:
+class GradScaler(Guarded):
     """`scale(loss).backward()`, `step(optimizer)`, `update()`. With enabled=False all of it does nothing."""
 
     def __init__(
@@ -159,7 +159,7 @@ class GradScaler:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what state_dict() returned."""
-        refuse_during_recording("load_state_dict")
+        self.refuse_recorded("load_state_dict")
         tensors = self._tensors()
         names_fit("GradScaler", "it", state, list(tensors))
         arrays = {name: fitting("GradScaler", name, state[name], t) for name, t in tensors.items()}

@@ -16,10 +16,10 @@ import numpy as np
 from trilobite.base.dtypes import float64, int64
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
-from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.modes import no_grad
 from trilobite.framework.optim.arithmetic import add, cast
 from trilobite.framework.optim.group import Group
+from trilobite.framework.optim.guard import Guarded
 from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.optim.state import fitting, names_fit, snapshot, write
 from trilobite.framework.tensor import Tensor, wrap
@@ -31,11 +31,10 @@ not look.
 """
 
 
-class Schedule:
+class Schedule(Guarded):
     """The base of all schedules. Making one sets the rates of step 0; `step()` moves on by one."""
 
     def __init__(self, optimizer: Optimizer) -> None:
-        refuse_during_recording(f"a new {type(self).__name__}")
         if not isinstance(optimizer, Optimizer):
             raise ArgumentError(
                 f"{type(self).__name__} of a {type(optimizer).__name__}",
@@ -43,6 +42,7 @@ class Schedule:
                 expected="an optimiser",
                 remedy="pass the optimiser first: StepLR(tb.optim.SGD(parameters, lr=0.1), ...)",
             )
+        optimizer.refuse_recorded(f"a new {type(self).__name__}")
         self.optimizer = optimizer
         self.count = wrap(np.zeros((), int64))
         for group in optimizer.param_groups:
@@ -81,7 +81,7 @@ class Schedule:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what state_dict() returned. The rates themselves come with the optimiser's state."""
-        refuse_during_recording("load_state_dict")
+        self.refuse_recorded("load_state_dict")
         owner, tensors = type(self).__name__, self._tensors()
         names_fit(owner, "it", state, list(tensors))
         arrays = {name: fitting(owner, name, state[name], t) for name, t in tensors.items()}

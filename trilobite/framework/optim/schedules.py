@@ -185,15 +185,17 @@ class CosineAnnealingWarmRestarts(Schedule):
 class OneCycleLR(Schedule):
     """Up from max_lr / div_factor to max_lr, then down to that / final_div_factor, once (Smith 2018).
 
-    Momentum (or Adam's first beta) runs the other way if `cycle_momentum`. With `three_phase` the way
-    down first mirrors the way up. After `total_steps` the last values stay.
+    It lasts total_steps, or epochs · steps_per_epoch; then the last values stay. Momentum (or Adam's first
+    beta) runs the other way if `cycle_momentum`. With `three_phase` the way down first mirrors the way up.
     """
 
     def __init__(
         self,
         optimizer: Optimizer,
         max_lr: float | Sequence[float],
-        total_steps: int,
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
         pct_start: float = 0.3,
         anneal_strategy: str = "cos",
         cycle_momentum: bool = True,
@@ -203,6 +205,10 @@ class OneCycleLR(Schedule):
         final_div_factor: float = 1e4,
         three_phase: bool = False,
     ) -> None:
+        if total_steps is None:
+            total_steps = whole("OneCycleLR", "epochs", epochs) * whole(
+                "OneCycleLR", "steps_per_epoch", steps_per_epoch
+            )
         self.total = whole("OneCycleLR", "total_steps", total_steps, 2)
         if not 0.0 <= pct_start <= 1.0 or anneal_strategy not in ("cos", "linear"):
             raise ArgumentError(
