@@ -128,7 +128,7 @@ def scaled(x: Array, w: Weights, axis: int = 1) -> Array:
         return x
     shape = [1] * x.ndim
     shape[axis] = -1
-    return x * w["weight"].reshape(shape) + w["bias"].reshape(shape)
+    return x * w["weight"].reshape(shape) + w.get("bias", np.zeros(1)).reshape(shape)
 
 
 @oracle("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")

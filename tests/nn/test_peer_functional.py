@@ -230,6 +230,16 @@ def test_losses_with_weights() -> None:
     both("multi_margin_loss", [x[:, :, 0], y[:, 0]], 2, 0.7)
 
 
+@pytest.mark.parametrize("fn", ["mse_loss", "l1_loss", "huber_loss"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_weighted_distances(fn: str, reduction: str) -> None:
+    r = draws(8)
+    x, y, w = r.standard_normal((3, 4)), r.standard_normal((3, 4)), r.random((3, 4))
+    ours = getattr(F, fn)(tb.tensor(x), tb.tensor(y), reduction, weight=tb.tensor(w))
+    theirs = getattr(TF, fn)(*map(torch.from_numpy, (x, y)), reduction=reduction, weight=torch.from_numpy(w))
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-10)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_ctc(seed: int) -> None:
     r = draws(seed)

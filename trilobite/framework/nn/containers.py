@@ -15,8 +15,6 @@ from trilobite.framework.tensor import Tensor
 class _Listed(Module):
     """Entries under the names 0, 1, 2, ..."""
 
-    _entry: str
-
     def _entries(self) -> list[Any]:
         return [self.__dict__[name] for name in self._slots]
 

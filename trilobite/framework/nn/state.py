@@ -15,6 +15,7 @@ from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.meeting import astype
 from trilobite.framework.tensor import Tensor, copied
 from trilobite.ir.primitive import Value
+from trilobite.ir.transforms import cells
 
 if TYPE_CHECKING:
     from trilobite.framework.nn.module import Module
@@ -86,8 +87,6 @@ def _misfit(own: Tensor, value: Value, assign: bool) -> str:
 
 def _set(own: Tensor, value: Value, assign: bool) -> None:
     """Write into the tensor; with `assign` the tensor takes the value's dtype, too."""
-    from trilobite.ir.transforms import cells
-
     if assign and own._view is None:
         cells.write(own._cell, value)
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import DType
 from trilobite.framework.ops.meeting import astype, together
-from trilobite.framework.random.continuous import redrawn
+from trilobite.framework.random.continuous import redrawn, uniform_value, working
 from trilobite.framework.random.keys import bits_value, split_value
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -66,11 +66,5 @@ def permutation_value(k: Value, n: Dim) -> Value:
 
 def bernoulli_value(k: Value, shape: Shape, p: Value) -> Value:
     """True with probability p, to within 2^-32 (2^-24 for probabilities that are tensors of float32)."""
-    from trilobite.framework.random.continuous import uniform_value, working
-
     u = uniform_value(k, shape, working(p.dtype))
     return table["lt"](*together(u, astype(p, u.dtype)))
-
-
-def argmax_of(x: Value, axis: int) -> Value:
-    return table["argmax"](x, axis=axis)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trilobite.base.dtypes import DType
+from trilobite.base.dtypes import bool_
 from trilobite.framework.nn.composites.arithmetic import add, lt, mul, where
 from trilobite.framework.random.keys import bits_value
 from trilobite.ir.primitive import Value
@@ -16,14 +16,8 @@ def kept(key: Value, shape: Shape, p: float) -> Value:
     words = bits_value(key, shape)
     limit = round((1.0 - p) * 2**32)
     if limit > 0xFFFFFFFF:
-        return table["full"](shape=words.shape, dtype=_bool(), value=True)
+        return table["full"](shape=words.shape, dtype=bool_, value=True)
     return lt(words, table["full"](shape=words.shape, dtype=words.dtype, value=limit))
-
-
-def _bool() -> DType:
-    from trilobite.base.dtypes import bool_
-
-    return bool_
 
 
 @composite("dropout")

@@ -68,16 +68,18 @@ from trilobite.framework.nn.functional.linear import bilinear, linear
 from trilobite.framework.nn.functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
-    cosine_embedding_loss,
     gaussian_nll_loss,
-    hinge_embedding_loss,
     huber_loss,
     kl_div,
     l1_loss,
-    margin_ranking_loss,
     mse_loss,
     poisson_nll_loss,
     smooth_l1_loss,
+)
+from trilobite.framework.nn.functional.margin import (
+    cosine_embedding_loss,
+    hinge_embedding_loss,
+    margin_ranking_loss,
     soft_margin_loss,
     triplet_margin_loss,
     triplet_margin_with_distance_loss,

@@ -8,9 +8,11 @@ from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.autocast import operands
+from trilobite.framework.nn.composites.activation import logsigmoid
 from trilobite.framework.nn.composites.arithmetic import (
     add,
     along,
+    average,
     div,
     eq,
     mul,
@@ -25,7 +27,8 @@ from trilobite.framework.nn.composites.arithmetic import (
     wide,
 )
 from trilobite.framework.nn.functional.calling import run
-from trilobite.framework.nn.functional.loss import at_least_zero, check_reduction, reduced
+from trilobite.framework.nn.functional.loss import check_reduction, paired, reduced
+from trilobite.framework.nn.functional.margin import at_least_zero
 from trilobite.framework.ops.meeting import astype, broadcast_to
 from trilobite.framework.ops.normalising import log_softmax
 from trilobite.framework.tensor import Tensor
@@ -203,10 +206,6 @@ def multilabel_soft_margin_loss(
 
 
 def _multilabel(x: Value, target: Value, weight: Value | None = None, *, reduction: str) -> Value:
-    from trilobite.framework.nn.composites.activation import logsigmoid
-    from trilobite.framework.nn.composites.arithmetic import average
-    from trilobite.framework.nn.functional.loss import paired
-
     a, b, dtype = paired("multilabel_soft_margin_loss", x, target)
     terms = neg(add(mul(b, logsigmoid(a)), mul(sub(1.0, b), logsigmoid(neg(a)))))
     if weight is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trilobite.framework.nn.composites.arithmetic import div, maximum, mul, sqrt, total, wide
 from trilobite.framework.nn.functional.calling import run
-from trilobite.framework.nn.functional.loss import distance
+from trilobite.framework.nn.functional.margin import distance
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.meeting import astype, together
 from trilobite.framework.tensor import Tensor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
@@ -15,7 +14,6 @@ from trilobite.framework.nn.composites.arithmetic import (
     add,
     average,
     div,
-    eq,
     exp,
     gt,
     log,
@@ -23,16 +21,15 @@ from trilobite.framework.nn.composites.arithmetic import (
     maximum,
     mul,
     neg,
-    power,
     reshape,
-    sqrt,
+    stop_gradient,
     sub,
     total,
     where,
     wide,
 )
 from trilobite.framework.nn.functional.calling import run
-from trilobite.framework.ops.meeting import astype, common, together
+from trilobite.framework.ops.meeting import astype, common
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 
@@ -70,33 +67,49 @@ def paired(what: str, x: Value, y: Value) -> tuple[Value, Value, dt.DType]:
     return wide(x), wide(y), x.dtype
 
 
-def at_least_zero(x: Value) -> Value:
-    """max(x, 0), with the slope 1 at 0."""
-    return where(lt(x, 0.0), 0.0, x)
-
-
 # -- distances -----------------------------------------------------------------------------------------------
 
 
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """(x - y)²."""
-    return run(_mse, input, target, reduction=reduction)
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """(x - y)²; with weights their mean is the weighted one."""
+    return run(_mse, input, target, weight, reduction=reduction)
 
 
-def _mse(x: Value, y: Value, reduction: str) -> Value:
+def _mse(x: Value, y: Value, weight: Value | None = None, *, reduction: str) -> Value:
     a, b, dtype = paired("mse_loss", x, y)
     d = sub(a, b)
-    return reduced(mul(d, d), reduction, dtype)
+    return _weighed("mse_loss", mul(d, d), weight, reduction, dtype)
 
 
-def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """|x - y|."""
-    return run(_l1, input, target, reduction=reduction)
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """|x - y|; with weights their mean is the weighted one."""
+    return run(_l1, input, target, weight, reduction=reduction)
 
 
-def _l1(x: Value, y: Value, reduction: str) -> Value:
+def _l1(x: Value, y: Value, weight: Value | None = None, *, reduction: str) -> Value:
     a, b, dtype = paired("l1_loss", x, y)
-    return reduced(absolute(sub(a, b)), reduction, dtype)
+    return _weighed("l1_loss", absolute(sub(a, b)), weight, reduction, dtype)
+
+
+def _weighed(what: str, losses: Value, weight: Value | None, reduction: str, dtype: dt.DType) -> Value:
+    if weight is None:
+        return reduced(losses, reduction, dtype)
+    w = _weights(what, losses, weight)
+    if reduction != "mean":
+        return reduced(mul(losses, w), reduction, dtype)
+    axes = tuple(range(losses.ndim))
+    return astype(div(total(mul(losses, w), axes), total(w, axes)), dtype)
+
+
+def _weights(what: str, losses: Value, weight: Value) -> Value:
+    if weight.shape != losses.shape:
+        raise ShapeError(
+            f"{what} of shape {tuple(losses.shape)} with weights of shape {tuple(weight.shape)}",
+            where=user_location(),
+            expected="equal shapes",
+            remedy="one weight per element, or weigh the losses yourself with reduction='none'",
+        )
+    return astype(weight, losses.dtype)
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
@@ -108,25 +121,32 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
 
 def _smooth_l1(x: Value, y: Value, reduction: str, beta: float) -> Value:
     if beta == 0:
-        return _l1(x, y, reduction)
+        return _l1(x, y, reduction=reduction)
     a, b, dtype = paired("smooth_l1_loss", x, y)
     d = absolute(sub(a, b))
     return reduced(where(lt(d, beta), div(mul(d, d), 2.0 * beta), sub(d, 0.5 * beta)), reduction, dtype)
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """d²/2 for distances d up to delta, delta·(d - delta/2) above."""
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """d²/2 for distances d up to delta, delta·(d - delta/2) above; weights multiply each loss."""
     if delta <= 0:
         raise ArgumentError(f"huber_loss(delta={delta})", where=user_location(), expected="delta > 0")
-    return run(_huber, input, target, reduction=reduction, delta=float(delta))
+    return run(_huber, input, target, weight, reduction=reduction, delta=float(delta))
 
 
-def _huber(x: Value, y: Value, reduction: str, delta: float) -> Value:
+def _huber(x: Value, y: Value, weight: Value | None = None, *, reduction: str, delta: float) -> Value:
     a, b, dtype = paired("huber_loss", x, y)
     d = absolute(sub(a, b))
-    return reduced(
-        where(gt(d, delta), mul(sub(d, 0.5 * delta), delta), mul(mul(d, d), 0.5)), reduction, dtype
-    )
+    losses = where(gt(d, delta), mul(sub(d, 0.5 * delta), delta), mul(mul(d, d), 0.5))
+    if weight is not None:
+        losses = mul(losses, _weights("huber_loss", losses, weight))
+    return reduced(losses, reduction, dtype)
 
 
 # -- probabilities -------------------------------------------------------------------------------------------
@@ -229,8 +249,6 @@ def gaussian_nll_loss(
 
 
 def _gaussian(x: Value, y: Value, var: Value, full: bool, eps: float, reduction: str) -> Value:
-    from trilobite.framework.nn.composites.arithmetic import stop_gradient
-
     a, b, dtype = paired("gaussian_nll_loss", x, y)
     v = wide(astype(var, dtype))
     if v.shape != a.shape and v.shape in (a.shape[:-1], (*a.shape[:-1], 1)):
@@ -245,144 +263,3 @@ def _gaussian(x: Value, y: Value, var: Value, full: bool, eps: float, reduction:
     d = sub(a, b)
     losses = mul(add(log(v), div(mul(d, d), v)), 0.5)
     return reduced(add(losses, 0.5 * math.log(2 * math.pi)) if full else losses, reduction, dtype)
-
-
-# -- margins -------------------------------------------------------------------------------------------------
-
-
-def hinge_embedding_loss(
-    input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
-) -> Tensor:
-    """x where y is 1, max(0, margin - x) where y is -1."""
-    return run(_hinge_embedding, input, target, margin=float(margin), reduction=reduction)
-
-
-def _hinge_embedding(x: Value, y: Value, margin: float, reduction: str) -> Value:
-    a, b, dtype = paired("hinge_embedding_loss", x, y)
-    near, far = where(eq(b, 1.0), a, 0.0), where(eq(b, -1.0), at_least_zero(sub(margin, a)), 0.0)
-    return reduced(add(near, far), reduction, dtype)
-
-
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """log(1 + e^(-y·x))."""
-    return run(_soft_margin, input, target, reduction=reduction)
-
-
-def _soft_margin(x: Value, y: Value, reduction: str) -> Value:
-    a, b, dtype = paired("soft_margin_loss", x, y)
-    return reduced(neg(logsigmoid(mul(a, b))), reduction, dtype)
-
-
-def margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
-) -> Tensor:
-    """max(0, -y·(x1 - x2) + margin)."""
-    return run(_margin_ranking, input1, input2, target, margin=float(margin), reduction=reduction)
-
-
-def _margin_ranking(x1: Value, x2: Value, y: Value, margin: float, reduction: str) -> Value:
-    x1, x2, y = together(x1, x2, y)
-    z = add(mul(neg(wide(y)), sub(wide(x1), wide(x2))), margin)
-    return reduced(at_least_zero(z), reduction, x1.dtype)
-
-
-def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
-) -> Tensor:
-    """1 - cos where y is 1, max(0, cos - margin) where y is -1; over the last axis of (N, D) or (D,)."""
-    return run(_cosine_embedding, input1, input2, target, margin=float(margin), reduction=reduction)
-
-
-def _cosine_embedding(x1: Value, x2: Value, y: Value, margin: float, reduction: str) -> Value:
-    x1, x2 = together(x1, x2)
-    if x1.ndim not in (1, 2) or y.shape != x1.shape[:-1]:
-        raise ShapeError(
-            f"cosine_embedding_loss of shape {tuple(x1.shape)} with a target of shape {tuple(y.shape)}",
-            where=user_location(),
-            expected="(N, D) with (N,), or (D,) with ()",
-        )
-    a, b, axis = wide(x1), wide(x2), (x1.ndim - 1,)
-    lengths = mul(add(total(mul(a, a), axis), 1e-12), add(total(mul(b, b), axis), 1e-12))
-    cos = div(total(mul(a, b), axis), sqrt(lengths))
-    t = wide(astype(y, x1.dtype))
-    losses = add(
-        where(eq(t, 1.0), sub(1.0, cos), 0.0), where(eq(t, -1.0), at_least_zero(sub(cos, margin)), 0.0)
-    )
-    return reduced(losses, reduction, x1.dtype)
-
-
-def triplet_margin_loss(
-    anchor: Tensor,
-    positive: Tensor,
-    negative: Tensor,
-    margin: float = 1.0,
-    p: float = 2.0,
-    eps: float = 1e-6,
-    swap: bool = False,
-    reduction: str = "mean",
-) -> Tensor:
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin); with swap the nearer of two negatives'
-    distances.
-    """
-    return run(
-        _triplet,
-        anchor,
-        positive,
-        negative,
-        margin=float(margin),
-        p=float(p),
-        eps=eps,
-        swap=swap,
-        reduction=reduction,
-    )
-
-
-def _triplet(
-    anchor: Value,
-    positive: Value,
-    negative: Value,
-    margin: float,
-    p: float,
-    eps: float,
-    swap: bool,
-    reduction: str,
-) -> Value:
-    anchor, positive, negative = together(anchor, positive, negative)
-    near, far = distance(anchor, positive, p, eps), distance(anchor, negative, p, eps)
-    if swap:
-        other = distance(positive, negative, p, eps)
-        far = where(lt(other, far), other, far)
-    return reduced(at_least_zero(add(sub(near, far), margin)), reduction, anchor.dtype)
-
-
-def distance(x: Value, y: Value, p: float, eps: float, keepdims: bool = False) -> Value:
-    """The p-norm of x - y + eps along the last axis, wide."""
-    d = add(sub(wide(x), wide(y)), eps)
-    axis = (d.ndim - 1,)
-    if p == float("inf"):
-        from trilobite.framework.nn.composites.arithmetic import largest
-
-        return largest(absolute(d), axis, keepdims)
-    if p == 2.0:
-        return sqrt(total(mul(d, d), axis, keepdims))
-    return power(total(power(absolute(d), p), axis, keepdims), 1.0 / p)
-
-
-def triplet_margin_with_distance_loss(
-    anchor: Tensor,
-    positive: Tensor,
-    negative: Tensor,
-    distance_function: Any = None,
-    margin: float = 1.0,
-    swap: bool = False,
-    reduction: str = "mean",
-) -> Tensor:
-    """triplet_margin_loss by a distance of one's own."""
-    if distance_function is None:
-        return triplet_margin_loss(anchor, positive, negative, margin, swap=swap, reduction=reduction)
-    near, far = distance_function(anchor, positive), distance_function(anchor, negative)
-    if swap:
-        far = run(lambda a, b: where(lt(a, b), a, b), distance_function(positive, negative), far)
-    return run(
-        lambda a, b: reduced(at_least_zero(add(sub(wide(a), wide(b)), margin)), reduction, a.dtype), near, far
-    )

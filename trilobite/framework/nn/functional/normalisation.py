@@ -12,20 +12,26 @@ from trilobite.base.locations import user_location
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.composites import normalisation as c
 from trilobite.framework.nn.composites.arithmetic import (
+    absolute,
     add,
     average,
     div,
+    largest,
+    maximum,
     mul,
     number,
     power,
     reshape,
+    sqrt,
     sub,
     total,
     wide,
     window,
 )
 from trilobite.framework.nn.functional.calling import run, run_many, write
+from trilobite.framework.ops.creation import filled
 from trilobite.framework.ops.meeting import astype
+from trilobite.framework.ops.reducing import axes_of
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -73,8 +79,6 @@ def _scale_and_shift(
 ) -> tuple[Tensor | None, Tensor | None]:
     """A shift without a scale gets a scale of ones: the composites know a weight, or both."""
     if weight is None and bias is not None:
-        from trilobite.framework.ops.creation import filled
-
         weight = filled((count,) if isinstance(count, int) else tuple(count), 1, bias.dtype)
     return weight, bias
 
@@ -240,9 +244,6 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
 
 
 def _normalize(x: Value, p: float, dim: int | tuple[int, ...], eps: float) -> Value:
-    from trilobite.framework.nn.composites.arithmetic import absolute, largest, maximum, sqrt
-    from trilobite.framework.ops.reducing import axes_of
-
     axes = axes_of(dim, x.ndim, "normalize")
     w = wide(x)
     if p == float("inf"):

@@ -35,13 +35,15 @@ class _Running(Module):
         affine: bool = True,
         track_running_stats: bool = True,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         check_sizes(type(self).__name__, num_features=num_features)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         size = (num_features,)
         self.register_parameter("weight", Parameter(ones(size, dtype=dtype)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(size, dtype=dtype)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(size, dtype=dtype)) if affine and bias else None)
         self.register_buffer("running_mean", zeros(size, dtype=dtype) if track_running_stats else None)
         self.register_buffer("running_var", ones(size, dtype=dtype) if track_running_stats else None)
         self.register_buffer(
@@ -64,8 +66,9 @@ class _Running(Module):
     def reset_parameters(self) -> None:
         """Scale 1, shift 0."""
         self.reset_running_stats()
-        if self.weight is not None and self.bias is not None:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def _check(self, x: Tensor, axis: int) -> None:
@@ -129,8 +132,10 @@ class _InstanceNorm(_Running):
         affine: bool = False,
         track_running_stats: bool = False,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
         single = input.ndim == self.ranks[0]
@@ -235,7 +240,14 @@ class GroupNorm(Module):
     """Normalisation of groups of channels."""
 
     def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, dtype: Any = None
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         check_sizes("GroupNorm", num_groups=num_groups, num_channels=num_channels)
         if num_channels % num_groups:
@@ -246,15 +258,18 @@ class GroupNorm(Module):
             )
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         self.register_parameter("weight", Parameter(ones((num_channels,), dtype=dtype)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros((num_channels,), dtype=dtype)) if affine else None)
+        self.register_parameter(
+            "bias", Parameter(zeros((num_channels,), dtype=dtype)) if affine and bias else None
+        )
 
     weight: Parameter | None
     bias: Parameter | None
 
     def reset_parameters(self) -> None:
         """Scale 1, shift 0."""
-        if self.weight is not None and self.bias is not None:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
