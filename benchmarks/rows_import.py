@@ -1,7 +1,9 @@
 """Start-up time.
 
 Each sample is a fresh Python that imports one package and says how long that took; the start of Python
-itself is not in it. Files are in the system's cache. NumPy is the floor, for the package imports it. The
+itself is not in it. Ours brings the framework in with the first name that is asked for, so that name is asked
+for inside the measured time. Files are in the system's cache. NumPy is the floor, for the package imports it.
+The
 command's time is that of the whole process.
 """
 
@@ -14,12 +16,13 @@ from time import perf_counter
 
 from benchmarks.row import Row, Work
 
-TIMED = "from time import perf_counter as now; start = now(); import {}; print(now() - start)"
+TIMED = "from time import perf_counter as now; start = now(); import {}; {}; print(now() - start)"
+FIRST_NAME = {"trilobite": "trilobite.tensor"}
 
 
 def fresh_import(package: str) -> Work:
     """Seconds that a fresh Python needs to import a package."""
-    command = [sys.executable, "-c", TIMED.format(package)]
+    command = [sys.executable, "-c", TIMED.format(package, FIRST_NAME.get(package, "pass"))]
 
     def work() -> float:
         done = subprocess.run(command, capture_output=True, text=True)

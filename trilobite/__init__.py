@@ -13,19 +13,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from trilobite.framework import namespace as _namespace
-
 __version__ = "0.1.0"
-__array_api_version__ = _namespace.ARRAY_API_VERSION
+__array_api_version__ = "2025.12"
 
-globals().update(_namespace.names())
+_OFFERED_DUNDERS = frozenset({"__array_namespace_info__", "__all__"})
 
 
 def __getattr__(name: str) -> Any:
-    found = _namespace.later(name)
-    globals()[name] = found
-    return found
+    """The framework comes in with the first name that is asked for: `trilobite.processor` does without it."""
+    if name.startswith("__") and name not in _OFFERED_DUNDERS:
+        raise AttributeError(f"trilobite has no {name!r}")
+    from trilobite.framework import namespace
+
+    found = globals()
+    if "tensor" not in found:
+        found.update(namespace.names())
+        found["__all__"] = sorted(n for n in (*namespace.names(), *namespace.ROOMS) if not n.startswith("_"))
+    if name not in found:
+        found[name] = namespace.later(name)
+    return found[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_namespace.ROOMS, *_namespace.LATER})
+    from trilobite.framework import namespace
+
+    return sorted({*globals(), *namespace.names(), *namespace.ROOMS, *namespace.LATER})

@@ -14,7 +14,8 @@ import trilobite as tb
 rng, digest = np.random.default_rng(0), hashlib.sha256()
 for _ in range(40):
     m, k, n = rng.integers(1, 300, 3)
-    a, b = tb.tensor(rng.normal(size=(m, k)).astype("float32")), tb.tensor(rng.normal(size=(k, n)).astype("float32"))
+    a = tb.tensor(rng.normal(size=(m, k)).astype("float32"))
+    b = tb.tensor(rng.normal(size=(k, n)).astype("float32"))
     for out in (a @ b, a @ b[:, 0], a.T @ (a @ b)):
         digest.update(out.numpy().tobytes())
 print(digest.hexdigest())

@@ -9,9 +9,9 @@ number it had. Does nothing where NumPy stands on a BLAS that is not OpenBLAS.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,13 @@ _NAMES = (
 
 def _libraries() -> list[str]:
     """Where an OpenBLAS may be: beside NumPy, as wheels have it, or among what this process has mapped."""
-    package = Path(np.__file__).parent
-    beside = [*package.parent.glob("numpy.libs/*openblas*"), *package.glob(".dylibs/*openblas*")]
-    found = [str(p) for p in beside]
-    maps = Path("/proc/self/maps")
-    if not found and maps.exists():
-        lines = maps.read_text(errors="replace").splitlines()
-        found = sorted({line.split()[-1] for line in lines if "openblas" in line and "/" in line})
+    package = os.path.dirname(np.__file__)
+    places = [os.path.join(os.path.dirname(package), "numpy.libs"), os.path.join(package, ".dylibs")]
+    found = [os.path.join(p, f) for p in places if os.path.isdir(p) for f in os.listdir(p) if "openblas" in f]
+    maps = "/proc/self/maps"
+    if not found and os.path.exists(maps):
+        with open(maps, errors="replace") as lines:
+            found = sorted({line.split()[-1] for line in lines if "openblas" in line and "/" in line})
     return found
 
 

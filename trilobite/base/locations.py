@@ -8,6 +8,9 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARY = (
+    os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+)  # contextlib and the like only pass calls on
 _USER_ROOMS = tuple(_PACKAGE + room + os.sep for room in ("zoo", "apps"))
 _inside: dict[CodeType, bool] = {}
 
@@ -29,6 +32,7 @@ UNKNOWN = Location("?", 0, "?")
 def _is_inside(code: CodeType) -> bool:
     name = os.path.abspath(code.co_filename)
     inside = name.startswith(_PACKAGE) and not name.startswith(_USER_ROOMS)
+    inside = inside or (name.startswith(_LIBRARY) and "-packages" + os.sep not in name)
     _inside[code] = inside
     return inside
 

@@ -147,7 +147,7 @@ class Loop:
                 f"the loss is {loss} at step {self.step}",
                 where=user_location(),
                 expected="a finite loss",
-                remedy="a lower learning rate or clip_norm; tb.debug.detect_anomaly() names the line it comes from",
+                remedy="a lower learning rate, or clip_norm; tb.debug.detect_anomaly() names the line",
             )
         self.running.update(loss, _items(batch))
         self.bar.advance({"loss": self.running.compute()})

@@ -24,8 +24,6 @@ from trilobite.framework.tensor import Tensor
 from trilobite.framework.transforms import grad, jvp, value_and_grad, vjp, vmap
 from trilobite.ir.types import dim
 
-ARRAY_API_VERSION = "2025.12"
-
 CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
 DTYPES: dict[str, Any] = dict(dtypes.BY_NAME)
 TRANSFORMS = (
@@ -71,7 +69,6 @@ OTHERS: dict[str, Any] = {
     "errors": errors,
     "tree": pytree,
     "__array_namespace_info__": NamespaceInfo,
-    "__array_api_version__": ARRAY_API_VERSION,
 }
 
 ROOMS = {

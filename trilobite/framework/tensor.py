@@ -72,7 +72,11 @@ class Tensor:
         unwritten.
         """
         seen = None if self._extra is None else self._extra.get("seen")
-        if seen is not None and seen[0] is value and (seen[2] is None or not cells.stamped_after(value, seen[2])):
+        if (
+            seen is not None
+            and seen[0] is value
+            and (seen[2] is None or not cells.stamped_after(value, seen[2]))
+        ):
             return seen[1]
         out = value
         for primitive, attributes in self._view or ():

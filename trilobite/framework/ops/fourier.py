@@ -17,11 +17,11 @@ import numpy as np
 from trilobite.base.dtypes import FLOATS, DType, accumulator, as_dtype, complex_of, default_float
 from trilobite.base.errors import ArgumentError, DTypeError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.axes import axes_in, axis_in
 from trilobite.framework.ops.conversion import check_device
 from trilobite.framework.ops.joining import roll
 from trilobite.framework.ops.meeting import INEXACTS, REAL_FLOATS, accepted, as_value, astype
 from trilobite.framework.ops.registry import op
-from trilobite.framework.ops.shaping import axes_in, axis_in
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 

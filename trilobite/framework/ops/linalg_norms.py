@@ -9,6 +9,7 @@ from typing import Any
 from trilobite.base.dtypes import real_of
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.linalg_factoring import matrices
 from trilobite.framework.ops.linalg_solving import inv
 from trilobite.framework.ops.linear import matmul
@@ -23,7 +24,6 @@ from trilobite.framework.ops.meeting import (
 )
 from trilobite.framework.ops.reducing import accumulated, axes_of, kept, norm, not_empty
 from trilobite.framework.ops.registry import op
-from trilobite.framework.ops.shaping import axis_in
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 
