@@ -1,4 +1,4 @@
-"""State through recordings: reads become inputs, writes become outputs, also from inside branches and loops."""
+"""State through recordings: reads become inputs, writes become outputs, in branches and loops too."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _highest_tape(values: Sequence[Value]) -> Tape | None:
 
 
 def _replay(tape: Tape, key: Value, body: Callable[[], Any]) -> Any:
-    """Run as the first time: gradients on, the same random numbers; and take back what it writes to tensors."""
+    """Run as the first time: gradients on, the same random numbers; what it writes is taken back."""
     ctx = entry.context()
     saved = (ctx.grad_off, ctx.undo, tape.alive, read(random.state))
     ctx.grad_off, ctx.undo, tape.alive = 0, {}, True

@@ -178,7 +178,7 @@ class PrimitiveNode(Node):
 
 
 def _kept(values: Sequence[Value], keep: str | tuple[int, ...]) -> tuple[Any, ...]:
-    """What a whole rule gets to see: values, types, or types of the operands listed and values of the others."""
+    """What a whole rule gets to see: values, types, or types of those listed and values of the others."""
     if isinstance(keep, str):
         return tuple(values if keep == "values" else types_of(values))
     return tuple(type_of(v) if i in keep else v for i, v in enumerate(values))
