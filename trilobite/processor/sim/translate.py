@@ -55,13 +55,13 @@ class Block:
 class Translation:
     """The machine code of one program, for any number of cores."""
 
-    def __init__(self, code: Sequence[Prepared]) -> None:
+    def __init__(self, code: Sequence[Prepared], writer: type[emit.Writer] = emit.Writer) -> None:
         native = [_is_native(prepared) for prepared in code]
         blocks = _blocks(code, native)
         self.doors = _doors(code, native) & {block.first for block in blocks}
         self.counts = _static_counts(code, blocks)
         with np.errstate(all="ignore"):  # immediates are converted to their formats here
-            text = _module_text(code, blocks, sorted(self.doors))
+            text = _module_text(code, blocks, sorted(self.doors), writer)
         # the optimiser's time grows faster than the code: large programs do with the code generator's own
         self._module = NativeModule(
             text, {"run": (None, (POINTER, POINTER))}, optimise=len(code) <= MAX_PROMOTED
@@ -202,12 +202,14 @@ def _doors(code: Sequence[Prepared], native: Sequence[bool]) -> set[int]:
     return doors
 
 
-def _module_text(code: Sequence[Prepared], blocks: Sequence[Block], doors: Sequence[int]) -> str:
+def _module_text(
+    code: Sequence[Prepared], blocks: Sequence[Block], doors: Sequence[int], kind: type[emit.Writer]
+) -> str:
     entry = {block.first: block for block in blocks}
     accesses = sum(prepared.row.mnemonic in MEMORY for prepared in code)
     used = sorted({register for prepared in code for register in _registers(prepared)})
     small = len(code) <= MAX_PROMOTED
-    writer = emit.Writer(used, promoted=small, inlined=accesses <= MAX_INLINED)
+    writer = kind(used, promoted=small, inlined=accesses <= MAX_INLINED)
     for block in blocks:
         writer.label(f"b{block.first}")
         writer.enough(block.first, block.last - block.first + 1)
