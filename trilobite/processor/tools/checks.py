@@ -17,12 +17,14 @@ from trilobite.processor.isa.row import QUEUES, Operands, Region, Row, region
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.control import ATOMIC_SPACES, LOADABLE, STORABLE
 from trilobite.processor.sim.core import MASK, Core, NativeCode, Prepared, queue_of
-from trilobite.processor.sim.memory import Memory, MemoryFault
+from trilobite.processor.sim.memory import Memory, MemoryFault, Place
 from trilobite.processor.tools.findings import CheckFailed, Finding
 from trilobite.processor.tools.memory_checker import MemoryChecker
+from trilobite.processor.tools.native_checks import checked_code, is_translated
 from trilobite.processor.tools.poison import Poison
 from trilobite.processor.tools.races import RaceChecker
 
+NATIVE_AFTER = 1 << 10  # interpreted instructions
 BRANCHES = frozenset("JUMP CALL RET CB CBZ CBNZ BEQ BNE BLT BGE BLTU BGEU".split())
 SILENT = frozenset("NOP HALT TRAP BARRIER PRINT".split())
 
@@ -30,8 +32,12 @@ SILENT = frozenset("NOP HALT TRAP BARRIER PRINT".split())
 class Checks:
     """Watches a launch. `findings` has one entry per error, in the order in which they came."""
 
-    def __init__(self, machine: Machine, memory: Memory, program: Program, poison: bool = False) -> None:
-        self.memory = memory
+    def __init__(
+        self, machine: Machine, memory: Memory, program: Program, poison: bool = False, native: bool = False
+    ) -> None:
+        self.memory, self._is_native = memory, native
+        self._interpreted = 0
+        self._codes: dict[Place, NativeCode] = {}
         self.findings: list[Finding] = []
         self.races = RaceChecker(machine, memory, program, self.findings.append)
         self.bytes = MemoryChecker(memory, self.findings.append)
@@ -52,12 +58,21 @@ class Checks:
         self.races.met(cores)
 
     def native(self, core: Core) -> NativeCode | None:
-        return None
+        """Checked machine code, once enough was interpreted to make compiling worth its price."""
+        assert core.program is not None
+        is_worth = self._interpreted >= NATIVE_AFTER or is_translated(core.program)
+        if not (self._is_native and is_worth):
+            return None
+        if core.place not in self._codes:
+            self._codes[core.place] = checked_code(core, self)
+        return self._codes[core.place]
 
     def before(self, core: Core) -> None:
-        if core.pc < len(core.code):
-            prepared = core.code[core.pc]
-            action(prepared.row)(self, core, prepared)
+        self._interpreted += 1
+        if self._interpreted == NATIVE_AFTER:
+            core.native = self.native(core)
+        prepared = core.code[core.pc]
+        action(prepared.row)(self, core, prepared)
 
     def tensor(
         self,
@@ -163,7 +178,7 @@ def checking(
     machine: Machine, memory: Memory, program: Program, raises: bool = True, poison: bool = False
 ) -> Iterator[Checks]:
     """Checks what is launched inside; findings end in `CheckFailed`, or stand as notes under a fault."""
-    checks = Checks(machine, memory, program, poison)
+    checks = Checks(machine, memory, program, poison, native=True)
     try:
         yield checks
     except ProcessorFault as fault:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from trilobite.processor.isa.address import address_text, split
+from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import Array
-from trilobite.processor.isa.row import GDRAM, LDRAM, NRAM, SRAM, Operands, Region, signed
+from trilobite.processor.isa.row import GDRAM, LDRAM, NRAM, SRAM, Operands, Region
 from trilobite.processor.sim.core import Core, Prepared
 from trilobite.processor.sim.memory import LDRAM_BYTES, Memory, Place
 from trilobite.processor.tools.definedness import Definedness
@@ -238,7 +239,7 @@ class MemoryChecker:
 
     # The stack.
 
-    def _room(self, core: Core) -> tuple[int, int]:
+    def room(self, core: Core) -> tuple[int, int]:
         """The addresses between which the stack may move."""
         top = self.states[core.place].top
         machine = self.memory.machine
@@ -249,34 +250,26 @@ class MemoryChecker:
 
     def _move_stack(self, core: Core, prepared: Prepared) -> None:
         """A push or pop keeps $62 a stack pointer; anything else makes it a register like others."""
-        state = self.states[core.place]
-        name, instruction = prepared.row.mnemonic, prepared.instruction
-        if name not in ("SADD", "SSUB") or instruction.registers[1] != STACK:
-            state.uses_stack = False
-            return
-        step = (
-            signed(instruction.immediate, 32)
-            if prepared.row.immediate is not None
-            else signed(core.registers[instruction.registers[2]])
-        )
-        self._judge_stack(core, core.registers[STACK] + (step if name == "SADD" else -step))
+        if not moves_stack(prepared.instruction):
+            self.states[core.place].uses_stack = False
 
     def _stack_access(self, core: Core, base: int, place: Region) -> None:
-        if base == STACK:
-            self._judge_stack(core, place.address, place.bytes)
-
-    def _judge_stack(self, core: Core, pointer: int, size: int = 0) -> None:
-        state = self.states[core.place]
-        low, top = self._room(core)
-        if not state.uses_stack or low <= pointer <= top - size:
+        state, pointer = self.states[core.place], place.address
+        if base != STACK or not state.uses_stack:
+            return
+        low, top = self.room(core)
+        if pointer >= low:  # above its top the memory ends, which is a fault
             return
         state.uses_stack = False
-        overflows = pointer < low
-        what = "overflow" if overflows else "underflow"
-        remedy = "recurse less deeply, or make frames smaller" if overflows else "pop only what was pushed"
-        text = f"stack {what}: {address_text(pointer)} is outside the room of the stack"
+        text = f"stack overflow: {address_text(pointer)} is outside the room of the stack"
         room = f"an address from {address_text(low)} to {address_text(top)}"
+        remedy = "recurse less deeply, or make frames smaller"
         self.report(Finding("stack", text, (site_of(core, "control"),), room, remedy))
+
+
+def moves_stack(instruction: Instruction) -> bool:
+    """Whether an instruction that writes $62 pushes or pops."""
+    return instruction.mnemonic in ("SADD", "SSUB") and instruction.registers[1] == STACK
 
 
 def _unwritten(address: int) -> str:

@@ -35,18 +35,19 @@ class Page:
     def _plane(self) -> Array:
         return np.zeros(-(-self.size // self.granule), np.int64)
 
-    def fit(self, offset: int, row: int, axes: Axes) -> None:
-        """Makes granules so fine that the access begins and ends with one."""
+    def fit(self, offset: int, row: int, axes: Axes) -> bool:
+        """Makes granules so fine that the access begins and ends with one; true if they were coarser."""
         fine = gcd(self.granule, offset)
         if axes or offset + row != self.size:  # the end of the memory needs no boundary
             fine = gcd(fine, row, *(stride for _, stride in axes))
         if fine == self.granule:
-            return
+            return False
         times = self.granule // fine
         self.granule = fine
         count = -(-self.size // fine)
         self.writer = np.repeat(self.writer, times)[:count]
         self.readers = {thread: np.repeat(plane, times)[:count] for thread, plane in self.readers.items()}
+        return True
 
     def view(self, plane: Array, offset: int, row: int, axes: Axes) -> Array:
         """The granules of an access."""
@@ -98,6 +99,7 @@ class Surface:
     def __init__(self, size: int) -> None:
         self.size = size
         self.pages: dict[int, Page] = {}
+        self.layouts = 0  # how often pages were added or split finer: addresses of planes may have changed
         self.writes: dict[int, Uses] = {}
         self.reads: dict[int, Uses] = {}
 
@@ -105,12 +107,13 @@ class Surface:
         found = self.pages.get(number)
         if found is None:
             found = self.pages[number] = Page(min(PAGE, self.size - number * PAGE))
+            self.layouts += 1
         return found
 
     def parts(self, span: Span) -> Iterator[tuple[Page, int, int, int, Axes]]:
         for number, offset, row, axes in cut(span.low, span.row, span.axes, PAGE):
             page = self.page(number)
-            page.fit(offset, row, axes)
+            self.layouts += page.fit(offset, row, axes)
             yield page, number * PAGE, offset, row, axes
 
     def unordered_writes(self, span: Span, known: Sequence[int], own: frozenset[int]) -> list[Hit]:

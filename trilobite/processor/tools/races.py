@@ -16,15 +16,19 @@ A scalar load of a word that atomics write is polling, not a race, and takes up 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import CODE, GDRAM, QUEUES, Region
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.tools.findings import Finding, Site, site
-from trilobite.processor.tools.planes import Hit, Surface
+from trilobite.processor.tools.planes import COUNT, Hit, Surface
 from trilobite.processor.tools.spans import Key, Span, key_text, span_of
 
 ATOMIC = len(QUEUES)  # atomics count for themselves: they never race with each other
@@ -32,6 +36,25 @@ THREADS = len(QUEUES) + 1
 WORD = 8
 EXPECTED = "queue order, SYNC or BARRIER from the first to the second"
 Clock = list[int]
+
+
+class Log:
+    """Which instruction each access of a thread was; a stretch of translated code takes a range of counts."""
+
+    def __init__(self) -> None:
+        self._firsts, self._instructions = array("q"), array("i")
+
+    def add(self, count: int, instruction: int) -> None:
+        self._firsts.append(count)
+        self._instructions.append(instruction)
+
+    def add_stretch(self, first: int) -> None:
+        """Instruction number i takes the count first + i."""
+        self.add(first, -1)
+
+    def instruction(self, count: int) -> int:
+        at = bisect_right(self._firsts, count) - 1
+        return self._instructions[at] if self._instructions[at] >= 0 else count - self._firsts[at]
 
 
 class RaceChecker:
@@ -44,10 +67,10 @@ class RaceChecker:
         self._per_cluster = machine.cores_per_cluster + 1
         cores = machine.clusters * self._per_cluster
         self.counts: Clock = [0] * (cores * THREADS)
-        self._instructions = [array("i") for _ in self.counts]
+        self._log = [Log() for _ in self.counts]
         self._known = [[0] * len(self.counts) for _ in range(cores)]
         self._own = [self._ordered_with(thread) for thread in range(len(self.counts))]
-        self._surfaces: dict[Key, Surface] = {}
+        self.surfaces: dict[Key, Surface] = {}
         self._released: dict[tuple[Key, int], Clock] = {}
         self._seen: set[tuple[str, int, int]] = set()
 
@@ -100,6 +123,22 @@ class RaceChecker:
         if given is not None:
             self._known[number] = [max(pair) for pair in zip(self._known[number], given, strict=True)]
 
+    # What translated code asks for and reports.
+
+    def control_thread(self, place: Place) -> int:
+        return self._number(place) * THREADS
+
+    def clock_of(self, thread: int) -> Array:
+        """What a thread's core knows, with everything that is always before it."""
+        clock = np.array(self._known[thread // THREADS], np.int64)
+        clock[list(self._own[thread])] = COUNT
+        return clock
+
+    def stretch(self, thread: int, first: int, length: int) -> None:
+        """Translated code ran; the access of instruction number i had the count first + i."""
+        self._log[thread].add_stretch(first)
+        self.counts[thread] = first + length
+
     # What must be ordered.
 
     def tensor(self, core: Core, queue: str, reads: Sequence[Region], writes: Sequence[Region]) -> None:
@@ -129,7 +168,7 @@ class RaceChecker:
     def _access(self, core: Core, thread: int, reads: Sequence[Region], writes: Sequence[Region]) -> None:
         count = self.counts[thread] + 1
         self.counts[thread] = count
-        self._instructions[thread].append(core.pc)
+        self._log[thread].add(count, core.pc)
         read_spans = self._spans(core, reads)
         write_spans = self._spans(core, writes)
         for span in read_spans:
@@ -146,9 +185,9 @@ class RaceChecker:
         return [span for span in spans if span is not None and span.key[0] != CODE]
 
     def _surface(self, key: Key) -> Surface:
-        found = self._surfaces.get(key)
+        found = self.surfaces.get(key)
         if found is None:
-            found = self._surfaces[key] = Surface(self._size(key))
+            found = self.surfaces[key] = Surface(self._size(key))
         return found
 
     def _size(self, key: Key) -> int:
@@ -174,7 +213,7 @@ class RaceChecker:
 
     def _accuse(self, kind: str, core: Core, thread: int, span: Span, hit: Hit) -> None:
         other, count, low, high = hit
-        earlier = self._instructions[other][count - 1]
+        earlier = self._log[other].instruction(count)
         if (kind, earlier, core.pc) in self._seen:
             return
         self._seen.add((kind, earlier, core.pc))
