@@ -218,3 +218,15 @@ def test_a_causal_decoder_does_not_see_ahead() -> None:
     a, b = (stack(tb.tensor(t), memory, tgt_is_causal=True).detach().numpy() for t in (x, later))
     np.testing.assert_allclose(a[0, :3], b[0, :3], rtol=1e-12)
     assert not np.allclose(a[0, 3:], b[0, 3:])
+
+
+def test_a_symbolic_length_serves_many() -> None:
+    n = tb.dim("n", max=32)
+    m = nn.MultiheadAttention(8, 4, num_kv_heads=2, batch_first=True, rotary=True).double().eval()
+    f = tb.jit(lambda x: m(x, x, x, need_weights=False, is_causal=True)[0], shapes=[(None, n, None)])
+    g = tb.jit(lambda x: F.scaled_dot_product_attention(x, x, x), shapes=[(None, None, n, None)])
+    for length in (2, 5, 11):
+        x, y = tb.tensor(normal(2, length, 8)), tb.tensor(normal(2, 3, length, 4))
+        np.testing.assert_array_equal(f(x).detach().numpy(), m(x, x, x, is_causal=True)[0].detach().numpy())
+        np.testing.assert_array_equal(g(y).numpy(), F.scaled_dot_product_attention(y, y, y).numpy())
+    assert f.recompilations == g.recompilations == []

@@ -33,30 +33,41 @@ from trilobite.ir.transforms.composite import composite
 
 
 def _product(x: Value, y: Value, at: int, dtype: dt.DType) -> Value:
-    """Matrices over the leading axes: the last axis of x with axis `at` of y's matrices."""
-    lead = tuple(range(x.ndim - 2))
-    return table["dot"](x, y, contract=((x.ndim - 1,), (x.ndim - 2 + at,)), batch=(lead, lead), dtype=dtype)
+    """The last axis of x with axis `at` of y's matrices; all axes of y before these are mapped over."""
+    lead = tuple(range(y.ndim - 2))
+    return table["dot"](x, y, contract=((x.ndim - 1,), (y.ndim - 2 + at,)), batch=(lead, lead), dtype=dtype)
 
 
 def _grouped(x: Value, heads: Any) -> Value:
-    """Query heads that share a key head, as rows of one matrix."""
-    *lead, n, length, features = x.shape
-    return x if n == heads else reshape(x, shape=(*lead, heads, n // heads * length, features))
+    """Heads that share a key head on an axis of their own behind it; x itself if none do."""
+    *lead, n, rows, columns = x.shape
+    return x if n == heads else reshape(x, shape=(*lead, heads, n // heads, rows, columns))
+
+
+def _grouped_mask(mask: Value, heads: Any, grouped: bool) -> Value:
+    if not grouped or mask.ndim < 3:
+        return mask
+    if mask.shape[-3] != 1:
+        return _grouped(mask, heads)
+    shape, at = (*mask.shape[:-2], 1, *mask.shape[-2:]), mask.ndim - 2
+    return table["broadcast"](mask, shape=shape, axes=(*range(at), at + 1, at + 2))
 
 
 def _weights(q: Value, k: Value, mask: Value | None, scale: float, causal: bool) -> Value:
-    """softmax(q·kᵀ·scale + mask), (..., query heads, queries, keys); rows in which all is masked are 0."""
-    wide_dtype = dt.accumulator(q.dtype)
-    scores = _product(_grouped(q, k.shape[-3]), k, 1, wide_dtype)
-    scores = mul(reshape(scores, shape=(*q.shape[:-1], k.shape[-2])), scale)
+    """softmax(q·kᵀ·scale + mask), (..., heads, queries, keys); rows in which all is masked are 0.
+
+    Query heads that share a key head stay apart from it, as `_grouped` has them.
+    """
+    wide_dtype, heads = dt.accumulator(q.dtype), k.shape[-3]
+    scores = mul(_product(_grouped(q, heads), k, 1, wide_dtype), scale)
     if causal:
         plane = {"shape": (q.shape[-2], k.shape[-2]), "dtype": dt.int64}
-        scores = where(
-            ge(table["iota"](axis=0, **plane), table["iota"](axis=1, **plane)), scores, float("-inf")
-        )
+        reached = ge(table["iota"](axis=0, **plane), table["iota"](axis=1, **plane))
+        scores = where(reached, scores, float("-inf"))
     if mask is not None:
-        masked = mask.dtype == dt.bool_
-        scores = where(mask, scores, float("-inf")) if masked else add(scores, astype(mask, wide_dtype))
+        mask = _grouped_mask(mask, heads, q.shape[-3] != heads)
+        is_choice = mask.dtype == dt.bool_
+        scores = where(mask, scores, float("-inf")) if is_choice else add(scores, astype(mask, wide_dtype))
     axis = scores.ndim - 1
     top = stop_gradient(largest(scores, (axis,), keepdims=True))
     e = exp(sub(scores, where(table["is_finite"](top), top, 0.0)))
@@ -82,11 +93,10 @@ def _split(extra: tuple[Value, ...], masked: bool) -> tuple[Value | None, Value 
 def attention_weights(
     q: Value, k: Value, *extra: Value, scale: float, causal: bool, masked: bool, p: float
 ) -> Value:
-    """How much each query attends to each key. `extra`: the mask if there is one, then the key for dropout if
-    any.
-    """
+    """How much each query attends to each key. `extra`: the mask if any, then the key for dropout if any."""
     mask, key = _split(extra, masked)
-    return astype(_dropped(_weights(q, k, mask, scale, causal), key, p), q.dtype)
+    weights = astype(_dropped(_weights(q, k, mask, scale, causal), key, p), q.dtype)
+    return weights if weights.ndim == q.ndim else reshape(weights, shape=(*q.shape[:-1], k.shape[-2]))
 
 
 @composite("attention")
@@ -96,13 +106,14 @@ def attention(
     """The values that queries attend to."""
     mask, key = _split(extra, masked)
     weights = _dropped(_weights(q, k, mask, scale, causal), key, p)
-    return weighted(astype(weights, v.dtype), v)
+    out = _product(astype(weights, v.dtype), v, 0, v.dtype)
+    return out if out.ndim == q.ndim else reshape(out, shape=(*q.shape[:-1], v.shape[-1]))
 
 
 def weighted(weights: Value, v: Value) -> Value:
-    """Sums of values by weights."""
+    """Sums of values by weights (..., query heads, queries, keys)."""
     out = _product(_grouped(weights, v.shape[-3]), v, 0, v.dtype)
-    return reshape(out, shape=(*weights.shape[:-1], v.shape[-1]))
+    return out if out.ndim == weights.ndim else reshape(out, shape=(*weights.shape[:-1], v.shape[-1]))
 
 
 @composite("rotary")

@@ -29,7 +29,7 @@ def run_many(fn: Callable[..., Any], *operands: Any, **attributes: Any) -> tuple
 def write(tensor: Tensor, source: Any) -> None:
     """Change state in place, outside of any derivative: cast and broadcast to what the tensor is."""
     with no_grad():
-        tensor.copy_(source)  # type: ignore[attr-defined]
+        tensor.copy_(source)
 
 
 def run_in_place(fn: Callable[..., Value], x: Tensor, **attributes: Any) -> Tensor:

@@ -132,7 +132,7 @@ class MultiheadAttention(Module):
         self._check(q, k, v)
         shapes = (q.shape[0], q.shape[1], k.shape[1])
         q, k, v = self._project(q, k, v)
-        mask = self._mask(attn_mask, key_padding_mask, shapes, is_causal, query.dtype)
+        mask = self._mask(attn_mask, key_padding_mask, shapes, query.dtype)
         k, v, mask = self._extended(k, v, mask)
         heads = [
             self._heads(x, n)
@@ -220,27 +220,21 @@ class MultiheadAttention(Module):
                 )
         return k, v, mask
 
-    def _mask(
-        self, attn: Any, padding: Any, shapes: tuple[Any, ...], causal: bool, dtype: dt.DType
-    ) -> Value | None:
-        """One mask in attention's own sense (True: may attend), broadcasting to (batch, heads, queries,
-        keys).
-        """
+    def _mask(self, attn: Any, padding: Any, shapes: tuple[Any, ...], dtype: dt.DType) -> Value | None:
+        """One mask, True where attending is allowed, that broadcasts to (batch, heads, queries, keys)."""
         n, queries, keys = shapes
         found: list[Value] = []
         if attn is not None:
             m = read(attn)
-            allowed = ((queries, keys), (n * self.num_heads, queries, keys))
-            _check_mask("attn_mask", m, allowed)
+            _check_mask("attn_mask", m, ((queries, keys), (n * self.num_heads, queries, keys)))
+            per_head = m.ndim == 3
             found.append(
-                reshape(m, shape=(1, 1, *m.shape) if m.ndim == 2 else (n, self.num_heads, queries, keys))
+                reshape(m, shape=(n, self.num_heads, queries, keys)) if per_head else _placed(m, (2, 3))
             )
         if padding is not None:
             m = read(padding)
             _check_mask("key_padding_mask", m, ((n, keys), (keys,)))
-            found.append(
-                reshape(m, shape=(-1 if m.ndim == 1 else n, 1, 1, keys) if m.ndim == 2 else (1, 1, 1, keys))
-            )
+            found.append(_placed(m, (0, 3) if m.ndim == 2 else (3,)))
         return _merged(found, dtype)
 
     def _attend(
@@ -263,6 +257,14 @@ class MultiheadAttention(Module):
 def _rows(x: Value, start: int, stop: int) -> Value:
     rest = x.ndim - 1
     return table["slice"](x, start=(start, *[0] * rest), stop=(stop, *x.shape[1:]), step=(1,) * x.ndim)
+
+
+def _placed(mask: Value, axes: tuple[int, ...]) -> Value:
+    """A mask with its axes where they stand among (batch, heads, queries, keys)."""
+    shape: list[Any] = [1] * 4
+    for a, d in zip(axes, mask.shape, strict=True):
+        shape[a] = d
+    return table["broadcast"](mask, shape=tuple(shape), axes=axes)
 
 
 def _check_mask(what: str, mask: Value, shapes: tuple[tuple[Any, ...], ...]) -> None:

@@ -140,13 +140,13 @@ class _InstanceNorm(_Running):
     def forward(self, input: Tensor) -> Tensor:
         single = input.ndim == self.ranks[0]
         self._check(input, 0 if single else 1)
-        x = input.reshape((1, *input.shape)) if single else input  # type: ignore[attr-defined]
+        x = input.reshape((1, *input.shape)) if single else input
         by_input = self.training or not self.track_running_stats
         momentum = 0.0 if self.momentum is None else self.momentum
         out = F.instance_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias, by_input, momentum, self.eps
         )
-        return out.reshape(input.shape) if single else out  # type: ignore[attr-defined]
+        return out.reshape(input.shape) if single else out
 
 
 class InstanceNorm1d(_InstanceNorm):
