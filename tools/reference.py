@@ -11,6 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tools.stubs import stubs
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -93,6 +95,7 @@ def pages() -> dict[Path, str]:
         docs / "reference.md": operations(),
         docs / "primitives.md": primitives(),
         docs / "promotion.md": page(),
+        **stubs(),
     }
 
 

@@ -7,7 +7,7 @@ and function.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,13 @@ from trilobite.ir.transforms.record import see_outer
 from trilobite.ir.transforms.tape import Leaf, Node, Taped, backward
 from trilobite.ir.types import Shape
 
+if TYPE_CHECKING:
+    from trilobite.framework.attached import (
+        Attached,
+    )  # what the operator table gives to Tensor when it is loaded
+else:
+    Attached = object
+
 _stop = table["stop_gradient"]
 
 
@@ -40,7 +47,7 @@ class GradLeaf(Leaf):
         self.grad: Tensor | None = None
 
 
-class Tensor:
+class Tensor(Attached):
     """An n-dimensional array that can be differentiated, traced and compiled."""
 
     __slots__ = ("__weakref__", "_cell", "_extra", "_view")
@@ -237,7 +244,7 @@ class Tensor:
                 expected="at least one dimension",
                 remedy="x.item() is its number, x.reshape(1) gives it a dimension",
             )
-        return (self[i] for i in range(len(self)))  # type: ignore[index]
+        return (self[i] for i in range(len(self)))
 
     # -- gradients -------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ class ParameterAverage(Guarded):
                 old = average._read()
                 cells.write(average._cell, average_update(old, p._read(), cast(weight, real_of(old.dtype))))
             for b, kept in zip(self.buffers, self.taken, strict=True):
-                kept.copy_(b)  # type: ignore[attr-defined]
+                kept.copy_(b)
             cells.write(self.count._cell, add(count, np.asarray(1, int64)))
 
     def copy_to(self, target: Any = None) -> None:
@@ -76,7 +76,7 @@ class ParameterAverage(Guarded):
             )
         with no_grad():
             for t, average in zip(into, mine, strict=True):
-                t.copy_(average)  # type: ignore[attr-defined]
+                t.copy_(average)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -90,7 +90,7 @@ class ParameterAverage(Guarded):
         finally:
             with no_grad():
                 for t, array in zip(tensors, before, strict=True):
-                    t.copy_(array)  # type: ignore[attr-defined]
+                    t.copy_(array)
 
     def state_dict(self) -> dict[str, Any]:
         """A copy of averages and count."""

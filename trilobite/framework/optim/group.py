@@ -78,7 +78,7 @@ class Group(dict[str, Any]):
         current = self.get(name)
         if isinstance(current, Tensor):
             with no_grad():
-                current.copy_(_plain_number(name, value))  # type: ignore[attr-defined]
+                current.copy_(_plain_number(name, value))
         elif name not in self:
             raise StateError(
                 f"a parameter group has no {name!r}",

@@ -203,7 +203,7 @@ class Optimizer(Guarded):
                 if set_to_none:
                     p.grad = None
                 elif p.grad is not None:
-                    p.grad.fill_(0.0)  # type: ignore[attr-defined]
+                    p.grad.fill_(0.0)
 
     # -- saving ----------------------------------------------------------------------------------------
 

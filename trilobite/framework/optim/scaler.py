@@ -125,7 +125,7 @@ class GradScaler(Guarded):
             return
         with no_grad():
             if new_scale is not None:
-                self._scale.copy_(new_scale)  # type: ignore[attr-defined]
+                self._scale.copy_(new_scale)
             else:
                 self._adapt()
             cells.write(self._finite._cell, np.ones((), bool_))

@@ -34,7 +34,7 @@ class Flatten(Module):
             )
         shape = input.shape
         merged = size_of(shape[first : last + 1])
-        return input.reshape((*shape[:first], merged, *shape[last + 1 :]))
+        return input.reshape((*shape[:first], merged, *shape[last + 1 :]))  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return shown(self, "start_dim", "end_dim")
@@ -56,7 +56,7 @@ class Unflatten(Module):
                 where=user_location(),
                 expected="as many elements as before",
             )
-        return input.reshape((*input.shape[:a], *sizes, *input.shape[a + 1 :]))
+        return input.reshape((*input.shape[:a], *sizes, *input.shape[a + 1 :]))  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return shown(self, "dim", "unflattened_size")
