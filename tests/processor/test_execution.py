@@ -279,6 +279,7 @@ def test_multicast_and_chip_barrier() -> None:
         device,
         dim=(16, 1, 1),
         task="union4",
+        checks=False,  # core 2 stores what nobody wrote, to show that nothing came
     )
     got = out.numpy()[:, 0].reshape(4, 4)
     assert got.tolist() == [[7 + c, 7 + c, 0, 7 + c] for c in range(4)]
