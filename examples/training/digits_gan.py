@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 import trilobite as tb
-from trilobite.framework.fit import fit
 
 F = tb.nn.functional
 NOISE = 16
@@ -99,7 +98,7 @@ def classifier(seed: int = 0, epochs: int = 12) -> tuple[Any, float]:
     model = tb.nn.Sequential(tb.nn.Linear(64, 128), tb.nn.ReLU(), tb.nn.Dropout(0.2), tb.nn.Linear(128, 10))
     train_set = tb.data.ArrayDataset(pictures[~held], labels[~held])
     test_set = tb.data.ArrayDataset(pictures[held], labels[held])
-    history = fit(
+    history = tb.fit(
         model, tb.optim.Adam(model.parameters(), lr=3e-3), F.cross_entropy,
         tb.data.Loader(train_set, 32, shuffle=True, seed=seed), epochs=epochs,
         validation=tb.data.Loader(test_set, 400), metrics={"accuracy": tb.metrics.Accuracy()}, progress=False,

@@ -166,6 +166,14 @@ def test_early_stopping_by_a_metric_that_grows() -> None:
     assert history.stopped == (len(history.rows) < 9) and len(history.rows) == min(best + 3, 9)
 
 
+def test_a_number_of_epochs_says_it_shortly() -> None:
+    run = Run(lr=0.0)
+    run.model.eval()
+    run.model.train = lambda mode=True: run.model  # statistics stay, so nothing ever improves
+    history = fit(**run.arguments(epochs=9, validation=run.validation, early_stopping=2))
+    assert history.stopped and len(history.rows) == 3
+
+
 def test_each_epoch_may_end_it() -> None:
     run = Run()
     history = fit(**run.arguments(epochs=9, each_epoch=lambda row: row["loss"] < 99))

@@ -50,7 +50,7 @@ def fit(
     average: ParameterAverage | None = None,
     precision: Any = None,
     jit: bool | str = False,
-    early_stopping: EarlyStopping | None = None,
+    early_stopping: EarlyStopping | int | None = None,
     checkpoint: Checkpointer | str | Path | None = None,
     save_every: int | None = None,
     logs: Sequence[Logger | str | Path] = (),
@@ -64,16 +64,18 @@ def fit(
     - After every epoch `validation` gives validation_loss and, by `metrics`, validation_<name>: with
       `average`, of the averaged parameters. `each_epoch(row)` may look; returning True ends training.
     - `precision`: bfloat16, or float16 (then with loss scaling). `jit`: True, or the name of a target.
+    - `early_stopping`: how it is enough, or just for how many epochs validation_loss may not improve.
     - `checkpoint` saves after every epoch, and every `save_every` steps if the loader can resume.
     - `logs`: loggers, or paths: *.csv, *.jsonl, or a directory for TensorBoard. They get a row per epoch,
       and the loss every `log_every` steps.
     """
+    stopping = EarlyStopping(patience=early_stopping) if isinstance(early_stopping, int) else early_stopping
     half = None if precision is None else as_dtype(precision)
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule, "average": average}
     parts["scaler"] = GradScaler() if half == float16 else None
     loop = Loop(
         parts, loss, train, predict, half, schedule_every, clip_norm, validation, dict(metrics or {}),
-        early_stopping, _checkpointer(checkpoint), save_every, log_every, each_epoch,
+        stopping, _checkpointer(checkpoint), save_every, log_every, each_epoch,
     )  # fmt: skip
     loop.check()
     if jit:
