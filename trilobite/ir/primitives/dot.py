@@ -6,6 +6,7 @@ added in float32; integers wrap in the result dtype.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -43,11 +44,8 @@ def _type(x: TensorType, y: TensorType, contract: Axes, batch: Axes, dtype: DTyp
 
 
 def _matrices(x: Array, order: Sequence[int], groups: Sequence[Sequence[int]], dtype: DType) -> Array:
-    sizes = [int(np.prod([x.shape[i] for i in g], dtype=np.int64)) for g in groups]
+    sizes = [math.prod(x.shape[i] for i in g) for g in groups]
     return np.ascontiguousarray(x.transpose(order), dtype).reshape(sizes)
-
-
-_PLAIN = ((1,), (0,))
 
 
 @cache
@@ -73,8 +71,9 @@ def _product(a: Array, b: Array) -> Array:
 
 def _dot(x: Array, y: Array, contract: Axes, batch: Axes, dtype: DType) -> Array:
     wide = _wide(x.dtype, dtype)
-    if contract == _PLAIN and not batch[0] and x.ndim == y.ndim == 2:  # already two matrices
-        out = _product(np.ascontiguousarray(x, wide), np.ascontiguousarray(y, wide))
+    if not batch[0] and x.ndim == y.ndim == 2 and len(contract[0]) == 1:  # already two matrices
+        a, b = (x if contract[0] == (1,) else x.T), (y if contract[1] == (0,) else y.T)
+        out = _product(np.ascontiguousarray(a, wide), np.ascontiguousarray(b, wide))
         return out.astype(dtype, copy=False)
     fx, fy = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
     a = _matrices(x, (*batch[0], *fx, *contract[0]), (batch[0], fx, contract[0]), wide)

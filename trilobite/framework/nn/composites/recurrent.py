@@ -10,8 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from trilobite.framework.nn.composites.activation import logistic
-from trilobite.framework.nn.composites.arithmetic import add, le, mul, sub, tanh, where, wide, window
+from trilobite.framework.nn.composites.arithmetic import (
+    add,
+    join,
+    le,
+    mul,
+    reshape,
+    sub,
+    tanh,
+    total,
+    where,
+    wide,
+    window,
+)
 from trilobite.framework.ops.meeting import astype
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value, types_of
@@ -32,6 +43,20 @@ def _parts(gates: Value, count: int) -> list[Value]:
     return [window(gates, last, i * n, (i + 1) * n) for i in range(count)]
 
 
+def gate(x: Value) -> Value:
+    """The logistic function by tanh: no branch, and no slope of any order overflows."""
+    return add(mul(tanh(mul(x, 0.5)), 0.5), 0.5)
+
+
+def _gate_slope(ct: Value, g: Value) -> Value:
+    """The cotangent before a gate, from that behind it and the gate."""
+    return mul(ct, mul(g, sub(1.0, g)))
+
+
+def _tanh_slope(ct: Value, t: Value) -> Value:
+    return mul(ct, sub(1.0, mul(t, t)))
+
+
 def _rnn(x: Value, h: Value, weight: Value, *bias: Value, relu: bool) -> Value:
     total = add(wide(x), share(h, weight, bias))
     return astype(where(le(total, 0.0), 0.0, total) if relu else tanh(total), h.dtype)
@@ -49,21 +74,82 @@ def rnn_relu_cell(x: Value, h: Value, weight: Value, *bias: Value) -> Value:
     return _rnn(x, h, weight, *bias, relu=True)
 
 
-@composite("gru_cell")
-def gru_cell(x: Value, h: Value, weight: Value, *bias: Value) -> Value:
+# -- cells with gates: their reverse rules are stated, since derived ones take four times as many passes -----
+
+
+def _share_back(gates: Value, h: Value, weight: Value, bias: Sequence[Value]) -> tuple[Value, list[Value]]:
+    """Cotangents of the state's share: of the state, and of weight and bias."""
+    narrow = astype(gates, h.dtype)
+    lead = tuple(range(h.ndim - 1))
+    to_state = table["dot"](narrow, weight, contract=((h.ndim - 1,), (0,)), batch=((), ()), dtype=h.dtype)
+    if lead:
+        to_weight = table["dot"](narrow, h, contract=(lead, lead), batch=((), ()), dtype=weight.dtype)
+    else:
+        to_weight = mul(reshape(narrow, shape=(*narrow.shape, 1)), reshape(h, shape=(1, *h.shape)))
+    to_bias = [astype(total(gates, lead), b.dtype) for b in bias]
+    return to_state, [to_weight, *to_bias]
+
+
+def _gru(x: Value, h: Value, weight: Value, *bias: Value) -> Value:
     """Gates r and z, candidate n = tanh(xₙ + r·hₙ), result (1-z)·n + z·h."""
+    return _gru_forward(x, h, weight, *bias)[0]
+
+
+def _gru_forward(x: Value, h: Value, weight: Value, *bias: Value) -> tuple[Value, tuple[Value, ...]]:
     mine, theirs = _parts(wide(x), 3), _parts(share(h, weight, bias), 3)
-    r, z = (logistic(add(a, b)) for a, b in zip(mine[:2], theirs[:2], strict=True))
+    r, z = (gate(add(a, b)) for a, b in zip(mine[:2], theirs[:2], strict=True))
     n = tanh(add(mine[2], mul(r, theirs[2])))
-    return astype(add(n, mul(z, sub(wide(h), n))), h.dtype)
+    out = astype(add(n, mul(z, sub(wide(h), n))), h.dtype)
+    return out, (r, z, n, theirs[2], x, h, weight, *bias)
 
 
-@composite("lstm_cell")
-def lstm_cell(x: Value, h: Value, c: Value, weight: Value, *bias: Value) -> tuple[Value, Value]:
+def _gru_backward(residuals: Sequence[Value], cts: Sequence[Value]) -> list[Value]:
+    r, z, n, hn, x, h, weight, *bias = residuals
+    ct = wide(cts[0])
+    at_n = _tanh_slope(mul(ct, sub(1.0, z)), n)
+    at_r = _gate_slope(mul(at_n, hn), r)
+    at_z = _gate_slope(mul(ct, sub(wide(h), n)), z)
+    last = at_n.ndim - 1
+    to_state, rest = _share_back(join([at_r, at_z, mul(at_n, r)], last), h, weight, bias)
+    to_state = astype(add(wide(to_state), mul(ct, z)), h.dtype)
+    return [astype(join([at_r, at_z, at_n], last), x.dtype), to_state, *rest]
+
+
+gru_cell = composite("gru_cell", _gru_forward, _gru_backward)(_gru)
+
+
+def _lstm(x: Value, h: Value, c: Value, weight: Value, *bias: Value) -> tuple[Value, Value]:
     """Gates i, f, o and candidate g: c' = f·c + i·g, h' = o·tanh(c')."""
-    i, f, g, o = _parts(add(wide(x), share(h, weight, bias)), 4)
-    cell = add(mul(logistic(f), wide(c)), mul(logistic(i), tanh(g)))
-    return astype(mul(logistic(o), tanh(cell)), h.dtype), astype(cell, c.dtype)
+    return _lstm_forward(x, h, c, weight, *bias)[0]
+
+
+def _lstm_forward(
+    x: Value, h: Value, c: Value, weight: Value, *bias: Value
+) -> tuple[tuple[Value, Value], tuple[Value, ...]]:
+    raw = _parts(add(wide(x), share(h, weight, bias)), 4)
+    i, f, g, o = gate(raw[0]), gate(raw[1]), tanh(raw[2]), gate(raw[3])
+    cell = add(mul(f, wide(c)), mul(i, g))
+    t = tanh(cell)
+    outs = astype(mul(o, t), h.dtype), astype(cell, c.dtype)
+    return outs, (i, f, g, o, t, x, h, c, weight, *bias)
+
+
+def _lstm_backward(residuals: Sequence[Value], cts: Sequence[Value]) -> list[Value]:
+    i, f, g, o, t, x, h, c, weight, *bias = residuals
+    ct_h, ct_c = (wide(ct) for ct in cts)
+    cell = add(ct_c, _tanh_slope(mul(ct_h, o), t))
+    raw = [
+        _gate_slope(mul(cell, g), i),
+        _gate_slope(mul(cell, wide(c)), f),
+        _tanh_slope(mul(cell, i), g),
+        _gate_slope(mul(ct_h, t), o),
+    ]
+    gates = join(raw, t.ndim - 1)
+    to_state, rest = _share_back(gates, h, weight, bias)
+    return [astype(gates, x.dtype), to_state, astype(mul(cell, f), c.dtype), *rest]
+
+
+lstm_cell = composite("lstm_cell", _lstm_forward, _lstm_backward)(_lstm)
 
 
 CELLS: dict[str, tuple[Composite, int, int]] = {
