@@ -214,7 +214,8 @@ def _finish(
     tracked = tuple(tape.tracks(v) for v in outputs)
     lifted = [recorder.stopped(recorder.lift(tape.strip(v))).var for v in outputs]
     captured = list(recorder.cells.values()) + [r for _, r in recorder.values]
-    graph = Graph([r.var for r in inputs + captured], recorder.equations, lifted, name)
+    equations = _whole_calls(recorder.equations, lifted)
+    graph = Graph([r.var for r in inputs + captured], equations, lifted, name)
     return Recording(
         graph,
         tuple(recorder.cells),
@@ -223,6 +224,23 @@ def _finish(
         len(results),
         tracked,
     )
+
+
+def _whole_calls(equations: Sequence[Equation], outputs: Sequence[Var]) -> list[Equation]:
+    """A call with a rule of its own that a tape has turned into its forward half becomes whole again where no
+    backward pass has used what it kept: who differentiates the graph from outside must find the rule.
+    """
+    used = {v for e in equations for v in e.inputs} | set(outputs)
+    out: list[Equation] = []
+    for e in equations:
+        halved = e.primitive.name == "call" and "backward" not in e.attributes
+        whole = e.attributes["graph"].__dict__.get("_whole") if halved else None
+        n = 0 if whole is None else len(whole["graph"].outputs)
+        if whole is None or any(v in used for v in e.outputs[n:]):
+            out.append(e)
+        else:
+            out.append(Equation(e.primitive, e.inputs, whole, e.outputs[:n], e.location))
+    return out
 
 
 def record_graph(
