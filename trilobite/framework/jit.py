@@ -21,7 +21,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.generation import generation
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.registry import read as read_strong
-from trilobite.framework.signature import Call, Dynamic, Signature, Static, describe, take_apart
+from trilobite.framework.signature import Call, Dynamic, Signature, Static, describe, hold, take_apart
 from trilobite.framework.tensor import GradLeaf, Tensor, get_grad, set_grad, wrap
 from trilobite.framework.transforms import check_function, is_tensor
 from trilobite.ir.evaluate import executable
@@ -74,6 +74,10 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = self._take_apart(args, kwargs)
         found = self._find(call)
+        shared = _shared(found, call)
+        if shared:
+            call = hold(call, shared)
+            found = self._find(call)
         return self._run(found, call)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -258,6 +262,25 @@ def _names_of(fn: Callable[..., Any], numbers: Sequence[int]) -> tuple[str, ...]
     except (TypeError, ValueError):
         return ()
     return tuple(parameters[n] for n in numbers if -len(parameters) <= n < len(parameters))
+
+
+def _shared(e: Entry, call: Call) -> set[cells.Cell]:
+    """Cells that the function writes by one way and sees by another: through two views, or as an argument
+    and from outside. The gradient of a parameter that is also passed counts as written.
+    """
+    r = e.recording
+    if not e.arg_writes and not r.writes and not e.grads:
+        return set()
+    at = [t._cell for t in call.tensors]
+    found = set(at).intersection(r.writes)
+    if e.grads:
+        found |= {c for c in at if c.leaf is not None and c in r.cells}
+    for i in e.arg_writes:
+        t = call.tensors[i]
+        others = (o for o in call.tensors if o._cell is t._cell and o is not t)
+        if t._cell in r.cells or any(o._view != t._view for o in others):
+            found.add(t._cell)
+    return found
 
 
 def requires(cell: cells.Cell) -> bool:

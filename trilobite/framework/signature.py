@@ -6,8 +6,8 @@ None, and whatever static_argnums and static_argnames name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from trilobite.framework.autocast import autocast_dtype
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.types import TensorType, type_of
 
 NUMBERS = (int, float, complex)
@@ -44,6 +45,23 @@ class Dynamic:
 
     def __str__(self) -> str:
         return f"{self.type}{' requiring a gradient' if self.grad else ''}"
+
+
+class Held:
+    """An argument that enters a recording as the very tensor it is, by its cell and view: one that shares
+    memory with another that the function writes.
+    """
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Held):
+            return False
+        return self.value._cell is other.value._cell and self.value._view == other.value._view
+
+    def __hash__(self) -> int:
+        return hash(self.value._cell)
 
 
 @dataclass(frozen=True)
@@ -80,11 +98,30 @@ def take_apart(
         rows.append(row)
         if t is not None:
             tensors.append(t)
-    first: dict[int, int] = {}
-    aliases = tuple(first.setdefault(id(t._cell), i) for i, t in enumerate(tensors))
     ctx = entry.context()
     grad_enabled = bool(ctx.ambient.level > ctx.grad_off)
-    return Call(Signature(tree, tuple(rows), aliases, grad_enabled, autocast_dtype()), tensors)
+    return Call(Signature(tree, tuple(rows), _aliases(tensors), grad_enabled, autocast_dtype()), tensors)
+
+
+def _aliases(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """Per tensor the first one on the same cell."""
+    first: dict[int, int] = {}
+    return tuple(first.setdefault(id(t._cell), i) for i, t in enumerate(tensors))
+
+
+def hold(call: Call, shared: Collection[Cell]) -> Call:
+    """The same call with the tensors on these cells held instead of passed."""
+    rows: list[Any] = []
+    tensors: list[Tensor] = []
+    given = iter(call.tensors)
+    for row in call.signature.leaves:
+        t = next(given) if isinstance(row, Dynamic) else None
+        if t is not None and t._cell in shared:
+            rows.append(Held(t))
+        else:
+            rows.append(row)
+            tensors += [t] if t is not None else []
+    return Call(replace(call.signature, leaves=tuple(rows), aliases=_aliases(tensors)), tensors)
 
 
 def _declared(arguments: Any, shapes: Any) -> list[Any] | None:
@@ -148,4 +185,6 @@ def _symbolic(declared: Sequence[Any], actual: Sequence[Any]) -> tuple[Any, ...]
 
 
 def describe(row: Any) -> str:
+    if isinstance(row, Held):
+        return "another tensor that shares memory with one that the function writes"
     return f"the static {row.value!r}" if isinstance(row, Static) else str(row)
