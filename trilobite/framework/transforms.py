@@ -22,7 +22,7 @@ from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.batch import Batch, Batched, Randomness
 from trilobite.ir.transforms.bind import Interpreter, Traced, deeper
-from trilobite.ir.transforms.cells import rewrite
+from trilobite.ir.transforms.cells import restore, rewrite
 from trilobite.ir.transforms.forward import Forward, materialise
 from trilobite.ir.transforms.tape import Leaf, Tape, backward, zeros
 from trilobite.ir.types import type_of
@@ -42,20 +42,29 @@ def read_tree(tree: Any) -> tuple[list[Value], pytree.Tree]:
 
 @contextmanager
 def _isolated(unwrap: Callable[[Value], Value]) -> Iterator[None]:
-    """Cells from outside that are written inside lose the transform's own values when it ends."""
+    """Cells from outside that are written inside lose the transform's own values when it ends. One whose
+    value cannot leave gets its old value back, and that is an error unless another one is on its way.
+    """
     ctx = entry.context()
     depth = ctx.depth
     outer, ctx.writes = ctx.writes, []
+    refused: list[TraceError] = []
     try:
         yield
     finally:
         written, ctx.writes = ctx.writes, outer
-        for cell in written:
+        for cell, before in written:
             if cell.depth >= depth:
                 continue  # made inside, and gone with it
-            rewrite(cell, unwrap)
+            try:
+                rewrite(cell, unwrap)
+            except TraceError as error:
+                refused.append(error)
+                restore(cell, before)
             if outer is not None:
-                outer.append(cell)
+                outer.append((cell, before))
+    if refused:
+        raise refused[0]
 
 
 @contextmanager
@@ -173,9 +182,11 @@ def value_and_grad(fn: Fn, argnums: int | Sequence[int] = 0, has_aux: bool = Fal
 
 
 def check_inexact(arg: Any, n: int) -> None:
+    """Refuse what has no derivative. The counters of a module are no parameters: their gradient is zero."""
+    counts = hasattr(arg, "named_buffers")
     for name, leaf in pytree.paths(arg, is_tensor):
         dtype = leaf.dtype if hasattr(leaf, "dtype") else to_array(leaf).dtype
-        if not is_inexact(dtype):
+        if not is_inexact(dtype) and not counts:
             raise DTypeError(
                 f"grad with respect to argument {n}{'.' + name if name else ''}, which is {dtype}",
                 where=user_location(),
@@ -328,9 +339,7 @@ def vmap(fn: Fn, in_axes: Any = 0, out_axes: Any = 0, *, randomness: Randomness 
     @wraps(fn, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
         axes_tree = tuple(in_axes) if isinstance(in_axes, (list, tuple)) else in_axes
-        axes = _spread("in_axes", axes_tree, args) + [0] * len(
-            pytree.leaves(kwargs, is_tensor)
-        )
+        axes = _spread("in_axes", axes_tree, args) + [0] * len(pytree.leaves(kwargs, is_tensor))
         values, tree = read_tree((args, kwargs))
         size, mapped = _mapped(values, axes)
         ctx = entry.context()

@@ -52,13 +52,31 @@ def write(cell: Cell, value: Value) -> None:
     """Replace the cell's value as the current recording sees it."""
     ctx = entry.threads.context
     if ctx.writes is not None:
-        ctx.writes.append(cell)
+        ctx.writes.append((cell, _before(cell, ctx.recorder)))
     if cell.owner is ctx.recorder:
         cell.value = value
     elif ctx.recorder is None:
         raise escaped()
     else:
         ctx.recorder.write_outer(cell, value)
+
+
+def _before(cell: Cell, recorder: Any) -> Value | None:
+    """What a write is about to replace; None if the recording has not written the cell so far."""
+    if cell.owner is recorder:
+        return cell.value
+    return None if recorder is None else recorder.written.get(cell)
+
+
+def restore(cell: Cell, before: Value | None) -> None:
+    """Undo a write."""
+    recorder = entry.threads.context.recorder
+    if cell.owner is recorder:
+        cell.value = before
+    elif recorder is not None and before is None:
+        recorder.written.pop(cell, None)
+    elif recorder is not None:
+        recorder.written[cell] = before
 
 
 def rewrite(cell: Cell, change: Callable[[Value], Value]) -> None:
