@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -247,31 +249,85 @@ def test_the_debugger_never_uses_it(monkeypatch) -> None:
     assert Checks(device.machine, device.memory, program)._is_native is False
 
 
-@pytest.mark.bench
-@pytest.mark.parametrize("machine", ["dlp-m", "dlp-s"])
-def test_checked_time_is_at_most_five_times_the_functional(machine: str) -> None:
-    import time
+SCALAR = """
+    LI $2, #3000000
+    SMOVE $7, #0
+next:
+    SAND $5, $2, #15
+    SSHL $5, $5, #2
+    SADD $6, $0, $5
+    SLOAD.i32 $3, $6, #0
+    SADD $7, $7, $3
+    SSTORE.i32 $7, $6, #0
+    SADD $2, $2, #-1
+    CB #next, $2
+"""
+VECTOR = """
+    LI $10, #nram(0)
+    LI $11, #nram(65536)
+    SMOVE $1, #1024
+    SMOVE $2, #400
+    VSET $10, $1, #1.0
+    VSET $11, $1, #1.0
+    SYNC
+next:
+    VAV $11, $1, $10, $11
+    SYNC.vector
+    VMOVE $10, $1, $11
+    SYNC.move
+    SADD $2, $2, #-1
+    CB #next, $2
+"""
+STRIDED = """
+    LI $10, #nram(0)
+    SMOVE $3, #64
+    SMOVE $4, #64
+    SMOVE $5, #8192
+    SMOVE $6, #512
+    SMOVE $2, #100
+next:
+    COPY2 $10, $0, $3, $4
+    SYNC
+    SADD $2, $2, #-1
+    CB #next, $2
+"""
+TILES = """
+    SREAD $30, #taskId
+    SMUL $30, $30, #16384
+    SADD $30, $30, $0
+    LI $10, #nram(0)
+    LI $11, #wram(0)
+    LI $12, #nram(131072)
+    SMOVE $3, #64
+    SMOVE $4, #64
+    SMOVE $5, #64
+    SMOVE $20, #4096
+    SMOVE $2, #20
+next:
+    VLOAD $10, $20, $30, #0
+    MLOAD $11, $20, $30, #0
+    SYNC.io
+    MM $12, $10, $11, $3, $6
+    SYNC.matrix
+    VSTORE $12, $20, $30, #0
+    SYNC.io
+    SADD $2, $2, #-1
+    CB #next, $2
+"""
 
-    source = """
-        LI $2, #3000000
-        SMOVE $7, #0
-    next:
-        SAND $5, $2, #15
-        SSHL $5, $5, #2
-        SADD $6, $0, $5
-        SLOAD.i32 $3, $6, #0
-        SADD $7, $7, $3
-        SSTORE.i32 $7, $6, #0
-        SADD $2, $2, #-1
-        CB #next, $2
-    """
-    device = Device(machine)
-    data = device.array(np.ones(16, np.int32))
+
+@pytest.mark.bench
+@pytest.mark.parametrize(
+    ("source", "tasks"), [(SCALAR, 1), (VECTOR, 1), (VECTOR, 16), (STRIDED, 1), (TILES, 16)]
+)
+def test_checked_time_is_at_most_five_times_the_functional(source: str, tasks: int) -> None:
+    device = Device("dlp-m")
+    data = device.array(np.ones((512, 8192), np.uint8))
     module = device.load(source)
     seconds = {}
     for checks in (False, True):
         for _ in range(3):  # the first launch compiles
             begin = time.perf_counter()
-            device.launch(module, [data], checks=checks)
+            device.launch(module, [data], dim=(tasks, 1, 1), checks=checks)
             seconds[checks] = min(seconds.get(checks, 1e9), time.perf_counter() - begin)
     assert seconds[True] <= 5 * seconds[False]

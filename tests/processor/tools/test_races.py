@@ -121,7 +121,8 @@ class Run:
             start, key = self.at(number, space, offset)
             sides.append((strided(start, shape, strides), key))
         oracle.access(pc, node, "tensor", *(touched(key, side) for side, key in sides))
-        self.checker.tensor(self.cores[number], queue, [sides[0][0]], [sides[1][0]])
+        spans = [[span_of(self.checker.memory, place, side)] for side, _ in sides]
+        self.checker.tensor(self.cores[number], queue, *spans)
 
     def scalar(self, pc: int, number: int, is_store: bool, word: int, space: str) -> None:
         place, oracle = PLACES[number], self.oracle

@@ -23,6 +23,7 @@ from trilobite.processor.tools.memory_checker import MemoryChecker
 from trilobite.processor.tools.native_checks import checked_code, is_translated
 from trilobite.processor.tools.poison import Poison
 from trilobite.processor.tools.races import RaceChecker
+from trilobite.processor.tools.spans import spans_of
 
 NATIVE_AFTER = 1 << 10  # interpreted instructions
 BRANCHES = frozenset("JUMP CALL RET CB CBZ CBNZ BEQ BNE BLT BGE BLTU BGEU".split())
@@ -83,8 +84,9 @@ class Checks:
         writes: Sequence[Region],
     ) -> None:
         queue = queue_of(prepared.row, reads, writes)
-        self.races.tensor(core, queue, reads, writes)
-        self.bytes.tensor(core, prepared, queue, operands, reads, writes)
+        spans = spans_of(self.memory, core.place, reads), spans_of(self.memory, core.place, writes)
+        self.races.tensor(core, queue, *spans)
+        self.bytes.tensor(core, prepared, queue, operands, reads, writes, spans)
         if self.poison is not None:
             self.poison.tensor(core, queue, writes)
         if prepared.outputs:

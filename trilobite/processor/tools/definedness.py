@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from trilobite.processor.isa.formats import I4, Array
-from trilobite.processor.isa.row import GDRAM, LDRAM, Region
+from trilobite.processor.isa.row import CODE, GDRAM, LDRAM, SRAM, Region
 from trilobite.processor.sim.memory import Memory, Place, lazy_bytes
-from trilobite.processor.tools.spans import home
+from trilobite.processor.tools.spans import Span, home
 
 
 class Definedness(Memory):
@@ -26,7 +26,7 @@ class Definedness(Memory):
         self._pads = {}
 
     def pad(self, space: str, cluster: int, core: int) -> Array:
-        key = (space, cluster, 0 if space == "S" else core)
+        key = (space, cluster, 0 if space == SRAM else core)
         found = self._pads.get(key)
         if found is None:
             size = self._real.size(space)
@@ -44,9 +44,33 @@ class Definedness(Memory):
         if region.count == 0:
             return None
         key, _ = home(self, place, region.address)
-        if key[0] == "C" or (key[0] == GDRAM and key[1] not in self.unwritten):
+        if key[0] == CODE or (key[0] == GDRAM and key[1] not in self.unwritten):
             return None
         return self.view(place, region)
+
+    def _flags(self, span: Span) -> Array | None:
+        """The span's shadow as truth values; None where everything is written for certain."""
+        key = span.key
+        if key[0] == GDRAM:
+            flat = self.unwritten.get(key[1])
+        else:
+            flat = None if key[0] == CODE else self.pad(*key)
+        if flat is None:
+            return None
+        if not span.axes:
+            return flat[span.low : span.high].view(np.bool_)
+        shape = (*(extent for extent, _ in span.axes), span.row)
+        strides = (*(stride for _, stride in span.axes), 1)
+        return np.lib.stride_tricks.as_strided(flat[span.low :].view(np.bool_), shape, strides)
+
+    def is_defined(self, span: Span) -> bool:
+        flags = self._flags(span)
+        return flags is None or bool(flags.all())
+
+    def define(self, span: Span) -> None:
+        flags = self._flags(span)
+        if flags is not None:
+            flags[...] = True
 
     def undefined(self, place: Place, region: Region) -> Array | None:
         """Per element of the region, whether a byte of it is unwritten; None if none is."""

@@ -21,6 +21,7 @@ from trilobite.processor.sim.memory import LDRAM_BYTES, Memory, Place
 from trilobite.processor.tools.definedness import Definedness
 from trilobite.processor.tools.findings import Finding, site_of
 from trilobite.processor.tools.register_masks import extended, result_mask
+from trilobite.processor.tools.spans import Span
 from trilobite.processor.tools.spreading import spread
 
 STACK = 62
@@ -133,20 +134,22 @@ class MemoryChecker:
         o: Operands,
         reads: Sequence[Region],
         writes: Sequence[Region],
+        spans: tuple[Sequence[Span], Sequence[Span]],
     ) -> None:
+        """`spans` are the bytes of the regions that are not empty."""
         state = self.states[core.place]
         tainted = False
         if state.any:
             places = [register for name, register, _ in prepared.fields if name not in DATA_FIELDS]
             self._address(core, places, queue)
             tainted = any(state.undefined[register] for _, register, _ in prepared.fields)
-        masks = [self.shadow.undefined(core.place, read) for read in reads]
-        if not tainted and all(mask is None for mask in masks):
-            for write in writes:
-                self.shadow.write_mask(core.place, write, None)
+        if not tainted and all(self.shadow.is_defined(span) for span in spans[0]):
+            for span in spans[1]:
+                self.shadow.define(span)
             for register in prepared.outputs:
                 state.clear(register)
             return
+        masks = [self.shadow.undefined(core.place, read) for read in reads]
         self._judge_indices(core, prepared, queue, reads, masks)
         results = self._results(core, prepared, o, reads, masks, tainted)
         origin = self._origin(core, reads, masks)

@@ -9,7 +9,7 @@ answer is byte-exact and large tiles cost little. A page that meets an odd bound
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
 
 import numpy as np
@@ -110,7 +110,16 @@ class Surface:
             self.layouts += 1
         return found
 
-    def parts(self, span: Span) -> Iterator[tuple[Page, int, int, int, Axes]]:
+    def parts(self, span: Span) -> Iterable[tuple[Page, int, int, int, Axes]]:
+        """Pages with the span's part in each: the page's first byte, then offset, row and axes inside it."""
+        number, offset = divmod(span.low, PAGE)
+        if span.high <= (number + 1) * PAGE:  # most spans
+            page = self.page(number)
+            self.layouts += page.fit(offset, span.row, span.axes)
+            return ((page, number * PAGE, offset, span.row, span.axes),)
+        return self._cut(span)
+
+    def _cut(self, span: Span) -> Iterator[tuple[Page, int, int, int, Axes]]:
         for number, offset, row, axes in cut(span.low, span.row, span.axes, PAGE):
             page = self.page(number)
             self.layouts += page.fit(offset, row, axes)
@@ -118,8 +127,7 @@ class Surface:
 
     def unordered_writes(self, span: Span, known: Sequence[int], own: frozenset[int]) -> list[Hit]:
         """Writes to bytes of the span that are neither the own threads' nor known."""
-        threads = [t for t, uses in self.writes.items() if t not in own and uses.concerns(span, known[t])]
-        if not threads:
+        if not any(t not in own and uses.concerns(span, known[t]) for t, uses in self.writes.items()):
             return []
         hits: list[Hit] = []
         for page, base, offset, row, axes in self.parts(span):

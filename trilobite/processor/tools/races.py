@@ -23,13 +23,13 @@ import numpy as np
 
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.program import Program
-from trilobite.processor.isa.row import CODE, GDRAM, QUEUES, Region
+from trilobite.processor.isa.row import GDRAM, QUEUES, Region
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.tools.findings import Finding, Site, site
 from trilobite.processor.tools.planes import COUNT, Hit, Surface
-from trilobite.processor.tools.spans import Key, Span, key_text, span_of
+from trilobite.processor.tools.spans import Key, Span, key_text, spans_of
 
 ATOMIC = len(QUEUES)  # atomics count for themselves: they never race with each other
 THREADS = len(QUEUES) + 1
@@ -141,48 +141,40 @@ class RaceChecker:
 
     # What must be ordered.
 
-    def tensor(self, core: Core, queue: str, reads: Sequence[Region], writes: Sequence[Region]) -> None:
+    def tensor(self, core: Core, queue: str, reads: Sequence[Span], writes: Sequence[Span]) -> None:
         number = self._number(core.place)
         self._access(core, number * THREADS + QUEUES.index(queue), reads, writes)
 
     def load(self, core: Core, region: Region) -> None:
         number = self._number(core.place)
-        if self._released:
-            self._acquire(number, self._word(core, region))
-        self._access(core, number * THREADS, [region], [])
+        spans = spans_of(self.memory, core.place, [region])
+        for span in spans if self._released else ():
+            self._acquire(number, (span.key, span.low // WORD))
+        self._access(core, number * THREADS, spans, [])
 
     def store(self, core: Core, region: Region) -> None:
-        self._access(core, self._number(core.place) * THREADS, [], [region])
+        spans = spans_of(self.memory, core.place, [region])
+        self._access(core, self._number(core.place) * THREADS, [], spans)
 
     def atomic(self, core: Core, region: Region) -> None:
-        number, word = self._number(core.place), self._word(core, region)
+        number, (span,) = self._number(core.place), spans_of(self.memory, core.place, [region])
+        word = (span.key, span.low // WORD)
         self._acquire(number, word)
-        self._access(core, number * THREADS + ATOMIC, [], [region])
+        self._access(core, number * THREADS + ATOMIC, [], [span])
         self._released[word] = self._with_control(number).copy()
 
-    def _word(self, core: Core, region: Region) -> tuple[Key, int]:
-        span = span_of(self.memory, core.place, region)
-        assert span is not None
-        return span.key, span.low // WORD
-
-    def _access(self, core: Core, thread: int, reads: Sequence[Region], writes: Sequence[Region]) -> None:
+    def _access(self, core: Core, thread: int, reads: Sequence[Span], writes: Sequence[Span]) -> None:
         count = self.counts[thread] + 1
         self.counts[thread] = count
         self._log[thread].add(count, core.pc)
-        read_spans = self._spans(core, reads)
-        write_spans = self._spans(core, writes)
-        for span in read_spans:
+        for span in reads:
             self._judge_read(core, thread, span)
-        for span in write_spans:
+        for span in writes:
             self._judge_write(core, thread, span)
-        for span in read_spans:
+        for span in reads:
             self._surface(span.key).read(span, thread, count)
-        for span in write_spans:
+        for span in writes:
             self._surface(span.key).write(span, thread, count)
-
-    def _spans(self, core: Core, regions: Sequence[Region]) -> list[Span]:
-        spans = [span_of(self.memory, core.place, region) for region in regions]
-        return [span for span in spans if span is not None and span.key[0] != CODE]
 
     def _surface(self, key: Key) -> Surface:
         found = self.surfaces.get(key)

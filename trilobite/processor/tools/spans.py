@@ -8,7 +8,7 @@ offsets. Empty regions have no span.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from trilobite.processor.isa.address import NAMES, OFFSET_MASK, SPACES
@@ -82,6 +82,12 @@ def span_of(memory: Memory, place: Place, region: Region) -> Span | None:
     axes.reverse()
     reach = sum((extent - 1) * stride for extent, stride in axes)
     return Span(key, low, low + reach + row, row, tuple(axes))
+
+
+def spans_of(memory: Memory, place: Place, regions: Sequence[Region]) -> list[Span]:
+    """The spans of regions that are not empty and whose bytes can change."""
+    spans = [span_of(memory, place, region) for region in regions]
+    return [span for span in spans if span is not None and span.key[0] != CODE]
 
 
 def cut(low: int, row: int, axes: Axes, page: int) -> Iterator[tuple[int, int, int, Axes]]:
