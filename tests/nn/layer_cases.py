@@ -117,6 +117,8 @@ LINEAR = [
     C("Flatten", x=N(2, 3, 4)),
     C("Flatten", 0, 1, x=N(2, 3, 4)),
     C("Unflatten", 1, (2, 3), x=N(2, 6, 3)),
+    C("CosineSimilarity", 1, x=(N(3, 4, 2), N(3, 4, 2))),
+    C("PairwiseDistance", 3.0, keepdim=True, x=(N(3, 4), N(3, 4))),
 ]
 
 ACTIVATIONS = [
@@ -254,6 +256,10 @@ RESAMPLING = [
 ]
 
 PADDING = [
+    C("Unfold", (2, 3), dilation=(2, 1), padding=1, stride=(1, 2), x=N(2, 2, 4, 5)),
+    C("Unfold", 2, x=N(2, 3, 4)),
+    C("Fold", (4, 5), (2, 3), dilation=(2, 1), padding=1, stride=(1, 2), x=N(2, 12, 12)),
+    C("Fold", 3, 2, x=N(8, 4)),
     C("ZeroPad1d", (2, 1), x=N(1, 2, 4)),
     C("ZeroPad2d", (1, -1, 2, 0), x=N(1, 2, 3, 4)),
     C("ZeroPad3d", 1, x=N(1, 1, 2, 2, 2)),

@@ -312,6 +312,14 @@ def multihead(w: Weights, case: Case, q: Array, k: Array, v: Array) -> Any:
     return [out, share[0] if single else share]
 
 
+@oracle("CosineSimilarity", "PairwiseDistance")
+def compared(w: Weights, c: Case, a: Array, b: Array) -> Array:
+    if c.layer == "PairwiseDistance":
+        return np.linalg.norm(a - b + 1e-6, c.args[0], axis=-1, keepdims=c.kwargs["keepdim"])
+    axis = c.args[0]
+    return (a * b).sum(axis) / np.linalg.norm(a, axis=axis) / np.linalg.norm(b, axis=axis)
+
+
 # -- losses ------------------------------------------------------------------------------------------------
 
 

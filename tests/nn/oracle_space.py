@@ -58,6 +58,41 @@ def pad(w: Weights, c: Case, x: Array) -> Array:
     return padded(x, spaces(c.args[0], 2 * rank(c)), modes.get(c.layer[:3], "constant"), value)
 
 
+def blocks(case: Case, plane: tuple[int, ...], first: int) -> list[list[tuple[int, ...]]]:
+    """The places of each block's elements, counted with the padding."""
+    kernel = spaces(case.args[first], 2)
+    get = [spaces(case.kwargs.get(n, d), 2) for n, d in (("dilation", 1), ("padding", 0), ("stride", 1))]
+    axes = []
+    for n, k, d, p, s in zip(plane, kernel, *get, strict=True):
+        axes.append(
+            [[i * s + j * d for j in range(k)] for i in range((n + 2 * p - d * (k - 1) - 1) // s + 1)]
+        )
+    return [list(itertools.product(rows, columns)) for rows in axes[0] for columns in axes[1]]
+
+
+@oracle("Unfold")
+def unfold(w: Weights, c: Case, x: Array) -> Array:
+    pad = spaces(c.kwargs.get("padding", 0), 2)
+    wide = padded(x, (pad[1], pad[1], pad[0], pad[0]), "constant")
+    columns = [np.stack([wide[..., i, j] for i, j in block], -1) for block in blocks(c, x.shape[-2:], 0)]
+    out = np.stack(columns, -1)  # (..., C, block, blocks)
+    return out.reshape(*out.shape[:-3], -1, out.shape[-1])
+
+
+@oracle("Fold")
+def fold(w: Weights, c: Case, x: Array) -> Array:
+    plane, pad = spaces(c.args[0], 2), spaces(c.kwargs.get("padding", 0), 2)
+    size = math.prod(spaces(c.args[1], 2))
+    out = np.zeros(
+        (*x.shape[:-2], x.shape[-2] // size, *(n + 2 * p for n, p in zip(plane, pad, strict=True)))
+    )
+    parts = x.reshape(*x.shape[:-2], -1, size, x.shape[-1])
+    for b, block in enumerate(blocks(c, plane, 1)):
+        for k, (i, j) in enumerate(block):
+            out[..., i, j] += parts[..., k, b]
+    return out[..., pad[0] : out.shape[-2] - pad[0], pad[1] : out.shape[-1] - pad[1]]
+
+
 # -- convolutions ------------------------------------------------------------------------------------------
 
 

@@ -64,6 +64,7 @@ from trilobite.framework.nn.functional.dropout import (
     feature_alpha_dropout,
 )
 from trilobite.framework.nn.functional.embedding import embedding, embedding_bag
+from trilobite.framework.nn.functional.folding import fold, unfold
 from trilobite.framework.nn.functional.linear import bilinear, linear
 from trilobite.framework.nn.functional.loss import (
     binary_cross_entropy,
@@ -125,10 +126,10 @@ __all__ = [
     "cross_entropy", "multi_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "one_hot", "conv1d",
     "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "ctc_loss",
     "cosine_similarity", "pairwise_distance", "alpha_dropout", "dropout", "dropout1d", "dropout2d",
-    "dropout3d", "feature_alpha_dropout", "embedding", "embedding_bag", "bilinear", "linear",
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "gaussian_nll_loss",
-    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
-    "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+    "dropout3d", "feature_alpha_dropout", "embedding", "embedding_bag", "fold", "unfold", "bilinear",
+    "linear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss", "huber_loss",
+    "kl_div", "l1_loss", "mse_loss", "poisson_nll_loss", "smooth_l1_loss", "cosine_embedding_loss",
+    "hinge_embedding_loss", "margin_ranking_loss", "soft_margin_loss", "triplet_margin_loss",
     "triplet_margin_with_distance_loss", "batch_norm", "group_norm", "instance_norm", "layer_norm",
     "local_response_norm", "normalize", "rms_norm", "pad", "avg_pool1d", "avg_pool2d", "avg_pool3d",
     "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d",

@@ -10,7 +10,7 @@ from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn import functional as F
 from trilobite.framework.nn.functional.padding import checked_rank
-from trilobite.framework.nn.layers.base import shown
+from trilobite.framework.nn.layers.base import FunctionLayer, shown
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.settings import repeated
 from trilobite.framework.ops.axes import axis_in
@@ -60,6 +60,18 @@ class Unflatten(Module):
 
     def extra_repr(self) -> str:
         return shown(self, "dim", "unflattened_size")
+
+
+class Unfold(FunctionLayer):
+    """Sliding blocks of (N, C, H, W) as columns."""
+
+    function = F.unfold
+
+
+class Fold(FunctionLayer):
+    """Columns back as blocks, summed where they overlap."""
+
+    function = F.fold
 
 
 class _Pad(Module):
