@@ -128,8 +128,8 @@ def _fit(values: dict[str, Any], row: Row, rng: np.random.Generator) -> None:
         values["activation"] = ""
 
 
-# Timing runs: their programs may leave out a SYNC, or read arrays that nobody filled, to be measured.
-TIMED = frozenset("timing run page perfetto sweep validation queues".split())
+# Timing runs, whose programs may leave out a SYNC or read what nobody filled, and what a reader would type.
+TIMED = frozenset("timing run page perfetto sweep validation queues docs".split())
 
 
 @pytest.fixture(autouse=True)

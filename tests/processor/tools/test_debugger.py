@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -267,6 +269,13 @@ def test_a_finding_stops() -> None:
     assert stop.line == "<text>:14"
     assert debugger.findings[0].kind == "race"
     assert held(SUMS, checks=False).findings == []
+
+
+def test_arguments_live_as_long_as_the_debugger() -> None:
+    device = Device("dlp-m")
+    debugger = Debugger(device, device.load(SUMS)["main"], [device.array(np.zeros(16, np.int32))])
+    gc.collect()
+    assert debugger.run().reason == "the program has ended"
 
 
 def test_a_deadlock_is_a_fault() -> None:
