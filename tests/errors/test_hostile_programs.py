@@ -316,3 +316,17 @@ def test_a_tensor_refused_by_vmap_keeps_its_value() -> None:
     with pytest.raises(KeyError, match="the user's own"):
         tb.vmap(failing)(tb.ones((3,)))
     assert state.item() == 0
+
+
+def test_a_rule_of_its_own_holds_inside_loops_and_branches_of_a_compiled_function() -> None:
+    w, x = tb.tensor([1.0, 2.0], requires_grad=True), tb.ones((2,))
+
+    def loop(a):
+        return tb.scan(lambda c, v: (_odd(c) + v * w, None), a, tb.ones((3, 2)))[0].sum()
+
+    def branch(a):
+        return tb.cond(a.sum() > 0, lambda q: _odd(q * w), lambda q: q, a).sum()
+
+    for f, expected in ((loop, [1e6, 1e6]), (branch, [100.0, 200.0])):
+        for slope in (tb.grad(f), tb.grad(tb.jit(f)), tb.jit(tb.grad(f)), tb.grad(tb.jit(tb.jit(f)))):
+            near(slope(x), np.array(expected, np.float32))

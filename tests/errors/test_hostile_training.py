@@ -229,3 +229,23 @@ def test_a_checkpointed_block_draws_and_counts_once(norm: bool, compiled: bool) 
 
     for p, q in zip(run(False, False), run(True, compiled), strict=True):
         same_bits(p, q)
+
+
+@pytest.mark.parametrize("name", ["sequence", "transformer", "lstm"])
+def test_backward_through_a_compiled_module_has_the_bits_of_the_plain_one(name: str) -> None:
+    mixed = [nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.3), nn.Softmax(-1)]
+    layers = {
+        "sequence": lambda: nn.Sequential(*mixed),
+        "transformer": lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
+        "lstm": lambda: nn.LSTM(8, 6, 2, bidirectional=True),
+    }
+    m, x = layers[name](), tb.tensor(draw(5, 2, 8))
+    found = []
+    for f in (m, tb.jit(m)):
+        tb.manual_seed(2)
+        m.zero_grad()
+        out = f(x)
+        ((out[0] if name == "lstm" else out) ** 2).sum().backward()
+        found.append([p.grad.numpy().copy() for p in m.parameters()])
+    for a, b in zip(*found, strict=True):
+        same_bits(a, b)

@@ -78,6 +78,7 @@ def _linearize(
         return _own_rule(operands, attrs)
     graph: Graph = attrs["graph"]
     halves = reverse_graph(graph, wanted)
+    halves.forward.__dict__["_whole"] = attrs  # as for a rule of its own
     outs = invoke(halves.forward, operands, attrs, ".fwd")
     n = halves.outputs
     residuals = outs[n:]

@@ -63,6 +63,7 @@ def _cond_linearize(
     layout = [h.residual_types for h in halves]
     n = len(branches[0].outputs)
     forwards = tuple(_padded_forward(h.forward, i, layout, n) for i, h in enumerate(halves))
+    forwards[0].__dict__["_whole"] = {"branches": branches}  # for a recording that needs no residual
     outs = cond(index, *values, branches=forwards)
     residuals = outs[n:]
 

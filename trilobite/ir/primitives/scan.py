@@ -133,6 +133,7 @@ def _scan_linearize(
     )
     wanted = [*flow[:k], *carry_w, *flow[k + c :]]
     halves = reverse_graph(body, wanted)
+    halves.forward.__dict__["_whole"] = {"body": body}  # for a recording that needs no residual
     outs = scan(*operands, **{**attrs, "body": halves.forward})
     n = len(body.outputs)
     residuals = outs[n:]

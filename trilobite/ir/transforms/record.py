@@ -227,20 +227,35 @@ def _finish(
 
 
 def _whole_calls(equations: Sequence[Equation], outputs: Sequence[Var]) -> list[Equation]:
-    """A call with a rule of its own that a tape has turned into its forward half becomes whole again where no
-    backward pass has used what it kept: who differentiates the graph from outside must find the rule.
+    """A call, scan or cond that a tape has turned into its forward half becomes whole again where no backward
+    pass has used what it kept: who differentiates the graph from outside must find the rules inside.
     """
     used = {v for e in equations for v in e.inputs} | set(outputs)
     out: list[Equation] = []
     for e in equations:
-        halved = e.primitive.name == "call" and "backward" not in e.attributes
-        whole = e.attributes["graph"].__dict__.get("_whole") if halved else None
-        n = 0 if whole is None else len(whole["graph"].outputs)
+        whole, n = _before_halving(e)
         if whole is None or any(v in used for v in e.outputs[n:]):
             out.append(e)
         else:
             out.append(Equation(e.primitive, e.inputs, whole, e.outputs[:n], e.location))
     return out
+
+
+def _before_halving(e: Equation) -> tuple[dict[str, Any] | None, int]:
+    """The attributes that an equation had before a tape took its forward half, and how many results."""
+    key = _REGION.get(e.primitive.name)
+    if key is None or "backward" in e.attributes:
+        return None, 0
+    region = e.attributes[key]
+    found = (region[0] if isinstance(region, tuple) else region).__dict__.get("_whole")
+    if found is None:
+        return None, 0
+    original = found[key]
+    n = len((original[0] if isinstance(original, tuple) else original).outputs)
+    return dict(found) if key == "graph" else {**e.attributes, **found}, n
+
+
+_REGION = {"call": "graph", "scan": "body", "cond": "branches"}
 
 
 def record_graph(
