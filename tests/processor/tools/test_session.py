@@ -247,6 +247,32 @@ def test_the_command_line(tmp_path) -> None:
     assert wrong.returncode == 1 and "'what' is no argument" in wrong.stderr
 
 
+def command(*words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    full = [sys.executable, "-W", "error", "-m", "trilobite", *words]
+    return subprocess.run(full, input=typed, capture_output=True, text=True, timeout=60)
+
+
+def test_check_and_profile_as_commands(tmp_path) -> None:
+    right, wrong = tmp_path / "right.s", tmp_path / "wrong.s"
+    right.write_text(SOURCE)
+    wrong.write_text(SOURCE.replace("    SYNC.vector\n", "", 1))
+    clean = command("check", str(right), "--arg", "random:f32:32", "--poison")
+    assert clean.returncode == 0 and clean.stdout == "no errors in 22 instructions on dlp-m\n", clean.stderr
+    found = command("check", str(wrong), "--arg", "random:f32:32", "--dim", "2")
+    assert found.returncode == 1
+    assert "trilobite: the checkers found" in found.stderr and "remedy: put SYNC.vector" in found.stderr
+    out = tmp_path / "profile"
+    shown = command(
+        "profile", str(right), "--machine", "dlp-m", "--arg", "random:f32:32", "--output", str(out)
+    )
+    assert shown.returncode == 0, shown.stderr
+    for title in ("queues", "source lines", "critical path", "roofline"):
+        assert f"\n{title}\n" in shown.stdout
+    assert "right.s:12" in shown.stdout and (out / "trace.pftrace").is_file()
+    odd = command("check", str(right), "--dim", "1x2x3x4")
+    assert odd.returncode == 1 and "a task grid of 1x2x3x4" in odd.stderr
+
+
 def test_arguments_as_words(tmp_path) -> None:
     device = Device("dlp-s")
     assert argument(device, "-3") == -3 and argument(device, "0x10") == 16 and argument(device, "0.5") == 0.5

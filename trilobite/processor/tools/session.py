@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, TrilobiteError
-from trilobite.processor.device import Device
 from trilobite.processor.isa.address import address_text
 from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.processor.isa.row import Region, signed
 from trilobite.processor.sim.memory import MEMORY_CORE, Place
-from trilobite.processor.tools.arguments import argument, shape_of
+from trilobite.processor.tools.arguments import shape_of
 from trilobite.processor.tools.debugger import Debugger, Stop
+from trilobite.processor.tools.launching import named_launch
 
 PROMPT = "(dlp) "
 AROUND = 4  # instructions that `list` shows on either side
@@ -246,7 +246,7 @@ def debug(
     machine: str = "dlp-s",
     entry: str = "",
     arg: list[str] | None = None,
-    dim: str = "1x1x1",
+    dim: str = "1",
     task: str = "block",
     checks: bool = True,
 ) -> None:
@@ -254,12 +254,8 @@ def debug(
 
     ARG is a number, random:f32:8x4, zeros:i32:16, empty:f16:64, or a .npy file; give one --arg each.
     """
-    device = Device(machine)
-    module = device.load(source)
-    kernel = module[entry or module.names[0]] if entry or module.names else module
-    x, y, z = (*shape_of(dim), 1, 1)[:3]
-    given = [argument(device, word) for word in arg or []]
-    debugger = Debugger(device, kernel, given, (x, y, z), task, checks=checks)
+    named = named_launch(source, machine, entry, arg, dim, task)
+    debugger = Debugger(named.device, named.kernel, named.args, named.dim, named.task, checks=checks)
     session = Session(debugger, _sources(source))
     print(session.stop(debugger.where("held at the beginning")))
     _converse(session)

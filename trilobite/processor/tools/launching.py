@@ -1,0 +1,91 @@
+"""Launches named by words, and the commands that make one: `trilobite check` and `trilobite profile`.
+
+Enters: a program's file, a machine and the arguments as words (`tools/arguments.py`). Leaves: a launch ready
+to run, or what the command prints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from trilobite.base.errors import ArgumentError
+from trilobite.processor.device import Device, Kernel, Module
+from trilobite.processor.tools.arguments import argument, shape_of
+
+
+@dataclass(frozen=True)
+class Named:
+    """Everything `Device.launch` needs."""
+
+    device: Device
+    kernel: Kernel | Module
+    args: list[Any]
+    dim: tuple[int, int, int]
+    task: str
+
+
+def named_launch(source: str, machine: str, entry: str, arg: list[str] | None, dim: str, task: str) -> Named:
+    """`entry` may be left out: the first of the program's entries. `dim` is 16 or 4x4x1."""
+    device = Device(machine)
+    module = device.load(source)
+    kernel = module[entry or module.names[0]] if entry or module.names else module
+    extents = shape_of(dim)
+    if len(extents) > 3:
+        raise ArgumentError(
+            f"a task grid of {dim}", expected="one to three extents", remedy="write it as 16 or 4x4x1"
+        )
+    x, y, z = (*extents, 1, 1)[:3]
+    return Named(device, kernel, [argument(device, word) for word in arg or []], (x, y, z), task)
+
+
+def check(
+    source: str,
+    machine: str = "dlp-m",
+    entry: str = "",
+    arg: list[str] | None = None,
+    dim: str = "1",
+    task: str = "block",
+    poison: bool = False,
+) -> None:
+    """Run a program and look for races and memory errors; if there are any, the exit code is 1.
+
+    ARG is a number, random:f32:8x4, zeros:i32:16, empty:f16:64, or a .npy file; give one --arg each.
+    --poison fills what is under way with a canary until somebody waits for it.
+    """
+    named = named_launch(source, machine, entry, arg, dim, task)
+    run = named.device.launch(
+        named.kernel, named.args, named.dim, named.task, checks=True, poison=poison, traced=False
+    )
+    if run.printed:
+        print(run.printed, end="")
+    print(f"no errors in {run.instructions} instructions on {named.device.machine.name}")
+
+
+def profile(
+    source: str,
+    machine: str = "dlp-s",
+    entry: str = "",
+    arg: list[str] | None = None,
+    dim: str = "1",
+    task: str = "block",
+    output: str = "",
+) -> None:
+    """Run a program and show where its cycles went; --output DIR writes traces, CSV and JSON.
+
+    ARG is a number, random:f32:8x4, zeros:i32:16, empty:f16:64, or a .npy file; give one --arg each.
+    """
+    from trilobite.processor.tools.critical import critical_text
+    from trilobite.processor.tools.line_stalls import line_text
+    from trilobite.processor.tools.profile import write_profile
+    from trilobite.processor.tools.roofs import roofline_text
+
+    named = named_launch(source, machine, entry, arg, dim, task)
+    run = named.device.launch(named.kernel, named.args, named.dim, named.task)
+    print(f"{run.machine.name}: {run.cycles} cycles, {run.seconds * 1e6:.3f} us")
+    parts = (("queues", run.stall_text()), ("source lines", line_text(run)),
+             ("critical path", critical_text(run, 12)), ("roofline", roofline_text(run, 12)))  # fmt: skip
+    for title, text in parts:
+        print(f"\n{title}\n{text}", end="")
+    for path in write_profile(run, output) if output else ():
+        print(f"wrote {path}")
