@@ -54,7 +54,7 @@ class TestOrders:
         assert RandomSampler(n).order(0).tolist() == list(range(n))
 
     def test_refused(self) -> None:
-        with pytest.raises(ArgumentError, match=r"RandomSampler: length is -1\n  where: .*\n  expected: an int"):
+        with pytest.raises(ArgumentError, match=r"length is -1\n  where: .*\n  expected: an int"):
             RandomSampler(-1)
         with pytest.raises(ArgumentError, match="seed True"):
             RandomSampler(3, seed=True)
