@@ -249,3 +249,9 @@ def test_backward_through_a_compiled_module_has_the_bits_of_the_plain_one(name: 
         found.append([p.grad.numpy().copy() for p in m.parameters()])
     for a, b in zip(*found, strict=True):
         same_bits(a, b)
+
+
+def test_grad_changes_no_counter_of_the_module_it_is_given() -> None:
+    m = nn.BatchNorm1d(3)
+    tb.grad(lambda m, v: (m(v) ** 3).sum())(m, tb.tensor(draw(5, 3)))
+    assert m.num_batches_tracked.item() == 0 and not m.running_mean.numpy().any()

@@ -16,7 +16,7 @@ from trilobite.base.dtypes import is_complex, is_inexact
 from trilobite.base.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.creation import to_array
-from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.tensor import Tensor, copied, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
@@ -133,7 +133,7 @@ class _Reverse:
         self.types.append([type_of(v) for v in values])
         self.trees.append(tree)
         return tree.unflatten(
-            wrap(v if leaf is None else self.tape.wrap(v, leaf))
+            wrap(copied(v) if leaf is None else self.tape.wrap(v, leaf))
             for v, leaf in zip(values, leaves, strict=True)
         )
 
