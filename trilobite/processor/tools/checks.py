@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trilobite.base.errors import ProcessorFault
 from trilobite.processor.isa.program import Program
@@ -24,6 +24,9 @@ from trilobite.processor.tools.native_checks import checked_code, is_translated
 from trilobite.processor.tools.poison import Poison
 from trilobite.processor.tools.races import RaceChecker
 from trilobite.processor.tools.spans import spans_of
+
+if TYPE_CHECKING:
+    from trilobite.processor.device import Device, Kernel, Module
 
 NATIVE_AFTER = 1 << 10  # interpreted instructions
 BRANCHES = frozenset("JUMP CALL RET CB CBZ CBNZ BEQ BNE BLT BGE BLTU BGEU".split())
@@ -193,10 +196,18 @@ def checking(
         raise CheckFailed(checks.findings)
 
 
-def findings_of(device: Any, kernel: Any, *arguments: Any, **options: Any) -> list[Finding]:
+def findings_of(
+    device: Device,
+    kernel: Kernel | Module,
+    args: Sequence[Any] = (),
+    dim: tuple[int, int, int] = (1, 1, 1),
+    task: str = "block",
+    *,
+    poison: bool = False,
+) -> list[Finding]:
     """Launches with the checkers on, and gives what they found instead of raising it."""
     try:
-        device.launch(kernel, *arguments, checks=True, **options)
+        device.launch(kernel, args, dim, task, checks=True, poison=poison)
     except CheckFailed as error:
         return error.findings
     return []

@@ -107,7 +107,7 @@ class RaceChecker:
     def met(self, cores: Sequence[Core]) -> None:
         numbers = [self._number(core.place) for core in cores]
         clocks = [self._with_control(number) for number in numbers]
-        joined = [max(counts) for counts in zip(*clocks, strict=True)]
+        joined = list(map(max, *clocks)) if len(clocks) > 1 else clocks[0]
         for number in numbers:
             self._known[number] = joined.copy()
 
@@ -121,7 +121,7 @@ class RaceChecker:
     def _acquire(self, number: int, word: tuple[Key, int]) -> None:
         given = self._released.get(word)
         if given is not None:
-            self._known[number] = [max(pair) for pair in zip(self._known[number], given, strict=True)]
+            self._known[number] = list(map(max, self._known[number], given))
 
     # What translated code asks for and reports.
 
