@@ -11,6 +11,10 @@ tb.fit, tb.save, tb.load, ...           a plain training loop; files
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -38,3 +42,39 @@ def __dir__() -> list[str]:
     from trilobite.framework import namespace
 
     return sorted({*globals(), *namespace.names(), *namespace.ROOMS, *namespace.LATER})
+
+
+class _Doors:
+    """`import trilobite.nn.functional as F`: rooms of the framework under the names that `tb.` gives them."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        package, _, rest = name.partition(".")
+        if package != __name__ or not rest:
+            return None
+        from trilobite.framework.namespace import ROOMS
+
+        door, _, inner = rest.partition(".")
+        if door not in ROOMS:
+            return None
+        real = f"{ROOMS[door]}.{inner}" if inner else ROOMS[door]
+        return None if importlib.util.find_spec(real) is None else ModuleSpec(name, _Door(real))
+
+
+class _Door:
+    """Gives the room itself, not a copy, and leaves it as it was."""
+
+    def __init__(self, real: str) -> None:
+        self.real = real
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self.real)
+        self.spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec
+
+
+if not any(finder is _Doors for finder in sys.meta_path):
+    sys.meta_path.append(_Doors)  # behind all others: it is asked only for what is no file

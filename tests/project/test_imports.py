@@ -99,3 +99,15 @@ def test_the_contracts_notice_a_breach(tmp_path: Path, root: Path, name: str) ->
     done = contracts(tmp_path, root, BREACHES[name])
     assert done.returncode == 1, done.stdout + done.stderr
     assert "BROKEN" in done.stdout
+
+
+def test_rooms_of_the_framework_open_under_the_names_of_the_package() -> None:
+    found = loaded(
+        "import trilobite.nn.functional as F, trilobite.optim as optim\n"
+        "import trilobite as tb\n"
+        "assert F is tb.nn.functional and optim is tb.optim\n"
+        "assert tb.nn.__spec__.name == tb.nn.__name__ == 'trilobite.framework.nn'"
+    )
+    assert "trilobite.nn" in found
+    with pytest.raises(AssertionError, match="No module named 'trilobite.absent'"):
+        loaded("import trilobite.absent")

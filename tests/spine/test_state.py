@@ -216,3 +216,17 @@ def test_retain_grad_and_non_leaf_hooks() -> None:
     y.retain_grad()
     (y * y).backward()
     assert y.grad.item() == 12.0 and x.grad.item() == 36.0
+
+
+def test_a_rule_holds_outside_although_backward_inside_has_used_it() -> None:
+    f = tb.custom_vjp(lambda x: x * x)
+    f.defvjp(lambda x: (x * x, x), lambda x, ct: (ct * 100.0,))
+    w = tb.tensor(1.0, requires_grad=True)
+
+    def step() -> tb.Tensor:
+        y = f(w).sum()
+        y.backward(retain_graph=True)
+        return y
+
+    tb.jit(step)().backward()
+    assert w.grad.item() == 200.0

@@ -214,7 +214,7 @@ def _finish(
     tracked = tuple(tape.tracks(v) for v in outputs)
     lifted = [recorder.stopped(recorder.lift(tape.strip(v))).var for v in outputs]
     captured = list(recorder.cells.values()) + [r for _, r in recorder.values]
-    equations = _whole_calls(recorder.equations, lifted)
+    equations = _whole_calls(recorder.equations, lifted, any(tracked))
     graph = Graph([r.var for r in inputs + captured], equations, lifted, name)
     return Recording(
         graph,
@@ -226,18 +226,23 @@ def _finish(
     )
 
 
-def _whole_calls(equations: Sequence[Equation], outputs: Sequence[Var]) -> list[Equation]:
+def _whole_calls(equations: Sequence[Equation], outputs: Sequence[Var], continues: bool) -> list[Equation]:
     """A call, scan or cond that a tape has turned into its forward half becomes whole again where no backward
-    pass has used what it kept: who differentiates the graph from outside must find the rules inside.
+    pass has used what it kept: who differentiates the graph from outside must find the rules inside. If one
+    has, and outputs still continue on the tape outside (`continues`), the whole one stands beside the half.
     """
     used = {v for e in equations for v in e.inputs} | set(outputs)
     out: list[Equation] = []
     for e in equations:
         whole, n = _before_halving(e)
-        if whole is None or any(v in used for v in e.outputs[n:]):
+        halved = whole is not None and any(v in used for v in e.outputs[n:])
+        if whole is None or (halved and not continues):
             out.append(e)
-        else:
-            out.append(Equation(e.primitive, e.inputs, whole, e.outputs[:n], e.location))
+            continue
+        out.append(Equation(e.primitive, e.inputs, whole, e.outputs[:n], e.location))
+        if halved:
+            unused = tuple(Var(v.type) for v in e.outputs[:n])
+            out.append(Equation(e.primitive, e.inputs, e.attributes, (*unused, *e.outputs[n:]), e.location))
     return out
 
 
