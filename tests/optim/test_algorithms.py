@@ -10,6 +10,7 @@ from optim_reference import CASES
 
 import trilobite as tb
 from trilobite.framework import optim
+from trilobite.framework.optim.blocks import BLOCK
 
 SHAPES = ((), (1,), (7,), (3, 5), (2, 1, 3), (0, 4))
 STEPS = 30
@@ -190,3 +191,48 @@ def test_an_unchanged_value_that_backward_needs_is_noticed() -> None:
     optim.SGD([p], lr=0.1).step()
     with pytest.raises(RuntimeError, match="changed in place"):
         loss.backward()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_large_parameter_gets_the_same_bits_in_blocks_as_whole(case: str) -> None:
+    """Eagerly it is updated block by block, recorded in one piece; the last block is a short one."""
+    name, _, settings = CASES[case]
+    size = 2 * BLOCK + 12_345
+    results = []
+    for wrap in (lambda f: f, tb.jit):
+        rng = np.random.default_rng(6)
+        p = tb.tensor(rng.normal(size=(1, size)).astype(np.float32), requires_grad=True)
+        optimizer = getattr(optim, name)([p], **settings)
+        step = wrap(optimizer.step)
+        for _ in range(3):
+            p.grad = tb.tensor(
+                (rng.normal(size=(1, size)) * 10.0 ** rng.uniform(-6, 3, (1, size))).astype(np.float32)
+            )
+            step()
+        results.append([p.detach().numpy(), *(t.numpy() for t in optimizer.state[p].values())])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a.view(np.uint32) if a.ndim else a, b.view(np.uint32) if b.ndim else b)
+
+
+def test_a_large_parameter_changed_before_backward_is_noticed() -> None:
+    p = tb.tensor(np.ones(3 * BLOCK, np.float32), requires_grad=True)
+    loss = (p * p).sum()
+    p.grad = tb.ones(3 * BLOCK)
+    optim.SGD([p], lr=0.1).step()
+    with pytest.raises(RuntimeError, match="changed in place"):
+        loss.backward()
+
+
+def test_a_large_step_inside_a_transform_leaves_no_trace_in_memory() -> None:
+    """What a functional transform takes back must not have been written in place."""
+    p = tb.tensor(np.ones(3 * BLOCK, np.float32), requires_grad=True)
+    optimizer = optim.SGD([p], lr=0.1, momentum=0.9)
+    p.grad = tb.ones(3 * BLOCK)
+    before = optimizer.state[p]["velocity"].numpy()
+
+    def step(x: tb.Tensor) -> tb.Tensor:
+        optimizer.step()
+        return x * 2.0
+
+    assert tb.grad(step)(tb.tensor(1.0)).item() == 2.0
+    assert not before.any() and optimizer.state[p]["velocity"].numpy().all()

@@ -206,3 +206,32 @@ def test_an_optimiser_may_live_inside_a_recorded_function() -> None:
 
     x = tb.tensor([0.5, -1.0])
     np.testing.assert_array_equal(tb.jit(inner)(x).numpy(), inner(x).numpy())
+
+
+def test_gradients_that_are_new_tensors_every_time_are_read_anew() -> None:
+    """backward() outside leaves another tensor as the gradient each time; a recorded step must see that
+    one.
+    """
+
+    def run(jitted: bool) -> list[float]:
+        p = tb.tensor([1.0, -2.0], requires_grad=True)
+        optimizer = optim.SGD([p], lr=0.5, momentum=0.9)
+
+        def step() -> None:
+            optim.clip_grad_norm_([p], 3.0)
+            optimizer.step()
+
+        f = tb.jit(step) if jitted else step
+        norms = []
+        for k in (1.0, 10.0, 0.1, 5.0):
+            optimizer.zero_grad()
+            (p * p * k).sum().backward()
+            f()
+            norms.append(optim.grad_norm([p]).item())
+        p.grad = tb.tensor([[7.0, 8.0]]).reshape(2)
+        f()
+        if jitted:
+            assert f.recompilations == ["the gradient of a parameter is another view of its memory"]
+        return norms + p.detach().tolist()
+
+    assert run(True) == run(False)

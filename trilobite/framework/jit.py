@@ -30,7 +30,7 @@ from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
-from trilobite.ir.transforms.record import Recording, record
+from trilobite.ir.transforms.record import Recording, record, see
 from trilobite.ir.transforms.tape import Boundary, Taped
 from trilobite.ir.types import TensorType, type_of
 
@@ -47,11 +47,19 @@ class Entry:
         tuple[Any, bool]
     ]  # (leaf, or index of the argument; is there a gradient afterwards) for each changed one
     grad_was: list[tuple[GradLeaf, bool]]
+    grad_cells: list[
+        tuple[cells.Cell, GradLeaf, Any]
+    ]  # captured cells that held gradients, and through which view
     captured: list[Any]  # (type, requires a gradient) per captured cell
     switches: list[tuple[Any, bool]]  # modules and the mode they were in
     checked: int
     differentiable: bool  # does any output continue on the tape outside?
     attributes: dict[str, Any] = field(default_factory=dict)
+
+    def present(self) -> dict[cells.Cell, cells.Cell]:
+        """Where captured gradients are now: a parameter may have another tensor as its gradient by then."""
+        found = ((cell, get_grad(leaf)) for cell, leaf, _ in self.grad_cells)
+        return {cell: grad._cell for cell, grad in found if grad is not None}
 
 
 class Jitted:
@@ -149,6 +157,10 @@ class Jitted:
         captured = [(_type_seen(c), requires(c)) for c in recording.cells]
         grad_was = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "grad was"]
         switches = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "training"]
+        seen = ((leaf, get_grad(leaf)) for leaf, _ in grad_was)
+        grad_cells = [
+            (g._cell, leaf, g._view) for leaf, g in seen if g is not None and g._cell in recording.cells
+        ]
         e = Entry(
             recording,
             out["tree"],
@@ -156,6 +168,7 @@ class Jitted:
             out["arg_writes"],
             out["grads"],
             grad_was,
+            grad_cells,
             captured,
             switches,
             generation(),
@@ -174,6 +187,9 @@ class Jitted:
     def _run(self, e: Entry, call: Call) -> Any:
         r = e.recording
         values = [t._read() for t in call.tensors] + r.operands()
+        if e.grad_cells:
+            present, n = e.present(), len(call.tensors)
+            values[n : n + len(r.cells)] = [see(present.get(c, c)) for c in r.cells]
         if not e.differentiable:  # nothing that backward() outside could follow: its tape need not know
             values = [entry.threads.context.ambient.strip(v) for v in values]
         if entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values):
@@ -350,15 +366,19 @@ def _is_output(x: Any) -> bool:
 
 def _still_holds(e: Entry, call: Call) -> str:
     """Empty if the recording serves now, else what has changed."""
-    for cell, (kind, grad) in zip(e.recording.cells, e.captured, strict=True):
+    for leaf, was in e.grad_was:
+        if (get_grad(leaf) is not None) != was:
+            return f"a parameter {'has no' if was else 'has a'} gradient from before"
+    if any(get_grad(leaf)._view != view for _, leaf, view in e.grad_cells):  # type: ignore[union-attr]
+        return "the gradient of a parameter is another view of its memory"
+    present = e.present()
+    for seen, (kind, grad) in zip(e.recording.cells, e.captured, strict=True):
+        cell = present.get(seen, seen)
         if requires(cell) != grad:
             return "a tensor that the function reads requires a gradient now, or no longer does"
         value = cell.value if cell.owner is entry.threads.context.recorder else cells.read(cell)
         if value.shape != kind.shape or value.dtype != kind.dtype:
             return f"a tensor that the function reads is {type_of(value)} instead of {kind}"
-    for leaf, was in e.grad_was:
-        if (get_grad(leaf) is not None) != was:
-            return f"a parameter {'has no' if was else 'has a'} gradient from before"
     if e.checked != generation():
         for module, mode in e.switches:
             if module.__dict__.get("training") != mode:
@@ -383,7 +403,7 @@ def _distinct(outs: Sequence[Value], values: Sequence[Value]) -> list[Value]:
 
 def _deliver(e: Entry, call: Call, outs: Sequence[Value]) -> Any:
     """Hand the outputs to where they belong."""
-    it = iter(outs)
+    it, present = iter(outs), e.present()
     leaves = [wrap(next(it)) if s is None else s.value for s in e.out_static]
     for i in e.arg_writes:
         call.tensors[i]._store(next(it))
@@ -391,7 +411,7 @@ def _deliver(e: Entry, call: Call, outs: Sequence[Value]) -> Any:
         leaf = call.tensors[where]._cell.leaf if isinstance(where, int) else where
         _hand_over(leaf, wrap(next(it)) if there else None, isinstance(where, int))
     for cell, value in zip(e.recording.writes, it, strict=True):
-        cells.write(cell, value)
+        cells.write(present.get(cell, cell), value)
     return e.out_tree.unflatten(leaves)
 
 

@@ -102,10 +102,9 @@ class Adam(Optimizer):
         self, group: Group, p: Value, grad: Value, state: Mapping[str, Value], numbers: Sequence[Value]
     ) -> tuple[Value, dict[str, Value]]:
         decay = self.decay if group.has("weight_decay") else "none"
-        kept = {name: v for name, v in state.items() if name != "step"}
         form = {"amsgrad": group["amsgrad"], "decay": decay, "maximize": group["maximize"]}
-        new, *changed = adam_update(p, grad, *kept.values(), *numbers, **form)
-        return new, dict(zip(kept, changed, strict=True))
+        new, *changed = adam_update(p, grad, *state.values(), *numbers, **form)
+        return new, dict(zip(state, changed, strict=True))
 
 
 class AdamW(Adam):

@@ -72,6 +72,7 @@ class LAMB(Optimizer):
     }
     optional = frozenset({"weight_decay"})
     pairs: ClassVar[Mapping[str, tuple[str, ...]]] = {"betas": ("beta1", "beta2")}
+    elementwise = False  # the trust ratio is of the whole tensor
 
     def __init__(
         self, params: Any, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: Any = 1e-6,

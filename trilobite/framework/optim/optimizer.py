@@ -18,6 +18,7 @@ from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
 from trilobite.framework.modes import enable_grad, no_grad
 from trilobite.framework.optim.arithmetic import ZERO, add, cast, real_shape
+from trilobite.framework.optim.blocks import is_large, update_in_blocks
 from trilobite.framework.optim.group import Group, Rule, check_parameters
 from trilobite.framework.optim.guard import Guarded
 from trilobite.framework.optim.state import load_optimizer, save_optimizer
@@ -42,6 +43,8 @@ class Optimizer(Guarded):
     """Numbers that, when 0, leave their term out of the update."""
     pairs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Arguments that stand for several numbers: betas."""
+    elementwise: ClassVar[bool] = True
+    """Does the update treat every element alone?"""
 
     def __init__(self, params: Any, numbers: Mapping[str, Any], switches: Mapping[str, Any]) -> None:
         self._defaults = {**numbers, **switches}
@@ -130,7 +133,7 @@ class Optimizer(Guarded):
     def update(
         self, group: Group, p: Value, grad: Value, state: Mapping[str, Value], numbers: Sequence[Value]
     ) -> tuple[Value, dict[str, Value]]:
-        """The new parameter and the new state."""
+        """The new parameter and the new state, of which the step count is no part."""
         raise NotImplementedError
 
     # -- the walk --------------------------------------------------------------------------------------
@@ -162,13 +165,18 @@ class Optimizer(Guarded):
         if state and self._made_for[p] != (value.shape, value.dtype):
             raise self._changed(p)
         values = {name: t._read() for name, t in state.items()}
-        if "step" in values:
-            values["step"] = add(values["step"], _NEXT)
-        numbers = self._prepared(group, values.get("step"), accumulator(real_of(value.dtype)), prepared)
-        new, changed = self.update(group, value, grad, values, numbers)
-        p._store(new)
-        if "step" in values:
-            changed["step"] = values["step"]
+        count = values.pop("step", None)
+        if count is not None:
+            count = add(count, _NEXT)
+        numbers = self._prepared(group, count, accumulator(real_of(value.dtype)), prepared)
+        changed: dict[str, Value] = {}
+        if self.elementwise and is_large(p, value, grad, values):
+            update_in_blocks(lambda x, g, s: self.update(group, x, g, s, numbers), value, grad, values)
+        else:
+            new, changed = self.update(group, value, grad, values, numbers)
+            p._store(new)
+        if count is not None:
+            changed["step"] = count
         for name, v in changed.items():
             cells.write(state[name]._cell, v)
 
