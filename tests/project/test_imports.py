@@ -109,5 +109,5 @@ def test_rooms_of_the_framework_open_under_the_names_of_the_package() -> None:
         "assert tb.nn.__spec__.name == tb.nn.__name__ == 'trilobite.framework.nn'"
     )
     assert "trilobite.nn" in found
-    with pytest.raises(AssertionError, match="No module named 'trilobite.absent'"):
+    with pytest.raises(AssertionError, match=r"No module named 'trilobite\.absent'"):
         loaded("import trilobite.absent")

@@ -284,7 +284,8 @@ def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equa
 
 
 def _sigmoid_parts(x: Value) -> tuple[Value, Value]:
-    """exp(x) and 1, both divided by the larger of the two, so that neither overflows."""
+    """exp(x) and 1, both divided by the larger of the two, so neither overflows; small floats widened."""
+    x = astype(x, dt.accumulator(x.dtype))
     zero = like(x, 0)
     return p["exp"](p["minimum"](x, zero)), p["exp"](p["neg"](p["maximum"](x, zero)))
 
@@ -297,13 +298,14 @@ def _sigmoid_backward(residuals: Sequence[Value], cotangents: Sequence[Value]) -
     """sigmoid(x) * sigmoid(-x): accurate in both tails."""
     up, down = _sigmoid_parts(residuals[0])
     total = p["add"](up, down)
-    return [p["mul"](cotangents[0], p["div"](p["div"](p["mul"](up, down), total), total))]
+    slope = p["div"](p["div"](p["mul"](up, down), total), total)
+    return [astype(p["mul"](astype(cotangents[0], slope.dtype), slope), residuals[0].dtype)]
 
 
 @composite("sigmoid", _sigmoid_forward, _sigmoid_backward)
 def _sigmoid(x: Value) -> Value:
     up, down = _sigmoid_parts(x)
-    return p["div"](up, p["add"](up, down))
+    return astype(p["div"](up, p["add"](up, down)), x.dtype)
 
 
 @op(G)

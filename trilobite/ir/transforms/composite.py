@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from trilobite.base.dtypes import is_inexact
+from trilobite.base.errors import IRError
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value, table, types_of
 from trilobite.ir.transforms import bind as entry
@@ -40,6 +41,8 @@ class Composite:
         self.name, self.body, self.forward, self.backward = name, body, forward, backward
         self._graphs: dict[Hashable, tuple[dict[str, Any], bool]] = {}
         self.__doc__ = body.__doc__
+        if name in composites:
+            raise IRError(f"there are two composites named {name!r}")
         composites[name] = self
 
     def __call__(self, *values: Value, **attrs: Any) -> Any:

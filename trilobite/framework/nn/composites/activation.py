@@ -142,26 +142,6 @@ def logistic(x: Value) -> Value:
     return where(positive, div(1.0, one), div(small, one))
 
 
-def _sigmoid(x: Value) -> Value:
-    """1/(1+e^-x)."""
-    x = floating(x)
-    return astype(logistic(wide(x)), x.dtype)
-
-
-def _sigmoid_forward(x: Value) -> tuple[Value, tuple[Value]]:
-    out = _sigmoid(x)
-    return out, (out,)
-
-
-def _sigmoid_backward(residuals: tuple[Value], cts: tuple[Value]) -> list[Value]:
-    (s,), (ct,) = residuals, cts
-    w = wide(s)
-    return [astype(mul(wide(ct), mul(w, sub(1.0, w))), s.dtype)]
-
-
-sigmoid = composite("sigmoid", _sigmoid_forward, _sigmoid_backward)(_sigmoid)
-
-
 @activation("logsigmoid")
 def logsigmoid(x: Value) -> Value:
     """log(1/(1+e^-x))."""

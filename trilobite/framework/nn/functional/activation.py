@@ -13,6 +13,7 @@ from trilobite.framework.nn.composites import activation as c
 from trilobite.framework.nn.composites.arithmetic import along, floating, mul, window
 from trilobite.framework.nn.functional.calling import pointwise, run
 from trilobite.framework.ops import normalising
+from trilobite.framework.ops import pointwise as ops_pointwise
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.inplace import assign
 from trilobite.framework.ops.registry import read
@@ -99,7 +100,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 def sigmoid(input: Tensor) -> Tensor:
     """1/(1+e^-x)."""
-    return run(c.sigmoid, input)
+    return run(ops_pointwise.sigmoid, input)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
@@ -182,7 +183,7 @@ def _glu(x: Value, axis: int) -> Value:
             where=user_location(),
             expected="an even size there",
         )
-    return mul(window(x, a, 0, half), c.sigmoid(window(x, a, half, x.shape[a])))
+    return mul(window(x, a, 0, half), ops_pointwise.sigmoid(window(x, a, half, x.shape[a])))
 
 
 def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
