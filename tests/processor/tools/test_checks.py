@@ -115,6 +115,17 @@ def test_a_queue_sees_its_own_results(count: int) -> None:
     assert np.isnan(out.numpy()).all()
 
 
+def test_a_full_queue_has_finished_its_oldest() -> None:
+    """Seventeen fills in a queue of sixteen: the first must be done, the others may not be."""
+    device = Device("dlp-m")
+    assert device.machine.core.queues.depth == 16
+    out = device.empty((17, 4))
+    fills = "\n".join("VSET $10, $1, #1\nSADD $10, $10, #16" for _ in range(17))
+    source = f".entry main\nmain: LI $10, #nram(0)\nLI $11, #nram(0)\nSMOVE $1, #4\n{fills}\nSMOVE $2, #68"
+    device.launch(device.load(source + "\nVSTORE $11, $2, $0, #0")["main"], [out], poison=True)
+    assert (out.numpy()[0] == 1).all() and np.isnan(out.numpy()[1:]).all()
+
+
 def test_the_end_of_a_task_waits_for_everything() -> None:
     device = Device("dlp-m")
     out = device.empty(8)

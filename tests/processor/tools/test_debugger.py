@@ -239,6 +239,18 @@ def test_cores_and_barriers() -> None:
         debugger.set_focus(Place(3, 0))
 
 
+def test_one_step_back_over_a_barrier_takes_everybody_back() -> None:
+    debugger = held(UNION, dim=(4, 1, 1), task="union1")
+    debugger.break_at("meet", Place(0, 0x80))  # the last to come
+    debugger.run()
+    waiting = [core.pc for core in debugger.cores]
+    assert len(set(waiting)) == 1
+    debugger.step()
+    assert [core.pc for core in debugger.cores][-1] == waiting[-1] + 1
+    debugger.back()
+    assert [core.pc for core in debugger.cores] == waiting
+
+
 def test_rounds_of_tasks_can_be_taken_back() -> None:
     source = ".entry main\nmain: SREAD $1, #taskId\nSMOVE $2, $1\nHALT"
     debugger = held(source, machine="dlp-s", dim=(3, 1, 1))

@@ -94,6 +94,28 @@ def test_undefined_bytes_are_found(monkeypatch) -> None:
     assert len(found) == 1 and "reach DRAM: $7" in found[0]
 
 
+def test_a_hot_loop_that_reaches_undefined_bytes(monkeypatch) -> None:
+    """Forty words are filled, sixty summed: machine code must stop at the forty-first."""
+    source = """
+        LI $10, #nram(0)
+        SMOVE $3, #40
+        VSET.i32 $10, $3, #1
+        SYNC
+        SMOVE $7, #0
+        SMOVE $4, #{count}
+    next:
+        SLOAD.i32 $5, $10, #0
+        SADD $7, $7, $5
+        SADD $10, $10, #4
+        SADD $4, $4, #-1
+        CB #next, $4
+        SSTORE.i32 $7, $0, #0
+    """
+    assert both(source.format(count=40), monkeypatch) == []
+    found = both(source.format(count=60), monkeypatch)
+    assert len(found) == 1 and "reach DRAM: $7, loaded from nram+0xa0" in found[0]
+
+
 def test_races_with_queues_are_found(monkeypatch) -> None:
     before = "SMOVE $8, #4\nVLOAD.i32 $10, $8, $0, #0"
     found = both(LOOP.format(base="nram(0)", before=before, offset=0), monkeypatch)

@@ -284,3 +284,26 @@ def test_rounds_of_tasks_follow_each_other_on_a_core() -> None:
     shifted = source.replace("SREM $3, $1, #16", "SREM $3, $1, #15")
     found = findings_of(device, device.load(shifted)["main"], [out], dim=(32, 1, 1))
     assert [finding.kind for finding in found] == ["race"]
+
+
+def test_a_union_task_begins_when_all_its_cores_are_free() -> None:
+    """The second round's memory core refills SRAM that the first round's cores read: that is over by then."""
+    source = """
+        .entry main
+        main: SREAD $1, #isMpu
+            LI $10, #sram(0)
+            LI $11, #nram(0)
+            SMOVE $2, #64
+            CBZ #meet, $1
+            COPY $10, $0, $2
+            SYNC
+        meet: BARRIER.cluster
+            CBNZ #end, $1
+            COPY $11, $10, $2
+        end: HALT
+    """
+    device = Device("dlp-m")
+    data = device.array(np.zeros(64, np.uint8))
+    kernel = device.load(source)["main"]
+    assert findings_of(device, kernel, [data], (32, 1, 1), "union4") == []
+    assert findings_of(device, kernel, [data], (32, 1, 1), "union1") == []
