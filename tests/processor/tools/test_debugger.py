@@ -264,6 +264,18 @@ def test_rounds_of_tasks_can_be_taken_back() -> None:
         assert (debugger.core.pc, debugger.registers[1], debugger.registers[2]) == state
 
 
+def test_before_a_round_all_cores_are_where_the_last_one_left_them() -> None:
+    debugger = held(".entry main\nmain: SREAD $1, #taskId\nHALT", dim=(20, 1, 1))
+    debugger.break_at("main", Place(0, 1))
+    debugger.run()
+    debugger.run()  # the second round
+    assert debugger.registers[1] == 0 and not debugger.core.halted
+    debugger.set_focus(Place(3, 3))
+    debugger.back()  # the end of the first round's last task
+    states = [(core.halted, core.pc, core.registers[1]) for core in debugger.cores]
+    assert states == [(number != 15, 1, number) for number in range(16)]
+
+
 def test_a_fault_holds_the_program_where_it_is() -> None:
     debugger = held(".entry main\nmain: SMOVE $1, #5\nLI $2, #nram(2)\nSLOAD.i32 $3, $2, #0\nHALT")
     stop = debugger.run()
