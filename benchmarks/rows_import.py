@@ -1,10 +1,9 @@
 """Start-up time.
 
 Each sample is a fresh Python that imports one package and says how long that took; the start of Python
-itself is not in it. Ours brings the framework in with the first name that is asked for, so that name is asked
-for inside the measured time. Files are in the system's cache. NumPy is the floor, for the package imports it.
-The
-command's time is that of the whole process.
+itself is not in it. Ours brings the framework in with the first name that is asked for, so that name is
+asked for inside the measured time. Files are in the system's cache. NumPy is the floor, for the package
+imports it. The command's time is that of the whole process.
 """
 
 from __future__ import annotations

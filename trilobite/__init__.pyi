@@ -37,6 +37,7 @@ from trilobite.framework.jacobians import jacrev as jacrev
 from trilobite.framework.jit import eval_shape as eval_shape
 from trilobite.framework.jit import jit as jit
 from trilobite.framework.jit import make_graph as make_graph
+from trilobite.framework.loop import EarlyStopping as EarlyStopping
 from trilobite.framework.modes import enable_grad as enable_grad
 from trilobite.framework.modes import is_grad_enabled as is_grad_enabled
 from trilobite.framework.modes import no_grad as no_grad

@@ -82,7 +82,7 @@ ROOMS = {
 }
 _FILES = "trilobite.framework.checkpoint"
 LATER = {
-    "fit": "trilobite.framework.fit",
+    "fit": "trilobite.framework.fit", "EarlyStopping": "trilobite.framework.fit",
     "functional_call": "trilobite.framework.nn",
     "Checkpointer": _FILES, "save": _FILES, "load": _FILES, "load_pth": _FILES,
     "save_safetensors": _FILES, "load_safetensors": _FILES, "save_npz": _FILES, "load_npz": _FILES,
