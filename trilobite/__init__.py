@@ -32,7 +32,9 @@ def __getattr__(name: str) -> Any:
     found = globals()
     if "tensor" not in found:
         found.update(namespace.names())
-        found["__all__"] = sorted(n for n in (*namespace.names(), *namespace.ROOMS) if not n.startswith("_"))
+        found["__all__"] = sorted(
+            n for n in (*namespace.names(), *namespace.ROOMS, *namespace.LATER) if not n.startswith("_")
+        )
     if name not in found:
         found[name] = namespace.later(name)
     return found[name]

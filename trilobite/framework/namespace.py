@@ -1,7 +1,7 @@
 """What `tb.` offers: names and the objects they stand for.
 
-The operations come from the operator table. Rooms that not every program enters (nn, optim, data, files) are
-named here and imported when they are first used, so that `import trilobite` stays quick.
+The operations come from the operator table. Rooms that not every program enters (jit, nn, optim, data, files)
+are named here and imported when they are first used, so that `import trilobite` stays quick.
 """
 
 from __future__ import annotations
@@ -11,15 +11,9 @@ import math
 from typing import Any
 
 from trilobite.base import dtypes, errors, pytree
-from trilobite.framework import debug, ops, random
-from trilobite.framework.autocast import autocast
-from trilobite.framework.checkpointing import checkpoint
-from trilobite.framework.control import associative_scan, cond, fori_loop, scan, switch, while_loop
+from trilobite.framework import ops
 from trilobite.framework.inspection import NamespaceInfo
-from trilobite.framework.jacobians import hessian, jacfwd, jacrev
-from trilobite.framework.jit import eval_shape, jit, make_graph
 from trilobite.framework.modes import enable_grad, is_grad_enabled, no_grad, stop_gradient
-from trilobite.framework.rules import Function, custom_jvp, custom_vjp
 from trilobite.framework.tensor import Tensor
 from trilobite.framework.transforms import grad, jvp, value_and_grad, vjp, vmap
 from trilobite.ir.types import dim
@@ -27,45 +21,11 @@ from trilobite.ir.types import dim
 CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
 DTYPES: dict[str, Any] = dict(dtypes.BY_NAME)
 TRANSFORMS = (
-    grad,
-    value_and_grad,
-    vjp,
-    jvp,
-    vmap,
-    jacfwd,
-    jacrev,
-    hessian,
-    jit,
-    make_graph,
-    eval_shape,
-    checkpoint,
-    custom_vjp,
-    custom_jvp,
-    stop_gradient,
-    no_grad,
-    enable_grad,
-    is_grad_enabled,
-)
-CONTROL = (cond, switch, while_loop, scan, fori_loop, associative_scan)
-RANDOM = (
-    "manual_seed",
-    "rand",
-    "randn",
-    "randint",
-    "randperm",
-    "rand_like",
-    "randn_like",
-    "randint_like",
-    "normal",
-    "bernoulli",
-)
+    grad, value_and_grad, vjp, jvp, vmap, stop_gradient, no_grad, enable_grad, is_grad_enabled,
+)  # fmt: skip
 OTHERS: dict[str, Any] = {
     "Tensor": Tensor,
-    "Function": Function,
-    "autocast": autocast,
     "dim": dim,
-    "random": random,
-    "debug": debug,
     "errors": errors,
     "tree": pytree,
     "__array_namespace_info__": NamespaceInfo,
@@ -77,25 +37,32 @@ ROOMS = {
     "data": "trilobite.framework.data",
     "metrics": "trilobite.framework.metrics",
     "logs": "trilobite.framework.logs",
+    "random": "trilobite.framework.random",
+    "debug": "trilobite.framework.debug",
     "linalg": "trilobite.framework.ops.linalg",
     "fft": "trilobite.framework.ops.fft",
 }
-_FILES = "trilobite.framework.checkpoint"
-LATER = {
-    "fit": "trilobite.framework.fit", "EarlyStopping": "trilobite.framework.fit",
-    "functional_call": "trilobite.framework.nn",
-    "Checkpointer": _FILES, "save": _FILES, "load": _FILES, "load_pth": _FILES,
-    "save_safetensors": _FILES, "load_safetensors": _FILES, "save_npz": _FILES, "load_npz": _FILES,
-}  # fmt: skip
+_BY_ROOM = {
+    "jit": "jit make_graph eval_shape",
+    "control": "cond switch while_loop scan fori_loop associative_scan",
+    "rules": "custom_vjp custom_jvp Function",
+    "checkpointing": "checkpoint",
+    "jacobians": "jacfwd jacrev hessian",
+    "autocast": "autocast",
+    "random": "manual_seed rand randn randint randperm rand_like randn_like randint_like normal bernoulli",
+    "fit": "fit EarlyStopping",
+    "nn": "functional_call",
+    "checkpoint": ("Checkpointer save load load_pth save_safetensors load_safetensors save_npz load_npz"),
+}
+LATER = {name: f"trilobite.framework.{room}" for room, names in _BY_ROOM.items() for name in names.split()}
 """Names and the room each comes from."""
 
 
 def names() -> dict[str, Any]:
-    """Everything that is there as soon as the package is imported."""
+    """Everything that is there as soon as the framework is."""
     table = {row.name: row.public for row in ops.operators.values() if "." not in row.name}
-    functions = {fn.__name__: fn for fn in (*TRANSFORMS, *CONTROL)}
-    drawn = {name: getattr(random, name) for name in RANDOM}
-    return {**table, **CONSTANTS, **DTYPES, **functions, **drawn, **OTHERS}
+    functions = {fn.__name__: fn for fn in TRANSFORMS}
+    return {**table, **CONSTANTS, **DTYPES, **functions, **OTHERS}
 
 
 def later(name: str) -> Any:
