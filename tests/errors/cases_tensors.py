@@ -225,7 +225,7 @@ def inplace_kept() -> Any:
 @wrong(
     GradientError,
     "backward() from a tensor of shape (3,)",
-    "a scalar",
+    "a single element",
     "reduce it first (loss.sum().backward()), or pass the cotangent:",
 )
 def bw_nonscalar() -> Any:

@@ -230,3 +230,9 @@ def test_a_rule_holds_outside_although_backward_inside_has_used_it() -> None:
 
     tb.jit(step)().backward()
     assert w.grad.item() == 200.0
+
+
+def test_backward_starts_from_any_single_element() -> None:
+    x = tb.tensor([3.0], requires_grad=True)
+    (x * x).backward()
+    assert x.grad.tolist() == [6.0]

@@ -19,10 +19,11 @@ from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
 from trilobite.framework.generation import generation
+from trilobite.framework.leaves import GradLeaf, get_grad, set_grad
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.registry import read as read_strong
 from trilobite.framework.signature import Call, Dynamic, Signature, Static, describe, hold, take_apart
-from trilobite.framework.tensor import GradLeaf, Tensor, get_grad, set_grad, wrap
+from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.transforms import check_function, is_tensor
 from trilobite.ir.evaluate import executable
 from trilobite.ir.graph import Graph

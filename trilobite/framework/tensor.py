@@ -16,6 +16,7 @@ from trilobite.base.errors import ArgumentError, DTypeError, GradientError
 from trilobite.base.locations import user_location
 from trilobite.framework.concrete import concrete, nested, single
 from trilobite.framework.generation import bump_generation
+from trilobite.framework.leaves import GradLeaf, get_grad, not_tracked, own, seed_of, set_grad
 from trilobite.framework.views import Step, update
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -35,16 +36,6 @@ else:
     Attached = object
 
 _stop = table["stop_gradient"]
-
-
-class GradLeaf(Leaf):
-    """The node of a tensor that requires a gradient, and the gradient itself."""
-
-    __slots__ = ("grad",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.grad: Tensor | None = None
 
 
 class Tensor(Attached):
@@ -328,8 +319,8 @@ class Tensor(Attached):
         ctx = entry.threads.context
         value = self._read()
         if not (type(value) is Taped and value.interpreter is ctx.ambient):
-            raise _not_tracked(value)
-        seed = _seed(self, value, gradient)
+            raise not_tracked(value)
+        seed = seed_of(value, gradient._read() if isinstance(gradient, Tensor) else gradient)
         only = None if inputs is None else {t._cell.leaf for t in inputs}
         listeners = [_listen(t) for t in inputs or ()]
         try:
@@ -440,84 +431,14 @@ def wrap(value: Value) -> Tensor:
     return out
 
 
-# -- gradients of leaves -------------------------------------------------------------------------------------
-
-
-def get_grad(leaf: GradLeaf) -> Tensor | None:
-    recorder = entry.threads.context.recorder
-    while recorder is not None:
-        if ("grad", leaf) in recorder.notes:
-            found: Tensor | None = recorder.notes["grad", leaf]
-            return found
-        recorder.notes.setdefault(("grad was", leaf), leaf.grad is not None)
-        recorder = recorder.parent
-    return leaf.grad
-
-
-def set_grad(leaf: GradLeaf, value: Tensor | None) -> None:
-    recorder = entry.threads.context.recorder
-    if recorder is None:
-        leaf.grad = value
-    else:
-        recorder.notes["grad", leaf] = value
-
-
 def accumulate(leaf: GradLeaf, ct: Value, shared: set[int]) -> None:
     """Add a cotangent to a leaf's gradient; the first one becomes the gradient, with memory of its own."""
     old = get_grad(leaf)
     if old is None:
-        set_grad(leaf, wrap(_own(ct, shared)))
+        set_grad(leaf, wrap(own(ct, shared)))
         return
     total = bind(table["add"], old._read(), ct)
-    if isinstance(
-        total, Taped
-    ):  # create_graph: the sum itself can be differentiated, so it gets a tensor of its own
+    if isinstance(total, Taped):  # create_graph: the sum itself can be differentiated
         set_grad(leaf, wrap(total))
     else:
         old._store(total)
-
-
-def _own(ct: Value, shared: set[int]) -> Value:
-    if not isinstance(ct, np.ndarray):
-        return ct
-    if id(ct) in shared or ct.base is not None or not ct.flags.writeable:
-        ct = ct.copy()
-    shared.add(id(ct))
-    return ct
-
-
-def _seed(t: Tensor, value: Value, gradient: Any) -> Value:
-    if gradient is None:
-        if value.shape != ():
-            raise GradientError(
-                f"backward() from a tensor of shape {tuple(value.shape)}",
-                where=user_location(),
-                expected="a scalar",
-                remedy="reduce it first (loss.sum().backward()), or pass the cotangent: backward(gradient)",
-            )
-        return bind(table["full"], shape=(), dtype=value.dtype, value=1.0)
-    seed: Value = gradient._read() if isinstance(gradient, Tensor) else np.asarray(gradient, value.dtype)
-    if seed.shape != value.shape:
-        raise GradientError(
-            f"backward(gradient) of shape {tuple(seed.shape)}",
-            where=user_location(),
-            expected=f"the tensor's shape {tuple(value.shape)}",
-            remedy="pass one cotangent per element of the tensor",
-        )
-    return seed
-
-
-def _not_tracked(value: Value) -> GradientError:
-    if isinstance(value, Traced) and type(value).__name__ in ("Taped", "Batched", "Dual"):
-        return GradientError(
-            "backward() inside grad, jvp or vmap",
-            where=user_location(),
-            expected="the function's result, which the transform differentiates itself",
-            remedy="use tb.grad on the inner function; backward() only walks the eager tape",
-        )
-    return GradientError(
-        "backward() from a tensor that no gradient flows through",
-        where=user_location(),
-        expected="a tensor computed from one with requires_grad=True, outside tb.no_grad()",
-        remedy="set requires_grad=True on the leaves, or remove detach() and no_grad() on the way",
-    )

@@ -16,11 +16,12 @@ from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
 from trilobite.framework.generation import bump_generation
 from trilobite.framework.jit import refuse_during_recording
+from trilobite.framework.leaves import get_grad, set_grad
 from trilobite.framework.nn import hooks as hooked
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.state import LoadResult, load_state, save_state
 from trilobite.framework.ops.creation import check_device
-from trilobite.framework.tensor import Tensor, get_grad, set_grad, wrap
+from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells

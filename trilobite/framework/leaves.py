@@ -1,0 +1,101 @@
+"""Leaves of the ambient tape: where `backward()` starts, where it ends, and where gradients are kept.
+
+While a function is recorded, gradients are notes of the recording: they become outputs, not attributes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trilobite.base.errors import GradientError
+from trilobite.base.locations import user_location
+from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
+from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.bind import Traced, bind
+from trilobite.ir.transforms.tape import Leaf
+
+if TYPE_CHECKING:
+    from trilobite.framework.tensor import Tensor
+
+
+class GradLeaf(Leaf):
+    """The node of a tensor that requires a gradient, and the gradient itself."""
+
+    __slots__ = ("grad",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grad: Tensor | None = None
+
+
+def get_grad(leaf: GradLeaf) -> Tensor | None:
+    """The gradient as the current recording sees it."""
+    recorder = entry.threads.context.recorder
+    while recorder is not None:
+        if ("grad", leaf) in recorder.notes:
+            found: Tensor | None = recorder.notes["grad", leaf]
+            return found
+        recorder.notes.setdefault(("grad was", leaf), leaf.grad is not None)
+        recorder = recorder.parent
+    return leaf.grad
+
+
+def set_grad(leaf: GradLeaf, value: Tensor | None) -> None:
+    """Replace the gradient as the current recording sees it."""
+    recorder = entry.threads.context.recorder
+    if recorder is None:
+        leaf.grad = value
+    else:
+        recorder.notes["grad", leaf] = value
+
+
+def own(ct: Value, shared: set[int]) -> Value:
+    """A cotangent with memory of its own: not a view, and not one that another leaf got."""
+    if not isinstance(ct, np.ndarray):
+        return ct
+    if id(ct) in shared or ct.base is not None or not ct.flags.writeable:
+        ct = ct.copy()
+    shared.add(id(ct))
+    return ct
+
+
+def seed_of(value: Value, gradient: Any) -> Value:
+    """The cotangent that a backward pass starts from: 1 for a single element, or what the user gives."""
+    if gradient is None:
+        if any(d != 1 for d in value.shape):
+            raise GradientError(
+                f"backward() from a tensor of shape {tuple(value.shape)}",
+                where=user_location(),
+                expected="a single element",
+                remedy="reduce it first (loss.sum().backward()), or pass the cotangent: backward(gradient)",
+            )
+        return bind(table["full"], shape=value.shape, dtype=value.dtype, value=1.0)
+    seed: Value = gradient if isinstance(gradient, Traced) else np.asarray(gradient, value.dtype)
+    if seed.shape != value.shape:
+        raise GradientError(
+            f"backward(gradient) of shape {tuple(seed.shape)}",
+            where=user_location(),
+            expected=f"the tensor's shape {tuple(value.shape)}",
+            remedy="pass one cotangent per element of the tensor",
+        )
+    return seed
+
+
+def not_tracked(value: Value) -> GradientError:
+    """Why backward() cannot start here."""
+    if isinstance(value, Traced) and type(value).__name__ in ("Taped", "Batched", "Dual"):
+        return GradientError(
+            "backward() inside grad, jvp or vmap",
+            where=user_location(),
+            expected="the function's result, which the transform differentiates itself",
+            remedy="use tb.grad on the inner function; backward() only walks the eager tape",
+        )
+    return GradientError(
+        "backward() from a tensor that no gradient flows through",
+        where=user_location(),
+        expected="a tensor computed from one with requires_grad=True, outside tb.no_grad()",
+        remedy="set requires_grad=True on the leaves, or remove detach() and no_grad() on the way",
+    )
