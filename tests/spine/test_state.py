@@ -236,3 +236,10 @@ def test_backward_starts_from_any_single_element() -> None:
     x = tb.tensor([3.0], requires_grad=True)
     (x * x).backward()
     assert x.grad.tolist() == [6.0]
+
+
+def test_explain_tells_what_happened_so_far() -> None:
+    f = tb.jit(lambda x: x + 1.0)
+    assert f.explain() == "not called yet"
+    f(tb.tensor(1.0))
+    assert f.explain() == "recorded once"

@@ -213,7 +213,7 @@ class Jitted:
             lines.append(f"{lowered.graph.name} on {self.target}: {len(lowered.graph)} equations")
             lines += [f"  {e.primitive.name:<14} {e.location}" for e in lowered.graph.equations]
         lines += [f"recorded again: {why}" for why in self.recompilations]
-        return "\n".join(lines) or "not called yet"
+        return "\n".join(lines) or ("recorded once" if self.entries else "not called yet")
 
 
 @dataclass(frozen=True)
