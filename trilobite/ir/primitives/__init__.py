@@ -17,6 +17,7 @@ from trilobite.ir.primitives import (
     elementwise,
     exponential,
     fft,
+    fusion,
     gather,
     linalg_lu,
     linalg_qr,
@@ -39,7 +40,7 @@ from trilobite.ir.primitives import (
 
 __all__ = [
     "bits", "call", "cast", "comparison", "complex", "cond", "conv", "creation", "cumulative", "dot",
-    "dynamic", "effects", "elementwise", "exponential", "fft", "gather", "linalg_lu", "linalg_qr",
+    "dynamic", "effects", "elementwise", "exponential", "fft", "fusion", "gather", "linalg_lu", "linalg_qr",
     "linalg_spectral", "linalg_svd", "linalg_triangular", "quantise", "random", "reduction", "scan",
     "scatter", "scatter_reduce", "shape", "sorting", "special", "trigonometric", "while_loop", "window",
     "table",
