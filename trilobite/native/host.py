@@ -1,0 +1,98 @@
+"""What the machine can do: the facts that kernels, code generation and cache keys are decided by.
+
+Enters: nothing (LLVM's view of this CPU, sysfs, the process's affinity). Leaves: a `Host`. `features()` is
+this machine; `SSE2` and `AARCH64` are plain machines of their kind, for checking that text compiles for them.
+It does not measure speed. LLVM always gets the features one by one: a CPU's name alone implies features that
+a virtual machine may mask.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+_SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+# What is assumed where sysfs is silent: sizes that no 64-bit CPU of the last ten years is below.
+_L1, _L2, _L3 = 32 << 10, 256 << 10, 2 << 20
+
+
+@dataclass(frozen=True)
+class Host:
+    """One kind of machine."""
+
+    triple: str
+    cpu: str  # LLVM's name: chooses latencies, never features
+    features: str  # LLVM's list, every feature with its sign
+    vector_bytes: int  # of one register that both floats and integers fit in
+    registers: int  # vector registers
+    fma: bool
+    f16c: bool  # half <-> float is an instruction, not a library call
+    l1: int = _L1  # bytes of one core's data cache
+    l2: int = _L2
+    l3: int = _L3  # as this process sees it, shared by all cores
+    cores: int = 1  # that this process may use at the same time
+
+    @cached_property
+    def name(self) -> str:
+        """For keys of object code and tuning: equal names run the same code. Cores and caches are no part."""
+        facts = f"{self.triple}\n{self.cpu}\n{self.features}"
+        return f"{self.triple.split('-')[0]}-{self.cpu}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+
+    def lanes(self, itemsize: int) -> int:
+        """How many elements of this size one register holds."""
+        return self.vector_bytes // itemsize
+
+
+SSE2 = Host("x86_64-unknown-linux-gnu", "x86-64", "+sse,+sse2,-sse3,-avx", 16, 16, fma=False, f16c=False)
+AARCH64 = Host("aarch64-unknown-linux-gnu", "generic", "+neon,+fp-armv8", 16, 32, fma=True, f16c=True)
+
+
+@lru_cache(maxsize=1)
+def features() -> Host:
+    """This machine, looked at once."""
+    import llvmlite.binding as llvm
+
+    present = llvm.get_host_cpu_features()
+    triple = llvm.get_process_triple()
+    facts = (triple, llvm.get_host_cpu_name(), present.flatten())
+    l1, l2, l3 = (_cache_bytes(level, fallback) for level, fallback in ((1, _L1), (2, _L2), (3, _L3)))
+    if triple.startswith(("aarch64", "arm64")):
+        return Host(*facts, 16, 32, True, True, l1, l2, l3, usable_cores())
+    wide = bool(present.get("avx512f") and present.get("avx512vl") and present.get("avx512bw"))
+    vector_bytes = 64 if wide else 32 if present.get("avx2") else 16
+    fma, f16c = bool(present.get("fma")), bool(present.get("f16c"))
+    return Host(*facts, vector_bytes, 32 if wide else 16, fma, f16c, l1, l2, l3, usable_cores())
+
+
+def usable_cores() -> int:
+    """Cores that the affinity leaves to this process, and no more than a container's quota pays for."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        cores = os.cpu_count() or 1
+    quota = _read(_QUOTA).split()
+    if len(quota) == 2 and quota[0].isdigit() and int(quota[1]) > 0:
+        cores = min(cores, -(-int(quota[0]) // int(quota[1])))
+    return max(cores, 1)
+
+
+def _cache_bytes(level: int, fallback: int) -> int:
+    """The size of the data or unified cache of one level, from sysfs: `32K`, `1M`."""
+    for index in sorted(_SYSFS.glob("index*")):
+        if _read(index / "level") == str(level) and _read(index / "type") in ("Data", "Unified"):
+            size = _read(index / "size")
+            unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 0)
+            if unit and size[:-1].isdigit():
+                return int(size[:-1]) * unit
+    return fallback
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:  # not Linux, or a container that hides it: the callers state what they assume then
+        return ""
