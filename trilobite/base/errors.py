@@ -56,6 +56,10 @@ class IRError(TrilobiteError, ValueError):
     """A graph is malformed, or its text cannot be read."""
 
 
+class PlanError(TrilobiteError, MemoryError):
+    """A program that cannot be laid out in memory."""
+
+
 class FileError(TrilobiteError, ValueError):
     """A file is corrupt, truncated, malicious or not of the format it claims."""
 

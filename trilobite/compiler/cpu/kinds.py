@@ -1,0 +1,40 @@
+"""The kinds of kernels the CPU has: who accepts a region, and who lowers it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from trilobite.compiler.kernels import Lower
+from trilobite.compiler.passes.fuse import Kind
+
+
+class Kinds(NamedTuple):
+    """By name: what a region may be, and how it becomes kernels; and which primitive begins which kind."""
+
+    kinds: dict[str, Kind]
+    lowerings: dict[str, Lower]
+    roots: dict[str, str]
+
+
+@cache
+def kinds() -> Kinds:
+    """The table, with the rooms that it names loaded at first use."""
+    from trilobite.compiler.cpu import conv, gemm, nests
+
+    rooms = {"loops": nests, "dot": gemm, "conv": conv, "window": conv.pooling}
+    return Kinds(
+        {name: Kind(name, room.accepts) for name, room in rooms.items()},
+        {name: room.lower for name, room in rooms.items()},
+        {
+            "dot": "dot",
+            "dot_packed": "dot",
+            "conv_last": "conv",
+            "conv_last_input_grad": "conv",
+            "conv_last_weight_grad": "conv",
+            "window_last_reduce": "window",
+            "window_last_argmax": "window",
+            "window_last_gather": "window",
+            "window_last_scatter": "window",
+        },
+    )

@@ -1,0 +1,220 @@
+"""fuse: the equations of a graph to fusions, each of which becomes one kernel (or a few).
+
+Enters: a graph after all other passes, and the kinds a target has. Leaves: a graph of `fusion` equations,
+large `constant`s apart. Groups are numbered as they begin; an equation may join only the newest group among
+those that make its operands, so every group reads older ones alone and no cycle can arise. Constants,
+broadcasts and counters belong to nobody: each reader has its own copy, which costs no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trilobite.compiler.plan import ALIASES
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.primitives.fusion import fusion
+from trilobite.ir.types import Affine, size_of
+
+_LARGEST = 64  # equations of a group: beyond that a kernel gains nothing and takes long to compile
+_SMALL = 16  # elements of a constant that is written into kernels
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Who can run a region as one kernel. `accepts` gives None, or the reason why not."""
+
+    name: str
+    accepts: Callable[[Graph], str | None]
+
+
+@dataclass
+class _Group:
+    kind: str
+    equations: list[Equation]
+    why: str = ""
+    refusals: list[str] = field(default_factory=list)  # why equations that tried to join could not
+
+
+class _Fuser:
+    def __init__(self, graph: Graph, kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> None:
+        self.graph, self.kinds, self.roots = graph, kinds, roots
+        self.groups: list[_Group] = []
+        self.made: dict[Var, int] = {}  # the group that makes a value
+        self.behind: dict[Var, int] = {}  # for an alias: the group that must have run
+        self.floating: dict[Var, Equation] = {}
+        self.constants: list[Equation] = []
+        self.aliases: dict[int, list[Equation]] = {}  # by the group after which they stand; -1: at the start
+        self.readers: dict[Var, int] = {}
+        for e in graph.equations:
+            for v in e.inputs:
+                self.readers[v] = self.readers.get(v, 0) + 1
+        self.results = set(graph.outputs)
+
+    # -- growing ---------------------------------------------------------------------------------------------
+
+    def add(self, e: Equation) -> None:
+        name = e.primitive.name
+        if name == "constant" and not _is_small(e):
+            self.constants.append(e)
+        elif name in ("constant", "full", "iota", "broadcast") and e.outputs[0] not in self.results:
+            self.floating[e.outputs[0]] = e
+        elif name in ALIASES and _is_plain(e):
+            self._alias(e)
+        elif not self._join(e):
+            self._begin(e)
+
+    def _alias(self, e: Equation) -> None:
+        self._materialise(e.inputs)
+        at = self._oldest_allowed(e.inputs[0])
+        self.behind[e.outputs[0]] = at
+        self.aliases.setdefault(at, []).append(e)
+
+    def _oldest_allowed(self, v: Var) -> int:
+        """The group that must have run before a value can be read from memory; -1 for inputs."""
+        return self.behind.get(v, self.made.get(v, -1))
+
+    def _join(self, e: Equation) -> bool:
+        direct = [self.made[v] for v in self._sources(e) if v in self.made]
+        if not direct:
+            return False
+        at = max(direct)
+        group = self.groups[at]
+        if group.kind == "host" or len(group.equations) >= _LARGEST:
+            return False
+        if any(self.behind[v] >= at for v in self._sources(e) if v in self.behind):
+            return False
+        reason = self.kinds[group.kind].accepts(self.region([*group.equations, e]))
+        if reason is not None:
+            group.refusals.append(f"{e.primitive.name} ({e.location}) stayed out: {reason}")
+            return False
+        self._enter(e, at)
+        return True
+
+    def _sources(self, e: Equation) -> list[Var]:
+        """What an equation reads once its floating operands are its own."""
+        out: list[Var] = []
+        pending = list(e.inputs)
+        while pending:
+            v = pending.pop()
+            if v in self.floating:
+                pending += self.floating[v].inputs
+            else:
+                out.append(v)
+        return out
+
+    def _begin(self, e: Equation) -> None:
+        kind = self.roots.get(e.primitive.name, "loops")
+        why = "no target kind runs it" if kind not in self.kinds else self.kinds[kind].accepts(self.region([e]))
+        if why is not None and kind in self.kinds and any(v in self.floating for v in e.inputs):
+            self._materialise(e.inputs)
+            why = self.kinds[kind].accepts(self.region([e]))
+        if why is not None and kind != "loops" and "loops" in self.kinds:
+            kind, first = "loops", why
+            why = self.kinds["loops"].accepts(self.region([e]))
+            why = None if why is None else f"{first}; {why}"
+        if why is not None:
+            self._materialise(e.inputs)
+        self.groups.append(_Group("host" if why is not None else kind, [], why or ""))
+        self._enter(e, len(self.groups) - 1)
+
+    def _enter(self, e: Equation, at: int) -> None:
+        self.groups[at].equations.append(e)
+        for v in e.outputs:
+            self.made[v] = at
+
+    def _materialise(self, values: Sequence[Var]) -> None:
+        """Values that a kernel must find in memory: floating ones become groups of their own."""
+        for v in values:
+            if v in self.floating:
+                e = self.floating.pop(v)
+                self._begin(e)
+
+    # -- regions ---------------------------------------------------------------------------------------------
+
+    def region(self, equations: Sequence[Equation], name: str = "region") -> Graph:
+        """The equations with copies of the floating ones they read; every value that is not read inside alone
+        is an output.
+        """
+        body = self._with_floating(equations)
+        inside = {v for e in body for v in e.outputs}
+        inputs = dict.fromkeys(v for e in body for v in e.inputs if v not in inside)
+        return Graph(tuple(inputs), body, self._outputs(equations, body), name)
+
+    def _with_floating(self, equations: Sequence[Equation]) -> list[Equation]:
+        body: list[Equation] = []
+        seen: set[Var] = set()
+        for e in equations:
+            chain: list[Equation] = []
+            pending = [v for v in e.inputs if v in self.floating]
+            while pending:
+                f = self.floating[pending.pop()]
+                if f.outputs[0] not in seen:
+                    chain.append(f)
+                    pending += [v for v in f.inputs if v in self.floating]
+            for f in reversed(chain):
+                if f.outputs[0] not in seen:
+                    seen.add(f.outputs[0])
+                    body.append(f)
+            body.append(e)
+        return body
+
+    def _outputs(self, equations: Sequence[Equation], body: Sequence[Equation]) -> list[Var]:
+        inner: dict[Var, int] = {}
+        mine = {id(e) for e in equations}
+        for e in reversed(body):  # a floating equation counts as inside if all its readers are
+            v = e.outputs[0]
+            if id(e) in mine or self.readers.get(v, 0) == inner.get(v, 0):
+                for v in e.inputs:
+                    inner[v] = inner.get(v, 0) + 1
+        return [
+            v
+            for e in equations
+            for v in e.outputs
+            if v in self.results or self.readers.get(v, 0) > inner.get(v, 0) or v not in self.readers
+        ]
+
+    # -- the fused graph -------------------------------------------------------------------------------------
+
+    def graph_of_fusions(self) -> Graph:
+        self._materialise([v for v in self.graph.outputs if v in self.floating])
+        out = list(self.constants)
+        for e in self.aliases.get(-1, ()):
+            out.append(self._fusion("alias", [e]))
+        for at, g in enumerate(self.groups):
+            out.append(self._fusion(g.kind, g.equations, g.why))
+            out += [self._fusion("alias", [e]) for e in self.aliases.get(at, ())]
+        return Graph(self.graph.inputs, out, self.graph.outputs, self.graph.name)
+
+    def _fusion(self, kind: str, equations: Sequence[Equation], why: str = "") -> Equation:
+        region = self.region(equations, _name(equations))
+        attributes = {"kind": kind, "region": region, **({"why": why} if why else {})}
+        last = equations[-1]
+        return Equation(fusion, region.inputs, attributes, region.outputs, last.location)
+
+
+def _name(equations: Sequence[Equation]) -> str:
+    names = [e.primitive.name for e in equations if e.primitive.name not in ("broadcast", "constant", "full")]
+    return "_".join(names if len(names) <= 4 else [*names[:2], str(len(names) - 3), names[-1]]) or "constant"
+
+
+def _is_small(e: Equation) -> bool:
+    return bool(e.attributes["value"].array.size <= _SMALL)
+
+
+def _is_plain(e: Equation) -> bool:
+    """A reshape between symbolic sizes is an alias as well; one of nothing at all is not worth the thought."""
+    size = size_of(e.outputs[0].type.shape) if not _symbolic(e) else 1
+    return bool(size)
+
+
+def _symbolic(e: Equation) -> bool:
+    return any(isinstance(d, Affine) for d in e.outputs[0].type.shape)
+
+
+def fuse(graph: Graph, kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> Graph:
+    """`roots` says which kind an equation begins a group of, by primitive; all others begin loops."""
+    fuser = _Fuser(graph, kinds, roots)
+    for e in graph.equations:
+        fuser.add(e)
+    return fuser.graph_of_fusions()

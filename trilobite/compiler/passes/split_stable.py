@@ -1,0 +1,73 @@
+"""split_stable: what depends on stable inputs alone, apart from the rest.
+
+Enters: a graph, and which inputs are stable: weights that runs read and seldom change. Leaves: two graphs.
+The first computes from stable inputs what the second needs of them (folded, transposed and packed weights),
+so it runs again only when a weight has changed. What costs nothing to redo (a broadcast, a reshape, a
+constant) stays with its reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trilobite.ir.graph import Equation, Graph, Var
+
+_FREE = frozenset({"broadcast", "reshape", "constant", "full", "iota", "stop_gradient", "barrier"})
+
+
+@dataclass(frozen=True)
+class Halves:
+    """`first` takes the stable inputs at `stable`; `second` takes the inputs at `kept`, then first's
+    outputs.
+    """
+
+    first: Graph
+    second: Graph
+    stable: tuple[int, ...]
+    kept: tuple[int, ...]
+
+
+def split_stable(graph: Graph, stable: Iterable[int]) -> Halves | None:
+    """The two halves, or None if nothing worth running apart depends on stable inputs alone."""
+    wanted = set(stable)
+    early = _early(graph, {graph.inputs[i] for i in wanted})
+    made = {v for e in early for v in e.outputs}
+    if not made:
+        return None
+    late = [e for e in graph.equations if id(e) not in {id(x) for x in early}]
+    crossing = tuple(
+        dict.fromkeys(
+            v for v in (*(v for e in late for v in e.inputs), *graph.outputs) if v in made
+        )
+    )
+    first_inputs = {v for e in early for v in e.inputs}
+    second_inputs = {v for e in late for v in e.inputs} | set(graph.outputs)
+    taken = tuple(i for i, v in enumerate(graph.inputs) if v in first_inputs)
+    kept = tuple(i for i, v in enumerate(graph.inputs) if v in second_inputs or i not in wanted)
+    first = Graph([graph.inputs[i] for i in taken], early, crossing, graph.name + ".weights")
+    second = Graph([*(graph.inputs[i] for i in kept), *crossing], late, graph.outputs, graph.name)
+    return Halves(first, second, taken, kept)
+
+
+def _early(graph: Graph, known: set[Var]) -> list[Equation]:
+    """Equations that depend on stable values alone and are worth keeping the results of."""
+    settled = set(known)
+    candidates: list[Equation] = []
+    for e in graph.equations:
+        if all(v in settled for v in e.inputs) and not e.primitive.effect and not _random(e):
+            settled.update(e.outputs)
+            candidates.append(e)
+    # From the back: a free equation stays only if something that is not free reads it inside.
+    needed: set[Var] = set()
+    out: list[Equation] = []
+    for e in reversed(candidates):
+        worth = e.primitive.name not in _FREE or any(v in needed for v in e.outputs)
+        if worth and (e.inputs or any(v in needed for v in e.outputs)):
+            needed.update(e.inputs)
+            out.append(e)
+    return out[::-1] if any(e.primitive.name not in _FREE for e in out) else []
+
+
+def _random(e: Equation) -> bool:
+    return any(g.has_effects for _, g in e.regions())

@@ -1,0 +1,101 @@
+"""A Program: kernels in order, the buffers they work on, and where in one arena each buffer lies.
+
+What `plan` makes of a fused graph, and what a target runs. All sizes are numbers here: a graph with symbolic
+sizes has one Program for each choice of them, all with the same kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from trilobite.base.locations import Location
+from trilobite.compiler.kernels import Kernel
+from trilobite.compiler.memory import Packing
+from trilobite.ir.graph import Equation
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value begins: byte `offset` of the arena, of an input, an output or a constant."""
+
+    space: Literal["arena", "input", "output", "constant"]
+    index: int  # which input, output or constant; 0 for the arena
+    offset: int = 0
+
+    def __str__(self) -> str:
+        index = "" if self.space == "arena" else str(self.index)
+        return f"{self.space}{index}" + (f"+{self.offset}" if self.offset or self.space == "arena" else "")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One run of a kernel."""
+
+    kernel: Kernel
+    args: tuple[Place | int, ...]
+    units: int
+    fusion: int  # which equation of the fused graph it belongs to
+    flops: float = 0.0
+    bytes: int = 0
+    serial: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kernel.name}({', '.join(map(str, self.args))}) x {self.units}"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A typed array in a place: what a host step reads and writes."""
+
+    place: Place
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """An equation that its NumPy rule runs, between native parts of the program."""
+
+    equation: Equation
+    attributes: Mapping[str, Any] = field(hash=False)
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    fusion: int
+    why: str
+
+    def __str__(self) -> str:
+        ins, outs = (", ".join(str(v.place) for v in vs) for vs in (self.inputs, self.outputs))
+        return f"host {self.equation.primitive.name}({ins}) -> {outs}    # {self.why}"
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps in order. `outputs[k]` says where result k is found when they have run; a place in the output
+    space means that the steps wrote it there themselves.
+    """
+
+    steps: tuple[Call | HostCall, ...]
+    outputs: tuple[Value, ...]
+    constants: tuple[np.ndarray[Any, Any], ...]
+    packing: Packing
+    reuses: Mapping[int, int]  # output k takes over the memory of donated input reuses[k]
+    locations: tuple[Location, ...]  # per fusion
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Each distinct kernel once, in order of first use."""
+        return tuple(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Call)))
+
+    def __str__(self) -> str:
+        p = self.packing
+        head = (
+            f"program: {len(self.steps)} steps, {len(self.kernels)} kernels, arena {p.peak} bytes "
+            f"(lower bound {p.bound}, without sharing {p.naive})"
+        )
+        body = [f"  {i:4} {s}" for i, s in enumerate(self.steps)]
+        tail = [f"  result {k}: {v.place}" for k, v in enumerate(self.outputs)]
+        return "\n".join([head, *body, *tail])
