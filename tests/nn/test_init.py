@@ -134,3 +134,18 @@ def test_initialising_while_recording_draws_anew_each_run() -> None:
     random.manual_seed(2)
     eager = [init.normal_(tb.zeros((3,))).tolist() for _ in range(2)]
     assert runs == eager and runs[0] != runs[1]
+
+
+def test_skipped_draws_nothing_and_ends_with_the_block() -> None:
+    tb.manual_seed(4)
+    expected = tb.rand((5,)).numpy()
+    tb.manual_seed(4)
+    x = tb.full((3, 4), 7.0)
+    with tb.nn.init.skipped():
+        for fill in (tb.nn.init.uniform_, tb.nn.init.normal_, tb.nn.init.trunc_normal_):
+            fill(x)
+        tb.nn.init.kaiming_normal_(x)
+    assert (x.numpy() == 7).all()
+    np.testing.assert_array_equal(tb.rand((5,)).numpy(), expected)
+    tb.nn.init.uniform_(x)
+    assert (x.numpy() < 1).all()

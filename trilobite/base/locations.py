@@ -31,7 +31,8 @@ UNKNOWN = Location("?", 0, "?")
 
 def _is_inside(code: CodeType) -> bool:
     name = os.path.abspath(code.co_filename)
-    inside = name.startswith(_PACKAGE) and not name.startswith(_USER_ROOMS)
+    network = name.startswith(_USER_ROOMS) and not name.endswith("__init__.py")
+    inside = name.startswith(_PACKAGE) and not network
     inside = inside or (name.startswith(_LIBRARY) and "-packages" + os.sep not in name)
     _inside[code] = inside
     return inside

@@ -41,6 +41,7 @@ ROOMS = {
     "debug": "trilobite.framework.debug",
     "linalg": "trilobite.framework.ops.linalg",
     "fft": "trilobite.framework.ops.fft",
+    "zoo": "trilobite.zoo",
 }
 _BY_ROOM = {
     "jit": "jit make_graph eval_shape",

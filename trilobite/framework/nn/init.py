@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,17 @@ from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 
 Key = Tensor | None
+_skips: ContextVar[bool] = ContextVar("skips", default=False)
+
+
+@contextmanager
+def skipped() -> Iterator[None]:
+    """Nothing is drawn inside: tensors keep their values, for weights that are loaded anyway."""
+    token = _skips.set(True)
+    try:
+        yield
+    finally:
+        _skips.reset(token)
 
 
 def _fill(tensor: Tensor, values: Any) -> Tensor:
@@ -55,11 +69,15 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, key: Key = None) -> Tensor:
     """Uniform in [a, b)."""
+    if _skips.get():
+        return tensor
     return _fill(tensor, random.uniform(tensor.shape, a, b, dtype=_drawn(tensor), key=key))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, key: Key = None) -> Tensor:
     """Normal."""
+    if _skips.get():
+        return tensor
     return _fill(tensor, random.normal(tensor.shape, mean, std, dtype=_drawn(tensor), key=key))
 
 
@@ -67,6 +85,8 @@ def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, key: Key = None
 ) -> Tensor:
     """Normal, kept between a and b."""
+    if _skips.get():
+        return tensor
     return _fill(
         tensor, random.truncated_normal(tensor.shape, mean, std, a, b, dtype=_drawn(tensor), key=key)
     )
