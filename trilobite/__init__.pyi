@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite import zoo as zoo
 from trilobite.base import errors as errors
 from trilobite.base import pytree as tree
 from trilobite.framework import data as data
