@@ -78,3 +78,7 @@ class AssemblyError(TrilobiteError, ValueError):
 
 class ProcessorFault(TrilobiteError, RuntimeError):
     """A program did something on the processor that the machine refuses."""
+
+
+class KernelError(TrilobiteError, ValueError):
+    """A kernel cannot be compiled: its source, its IR, or the room it needs."""

@@ -1,0 +1,87 @@
+"""Where buffers lie: offsets in each memory, shared by buffers that are never needed at the same time.
+
+Enters: a function's buffers, which of them are live together, a machine. Leaves: an offset for each buffer,
+or a `KernelError` that says which memory overflows, by how much, and which declarations fill it.
+
+A buffer is live where a path leads from its first touch to a use without passing its `begin`. Buffers of an
+asynchronous copy and buffers in SRAM keep their place for the whole kernel: their bytes are in use while the
+program text has already gone on, or by another core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from trilobite.base.errors import KernelError
+from trilobite.processor.lang.ir import Buffer
+from trilobite.processor.lang.types import STACK
+from trilobite.processor.machine import Machine
+
+LDRAM_ROOM = 1 << 25
+SPACES = ("nram", "wram", "sram", "ldram", "acc", STACK)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Offset of every buffer, and how much of each memory is used."""
+
+    offsets: Mapping[Buffer, int]
+    sizes: Mapping[str, int]
+
+
+def room_of(machine: Machine, space: str) -> int:
+    """Bytes of a memory that buffers may fill; the rest is the stack's."""
+    core = machine.core
+    return {
+        "nram": (core.nram.kib - core.nram.reserved_kib) * 1024,
+        "wram": core.wram.bytes,
+        "sram": (machine.sram.kib - machine.sram.reserved_kib) * 1024,
+        "acc": core.acc.bytes,
+        "ldram": LDRAM_ROOM,
+        STACK: (core.nram.reserved_kib or machine.sram.reserved_kib or 128) * 1024 // 2,
+    }[space]
+
+
+def place(
+    buffers: Iterable[Buffer], machine: Machine, together: Mapping[Buffer, set[Buffer]] | None = None
+) -> Layout:
+    """First fit, large buffers first. Without `together` no two buffers share a byte."""
+    offsets: dict[Buffer, int] = {}
+    sizes: dict[str, int] = {}
+    wanted = list(buffers)
+    for space in SPACES:
+        mine = [buffer for buffer in wanted if buffer.space == space]
+        for buffer in sorted(mine, key=lambda b: -b.bytes):
+            others = [b for b in mine if b in offsets and (together is None or b in together[buffer])]
+            offsets[buffer] = _fit(buffer, others, offsets)
+        sizes[space] = max((offsets[b] + b.bytes for b in mine), default=0)
+        if sizes[space] > room_of(machine, space):
+            raise _overflow(machine, space, sizes[space], mine, offsets)
+    return Layout(offsets, sizes)
+
+
+def _fit(buffer: Buffer, others: list[Buffer], offsets: Mapping[Buffer, int]) -> int:
+    at = 0
+    for other in sorted(others, key=lambda b: offsets[b]):
+        if at + buffer.bytes <= offsets[other]:
+            break
+        at = max(at, offsets[other] + other.bytes)
+        at = -(-at // buffer.align) * buffer.align
+    return at
+
+
+def _overflow(
+    machine: Machine, space: str, needed: int, mine: list[Buffer], offsets: Mapping[Buffer, int]
+) -> KernelError:
+    room = room_of(machine, space)
+    over = [b for b in mine if offsets[b] + b.bytes > room]
+    first = min(over, key=lambda b: (b.location.file, b.location.line, b.location.column))
+    largest = sorted(mine, key=lambda b: -b.bytes)[:6]
+    listing = ", ".join(f"{b.name} {b.bytes} bytes ({b.location})" for b in largest)
+    return KernelError(
+        f"{space} overflows by {needed - room} bytes: the kernel needs {needed}, {machine.name} has {room}",
+        where=first.location,
+        expected=f"buffers of at most {room} bytes in {space} at any one time; the largest: {listing}",
+        remedy="use smaller tiles, fewer pipeline slots, or a machine with more",
+    )

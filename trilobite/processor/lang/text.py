@@ -1,0 +1,136 @@
+"""Kernel IR as text. `parse.read(write(module))` gives the module back.
+
+module "softmax.py"
+table @table.0 = 68690a00
+buffer @x nram 4096 align 64 f32[1024] slots 2
+kernel @softmax() {
+  var @i i64 "softmax"
+^entry(%0: ptr.gdram, %1: i64 "n"):
+  %2: i64 = add.i64 %1, 4:i64   ; "softmax.py":3:5
+  tensor VAV.f32 (%a, %n, %b, %c)
+  branch %2 -> ^body(%1), ^done()
+}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from trilobite.processor.isa.formats import Format
+from trilobite.processor.lang.ir import (
+    NOWHERE,
+    Block,
+    Buffer,
+    Constant,
+    Function,
+    KernelModule,
+    Location,
+    Op,
+    Target,
+    Value,
+    Variable,
+)
+from trilobite.processor.lang.types import Type
+
+
+def write(module: KernelModule) -> str:
+    """The whole module."""
+    lines = [f"module {json.dumps(module.source)}"]
+    lines += [f"table @{name} = {content.hex()}" for name, content in module.tables.items()]
+    lines += [_buffer(buffer) for buffer in module.buffers.values()]
+    for function in module.functions.values():
+        lines += _Writer(function).lines()
+    return "\n".join(lines) + "\n"
+
+
+def write_function(function: Function) -> str:
+    return "\n".join(_Writer(function).lines()) + "\n"
+
+
+def location_text(location: Location) -> str:
+    return f"{json.dumps(location.file)}:{location.line}:{location.column}"
+
+
+def _buffer(buffer: Buffer) -> str:
+    shape = "x".join(str(extent) for extent in buffer.shape)
+    return (
+        f"buffer @{buffer.name} {buffer.space} {buffer.bytes} align {buffer.align} {buffer.element}[{shape}]"
+        f" slots {buffer.slots}{_at(buffer.location)}"
+    )
+
+
+def _at(location: Location) -> str:
+    return "" if location is NOWHERE or location == NOWHERE else f"   ; {location_text(location)}"
+
+
+class _Writer:
+    """Numbers the values, blocks and variables of one function."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.numbers: dict[Value, int] = {}
+        self.blocks = {block: f"{place}" for place, block in enumerate(function.blocks)}
+        self.variables = {variable: f"{place}" for place, variable in enumerate(function.variables)}
+        for block in function.blocks:
+            for value in [*block.args, *(result for op in block.ops for result in op.results)]:
+                self.numbers[value] = len(self.numbers)
+
+    def lines(self) -> Iterator[str]:
+        function = self.function
+        word = "kernel" if function.is_entry else "function"
+        results = ", ".join(kind.name for kind in function.results)
+        yield f"{word} @{function.name} -> ({results}) {{{_at(function.location)}"
+        for variable, number in self.variables.items():
+            yield (
+                f"  var @{number} {variable.type.name} {json.dumps(variable.name)} "
+                f"{json.dumps(variable.scope)}{_at(variable.location)}"
+            )
+        for block in function.blocks:
+            yield self._head(block)
+            for op in block.ops:
+                yield "  " + self._op(op) + _at(op.location)
+        yield "}"
+
+    def _head(self, block: Block) -> str:
+        args = ", ".join(
+            f"%{self.numbers[arg]}: {arg.type.name}" + (f" {json.dumps(arg.name)}" if arg.name else "")
+            for arg in block.args
+        )
+        return f"^{self.blocks[block]}({args}):" + (f" {json.dumps(block.name)}" if block.name else "")
+
+    def _op(self, op: Op) -> str:
+        results = ", ".join(f"%{self.numbers[value]}: {value.type.name}" for value in op.results)
+        operands = ", ".join(self.value(value) for value in op.operands)
+        attrs = self._attrs(op)
+        targets = ", ".join(self._target(target) for target in op.targets)
+        return (
+            (f"{results} = " if results else "")
+            + f"{op.opcode} ({operands})"
+            + (f" {attrs}" if attrs else "")
+            + (f" -> {targets}" if targets else "")
+        )
+
+    def _target(self, target: Target) -> str:
+        return f"^{self.blocks[target.block]}(" + ", ".join(self.value(value) for value in target.args) + ")"
+
+    def value(self, value: Value) -> str:
+        if isinstance(value, Constant):
+            return f"{value.value!r}:{value.type.name}"
+        return f"%{self.numbers[value]}" if value in self.numbers else "%undefined"
+
+    def _attrs(self, op: Op) -> str:
+        if not op.attrs:
+            return ""
+        return json.dumps({name: self._attr(value) for name, value in op.attrs.items()})
+
+    def _attr(self, value: object) -> object:
+        if isinstance(value, Variable):
+            return "@" + self.variables[value]
+        if isinstance(value, Buffer):
+            return "@" + value.name
+        if isinstance(value, (Format, Type)):
+            return value.name
+        if isinstance(value, tuple):
+            return [self._attr(item) for item in value]
+        return value
