@@ -9,6 +9,7 @@ from trilobite.ir.primitives import (
     complex,
     cond,
     conv,
+    conv_last,
     creation,
     cumulative,
     dot,
@@ -36,12 +37,13 @@ from trilobite.ir.primitives import (
     trigonometric,
     while_loop,
     window,
+    window_last,
 )
 
 __all__ = [
-    "bits", "call", "cast", "comparison", "complex", "cond", "conv", "creation", "cumulative", "dot",
-    "dynamic", "effects", "elementwise", "exponential", "fft", "fusion", "gather", "linalg_lu", "linalg_qr",
-    "linalg_spectral", "linalg_svd", "linalg_triangular", "quantise", "random", "reduction", "scan",
-    "scatter", "scatter_reduce", "shape", "sorting", "special", "trigonometric", "while_loop", "window",
-    "table",
+    "bits", "call", "cast", "comparison", "complex", "cond", "conv", "conv_last", "creation", "cumulative",
+    "dot", "dynamic", "effects", "elementwise", "exponential", "fft", "fusion", "gather", "linalg_lu",
+    "linalg_qr", "linalg_spectral", "linalg_svd", "linalg_triangular", "quantise", "random", "reduction",
+    "scan", "scatter", "scatter_reduce", "shape", "sorting", "special", "trigonometric", "while_loop",
+    "window", "window_last", "table",
 ]  # fmt: skip
