@@ -11,7 +11,6 @@ vectorisers and unrolling; 3 with them. The code generator always works at full 
 from __future__ import annotations
 
 import hashlib
-import re
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
@@ -47,7 +46,7 @@ def _lowered(text: str, level: int, host: Host) -> tuple[Any, Any]:
         raise IRError(f"there is no level {level}", where="a kernel's text", expected="0, 1, 2 or 3")
     machine = target_machine(host)
     module = parse(text, host, machine)
-    if not re.search(rf"^define\b.*@{ENTRY}\(", text, re.MULTILINE):
+    if all(function.name != ENTRY or function.is_declaration for function in module.functions):
         raise IRError(
             f"a kernel defines no function `{ENTRY}`",
             where=_excerpt(text),
