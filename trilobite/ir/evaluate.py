@@ -7,6 +7,7 @@ ones). With arrays alone it calls the NumPy rules directly and drops each interm
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -92,13 +93,42 @@ def _last_uses(graph: Graph) -> list[list[Var]]:
 # -- targets -------------------------------------------------------------------------------------------------
 
 Executable = Callable[[Sequence[Value]], list[Value]]
-targets: dict[str, Callable[[Graph], Executable]] = {
-    "reference": lambda graph: lambda values: run(graph, values)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What whoever runs a graph knows about its inputs, and the graph does not say."""
+
+    stable: frozenset[int] = frozenset()  # inputs that are the same arrays in most runs: weights only read
+    donated: tuple[tuple[int, int], ...] = ()  # (output, input): the output replaces that input for good
+
+
+NO_USAGE = Usage()
+
+
+def distinct(outs: Sequence[Value], values: Sequence[Value]) -> list[Value]:
+    """Outputs with memory of their own: an array that is also an input, or another output, or a view, is
+    copied.
+    """
+    taken = {id(v) for v in values}
+    out: list[Value] = []
+    for o in outs:
+        if type(o) is np.ndarray and (id(o) in taken or o.base is not None or not o.flags.writeable):
+            o = o.copy()
+        taken.add(id(o))
+        out.append(o)
+    return out
+
+
+targets: dict[str, Callable[[Graph, Usage], Executable]] = {
+    "reference": lambda graph, usage: lambda values: distinct(run(graph, values), values)
 }
-"""How a graph becomes something that runs, by target name. The compiler room adds its targets here."""
+"""How a graph becomes something that runs, by target name. What it gives has memory of its own. Upper rooms
+add the targets of the compiler here.
+"""
 
 
-def executable(graph: Graph, target: str) -> Executable:
+def executable(graph: Graph, target: str, usage: Usage = NO_USAGE) -> Executable:
     """The compiled form of a graph on a target; compiled once."""
     if target not in targets:
         raise DeviceError(
@@ -107,7 +137,7 @@ def executable(graph: Graph, target: str) -> Executable:
             expected=f"one of {', '.join(sorted(targets))}",
             remedy='tb.jit(f, target="reference") runs everywhere',
         )
-    cache: dict[str, Executable] = graph.__dict__.setdefault("_executables", {})
-    if target not in cache:
-        cache[target] = targets[target](graph)
-    return cache[target]
+    cache: dict[Any, Executable] = graph.__dict__.setdefault("_executables", {})
+    if (target, usage) not in cache:
+        cache[target, usage] = targets[target](graph, usage)
+    return cache[target, usage]
