@@ -86,10 +86,10 @@ class Equation:
         return f"Equation({self.primitive.name}, {len(self.inputs)} -> {len(self.outputs)})"
 
 
-def _exact(value: Any) -> Any:
+def exact(value: Any) -> Any:
     """A number as what tells it apart: 0.0 from -0.0, 1 from 1.0 and True; and NaN is NaN."""
     if isinstance(value, tuple):
-        return tuple(map(_exact, value))
+        return tuple(map(exact, value))
     if isinstance(value, np.generic):
         return value.dtype.name, value.tobytes()
     if isinstance(value, float):
@@ -131,7 +131,7 @@ class Graph:
             ins = tuple(number[v] for v in e.inputs)
             for v in e.outputs:
                 number[v] = len(number)
-            attributes = tuple((k, _exact(e.attributes[k])) for k in sorted(e.attributes))
+            attributes = tuple((k, exact(e.attributes[k])) for k in sorted(e.attributes))
             rows.append((e.primitive.name, ins, attributes, tuple(v.type for v in e.outputs)))
         return self.input_types, tuple(rows), tuple(number[v] for v in self.outputs)
 

@@ -1,0 +1,117 @@
+"""Random arrays of any dtype that discriminate, and how results are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base import dtypes as dt
+from trilobite.ir.evaluate import run
+from trilobite.ir.graph import Graph
+from trilobite.ir.primitives.common import float_range, integer_range
+from trilobite.ir.types import Affine, Symbol, TensorType
+
+Array = np.ndarray[Any, Any]
+WILD = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -1.0, 0.5, 2.0)
+
+
+def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: dt.DType, wild: bool = True) -> Array:
+    """Signed numbers over a wide range; a wild array has NaN, infinities and both zeros among them."""
+    if dtype == dt.bool_:
+        return rng.random(shape) < 0.5
+    if dt.is_integer(dtype):
+        return _random_integers(rng, shape, dtype)
+    if dt.is_complex(dtype):
+        parts = [random_array(rng, shape, dt.real_of(dtype), wild) for _ in range(2)]
+        out = np.empty(shape, dtype)
+        out.real, out.imag = parts
+        return out
+    numbers = rng.standard_normal(shape) * 2.0 ** rng.integers(-6, 4, shape)
+    if wild:
+        chosen = rng.random(shape) < 0.3
+        numbers = np.where(chosen, rng.choice([*WILD, *float_range(dtype)], shape), numbers)
+    with np.errstate(all="ignore"):
+        return np.asarray(numbers).astype(np.float64).astype(dtype)
+
+
+def _random_integers(rng: np.random.Generator, shape: Sequence[int], dtype: dt.DType) -> Array:
+    low, high = integer_range(dtype)
+    few = rng.integers(max(low, -9), min(high, 9), shape, endpoint=True)
+    raw = rng.integers(0, 256, (*shape, dtype.itemsize), np.uint8).reshape(-1).view(f"u{dtype.itemsize}")
+    wide = raw.reshape(shape).astype(dtype) if dt.bits(dtype) == 4 else raw.view(dtype).reshape(shape)
+    edges = rng.choice([low, high], shape)
+    pick = rng.integers(0, 3, shape)
+    out = np.where(
+        pick == 0, few.astype(object), np.where(pick == 1, wide.astype(object), edges.astype(object))
+    )
+    byte = np.int8 if dtype == dt.int4 else np.uint8 if dtype == dt.uint4 else dtype
+    return np.asarray(out).astype(byte).astype(dtype)
+
+
+def inputs_of(
+    graph: Graph, rng: np.random.Generator, wild: bool = True, sizes: Mapping[Symbol, int] | None = None
+) -> list[Array]:
+    """An array for every input of a graph; symbolic sizes as given, else between their bounds."""
+    known = dict(sizes or {})
+    for s in sorted(graph.symbols):
+        known.setdefault(s, int(rng.integers(s.lower, min(s.upper, s.lower + 6), endpoint=True)))
+    return [random_array(rng, _fixed(t, known), t.dtype, wild) for t in graph.input_types]
+
+
+def _fixed(t: TensorType, sizes: Mapping[Symbol, int]) -> list[int]:
+    return [d.value(sizes) if isinstance(d, Affine) else d for d in t.shape]
+
+
+def bits_of(a: Array) -> Array:
+    """An array's bits, every NaN as one."""
+    if a.dtype == dt.bool_:
+        return a.view(np.uint8)
+    if dt.is_complex(a.dtype):
+        return np.stack([bits_of(a.real.copy()), bits_of(a.imag.copy())])
+    words = np.ascontiguousarray(a).reshape(-1).view(f"u{a.dtype.itemsize}").copy()
+    if dt.is_inexact(a.dtype):
+        words[np.isnan(a.reshape(-1).astype(np.float64))] = np.iinfo(words.dtype).max
+    return words
+
+
+def assert_same_bits(found: Array, expected: Array, what: str = "") -> None:
+    assert found.dtype == expected.dtype and found.shape == expected.shape, what
+    a, b = bits_of(found).reshape(-1), bits_of(expected).reshape(-1)
+    if not np.array_equal(a, b):
+        raise AssertionError(f"{what}: found {found!r}\nexpected {expected!r}")
+
+
+def assert_close(found: Array, expected: Array, ulps: float = 4.0, what: str = "") -> None:
+    """Equal to within a few units of the last place of each element; NaN, infinities and integers alike."""
+    assert found.dtype == expected.dtype and found.shape == expected.shape, what
+    if not dt.is_inexact(found.dtype):
+        return assert_same_bits(found, expected, what)
+    wide = np.complex128 if dt.is_complex(found.dtype) else np.float64
+    a, b = found.astype(wide), expected.astype(wide)
+    with np.errstate(all="ignore"):
+        near = (a == b) | (np.isnan(a) & np.isnan(b)) | (abs(a - b) <= ulps * _spacing(b, found.dtype))
+    if not near.all():
+        raise AssertionError(f"{what}: found {found!r}\nexpected {expected!r}")
+
+
+def _spacing(x: Array, dtype: dt.DType) -> Array:
+    info = _finfo(dt.real_of(dtype))
+    return np.maximum(abs(x) * float(info.eps), float(info.smallest_subnormal))
+
+
+def _finfo(dtype: dt.DType) -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.finfo(dtype)
+
+
+def assert_same_results(before: Graph, after: Graph, rng: np.random.Generator, exact: bool = True) -> None:
+    """Two graphs give the same for the same random inputs: tame ones, and wild ones."""
+    for wild in (False, True):
+        values = inputs_of(before, rng, wild)
+        pairs = zip(run(after, values), run(before, values), strict=True)
+        for i, (found, expected) in enumerate(pairs):
+            check = assert_same_bits if exact else assert_close
+            check(found, expected, what=f"output {i} of\n{before}\nbecame\n{after}\nfor {values}")

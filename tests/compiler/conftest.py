@@ -1,0 +1,8 @@
+"""What the tests of the compiler share is imported by its full name: `from tests.compiler.arrays import ...`."""
+
+import sys
+from pathlib import Path
+
+ROOT = str(Path(__file__).resolve().parents[2])
+if ROOT not in sys.path:
+    sys.path.insert(0, ROOT)

@@ -1,0 +1,349 @@
+"""The rule machinery: one walk over a graph that replaces equations by tables of rules.
+
+Enters: a graph and rules. A rule is a line of data: a pattern such as `mul(x, 1)`, what stands for it (`x`,
+or a function where attributes matter), for which dtypes, and whether bits stay equal. Leaves: a graph with
+the same meaning; what fired is counted under the rule's text. Regions of cond, while and scan are rewritten
+too, calls and fusions are left alone. What becomes unused stays where it is: removing it is dce's business.
+
+In a pattern `x y z p` are any values (the same letter twice: the same value), `c d` numbers that are the same
+everywhere, literals such as `1`, `-0.0`, `inf`, `ones` that number itself, to the bit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import ALL, DType, bool_, is_complex, is_integer
+from trilobite.base.errors import IRError
+from trilobite.base.locations import UNKNOWN
+from trilobite.base.quiet import quiet
+from trilobite.compiler.regions import on_every_graph
+from trilobite.ir.graph import Dense, Equation, Graph, Var
+from trilobite.ir.primitive import result_types, table
+from trilobite.ir.primitives.cast import by_value
+from trilobite.ir.primitives.common import integer_range
+from trilobite.ir.types import TensorType
+
+Counters = Counter[str]
+Element = np.ndarray[Any, Any]  # of no dimensions
+_VALUES, _NUMBERS = frozenset("xyzp"), frozenset("cd")
+_FUEL = 64  # firings that one equation may cause; the tables terminate far below, which tests check
+
+# -- patterns ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A tree: an operation over patterns, or a leaf (a letter, or a literal)."""
+
+    head: str
+    inner: tuple[Pattern, ...] | None = None
+
+
+_TOKEN = re.compile(r"\s*([\w.+-]+|[(),])")
+
+
+@cache
+def parse_pattern(text: str) -> Pattern:
+    tokens = _TOKEN.findall(text)
+    found, end = _parse(tokens, 0)
+    if end != len(tokens):
+        raise IRError(f"a rule's text does not end where it should: {text!r}")
+    return found
+
+
+def _parse(tokens: Sequence[str], at: int) -> tuple[Pattern, int]:
+    head = tokens[at]
+    if at + 1 == len(tokens) or tokens[at + 1] != "(":
+        return Pattern(head), at + 1
+    inner: list[Pattern] = []
+    at += 2
+    while tokens[at] != ")":
+        part, at = _parse(tokens, at + (tokens[at] == ","))
+        inner.append(part)
+    return Pattern(head, tuple(inner)), at + 1
+
+
+_WORDS: Mapping[str, Callable[[DType], Any]] = {
+    "true": lambda d: True,
+    "false": lambda d: False,
+    "ones": lambda d: True if d == bool_ else integer_range(d)[1] if integer_range(d)[0] == 0 else -1,
+    "lowest": lambda d: False if d == bool_ else integer_range(d)[0] if is_integer(d) else -np.inf,
+    "highest": lambda d: True if d == bool_ else integer_range(d)[1] if is_integer(d) else np.inf,
+}
+
+
+@cache
+def literal(text: str, dtype: DType) -> Element | None:
+    """The literal as an element of a dtype; None if the dtype does not have that number."""
+    if text in ("true", "false") and dtype != bool_:
+        return None
+    number = _WORDS[text](dtype) if text in _WORDS else float(text) if re.search(r"[.n]", text) else int(text)
+    found: Element | None = element_of(number, dtype)
+    return found
+
+
+@quiet
+def element_of(number: Any, dtype: DType) -> Element | None:
+    """A number as an element; None if the dtype rounds it."""
+    found = np.asarray(by_value(np.asarray(number), dtype))
+    back = found if is_complex(dtype) else found.astype(np.int64 if is_integer(dtype) else np.float64)
+    if is_integer(dtype) and dtype.name == "uint64":
+        back = found
+    return found if bool(back == number) else None
+
+
+def same_bits(a: Element, b: Element) -> bool:
+    return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+# -- rules ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`pattern` becomes `result`, for first operands of these dtypes and where `when` holds."""
+
+    pattern: str
+    result: str | Callable[[Match], Var | None]
+    on: frozenset[DType] = ALL
+    exact: bool = True  # the same bits, every NaN alike; otherwise within rounding of the meaning
+    when: Callable[[Match], bool] | None = None
+
+    @cached_property
+    def name(self) -> str:
+        shown = self.result if isinstance(self.result, str) else self.result.__name__.strip("_")
+        return f"{self.pattern} -> {shown}"
+
+    @property
+    def head(self) -> str:
+        return parse_pattern(self.pattern).head
+
+
+Rules = Mapping[str, Sequence[Rule]]
+
+
+def by_head(*groups: Sequence[Rule]) -> Rules:
+    """Rules under the operation they begin with; those under `*` are tried on every equation."""
+    found: dict[str, list[Rule]] = {}
+    for rule in (r for group in groups for r in group):
+        found.setdefault(rule.head, []).append(rule)
+    return found
+
+
+class Match:
+    """An equation that a pattern fits, and the means to write what replaces it."""
+
+    def __init__(self, rewriter: Rewriter, equation: Equation, found: Mapping[str, Var]) -> None:
+        self.rewriter, self.equation, self.found = rewriter, equation, found
+
+    def __getitem__(self, letter: str) -> Var:
+        return self.found[letter]
+
+    @property
+    def type(self) -> TensorType:
+        return self.equation.outputs[0].type
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        return self.equation.attributes
+
+    def maker(self, v: Var) -> Equation | None:
+        """The equation that makes a value; None for inputs of the graph."""
+        return self.rewriter.makers.get(v)
+
+    def inner(self, operand: int = 0) -> Equation:
+        """The equation that makes an operand, where the pattern says there is one."""
+        return self.rewriter.makers[self.equation.inputs[operand]]
+
+    def number(self, v: Var) -> Element | None:
+        """The element of a value that is the same everywhere."""
+        return self.rewriter.numbers.get(v)
+
+    def make(self, name: str, *inputs: Var, **attributes: Any) -> Var:
+        return self.rewriter.make(name, inputs, attributes)
+
+    def full(self, element: Element, like: TensorType | None = None) -> Var:
+        return self.rewriter.full(element, like or self.type)
+
+
+# -- the walk ------------------------------------------------------------------------------------------------
+
+
+class Rewriter:
+    """A graph being written anew, equation by equation."""
+
+    def __init__(self, graph: Graph, rules: Rules, counters: Counters) -> None:
+        self.graph, self.rules, self.counters = graph, rules, counters
+        self.general = rules.get("*", ())
+        self.equations: list[Equation] = []
+        self.makers: dict[Var, Equation] = {}
+        self.numbers: dict[Var, Element] = {}
+        self.now: dict[Var, Var] = {}  # what stands for a value of the old graph
+        self.location = UNKNOWN
+        self.fuel = 0
+
+    def run(self) -> Graph:
+        for e in self.graph.equations:
+            self.location, self.fuel = e.location, _FUEL
+            renamed = self._renamed(e)
+            found = self._replacement(renamed)
+            if found is None:
+                self._append(renamed)
+            else:
+                self.now[e.outputs[0]] = found
+        outputs = tuple(self.now.get(v, v) for v in self.graph.outputs)
+        if outputs == self.graph.outputs and tuple(self.equations) == self.graph.equations:
+            return self.graph
+        return Graph(self.graph.inputs, self.equations, outputs, self.graph.name)
+
+    def _renamed(self, e: Equation) -> Equation:
+        if not any(v in self.now for v in e.inputs):
+            return e
+        inputs = tuple(self.now.get(v, v) for v in e.inputs)
+        return Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
+
+    def _append(self, e: Equation) -> None:
+        self.equations.append(e)
+        for v in e.outputs:
+            self.makers[v] = e
+        element = _uniform(e, self.numbers)
+        if element is not None:
+            self.numbers[e.outputs[0]] = element
+
+    def _replacement(self, e: Equation) -> Var | None:
+        """What the first rule that fits gives, or None."""
+        if len(e.outputs) != 1:
+            return None
+        for rule in (*self.rules.get(e.primitive.name, ()), *self.general):
+            found = self._apply(rule, e)
+            if found is not None:
+                if found.type != e.outputs[0].type:
+                    raise IRError(
+                        f"the rule {rule.name} gives {found.type}",
+                        where=str(e.location),
+                        expected=e.outputs[0].type,
+                    )
+                self.counters[rule.name] += 1
+                return found
+        return None
+
+    def _apply(self, rule: Rule, e: Equation) -> Var | None:
+        if e.inputs and e.inputs[0].type.dtype not in rule.on:
+            return None
+        match = self._match(rule, e)
+        if match is None or self.fuel == 0 or (rule.when is not None and not rule.when(match)):
+            return None
+        self.fuel -= 1
+        if not isinstance(rule.result, str):
+            found = rule.result(match)
+        else:
+            found = self._write(parse_pattern(rule.result), match)
+        self.fuel += found is None
+        return found
+
+    def _match(self, rule: Rule, e: Equation) -> Match | None:
+        pattern, found = parse_pattern(rule.pattern), dict[str, Var]()
+        if pattern.inner is not None and not self._fits(pattern.inner, e.inputs, found):
+            return None
+        return Match(self, e, found)
+
+    def _fits(self, patterns: Sequence[Pattern], values: Sequence[Var], found: dict[str, Var]) -> bool:
+        return len(patterns) == len(values) and all(
+            self._fits_one(p, v, found) for p, v in zip(patterns, values, strict=True)
+        )
+
+    def _fits_one(self, p: Pattern, v: Var, found: dict[str, Var]) -> bool:
+        if p.inner is not None:
+            e = self.makers.get(v)
+            return e is not None and e.primitive.name == p.head and self._fits(p.inner, e.inputs, found)
+        if p.head in _VALUES:
+            return found.setdefault(p.head, v) is v
+        element = self.numbers.get(v)
+        if element is None:
+            return False
+        if p.head in _NUMBERS:
+            return same_bits(self.numbers[found.setdefault(p.head, v)], element)
+        wanted = literal(p.head, element.dtype)
+        return wanted is not None and same_bits(wanted, element)
+
+    def _write(self, p: Pattern, match: Match) -> Var | None:
+        if p.inner is None:
+            if p.head in match.found:
+                return match[p.head]
+            element = literal(p.head, match.type.dtype)
+            return None if element is None else self.full(element, match.type)
+        inner = [self._write(q, match) for q in p.inner]
+        known = [v for v in inner if v is not None]
+        return self.make(p.head, known, {}) if len(known) == len(inner) else None
+
+    # -- new equations ---------------------------------------------------------------------------------------
+
+    def make(self, name: str, inputs: Sequence[Var], attributes: Mapping[str, Any]) -> Var:
+        """One result of a new equation, itself rewritten if a rule fits."""
+        primitive = table[name]
+        types = result_types(primitive, [v.type for v in inputs], attributes)
+        e = Equation(primitive, tuple(inputs), attributes, tuple(map(Var, types)), self.location)
+        found = self._replacement(e)
+        if found is not None:
+            return found
+        self._append(e)
+        return e.outputs[0]
+
+    def full(self, element: Element, like: TensorType) -> Var:
+        """The element everywhere: a `full`, or a constant where no number spells its bits (NaN's kinds)."""
+        attributes = filled(element, like)
+        if attributes is not None:
+            return self.make("full", (), attributes)
+        scalar = self.make("constant", (), {"value": Dense(element)})
+        return (
+            scalar if not like.shape else self.make("broadcast", (scalar,), {"shape": like.shape, "axes": ()})
+        )
+
+
+def filled(element: Element, like: TensorType) -> dict[str, Any] | None:
+    """The attributes of the `full` that has these bits everywhere; None if there is none."""
+    number = python_number(element)
+    back = table["full"].evaluate(shape=(), dtype=element.dtype, value=number)
+    return (
+        {"shape": like.shape, "dtype": element.dtype, "value": number} if same_bits(back, element) else None
+    )
+
+
+def python_number(element: Element) -> Any:
+    dtype = element.dtype
+    if dtype == bool_ or is_complex(dtype):
+        return element.item()
+    return int(element) if is_integer(dtype) else float(element.astype(np.float64))
+
+
+_SAME_NUMBER = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "stop_gradient"})
+_FEW = 64  # elements of a constant that are looked at
+
+
+def _uniform(e: Equation, numbers: Mapping[Var, Element]) -> Element | None:
+    """The element that all of the result's elements are, if that is plain to see."""
+    name = e.primitive.name
+    if name == "full":
+        found = table["full"].evaluate(**{**e.attributes, "shape": ()})
+        return np.asarray(found)
+    if name in _SAME_NUMBER:
+        return numbers.get(e.inputs[0])
+    if name == "constant":
+        array = e.attributes["value"].array
+        if 0 < array.size <= _FEW:
+            first = array.reshape(-1)[:1]
+            return first.reshape(()) if array.tobytes() == first.tobytes() * array.size else None
+    return None
+
+
+def rewrite(graph: Graph, rules: Rules, counters: Counters) -> Graph:
+    """The graph with the rules applied wherever they fit."""
+    return on_every_graph(graph, lambda g: Rewriter(g, rules, counters).run())
