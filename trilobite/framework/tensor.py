@@ -188,7 +188,9 @@ class Tensor(Attached):
                 expected="a tensor without a history",
                 remedy="x.detach().numpy()",
             )
-        return concrete(value, "numpy()")
+        out = concrete(value, "numpy()")
+        cells.expose(out)
+        return out
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         out = self.numpy()

@@ -105,7 +105,9 @@ class _Fuser:
 
     def _begin(self, e: Equation) -> None:
         kind = self.roots.get(e.primitive.name, "loops")
-        why = "no target kind runs it" if kind not in self.kinds else self.kinds[kind].accepts(self.region([e]))
+        why = (
+            "no target kind runs it" if kind not in self.kinds else self.kinds[kind].accepts(self.region([e]))
+        )
         if why is not None and kind in self.kinds and any(v in self.floating for v in e.inputs):
             self._materialise(e.inputs)
             why = self.kinds[kind].accepts(self.region([e]))

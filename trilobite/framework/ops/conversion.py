@@ -16,6 +16,7 @@ from trilobite.framework.ops.registry import copy_value, method, tensor_op
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.bind import Traced
 
 G = "creation"
@@ -34,7 +35,10 @@ def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> Value:
         data = _from_python(data, want)
     if want is None:
         want = as_dtype(data.dtype)
-    return _in_dtype(data, want, copy)
+    out = _in_dtype(data, want, copy)
+    if out is data or out.base is not None:
+        cells.expose(out)
+    return out
 
 
 @quiet
@@ -205,7 +209,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     if isinstance(x, Tensor):
         return wrap(copy_value(x.detach()._read())) if copy else x.detach()
     try:
-        return wrap(np.from_dlpack(x, copy=copy))
+        out = np.from_dlpack(x, copy=copy)
+        cells.expose(out)
+        return wrap(out)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise DTypeError(
             f"this array cannot come over DLPack: {error}",
@@ -243,6 +249,7 @@ def dlpack(
         )
     if copy or not value.flags.writeable:
         value = value.copy()
+    cells.expose(value)
     return value.__dlpack__(max_version=max_version)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,31 @@ def stamped_after(value: Value, time: int) -> bool:
     if isinstance(value, np.ndarray):
         return bool(_stamps) and _stamps.get(id(_owner(value)), 0) > time
     return getattr(value, "stamp", 0) > time
+
+
+# -- memory that is seen from outside ------------------------------------------------------------------------
+
+_exposed: set[int] = set()  # ids of arrays that own memory which somebody outside may write
+
+
+def expose(array: np.ndarray[Any, Any]) -> None:
+    """Note that code outside holds this memory: what is derived from it cannot be kept on trust."""
+    owner = _owner(array)
+    if id(owner) not in _exposed:
+        _exposed.add(id(owner))
+        weakref.finalize(owner, _exposed.discard, id(owner))
+
+
+def is_exposed(array: np.ndarray[Any, Any], references: int) -> bool:
+    """May somebody outside have written this memory since it was last asked? `references` is how many the
+    caller knows of: if there are no more, whoever held the memory has let go of it, which is noted.
+    """
+    owner = _owner(array)
+    if id(owner) not in _exposed:
+        return False
+    if getrefcount(owner) <= references + 2:  # the variable here, and the count's own
+        _exposed.discard(id(owner))
+    return True
 
 
 def bottom(value: Value) -> Value:

@@ -1,0 +1,182 @@
+"""Fusion by groups: the same meaning, the expected groups, no cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from trilobite.compiler.passes.fuse import Kind, fuse
+from trilobite.compiler.passes.split_stable import split_stable
+from trilobite.ir.evaluate import run
+from trilobite.ir.graph import Graph
+from trilobite.ir.text import parse
+from trilobite.ir.verify import verify
+
+MOVES = {"broadcast", "constant", "full", "iota", "cast"}
+ELEMENTWISE = {"add", "mul", "sub", "exp", "neg", "maximum", "tanh", *MOVES}
+
+
+def loops(region: Graph) -> str | None:
+    """Elementwise work over one shape, and a reduction at its end."""
+    names = [e.primitive.name for e in region.equations]
+    unknown = [n for n in names if n not in ELEMENTWISE | {"reduce_sum"}]
+    if unknown:
+        return f"{unknown[0]} is not elementwise"
+    if "reduce_sum" in names[:-1]:
+        return "work after a reduction"
+    shapes = {e.outputs[0].type.shape for e in region.equations if e.primitive.name in ELEMENTWISE - MOVES}
+    return "two shapes" if len(shapes) > 1 else None
+
+
+def dots(region: Graph) -> str | None:
+    first = [e for e in region.equations if e.primitive.name not in MOVES][0]
+    rest = [e for e in region.equations if e is not first and e.primitive.name not in ELEMENTWISE]
+    if first.primitive.name != "dot" or rest:
+        return "not a product with elementwise work behind it"
+    return None
+
+
+KINDS: Mapping[str, Kind] = {"loops": Kind("loops", loops), "dot": Kind("dot", dots)}
+ROOTS = {"dot": "dot"}
+
+
+def fused(text: str) -> Graph:
+    graph = parse(text)
+    out = fuse(graph, KINDS, ROOTS)
+    verify(out)
+    rng = np.random.default_rng(0)
+    values = [rng.standard_normal(t.shape).astype(t.dtype) for t in graph.input_types]
+    for a, b in zip(run(graph, values), run(out, values), strict=True):
+        assert a.tobytes() == b.tobytes()
+    return out
+
+
+def groups(graph: Graph) -> list[tuple[str, list[str]]]:
+    return [
+        (e.attributes["kind"], [i.primitive.name for i in e.attributes["region"].equations])
+        for e in graph.equations
+        if e.primitive.name == "fusion"
+    ]
+
+
+def test_a_layer_is_one_kernel() -> None:
+    out = fused("""
+        graph "layer"(%0: f32[4,3], %1: f32[3,5], %2: f32[5]) {
+          %3: f32[4,5] = dot %0, %1 {contract=((1,),(0,)), batch=((),()), dtype=f32}
+          %4: f32[4,5] = broadcast %2 {shape=(4,5), axes=(1,)}
+          %5: f32[4,5] = add %3, %4
+          %6: f32[4,5] = tanh %5
+          return %6
+        }""")
+    assert groups(out) == [("dot", ["dot", "broadcast", "add", "tanh"])]
+    assert len(out.equations[0].outputs) == 1
+
+
+def test_a_diamond_does_not_become_a_cycle() -> None:
+    out = fused("""
+        graph "diamond"(%0: f32[4,4]) {
+          %1: f32[4,4] = exp %0
+          %2: f32[4,4] = dot %1, %1 {contract=((1,),(0,)), batch=((),()), dtype=f32}
+          %3: f32[4,4] = add %1, %2
+          return %3
+        }""")
+    assert groups(out) == [("loops", ["exp"]), ("dot", ["dot", "add"])]
+
+
+def test_values_read_elsewhere_leave_the_group() -> None:
+    out = fused("""
+        graph "several"(%0: f32[6], %1: f32[6]) {
+          %2: f32[6] = mul %0, %1
+          %3: f32[6] = exp %2
+          %4: f32[6] = neg %3
+          return %2, %4
+        }""")
+    assert groups(out) == [("loops", ["mul", "exp", "neg"])]
+    assert [str(v.type) for v in out.equations[0].outputs] == ["f32[6]", "f32[6]"]
+
+
+def test_broadcasts_are_copied_to_each_reader() -> None:
+    out = fused("""
+        graph "shared"(%0: f32[3,4], %1: f32[4], %2: f32[4,4]) {
+          %3: f32[3,4] = broadcast %1 {shape=(3,4), axes=(1,)}
+          %4: f32[3,4] = add %0, %3
+          %5: f32[3,4] = dot %0, %2 {contract=((1,),(0,)), batch=((),()), dtype=f32}
+          %6: f32[3,4] = mul %5, %3
+          return %4, %6
+        }""")
+    assert groups(out) == [("loops", ["broadcast", "add"]), ("dot", ["dot", "broadcast", "mul"])]
+
+
+def test_a_broadcast_that_is_a_result_is_computed() -> None:
+    out = fused("""
+        graph "result"(%0: f32[4]) {
+          %1: f32[3,4] = broadcast %0 {shape=(3,4), axes=(1,)}
+          return %1
+        }""")
+    assert groups(out) == [("loops", ["broadcast"])]
+
+
+def test_what_no_kind_runs_is_left_to_the_host_with_its_reason() -> None:
+    out = fused("""
+        graph "host"(%0: f32[3,4]) {
+          %1: f32[2,3,4] = broadcast %0 {shape=(2,3,4), axes=(1,2)}
+          %2: f32[2,3,4] = sort %1 {axis=2, keys=1}
+          %3: f32[2,3,4] = neg %2
+          return %3
+        }""")
+    kinds = groups(out)
+    assert ("host", ["sort"]) in kinds and kinds[-1] == ("loops", ["neg"])
+    host = next(e for e in out.equations if e.attributes["kind"] == "host")
+    assert host.attributes["why"] == "sort is not elementwise"
+
+
+def test_reshapes_are_aliases_and_order_is_kept() -> None:
+    out = fused("""
+        graph "shapes"(%0: f32[3,4]) {
+          %1: f32[3,4] = exp %0
+          %2: f32[12] = reshape %1 {shape=(12,)}
+          %3: f32[12] = neg %2
+          %4: f32[3,4] = reshape %3 {shape=(3,4)}
+          %5: f32[3,4] = add %4, %1
+          return %5
+        }""")
+    assert [k for k, _ in groups(out)] == ["loops", "alias", "loops", "alias", "loops"]
+
+
+def test_long_chains_are_cut() -> None:
+    lines = ["%1: f32[2] = exp %0"] + [f"%{i + 1}: f32[2] = neg %{i}" for i in range(1, 200)]
+    out = fused('graph "chain"(%0: f32[2]) {\n' + "\n".join(lines) + "\nreturn %200\n}")
+    assert [len(names) for _, names in groups(out)] == [64, 64, 64, 8]
+
+
+WEIGHTS = """
+    graph "folded"(%0: f32[2,3], %1: f32[3,5], %2: f32[5]) {
+      %3: f32[3,5] = broadcast %2 {shape=(3,5), axes=(1,)}
+      %4: f32[3,5] = mul %1, %3
+      %5: f32[2,5] = dot %0, %4 {contract=((1,),(0,)), batch=((),()), dtype=f32}
+      %6: f32[2,5] = broadcast %2 {shape=(2,5), axes=(1,)}
+      %7: f32[2,5] = add %5, %6
+      return %7
+    }"""
+
+
+def test_what_depends_on_weights_alone_is_split_off() -> None:
+    graph = parse(WEIGHTS)
+    halves = split_stable(graph, [1, 2])
+    assert halves is not None
+    verify(halves.first)
+    verify(halves.second)
+    assert [e.primitive.name for e in halves.first.equations] == ["broadcast", "mul"]
+    assert [e.primitive.name for e in halves.second.equations] == ["dot", "broadcast", "add"]
+    rng = np.random.default_rng(1)
+    values = [rng.standard_normal(t.shape).astype(t.dtype) for t in graph.input_types]
+    ready = run(halves.first, [values[i] for i in halves.stable])
+    got = run(halves.second, [*(values[i] for i in halves.kept), *ready])
+    assert got[0].tobytes() == run(graph, values)[0].tobytes()
+
+
+@pytest.mark.parametrize("stable", [[], [0]])
+def test_nothing_worth_splitting_is_not_split(stable: list[int]) -> None:
+    assert split_stable(parse(WEIGHTS), stable) is None

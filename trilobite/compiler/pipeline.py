@@ -1,0 +1,67 @@
+"""The stages of a target, in order: each a name and a pure function Graph -> Graph.
+
+Enters: a recorded graph and `Options`. Leaves: a `Compilation`, which holds the graph after every stage, so
+that any of them can be printed, and what the passes counted. Stages can be skipped, and the way can end after
+any of them. Planning and code are the target's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trilobite.base.errors import ArgumentError
+from trilobite.ir.graph import Graph
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller knows, and what the user chose."""
+
+    stable: frozenset[int] = frozenset()  # inputs that seldom change: weights that the graph only reads
+    donated: tuple[tuple[int, int], ...] = ()  # (output, input): the input is given away to this output
+    skip: frozenset[str] = frozenset()  # passes left out
+    stop_after: str = ""
+    accuracy: str = "default"  # "strict": no algorithm whose error bound is above the plain one's
+    mixed_precision: str = ""  # a dtype to keep operands of large products in
+
+
+Stage = Callable[[Graph, Options], tuple[Graph, Mapping[str, int]]]
+
+
+@dataclass
+class Compilation:
+    """A graph on its way: after every stage, with what fired there."""
+
+    graph: Graph
+    options: Options
+    stages: dict[str, Graph] = field(default_factory=dict)
+    counters: dict[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def latest(self) -> Graph:
+        return next(reversed(self.stages.values()), self.graph)
+
+
+def run_stages(graph: Graph, stages: Sequence[tuple[str, Stage]], options: Options) -> Compilation:
+    """Send a graph through the stages."""
+    _check(stages, options)
+    done = Compilation(graph, options)
+    for name, stage in stages:
+        if name not in options.skip:
+            done.stages[name], done.counters[name] = stage(done.latest, options)
+        if name == options.stop_after:
+            break
+    return done
+
+
+def _check(stages: Sequence[tuple[str, Any]], options: Options) -> None:
+    names = [name for name, _ in stages]
+    wrong = [n for n in (*options.skip, *filter(None, [options.stop_after])) if n not in names]
+    if wrong:
+        raise ArgumentError(
+            f"there is no pass {wrong[0]!r}",
+            expected=f"one of {', '.join(names)}",
+            remedy="trilobite compile --help lists what each of them does",
+        )
