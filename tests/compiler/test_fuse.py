@@ -31,7 +31,7 @@ def loops(region: Graph) -> str | None:
 
 
 def dots(region: Graph) -> str | None:
-    first = [e for e in region.equations if e.primitive.name not in MOVES][0]
+    first = next(e for e in region.equations if e.primitive.name not in MOVES)
     rest = [e for e in region.equations if e is not first and e.primitive.name not in ELEMENTWISE]
     if first.primitive.name != "dot" or rest:
         return "not a product with elementwise work behind it"

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from trilobite.compiler.plan import ALIASES
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.fusion import fusion
-from trilobite.ir.types import Affine, size_of
 
 _LARGEST = 64  # equations of a group: beyond that a kernel gains nothing and takes long to compile
 _SMALL = 16  # elements of a constant that is written into kernels
@@ -59,7 +58,7 @@ class _Fuser:
             self.constants.append(e)
         elif name in ("constant", "full", "iota", "broadcast") and e.outputs[0] not in self.results:
             self.floating[e.outputs[0]] = e
-        elif name in ALIASES and _is_plain(e):
+        elif name in ALIASES:
             self._alias(e)
         elif not self._join(e):
             self._begin(e)
@@ -180,9 +179,7 @@ class _Fuser:
 
     def graph_of_fusions(self) -> Graph:
         self._materialise([v for v in self.graph.outputs if v in self.floating])
-        out = list(self.constants)
-        for e in self.aliases.get(-1, ()):
-            out.append(self._fusion("alias", [e]))
+        out = [*self.constants, *(self._fusion("alias", [e]) for e in self.aliases.get(-1, ()))]
         for at, g in enumerate(self.groups):
             out.append(self._fusion(g.kind, g.equations, g.why))
             out += [self._fusion("alias", [e]) for e in self.aliases.get(at, ())]
@@ -202,16 +199,6 @@ def _name(equations: Sequence[Equation]) -> str:
 
 def _is_small(e: Equation) -> bool:
     return bool(e.attributes["value"].array.size <= _SMALL)
-
-
-def _is_plain(e: Equation) -> bool:
-    """A reshape between symbolic sizes is an alias as well; one of nothing at all is not worth the thought."""
-    size = size_of(e.outputs[0].type.shape) if not _symbolic(e) else 1
-    return bool(size)
-
-
-def _symbolic(e: Equation) -> bool:
-    return any(isinstance(d, Affine) for d in e.outputs[0].type.shape)
 
 
 def fuse(graph: Graph, kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> Graph:
