@@ -180,3 +180,22 @@ def test_what_depends_on_weights_alone_is_split_off() -> None:
 @pytest.mark.parametrize("stable", [[], [0]])
 def test_nothing_worth_splitting_is_not_split(stable: list[int]) -> None:
     assert split_stable(parse(WEIGHTS), stable) is None
+
+
+def test_a_cheap_value_of_several_readers_is_computed_by_each() -> None:
+    out = fused("""
+        graph "normalised"(%0: f32[64,8], %1: f32[8,8]) {
+          %2: f32[64,8] = dot %0, %1 {contract=((1,),(0,)), batch=((),()), dtype=f32}
+          %3: f32[8] = reduce_sum %2 {axes=(0,)}
+          %4: f32[8] = exp %3
+          %5: f32[64,8] = broadcast %4 {shape=(64,8), axes=(1,)}
+          %6: f32[64,8] = sub %2, %5
+          %7: f32[64,8] = mul %6, %6
+          %8: f32[8] = reduce_sum %7 {axes=(0,)}
+          %9: f32[64,8] = broadcast %8 {shape=(64,8), axes=(1,)}
+          %10: f32[64,8] = mul %6, %9
+          return %10
+        }""")
+    names = [names for _, names in groups(out)]
+    assert names[-2:] == [["broadcast", "sub", "mul", "reduce_sum"], ["broadcast", "sub", "broadcast", "mul"]]
+    assert all(v.type.shape == (8,) for e in out.equations[1:-1] for v in e.outputs)

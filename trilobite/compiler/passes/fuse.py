@@ -3,7 +3,8 @@
 Enters: a graph after all other passes, and the kinds a target has. Leaves: a graph of `fusion` equations,
 large `constant`s apart. Groups are numbered as they begin; an equation may join only the newest group among
 those that make its operands, so every group reads older ones alone and no cycle can arise. Constants,
-broadcasts and counters belong to nobody: each reader has its own copy, which costs no memory.
+broadcasts and counters float: each reader has its own copy, which costs no memory. So do short chains of
+cheap equations over one large value that several groups read.
 """
 
 from __future__ import annotations
@@ -14,9 +15,15 @@ from dataclasses import dataclass, field
 from trilobite.compiler.plan import ALIASES
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.fusion import fusion
+from trilobite.ir.types import Affine, size_of
 
 _LARGEST = 64  # equations of a group: beyond that a kernel gains nothing and takes long to compile
 _SMALL = 16  # elements of a constant that is written into kernels
+_MOVES = frozenset({"constant", "full", "iota", "broadcast"})
+_CHEAP = frozenset(
+    "add sub mul neg abs maximum minimum select cast eq ne lt le gt ge and or xor not sign is_nan".split()
+)
+_CHAIN = 6  # cheap equations that are computed again by each reader rather than written and read
 
 
 @dataclass(frozen=True)
@@ -56,12 +63,40 @@ class _Fuser:
         name = e.primitive.name
         if name == "constant" and not _is_small(e):
             self.constants.append(e)
-        elif name in ("constant", "full", "iota", "broadcast") and e.outputs[0] not in self.results:
+        elif name in _MOVES and e.outputs[0] not in self.results:
             self.floating[e.outputs[0]] = e
         elif name in ALIASES:
             self._alias(e)
-        elif not self._join(e):
+        elif self._join(e):
+            return
+        elif self._is_cheaper_again(e):
+            self.floating[e.outputs[0]] = e
+        else:
             self._begin(e)
+
+    def _is_cheaper_again(self, e: Equation) -> bool:
+        """Would each of several readers do better to compute this from the one large value behind it?"""
+        v = e.outputs[0]
+        if e.primitive.name not in _CHEAP or v in self.results or self.readers.get(v, 0) < 2:
+            return False
+        if len([f for f in self._floating_behind(e) if f.primitive.name not in _MOVES]) >= _CHAIN:
+            return False
+        sources = set(self._sources(e))
+        if any(_symbolic(u) for u in (v, *sources)):
+            return len(sources) <= 1
+        large = [u for u in sources if 4 * size_of(u.type.shape) > size_of(v.type.shape)]
+        return len(large) <= 1
+
+    def _floating_behind(self, e: Equation) -> list[Equation]:
+        """The floating equations that a copy of this one brings along."""
+        out: dict[Var, Equation] = {}
+        pending = [v for v in e.inputs if v in self.floating]
+        while pending:
+            v = pending.pop()
+            if v not in out:
+                out[v] = self.floating[v]
+                pending += [u for u in out[v].inputs if u in self.floating]
+        return list(out.values())
 
     def _alias(self, e: Equation) -> None:
         self._materialise(e.inputs)
@@ -199,6 +234,10 @@ def _name(equations: Sequence[Equation]) -> str:
 
 def _is_small(e: Equation) -> bool:
     return bool(e.attributes["value"].array.size <= _SMALL)
+
+
+def _symbolic(v: Var) -> bool:
+    return any(isinstance(d, Affine) for d in v.type.shape)
 
 
 def fuse(graph: Graph, kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> Graph:
