@@ -166,6 +166,10 @@ class Arithmetic:
     def smax(self, a: Operand, b: Operand) -> Value:
         return self._extreme("smax", a, b, max)
 
+    def umin(self, a: Operand, b: Operand) -> Value:
+        x, y = self._pair(a, b)
+        return self.intrinsic("umin", x.type, x, y)
+
     def _extreme(self, name: str, a: Operand, b: Operand, fold: Fold) -> Value:
         x, y = self._pair(a, b)
         if x.number is not None and y.number is not None:
@@ -308,6 +312,12 @@ class Arithmetic:
             low, high = self.halves(a)
             a = combine(low, high)
         return self.extract(a, 0) if lanes_of(a.type) else a
+
+    def any_lane(self, mask: Value) -> Value:
+        """Whether a bool holds in any lane."""
+        if not lanes_of(mask.type):
+            return mask
+        return self.intrinsic("vector.reduce.or", "i1", mask, suffix=mangled(mask.type))
 
     def sum_lanes(self, a: Value) -> Value:
         return self.fold(a, self.fadd if is_float_type(a.type) else self.add)

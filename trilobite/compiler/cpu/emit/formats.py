@@ -106,9 +106,9 @@ def to_memory(t: Arithmetic, dtype: DType, value: Value) -> Value:
         return t.convert("zext", value, "i8")
     if dtype in (int4, uint4):
         return t.and_(value, 15)
+    if dtype == float16 and t.host.f16c:
+        return t.convert("fptrunc", _as_float(t, dtype, value), "half")
     if dtype == float16:
-        if t.host.f16c:
-            return t.convert("fptrunc", value, "half")
         return t.convert("bitcast", narrowed(t, dtype, value), "half")
     if dtype in FORMATS or dtype in (bfloat16, float8_e8m0fnu):
         return narrowed(t, dtype, value)
@@ -158,9 +158,8 @@ def _widened(t: Arithmetic, f: Format, word: Value) -> Value:
 
 
 def narrowed(t: Arithmetic, dtype: DType, value: Value) -> Value:
-    """A float (or a double, rounded once) as the bits of a small format, in an integer of its storage."""
-    if element_of(value.type) == "double":
-        value = _round_to_odd(t, value)
+    """A float or a double as the bits of a small format, in an integer of its storage."""
+    value = _as_float(t, dtype, value)
     word = t.bits(value)
     if dtype == bfloat16:
         return t.convert("trunc", t.lshr(_bfloat16(t, value, word), 16), "i16")
@@ -178,11 +177,10 @@ def _bfloat16(t: Arithmetic, value: Value, word: Value) -> Value:
 
 def _power_of_two(t: Arithmetic, value: Value, word: Value) -> Value:
     """e8m0: the exponent alone; what is not a positive number is NaN."""
-    # Halfway goes to the even exponent, as for every other format.
-    exponent = t.lshr(word, 23)
-    near = t.lshr(t.add(t.add(word, (1 << 22) - 1), t.and_(exponent, 1)), 23)
-    # Below 2^-126 the mantissa has no hidden bit: from 2^-127·1.5 on the next power is nearer.
-    low = t.convert("zext", t.icmp("ugt", word, 0x600000 - 1), "i32")
+    # Halfway goes up: there is no mantissa whose last bit could be even.
+    near = t.lshr(t.add(word, 1 << 22), 23)
+    # Between the two smallest powers, 2^-127 and 2^-126, ml_dtypes goes up.
+    low = t.convert("zext", t.icmp("ugt", word, 1 << 22), "i32")
     code = t.select(t.icmp("ult", word, 1 << 23), low, near)
     positive = t.fcmp("ogt", value, 0.0)
     finite = t.and_(positive, t.icmp("ult", code, 255))
@@ -203,14 +201,23 @@ def _narrowed(t: Arithmetic, f: Format, value: Value, word: Value) -> Value:
     code = t.select(t.icmp("ugt", code, f.highest), f.beyond, code)
     sign = t.lshr(t.and_(word, _SIGN), 31 - f.exponent - f.mantissa)
     nan = t.icmp("ugt", size, 0x7F800000)
-    if f.special == "none":
-        return t.select(nan, f.nan, t.or_(code, sign))
+    if f.special == "none":  # NaN becomes zero, with its sign turned over as ml_dtypes does
+        return t.xor(t.select(nan, f.nan, code), sign)
     code = t.select(nan, f.nan, code)
     if f.special != "uz":
         return t.or_(code, sign)
     # There is no -0: its code is NaN, and NaN has no sign.
     bare = t.icmp("eq", t.and_(code, f.sign - 1), 0)
     return t.select(bare, code, t.or_(code, sign))
+
+
+def _as_float(t: Arithmetic, dtype: DType, value: Value) -> Value:
+    """A double on its way to a small format. NumPy rounds it once to float16; ml_dtypes, whose formats the
+    others are, rounds it to float first, and so do we.
+    """
+    if element_of(value.type) != "double":
+        return value
+    return _round_to_odd(t, value) if dtype == float16 else t.convert("fptrunc", value, "float")
 
 
 def _round_to_odd(t: Arithmetic, value: Value) -> Value:

@@ -47,6 +47,7 @@ class Text(Flow):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._functions: list[list[str]] = []
+        self._known: set[str] = set()
         self._tables: dict[str, Value] = {}
         self.begin, self.end = Value("%begin", "i64"), Value("%end", "i64")
         self.scratch = Value("%scratch", "ptr")
@@ -78,6 +79,13 @@ class Text(Flow):
         self.line("}")
         self._functions.append(self._lines)
         self._lines, self._block_name = outer
+
+    def first(self, name: str) -> bool:
+        """True the first time a name is asked for: who shares an internal function defines it then."""
+        if name in self._known:
+            return False
+        self._known.add(name)
+        return True
 
     def give_back(self, value: Value) -> None:
         """Return from a function that has a result; the last thing it does."""

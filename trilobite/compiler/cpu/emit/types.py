@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 import struct
 from functools import lru_cache
+from typing import Any
 
 from trilobite.base.dtypes import ALL, COMPLEX, SMALL_FLOATS, DType, bool_, float16, float32, float64
+from trilobite.base.quiet import quiet
 
 Number = int | float
 
@@ -97,12 +99,17 @@ def wrapped(number: int, bits: int) -> int:
     return number - (1 << bits) if bits > 1 and number >> (bits - 1) else number
 
 
+@quiet  # what is too large is infinity
+def _in_float32(number: float) -> Any:
+    return float(float32.type(number))
+
+
 def _float_word(number: float, element: str) -> str:
     """LLVM writes float and double constants as the bits of the double of that value, and half by its own."""
     if element == "half":
         return f"0xH{struct.unpack('<H', struct.pack('<e', number))[0]:04X}"
     if element == "float":
-        number = float(float32.type(number))
+        number = _in_float32(number)
     return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
 
 

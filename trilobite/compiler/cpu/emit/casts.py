@@ -1,0 +1,127 @@
+"""Casts by value, bitcasts and quantisation, between all real dtypes; bit for bit as ir/primitives defines.
+
+Enters: a `Value` in register form of one dtype. Leaves: it in register form of another. Floats to integers
+truncate, saturate and make 0 of NaN; integers wrap around; floats round once to nearest even.
+"""
+
+from __future__ import annotations
+
+from trilobite.base.dtypes import (
+    DType,
+    bits,
+    bool_,
+    float32,
+    float64,
+    int4,
+    int32,
+    is_float,
+    is_integer,
+    is_signed,
+    uint4,
+)
+from trilobite.compiler.cpu.emit import formats
+from trilobite.compiler.cpu.emit.rounding import rint
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.types import (
+    REGISTER,
+    element_of,
+    lanes_of,
+    mangled,
+    memory_type,
+    with_element,
+)
+from trilobite.ir.primitives.common import float_range, integer_range
+
+
+def wrap(t: Text, dtype: DType, value: Value) -> Value:
+    """A 4-bit integer in its byte, after arithmetic may have left its range."""
+    if dtype == int4:
+        return t.ashr(t.shl(value, 4), 4)
+    return t.and_(value, 15) if dtype == uint4 else value
+
+
+def cast(t: Text, value: Value, source: DType, target: DType) -> Value:
+    """The meaning of `cast`."""
+    if source == target:
+        return value
+    if target == bool_:
+        zero = 0.0 if is_float(source) else 0
+        return t.fcmp("une", value, zero) if is_float(source) else t.icmp("ne", value, zero)
+    if is_float(target):
+        return to_float(t, value, source, target)
+    if is_float(source):
+        return _saturated(t, value, target)
+    return wrap(t, target, _resized(t, value, source, REGISTER[target]))
+
+
+def _resized(t: Text, value: Value, source: DType, element: str) -> Value:
+    if bits_of(value) > int(element[1:]):
+        return t.convert("trunc", value, element)
+    return t.convert("sext" if is_signed(source) else "zext", value, element)
+
+
+def bits_of(value: Value) -> int:
+    return int(element_of(value.type)[1:])
+
+
+def to_float(t: Text, value: Value, source: DType, target: DType) -> Value:
+    if not is_float(source):
+        wide = t.convert("sitofp" if is_signed(source) else "uitofp", value, REGISTER[target])
+        return wide if target in (float32, float64) else formats.rounded(t, target, wide)
+    if target == float64:
+        return t.convert("fpext", value, "double")
+    if target == float32:
+        return t.convert("fptrunc", value, "float") if source == float64 else value
+    return formats.rounded(t, target, value)
+
+
+def _saturated(t: Text, value: Value, target: DType) -> Value:
+    element = REGISTER[target]
+    name = "fptosi.sat" if is_signed(target) else "fptoui.sat"
+    type = with_element(value.type, element)
+    out = t.intrinsic(name, type, value, suffix=f"{mangled(type)}.{mangled(value.type)}")
+    if bits(target) != 4:
+        return out
+    low, high = integer_range(target)
+    return t.smax(t.smin(out, high), low) if is_signed(target) else t.umin(out, high)
+
+
+def bitcast(t: Text, value: Value, source: DType, target: DType) -> Value:
+    """The same bits read as another dtype of the same width."""
+    raw = formats.to_memory(t, source, value)
+    element = element_of(memory_type(target, lanes_of(value.type)))
+    return formats.to_register(t, target, t.convert("bitcast", raw, element))
+
+
+# -- quantisation ------------------------------------------------------------------------------------------
+
+
+def _width(*dtypes: DType) -> DType:
+    return float64 if float64 in dtypes or int32 in dtypes else float32
+
+
+def quantise(t: Text, x: Value, scale: Value, zero: Value, source: DType, target: DType) -> Value:
+    """x/scale to nearest even, plus the zero point, held inside the range; NaN gives the zero point."""
+    wide = _width(source, target)
+    xw, sw, zw = (cast(t, v, d, wide) for v, d in ((x, source), (scale, source), (zero, target)))
+    steps = t.fdiv(xw, sw)
+    if is_float(target):
+        low, high = float_range(target)
+        held = t.fmin(high, t.fmax(low, t.fadd(steps, zw)))  # constants first: NaN stays
+        return formats.rounded(t, target, held)
+    bottom, top = integer_range(target)
+    found = t.fadd(rint(t, steps), zw)
+    number = t.select(t.fcmp("uno", found, found), zw, found)
+    held = t.fmin(float(top), t.fmax(float(bottom), number))
+    return wrap(t, target, t.convert("trunc", t.convert("fptosi", held, "i32"), REGISTER[target]))
+
+
+def dequantise(t: Text, q: Value, scale: Value, zero: Value, source: DType, target: DType) -> Value:
+    """(q - zero point)·scale in the scale's dtype."""
+    wide = _width(source, target)
+    qw, zw, sw = (cast(t, v, d, wide) for v, d in ((q, source), (zero, source), (scale, target)))
+    return cast(t, t.fmul(t.fsub(qw, zw), sw), wide, target)
+
+
+def is_word(dtype: DType) -> bool:
+    return is_integer(dtype) or dtype == bool_
