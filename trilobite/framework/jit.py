@@ -22,7 +22,7 @@ from trilobite.framework.dispatch import MISS, Dispatch
 from trilobite.framework.recordings import Entry, still_holds, trace
 from trilobite.framework.signature import Call, Signature, describe, hold, take_apart
 from trilobite.framework.transforms import check_function
-from trilobite.ir.evaluate import distinct, executable
+from trilobite.ir.evaluate import NO_USAGE, Usage, distinct, executable, targets
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -133,15 +133,14 @@ class Jitted:
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The recorded program for these arguments, without running it."""
-        return Lowered(self._find(self._take_apart(args, kwargs)).recording.graph, self.target)
+        found = self._find(self._take_apart(args, kwargs))
+        return Lowered(found.recording.graph, self.target, found.usage)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Where each operation runs, and why the function was recorded more than once."""
         lines = []
         if args or kwargs:
-            lowered = self.lower(*args, **kwargs)
-            lines.append(f"{lowered.graph.name} on {self.target}: {len(lowered.graph)} equations")
-            lines += [f"  {e.primitive.name:<14} {e.location}" for e in lowered.graph.equations]
+            lines += self.lower(*args, **kwargs).explain()
         lines += [f"recorded again: {why}" for why in self.recompilations]
         return "\n".join(lines) or ("recorded once" if self.entries else "not called yet")
 
@@ -152,14 +151,41 @@ class Lowered:
 
     graph: Graph
     target: str
+    usage: Usage = NO_USAGE
 
     @property
-    def stages(self) -> dict[str, str]:
+    def stages(self) -> Mapping[str, str]:
         """Every level as text, in order."""
-        return {"graph": str(self.graph)}
+        if self.target != "cpu":
+            return {"graph": str(self.graph)}
+        from trilobite.compiler.cpu.report import Stages
+
+        return Stages(self._cpu())
+
+    def explain(self) -> list[str]:
+        """Where each operation runs and why, line by line."""
+        lines = [f"{self.graph.name} on {self.target}: {len(self.graph)} equations"]
+        if self.target != "cpu":
+            return lines + [f"  {e.primitive.name:<14} {e.location}" for e in self.graph.equations]
+        from trilobite.compiler.cpu.report import explain
+
+        return lines + explain(self._cpu())
 
     def compile(self) -> Callable[[Sequence[Value]], list[Value]]:
-        return executable(self.graph, self.target)
+        return executable(self.graph, self.target, self.usage)
+
+    def _cpu(self) -> Any:
+        return executable(self.graph, "cpu", self.usage)
+
+
+def _compile_for_cpu(graph: Graph, usage: Usage) -> Any:
+    from trilobite.compiler.cpu.target import compile_graph
+    from trilobite.compiler.pipeline import Options
+
+    return compile_graph(graph, Options(stable=usage.stable, donated=usage.donated))
+
+
+targets["cpu"] = _compile_for_cpu
 
 
 def jit(
