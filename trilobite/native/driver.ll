@@ -1,0 +1,396 @@
+; The driver: runs a step table in one call. Text of LLVM; `runtime.py` fills in what stands behind a dollar sign.
+;
+; The header of a table, in 8-byte words:
+;   0  1 while the table runs        1, 2  rows and their number         3, 4  patches and their number
+;   5  1 if a row may run in parts   6..8  events: where, how many fit, how many there were
+;   9  number of arrays expected     10    control block                 11    jumps back so far
+; A row is 8 words, the first of which says what it is (the cases of the switch below). A patch is 3 words: the
+; address of a word, the number of an array and an offset; the word becomes the array's address plus the offset.
+; An event is 3 words: the row, and the nanoseconds at which it began and ended.
+;
+; What comes back: 0 it is done; -1 another program runs on the control block; -2 this table runs already; -3 the
+; pool is not started; -4 not a tuple of the right size; -16-k array k is not a contiguous NumPy array; r + 1 the
+; row r wants to be looked at: a call of Python, or a jump that lets the interpreter see signals.
+
+define internal i64 @run(ptr %header, ptr %arrays, i64 %begin, ptr %control) {
+start:
+  %busy = getelementptr i64, ptr %control, i64 32
+  %first = icmp eq i64 %begin, 0
+  br i1 %first, label %enter, label %resume
+enter:
+  %parallels = getelementptr i64, ptr %header, i64 5
+  %parallel = load i64, ptr %parallels
+  %threadses = getelementptr i64, ptr %control, i64 48
+  %threads = load i64, ptr %threadses
+  %missing = icmp ult i64 %threads, %parallel
+  br i1 %missing, label %stale, label %open
+stale:
+  ret i64 -3
+open:
+  %got_table = call i64 @seize(ptr %header)
+  %table_free = icmp eq i64 %got_table, 1
+  br i1 %table_free, label %bind, label %in_use
+in_use:
+  ret i64 -2
+bind:
+  %bound = call i64 @bind(ptr %header, ptr %arrays, ptr %control)
+  %well = icmp eq i64 %bound, 0
+  br i1 %well, label %resume, label %refuse
+refuse:
+  call void @release(ptr %header)
+  ret i64 %bound
+resume:
+  %got = call i64 @seize(ptr %busy)
+  %free = icmp eq i64 %got, 1
+  br i1 %free, label %go, label %taken
+taken:
+  br i1 %first, label %taken_first, label %taken_later
+taken_first:
+  call void @release(ptr %header)
+  ret i64 -1
+taken_later:
+  ret i64 -1
+go:
+  %code = call i64 @walk(ptr %header, i64 %begin, ptr %control)
+  call void @release(ptr %busy)
+  %over = icmp eq i64 %code, 0
+  br i1 %over, label %close, label %pause
+close:
+  call void @release(ptr %header)
+  ret i64 0
+pause:
+  ret i64 %code
+}
+
+; Writes the addresses of the caller's arrays into the argument words.
+define internal i64 @bind(ptr %header, ptr %arrays, ptr %control) {
+start:
+  %array_types = getelementptr i64, ptr %control, i64 55
+  %array_type = load ptr, ptr %array_types
+  %tuple_types = getelementptr i64, ptr %control, i64 56
+  %tuple_type = load ptr, ptr %tuple_types
+  %expecteds = getelementptr i64, ptr %header, i64 9
+  %expected = load i64, ptr %expecteds
+  %types = getelementptr i8, ptr %arrays, i64 $type
+  %type = load ptr, ptr %types
+  %is_tuple = icmp eq ptr %type, %tuple_type
+  br i1 %is_tuple, label %measure, label %wrong
+measure:
+  %sizes = getelementptr i8, ptr %arrays, i64 $size
+  %size = load i64, ptr %sizes
+  %fits = icmp eq i64 %size, %expected
+  br i1 %fits, label %arrays_first, label %wrong
+wrong:
+  ret i64 -4
+arrays_first:
+  %items = getelementptr i8, ptr %arrays, i64 $items
+  br label %arrays_each
+arrays_each:
+  %k = phi i64 [ 0, %arrays_first ], [ %k1, %arrays_next ]
+  %unseen = icmp ult i64 %k, %size
+  br i1 %unseen, label %array, label %patches_first
+array:
+  %item = getelementptr ptr, ptr %items, i64 %k
+  %object = load ptr, ptr %item
+  %object_types = getelementptr i8, ptr %object, i64 $type
+  %object_type = load ptr, ptr %object_types
+  %is_array = icmp eq ptr %object_type, %array_type
+  br i1 %is_array, label %flags, label %bad
+flags:
+  %flagses = getelementptr i8, ptr %object, i64 $flags
+  %flag_word = load i32, ptr %flagses
+  %row_major = and i32 %flag_word, 1
+  %is_row_major = icmp eq i32 %row_major, 1
+  br i1 %is_row_major, label %arrays_next, label %bad
+bad:
+  %which = sub i64 -16, %k
+  ret i64 %which
+arrays_next:
+  %k1 = add i64 %k, 1
+  br label %arrays_each
+patches_first:
+  %patcheses = getelementptr i64, ptr %header, i64 3
+  %patches = load ptr, ptr %patcheses
+  %counts = getelementptr i64, ptr %header, i64 4
+  %count = load i64, ptr %counts
+  br label %each
+each:
+  %i = phi i64 [ 0, %patches_first ], [ %i1, %patch ]
+  %some = icmp ult i64 %i, %count
+  br i1 %some, label %patch, label %end
+patch:
+  %at = mul i64 %i, 3
+  %where = getelementptr i64, ptr %patches, i64 %at
+  %numbers = getelementptr i64, ptr %where, i64 1
+  %offsets = getelementptr i64, ptr %where, i64 2
+  %word = load ptr, ptr %where
+  %number = load i64, ptr %numbers
+  %offset = load i64, ptr %offsets
+  %slot = getelementptr ptr, ptr %items, i64 %number
+  %array_object = load ptr, ptr %slot
+  %datas = getelementptr i8, ptr %array_object, i64 $data
+  %data = load i64, ptr %datas
+  %address = add i64 %data, %offset
+  store i64 %address, ptr %word
+  %i1 = add i64 %i, 1
+  br label %each
+end:
+  ret i64 0
+}
+
+define internal i64 @walk(ptr %header, i64 %begin, ptr %control) {
+start:
+  %rowses = getelementptr i64, ptr %header, i64 1
+  %rows = load ptr, ptr %rowses
+  %counts = getelementptr i64, ptr %header, i64 2
+  %count = load i64, ptr %counts
+  br label %next
+next:
+  %r = phi i64 [ %begin, %start ], [ %r1, %kernel ], [ %target, %hop ], [ %branch, %test ], [ %entry, %repeat ],
+               [ %r1, %swap_all ], [ %r1, %set_all ], [ %r1, %undo_all ]
+  %over = icmp uge i64 %r, %count
+  br i1 %over, label %end, label %row
+end:
+  ret i64 0
+row:
+  %r1 = add i64 %r, 1
+  %at = mul i64 %r, 8
+  %w0 = getelementptr i64, ptr %rows, i64 %at
+  %w1 = getelementptr i64, ptr %w0, i64 1
+  %w2 = getelementptr i64, ptr %w0, i64 2
+  %w3 = getelementptr i64, ptr %w0, i64 3
+  %w4 = getelementptr i64, ptr %w0, i64 4
+  %op = load i64, ptr %w0
+  %a = load i64, ptr %w1
+  %p = load ptr, ptr %w1
+  %b = load i64, ptr %w2
+  %q = load ptr, ptr %w2
+  %c = load i64, ptr %w3
+  %d = load i64, ptr %w4
+  switch i64 %op, label %kernel [ i64 1, label %jump
+                                  i64 2, label %test
+                                  i64 3, label %repeat
+                                  i64 4, label %again
+                                  i64 5, label %swap
+                                  i64 6, label %set
+                                  i64 7, label %look ]
+
+kernel:                                           ; function, arguments, units, serial
+  call void @timed(ptr %header, i64 %r, ptr %control, ptr %p, ptr %q, i64 %c, i64 %d)
+  br label %next
+
+jump:                                             ; target
+  br label %back
+
+test:                                             ; word with the address of a flag, its bytes, target if it is 0
+  %flag_at = load ptr, ptr %p
+  %flag = call i64 @flag(ptr %flag_at, i64 %b)
+  %zero = icmp eq i64 %flag, 0
+  %branch = select i1 %zero, i64 %c, i64 %r1
+  br label %next
+
+repeat:                                           ; how often, the row behind the loop; word 3 counts what is left
+  store i64 %a, ptr %w3
+  %never = icmp sle i64 %a, 0
+  %entry = select i1 %never, i64 %b, i64 %r1
+  br label %next
+
+again:                                            ; the row of the repeat, bumps (word, stride), their number
+  %loop_at = mul i64 %a, 8
+  %loop = getelementptr i64, ptr %rows, i64 %loop_at
+  %totals = getelementptr i64, ptr %loop, i64 1
+  %lefts = getelementptr i64, ptr %loop, i64 3
+  %total = load i64, ptr %totals
+  %left = load i64, ptr %lefts
+  %less = sub i64 %left, 1
+  store i64 %less, ptr %lefts
+  %more = icmp sgt i64 %less, 0
+  br i1 %more, label %bump, label %undo
+bump:
+  call void @add_all(ptr %q, i64 %c, i64 1)
+  br label %back
+undo:                                             ; the words are as before, for the next run
+  %times = sub i64 1, %total
+  call void @add_all(ptr %q, i64 %c, i64 %times)
+  br label %undo_all
+undo_all:
+  br label %next
+
+back:
+  %body = add i64 %a, 1
+  %is_jump = icmp eq i64 %op, 1
+  %target = select i1 %is_jump, i64 %a, i64 %body
+  %jumpses = getelementptr i64, ptr %header, i64 11
+  %jumps = load i64, ptr %jumpses
+  %jumps1 = add i64 %jumps, 1
+  store i64 %jumps1, ptr %jumpses
+  %low = and i64 %jumps1, 1023
+  %breathe = icmp eq i64 %low, 0
+  br i1 %breathe, label %look, label %hop
+hop:
+  br label %next
+
+swap:                                             ; pairs of words' addresses, their number
+  br label %swap_each
+swap_each:
+  %s = phi i64 [ 0, %swap ], [ %s1, %swap_one ]
+  %unswapped = icmp ult i64 %s, %b
+  br i1 %unswapped, label %swap_one, label %swap_all
+swap_one:
+  %s2 = mul i64 %s, 2
+  %left_at = getelementptr ptr, ptr %p, i64 %s2
+  %right_at = getelementptr ptr, ptr %left_at, i64 1
+  %left_word = load ptr, ptr %left_at
+  %right_word = load ptr, ptr %right_at
+  %left_value = load i64, ptr %left_word
+  %right_value = load i64, ptr %right_word
+  store i64 %right_value, ptr %left_word
+  store i64 %left_value, ptr %right_word
+  %s1 = add i64 %s, 1
+  br label %swap_each
+swap_all:
+  br label %next
+
+set:                                              ; pairs (word's address, address of the word to copy), number
+  br label %set_each
+set_each:
+  %e = phi i64 [ 0, %set ], [ %e1, %set_one ]
+  %unset = icmp ult i64 %e, %b
+  br i1 %unset, label %set_one, label %set_all
+set_one:
+  %e2 = mul i64 %e, 2
+  %to_at = getelementptr ptr, ptr %p, i64 %e2
+  %from_at = getelementptr ptr, ptr %to_at, i64 1
+  %to = load ptr, ptr %to_at
+  %from = load ptr, ptr %from_at
+  %value = load i64, ptr %from
+  store i64 %value, ptr %to
+  %e1 = add i64 %e, 1
+  br label %set_each
+set_all:
+  br label %next
+
+look:
+  ret i64 %r1
+}
+
+define internal i64 @flag(ptr %address, i64 %bytes) {
+  switch i64 %bytes, label %one [ i64 4, label %four
+                                  i64 8, label %eight ]
+one:
+  %byte = load i8, ptr %address
+  %wide1 = zext i8 %byte to i64
+  ret i64 %wide1
+four:
+  %word = load i32, ptr %address
+  %wide4 = zext i32 %word to i64
+  ret i64 %wide4
+eight:
+  %wide8 = load i64, ptr %address
+  ret i64 %wide8
+}
+
+; word += stride * times, for each of the bumps
+define internal void @add_all(ptr %bumps, i64 %count, i64 %times) {
+start:
+  br label %each
+each:
+  %i = phi i64 [ 0, %start ], [ %i1, %one ]
+  %some = icmp ult i64 %i, %count
+  br i1 %some, label %one, label %end
+one:
+  %at = mul i64 %i, 2
+  %words = getelementptr i64, ptr %bumps, i64 %at
+  %strides = getelementptr i64, ptr %words, i64 1
+  %word = load ptr, ptr %words
+  %stride = load i64, ptr %strides
+  %delta = mul i64 %stride, %times
+  %old = load i64, ptr %word
+  %new = add i64 %old, %delta
+  store i64 %new, ptr %word
+  %i1 = add i64 %i, 1
+  br label %each
+end:
+  ret void
+}
+
+define internal void @timed(ptr %header, i64 %r, ptr %control, ptr %fn, ptr %args, i64 %units, i64 %serial) {
+start:
+  %eventses = getelementptr i64, ptr %header, i64 6
+  %events = load ptr, ptr %eventses
+  %untimed = icmp eq ptr %events, null
+  br i1 %untimed, label %plain, label %watch
+plain:
+  call void @step(ptr %control, ptr %fn, ptr %args, i64 %units, i64 %serial)
+  ret void
+watch:
+  %begin = call i64 @nanoseconds()
+  call void @step(ptr %control, ptr %fn, ptr %args, i64 %units, i64 %serial)
+  %end = call i64 @nanoseconds()
+  %rooms = getelementptr i64, ptr %header, i64 7
+  %counts = getelementptr i64, ptr %header, i64 8
+  %room = load i64, ptr %rooms
+  %count = load i64, ptr %counts
+  %count1 = add i64 %count, 1
+  store i64 %count1, ptr %counts
+  %fits = icmp ult i64 %count, %room
+  br i1 %fits, label %note, label %full
+note:
+  %at = mul i64 %count, 3
+  %e0 = getelementptr i64, ptr %events, i64 %at
+  %e1 = getelementptr i64, ptr %e0, i64 1
+  %e2 = getelementptr i64, ptr %e0, i64 2
+  store i64 %r, ptr %e0
+  store i64 %begin, ptr %e1
+  store i64 %end, ptr %e2
+  ret void
+full:
+  ret void
+}
+
+define internal i64 @nanoseconds() {
+  %time = alloca [2 x i64]
+  %code = call i32 @clock_gettime(i32 $clock, ptr %time)
+  %parts = getelementptr i64, ptr %time, i64 1
+  %seconds = load i64, ptr %time
+  %rest = load i64, ptr %parts
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+}
+
+declare i32 @clock_gettime(i32, ptr)
+
+; What Python calls: methods of one argument whose `self` is the header, as a NumPy array.
+define internal ptr @call(ptr %self, ptr %arrays) {
+  %headers = getelementptr i8, ptr %self, i64 $data
+  %header = load ptr, ptr %headers
+  %controls = getelementptr i64, ptr %header, i64 10
+  %control = load ptr, ptr %controls
+  %saves = getelementptr i64, ptr %control, i64 52
+  %restores = getelementptr i64, ptr %control, i64 53
+  %save = load ptr, ptr %saves
+  %restore = load ptr, ptr %restores
+  %state = call ptr %save()
+  %code = call i64 @run(ptr %header, ptr %arrays, i64 0, ptr %control)
+  call void %restore(ptr %state)
+  %number = call ptr @number(ptr %control, i64 %code)
+  ret ptr %number
+}
+
+define internal ptr @call_brief(ptr %self, ptr %arrays) {
+  %headers = getelementptr i8, ptr %self, i64 $data
+  %header = load ptr, ptr %headers
+  %controls = getelementptr i64, ptr %header, i64 10
+  %control = load ptr, ptr %controls
+  %code = call i64 @run(ptr %header, ptr %arrays, i64 0, ptr %control)
+  %number = call ptr @number(ptr %control, i64 %code)
+  ret ptr %number
+}
+
+define internal ptr @number(ptr %control, i64 %value) {
+  %makes = getelementptr i64, ptr %control, i64 54
+  %make = load ptr, ptr %makes
+  %number = call ptr %make(i64 %value)
+  ret ptr %number
+}

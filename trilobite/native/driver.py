@@ -1,0 +1,304 @@
+"""Runs a whole program in one native call: a table of steps, walked by machine code (`driver.ll`).
+
+Enters: rows, the words they read their arguments from, and patches that tell which words are addresses of
+the caller's arrays. Leaves: a `Table`; `run` takes the arrays. It plans nothing: addresses, offsets and order
+are the caller's. A table runs once at a time; who calls it meanwhile waits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import ArgumentError
+from trilobite.native.pool import pool, remember
+from trilobite.native.runtime import Words, runtime
+
+
+@dataclass(frozen=True)
+class Call:
+    """Runs a kernel over all its units. Its arguments begin at the word `args`."""
+
+    function: int  # an address
+    args: int
+    units: int
+    serial: bool = False
+
+
+@dataclass(frozen=True)
+class Jump:
+    target: int  # a row; the number of rows means the end
+
+
+@dataclass(frozen=True)
+class JumpIfZero:
+    """Reads a bool (1 byte), int32 (4) or int64 (8) at the address that the word `flag` holds."""
+
+    flag: int
+    bytes: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The rows up to its `Again` run `count` times; not at all if that is 0."""
+
+    count: int
+    again: int  # the row of the Again
+
+
+@dataclass(frozen=True)
+class Again:
+    """Adds a stride to words before each further round, and takes all back after the last."""
+
+    repeat: int  # the row of the Repeat
+    bumps: tuple[tuple[int, int], ...] = ()  # (word, bytes)
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Exchanges words: what was written becomes what is read."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Set:
+    """Copies words: (to, from)."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Host:
+    """Calls a Python function without arguments between native rows."""
+
+    function: Callable[[], object]
+
+
+Row = Call | Jump | JumpIfZero | Repeat | Again | Swap | Set | Host
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The word becomes the address of array `array` plus `offset` bytes, at the beginning of every run."""
+
+    word: int
+    array: int
+    offset: int = 0
+
+
+_OPS = {Call: 0, Jump: 1, JumpIfZero: 2, Repeat: 3, Again: 4, Swap: 5, Set: 6, Host: 7}
+_BUSY, _IN_USE, _STALE, _NO_TUPLE, _NO_ARRAY = -1, -2, -3, -4, -16
+_ONE_ARGUMENT = 8  # METH_O
+
+
+class _Method(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class Table:
+    """A program, ready to run.
+
+    `arrays` is how many arrays a run takes; `scratch` the most bytes per thread that a kernel wants. `alive`
+    is whatever the addresses in it stand on: machine code, arenas, constants. `brief` programs take so little
+    time that giving up the interpreter's lock for them would be the larger part of it.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        words: Sequence[int] | Words,
+        patches: Sequence[Patch] = (),
+        *,
+        arrays: int = 0,
+        scratch: int = 0,
+        alive: object = None,
+        brief: bool = False,
+    ) -> None:
+        self.words: Words = np.array(words, np.int64)
+        self._lists: list[Words] = []
+        self._hosts = {i: row.function for i, row in enumerate(rows) if isinstance(row, Host)}
+        self._alive = alive
+        _check(rows, patches, len(self.words), arrays)
+        self.rows: Words = np.zeros((len(rows), 8), np.int64)
+        for i, row in enumerate(rows):
+            fields = (_OPS[type(row)], *self._fields(row))
+            self.rows[i, : len(fields)] = fields
+        self._patches: Words = np.array(
+            [(self._word(p.word), p.array, p.offset) for p in patches], np.int64
+        ).reshape(-1, 3)
+        parallel = any(isinstance(row, Call) and not row.serial for row in rows)
+        self._pool = pool()
+        self._pool.reserve(scratch)
+        self.header: Words = np.array(
+            [
+                0,
+                self.rows.ctypes.data,
+                len(rows),
+                self._patches.ctypes.data,
+                len(patches),
+                parallel,
+                0,
+                0,
+                0,
+                arrays,
+                self._pool.control.ctypes.data,
+                0,
+            ],
+            np.int64,
+        )
+        code = runtime()
+        self._resume = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)(code["run"])
+        self._method = _Method(b"run", code["call_brief" if brief else "call"], _ONE_ARGUMENT, None)
+        self._call: Callable[[tuple[Any, ...]], int] = _builtin(ctypes.byref(self._method), self.header, None)
+        remember(self)
+
+    def run(self, arrays: tuple[np.ndarray[Any, Any], ...] = ()) -> None:
+        """One run. The arrays are row-major; that they have the right shapes and dtypes is for the caller."""
+        code = self._call(arrays)
+        if code:
+            self._go_on(code, arrays)
+
+    def set_units(self, row: int, units: int) -> None:
+        """Another number of units of a Call, or of rounds of a Repeat."""
+        self.rows[row, 3 if self.rows[row, 0] == 0 else 1] = units
+
+    def time(self, room: int) -> Words:
+        """From now on notes (row, begin, end) of each kernel, in nanoseconds; 0 ends it. See `events`."""
+        self._events: Words = np.zeros((room, 3), np.int64)
+        self.header[6:9] = self._events.ctypes.data if room else 0, room, 0
+        return self._events
+
+    def events(self) -> Words:
+        """What was noted since `time` or since the last call; what did not fit is lost."""
+        noted = self._events[: self.header[8]].copy()
+        self.header[8] = 0
+        return noted
+
+    def _go_on(self, code: int, arrays: tuple[Any, ...]) -> None:
+        """Everything but the plain case: waits, runs alone, calls Python, comes back."""
+        row, control = 0, self._pool.control
+        while code:
+            if code > 0:
+                row, control = self._look(code - 1), self._pool.control
+            elif code == _BUSY:
+                control = self._pool.alone()
+            elif code == _STALE:
+                self._pool.start()
+            elif code == _IN_USE:
+                time.sleep(50e-6)
+            else:
+                raise _refusal(code, arrays, int(self.header[9]))
+            code = self._resume(self.header.ctypes.data, id(arrays), row, control.ctypes.data)
+
+    def _look(self, row: int) -> int:
+        """The row to go on with. Being here lets the interpreter see signals."""
+        host = self._hosts.get(row)
+        try:
+            if host is not None:
+                host()
+        except BaseException:
+            self.header[0] = 0
+            raise
+        op, first = self.rows[row, :2].tolist()
+        return int({1: first, 4: first + 1}.get(op, row + 1))
+
+    def _word(self, index: int) -> int:
+        return int(self.words.ctypes.data) + 8 * index
+
+    def _pairs(self, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        """Address and number of a list that lives as long as the table."""
+        self._lists.append(np.array(pairs, np.int64).reshape(-1, 2))
+        return int(self._lists[-1].ctypes.data), len(pairs)
+
+    def _fields(self, row: Row) -> tuple[int, ...]:
+        match row:
+            case Call(function, args, units, serial):
+                return function, self._word(args), units, serial
+            case Jump(target):
+                return (target,)
+            case JumpIfZero(flag, width, target):
+                return self._word(flag), width, target
+            case Repeat(count, again):
+                return count, again + 1
+            case Again(repeat, bumps):
+                return repeat, *self._pairs([(self._word(word), stride) for word, stride in bumps])
+            case Swap(pairs) | Set(pairs):
+                return self._pairs([(self._word(a), self._word(b)) for a, b in pairs])
+            case Host():
+                return ()
+
+
+def _targets(row: Row) -> tuple[int, ...]:
+    match row:
+        case Jump(target) | JumpIfZero(_, _, target):
+            return (target,)
+        case Repeat(_, again):
+            return (again,)
+        case Again(repeat, _):
+            return (repeat,)
+        case _:
+            return ()
+
+
+def _words(row: Row) -> list[int]:
+    match row:
+        case Call(_, args, _, _):
+            return [args]
+        case JumpIfZero(flag, _, _):
+            return [flag]
+        case Again(_, bumps):
+            return [word for word, _ in bumps]
+        case Swap(pairs) | Set(pairs):
+            return [word for pair in pairs for word in pair]
+        case _:
+            return []
+
+
+def _check(rows: Sequence[Row], patches: Sequence[Patch], words: int, arrays: int) -> None:
+    """Machine code believes what it reads, so nothing may point outside."""
+    for i, row in enumerate(rows):
+        outside = [t for t in _targets(row) if not 0 <= t <= len(rows)]
+        # a kernel without arguments may begin behind the last word
+        outside += [w for w in _words(row) if not 0 <= w < words + isinstance(row, Call)]
+        if outside:
+            raise ArgumentError(
+                f"row {i} of a step table points to {outside[0]}, which is not there",
+                where=row,
+                expected=f"one of {len(rows)} rows and {words} words",
+            )
+    for patch in patches:
+        if not (0 <= patch.word < words and 0 <= patch.array < arrays):
+            raise ArgumentError(
+                "a patch of a step table points outside",
+                where=patch,
+                expected=f"one of {words} words and {arrays} arrays",
+            )
+
+
+def _refusal(code: int, arrays: object, expected: int) -> ArgumentError:
+    if code == _NO_TUPLE:
+        size = len(arrays) if isinstance(arrays, tuple) else type(arrays).__name__
+        return ArgumentError(f"a program was run with {size}", expected=f"a tuple of {expected} arrays")
+    number = _NO_ARRAY - code
+    return ArgumentError(
+        f"array {number} of a program is not a row-major NumPy array", expected="a contiguous numpy.ndarray"
+    )
+
+
+_builtin: Any = ctypes.pythonapi.PyCFunction_NewEx
+_builtin.restype = ctypes.py_object
+_builtin.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)

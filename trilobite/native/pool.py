@@ -1,0 +1,278 @@
+"""The thread pool: Python threads that live in machine code, without the interpreter's lock.
+
+Enters: jobs, published by the driver in the control block (`pool.ll`). Leaves: nothing; the jobs write
+memory. A job is cut into one part per thread; bits do not depend on the cut. Threads look for work for some
+tens of microseconds and then sleep; they never spin when there are more of them than cores. They are started
+with the first program that wants them, again after a fork, and leave before the interpreter does. Who finds
+the pool taken by another program runs alone, on a control block of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from trilobite.base.errors import ArgumentError
+from trilobite.native.host import usable_cores
+from trilobite.native.memory import LINE, empty
+from trilobite.native.runtime import MOST_THREADS, Runtime, Words, control_block, runtime
+
+SPIN = 1000  # looks before sleeping: 20 to 60 µs, about what waking a thread takes
+_JOB, _BUSY, _THREADS, _SPIN, _SLEEP, _WAKE, _LINES, _LINE, _SCRATCH = 0, 32, 48, 49, 50, 51, 64, 16, 4
+_LEAVE = 65535
+_PATIENCE = 1.0  # seconds that leaving may take
+
+_Word = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Pool:
+    """One per process (`pool()`)."""
+
+    def __init__(self, threads: int) -> None:
+        self.control = control_block(MOST_THREADS)
+        self._wanted = threads
+        self._scratch_bytes = 0
+        self._scratch: list[Any] = []
+        self._workers: list[threading.Thread] = []
+        self._lock = threading.RLock()
+        self._closed = False
+        self._own = threading.local()
+        self._rest = _Rest()
+        self._resize_scratch(LINE)
+        # Never freed: whoever is still in machine code when the interpreter ends must find it.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+    @cached_property
+    def _code(self) -> Runtime:
+        return runtime()
+
+    @cached_property
+    def _functions(self) -> dict[str, Callable[..., int]]:
+        pointer, integer = ctypes.c_void_p, ctypes.c_int64
+        kinds = {
+            "worker": ctypes.CFUNCTYPE(None, pointer, integer, integer),
+            "publish": ctypes.CFUNCTYPE(integer, pointer, integer, integer),
+            "seize": ctypes.CFUNCTYPE(integer, pointer),
+            "release": ctypes.CFUNCTYPE(None, pointer),
+        }
+        return {name: kind(self._code[name]) for name, kind in kinds.items()}
+
+    @property
+    def threads(self) -> int:
+        return self._wanted
+
+    def resize(self, threads: int) -> None:
+        """Other programs run alone while the threads change."""
+        with self._lock:
+            self._stop(_PATIENCE)
+            self._wanted = threads
+
+    def start(self) -> None:
+        """Makes the pool what it should be; does nothing if it is."""
+        with self._lock:
+            if self.control[_THREADS] != 0:
+                return
+            taken = self._seize(_PATIENCE)
+            wanted = 1 if self._closed else self._wanted
+            self._rest.install(self.control, self._code)
+            self.control[_SPIN] = SPIN if wanted <= usable_cores() else 0
+            self._grow(wanted)
+            self._workers = self._started(wanted)
+            self.control[_THREADS] = 1 + len(self._workers)
+            self._release(taken)
+
+    def _started(self, wanted: int) -> list[threading.Thread]:
+        worker, seen, workers = self._functions["worker"], int(self.control[_JOB]), []
+        for t in range(1, wanted):
+            thread = threading.Thread(
+                target=worker,
+                args=(self.control.ctypes.data, t, seen),
+                name=f"trilobite-{t}",
+                daemon=True,
+            )
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no more threads: these have to do
+                break
+            workers.append(thread)
+        return workers
+
+    def reserve(self, scratch: int) -> None:
+        """Every thread gets at least so many bytes of scratch memory. Never called while a program runs."""
+        with self._lock:
+            if scratch > self._scratch_bytes:
+                taken = self._seize(None)
+                self._resize_scratch(scratch)
+                self._release(taken)
+
+    def _resize_scratch(self, scratch: int) -> None:
+        self._scratch_bytes, self._scratch = -(-scratch // LINE) * LINE, []
+        self._grow(1 + len(self._workers))
+
+    def _grow(self, threads: int) -> None:
+        while len(self._scratch) < threads:
+            self._scratch.append(empty(self._scratch_bytes, "uint8"))
+        for t, memory in enumerate(self._scratch):
+            self.control[_LINES + _LINE * t + _SCRATCH] = memory.ctypes.data
+
+    def alone(self) -> Words:
+        """A control block of the calling thread's own, with one thread and as much scratch memory."""
+        own = self._own
+        if getattr(own, "size", 0) < self._scratch_bytes:
+            own.size, own.memory, own.control = self._scratch_bytes, empty(self._scratch_bytes, "uint8"), None
+            own.control = control_block(1)
+            own.control[_THREADS], own.control[_LINES + _SCRATCH] = 1, own.memory.ctypes.data
+        return own.control  # type: ignore[no-any-return]
+
+    def _seize(self, patience: float | None) -> bool:
+        """Keeps programs from using the block; gives up when one runs for longer than `patience`."""
+        end = None if patience is None else time.monotonic() + patience
+        while not self._functions["seize"](self.control.ctypes.data + 8 * _BUSY):
+            if end is not None and time.monotonic() > end:
+                return False
+            time.sleep(50e-6)
+        return True
+
+    def _release(self, taken: bool) -> None:
+        if taken:
+            self._functions["release"](self.control.ctypes.data + 8 * _BUSY)
+
+    def _stop(self, patience: float) -> None:
+        if self.control[_THREADS] == 0:
+            return
+        taken = self._seize(patience)
+        self._functions["publish"](self.control.ctypes.data, _LEAVE, 1 + len(self._workers))
+        end = time.monotonic() + patience
+        for thread in self._workers:
+            thread.join(max(0.0, end - time.monotonic()))
+        self._workers = []
+        self.control[_THREADS] = 0
+        self._release(taken)
+
+    def close(self) -> None:
+        """At the interpreter's end: from now on programs run alone."""
+        with self._lock:
+            self._closed = True
+            self._stop(_PATIENCE)
+
+    def before_fork(self) -> None:
+        """No program is in the middle when the process is copied, unless it takes very long."""
+        self._lock.acquire()
+        self._held = "seize" in self.__dict__.get("_functions", {}) and self._seize(10 * _PATIENCE)
+
+    def after_fork_in_parent(self) -> None:
+        self._release(self._held)
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """The workers were not copied; the next program starts new ones."""
+        self._lock = threading.RLock()
+        self._workers, self._own = [], threading.local()
+        self.control[[_BUSY, _THREADS]] = 0
+        lines = self.control[_LINES:].reshape(-1, _LINE)
+        lines[:, :_SCRATCH] = 0
+        lines[:, :2] = self.control[_JOB]
+        self._rest = _Rest()
+        for table in _tables:
+            table.header[0] = 0
+
+
+class _Rest:
+    """How threads sleep: in the system where there is a futex, else on Python's own events."""
+
+    def __init__(self) -> None:
+        self._events: dict[int, threading.Event] = {}
+        self._lock = threading.Lock()
+        self._callbacks = _Word(self._sleep), _Word(self._wake)
+
+    def install(self, control: Words, code: Runtime) -> None:
+        if "sleep" in code.addresses:
+            control[_SLEEP], control[_WAKE] = code["sleep"], code["wake"]
+        else:
+            control[[_SLEEP, _WAKE]] = [ctypes.cast(c, ctypes.c_void_p).value or 0 for c in self._callbacks]
+
+    def _event(self, word: int) -> threading.Event:
+        with self._lock:
+            return self._events.setdefault(word, threading.Event())
+
+    def _sleep(self, word: int) -> None:
+        event = self._event(word)
+        event.wait()
+        event.clear()
+
+    def _wake(self, word: int) -> None:
+        self._event(word).set()
+
+
+_tables: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def remember(table: Any) -> None:
+    """A table of the driver; after a fork, none of them is running in the child."""
+    _tables.add(table)
+
+
+_creating = threading.Lock()
+_pool: Pool | None = None
+
+
+def pool() -> Pool:
+    """This process's pool."""
+    global _pool
+    with _creating:
+        if _pool is None:
+            _pool = _created()
+        return _pool
+
+
+def _created() -> Pool:
+    made = Pool(_chosen())
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=made.before_fork,
+            after_in_parent=made.after_fork_in_parent,
+            after_in_child=made.after_fork_in_child,
+        )
+    atexit.register(made.close)
+    return made
+
+
+def _chosen() -> int:
+    text = os.environ.get("TRILOBITE_THREADS", "")
+    if not text:
+        return min(usable_cores(), MOST_THREADS)
+    if not text.isdigit():
+        raise ArgumentError(
+            f"TRILOBITE_THREADS is {text!r}",
+            where="the environment",
+            expected=f"a number from 1 to {MOST_THREADS}",
+            remedy="unset it to use every core",
+        )
+    return _checked(int(text))
+
+
+def _checked(threads: int) -> int:
+    if type(threads) is not int or not 1 <= threads <= MOST_THREADS:
+        raise ArgumentError(
+            f"{threads!r} threads make no sense",
+            where="the number of threads",
+            expected=f"an integer from 1 to {MOST_THREADS}",
+        )
+    return threads
+
+
+def threads() -> int:
+    """How many threads a program runs on, the caller's among them."""
+    return pool().threads
+
+
+def set_threads(count: int) -> None:
+    """From the next run on. Results do not change with it."""
+    pool().resize(_checked(count))

@@ -1,0 +1,116 @@
+"""The machine code that every program shares: thread pool and driver, from the `.ll` files beside this one.
+
+Enters: nothing. Leaves: the addresses of its functions, and control blocks (`pool.ll` says what is in one).
+It starts no thread and runs no program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import DeviceError
+from trilobite.native.cache import Kernels, kernels
+from trilobite.native.memory import zeros
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+
+MOST_THREADS = 256
+_PAUSE = {
+    "x86": "declare void @llvm.x86.sse2.pause()\n"
+    "define internal void @pause() {\n  call void @llvm.x86.sse2.pause()\n  ret void\n}",
+    "arm": "declare void @llvm.aarch64.hint(i32)\n"
+    "define internal void @pause() {\n  call void @llvm.aarch64.hint(i32 1)\n  ret void\n}",
+}
+_FUTEX = {"x86": "202", "arm": "98"}  # numbers of the system call
+_FUNCTIONS = "worker publish run call call_brief seize release".split()
+_FUTEX_FUNCTIONS = "sleep wake".split()
+_HEADER = object.__basicsize__  # of every Python object; its type comes last
+_FLAGS = _HEADER + 48  # of an array: behind its data, rank, shape, strides, base and dtype
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Addresses by name. `sleep` and `wake` are there on Linux only."""
+
+    addresses: dict[str, int]
+    kernels: Kernels  # keeps the code alive
+
+    def __getitem__(self, name: str) -> int:
+        return self.addresses[name]
+
+
+@lru_cache(maxsize=1)
+def runtime() -> Runtime:
+    """Compiled or taken from the cache with the first use. Its code is never freed: threads live in it."""
+    _check_layout()
+    text, names = source("x86" if platform.machine().lower() in ("x86_64", "amd64") else "arm", sys.platform)
+    code = kernels([(text, 1)])
+    found = np.zeros(len(names), np.int64)
+    pointer, integer = ctypes.c_void_p, ctypes.c_int64
+    ctypes.CFUNCTYPE(None, pointer, integer, integer, pointer)(code.addresses[0])(
+        found.ctypes.data, 0, 0, None
+    )
+    return Runtime(dict(zip(names, found.tolist(), strict=True)), code)
+
+
+def source(machine: str, system: str) -> tuple[str, list[str]]:
+    """The text, as one kernel whose `entry` tells the addresses of the functions; and their names."""
+    futex = system == "linux"
+    names = _FUNCTIONS + (_FUTEX_FUNCTIONS if futex else [])
+    files = ["pool.ll", *(["futex.ll"] if futex else []), "driver.ll"]
+    text = "\n".join(Path(__file__).with_name(file).read_text(encoding="utf-8") for file in files)
+    tell = [
+        f"  %p{i} = getelementptr i64, ptr %out, i64 {i}\n  store ptr @{name}, ptr %p{i}"
+        for i, name in enumerate(names)
+    ]
+    head = "define void @entry(ptr %out, i64 %begin, i64 %end, ptr %scratch) {"
+    facts = {
+        "pause": _PAUSE[machine],
+        "futex": _FUTEX[machine],
+        "clock": time.CLOCK_MONOTONIC,
+        "type": _HEADER - 8,
+        "size": _HEADER,
+        "items": tuple.__basicsize__,
+        "data": _HEADER,
+        "flags": _FLAGS,
+    }
+    return Template("\n".join([text, head, *tell, "  ret void", "}", ""])).substitute(facts), names
+
+
+def _check_layout() -> None:
+    """The driver reads tuples and arrays itself; this makes sure that they are what it takes them for."""
+    array = np.arange(6.0).reshape(2, 3)
+    pair = (array, array.T)
+    seen = [ctypes.c_void_p.from_address(id(pair) + tuple.__basicsize__ + 8 * i).value for i in range(2)]
+    size = ctypes.c_ssize_t.from_address(id(pair) + _HEADER).value
+    kind = ctypes.c_void_p.from_address(id(array) + _HEADER - 8).value
+    data = ctypes.c_void_p.from_address(id(array) + _HEADER).value
+    flags = [ctypes.c_int32.from_address(id(a) + _FLAGS).value & 1 for a in pair]
+    expected = ([id(array), id(pair[1])], 2, id(np.ndarray), array.ctypes.data, [1, 0])
+    if (seen, size, kind, data, flags) != expected:
+        raise DeviceError(
+            "this Python or NumPy keeps its objects in memory in a way that the native driver does not know",
+            where=f"Python {platform.python_version()}, NumPy {np.__version__}",
+            expected="CPython and NumPy 2",
+            remedy='use target="reference"',
+        )
+
+
+def control_block(threads: int) -> Words:
+    """A block with room for so many threads, not started; the caller fills in sleep and wake."""
+    block: Words = zeros(64 + 16 * threads, np.int64)
+    python = ctypes.pythonapi
+    functions = (python.PyEval_SaveThread, python.PyEval_RestoreThread, python.PyLong_FromLongLong)
+    block[52:55] = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
+    block[55:57] = id(np.ndarray), id(tuple)
+    return block
