@@ -1,7 +1,7 @@
 """`make bench`: measures all rows and writes docs/benchmarks.md.
 
-Enters: options. Leaves: the page, or with `--quick`, `--only` or `--output -` the same text on the
-terminal, for a page that holds a part of the rows would hide the rest.
+Enters: options. Leaves: the page, or with `--quick`, `--only` and the like the same text on the terminal, for
+a page that holds a part of the rows would hide the rest. Peers' results are kept in the peers' environment.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from benchmarks.measure import Result, measure
-from benchmarks.page import page
+from benchmarks import ours
+from benchmarks.keeping import Keeper
+from benchmarks.measure import Plan, Result, measure
+from benchmarks.page import error, number, page
 from benchmarks.row import US, Row, Section, row_modules, section
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("trilobite", "numpy", "torch", "jax", "onnxruntime")
+KEPT = ROOT / ".venv-bench" / "kept"
 ROUNDS, QUICK_ROUNDS = 25, 7
+BUDGET = 4.0
 
 
 def machine_facts() -> dict[str, str]:
@@ -51,27 +55,44 @@ def cpu_name() -> str:
     return found[1] if found else platform.machine()
 
 
-def chosen(row: Row, options: argparse.Namespace) -> bool:
-    wanted = options.only is None or re.search(options.only, row.name) is not None
-    return wanted and (row.quick or not options.quick)
+def chosen(module: str, row: Row, options: argparse.Namespace) -> bool:
+    if options.only is not None and not re.search(options.only, f"{module}: {row.name}", re.IGNORECASE):
+        return False
+    if options.threads is not None and row.threads != options.threads:
+        return False
+    return row.quick or not options.quick
 
 
 def progress(result: Result) -> None:
-    ratio = "" if result.ratio is None else f"  {result.ratio:.2f} × {result.best_peer}"
-    print(f"  {result.row.name:<40}{ratio}", file=sys.stderr, flush=True)
+    """One line a row, as soon as it is measured."""
+    row = result.row
+    parts = [f"  {row.name:<44} {row.threads}T"]
+    if US in result.samples:
+        parts.append(f"{number(result.median(US), row.unit):>6} {row.unit}")
+    if result.best_peer is not None:
+        parts.append(f"{result.best_peer} {number(result.median(result.best_peer), row.unit)} {row.unit}")
+    parts += [f"ratio {result.ratio:.2f}"] if result.ratio is not None else []
+    parts += [f"error {error(result)}"] if result.error is not None else []
+    parts += [f"({name} failed: {result.reasons[name].splitlines()[0][:80]})" for name in result.reasons]
+    print("  ".join(parts), file=sys.stderr, flush=True)
 
 
-def run(modules: list[str], options: argparse.Namespace) -> list[tuple[Section, list[Result]]]:
+def run(
+    modules: list[str], options: argparse.Namespace, facts: dict[str, str]
+) -> list[tuple[Section, list[Result]]]:
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    plan = Plan(rounds, options.budget, Keeper(KEPT, facts), options.reuse_peers)
     measured = []
     for name in modules:
         found = section(name)
-        rows = [row for row in found.rows if chosen(row, options)]
+        rows = [row for row in found.rows if chosen(name, row, options)]
+        if options.systems:
+            rows = [row.only(options.systems) for row in rows]
         if not rows:
             continue
         print(found.title, file=sys.stderr, flush=True)
         results = []
-        for result in measure(rows, [name], rounds):
+        for result in measure(rows, [name], plan=plan):
             progress(result)
             results.append(result)
         measured.append((found, results))
@@ -82,28 +103,28 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench ARGS=...", description="Measure Trilobite beside its peers."
     )
-    parser.add_argument(
-        "--quick", action="store_true", help="a few rows, fewer rounds, printed and not written"
-    )
-    parser.add_argument(
-        "--only", metavar="REGEX", help="only rows whose name matches; printed and not written"
-    )
-    parser.add_argument(
-        "--rounds", type=int, metavar="N", help=f"samples of each system a row (usually {ROUNDS})"
-    )
-    parser.add_argument("--output", metavar="FILE", help="where to write the page; - prints it")
-    parser.add_argument(
-        "--modules", nargs="+", metavar="MODULE", help="other row modules than those of this folder"
-    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="a few rows, fewer rounds, printed and not written")
+    add("--only", metavar="REGEX", help="only rows where 'module: name' matches; printed and not written")
+    add("--threads", type=int, choices=(1, 2), help="only rows of this many threads; printed and not written")
+    add("--systems", nargs="+", metavar="SYSTEM", help="only these systems; printed and not written")
+    add("--target", default="cpu", help="what we compile for (usually cpu)")
+    add("--reuse-peers", action="store_true", help="show peers' earlier results, if they still hold")
+    add("--rounds", type=int, metavar="N", help=f"most samples of each system a row (usually {ROUNDS})")
+    add("--budget", type=float, default=BUDGET, metavar="S", help=f"seconds a row (usually {BUDGET:g})")
+    add("--output", metavar="FILE", help="where to write the page; - prints it")
+    add("--modules", nargs="+", metavar="MODULE", help="other row modules than those of this folder")
     return parser.parse_args(words)
 
 
 def main(words: list[str] | None = None) -> int:
     options = parse(words)
+    os.environ[ours.VARIABLE] = options.target
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(KEPT / "inductor"))
     facts = machine_facts()
-    measured = run(options.modules or row_modules(), options)
+    measured = run(options.modules or row_modules(), options, facts)
     text = page(measured, facts)
-    partial = options.quick or options.only is not None
+    partial = options.quick or any((options.only, options.threads, options.systems))
     output = options.output or ("-" if partial else str(ROOT / "docs" / "benchmarks.md"))
     if output == "-":
         print(text)

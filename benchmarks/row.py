@@ -9,14 +9,27 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 US = "trilobite"
+REFERENCE = "torch"
+"""Whose results ours are compared with."""
 
 Work = Callable[[], object]
-"""What is timed. Called with nothing; returns nothing of interest, or seconds if the row times itself."""
+"""What is timed. Called with nothing; returns nothing of interest, or the measured number if the row measures
+itself (seconds, or bytes).
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work whose results can be compared: `outputs` gives arrays, in the same order for every system."""
+
+    work: Work
+    outputs: Callable[[], Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -24,18 +37,30 @@ class Row:
     """`systems` maps a system's name to the function that builds its work; building is not timed."""
 
     name: str
-    systems: Mapping[str, Callable[[], Work]]
+    systems: Mapping[str, Callable[[], Work | Job]]
     unit: str = "µs"
     threads: int = 1
     floor: tuple[str, ...] = ()  # systems that are shown but are no peers: they do only a part of the work
-    aim: float | None = None  # seconds that we promise to stay below
+    aim: float | None = None  # seconds (or bytes) that we promise to stay below
+    aim_ratio: float | None = None  # our time over the best peer's that we promise to stay below
+    flops: float | None = None  # operations of one call, where speed is better read as GFLOP/s
     times_itself: bool = False
+    most_rounds: int | None = None  # where a sample is a whole process, few must do
     quick: bool = False
 
     @property
     def peers(self) -> tuple[str, ...]:
         """The systems that we are compared with."""
         return tuple(name for name in self.systems if name != US and name not in self.floor)
+
+    @property
+    def key(self) -> str:
+        """What no other row has."""
+        return f"{self.name} / {self.threads}"
+
+    def only(self, systems: Sequence[str]) -> Row:
+        """The row with some of its systems."""
+        return replace(self, systems={name: make for name, make in self.systems.items() if name in systems})
 
 
 @dataclass(frozen=True)
@@ -45,6 +70,13 @@ class Section:
     title: str
     text: str
     rows: tuple[Row, ...]
+
+
+def both_thread_counts(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Each row with 1 thread and with 2, one under the other."""
+    return tuple(
+        replace(row, threads=threads, quick=row.quick and threads == 2) for row in rows for threads in (1, 2)
+    )
 
 
 def row_modules() -> list[str]:

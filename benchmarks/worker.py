@@ -1,13 +1,16 @@
 """One system in a process of its own, with its threads pinned, that takes a sample whenever it is asked.
 
-Enters: lines of JSON. `{"prepare": row}` builds the row's work, warms it up and answers `{"calls": n}`, the
-calls that fill one sample; `{"sample": n}` answers `{"seconds": s}`, the time of one call. What goes wrong
-is answered as `{"error": text}`. A process per system keeps one system's threads, allocator and import
-hooks out of another's time.
+Enters: lines of JSON. `{"prepare": row}` builds the row's work, warms it up and answers `{"calls": n,
+"seconds": s}`, the calls that fill one sample and the time of one; `{"sample": n}` answers `{"seconds": s}`;
+`{"outputs": file}` writes the results of the work there, if it has any; `{"release": null}` forgets the work.
+What goes wrong is answered as `{"error": text}`. A process per system keeps one system's threads, allocator
+and import hooks out of another's time.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import itertools
 import json
 import os
@@ -16,7 +19,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from benchmarks.row import Row, Work, section
+from benchmarks.row import Job, Row, Work, section
 
 SAMPLE_SECONDS = 0.02  # long beside the clock's grain, short enough that the systems alternate quickly
 WARM_UP_SECONDS = 0.05
@@ -31,14 +34,15 @@ def timed(work: Work, calls: int) -> float:
     return (perf_counter() - start) / calls
 
 
-def calls_per_sample(work: Work) -> int:
-    """How many calls fill a sample; finding out also warms the work up."""
+def calibrated(work: Work) -> tuple[int, float]:
+    """How many calls fill a sample and how long one takes; finding out also warms the work up."""
+    work()  # the first call may compile
     calls, spent = 1, 0.0
     while True:
         each = timed(work, calls)
         spent += each * calls
         if (spent >= WARM_UP_SECONDS and each * calls >= SAMPLE_SECONDS / 2) or calls >= MOST_CALLS:
-            return max(1, min(MOST_CALLS, round(SAMPLE_SECONDS / each)))
+            return max(1, min(MOST_CALLS, round(SAMPLE_SECONDS / each))), each
         calls = min(MOST_CALLS, calls * 2)
 
 
@@ -49,18 +53,18 @@ class Worker:
         self.system, self.rows = system, rows
         self.row: Row | None = None
         self.work: Work | None = None
+        self.made: Work | Job | None = None
 
-    def prepare(self, name: str) -> dict[str, Any]:
-        self.row, self.work = None, None
-        row = self.rows[name]
-        work = row.systems[self.system]()
-        if row.times_itself:
+    def prepare(self, key: str) -> dict[str, Any]:
+        self.release(None)
+        row = self.rows[key]
+        made = row.systems[self.system]()
+        work = made.work if isinstance(made, Job) else made
+        if row.times_itself and row.most_rounds is None:
             work()
-            calls = 1
-        else:
-            calls = calls_per_sample(work)
-        self.row, self.work = row, work
-        return {"calls": calls}
+        calls, each = (1, 0.0) if row.times_itself else calibrated(work)
+        self.row, self.work, self.made = row, work, made
+        return {"calls": calls, "seconds": each, "has_outputs": isinstance(made, Job)}
 
     def sample(self, calls: int) -> dict[str, Any]:
         if self.row is None or self.work is None:
@@ -69,9 +73,27 @@ class Worker:
             return {"seconds": self.work()}
         return {"seconds": timed(self.work, calls)}
 
+    def outputs(self, path: str) -> dict[str, Any]:
+        import numpy as np
+
+        if isinstance(self.made, Job):
+            np.savez(path, *self.made.outputs())
+        return {}
+
+    def release(self, _: None) -> dict[str, Any]:
+        self.row = self.work = self.made = None
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # idle workers must not fill the memory that the others need
+        return {}
+
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         ((verb, argument),) = request.items()
-        verbs: dict[str, Callable[[Any], dict[str, Any]]] = {"prepare": self.prepare, "sample": self.sample}
+        verbs: dict[str, Callable[[Any], dict[str, Any]]] = {
+            "prepare": self.prepare,
+            "sample": self.sample,
+            "outputs": self.outputs,
+            "release": self.release,
+        }
         try:
             return verbs[verb](argument)
         except (
@@ -85,7 +107,7 @@ def main(system: str, threads: int, modules: list[str]) -> None:
     # Systems may print; the answers keep the real standard output to themselves.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    worker = Worker(system, {row.name: row for module in modules for row in section(module).rows})
+    worker = Worker(system, {row.key: row for module in modules for row in section(module).rows})
     for line in sys.stdin:
         print(json.dumps(worker.answer(json.loads(line))), file=answers, flush=True)
 
