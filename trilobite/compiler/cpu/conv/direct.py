@@ -1,0 +1,110 @@
+"""The direct convolution: an indirect matrix product over pixels, without a copy of the activations.
+
+Enters: dtypes, rank and an epilogue. Leaves: the text of one kernel for convolutions of every size. A unit
+is a block of pixels, a group and a run of weight panels. It writes down where the rows of its pixels are
+(`gather`), then goes panel by panel and, in a panel, through blocks of depth that fit the first-level
+cache; every tile of the block is a call of `tile`. The sums of a tile are added in one order, whatever the
+units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trilobite.compiler.cpu.conv.finish import Finish
+from trilobite.compiler.cpu.conv.gather import Block, Gather, cut
+from trilobite.compiler.cpu.conv.tile import Tile
+from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling
+from trilobite.compiler.cpu.conv.words import read_words
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.epilogue import Epilogue
+from trilobite.native.host import Host
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Where a unit keeps its sums, the rows of the result and the table of places, in bytes."""
+
+    rows: int
+    places: int
+    end: int
+
+
+def scratch_of(tiling: Tiling, pixels: int, taps: int) -> Scratch:
+    tiles = -(-pixels // ROWS) + 1
+    rows = tiles * ROWS * tiling.columns * tiling.size
+    places = rows + tiles * ROWS * 8
+    return Scratch(rows, places, places + tiles * max(taps, 1) * ROWS * 8)
+
+
+class Direct:
+    """Emits one kernel."""
+
+    def __init__(
+        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]
+    ) -> None:
+        self.t, self.tiling, self.rank = Text(host), tiling, rank
+        self.epilogue, self.names = epilogue, names
+
+    def text(self) -> str:
+        t = self.t
+        self.w = w = read_words(t, self.names)
+        self.gather = Gather(t, w, self.rank, self.tiling.operand)
+        self.tiles = [Tile(t, self.tiling, self.gather.tap_words, n) for n in range(1, ROWS + 1)]
+        self.finish = Finish(t, self.tiling, self.epilogue, w)
+        self.rows = t.address(t.scratch, w["rows_at"])
+        self.places = t.address(t.scratch, w["places_at"])
+        with t.loop(t.begin, t.end, name="unit") as unit:
+            self._unit(unit.index)
+        for tile in self.tiles:
+            tile.emit()
+        return t.module()
+
+    def _unit(self, unit: Value) -> None:
+        """Panels change fastest, then groups, blocks of pixels, images."""
+        t, w = self.t, self.w
+        run, rest = t.urem(unit, w["runs"]), t.udiv(unit, w["runs"])
+        group, rest = t.urem(rest, w["groups"]), t.udiv(rest, w["groups"])
+        number, image = t.urem(rest, w["blocks"]), t.udiv(rest, w["blocks"])
+        first = t.mul(number, w["block"])
+        block = cut(t, first, t.smin(t.sub(w["pixels"], first), w["block"]))
+        self.gather.fill(block, image, group, self.places, self.rows)
+        panel = t.mul(run, w["run"])
+        with t.loop(panel, t.smin(t.add(panel, w["run"]), w["panels"]), name="panel") as p:
+            self._panel(block, group, p.index)
+
+    def _panel(self, block: Block, group: Value, panel: Value) -> None:
+        t, w, tiling = self.t, self.w, self.tiling
+        number = t.add(t.mul(group, w["panels"]), panel)
+        weights = t.address(w["w"], t.mul(number, w["panel_size"]), tiling.operand)
+        column = t.mul(panel, tiling.columns)
+        width = t.smin(t.sub(w["columns"], column), tiling.columns)
+        column = t.add(column, t.mul(group, w["columns"]))
+        with (
+            t.loop(0, t.smax(w["taps"], 1), w["tap_block"], name="taps") as tap,
+            t.loop(0, t.smax(w["depth"], 1), w["depth_block"], name="depth") as deep,
+        ):
+            end = t.smin(t.add(tap.index, w["tap_block"]), w["taps"])
+            channels = t.smin(t.sub(w["depth"], deep.index), w["depth_block"])
+            begins = t.icmp("eq", t.or_(tap.index, deep.index), 0)
+            ends = t.and_(
+                t.icmp("sge", t.add(tap.index, w["tap_block"]), w["taps"]),
+                t.icmp("sge", t.add(deep.index, w["depth_block"]), w["depth"]),
+            )
+            where = (weights, w["table"], tap.index, end, deep.index, channels)
+            self._tiles(block, where, begins, ends, column, width)
+
+    def _tiles(
+        self, block: Block, where: tuple[Value, ...], begins: Value, ends: Value, column: Value, width: Value
+    ) -> None:
+        t, w, tiling = self.t, self.w, self.tiling
+        with t.loop(0, block.tiles, name="tile") as tile:
+            size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
+            places = t.address(self.places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
+            sums = t.address(t.scratch, t.mul(tile.index, ROWS * tiling.columns * tiling.size))
+            for kind in reversed(self.tiles):
+                with t.when(t.icmp("eq", size, kind.rows)):
+                    t.call(kind.name, places, *where, sums, begins)
+            with t.when(ends):
+                rows = t.address(self.rows, t.mul(tile.index, 8 * ROWS))
+                self.finish.tile(sums, rows, size, column, width)

@@ -1,0 +1,167 @@
+"""Sizes of the direct convolution: how it is cut into units, and the words of its steps.
+
+Enters: a channels-last convolution or input gradient and its epilogue. Leaves: kernels and steps. One
+kernel text serves all sizes of a combination of dtypes, rank and epilogue; sizes are words of the step.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from trilobite.compiler.cpu.conv.direct import Direct, scratch_of
+from trilobite.compiler.cpu.conv.finish import epilogue_words
+from trilobite.compiler.cpu.conv.margin import margin_step
+from trilobite.compiler.cpu.conv.problem import (
+    Part,
+    Problem,
+    as_rows,
+    margins,
+    pointwise,
+    problem,
+    with_long_rows,
+)
+from trilobite.compiler.cpu.conv.tiling import DEPTH, ROWS, Tiling, tiling
+from trilobite.compiler.cpu.conv.words import Words
+from trilobite.compiler.cpu.epilogue import Epilogue
+from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
+from trilobite.ir.graph import Equation
+from trilobite.ir.types import Affine, Dim
+from trilobite.native.host import Host
+
+Array = np.ndarray[Any, Any]
+_PIXELS = 192  # of a block, if the rows of so many stay in the second-level cache
+_ROWS_BYTES = 256 << 10
+_TABLE_BYTES = 64 << 10
+_UNITS = 16  # wanted, so that threads share the work evenly
+_SERIAL = 1 << 15  # multiplications: below, waking another thread costs more than it brings
+
+
+def lower_direct(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
+    """A `conv_last` or `conv_last_input_grad` whose operands are these inputs of the fusion."""
+    p = problem(e)
+    dtype, source = e.inputs[0].type.dtype, Operand("in", inputs[0])
+    tile = tiling(host, dtype, e.attributes["dtype"])
+    steps: list[Step] = []
+    temporaries: tuple[Dim, ...] = ()
+    if pointwise(p):
+        p = as_rows(p)
+    elif (margin := margins(p)) is not None:
+        if any(margin):
+            line = p.source[-1] * p.channels
+            lines = p.batch * math.prod(p.source[:-1])
+            around = [m * p.channels for m in margin]
+            target = Operand("temporary", 0)
+            steps.append(margin_step(host, dtype, source, target, lines, line, *around))
+            temporaries = (lines * (line + sum(around)) * dtype.itemsize,)
+            source = target
+        p = with_long_rows(p, *margin)
+    constants: list[Array] = [np.zeros(max(p.depth, 1) * dtype.itemsize, np.uint8)]
+    for part in p.parts:
+        if part.positions == 0 or p.batch == 0 or p.columns == 0:
+            continue
+        constants.append(_tap_table(p, part))
+        weights = Operand("in", inputs[1])
+        steps.append(_step(p, part, tile, epilogue, (source, weights, len(constants) - 1), host))
+    why = f"rows of {p.depth} channels gathered by {len(p.parts)} set(s) of taps, tiles of {ROWS} x {tile.columns}"
+    return Lowering(tuple(steps), temporaries, tuple(constants), why=why)
+
+
+def _tap_table(p: Problem, part: Part) -> Array:
+    strides = _strides(p)
+    rows = [
+        (*offsets, sum(o * s for o, s in zip(offsets, strides, strict=True)), number * p.depth)
+        for offsets, number in part.tap_rows()
+    ]
+    return np.array(rows or [(0,) * (len(strides) + 2)], np.int64)
+
+
+def _strides(p: Problem) -> list[int]:
+    return [math.prod(p.source[a + 1 :]) * p.channels for a in range(len(p.source))]
+
+
+def _step(
+    p: Problem,
+    part: Part,
+    tile: Tiling,
+    epilogue: Epilogue,
+    buffers: tuple[Operand, Operand, int],
+    host: Host,
+) -> Step:
+    taps, panels = part.tap_count, -(-p.columns // tile.columns)
+    symbolic = isinstance(p.batch, Affine)
+    pixels = part.positions if symbolic else part.positions * int(p.batch)
+    block = _block(pixels, p, part, tile)
+    blocks = -(-pixels // block)
+    runs = min(panels, max(1, -(-_UNITS // (blocks * p.groups))))
+    run = -(-panels // runs)
+    runs = -(-panels // run)
+    scratch = scratch_of(tile, block, taps)
+    tap_block, depth_block = _depth_blocks(p.depth, taps)
+    words = _buffers(epilogue, buffers)
+    numbers: dict[str, Dim] = {
+        "rows_at": scratch.rows, "places_at": scratch.places, "runs": runs, "run": run, "panels": panels,
+        "groups": p.groups, "blocks": blocks, "block": block, "pixels": pixels, "taps": taps,
+        "tap_block": tap_block, "depth": p.depth, "depth_block": depth_block,
+        "panel_size": math.prod(part.kernel) * p.depth * tile.columns,
+        "columns": p.columns, "width": p.columns * p.groups,
+        "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out),
+    }  # fmt: skip
+    for i, (axis, stride) in enumerate(zip(part.axes, _strides(p), strict=True)):
+        numbers |= {
+            f"count{i}": axis.count, f"first{i}": axis.first, f"every{i}": axis.every, f"step{i}": axis.step,
+            f"extent{i}": axis.extent, f"stride{i}": stride, f"out_rows{i}": math.prod(p.out[i + 1 :]),
+        }  # fmt: skip
+    for name, value in numbers.items():
+        words.add(name, value)
+    kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), scratch.end)
+    outer = p.batch if symbolic else 1
+    work = 2.0 * pixels * taps * p.depth * p.columns * p.groups
+    return Step(kernel, tuple(words.contents), outer * (blocks * p.groups * runs), work, work < 2 * _SERIAL)
+
+
+def _block(pixels: int, p: Problem, part: Part, tile: Tiling) -> int:
+    """Pixels of a unit: as many as leave their rows in the second-level cache, in blocks of equal size."""
+    most = min(_PIXELS, _ROWS_BYTES // max(p.depth * tile.operand.itemsize, 1))
+    most = min(most, _TABLE_BYTES // (8 * max(part.tap_count, 1)))
+    most = max(most // ROWS * ROWS, ROWS)
+    blocks = -(-pixels // most)
+    return -(-pixels // blocks)
+
+
+def _depth_blocks(depth: int, taps: int) -> tuple[int, int]:
+    """Taps and channels of a block of depth: several taps, or a part of one."""
+    if depth <= DEPTH:
+        wanted = max(1, DEPTH // max(depth, 1))
+        pieces = -(-max(taps, 1) // wanted)
+        return -(-max(taps, 1) // pieces), max(depth, 1)
+    pieces = -(-depth // DEPTH)
+    return 1, (-(-depth // pieces) + 3) // 4 * 4
+
+
+def _buffers(epilogue: Epilogue, buffers: tuple[Operand, Operand, int]) -> Words:
+    source, weights, table = buffers
+    words = Words()
+    for name, operand in (
+        ("x", source), ("w", weights),
+        ("zeros", Operand("constant", 0)), ("table", Operand("constant", table)),
+    ):  # fmt: skip
+        words.add(name, operand)
+    epilogue_words(words, epilogue)
+    return words
+
+
+def _kernel(
+    host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], scratch: int
+) -> Kernel:
+    after = [e.primitive.name for e in epilogue.body.equations]
+    name = "_".join(["conv", *dict.fromkeys(after)][:5])
+    return Kernel(name, _text(host, tile, rank, epilogue, names), scratch=scratch)
+
+
+@lru_cache(maxsize=256)
+def _text(host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
+    return Direct(host, tile, rank, epilogue, names).text()

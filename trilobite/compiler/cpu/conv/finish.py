@@ -1,0 +1,83 @@
+"""The last store of a convolution: sums of a tile through the epilogue into the results.
+
+Enters: sums in scratch, which rows of the result they are, columns. Leaves: the code that stores them. The
+epilogue is emitted twice: for whole rows of a tile, and masked for a last panel that is not full.
+"""
+
+from __future__ import annotations
+
+from trilobite.compiler.cpu.conv.tiling import VECTORS, Tiling
+from trilobite.compiler.cpu.conv.words import Words
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.gemm.convert import narrow
+
+from trilobite.compiler.cpu.epilogue import Epilogue, emit_epilogue  # isort: skip
+from trilobite.compiler.kernels import Operand
+from trilobite.ir.types import Dim
+
+
+def epilogue_words(words: Words, epilogue: Epilogue) -> None:
+    """The buffers that an epilogue reads and writes."""
+    for i, _ in enumerate(epilogue.results):
+        words.add(f"result{i}", Operand("out", i))
+    for i, o in enumerate(epilogue.operands):
+        words.add(f"operand{i}", Operand("in", o.input))
+        words.add(f"operand{i}_row", plain_stride(o.row_stride))
+
+
+def plain_stride(stride: object) -> Dim:
+    """A stride along rows; only the batch of a convolution is symbolic, so it is one number or affine."""
+    if hasattr(stride, "words"):
+        first: Dim = stride.words[0]
+        return first
+    assert isinstance(stride, Dim)
+    return stride
+
+
+class Finish:
+    """Emits stores for one kernel. Words: those of `epilogue_words`, and `width`, the columns of a row."""
+
+    def __init__(self, t: Text, tiling: Tiling, epilogue: Epilogue, words: dict[str, Value]) -> None:
+        self.t, self.tiling, self.epilogue, self.w = t, tiling, epilogue, words
+
+    def tile(self, sums: Value, rows: Value, count: Value, column: Value, width: Value) -> None:
+        """`count` rows of sums, of which `width` columns exist, from `column` on."""
+        t, tiling = self.t, self.tiling
+
+        def each(full: bool) -> None:
+            with t.loop(0, count, name="row") as r:
+                row = t.load_type("i64", t.address(rows, t.mul(r.index, 8)))
+                line = t.address(sums, t.mul(r.index, tiling.columns * tiling.size))
+                places = self.row(row)
+                for v in range(VECTORS):
+                    at = v * tiling.lanes
+                    if full:
+                        self._vector(t.address(line, at * tiling.size), places, t.add(column, at), None)
+                        continue
+                    left = t.sub(width, at)
+                    with t.when(t.icmp("sgt", left, 0)):
+                        self._vector(t.address(line, at * tiling.size), places, t.add(column, at), left)
+
+        t.either(t.icmp("eq", width, tiling.columns), lambda: each(True), lambda: each(False))
+
+    def row(self, row: Value) -> tuple[list[Value], list[Value]]:
+        """Where a row of every operand and of every result begins."""
+        t, w, epilogue = self.t, self.w, self.epilogue
+        operands = [
+            t.address(w[f"operand{i}"], t.mul(row, w[f"operand{i}_row"]), o.dtype)
+            for i, o in enumerate(epilogue.operands)
+        ]
+        index = t.mul(row, w["width"])
+        return operands, [t.address(w[f"result{i}"], index, d) for i, d in enumerate(epilogue.results)]
+
+    def _vector(
+        self, sums: Value, places: tuple[list[Value], list[Value]], column: Value, count: Value | None
+    ) -> None:
+        self.store(self.t.load_type(self.tiling.vector, sums, 32), places, column, count)
+
+    def store(
+        self, total: Value, places: tuple[list[Value], list[Value]], column: Value, count: Value | None
+    ) -> None:
+        """Sums of consecutive columns of one row, through the epilogue into every result."""
+        value = narrow(self.t, total, self.tiling.accumulator, self.tiling.result)
+        emit_epilogue(self.t, self.epilogue, value, *places, column, self.tiling.lanes, count)

@@ -1,0 +1,101 @@
+"""The table of row addresses that a unit of the direct convolution works from.
+
+Enters: the words of a part. Leaves: code that fills, for the pixels of a block, `places` (for each tile and
+tap the addresses of the tile's rows; of the page of zeros where the tap is outside) and `rows` (which row
+of the result each pixel is). Built once per unit and read for every panel of weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trilobite.base.dtypes import DType
+from trilobite.compiler.cpu.conv.tiling import ROWS
+from trilobite.compiler.cpu.emit.text import Text, Value
+
+
+@dataclass
+class Block:
+    """The pixels of a unit, cut into tiles whose sizes differ by at most one."""
+
+    first: Value
+    tiles: Value
+    small: Value  # pixels of a small tile
+    larger: Value  # how many tiles have one more
+
+
+def cut(t: Text, first: Value, count: Value) -> Block:
+    tiles = t.ceil_div(count, ROWS)
+    safe = t.smax(tiles, 1)
+    return Block(first, tiles, t.udiv(count, safe), t.urem(count, safe))
+
+
+class Gather:
+    """Emits the filling of the table. `rank`: spatial axes of the part."""
+
+    def __init__(self, t: Text, words: dict[str, Value], rank: int, operand: DType) -> None:
+        self.t, self.w, self.rank, self.operand = t, words, rank, operand
+
+    @property
+    def tap_words(self) -> int:
+        """Offsets along the axes, their sum in elements, the row of the panel."""
+        return self.rank + 2
+
+    def fill(self, block: Block, image: Value, group: Value, places: Value, rows: Value) -> None:
+        t, w = self.t, self.w
+        source = t.address(w["x"], t.mul(group, w["depth"]), self.operand)
+        start = self._coordinates(block.first, image)
+        with t.loop(0, block.tiles, carried=start, name="tile") as tile:
+            size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
+            base = t.address(places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
+            line = t.address(rows, t.mul(tile.index, 8 * ROWS))
+            with t.loop(0, size, carried=tile.values, name="pixel") as pixel:
+                self._pixel(pixel.values, source, t.address(base, t.mul(pixel.index, 8)))
+                t.store_type(self._row(pixel.values), t.address(line, t.mul(pixel.index, 8)))
+                pixel.next(*self._after(pixel.values))
+            tile.next(*pixel.results)
+
+    def _coordinates(self, pixel: Value, image: Value) -> list[Value]:
+        """Image and position along each axis of a pixel of the part."""
+        t, found = self.t, []
+        for a in reversed(range(self.rank)):
+            found.append(t.urem(pixel, self.w[f"count{a}"]))
+            pixel = t.udiv(pixel, self.w[f"count{a}"])
+        return [t.add(image, pixel), *reversed(found)]
+
+    def _after(self, at: list[Value]) -> list[Value]:
+        """The next pixel: the last axis first, carrying over like an odometer."""
+        t, out = self.t, list(at)
+        carry = t.constant("i64", 1)
+        for a in reversed(range(self.rank)):
+            moved = t.add(at[a + 1], carry)
+            over = t.icmp("eq", moved, self.w[f"count{a}"])
+            out[a + 1] = t.select(over, 0, moved) if a or self.rank else moved
+            carry = t.convert("zext", over, "i64")
+        out[0] = t.add(at[0], carry)
+        return out
+
+    def _row(self, at: list[Value]) -> Value:
+        t, w = self.t, self.w
+        row = t.mul(at[0], w["image_rows"])
+        for a in range(self.rank):
+            place = t.add(w[f"first{a}"], t.mul(at[a + 1], w[f"every{a}"]))
+            row = t.add(row, t.mul(place, w[f"out_rows{a}"]))
+        return row
+
+    def _pixel(self, at: list[Value], source: Value, target: Value) -> None:
+        """One pixel's addresses, tap by tap."""
+        t, w = self.t, self.w
+        corner = [t.mul(at[a + 1], w[f"step{a}"]) for a in range(self.rank)]
+        flat = t.mul(at[0], w["image"])
+        for a in range(self.rank):
+            flat = t.add(flat, t.mul(corner[a], w[f"stride{a}"]))
+        origin = t.address(source, flat, self.operand)
+        with t.loop(0, w["taps"], name="tap") as tap:
+            line = t.address(w["table"], t.mul(tap.index, 8 * self.tap_words))
+            word = [t.load_type("i64", t.address(line, 8 * i)) for i in range(self.rank + 1)]
+            address = t.address(origin, word[self.rank], self.operand)
+            for a in range(self.rank):
+                inside = t.icmp("ult", t.add(corner[a], word[a]), w[f"extent{a}"])
+                address = t.select(inside, address, w["zeros"])
+            t.store_type(address, t.address(target, t.mul(tap.index, 8 * ROWS)))

@@ -1,0 +1,66 @@
+"""Convolutions: the lowering of fusions of kind "conv".
+
+Enters: a `fusion` equation whose region is one channels-last convolution with an epilogue after it, or the
+cutting of a weight into panels. Leaves: its kernels and steps, from the room's kernel for that form. What
+it refuses it says why; complex numbers run on the host.
+"""
+
+from __future__ import annotations
+
+from trilobite.base.dtypes import is_complex
+from trilobite.compiler.cpu.conv.direct_steps import lower_direct
+from trilobite.compiler.cpu.conv.panels import lower_panels
+from trilobite.compiler.cpu.epilogue import Epilogue, epilogue_of
+from trilobite.compiler.kernels import Lowering
+from trilobite.ir.graph import Equation, Graph
+from trilobite.ir.types import Affine
+from trilobite.native.host import Host, features
+
+_GATHERED = ("conv_last", "conv_last_input_grad")
+ROOTS = (*_GATHERED, "conv_last_weight_grad", "conv_panels")
+
+
+def accepts(region: Graph) -> str | None:
+    """Why this region is no convolution that can be lowered; None if it is one."""
+    found = [e for e in region.equations if e.primitive.name in ROOTS]
+    if len(found) != 1:
+        return f"{len(found)} convolutions in one region"
+    (root,) = found
+    if any(is_complex(v.type.dtype) for v in (*root.inputs, *root.outputs)):
+        return "complex convolutions run on the host"
+    if any(v not in region.inputs for v in root.inputs):
+        return "what a convolution reads is computed before it"
+    if _symbolic(root):
+        return "only the batch of a convolution may be symbolic"
+    if root.primitive.name == "conv_panels":
+        return None if len(region.equations) == 1 else "nothing is fused with the cutting of a weight"
+    if epilogue_of(region, root) is None:
+        return "what follows the convolution is not elementwise along its rows and columns"
+    return None
+
+
+def _symbolic(e: Equation) -> bool:
+    """Is any size but the leading ones of activations symbolic?"""
+    gradient = e.primitive.name == "conv_last_weight_grad"
+    whole = [*e.outputs] if gradient else [] if e.primitive.name == "conv_panels" else [e.inputs[1]]
+    lead = e.inputs if gradient else (e.inputs[0], *e.outputs)
+    if e.primitive.name == "conv_panels":
+        whole, lead = [*e.inputs], ()
+    shapes = [v.type.shape for v in whole] + [v.type.shape[1:] for v in lead]
+    return any(isinstance(n, Affine) for shape in shapes for n in shape)
+
+
+def lower(equation: Equation) -> Lowering:
+    region: Graph = equation.attributes["region"]
+    root = next(e for e in region.equations if e.primitive.name in ROOTS)
+    if root.primitive.name == "conv_panels":
+        return lower_panels(root, features())
+    epilogue = epilogue_of(region, root)
+    assert epilogue is not None, "the fuse pass asks `accepts` first"
+    places = tuple(region.inputs.index(v) for v in root.inputs)
+    return lower_root(root, epilogue, (places[0], places[1]), features())
+
+
+def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
+    """One convolution whose operands are these inputs of the fusion."""
+    return lower_direct(root, epilogue, inputs, host)

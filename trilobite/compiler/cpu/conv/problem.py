@@ -1,0 +1,159 @@
+"""A convolution as rows gathered by taps: the one form that the direct kernels run.
+
+Enters: the attributes and shapes of `conv_last` or `conv_last_input_grad`. Leaves: `Part`s. A part says,
+for a lattice of output positions m, out[m] = sum over taps of row(step*m + offset of the tap) @
+weight(tap), where a row is the run of channels at one position of the source, and zeros outside. A
+convolution is one part; an input gradient of stride s is one part for each position within the stride, each
+with the taps that reach it, so no product with a zero between elements is ever made. It computes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from trilobite.ir.graph import Equation
+from trilobite.ir.types import Dim
+
+SHALLOW = 8  # channels up to which rows of taps are worth a padded copy of the source
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One spatial axis of a part: output position `first + every*m` for m < count reads source `step*m + b`,
+    where b is in `offsets` for each tap number in `taps`.
+    """
+
+    count: int
+    first: int
+    every: int
+    step: int
+    extent: int  # of the source
+    taps: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Axes, and what is the same for all parts of a convolution."""
+
+    axes: tuple[Axis, ...]
+    out: tuple[int, ...]  # extents of the whole result
+    kernel: tuple[int, ...]
+
+    @property
+    def positions(self) -> int:
+        return math.prod(a.count for a in self.axes)
+
+    @property
+    def tap_count(self) -> int:
+        return math.prod(len(a.taps) for a in self.axes)
+
+    def tap_rows(self) -> list[tuple[tuple[int, ...], int]]:
+        """For each tap the source offset along each axis, and its number in the kernel."""
+        found = []
+        for choice in product(*(range(len(a.taps)) for a in self.axes)):
+            number = 0
+            for a, i, size in zip(self.axes, choice, self.kernel, strict=True):
+                number = number * size + a.taps[i]
+            found.append((tuple(a.offsets[i] for a, i in zip(self.axes, choice, strict=True)), number))
+        return found
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sizes of one convolution. `depth`, `columns`: of one group. `channels`: of a source position."""
+
+    batch: Dim
+    groups: int
+    channels: int
+    depth: int
+    columns: int
+    source: tuple[int, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def out(self) -> tuple[int, ...]:
+        return self.parts[0].out if self.parts else ()
+
+
+def _lattice(out: int, kernel: int, a: int, b: int, c: int, d: int, extent: int) -> list[Axis]:
+    """Position i reads tap r at (a*i + b*r + c) / d where that is whole; one axis for each class of i."""
+    common = math.gcd(a, d)
+    every = d // common
+    found = []
+    for first in range(min(every, out)):
+        taps = [r for r in range(kernel) if (a * first + b * r + c) % d == 0]
+        offsets = [(a * first + b * r + c) // d for r in taps]
+        count = (out - first + every - 1) // every
+        found.append(Axis(count, first, every, a // common, extent, tuple(taps), tuple(offsets)))
+    return found
+
+
+def _kernel(e: Equation) -> tuple[int, ...]:
+    x, w = (v.type for v in e.inputs)
+    kernel = w.shape[:-2] if w.ndim == x.ndim else w.shape[2:-2]
+    return tuple(int(k) for k in kernel)
+
+
+def problem(e: Equation) -> Problem:
+    """The gathered form of a `conv_last` or `conv_last_input_grad`. Only the batch may be symbolic."""
+    x, y, kernel = e.inputs[0].type, e.outputs[0].type, _kernel(e)
+    source, out = (tuple(int(n) for n in t.shape[1:-1]) for t in (x, y))
+    axes = [_axis(e, i, kernel[i], source[i], out[i]) for i in range(len(kernel))]
+    parts = tuple(Part(choice, out, kernel) for choice in product(*axes))
+    groups = e.attributes["groups"]
+    channels = int(x.shape[-1])
+    return Problem(
+        x.shape[0], groups, channels, channels // groups, int(y.shape[-1]) // groups, source, parts
+    )
+
+
+def _axis(e: Equation, i: int, kernel: int, source: int, out: int) -> list[Axis]:
+    a: dict[str, Any] = dict(e.attributes)
+    stride, low, spread, taps = a["stride"][i], a["low"][i], a["x_dilation"][i], a["w_dilation"][i]
+    if e.primitive.name == "conv_last":
+        return _lattice(out, kernel, stride, taps, -low, spread, source)
+    return _lattice(out, kernel, spread, -taps, low, stride, source)
+
+
+# -- simpler forms of the same convolution -----------------------------------------------------------------
+
+
+def pointwise(p: Problem) -> bool:
+    """Every output position reads the one source position with its own number: rows of a matrix product."""
+    return len(p.parts) == 1 and all(
+        a.count == a.extent and (a.first, a.every, a.step) == (0, 1, 1) and a.offsets == (0,)
+        for a in p.parts[0].axes
+    )
+
+
+def as_rows(p: Problem) -> Problem:
+    """A pointwise convolution without spatial axes: every pixel is an image."""
+    return replace(p, batch=p.batch * math.prod(p.source), source=(), parts=(Part((), (), ()),))
+
+
+def margins(p: Problem) -> tuple[int, int] | None:
+    """How much padding the last source axis needs so that each row of taps is one run of memory; None if taps
+    along that axis do not stand side by side, or no more is won than lost.
+    """
+    if len(p.parts) != 1 or not p.source or p.groups != 1 or p.depth > SHALLOW:
+        return None
+    axis = p.parts[0].axes[-1]
+    run = list(range(axis.offsets[0], axis.offsets[0] + len(axis.offsets)))
+    if len(axis.offsets) < 2 or list(axis.offsets) != run or axis.count == 0:
+        return None
+    low = max(0, -axis.offsets[0])
+    return low, max(0, axis.step * (axis.count - 1) + axis.offsets[-1] + 1 - axis.extent)
+
+
+def with_long_rows(p: Problem, low: int, high: int) -> Problem:
+    """The last kernel axis joined with the channels, for a source padded by `low` and `high` along it."""
+    part = p.parts[0]
+    axis = part.axes[-1]
+    extent = axis.extent + low + high
+    joined = replace(axis, extent=extent, taps=(0,), offsets=(axis.offsets[0] + low,))
+    parts = (Part((*part.axes[:-1], joined), part.out, (*part.kernel[:-1], 1)),)
+    return replace(p, depth=p.depth * len(axis.taps), source=(*p.source[:-1], extent), parts=parts)

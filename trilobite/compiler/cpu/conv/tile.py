@@ -1,0 +1,107 @@
+"""The register tile of the direct convolution: up to 6 gathered rows times 16 columns of a weight panel.
+
+Enters: a `Text`. Leaves: an internal function per number of rows, `tile<rows>(places, panel, taps, first
+tap, last tap, first channel, channels, sums, begins)`. `places` holds for each tap the addresses of the
+rows, so padding, strides and dilation are addresses like any other; the activations are never copied.
+`sums` is where the tile's accumulators stay between blocks of depth.
+"""
+
+from __future__ import annotations
+
+from trilobite.compiler.cpu.conv.tiling import ROWS, UNROLL, VECTORS, Tiling
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.types import is_float_type
+from trilobite.compiler.cpu.gemm.convert import widen
+
+_PARAMETERS = (
+    "ptr noalias", "ptr noalias", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias", "i1",
+)  # fmt: skip
+
+
+class Tile:
+    """Emits the tile functions of one kernel. `tap_words`: words of a row of the table of taps; the last one
+    is the row of the panel at which the tap's weights begin.
+    """
+
+    def __init__(self, t: Text, tiling: Tiling, tap_words: int, rows: int, vectors: int = VECTORS) -> None:
+        self.t, self.tiling, self.tap_words = t, tiling, tap_words
+        self.rows, self.vectors = rows, vectors
+
+    @property
+    def name(self) -> str:
+        return f"tile{self.rows}x{self.vectors}"
+
+    def emit(self) -> None:
+        with self.t.function(self.name, _PARAMETERS) as p:
+            self._body(*p)
+
+    def _body(
+        self, places: Value, panel: Value, taps: Value, first: Value, last: Value, channel: Value,
+        channels: Value, sums: Value, begins: Value,
+    ) -> None:  # fmt: skip
+        t, width = self.t, self.tiling.columns
+        spots = [(i, v) for i in range(self.rows) for v in range(self.vectors)]
+
+        def at(i: int, v: int) -> Value:
+            return t.address(sums, (i * width + v * self.tiling.lanes) * self.tiling.size)
+
+        zero = t.constant(self.tiling.vector, 0)
+        start = t.either(
+            begins,
+            lambda: [zero for _ in spots],
+            lambda: [t.load_type(self.tiling.vector, at(*s), 32) for s in spots],
+        )
+        whole = t.and_(channels, -UNROLL)
+        with t.loop(first, last, carried=start, name="tap") as tap:
+            rows, weights = self._addresses(places, panel, taps, tap.index, channel)
+            with t.loop(0, whole, UNROLL, carried=[weights, *tap.values], name="deep") as deep:
+                deep.next(*self._steps(rows, deep.index, deep.values, UNROLL))
+            with t.loop(whole, channels, carried=deep.results, name="rest") as rest:
+                rest.next(*self._steps(rows, rest.index, rest.values, 1))
+            tap.next(*rest.results[1:])
+        for value, s in zip(tap.results, spots, strict=True):
+            t.store_type(value, at(*s), 32)
+
+    def _addresses(
+        self, places: Value, panel: Value, taps: Value, tap: Value, channel: Value
+    ) -> tuple[list[Value], Value]:
+        t = self.t
+        here = t.address(places, t.mul(tap, 8 * ROWS))
+        rows = [t.load_type("ptr", t.address(here, 8 * i)) for i in range(self.rows)]
+        rows = [t.address(r, channel, self.tiling.operand) for r in rows]
+        word = t.load_type(
+            "i64", t.address(taps, t.add(t.mul(tap, 8 * self.tap_words), 8 * (self.tap_words - 1)))
+        )
+        depth = t.add(word, channel)
+        return rows, t.address(panel, t.mul(depth, self.tiling.columns), self.tiling.operand)
+
+    def _steps(self, rows: list[Value], at: Value, carried: list[Value], steps: int) -> list[Value]:
+        """`steps` channels: each one element of every row times a row of the panel."""
+        t, tiling = self.t, self.tiling
+        weights, sums = carried[0], list(carried[1:])
+        here = [t.address(r, at, tiling.operand) for r in rows]
+        for u in range(steps):
+            columns = [
+                self._wide(
+                    t.load(
+                        tiling.operand,
+                        t.address(weights, u * tiling.columns + v * tiling.lanes, tiling.operand),
+                        tiling.lanes,
+                    )
+                )
+                for v in range(self.vectors)
+            ]
+            for i in range(self.rows):
+                one = self._wide(t.load(tiling.operand, t.address(here[i], u, tiling.operand)))
+                row = t.splat(one, tiling.lanes)
+                for v in range(self.vectors):
+                    k = i * self.vectors + v
+                    sums[k] = multiply_add(t, row, columns[v], sums[k])
+        return [t.address(weights, steps * tiling.columns, tiling.operand), *sums]
+
+    def _wide(self, value: Value) -> Value:
+        return widen(self.t, value, self.tiling.operand, self.tiling.accumulator)
+
+
+def multiply_add(t: Text, a: Value, b: Value, c: Value) -> Value:
+    return t.fma(a, b, c) if is_float_type(c.type) else t.add(t.mul(a, b), c)
