@@ -1,0 +1,289 @@
+"""The blocked product: loops over cache blocks around the register tile, and the store of what it leaves.
+
+Enters: a `Problem` and a `Tiling`. Leaves: `entry` of a kernel. Units are panels of columns, or of rows where
+there are few columns; the kernel maps any range of units to a range of panels and blocks that as it is, so
+threads share nothing and no element's bits depend on the cut. K is never divided among units.
+
+Per batch and per block of columns, k runs in blocks (panels of B in the first cache, a block of A in the
+second); sums wait between blocks of k in the result itself, or in scratch where the result has another dtype.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trilobite.base.dtypes import DType
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.types import constant
+from trilobite.compiler.cpu.gemm.finish import Finish, Spot, is_plain
+from trilobite.compiler.cpu.gemm.micro import call_micro, emit_micro
+from trilobite.compiler.cpu.gemm.pack import emit_pack, emit_pack_rows
+from trilobite.compiler.cpu.gemm.problem import Problem
+from trilobite.compiler.cpu.gemm.tiling import ROWS, Tiling
+from trilobite.compiler.cpu.gemm.words import Words
+from trilobite.native.host import Host
+
+COLUMN_PANELS = 16
+"""From so many panels of columns on, units are columns however many rows there are."""
+ROW_GROUP = 384
+"""Rows whose sums fit in scratch at once, where they cannot wait in the result."""
+DIRECT_COLUMNS = 128
+"""Up to so many columns, A is read where it is: packing would cost more than it saves."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things stand in a thread's scratch, in bytes."""
+
+    tile: int
+    a: int
+    b: int
+    sums: int
+    end: int
+
+
+def layout(plan: Tiling, waits: bool) -> Layout:
+    word = plan.size
+    tile = ROWS * plan.columns * word
+    # A row of A's panel may be written a vector wide: room for what the last one writes too much.
+    a = _round(tile) + _round((plan.m_block * plan.k_block + 2 * plan.lanes) * word)
+    b = a + _round(plan.n_block * plan.k_block * word)
+    return Layout(0, _round(tile), a, b, b + (ROW_GROUP * plan.n_block * word if waits else 0))
+
+
+def _round(number: int) -> int:
+    return -(-number // 64) * 64
+
+
+@dataclass
+class Rectangle:
+    """The part of one batch entry's result that a range of units covers."""
+
+    batch: Value
+    m0: Value
+    m1: Value
+    n0: Value
+    n1: Value
+
+
+@dataclass
+class Block:
+    """One block of k, one of columns."""
+
+    n0: Value
+    columns: Value
+    k0: Value
+    depth: Value  # k of this block
+    words: Value  # the same, in packed elements
+    first: Value
+    last: Value
+
+
+class Blocked:
+    """Emits one kernel."""
+
+    def __init__(self, host: Host, plan: Tiling, p: Problem, words: Words) -> None:
+        self.t = t = Text(host)
+        self.plan, self.p = plan, p
+        self.waits = p.epilogue.results[0] != plan.accumulator  # sums cannot wait in the result
+        self.plain = is_plain(p, plan)
+        self.layout = layout(plan, self.waits)
+        self.w = words.read(t)
+        self.tile = t.scratch
+        self.packed_a, self.packed_b, self.sums = (
+            t.address(t.scratch, at) for at in (self.layout.a, self.layout.b, self.layout.sums)
+        )
+        self.finish = Finish(t, plan, p, self.w)
+
+    def text(self) -> str:
+        t, plan, p = self.t, self.plan, self.p
+        emit_micro(t, plan)
+        emit_pack(t, plan, "pack_a", p.a.dtype, ROWS)
+        if not p.packed:
+            emit_pack(t, plan, "pack_b", p.b.dtype, plan.columns)
+            emit_pack_rows(t, plan, "pack_rows", p.b.dtype)
+        self.entry()
+        return t.module()
+
+    # -- units to rectangles -------------------------------------------------------------------------------
+
+    def entry(self) -> None:
+        t, w, plan = self.t, self.w, self.plan
+        m, n = w["m"], w["n"]
+        across, down = t.ceil_div(n, plan.columns), t.ceil_div(m, ROWS)
+        by_columns = t.or_(t.icmp("sge", across, COLUMN_PANELS), t.icmp("sge", n, m))
+        panels = t.select(by_columns, across, down)
+        batches = constant("i64", 1)
+        for i in range(len(self.p.batch)):
+            batches = t.mul(batches, w[f"batch{i}"])
+        total = t.mul(batches, panels)
+        start, stop = (t.udiv(t.mul(total, u), w["units"]) for u in (t.begin, t.end))
+        with t.when(t.icmp("slt", start, stop)):
+            first = t.udiv(start, panels)
+            after = t.add(t.udiv(t.sub(stop, 1), panels), 1)
+            with t.loop(first, after, name="batch") as batch:
+                origin = t.mul(batch.index, panels)
+                low, high = t.smax(t.sub(start, origin), 0), t.smin(t.sub(stop, origin), panels)
+                zero = constant("i64", 0)
+                rectangle = Rectangle(
+                    batch.index,
+                    t.select(by_columns, zero, t.mul(low, ROWS)),
+                    t.select(by_columns, m, t.smin(t.mul(high, ROWS), m)),
+                    t.select(by_columns, t.mul(low, plan.columns), zero),
+                    t.select(by_columns, t.smin(t.mul(high, plan.columns), n), n),
+                )
+                self.rectangle(rectangle)
+
+    def operand(self, side: str, batch: Value) -> Value:
+        """Where this batch entry of A or B begins."""
+        t, w = self.t, self.w
+        at, rest = w[side], batch
+        for i in range(len(self.p.batch) - 1, -1, -1):
+            here = rest if i == 0 else t.urem(rest, w[f"batch{i}"])
+            at = t.address(at, t.mul(here, w[f"{side}_batch{i}"]))
+            rest = rest if i == 0 else t.udiv(rest, w[f"batch{i}"])
+        return at
+
+    # -- blocks --------------------------------------------------------------------------------------------
+
+    def rectangle(self, r: Rectangle) -> None:
+        t = self.t
+        self.a, self.b = self.operand("a", r.batch), self.operand("b", r.batch)
+        self.finish.enter(r.batch)
+        if not self.waits:
+            self.columns(r, r.m0, r.m1)
+            return
+        with t.loop(r.m0, r.m1, ROW_GROUP, name="group") as group:
+            self.columns(r, group.index, t.smin(t.add(group.index, ROW_GROUP), r.m1))
+
+    def columns(self, r: Rectangle, m0: Value, m1: Value) -> None:
+        t, plan = self.t, self.plan
+        k, deepest = self.w["k"], plan.k_block * plan.depth
+        blocks = t.smax(t.ceil_div(k, deepest), 1)
+        # Blocks of equal depth, in whole steps of the unrolled loop.
+        step = 8 * plan.depth
+        depth = t.mul(t.ceil_div(t.udiv(t.sub(t.add(k, blocks), 1), blocks), step), step)
+        with t.loop(r.n0, r.n1, plan.n_block, name="columns") as columns:
+            count = t.smin(t.sub(r.n1, columns.index), plan.n_block)
+            with t.loop(0, blocks, name="depth") as at:
+                k0 = t.mul(at.index, depth)
+                mine = t.smax(t.smin(depth, t.sub(k, k0)), 0)
+                first = t.icmp("eq", at.index, 0)
+                last = t.icmp("eq", at.index, t.sub(blocks, 1))
+                words = t.ceil_div(mine, plan.depth) if plan.depth > 1 else mine
+                self.block(Block(columns.index, count, k0, mine, words, first, last), m0, m1)
+
+    def block(self, block: Block, m0: Value, m1: Value) -> None:
+        t, plan = self.t, self.plan
+        if not self.p.packed:
+            self.pack_b(block)
+        with t.loop(m0, m1, plan.m_block, name="rows") as rows:
+            count = t.smin(t.sub(m1, rows.index), plan.m_block)
+            panels = t.ceil_div(count, ROWS)
+            base = t.udiv(count, panels)
+            extra = t.sub(count, t.mul(base, panels))
+            self.prepare_a(block, rows.index, panels, base, extra)
+            panel = t.loop(0, block.columns, plan.columns, name="panel")
+            with panel as j, t.loop(0, panels, name="tile") as i:
+                start, height = self.span(i.index, base, extra)
+                row = t.add(rows.index, start)
+                self.one_tile(block, j.index, i.index, row, height, t.sub(row, m0))
+
+    def span(self, panel: Value, base: Value, extra: Value) -> tuple[Value, Value]:
+        """First row and height of a panel: of equal heights, but that the first `extra` have one more."""
+        t = self.t
+        more = t.convert("zext", t.icmp("slt", panel, extra), "i64")
+        return t.add(t.mul(panel, base), t.smin(panel, extra)), t.add(base, more)
+
+    # -- operands ------------------------------------------------------------------------------------------
+
+    def _same(self, dtype: DType) -> bool:
+        return not self.plan.pairs and dtype == self.plan.accumulator
+
+    def pack_b(self, block: Block) -> None:
+        t, plan, w, size = self.t, self.plan, self.w, self.plan.size
+        here = t.address(t.address(self.b, t.mul(block.k0, w["b_k"])), t.mul(block.n0, w["b_line"]))
+        whole = t.mul(t.udiv(block.columns, plan.columns), plan.columns)
+        rows_run_on = t.icmp("eq", w["b_line"], self.p.b.dtype.itemsize)
+        if plan.depth > 1:  # a last half word is left to the general way
+            rows_run_on = t.and_(rows_run_on, t.icmp("eq", t.urem(block.depth, plan.depth), 0))
+        by_rows = t.select(rows_run_on, whole, constant("i64", 0))
+        panel = t.mul(block.words, plan.columns)
+        with t.when(t.icmp("sgt", by_rows, 0)):
+            t.call("pack_rows", here, w["b_k"], block.words, by_rows, self.packed_b, panel)
+        with t.loop(by_rows, block.columns, plan.columns, name="pack") as j:
+            t.call(
+                "pack_b",
+                t.address(here, t.mul(j.index, w["b_line"])), w["b_k"], w["b_line"], block.depth,
+                t.smin(t.sub(block.columns, j.index), plan.columns),
+                t.address(self.packed_b, t.mul(t.mul(j.index, block.words), size)),
+            )  # fmt: skip
+
+    def panel_of_b(self, block: Block, j: Value) -> tuple[Value, Value]:
+        """Address and step of k of the panel that begins at column j of the block."""
+        t, plan, w, size = self.t, self.plan, self.w, self.plan.size
+        step = constant("i64", plan.columns * size)
+        if self.p.packed:
+            panel = t.udiv(t.add(block.n0, j), plan.columns)
+            at = t.add(t.mul(panel, t.mul(w["k"], plan.columns)), t.mul(block.k0, plan.columns))
+            return t.address(self.b, t.mul(at, size)), step
+        return t.address(self.packed_b, t.mul(t.mul(j, block.words), size)), step
+
+    def prepare_a(self, block: Block, m: Value, panels: Value, base: Value, extra: Value) -> None:
+        t, w, size = self.t, self.w, self.plan.size
+        here = t.address(t.address(self.a, t.mul(block.k0, w["a_k"])), t.mul(m, w["a_line"]))
+        self.a_here, self.a_first = here, m
+        self.a_direct = constant("i1", 0)
+        if self._same(self.p.a.dtype):
+            few = t.icmp("sle", block.columns, DIRECT_COLUMNS)
+            self.a_direct = t.and_(t.icmp("eq", w["a_k"], size), few)
+        with t.loop(0, t.select(self.a_direct, constant("i64", 0), panels), name="pack") as i:
+            start, height = self.span(i.index, base, extra)
+            t.call(
+                "pack_a",
+                t.address(here, t.mul(start, w["a_line"])), w["a_k"], w["a_line"], block.depth, height,
+                t.address(self.packed_a, t.mul(t.mul(i.index, block.words), ROWS * size)),
+            )  # fmt: skip
+
+    def panel_of_a(self, block: Block, i: Value, row: Value) -> tuple[Value, Value, Value]:
+        """Address, distance of rows and step of k of one panel of A."""
+        t, w, size = self.t, self.w, self.plan.size
+        packed = t.address(self.packed_a, t.mul(t.mul(i, block.words), ROWS * size))
+        near, step = constant("i64", size), constant("i64", ROWS * size)
+        if not self._same(self.p.a.dtype):
+            return packed, near, step
+        where = t.address(self.a_here, t.mul(t.sub(row, self.a_first), w["a_line"]))
+        return (
+            t.select(self.a_direct, where, packed),
+            t.select(self.a_direct, w["a_line"], near),
+            t.select(self.a_direct, w["a_k"], step),
+        )
+
+    # -- one register tile ---------------------------------------------------------------------------------
+
+    def one_tile(self, block: Block, j: Value, i: Value, row: Value, height: Value, line: Value) -> None:
+        t, plan, size = self.t, self.plan, self.plan.size
+        a, a_row, a_step = self.panel_of_a(block, i, row)
+        b, b_step = self.panel_of_b(block, j)
+        width = t.smin(t.sub(block.columns, j), plan.columns)
+        column = t.add(block.n0, j)
+        spot = Spot(row, column, height, width)
+        if self.waits:
+            waiting = t.address(self.sums, t.mul(t.add(t.mul(line, plan.n_block), j), size))
+            waiting_row = constant("i64", plan.n_block * size)
+            direct = t.not_(block.last)
+        else:
+            waiting = self.finish.place(0, row, column)
+            waiting_row = t.mul(self.w["n"], size)
+            direct = t.icmp("eq", width, plan.columns)
+            if not self.plain:
+                direct = t.and_(direct, t.not_(block.last))
+        add = t.convert("zext", t.and_(direct, t.not_(block.first)), "i64")
+        call_micro(
+            t, height, block.words, a, a_row, a_step, b, b_step,
+            t.select(direct, waiting, self.tile),
+            t.select(direct, waiting_row, constant("i64", plan.columns * size)),
+            add,
+        )  # fmt: skip
+        with t.when(t.not_(direct)):
+            self.finish.tile(self.tile, spot, waiting, waiting_row, block.first, block.last, self.waits)

@@ -1,0 +1,132 @@
+"""The last store: a register tile, added to what waits for it, through the epilogue into the results.
+
+Enters: a tile in scratch, and where in the result it belongs. Leaves: the code that stores it. The epilogue's
+scalar graph is emitted twice: once for whole rows of the tile and once, masked, for columns that are cut off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trilobite.base.dtypes import DType
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.types import is_float_type
+from trilobite.compiler.cpu.epilogue import emit_epilogue
+from trilobite.compiler.cpu.gemm.convert import narrow
+from trilobite.compiler.cpu.gemm.problem import Problem
+from trilobite.compiler.cpu.gemm.tiling import Tiling
+
+
+def is_plain(p: Problem, plan: Tiling) -> bool:
+    """The accumulator is the result."""
+    return (
+        not p.epilogue.body.equations
+        and p.epilogue.results == (plan.accumulator,)
+        and p.dtype == plan.accumulator
+    )
+
+
+@dataclass
+class Spot:
+    """Which rows and columns of the result a tile covers."""
+
+    row: Value
+    column: Value
+    height: Value
+    width: Value
+
+
+class Finish:
+    """Emits stores for one kernel."""
+
+    def __init__(self, t: Text, plan: Tiling, p: Problem, words: dict[str, Value]) -> None:
+        self.t, self.plan, self.p, self.w = t, plan, p, words
+
+    def enter(self, batch: Value) -> None:
+        """A batch entry begins: every buffer's part of it."""
+        t, w, epilogue = self.t, self.w, self.p.epilogue
+        area = t.mul(t.mul(w["m"], w["n"]), batch)
+        self.results = [t.address(w[f"result{i}"], area, d) for i, d in enumerate(epilogue.results)]
+        self.operands = [
+            t.address(w[f"operand{i}"], t.mul(batch, w[f"operand{i}_batch"]), o.dtype)
+            for i, o in enumerate(epilogue.operands)
+        ]
+
+    def place(self, result: int, row: Value, column: Value) -> Value:
+        index = self.t.add(self.t.mul(row, self.w["n"]), column)
+        return self.t.address(self.results[result], index, self.p.epilogue.results[result])
+
+    def tile(
+        self, tile: Value, spot: Spot, waiting: Value, waiting_row: Value, first: Value, last: Value,
+        waits: bool,
+    ) -> None:  # fmt: skip
+        """`waiting` is where sums of earlier blocks of k are, if this is not the first."""
+        t, plan = self.t, self.plan
+        whole = t.icmp("eq", spot.width, plan.columns)
+
+        def rows(full: bool) -> None:
+            with t.loop(0, spot.height, name="row") as r:
+                line = t.address(tile, t.mul(r.index, plan.columns * plan.size))
+                before = t.address(waiting, t.mul(r.index, waiting_row))
+                row = t.add(spot.row, r.index)
+                if full:
+                    for v in range(plan.vectors):
+                        at = t.constant("i64", v * plan.lanes)
+                        self.vector(line, before, row, spot, at, None, first, last, waits)
+                    return
+                with t.loop(0, spot.width, plan.lanes, name="vector") as piece:
+                    count = t.sub(spot.width, piece.index)
+                    self.vector(line, before, row, spot, piece.index, count, first, last, waits)
+
+        t.either(whole, lambda: rows(True), lambda: rows(False))
+
+    def vector(
+        self, line: Value, before: Value, row: Value, spot: Spot, at: Value, count: Value | None,
+        first: Value, last: Value, waits: bool,
+    ) -> None:  # fmt: skip
+        """One vector of a row of the tile, of which `count` lanes exist (None: all)."""
+        t, plan = self.t, self.plan
+        offset = t.mul(at, plan.size)
+        own = t.load_type(plan.vector, t.address(line, offset), plan.size)
+        where = t.address(before, offset)
+        # What waits in scratch is there in full width; what waits in the result is not.
+        few = None if waits else count
+
+        def added() -> list[Value]:
+            old = _load(t, plan.accumulator, where, plan.lanes, few)
+            return [t.fadd(old, own) if is_float_type(own.type) else t.add(old, own)]
+
+        (total,) = t.either(first, lambda: [own], added)
+        if waits:
+            self.store(total, row, t.add(spot.column, at), count)
+            return
+        t.either(
+            last,
+            lambda: self.store(total, row, t.add(spot.column, at), count),
+            lambda: _store(t, plan.accumulator, total, where, few),
+        )
+
+    def store(self, total: Value, row: Value, column: Value, count: Value | None) -> None:
+        """The accumulator through the epilogue into every result."""
+        t, w, epilogue = self.t, self.w, self.p.epilogue
+        start = t.mul(row, w["n"])
+        results = [t.address(p, start, d) for p, d in zip(self.results, epilogue.results, strict=True)]
+        operands = [
+            t.address(p, t.mul(row, w[f"operand{i}_row"]), o.dtype)
+            for i, (p, o) in enumerate(zip(self.operands, epilogue.operands, strict=True))
+        ]
+        value = narrow(t, total, self.plan.accumulator, self.p.dtype)
+        emit_epilogue(t, epilogue, value, operands, results, column, self.plan.lanes, count)
+
+
+def _load(t: Text, dtype: DType, at: Value, lanes: int, count: Value | None) -> Value:
+    if count is None:
+        return t.load(dtype, at, lanes)
+    return t.load_partial(dtype, at, count, lanes)
+
+
+def _store(t: Text, dtype: DType, value: Value, at: Value, count: Value | None) -> None:
+    if count is None:
+        t.store(dtype, value, at)
+    else:
+        t.store_partial(dtype, value, at, count)

@@ -1,0 +1,135 @@
+"""The register tile: rows × columns of the product, kept in registers over one block of k.
+
+Enters: a `Text` and a `Tiling`. Leaves: the functions `micro1` .. `micro6`, one for each number of rows.
+
+    micro<r>(k, a, a_row, a_step, b, b_step, c, c_row, add)
+
+multiplies r rows of A by one panel of B. All strides are in bytes. A's element (i, k) stands at
+a + i·a_row + k·a_step, so A may be packed or be the caller's matrix as it is; row k of B's panel begins at
+b + k·b_step. The tile is stored to c, or added to what is there if `add` is not 0. Every element is one chain
+of multiply-adds in the order of k: its bits depend on k's blocks alone, not on r or on where the tile stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.types import constant, is_float_type, vector
+from trilobite.compiler.cpu.gemm.tiling import ROWS, Tiling
+
+_PARAMETERS = (
+    "i64", "ptr noalias", "i64", "i64", "ptr noalias", "i64", "ptr noalias", "i64", "i64",
+)  # fmt: skip
+_AHEAD = 768  # bytes of A asked for in advance: about 32 steps of packed rows
+_UNROLL = 4
+
+
+def emit_micro(t: Text, plan: Tiling) -> None:
+    for rows in range(1, ROWS + 1):
+        with t.function(f"micro{rows}", _PARAMETERS) as parameters:
+            _Micro(t, plan, rows, parameters).emit()
+
+
+def call_micro(t: Text, rows: Value, *arguments: Value) -> None:
+    """The one of the six functions that `rows` asks for."""
+    for r in range(ROWS, 0, -1):
+        with t.when(t.icmp("eq", rows, r)):
+            t.call(f"micro{r}", *arguments)
+
+
+class _Micro:
+    def __init__(self, t: Text, plan: Tiling, rows: int, parameters: Sequence[Value]) -> None:
+        self.t, self.plan, self.rows = t, plan, rows
+        (
+            self.k, self.a, self.a_row, self.a_step, self.b, self.b_step, self.c, self.c_row, self.add,
+        ) = parameters  # fmt: skip
+
+    def emit(self) -> None:
+        t = self.t
+        c_rows = self.c_rows()
+        for c in c_rows:
+            t.prefetch(c, write=True)
+        zero = constant(self.plan.vector, 0)
+        whole = t.and_(self.k, -_UNROLL)
+        # Two bases three rows apart: every row is then a base plus a stride of scale 1 or 2.
+        bases = [self.a] + ([t.address(self.a, t.mul(self.a_row, 3))] if self.rows > 3 else [])
+        carried = [*bases, self.b, *[zero] * (self.rows * self.plan.vectors)]
+        carried = self.chain(constant("i64", 0), whole, _UNROLL, carried)
+        carried = self.chain(whole, self.k, 1, carried)
+        self.store(c_rows, carried[len(bases) + 1 :])
+
+    def chain(self, start: Value, stop: Value, unroll: int, carried: list[Value]) -> list[Value]:
+        t = self.t
+        with t.loop(start, stop, unroll, carried, name="k") as loop:
+            state = loop.values
+            if unroll > 1:
+                t.prefetch(t.address(state[0], _AHEAD))
+            for _ in range(unroll):
+                state = self.step(state)
+            loop.next(*state)
+        return loop.results
+
+    def step(self, state: list[Value]) -> list[Value]:
+        """One k: a row of B in registers, each element of A's column in all lanes."""
+        t, plan = self.t, self.plan
+        n = 1 if self.rows <= 3 else 2
+        bases, b, sums = state[:n], state[n], state[n + 1 :]
+        width = plan.lanes * plan.size
+        row = [t.load_type(plan.vector, t.address(b, width * v), plan.size) for v in range(plan.vectors)]
+        out: list[Value] = []
+        for r in range(self.rows):
+            at = t.address(bases[r // 3], t.mul(self.a_row, r % 3))
+            x = t.splat(t.load_type(plan.element, at, plan.size), plan.lanes)
+            mine = sums[r * plan.vectors : (r + 1) * plan.vectors]
+            out += [self.multiply_add(x, y, s) for y, s in zip(row, mine, strict=True)]
+        return [*(t.address(p, self.a_step) for p in bases), t.address(b, self.b_step), *out]
+
+    def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
+        t = self.t
+        if self.plan.pairs:
+            return t.add(total, _pair_products(t, x, y, self.plan.lanes))
+        if is_float_type(total.type):
+            return t.fma(x, y, total)
+        return t.add(total, t.mul(x, y))
+
+    def c_rows(self) -> list[Value]:
+        rows = [self.c]
+        for _ in range(self.rows - 1):
+            rows.append(self.t.address(rows[-1], self.c_row))
+        return rows
+
+    def store(self, c_rows: Sequence[Value], sums: Sequence[Value]) -> None:
+        t, plan = self.t, self.plan
+        places = [t.address(c, v * plan.lanes * plan.size) for c in c_rows for v in range(plan.vectors)]
+
+        def adding() -> None:
+            for at, s in zip(places, sums, strict=True):
+                t.store_type(_sum(t, t.load_type(plan.vector, at, plan.size), s), at, plan.size)
+
+        def storing() -> None:
+            for at, s in zip(places, sums, strict=True):
+                t.store_type(s, at, plan.size)
+
+        t.either(t.icmp("ne", self.add, 0), adding, storing)
+
+
+def _sum(t: Text, a: Value, b: Value) -> Value:
+    return t.fadd(a, b) if is_float_type(a.type) else t.add(a, b)
+
+
+def _pair_products(t: Text, x: Value, y: Value, lanes: int) -> Value:
+    """Per 32-bit lane, the sum of the products of its two signed 16-bit halves."""
+    halves = vector("i16", 2 * lanes)
+    a, b = (t.define(halves, f"bitcast {v.typed} to {halves}") for v in (x, y))
+    out = vector("i32", lanes)
+    if t.host.triple.startswith("x86_64") and lanes in _MADD:
+        return t.intrinsic(_MADD[lanes], out, a, b, suffix="")
+    products = [
+        t.mul(*(t.convert("sext", t.shuffle(v, None, range(i, 2 * lanes, 2)), "i32") for v in (a, b)))
+        for i in range(2)
+    ]
+    return t.add(*products)
+
+
+_MADD = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}
