@@ -124,8 +124,13 @@ def _routines(rng: Rng) -> Iterator[Sample]:
     yield [wide(rng, (2, 3))], {"name": "test.scaled", "config": (2.5,)}
 
 
+def _fusions(rng: Rng) -> Iterator[Sample]:
+    for operands, attributes in _calls(rng):
+        yield operands, {"kind": "loops", "region": attributes["graph"]}
+
+
 samples: dict[str, Callable[[Rng], Any]] = {
     "quantise": _quantised, "dequantise": _dequantised, "random_bits": _random,
-    "call": _calls, "cond": _branches, "while": _loops, "scan": _scans,
+    "call": _calls, "fusion": _fusions, "cond": _branches, "while": _loops, "scan": _scans,
     "print": _prints, "callback": _callbacks, "custom_call": _routines,
 }  # fmt: skip

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import DTypeError
-from trilobite.ir.primitive import table
+from trilobite.ir.primitives import table
 from trilobite.ir.types import TensorType
 
 cast = table["cast"]

@@ -65,7 +65,7 @@ def _bound(intervals: Sequence[Interval]) -> int:
 
 
 def _best_fit(intervals: Sequence[Interval]) -> list[int]:
-    """In order of time: the smallest gap that is large enough, else the end. O(n log n) but for list moves."""
+    """In order of time: the smallest gap that is large enough, else the end. About O(n log n)."""
     offsets = [0] * len(intervals)
     free = _FreeList()
     ends: list[tuple[int, int, int]] = []

@@ -119,7 +119,7 @@ def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same array, contiguous from a 64-byte boundary on."""
     raw = np.empty(array.nbytes + 64, np.uint8)
     start = -raw.ctypes.data % 64
-    out = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    out: np.ndarray[Any, Any] = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     out[...] = array
     return out
 
@@ -129,7 +129,9 @@ def _lower(e: Equation, lowerings: Mapping[str, Lower]) -> Lowering | str | None
     if e.primitive.name == "constant" or is_alias(e):
         return None
     if e.primitive.name != "fusion":
-        raise IRError(f"a {e.primitive.name} equation in a graph to plan", expected="fusions", where=e.location)
+        raise IRError(
+            f"a {e.primitive.name} equation in a graph to plan", expected="fusions", where=e.location
+        )
     kind = e.attributes["kind"]
     if kind == "host":
         return str(e.attributes.get("why", ""))

@@ -2,7 +2,8 @@
 calls.
 
 Attributes: `graph` (the body), `name`, `target` (who runs it; empty for "inline as you like"), `tracked`
-(which outputs `backward()` outside may follow; empty for all), and for functions with their own derivative
+(which outputs `backward()` outside may follow; empty for all), `options` (of a composite: what its body was
+recorded with, for a target that claims it whole), and for functions with their own derivative
 `forward` and `backward` graphs (`strict`: they are the only derivative there is; `push`: a forward-mode
 rule): forward: inputs -> outputs, residuals; backward: residuals, cotangents of inexact outputs -> cotangents
 of inexact inputs.
@@ -38,8 +39,9 @@ def _evaluate(*values: Value, graph: Graph, target: str = "", **_: Any) -> tuple
 
 def invoke(graph: Graph, values: Sequence[Value], attrs: Attributes, suffix: str = "") -> Sequence[Value]:
     """Call a derived graph under the same name and target."""
+    kept = {k: attrs[k] for k in ("options",) if k in attrs}
     out: Sequence[Value] = call(
-        *values, graph=graph, name=attrs["name"] + suffix, target=attrs.get("target", "")
+        *values, graph=graph, name=attrs["name"] + suffix, target=attrs.get("target", ""), **kept
     )
     return out
 

@@ -154,7 +154,8 @@ def is_exposed(array: np.ndarray[Any, Any], references: int) -> bool:
     owner = _owner(array)
     if id(owner) not in _exposed:
         return False
-    if getrefcount(owner) <= references + 2:  # the variable here, and the count's own
+    here = 3 if owner is array else 2  # `array`, `owner` and the count's own; or a base, by its array alone
+    if getrefcount(owner) <= (references if owner is array else 1) + here:
         _exposed.discard(id(owner))
     return True
 

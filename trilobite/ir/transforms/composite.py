@@ -73,7 +73,8 @@ class Composite:
         if key not in self._graphs:
             self._record(key, types, attrs)
         regions, single = self._graphs[key]
-        outs = table["call"](*values, name=self.name, **regions)
+        options = {"options": tuple(sorted(attrs.items()))} if attrs else {}
+        outs = table["call"](*values, name=self.name, **regions, **options)
         return outs[0] if single else outs
 
     def _record(self, key: Hashable, types: Sequence[TensorType], attrs: dict[str, Any]) -> None:

@@ -1,0 +1,122 @@
+"""A Program bound to memory: arena, constants and one step table, ready to run on arrays.
+
+Enters: a `Program` and its kernels' machine code. Leaves: a callable, arrays in and arrays out, one native
+call per run. Equations that only NumPy can do are rows of the table that come back to Python. The arena is
+the runner's own, so one run at a time; who calls meanwhile waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import ArgumentError
+from trilobite.compiler.cpu.control import CONTROL, Compile
+from trilobite.compiler.cpu.results import Results
+from trilobite.compiler.program import Call, HostCall, Place, Program, Value
+from trilobite.native import driver
+from trilobite.native.cache import Kernels
+from trilobite.native.memory import empty
+
+Array = np.ndarray[Any, Any]
+_BRIEF = (
+    20_000  # bytes and operations below which a program is over before another thread could take the lock
+)
+
+
+class Runner:
+    """Runs one Program."""
+
+    def __init__(self, program: Program, code: Kernels, inputs: int, compiled: Compile) -> None:
+        self.program, self.inputs = program, inputs
+        self.arena = empty((max(program.packing.peak, 1),), np.uint8)
+        self._compiled = compiled
+        self._lock = threading.RLock()
+        self._bases = [c.ctypes.data for c in program.constants]
+        self._copies = [(k, v) for k, v in enumerate(program.outputs) if v.place != Place("output", k)]
+        self.results = Results(program.outputs, program.reuses)
+        self._now: tuple[Array, ...] = ()
+        self.table = self._table(dict(zip(program.kernels, code.addresses, strict=True)), code)
+
+    def __call__(self, values: list[Array]) -> list[Array]:
+        """`values` is the caller's own list: arrays in it that are given away may be replaced by copies."""
+        with self._lock:
+            outs = self.results.allocate(values)
+            self._now = (*values, *outs)
+            try:
+                self.table.run(self._now)
+            except ArgumentError:  # an input that is no row-major array
+                values = [np.require(v, requirements=("C", "A")) for v in values]
+                self._now = (*values, *outs)
+                self.table.run(self._now)
+            for k, v in self._copies:
+                np.copyto(outs[k], self.view(v))
+            self._now = ()
+            return outs
+
+    def view(self, v: Value) -> Array:
+        """A value as an array over the memory it lies in, during a run."""
+        place = v.place
+        if place.space == "arena":
+            return np.ndarray(v.shape, v.dtype, self.arena, place.offset)
+        if place.space == "constant":
+            return self.program.constants[place.index].reshape(v.shape)
+        at = place.index + (self.inputs if place.space == "output" else 0)
+        return self._now[at].reshape(v.shape)
+
+    # -- binding ---------------------------------------------------------------------------------------------
+
+    def _table(self, addresses: Mapping[Any, int], code: Kernels) -> driver.Table:
+        rows: list[driver.Row] = []
+        words: list[int] = []
+        patches: list[driver.Patch] = []
+        for step in self.program.steps:
+            if isinstance(step, HostCall):
+                rows.append(driver.Host(self._host(step)))
+                continue
+            rows.append(driver.Call(addresses[step.kernel], len(words), step.units, step.serial))
+            for a in step.args:
+                if isinstance(a, Place) and a.space in ("input", "output"):
+                    at = a.index + (self.inputs if a.space == "output" else 0)
+                    patches.append(driver.Patch(len(words), at, a.offset))
+                words.append(self._word(a))
+        calls = [s for s in self.program.steps if isinstance(s, Call)]
+        return driver.Table(
+            rows,
+            words,
+            patches,
+            arrays=self.inputs + len(self.program.outputs),
+            scratch=max((s.kernel.scratch for s in calls), default=0),
+            alive=(code, self.arena, self.program.constants),
+            brief=len(calls) == len(rows) and sum(s.bytes + s.flops for s in calls) < _BRIEF,
+        )
+
+    def _word(self, a: Place | int) -> int:
+        if not isinstance(a, Place):
+            return a
+        if a.space == "arena":
+            return int(self.arena.ctypes.data) + a.offset
+        return self._bases[a.index] + a.offset if a.space == "constant" else 0
+
+    def _host(self, call: HostCall) -> Callable[[], None]:
+        e = call.equation
+        if e.primitive.name in CONTROL:
+            compute = CONTROL[e.primitive.name](call.attributes, self._compiled)
+        else:
+            compute = _by_rule(e.primitive, call.attributes)
+
+        def run() -> None:
+            results = compute([self.view(v) for v in call.inputs])
+            for v, result in zip(call.outputs, results, strict=True):
+                np.copyto(self.view(v), result)
+
+        return run
+
+
+def _by_rule(primitive: Any, attributes: Mapping[str, Any]) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    if primitive.multiple:
+        return lambda values: primitive.evaluate(*values, **attributes)
+    return lambda values: (primitive.evaluate(*values, **attributes),)
