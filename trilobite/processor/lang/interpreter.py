@@ -126,7 +126,7 @@ class _Core:
     def __init__(self, owner: Interpreter, member: Member) -> None:
         self.owner, self.place, self.special = owner, member.place, member.special
         self.memory = owner.memory
-        self.random_block = 0
+        self.random_block = self.executed = 0
 
     def call(self, function: Function, arguments: Sequence[int]) -> Steps:
         frame = Frame()
@@ -160,6 +160,7 @@ class _Core:
         )
 
     def _execute(self, op: Op, frame: Frame) -> Generator[Event, None, None]:
+        self.executed += 1
         if op.opcode in PURE:
             frame.values[op.result] = self._pure(op, frame)
         elif op.opcode == "call":
@@ -270,6 +271,10 @@ def _formatted(match: Any, word: int, is_float: bool) -> str:
     return (spec[:-1] + "d" if match[1] == "u" else spec) % word
 
 
+def _clock(core: _Core, op: Op, frame: Frame) -> None:
+    frame.values[op.result] = core.executed
+
+
 def _get(core: _Core, op: Op, frame: Frame) -> None:
     frame.values[op.result] = frame.variables.get(op.attrs["variable"], 0)
 
@@ -283,6 +288,7 @@ def _nothing(core: _Core, op: Op, frame: Frame) -> None:
 
 
 _EFFECTS = {"load": _load, "store": _store, "atomic": _atomic, "cas": _atomic, "print": _print, "get": _get,
+            "clock": _clock,
             "set": _set, "tensor": _Core.tensor, "sync": _nothing, "begin": _nothing, "note": _nothing,
             **dict.fromkeys(("jump", "branch", "return", "trap"), _nothing)}  # fmt: skip
 

@@ -59,6 +59,7 @@ _ROWS = (
     OpRow("address", "", "p", "where a buffer begins", attrs=("type", "buffer")),
     OpRow("table", "", "p", "where a constant table begins (space code)", attrs=("type", "table")),
     OpRow("special", "", "i", "a built-in of the task or the core, by its ISA name", attrs=("name",)),
+    OpRow("clock", "", "i", "instructions that this core has executed", False, "SREAD"),
     OpRow("begin", "", "", "the buffer's bytes are undefined from here on", False, attrs=("buffer",)),
     OpRow("get", "", "t", "the variable's value", False, attrs=("type", "variable")),
     OpRow("set", "v", "", "the variable becomes the value", False, attrs=("variable",)),

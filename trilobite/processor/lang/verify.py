@@ -88,8 +88,13 @@ def _passes(values: list[Value], kinds: list[Type], word: str) -> Iterator[str]:
         yield f"it {word} {len(values)} values where {len(kinds)} are expected"
         return
     for value, kind in zip(values, kinds, strict=True):
-        if not same_register_bits(value.type, kind):
+        if not _same(value.type, kind):
             yield f"it {word} {value.type.name} where {kind.name} is expected"
+
+
+def _same(given: Type, wanted: Type) -> bool:
+    """Equal, or both pointers: a word that is passed on stays extended as its type says."""
+    return given == wanted or (is_pointer(given) and is_pointer(wanted))
 
 
 def _call(module: KernelModule, op: Op) -> Iterator[str]:
@@ -129,11 +134,13 @@ def _operand(op: Op, letter: str, value: Value) -> Iterator[str]:
 
 
 def _attributes(op: Op) -> Iterator[str]:
-    if op.opcode == "special" and op.attrs["name"] not in SPECIAL_REGISTERS:
+    if op.opcode == "special" and op.attrs["name"] not in SPECIAL_REGISTERS[:-2]:
         yield f"there is no built-in {op.attrs['name']!r}"
     if op.opcode == "sync" and any(queue not in QUEUES for queue in op.attrs["queues"]):
         yield f"the queues are {', '.join(QUEUES)}, not {op.attrs['queues']}"
-    if op.opcode == "set" and not same_register_bits(op.operands[0].type, op.attrs["variable"].type):
+    if op.opcode == "select" and not _same(op.operands[1].type, op.operands[2].type):
+        yield f"it chooses between {op.operands[1].type.name} and {op.operands[2].type.name}"
+    if op.opcode == "set" and not _same(op.operands[0].type, op.attrs["variable"].type):
         yield f"{op.operands[0].type.name} into a variable of {op.attrs['variable'].type.name}"
     if op.opcode == "cast":
         given, wanted = op.operands[0].type, op.attrs["type"]

@@ -1,0 +1,224 @@
+"""Kernel IR to a linked program.
+
+Enters: a module of either kernel language, a machine, a level (0 or 2). Leaves: a `KernelProgram`: the
+program that `Device.launch` runs, with the variables, buffers and scratchpad use that the tools show.
+`stages` collects the text of every step by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trilobite.base.errors import KernelError
+from trilobite.processor.isa.address import LETTERS, address
+from trilobite.processor.isa.disassembler import instruction_text
+from trilobite.processor.isa.encode import Instruction
+from trilobite.processor.isa.program import RESERVED_SECTIONS, Program, Symbol
+from trilobite.processor.lang import text
+from trilobite.processor.lang.cfg import Graph, remove_unreachable
+from trilobite.processor.lang.codegen.emit import Emitted, Emitter
+from trilobite.processor.lang.codegen.legalise import legalise
+from trilobite.processor.lang.codegen.registers import allocate
+from trilobite.processor.lang.codegen.variables import VariablePlace, homes_in_frame, noted_places
+from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Variable
+from trilobite.processor.lang.passes.clone import clone_module
+from trilobite.processor.lang.passes.dead_code import remove_dead_code
+from trilobite.processor.lang.passes.hoist import hoist
+from trilobite.processor.lang.passes.inline import inline
+from trilobite.processor.lang.passes.lifetimes import together
+from trilobite.processor.lang.passes.order import order
+from trilobite.processor.lang.passes.promote import promote
+from trilobite.processor.lang.passes.simplify import simplify
+from trilobite.processor.lang.scratchpad import Layout, place, room_of
+from trilobite.processor.lang.types import STACK
+from trilobite.processor.lang.verify import verify
+from trilobite.processor.machine import Machine
+
+LEVELS = (0, 2)
+MAX_PARAMETERS = 32
+
+
+@dataclass(frozen=True)
+class BufferPlace:
+    """A static array as the debugger shows it."""
+
+    name: str
+    space: str
+    offset: int
+    bytes: int
+    element: str
+    shape: tuple[int, ...]
+    slots: int
+    location: str
+
+
+@dataclass(frozen=True, eq=False)
+class KernelProgram(Program):
+    """A program that knows the source it came from."""
+
+    variables: tuple[VariablePlace, ...] = ()
+    buffers: tuple[BufferPlace, ...] = ()
+    columns: tuple[int, ...] = ()
+    level: int = 2
+    room: Mapping[str, int] = field(default_factory=dict)
+
+    def scratchpad_text(self) -> str:
+        """Bytes that the kernel uses of each memory, and of how many."""
+        used = [s for s in RESERVED_SECTIONS if self.sizes.get(s)]
+        return "\n".join(f"{s}: {self.sizes[s]} of {self.room[s]} bytes" for s in used) or "no scratchpad"
+
+    def listing(self) -> str:
+        """Instructions with the lines that they came from."""
+        rows = [
+            f"{place:5}  {instruction_text(i):44} // {self.sources[place]}:{i.line}"
+            for place, i in enumerate(self.instructions)
+        ]
+        return "\n".join(rows) + "\n"
+
+
+def compile_module(
+    module: KernelModule, machine: Machine, level: int = 2, stages: dict[str, str] | None = None
+) -> KernelProgram:
+    """Every entry of the module, one behind the other."""
+    if level not in LEVELS:
+        raise KernelError(f"there is no optimisation level {level}", expected="0 or 2", remedy="use level=2")
+    verify(module)
+    work = clone_module(module)
+    _note(stages, "kernel", work)
+    for function in work.entries:
+        _check_parameters(function)
+        inline(work, function)
+    work.functions = {function.name: function for function in work.entries}
+    for function in work.entries:
+        optimise(function, level)
+    _note(stages, "optimised", work)
+    assembled = _Assembly(work, machine, level)
+    for function in work.entries:
+        assembled.add(function)
+    program = assembled.program()
+    if stages is not None:
+        stages["ordered"] = assembled.ordered
+        stages["isa"] = program.listing()
+    return program
+
+
+def _note(stages: dict[str, str] | None, name: str, module: KernelModule) -> None:
+    if stages is not None:
+        stages[name] = text.write(module)
+
+
+def _check_parameters(function: Function) -> None:
+    if len(function.params) > MAX_PARAMETERS:
+        raise KernelError(
+            f"{function.name} has {len(function.params)} parameters",
+            where=function.location,
+            expected=f"at most {MAX_PARAMETERS}",
+            remedy="pass a pointer to a table",
+        )
+
+
+def optimise(function: Function, level: int) -> None:
+    """The passes of a level, in order."""
+    remove_unreachable(function)
+    if level == 0:
+        return
+    promote(function)
+    for _ in range(3):
+        changed = simplify(function)
+        changed |= remove_dead_code(function)
+        changed |= hoist(function)
+        if not changed:
+            break
+    simplify(function)
+    remove_dead_code(function)
+
+
+class _Assembly:
+    """The program while its entries are added to it."""
+
+    def __init__(self, module: KernelModule, machine: Machine, level: int) -> None:
+        self.module, self.machine, self.level = module, machine, level
+        self.instructions: list[Instruction] = []
+        self.sources: list[str] = []
+        self.columns: list[int] = []
+        self.data = bytearray()
+        self.tables: dict[str, int] = {}
+        self.symbols: dict[str, Symbol] = {}
+        self.sizes = dict.fromkeys(RESERVED_SECTIONS, 0)
+        self.variables: list[VariablePlace] = []
+        self.buffers: dict[Buffer, int] = {}
+        self.ordered = ""
+
+    def add(self, function: Function) -> None:
+        for op in function.ops():
+            if op.opcode == "print":
+                op.attrs["table"] = self.module.add_table(
+                    op.attrs["format"].encode("latin-1") + b"\0", "text"
+                )
+        self._place_tables()
+        layout = self._layout(function)
+        order(function, layout, self.machine.interlock == "ranges", self.level)
+        self.ordered += text.write_function(function)
+        legalise(function, fuse=self.level > 0)
+        if self.level:
+            hoist(function, room=44)
+        graph = Graph(function)
+        allocation = allocate(function, graph)
+        first_home = max(allocation.slots.values(), default=-1) + 1
+        homes = {v: first_home + n for n, v in enumerate(_homed(function, self.level))}
+        emitter = Emitter(allocation, layout, self.tables, homes)
+        emitted = emitter.run(function, graph)
+        self._append(function, emitted, layout)
+        if self.level == 0:
+            found = homes_in_frame(emitter, len(emitted.instructions))
+        else:
+            found = noted_places(graph, emitter, emitted)
+        base = len(self.instructions) - len(emitted.instructions)
+        self.variables += [_shifted(v, base) for v in found]
+
+    def _layout(self, function: Function) -> Layout:
+        used = {op.attrs["buffer"] for op in function.ops() if op.opcode == "address"}
+        buffers = [b for b in self.module.buffers.values() if b in used]
+        return place(buffers, self.machine, together(function, buffers) if self.level else None)
+
+    def _place_tables(self) -> None:
+        for name, content in self.module.tables.items():
+            if name not in self.tables:
+                self.data.extend(bytes(-len(self.data) % 64))
+                self.tables[name] = address(LETTERS["code"], len(self.data))
+                self.data.extend(content)
+
+    def _append(self, function: Function, emitted: Emitted, layout: Layout) -> None:
+        self.symbols[function.name] = Symbol("text", len(self.instructions), True, True)
+        self.instructions += emitted.instructions
+        self.sources += [location.file for location in emitted.locations]
+        self.columns += [location.column for location in emitted.locations]
+        for section in RESERVED_SECTIONS:
+            self.sizes[section] = max(self.sizes[section], layout.sizes.get(section, 0))
+        for buffer, offset in layout.offsets.items():
+            self.buffers[buffer] = offset
+            if buffer.space != STACK and buffer.name not in self.symbols:
+                self.symbols[buffer.name] = Symbol(buffer.space, offset)
+
+    def program(self) -> KernelProgram:
+        shown = tuple(
+            BufferPlace(b.name, b.space, at, b.bytes, b.element, b.shape, b.slots, str(b.location))
+            for b, at in self.buffers.items()
+        )
+        return KernelProgram(
+            tuple(self.instructions), bytes(self.data), self.sizes, self.symbols, tuple(self.sources),
+            tuple(self.variables), shown, tuple(self.columns), self.level,
+            {section: room_of(self.machine, section) for section in RESERVED_SECTIONS},
+        )  # fmt: skip
+
+
+def _homed(function: Function, level: int) -> list[Variable]:
+    """Variables that live in the frame: all of them while none is promoted."""
+    return function.variables if level == 0 else []
+
+
+def _shifted(found: VariablePlace, base: int) -> VariablePlace:
+    return VariablePlace(
+        found.name, found.scope, found.type, found.first + base, found.last + base, found.kind, found.where
+    )

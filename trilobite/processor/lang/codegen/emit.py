@@ -1,0 +1,399 @@
+"""Operations to instructions, once every value has its register.
+
+Enters: a legalised, ordered, allocated function and the layout of its buffers. Leaves: instructions with
+lines, and what the debugger needs to know about places. Nothing is optimised here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from trilobite.processor.isa.address import LETTERS, address
+from trilobite.processor.isa.encode import Instruction
+from trilobite.processor.isa.formats import I64, U32, U64, Format
+from trilobite.processor.isa.row import Row, signed
+from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
+from trilobite.processor.isa.table import MNEMONICS
+from trilobite.processor.lang.cfg import Graph
+from trilobite.processor.lang.codegen.legalise import NULL_RUN, as_immediate
+from trilobite.processor.lang.codegen.moves import Destination, Number, Register, Slot, Source, in_order
+from trilobite.processor.lang.codegen.registers import SPILL_REGISTERS, STACK_POINTER, Allocation
+from trilobite.processor.lang.intrinsics import contract
+from trilobite.processor.lang.ir import Block, Constant, Function, Location, Op, Value, Variable
+from trilobite.processor.lang.ops import BINARY, COMPARISONS, OPS, UNARY
+from trilobite.processor.lang.scalar import constant_word, scalar_row
+from trilobite.processor.lang.scratchpad import Layout
+from trilobite.processor.lang.types import STACK, is_float
+
+WORD = 8
+# Branches by comparison: (mnemonic, whether the operands change places), signed and unsigned.
+_BRANCHES = {"lt": ("BLT", False), "ge": ("BGE", False), "gt": ("BLT", True), "le": ("BGE", True),
+             "eq": ("BEQ", False), "ne": ("BNE", False)}  # fmt: skip
+_ZERO_BRANCHES = {"eq": "CBZ", "ne": "CBNZ", "gt": "CB"}
+_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+
+
+def row_of(mnemonic: str, *kinds: str) -> Row:
+    """The row of a mnemonic whose operands are of these kinds."""
+    return next(r for r in MNEMONICS[mnemonic] if tuple(op.kind for op in r.operands) == kinds)
+
+
+@dataclass
+class Emitted:
+    """One function's instructions; `places` says where each operation's instructions begin."""
+
+    instructions: list[Instruction] = field(default_factory=list)
+    locations: list[Location] = field(default_factory=list)
+    places: dict[Op, int] = field(default_factory=dict)
+    spans: dict[Block, tuple[int, int]] = field(default_factory=dict)
+
+
+class Emitter:
+    def __init__(
+        self, allocation: Allocation, layout: Layout, tables: dict[str, int], homes: dict[Variable, int]
+    ) -> None:
+        self.allocation, self.layout, self.tables, self.homes = allocation, layout, tables, homes
+        self.out = Emitted()
+        self.location = Location("", 0)
+        self.jumps: list[tuple[int, Block]] = []
+
+    def run(self, function: Function, graph: Graph) -> Emitted:
+        """The whole function, in the order of its blocks."""
+        for place, block in enumerate(graph.order):
+            first = len(self.out.instructions)
+            if place == 0:
+                self._parameters(function)
+            following = graph.order[place + 1] if place + 1 < len(graph.order) else None
+            for op in block.ops:
+                self.out.places[op] = len(self.out.instructions)
+                self.location = op.location
+                if op.is_terminator:
+                    self._terminator(op, following)
+                else:
+                    self._operation(op)
+            self.out.spans[block] = (first, len(self.out.instructions))
+        for at, block in self.jumps:
+            old = self.out.instructions[at]
+            self.out.instructions[at] = replace(old, immediate=self.out.spans[block][0] - at)
+        return self.out
+
+    # one instruction
+    def put(
+        self,
+        row: Row,
+        registers: tuple[int, ...] = (),
+        formats: tuple[Format, ...] = (),
+        flags: tuple[str, ...] | None = None,
+        immediate: int = 0,
+    ) -> None:
+        chosen = tuple(flag.choices[0] for flag in row.flags) if flags is None else flags
+        made = Instruction(row, registers, formats, chosen, immediate, self.location.line)
+        self.out.instructions.append(made)
+        self.out.locations.append(self.location)
+
+    def number(self, register: int, word: int) -> None:
+        """A 64-bit constant: one instruction if it fits, else two."""
+        value = signed(word)
+        low = signed(word, 32)
+        self.put(scalar_row("SLI", True), (register,), immediate=low)
+        if low != value:
+            self.put(scalar_row("SLIH", True), (register, register), immediate=signed(word >> 32, 32))
+
+    def slot_offset(self, slot: int) -> int:
+        """Words of the frame lie below the stack's buffers, from the top of the stack downwards."""
+        return -(self.layout.sizes.get(STACK, 0) + (slot + 1) * WORD)
+
+    # values in registers
+    def take(self, value: Value, spare: int) -> int:
+        """The register that holds the value now; a spilled one is fetched into the spare."""
+        if value in self.allocation.registers:
+            return self.allocation.registers[value]
+        offset = self.slot_offset(self.allocation.slots[value])
+        self.put(scalar_row("SLOAD", True), (spare, STACK_POINTER), (I64,), immediate=offset)
+        return spare
+
+    def takes(self, values: list[Value]) -> list[int]:
+        return [self.take(value, SPILL_REGISTERS[place]) for place, value in enumerate(values)]
+
+    def target(self, value: Value) -> int:
+        """The register to compute a result in."""
+        return self.allocation.registers.get(value, SPILL_REGISTERS[0])
+
+    def keep(self, value: Value) -> None:
+        """Writes a spilled result to the frame."""
+        if value in self.allocation.slots:
+            offset = self.slot_offset(self.allocation.slots[value])
+            registers = (SPILL_REGISTERS[0], STACK_POINTER)
+            self.put(scalar_row("SSTORE", True), registers, (I64,), immediate=offset)
+
+    def place_of(self, value: Value) -> Source:
+        if isinstance(value, Constant):
+            return Number(constant_word(value))
+        if value in self.allocation.registers:
+            return Register(self.allocation.registers[value])
+        return Slot(self.allocation.slots[value])
+
+    def copy(self, to: Destination, source: Source) -> None:
+        if isinstance(to, Slot):
+            register = source.number if isinstance(source, Register) else SPILL_REGISTERS[1]
+            if not isinstance(source, Register):
+                self.copy(Register(register), source)
+            offset = self.slot_offset(to.number)
+            self.put(scalar_row("SSTORE", True), (register, STACK_POINTER), (I64,), immediate=offset)
+        elif isinstance(source, Number):
+            self.number(to.number, source.word)
+        elif isinstance(source, Slot):
+            offset = self.slot_offset(source.number)
+            self.put(scalar_row("SLOAD", True), (to.number, STACK_POINTER), (I64,), immediate=offset)
+        elif source != to:
+            self.put(scalar_row("SMOVE"), (to.number, source.number))
+
+    def copies(self, moves: list[tuple[Destination, Source]]) -> None:
+        for to, source in in_order(moves, Register(SPILL_REGISTERS[0])):
+            self.copy(to, source)
+
+    def _parameters(self, function: Function) -> None:
+        self.location = function.location
+        moves: list[tuple[Destination, Source]] = []
+        for number, parameter in enumerate(function.params):
+            to = self.place_of(parameter)
+            assert not isinstance(to, Number)
+            moves.append((to, Register(number)))
+        self.copies(moves)
+
+    # control
+    def _terminator(self, op: Op, following: Block | None) -> None:
+        if op.opcode == "return":
+            self.put(scalar_row("HALT"))
+        elif op.opcode == "trap":
+            self.put(row_of("TRAP", "imm"), immediate=op.attrs["code"])
+        elif op.opcode == "jump":
+            target = op.targets[0]
+            moves: list[tuple[Destination, Source]] = []
+            for arg, value in zip(target.block.args, target.args, strict=True):
+                to = self.place_of(arg)
+                assert not isinstance(to, Number)
+                moves.append((to, self.place_of(value)))
+            self.copies(moves)
+            self._go(target.block, following)
+        else:
+            self._branch(op, following)
+
+    def _go(self, block: Block, following: Block | None) -> None:
+        if block is not following:
+            self.jumps.append((len(self.out.instructions), block))
+            self.put(row_of("JUMP", "target"))
+
+    def _branch(self, op: Op, following: Block | None) -> None:
+        """Falls through to the block that follows, if one of the two does."""
+        yes, no = op.targets[0].block, op.targets[1].block
+        compare = op.attrs.get("compare", "ne")
+        if yes is following:
+            yes, no, compare = no, yes, _OPPOSITE[compare]
+        first = op.operands[0]
+        second = op.operands[1] if len(op.operands) > 1 else Constant(I64, 0)
+        if isinstance(second, Constant) and compare in _ZERO_BRANCHES:
+            register = self.take(first, SPILL_REGISTERS[0])
+            self.jumps.append((len(self.out.instructions), yes))
+            self.put(row_of(_ZERO_BRANCHES[compare], "target", "in"), (register,))
+        else:
+            self._compare_and_branch(op, compare, first, second, yes)
+        self._go(no, following)
+
+    def _compare_and_branch(self, op: Op, compare: str, first: Value, second: Value, yes: Block) -> None:
+        mnemonic, swapped = _BRANCHES[compare]
+        if op.attrs["fmt"] in (U64, U32) and mnemonic in ("BLT", "BGE"):
+            mnemonic += "U"
+        a = self.take(first, SPILL_REGISTERS[0])
+        if isinstance(second, Constant):
+            b = SPILL_REGISTERS[1]
+            self.number(b, constant_word(second))
+        else:
+            b = self.take(second, SPILL_REGISTERS[1])
+        self.jumps.append((len(self.out.instructions), yes))
+        self.put(row_of(mnemonic, "target", "in", "in"), (b, a) if swapped else (a, b))
+
+    # everything else
+    def _operation(self, op: Op) -> None:
+        if op.opcode in _BINARY:
+            self._binary(op)
+        elif op.opcode in _UNARY_ROWS:
+            registers = self.takes(op.operands)
+            self.put(scalar_row(OPS[op.opcode].mnemonic), (self.target(op.result), *registers), (op.fmt,))
+            self.keep(op.result)
+        else:
+            _EMIT[op.opcode](self, op)
+
+    def _binary(self, op: Op) -> None:
+        a = self.take(op.operands[0], SPILL_REGISTERS[0])
+        mnemonic, second = OPS[op.opcode].mnemonic, op.operands[1]
+        if isinstance(second, Constant):
+            immediate = as_immediate(op.fmt, second)
+            assert immediate is not None
+            self.put(scalar_row(mnemonic, True), (self.target(op.result), a), (op.fmt,), immediate=immediate)
+        else:
+            b = self.take(second, SPILL_REGISTERS[1])
+            self.put(scalar_row(mnemonic), (self.target(op.result), a, b), (op.fmt,))
+        self.keep(op.result)
+
+    def finish(self, op: Op, row: Row, registers: list[int], formats: tuple[Format, ...] = (),
+               flags: tuple[str, ...] | None = None, immediate: int = 0) -> None:  # fmt: skip
+        """An instruction that writes the operation's result to its first register."""
+        self.put(row, (self.target(op.result), *registers), formats, flags, immediate)
+        self.keep(op.result)
+
+
+def _constant(emit: Emitter, op: Op) -> None:
+    emit.number(emit.target(op.result), constant_word(op.attrs["value"]))
+    emit.keep(op.result)
+
+
+def _run(emit: Emitter, op: Op) -> None:
+    first = emit.allocation.registers[op.result]
+    for place, value in enumerate(op.operands):
+        emit.copy(Register(first + place), emit.place_of(value))
+
+
+def _select(emit: Emitter, op: Op) -> None:
+    emit.finish(op, scalar_row("SSEL"), emit.takes(op.operands))
+
+
+def _convert(emit: Emitter, op: Op) -> None:
+    source = op.attrs["source"]
+    registers = emit.takes(op.operands)
+    if source is op.fmt:
+        emit.finish(op, scalar_row("SMOVE"), registers)
+    else:
+        emit.finish(op, scalar_row("SCVT"), registers, (op.fmt, source), (op.attrs["rounding"],))
+
+
+def _cast(emit: Emitter, op: Op) -> None:
+    """Words are already extended as their type says, so widening is a move; the rest reads the low bits."""
+    source, to = op.operands[0].type, op.attrs["type"]
+    registers = emit.takes(op.operands)
+    wide = not isinstance(to, Format) or to.bits == 64
+    if wide:
+        emit.finish(op, scalar_row("SMOVE"), registers)
+        return
+    as_format = _unsigned(to) if is_float(to) else to
+    if source == to or (isinstance(source, Format) and source.kind == "uint" and source.bits < to.bits):
+        emit.finish(op, scalar_row("SMOVE"), registers)
+    else:
+        emit.finish(op, scalar_row("SADD", True), registers, (as_format,))
+
+
+def _unsigned(fmt: Format) -> Format:
+    from trilobite.processor.isa.formats import U8, U16
+
+    return {8: U8, 16: U16, 32: U32, 64: U64}[fmt.bits]
+
+
+def _offset(emit: Emitter, op: Op) -> None:
+    a = emit.take(op.operands[0], SPILL_REGISTERS[0])
+    second = op.operands[1]
+    if isinstance(second, Constant):
+        emit.finish(op, scalar_row("SADD", True), [a], (I64,), immediate=second.integer)
+    else:
+        emit.finish(op, scalar_row("SADD"), [a, emit.take(second, SPILL_REGISTERS[1])], (I64,))
+
+
+def _address(emit: Emitter, op: Op) -> None:
+    buffer = op.attrs["buffer"]
+    offset = emit.layout.offsets[buffer]
+    if buffer.space == STACK:
+        below = offset - emit.layout.sizes[STACK]
+        emit.finish(op, scalar_row("SADD", True), [STACK_POINTER], (I64,), immediate=below)
+    else:
+        emit.number(emit.target(op.result), address(LETTERS[buffer.space], offset))
+        emit.keep(op.result)
+
+
+def _table(emit: Emitter, op: Op) -> None:
+    emit.number(emit.target(op.result), emit.tables[op.attrs["table"]])
+    emit.keep(op.result)
+
+
+def _special(emit: Emitter, op: Op) -> None:
+    which = SPECIAL_REGISTERS.index(op.attrs.get("name", "clock"))
+    emit.put(row_of("SREAD", "out", "imm"), (emit.target(op.result),), immediate=which)
+    emit.keep(op.result)
+
+
+def _get(emit: Emitter, op: Op) -> None:
+    offset = emit.slot_offset(emit.homes[op.attrs["variable"]])
+    emit.finish(op, scalar_row("SLOAD", True), [STACK_POINTER], (I64,), immediate=offset)
+
+
+def _set(emit: Emitter, op: Op) -> None:
+    emit.copy(Slot(emit.homes[op.attrs["variable"]]), emit.place_of(op.operands[0]))
+
+
+def _load(emit: Emitter, op: Op) -> None:
+    emit.finish(
+        op, scalar_row("SLOAD", True), emit.takes(op.operands), (op.fmt,), immediate=op.attrs["offset"]
+    )
+
+
+def _store(emit: Emitter, op: Op) -> None:
+    registers = tuple(emit.takes(op.operands))
+    emit.put(scalar_row("SSTORE", True), registers, (op.fmt,), immediate=op.attrs["offset"])
+
+
+def _atomic(emit: Emitter, op: Op) -> None:
+    flags = (op.attrs["op"],) if op.opcode == "atomic" else ()
+    emit.finish(op, scalar_row(OPS[op.opcode].mnemonic), emit.takes(op.operands), (op.fmt,), flags)
+
+
+def _tensor(emit: Emitter, op: Op) -> None:
+    """One register per operand of the row; a scalar that is left constant takes the immediate form."""
+    row = contract(op.attrs["row"]).row
+    registers: list[int] = []
+    immediate: int | None = None
+    for place, value in enumerate(op.operands):
+        if not isinstance(value, Constant):
+            registers.append(emit.take(value, SPILL_REGISTERS[place]))
+        elif value.type is I64 and value.value == NULL_RUN and row.operands[place].kind == "run":
+            registers.append(NULL_RUN)
+        else:
+            immediate = as_immediate(op.attrs["formats"][0], value)
+    if op.results:
+        registers.append(emit.target(op.result))
+    if immediate is None:
+        emit.put(row, tuple(registers), op.attrs["formats"], op.attrs["flags"])
+    else:
+        form = next(r for r in MNEMONICS[row.mnemonic] if r.immediate is not None)
+        emit.put(form, tuple(registers), op.attrs["formats"], immediate=immediate)
+    if op.results:
+        emit.keep(op.result)
+
+
+def _sync(emit: Emitter, op: Op) -> None:
+    named = op.attrs["queues"]
+    row = MNEMONICS["SYNC"][0]
+    emit.put(row, flags=tuple(flag.name if flag.name in named else "" for flag in row.flags))
+
+
+def _barrier(emit: Emitter, op: Op) -> None:
+    emit.put(MNEMONICS["BARRIER"][0], flags=(op.attrs["scope"], op.attrs["members"]))
+
+
+def _print(emit: Emitter, op: Op) -> None:
+    emit.number(SPILL_REGISTERS[0], emit.tables[op.attrs["table"]])
+    first = emit.allocation.registers[op.operands[0]] if op.operands else 0
+    emit.put(MNEMONICS["PRINT"][0], (SPILL_REGISTERS[0], first))
+
+
+def _nothing(emit: Emitter, op: Op) -> None:
+    """For the tools only."""
+
+
+_BINARY = frozenset((*BINARY, *COMPARISONS))
+_UNARY_ROWS = frozenset((*UNARY, "fma"))
+_EMIT: dict[str, Callable[[Emitter, Op], None]] = {
+    "constant": _constant, "run": _run, "select": _select, "convert": _convert, "cast": _cast,
+    "offset": _offset, "address": _address, "table": _table, "special": _special, "clock": _special,
+    "get": _get, "set": _set, "load": _load, "store": _store, "atomic": _atomic, "cas": _atomic,
+    "tensor": _tensor, "sync": _sync, "barrier": _barrier, "print": _print, "note": _nothing,
+    "begin": _nothing,
+}  # fmt: skip

@@ -1,0 +1,214 @@
+"""Register allocation: linear scan over the whole function, runs in consecutive registers, the rest spilled.
+
+Enters: a legalised function. Leaves: for every value a register (the first of several for a run) or a slot
+in the frame. `$0` to `$56` are given out; `$57` to `$61` carry spilled values to and from one instruction;
+`$62` is the stack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trilobite.processor.lang.cfg import Graph
+from trilobite.processor.lang.ir import Block, Constant, Function, Op, Value
+
+GIVEN = 57
+SPILL_REGISTERS = (57, 58, 59, 60, 61)
+STACK_POINTER = 62
+
+
+@dataclass
+class Interval:
+    """From the place that defines a value to the last that needs it; `weight` counts uses by loop depth."""
+
+    value: Value
+    start: int
+    end: int
+    width: int = 1
+    weight: float = 0.0
+    hint: list[Value] = field(default_factory=list)
+
+
+@dataclass
+class Allocation:
+    """`registers` and `slots` (numbers of 8-byte words in the frame) by value."""
+
+    registers: dict[Value, int]
+    slots: dict[Value, int]
+    intervals: dict[Value, Interval]
+    numbers: dict[Op, int]
+    spans: dict[Block, tuple[int, int]]
+
+
+def allocate(function: Function, graph: Graph) -> Allocation:
+    """Linear scan by start; where registers run out the cheapest value goes to the frame."""
+    numbers, spans = _number(graph)
+    intervals = _intervals(function, graph, numbers, spans)
+    scan = _Scan()
+    for interval in sorted(intervals.values(), key=lambda i: (i.start, -i.width)):
+        scan.place(interval)
+    return Allocation(scan.registers, scan.slots, intervals, numbers, spans)
+
+
+def _number(graph: Graph) -> tuple[dict[Op, int], dict[Block, tuple[int, int]]]:
+    """Even numbers for operations, so that a use and a definition at one place do not collide."""
+    numbers: dict[Op, int] = {}
+    spans: dict[Block, tuple[int, int]] = {}
+    at = 0
+    for block in graph.order:
+        first = at
+        at += 2
+        for op in block.ops:
+            numbers[op] = at
+            at += 2
+        spans[block] = (first, at)
+    return numbers, spans
+
+
+def live_out(graph: Graph) -> dict[Block, set[Value]]:
+    """Values that are needed behind each block."""
+    needs: dict[Block, set[Value]] = {}
+    makes: dict[Block, set[Value]] = {}
+    for block in graph.order:
+        needs[block], makes[block] = set(), set(block.args)
+        for op in block.ops:
+            if op.opcode != "note":
+                needs[block].update(
+                    v for v in op.uses() if not isinstance(v, Constant) and v not in makes[block]
+                )
+            makes[block].update(op.results)
+    into = {block: set(needs[block]) for block in graph.order}
+    out: dict[Block, set[Value]] = {block: set() for block in graph.order}
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(graph.order):
+            for following in block.successors:
+                out[block] |= into[following] - set(following.args)
+            new = out[block] - makes[block] - into[block]
+            if new:
+                into[block] |= new
+                changed = True
+    return out
+
+
+def _intervals(
+    function: Function, graph: Graph, numbers: dict[Op, int], spans: dict[Block, tuple[int, int]]
+) -> dict[Value, Interval]:
+    found: dict[Value, Interval] = {}
+    depth = {block: loop.depth for block, loop in graph.innermost().items()}
+
+    def touch(value: Value, at: int, weight: float = 0.0) -> None:
+        known = found.get(value)
+        if known is None:
+            op = getattr(value, "op", None)
+            width = op.attrs.get("width", 1) if op is not None else 1
+            known = found[value] = Interval(value, at, at, width)
+        known.start, known.end = min(known.start, at), max(known.end, at)
+        known.weight += weight
+
+    out = live_out(graph)
+    for block in graph.order:
+        first, last = spans[block]
+        cost = 8.0 ** depth.get(block, 0)
+        for arg in block.args:
+            touch(arg, first, cost)
+            touch(arg, first + 1)  # two arguments never share a register, needed or not
+        for op in block.ops:
+            _touch_op(op, numbers[op], cost, touch)
+        for value in out[block]:
+            touch(value, last)
+        _extend_into(graph, block, spans, found, out)
+        _hints(block, found)
+    return found
+
+
+def _touch_op(op: Op, at: int, cost: float, touch: object) -> None:
+    assert callable(touch)
+    if op.opcode == "note":
+        return
+    for value in op.uses():
+        if not isinstance(value, Constant):
+            touch(value, at, cost)
+    for value in op.results:
+        # A run's registers are written one by one, so they must be free before its operands die.
+        touch(value, at if op.opcode == "run" else at + 1, cost)
+
+
+def _extend_into(
+    graph: Graph,
+    block: Block,
+    spans: dict[Block, tuple[int, int]],
+    found: dict[Value, Interval],
+    out: dict[Block, set[Value]],
+) -> None:
+    """What is live out of a predecessor and not passed as an argument is live from this block's start."""
+    first = spans[block][0]
+    for before in graph.predecessors[block]:
+        for value in out[before]:
+            known = found.get(value)
+            if known is not None and known.start > first and value not in block.args:
+                known.start = first
+
+
+def _hints(block: Block, found: dict[Value, Interval]) -> None:
+    for target in block.ops[-1].targets:
+        for arg, value in zip(target.block.args, target.args, strict=True):
+            if value in found:
+                found[value].hint.append(arg)
+            if arg in found and not isinstance(value, Constant):
+                found[arg].hint.append(value)
+    for op in block.ops:
+        if op.opcode in ("cast", "offset", "add", "sub") and op.operands[0] in found:
+            found[op.result].hint.append(op.operands[0])
+
+
+class _Scan:
+    """The registers in use while the scan moves on."""
+
+    def __init__(self) -> None:
+        self.registers: dict[Value, int] = {}
+        self.slots: dict[Value, int] = {}
+        self.active: list[Interval] = []
+        self.frame = 0
+
+    def place(self, new: Interval) -> None:
+        self.active = [i for i in self.active if i.end > new.start or (i.end == new.start and new.width > 1)]
+        while True:
+            chosen = self._free(new)
+            if chosen is not None:
+                self.registers[new.value] = chosen
+                self.active.append(new)
+                return
+            victim = self._victim(new)
+            if victim is None or victim is new:
+                self._spill(new)
+                return
+            self.active.remove(victim)
+            del self.registers[victim.value]
+            self._spill(victim)
+
+    def _free(self, new: Interval) -> int | None:
+        busy = [False] * GIVEN
+        for interval in self.active:
+            first = self.registers[interval.value]
+            busy[first : first + interval.width] = [True] * interval.width
+        for value in new.hint:
+            at = self.registers.get(value)
+            if at is not None and new.width == 1 and not busy[at]:
+                return at
+        places = range(GIVEN - new.width, -1, -1) if new.width > 1 else range(GIVEN)
+        return next((p for p in places if not any(busy[p : p + new.width])), None)
+
+    def _victim(self, new: Interval) -> Interval | None:
+        """The value whose spilling costs least; a run is never spilled."""
+        choices = [i for i in (*self.active, new) if i.width == 1]
+        if new.width == 1:
+            return min(choices, key=lambda i: i.weight / (i.end - i.start + 1), default=None)
+        choices = [i for i in self.active if i.width == 1]
+        assert choices, "runs alone fill the registers"
+        return min(choices, key=lambda i: i.weight / (i.end - i.start + 1))
+
+    def _spill(self, interval: Interval) -> None:
+        self.slots[interval.value] = self.frame
+        self.frame += 1

@@ -1,0 +1,87 @@
+"""Loop-invariant motion: pure operations whose operands come from outside a loop are computed before it.
+
+Enters: a function, and how many registers hoisted values may keep through a loop. Leaves: the same function
+with a preheader for every loop. Memory is not read early.
+"""
+
+from __future__ import annotations
+
+from trilobite.processor.lang.cfg import Graph, Loop
+from trilobite.processor.lang.ir import Argument, Block, Constant, Function, Op, Result, Target, Value
+from trilobite.processor.lang.ops import PURE
+
+MOVABLE = PURE | {"constant", "run"}
+
+
+def preheader(function: Function, graph: Graph, loop: Loop) -> Block:
+    """The one block before the loop, made if there is none."""
+    outside = [block for block in graph.predecessors[loop.head] if block not in loop.blocks]
+    if len(outside) == 1 and outside[0].successors == [loop.head]:
+        return outside[0]
+    made = Block(f"before {loop.head.name}")
+    passed = [made.add_argument(arg.type, arg.name) for arg in loop.head.args]
+    made.append(Op("jump", location=loop.head.ops[0].location, targets=[Target(loop.head, list(passed))]))
+    for block in outside:
+        for target in block.ops[-1].targets:
+            if target.block is loop.head:
+                target.block = made
+    function.blocks.insert(function.blocks.index(loop.head), made)
+    return made
+
+
+def hoist(function: Function, room: int = 40) -> bool:
+    """Innermost loops first, so that a value may rise through several."""
+    changed = False
+    for place in range(len(Graph(function).loops)):
+        graph = Graph(function)
+        loops = sorted(graph.loops, key=lambda loop: -loop.depth)
+        if place < len(loops):
+            changed |= _hoist_from(function, graph, loops[place], room)
+    return changed
+
+
+def _hoist_from(function: Function, graph: Graph, loop: Loop, room: int) -> bool:
+    inside: set[Op] = {op for block in loop.blocks for op in block.ops}
+    carried = _live_through(loop)
+    moved: list[Op] = []
+    for block in [block for block in graph.order if block in loop.blocks]:
+        for op in list(block.ops):
+            if op.opcode not in MOVABLE or not _invariant(op, loop, inside):
+                continue
+            width = op.attrs.get("width", 1)
+            if carried + width > room:
+                continue
+            carried += width
+            block.ops.remove(op)
+            inside.discard(op)
+            moved.append(op)
+    if moved:
+        before = preheader(function, graph, loop)
+        last = before.ops.pop()
+        for op in [*moved, last]:
+            before.append(op)
+    return bool(moved)
+
+
+def _invariant(op: Op, loop: Loop, inside: set[Op]) -> bool:
+    for value in op.operands:
+        if isinstance(value, Constant):
+            continue
+        if isinstance(value, Argument):
+            if value.block in loop.blocks:
+                return False
+        elif isinstance(value, Result) and value.op in inside:
+            return False
+    return True
+
+
+def _live_through(loop: Loop) -> int:
+    """Registers that the loop holds anyway: its own arguments, and what it reads from outside."""
+    inside: set[Op] = {op for block in loop.blocks for op in block.ops}
+    outside: set[Value] = set(loop.head.args)
+    for op in inside:
+        for value in op.uses():
+            home = value.block if isinstance(value, Argument) else getattr(value, "op", None)
+            if home is not None and home not in loop.blocks and home not in inside:
+                outside.add(value)
+    return len(outside)

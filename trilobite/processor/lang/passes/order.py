@@ -1,0 +1,183 @@
+"""Order between the queues of a core: puts in the SYNCs that blocking operations need, takes out those that
+wait for nothing.
+
+Blocking copies, compute and scalar accesses behave as if done one after the other. The hardware only keeps
+the order within a queue (and, with `interlock: ranges`, between overlapping scratchpad ranges). So before an
+operation that touches bytes which another queue may still be using, that queue is waited for. Asynchronous
+copies are the author's to order; only barriers and the end of the task know of them.
+
+Enters: a function and the layout of its buffers. Leaves: the function with `sync` operations. At level 0 each
+blocking operation is waited for at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trilobite.processor.isa.row import DMA, IO, MOVE
+from trilobite.processor.lang.cfg import Graph
+from trilobite.processor.lang.intrinsics import contract
+from trilobite.processor.lang.ir import Block, Buffer, Function, Op, Value
+from trilobite.processor.lang.provenance import EVERYWHERE, Points, Provenance
+from trilobite.processor.lang.scratchpad import Layout
+from trilobite.processor.lang.types import LETTER_OF
+
+QUEUES = ("io", "move", "matrix", "vector")
+DRAM = ("gdram", "ldram", "code")
+ASYNC = "async"  # a mark that a queue holds copies whose order is the author's
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Bytes that an operation reads or writes: a buffer's, or anything in a space."""
+
+    buffer: Buffer | None
+    space: str
+    writes: bool
+
+
+State = dict[str, frozenset[Touch | str]]  # queue -> what it may still be doing
+
+
+def order(function: Function, layout: Layout, interlocked: bool, level: int) -> None:
+    pass_ = _Order(function, layout, interlocked)
+    if level == 0:
+        pass_.eager(function)
+    else:
+        pass_.lazy(function)
+
+
+class _Order:
+    def __init__(self, function: Function, layout: Layout, interlocked: bool) -> None:
+        self.layout, self.interlocked = layout, interlocked
+        self.provenance = Provenance(function)
+        self.touches: dict[Op, tuple[Touch, ...]] = {op: self._touches(op) for op in function.ops()}
+
+    # what an operation does
+    def _touches(self, op: Op) -> tuple[Touch, ...]:
+        if op.opcode == "tensor":
+            promise = contract(op.attrs["row"])
+            pairs = zip(promise.fields, op.operands, strict=True)
+            found = [(promise.access(name), value) for name, value in pairs]
+            return tuple(
+                touch
+                for access, value in found
+                if access is not None
+                for touch in self._touch(value, access.writes, access.spaces)
+            )
+        if op.opcode in ("load", "store", "atomic", "cas"):
+            pointer = op.operands[1] if op.opcode == "store" else op.operands[0]
+            return tuple(self._touch(pointer, op.opcode != "load", "".join(LETTER_OF.values())))
+        return ()
+
+    def _touch(self, pointer: Value, writes: bool, letters: str) -> list[Touch]:
+        points: Points = self.provenance.of(pointer)
+        found = [Touch(buffer, buffer.space, writes) for buffer in points.buffers]
+        for space in points.spaces:
+            possible = [s for s in LETTER_OF if LETTER_OF[s] in letters] if space == EVERYWHERE else [space]
+            found += [Touch(None, s, writes) for s in possible]
+        return found
+
+    def queues(self, op: Op) -> tuple[str, ...]:
+        """The queues that the operation may go to."""
+        row = contract(op.attrs["row"]).row
+        if row.queue != DMA:
+            return (row.queue,)
+        ends = [{t.space for t in self.touches[op] if t.writes == end} for end in (True, False)]
+        if any(spaces and spaces <= set(DRAM) for spaces in ends):
+            return (IO,)
+        if all(spaces and not spaces & set(DRAM) for spaces in ends):
+            return (MOVE,)
+        return (IO, MOVE)
+
+    # conflicts
+    def _conflict(self, a: Touch, b: Touch) -> bool:
+        if not (a.writes or b.writes) or a.space != b.space:
+            return False
+        if self.interlocked and a.space not in DRAM:
+            return False
+        if a.buffer is None or b.buffer is None or a.buffer is b.buffer:
+            return True
+        first, second = self.layout.offsets[a.buffer], self.layout.offsets[b.buffer]
+        return first < second + b.buffer.bytes and second < first + a.buffer.bytes
+
+    def _waits(self, op: Op, state: State) -> tuple[str, ...]:
+        """The queues that must be empty before the operation."""
+        if op.opcode in ("barrier", "atomic", "cas"):
+            return tuple(q for q in QUEUES if any(isinstance(t, Touch) for t in state.get(q, ())))
+        own = self.queues(op) if op.opcode == "tensor" else ()
+        found = []
+        for queue in QUEUES:
+            if own == (queue,):
+                continue
+            pending = [t for t in state.get(queue, ()) if isinstance(t, Touch)]
+            if any(self._conflict(a, b) for a in pending for b in self.touches[op]):
+                found.append(queue)
+        return tuple(found)
+
+    def _after(self, op: Op, state: State) -> State:
+        if op.opcode == "sync":
+            done = op.attrs["queues"] or QUEUES
+            return {queue: held for queue, held in state.items() if queue not in done}
+        if op.opcode == "tensor":
+            new: frozenset[Touch | str] = (
+                frozenset([ASYNC]) if op.attrs["async"] else frozenset(self.touches[op])
+            )
+            return {**state, **{queue: state.get(queue, frozenset()) | new for queue in self.queues(op)}}
+        return state
+
+    # the two ways
+    def eager(self, function: Function) -> None:
+        for block in function.blocks:
+            kept: list[Op] = []
+            for op in block.ops:
+                kept.append(op)
+                if op.opcode == "tensor" and not op.attrs["async"] and self._has_dependants(op):
+                    kept.append(_sync(block, op, self.queues(op)))
+            block.ops = kept
+
+    def _has_dependants(self, op: Op) -> bool:
+        return not self.interlocked or any(touch.space in DRAM for touch in self.touches[op])
+
+    def lazy(self, function: Function) -> None:
+        """Fixed point of what may be under way at each block's start, then the syncs that this asks for."""
+        graph = Graph(function)
+        start: dict[Block, State] = {block: {} for block in graph.order}
+        work = list(graph.order)
+        while work:
+            block = work.pop(0)
+            state = self._through(block, start[block], None)
+            for following in block.successors:
+                merged = _union(start[following], state)
+                if merged != start[following]:
+                    start[following] = merged
+                    if following not in work:
+                        work.append(following)
+        for block in graph.order:
+            kept: list[Op] = []
+            self._through(block, start[block], kept)
+            block.ops = kept
+
+    def _through(self, block: Block, state: State, kept: list[Op] | None) -> State:
+        for op in block.ops:
+            if op.opcode == "sync" and not any(state.get(q) for q in op.attrs["queues"] or QUEUES):
+                continue  # there is nothing to wait for
+            waits = self._waits(op, state) if op.opcode != "sync" else ()
+            if waits:
+                state = {queue: held for queue, held in state.items() if queue not in waits}
+                if kept is not None:
+                    kept.append(_sync(block, op, waits))
+            state = self._after(op, state)
+            if kept is not None:
+                kept.append(op)
+        return state
+
+
+def _union(a: State, b: State) -> State:
+    return {queue: a.get(queue, frozenset()) | b.get(queue, frozenset()) for queue in {*a, *b}}
+
+
+def _sync(block: Block, op: Op, queues: tuple[str, ...]) -> Op:
+    made = Op("sync", (), {"queues": queues}, location=op.location)
+    made.block = block
+    return made
