@@ -38,16 +38,13 @@ def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: dt.DType
 
 def _random_integers(rng: np.random.Generator, shape: Sequence[int], dtype: dt.DType) -> Array:
     low, high = integer_range(dtype)
-    few = rng.integers(max(low, -9), min(high, 9), shape, endpoint=True)
-    raw = rng.integers(0, 256, (*shape, dtype.itemsize), np.uint8).reshape(-1).view(f"u{dtype.itemsize}")
-    wide = raw.reshape(shape).astype(dtype) if dt.bits(dtype) == 4 else raw.view(dtype).reshape(shape)
-    edges = rng.choice([low, high], shape)
+    few = rng.integers(max(low, -9), min(high, 9), shape, np.int64, endpoint=True)
+    small = few.astype(np.int8).astype(dtype) if dt.bits(dtype) == 4 else few.astype(dtype)
+    raw = rng.integers(0, 256, (int(np.prod(shape)), dtype.itemsize), np.uint8).reshape(-1)
+    wide = (raw & 15 if dt.bits(dtype) == 4 else raw).view(dtype).reshape(shape)
+    edges = np.stack([np.asarray(n).astype(dtype) for n in (low, high)])[rng.integers(0, 2, shape)]
     pick = rng.integers(0, 3, shape)
-    out = np.where(
-        pick == 0, few.astype(object), np.where(pick == 1, wide.astype(object), edges.astype(object))
-    )
-    byte = np.int8 if dtype == dt.int4 else np.uint8 if dtype == dt.uint4 else dtype
-    return np.asarray(out).astype(byte).astype(dtype)
+    return np.where(pick == 0, small, np.where(pick == 1, wide, edges))
 
 
 def inputs_of(

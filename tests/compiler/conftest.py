@@ -1,4 +1,4 @@
-"""What the tests of the compiler share is imported by its full name: `from tests.compiler.arrays import ...`."""
+"""What the tests of the compiler share is imported by its full name: tests.compiler.arrays and so on."""
 
 import sys
 from pathlib import Path

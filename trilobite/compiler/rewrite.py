@@ -47,7 +47,7 @@ class Pattern:
     inner: tuple[Pattern, ...] | None = None
 
 
-_TOKEN = re.compile(r"\s*([\w.+-]+|[(),])")
+_TOKEN = re.compile(r"\s*([\w.+-]+|[(),*])")
 
 
 @cache
@@ -220,7 +220,7 @@ class Rewriter:
 
     def _replacement(self, e: Equation) -> Var | None:
         """What the first rule that fits gives, or None."""
-        if len(e.outputs) != 1:
+        if e.primitive.multiple or e.primitive.effect:
             return None
         for rule in (*self.rules.get(e.primitive.name, ()), *self.general):
             found = self._apply(rule, e)
