@@ -9,56 +9,45 @@
 ; An event is 3 words: the row, and the nanoseconds at which it began and ended.
 ;
 ; What comes back: 0 it is done; -1 another program runs on the control block; -2 this table runs already; -3 the
-; pool is not started; -4 not a tuple of the right size; -16-k array k is not a contiguous NumPy array; r + 1 the
-; row r wants to be looked at: a call of Python, or a jump that lets the interpreter see signals.
+; pool is not started; -4 not a tuple of the right size; -5 Python has raised an exception; -16-k array k is not a
+; contiguous NumPy array.
 
-define internal i64 @run(ptr %header, ptr %arrays, i64 %begin, ptr %control) {
+; `state` is what PyEval_SaveThread gave, or null if the interpreter's lock is held.
+define internal i64 @run(ptr %header, ptr %arrays, ptr %control, ptr %state) {
 start:
-  %busy = getelementptr i64, ptr %control, i64 32
-  %first = icmp eq i64 %begin, 0
-  br i1 %first, label %enter, label %resume
-enter:
   %parallels = getelementptr i64, ptr %header, i64 5
   %parallel = load i64, ptr %parallels
   %threadses = getelementptr i64, ptr %control, i64 48
   %threads = load i64, ptr %threadses
   %missing = icmp ult i64 %threads, %parallel
-  br i1 %missing, label %stale, label %open
+  br i1 %missing, label %stale, label %table
 stale:
   ret i64 -3
-open:
+table:
   %got_table = call i64 @seize(ptr %header)
   %table_free = icmp eq i64 %got_table, 1
-  br i1 %table_free, label %bind, label %in_use
+  br i1 %table_free, label %block, label %in_use
 in_use:
   ret i64 -2
+block:
+  %busy = getelementptr i64, ptr %control, i64 32
+  %got_block = call i64 @seize(ptr %busy)
+  %block_free = icmp eq i64 %got_block, 1
+  br i1 %block_free, label %bind, label %taken
+taken:
+  call void @release(ptr %header)
+  ret i64 -1
 bind:
   %bound = call i64 @bind(ptr %header, ptr %arrays, ptr %control)
   %well = icmp eq i64 %bound, 0
-  br i1 %well, label %resume, label %refuse
-refuse:
-  call void @release(ptr %header)
-  ret i64 %bound
-resume:
-  %got = call i64 @seize(ptr %busy)
-  %free = icmp eq i64 %got, 1
-  br i1 %free, label %go, label %taken
-taken:
-  br i1 %first, label %taken_first, label %taken_later
-taken_first:
-  call void @release(ptr %header)
-  ret i64 -1
-taken_later:
-  ret i64 -1
+  br i1 %well, label %go, label %close
 go:
-  %code = call i64 @walk(ptr %header, i64 %begin, ptr %control)
-  call void @release(ptr %busy)
-  %over = icmp eq i64 %code, 0
-  br i1 %over, label %close, label %pause
+  %walked = call i64 @walk(ptr %header, ptr %control, ptr %state)
+  br label %close
 close:
+  %code = phi i64 [ %bound, %bind ], [ %walked, %go ]
+  call void @release(ptr %busy)
   call void @release(ptr %header)
-  ret i64 0
-pause:
   ret i64 %code
 }
 
@@ -138,7 +127,7 @@ end:
   ret i64 0
 }
 
-define internal i64 @walk(ptr %header, i64 %begin, ptr %control) {
+define internal i64 @walk(ptr %header, ptr %control, ptr %state) {
 start:
   %rowses = getelementptr i64, ptr %header, i64 1
   %rows = load ptr, ptr %rowses
@@ -146,8 +135,8 @@ start:
   %count = load i64, ptr %counts
   br label %next
 next:
-  %r = phi i64 [ %begin, %start ], [ %r1, %kernel ], [ %target, %hop ], [ %branch, %test ], [ %entry, %repeat ],
-               [ %r1, %swap_all ], [ %r1, %set_all ], [ %r1, %undo_all ]
+  %r = phi i64 [ 0, %start ], [ %r1, %kernel ], [ %target, %back ], [ %target, %breathe ], [ %branch, %test ],
+               [ %entry, %repeat ], [ %r1, %swap_all ], [ %r1, %set_all ], [ %r1, %undo ], [ %r1, %host ]
   %over = icmp uge i64 %r, %count
   br i1 %over, label %end, label %row
 end:
@@ -167,20 +156,17 @@ row:
   %q = load ptr, ptr %w2
   %c = load i64, ptr %w3
   %d = load i64, ptr %w4
-  switch i64 %op, label %kernel [ i64 1, label %jump
+  switch i64 %op, label %kernel [ i64 1, label %back
                                   i64 2, label %test
                                   i64 3, label %repeat
                                   i64 4, label %again
                                   i64 5, label %swap
                                   i64 6, label %set
-                                  i64 7, label %look ]
+                                  i64 7, label %host ]
 
 kernel:                                           ; function, arguments, units, serial
   call void @timed(ptr %header, i64 %r, ptr %control, ptr %p, ptr %q, i64 %c, i64 %d)
   br label %next
-
-jump:                                             ; target
-  br label %back
 
 test:                                             ; word with the address of a flag, its bytes, target if it is 0
   %flag_at = load ptr, ptr %p
@@ -212,11 +198,9 @@ bump:
 undo:                                             ; the words are as before, for the next run
   %times = sub i64 1, %total
   call void @add_all(ptr %q, i64 %c, i64 %times)
-  br label %undo_all
-undo_all:
   br label %next
 
-back:
+back:                                             ; target; or, behind a loop's end, the row of its repeat
   %body = add i64 %a, 1
   %is_jump = icmp eq i64 %op, 1
   %target = select i1 %is_jump, i64 %a, i64 %body
@@ -225,10 +209,11 @@ back:
   %jumps1 = add i64 %jumps, 1
   store i64 %jumps1, ptr %jumpses
   %low = and i64 %jumps1, 1023
-  %breathe = icmp eq i64 %low, 0
-  br i1 %breathe, label %look, label %hop
-hop:
-  br label %next
+  %long = icmp eq i64 %low, 0
+  br i1 %long, label %breathe, label %next
+breathe:                                          ; lets the interpreter see signals: an endless loop can be ended
+  %calm = call i1 @in_python(ptr %control, ptr %state, ptr null)
+  br i1 %calm, label %next, label %raised
 
 swap:                                             ; pairs of words' addresses, their number
   br label %swap_each
@@ -270,8 +255,54 @@ set_one:
 set_all:
   br label %next
 
-look:
-  ret i64 %r1
+host:                                             ; a Python object to call
+  %fine = call i1 @in_python(ptr %control, ptr %state, ptr %p)
+  br i1 %fine, label %next, label %raised
+
+raised:
+  ret i64 -5
+}
+
+; Calls a Python object, or looks for signals if it is null, with the interpreter's lock. False: an exception.
+define internal i1 @in_python(ptr %control, ptr %state, ptr %object) {
+start:
+  %saves = getelementptr i64, ptr %control, i64 52
+  %restores = getelementptr i64, ptr %control, i64 53
+  %signalses = getelementptr i64, ptr %control, i64 57
+  %calls = getelementptr i64, ptr %control, i64 58
+  %dropses = getelementptr i64, ptr %control, i64 59
+  %held = icmp eq ptr %state, null
+  br i1 %held, label %inside, label %enter
+enter:
+  %restore = load ptr, ptr %restores
+  call void %restore(ptr %state)
+  br label %inside
+inside:
+  %no_object = icmp eq ptr %object, null
+  br i1 %no_object, label %signals, label %call
+signals:
+  %look = load ptr, ptr %signalses
+  %code = call i32 %look()
+  %quiet = icmp eq i32 %code, 0
+  br label %leave
+call:
+  %function = load ptr, ptr %calls
+  %result = call ptr %function(ptr %object)
+  %returned = icmp ne ptr %result, null
+  br i1 %returned, label %drop, label %leave
+drop:
+  %dropper = load ptr, ptr %dropses
+  call void %dropper(ptr %result)
+  br label %leave
+leave:
+  %well = phi i1 [ %quiet, %signals ], [ false, %call ], [ true, %drop ]
+  br i1 %held, label %end, label %free
+free:
+  %save = load ptr, ptr %saves
+  %same = call ptr %save()
+  br label %end
+end:
+  ret i1 %well
 }
 
 define internal i64 @flag(ptr %address, i64 %bytes) {
@@ -363,34 +394,50 @@ declare i32 @clock_gettime(i32, ptr)
 
 ; What Python calls: methods of one argument whose `self` is the header, as a NumPy array.
 define internal ptr @call(ptr %self, ptr %arrays) {
-  %headers = getelementptr i8, ptr %self, i64 $data
-  %header = load ptr, ptr %headers
+  %header = call ptr @header(ptr %self)
   %controls = getelementptr i64, ptr %header, i64 10
   %control = load ptr, ptr %controls
+  %result = call ptr @call_on(ptr %self, ptr %arrays, ptr %control)
+  ret ptr %result
+}
+
+define internal ptr @call_brief(ptr %self, ptr %arrays) {
+  %header = call ptr @header(ptr %self)
+  %controls = getelementptr i64, ptr %header, i64 10
+  %control = load ptr, ptr %controls
+  %code = call i64 @run(ptr %header, ptr %arrays, ptr %control, ptr null)
+  %result = call ptr @number(ptr %control, i64 %code)
+  ret ptr %result
+}
+
+define internal ptr @call_on(ptr %self, ptr %arrays, ptr %control) {
+  %header = call ptr @header(ptr %self)
   %saves = getelementptr i64, ptr %control, i64 52
   %restores = getelementptr i64, ptr %control, i64 53
   %save = load ptr, ptr %saves
   %restore = load ptr, ptr %restores
   %state = call ptr %save()
-  %code = call i64 @run(ptr %header, ptr %arrays, i64 0, ptr %control)
+  %code = call i64 @run(ptr %header, ptr %arrays, ptr %control, ptr %state)
   call void %restore(ptr %state)
-  %number = call ptr @number(ptr %control, i64 %code)
-  ret ptr %number
+  %result = call ptr @number(ptr %control, i64 %code)
+  ret ptr %result
 }
 
-define internal ptr @call_brief(ptr %self, ptr %arrays) {
+define internal ptr @header(ptr %self) {
   %headers = getelementptr i8, ptr %self, i64 $data
   %header = load ptr, ptr %headers
-  %controls = getelementptr i64, ptr %header, i64 10
-  %control = load ptr, ptr %controls
-  %code = call i64 @run(ptr %header, ptr %arrays, i64 0, ptr %control)
-  %number = call ptr @number(ptr %control, i64 %code)
-  ret ptr %number
+  ret ptr %header
 }
 
-define internal ptr @number(ptr %control, i64 %value) {
+; A Python integer; null, as Python wants it, after an exception.
+define internal ptr @number(ptr %control, i64 %code) {
+  %raised = icmp eq i64 %code, -5
+  br i1 %raised, label %no, label %yes
+yes:
   %makes = getelementptr i64, ptr %control, i64 54
   %make = load ptr, ptr %makes
-  %number = call ptr %make(i64 %value)
+  %number = call ptr %make(i64 %code)
   ret ptr %number
+no:
+  ret ptr null
 }

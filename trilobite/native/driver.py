@@ -76,7 +76,7 @@ class Set:
 
 @dataclass(frozen=True)
 class Host:
-    """Calls a Python function without arguments between native rows."""
+    """Calls a Python function without arguments between native rows; what it raises, the run raises."""
 
     function: Callable[[], object]
 
@@ -96,6 +96,9 @@ class Patch:
 _OPS = {Call: 0, Jump: 1, JumpIfZero: 2, Repeat: 3, Again: 4, Swap: 5, Set: 6, Host: 7}
 _BUSY, _IN_USE, _STALE, _NO_TUPLE, _NO_ARRAY = -1, -2, -3, -4, -16
 _ONE_ARGUMENT = 8  # METH_O
+
+
+_CallOn = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
 
 
 class _Method(ctypes.Structure):
@@ -130,8 +133,7 @@ class Table:
     ) -> None:
         self.words: Words = np.array(words, np.int64)
         self._lists: list[Words] = []
-        self._hosts = {i: row.function for i, row in enumerate(rows) if isinstance(row, Host)}
-        self._alive = alive
+        self._alive = alive, [row.function for row in rows if isinstance(row, Host)]
         _check(rows, patches, len(self.words), arrays)
         self.rows: Words = np.zeros((len(rows), 8), np.int64)
         for i, row in enumerate(rows):
@@ -161,7 +163,7 @@ class Table:
             np.int64,
         )
         code = runtime()
-        self._resume = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)(code["run"])
+        self._call_on = _CallOn(code["call_on"])
         self._method = _Method(b"run", code["call_brief" if brief else "call"], _ONE_ARGUMENT, None)
         self._call: Callable[[tuple[Any, ...]], int] = _builtin(ctypes.byref(self._method), self.header, None)
         remember(self)
@@ -189,32 +191,18 @@ class Table:
         return noted
 
     def _go_on(self, code: int, arrays: tuple[Any, ...]) -> None:
-        """Everything but the plain case: waits, runs alone, calls Python, comes back."""
-        row, control = 0, self._pool.control
+        """Everything but the plain case: starts the pool, waits for the table, runs alone."""
         while code:
-            if code > 0:
-                row, control = self._look(code - 1), self._pool.control
-            elif code == _BUSY:
-                control = self._pool.alone()
-            elif code == _STALE:
+            if code == _STALE:
                 self._pool.start()
+                code = self._call(arrays)
             elif code == _IN_USE:
                 time.sleep(50e-6)
+                code = self._call(arrays)
+            elif code == _BUSY:
+                code = self._call_on(self.header, arrays, self._pool.alone().ctypes.data)
             else:
                 raise _refusal(code, arrays, int(self.header[9]))
-            code = self._resume(self.header.ctypes.data, id(arrays), row, control.ctypes.data)
-
-    def _look(self, row: int) -> int:
-        """The row to go on with. Being here lets the interpreter see signals."""
-        host = self._hosts.get(row)
-        try:
-            if host is not None:
-                host()
-        except BaseException:
-            self.header[0] = 0
-            raise
-        op, first = self.rows[row, :2].tolist()
-        return int({1: first, 4: first + 1}.get(op, row + 1))
 
     def _word(self, index: int) -> int:
         return int(self.words.ctypes.data) + 8 * index
@@ -238,8 +226,8 @@ class Table:
                 return repeat, *self._pairs([(self._word(word), stride) for word, stride in bumps])
             case Swap(pairs) | Set(pairs):
                 return self._pairs([(self._word(a), self._word(b)) for a, b in pairs])
-            case Host():
-                return ()
+            case Host(function):
+                return (id(function),)
 
 
 def _targets(row: Row) -> tuple[int, ...]:

@@ -7,7 +7,8 @@
 ;   48       threads, the caller's among them; 0: not started
 ;   49       how often to look before sleeping
 ;   50, 51   sleep(word): blocks while the word is 1; wake(word)
-;   52..56   Python: PyEval_SaveThread, PyEval_RestoreThread, PyLong_FromLongLong, type of arrays, type of tuples
+;   52..59   Python: PyEval_SaveThread, PyEval_RestoreThread, PyLong_FromLongLong, the types of arrays and tuples,
+;            PyErr_CheckSignals, PyObject_CallNoArgs, Py_DecRef
 ;   64+16t   thread t: the last job claimed for its part, the last one done, 1 while it sleeps (i32),
 ;            1 while the caller sleeps until it is done (i32), its scratch memory
 ;

@@ -123,13 +123,17 @@ class Pool:
             self.control[_LINES + _LINE * t + _SCRATCH] = memory.ctypes.data
 
     def alone(self) -> Words:
-        """A control block of the calling thread's own, with one thread and as much scratch memory."""
-        own = self._own
-        if getattr(own, "size", 0) < self._scratch_bytes:
-            own.size, own.memory, own.control = self._scratch_bytes, empty(self._scratch_bytes, "uint8"), None
-            own.control = control_block(1)
-            own.control[_THREADS], own.control[_LINES + _SCRATCH] = 1, own.memory.ctypes.data
-        return own.control  # type: ignore[no-any-return]
+        """A free control block of the calling thread's own: one thread, and as much scratch memory."""
+        blocks: list[_Alone] = self._own.__dict__.setdefault("blocks", [])
+        free = [block for block in blocks if block.control[_BUSY] == 0]
+        for block in free:
+            if block.scratch.nbytes >= self._scratch_bytes:
+                return block.control
+        made = _Alone(
+            self._scratch_bytes
+        )  # more than one is in use when a program calls Python calls a program
+        self._own.blocks = [block for block in blocks if block not in free] + [made]
+        return made.control
 
     def _seize(self, patience: float | None) -> bool:
         """Keeps programs from using the block; gives up when one runs for longer than `patience`."""
@@ -182,6 +186,15 @@ class Pool:
         self._rest = _Rest()
         for table in _tables:
             table.header[0] = 0
+
+
+class _Alone:
+    """A control block without workers."""
+
+    def __init__(self, scratch: int) -> None:
+        self.scratch = empty(scratch, "uint8")
+        self.control = control_block(1)
+        self.control[_THREADS], self.control[_LINES + _SCRATCH] = 1, self.scratch.ctypes.data
 
 
 class _Rest:

@@ -32,7 +32,7 @@ _PAUSE = {
     "define internal void @pause() {\n  call void @llvm.aarch64.hint(i32 1)\n  ret void\n}",
 }
 _FUTEX = {"x86": "202", "arm": "98"}  # numbers of the system call
-_FUNCTIONS = "worker publish run call call_brief seize release".split()
+_FUNCTIONS = "worker publish call call_on call_brief seize release".split()
 _FUTEX_FUNCTIONS = "sleep wake".split()
 _HEADER = object.__basicsize__  # of every Python object; its type comes last
 _FLAGS = _HEADER + 48  # of an array: behind its data, rank, shape, strides, base and dtype
@@ -109,8 +109,12 @@ def _check_layout() -> None:
 def control_block(threads: int) -> Words:
     """A block with room for so many threads, not started; the caller fills in sleep and wake."""
     block: Words = zeros(64 + 16 * threads, np.int64)
-    python = ctypes.pythonapi
-    functions = (python.PyEval_SaveThread, python.PyEval_RestoreThread, python.PyLong_FromLongLong)
-    block[52:55] = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
+    block[52:55] = [_python(f) for f in ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong")]
     block[55:57] = id(np.ndarray), id(tuple)
+    block[57:60] = [_python(f) for f in ("PyErr_CheckSignals", "PyObject_CallNoArgs", "Py_DecRef")]
     return block
+
+
+def _python(name: str) -> int:
+    """The address of a function of the interpreter."""
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0

@@ -1,0 +1,27 @@
+"""Aligned arrays."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from trilobite.native.memory import empty, zeros
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (7, 13), 5, (1025, 1024)])
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_, np.complex128, ml_dtypes.bfloat16, ml_dtypes.int4])
+def test_arrays_are_what_was_asked_for(shape: int | tuple[int, ...], dtype: type) -> None:
+    for make in (empty, zeros):
+        array = make(shape, dtype)
+        expected = np.empty(shape, dtype)
+        assert (array.shape, array.dtype) == (expected.shape, expected.dtype)
+        assert array.flags.c_contiguous and array.flags.writeable
+        assert array.ctypes.data % 64 == 0 or array.size == 0
+        array[...] = 1
+        assert array.astype(np.complex128).sum() == array.size
+    assert not zeros(shape, dtype).astype(np.complex128).any()
+
+
+def test_large_arrays_begin_with_a_huge_page() -> None:
+    assert empty(8 << 20, np.uint8).ctypes.data % (2 << 20) == 0
