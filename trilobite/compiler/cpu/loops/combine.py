@@ -1,0 +1,43 @@
+"""What a reduction does with two partial results: the scalar graph of its primitive, and where it starts."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from trilobite.base.dtypes import DType, accumulator, bool_
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.primitive import result_types, table
+from trilobite.ir.primitives.reduction import highest, lowest
+from trilobite.ir.types import TensorType
+
+
+@lru_cache(maxsize=256)
+def scalar_graph(primitive: str, dtype: DType, number: int = 2) -> Graph:
+    """One elementwise primitive over scalars of a dtype."""
+    inputs = tuple(Var(TensorType((), dtype)) for _ in range(number))
+    p = table[primitive]
+    (out,) = (Var(t) for t in result_types(p, [v.type for v in inputs], {}))
+    return Graph(inputs, [Equation(p, inputs, {}, (out,))], (out,), primitive)
+
+
+@lru_cache(maxsize=256)
+def cast_graph(source: DType, dtype: DType) -> Graph:
+    x, out = Var(TensorType((), source)), Var(TensorType((), dtype))
+    return Graph((x,), [Equation(table["cast"], (x,), {"dtype": dtype}, (out,))], (out,), "cast")
+
+
+def identity(combine: str, dtype: DType) -> int | float | bool:
+    """What changes nothing when it is combined with a number."""
+    if combine in ("maximum", "minimum"):
+        edge = np.asarray(lowest(dtype) if combine == "maximum" else highest(dtype))
+        return edge.item() if dtype == bool_ or dtype.kind in "iu" else float(edge.astype(np.float64))
+    if combine == "and":
+        return True if dtype == bool_ else -1
+    return {"add": 0, "mul": 1, "or": 0}[combine]
+
+
+def accumulates_in(combine: str, dtype: DType) -> DType:
+    """Sums and products of small floats run in float32; extremes and bits need nothing wider."""
+    return accumulator(dtype) if combine in ("add", "mul") else dtype

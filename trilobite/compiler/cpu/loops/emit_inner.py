@@ -1,0 +1,209 @@
+"""Innermost loops as LLVM: whole vectors first, then what remains one by one, with accumulators in registers.
+
+Enters: a loop whose body is statements alone. A result that is combined into an element that does not move
+with the loop stays in registers: `unroll` vectors of partial results, joined pairwise, then the lanes by
+halves, then the rest of the elements in order, then what stood in memory. So the order depends on the extent
+and the schedule alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trilobite.base.dtypes import DType
+from trilobite.base.errors import IRError
+from trilobite.compiler.cpu.emit.scalar import emit_scalars
+from trilobite.compiler.cpu.emit.text import Value
+from trilobite.compiler.cpu.emit.types import lanes_of
+from trilobite.compiler.cpu.loops.combine import identity, scalar_graph
+from trilobite.compiler.cpu.loops.emit_values import Lane, Scope, linear
+from trilobite.compiler.cpu.loops.index import Index, bounds
+from trilobite.compiler.cpu.loops.ir import Leaf, Load, Loop, Statement, Target
+
+
+def innermost(node: Loop) -> bool:
+    return all(isinstance(n, Statement) for n in node.body)
+
+
+Accumulators = list[Value]
+
+
+class Inner:
+    """One innermost loop while it is emitted."""
+
+    def __init__(self, scope: Scope, node: Loop) -> None:
+        self.scope, self.text, self.node = scope, scope.text, node
+        self.body: list[Statement] = [n for n in node.body if isinstance(n, Statement)]
+        self.lanes = node.lanes if node.kind in ("vector", "parallel") else 0
+        self.kept = [t for s in self.body for t in s.targets if self._stays(t)]
+        self.invariant: dict[Leaf, Value] = {}
+
+    def _stays(self, t: Target) -> bool:
+        """Can this accumulator live in a register while the loop runs?"""
+        moves = any(self.node.var in i.variables for i in t.index)
+        read = any(load.buffer == t.buffer for s in self.body for load in s.loads())
+        written = sum(o.buffer == t.buffer for s in self.body for o in s.targets)
+        return t.combine is not None and not moves and not read and written == 1
+
+    def emit(self, start: Value | None = None, stop: Value | None = None) -> None:
+        """The whole loop, or its turns from start to stop."""
+        with self.scope.entered({}):
+            first = self.text.constant("i64", 0) if start is None else start
+            n = self.scope.extent(self.node) if stop is None else stop
+            self._prepare()
+            found = self._vectors(first, n) if self.lanes else self._scalars(first, n)
+            for target, value in zip(self.kept, found, strict=True):
+                self._join(target, value)
+
+    # -- before the loop -----------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Compute addresses and read invariant elements where they do not move."""
+        written = {t.buffer for s in self.body for t in s.targets}
+        for s in self.body:
+            for leaf in s.leaves:
+                self._prepare_leaf(leaf, written)
+            for t in s.targets:
+                self._base(t.buffer, t.index)
+
+    def _prepare_leaf(self, leaf: Leaf, written: set[str]) -> None:
+        var = self.node.var
+        fixed = all(var not in i.variables for i in leaf.indices)
+        reads = {load.buffer for i in leaf.indices for load in i.loads()}
+        reads |= {leaf.buffer} if isinstance(leaf, Load) else set()
+        if fixed and not reads & written and (self._runs() or not reads):
+            # A loop that may not run at all must not read what it would not have read.
+            self.invariant[leaf] = self.scope.leaf(leaf, Lane(var, self.text.constant("i64", 0), 0))
+            return
+        for g in leaf.indices if not isinstance(leaf, Load) else leaf.guards:
+            if linear(g, var) and not any(True for _ in g.loads()):
+                self.scope.index(g.without(var))
+        if isinstance(leaf, Load):
+            self._base(leaf.buffer, leaf.index)
+
+    def _runs(self) -> bool:
+        """Is it known that the loop has at least one turn?"""
+        spans = [bounds(e, self.scope.ranges) for e in self.node.extent]
+        return all(span is not None and span[0] >= 1 for span in spans)
+
+    def _base(self, name: str, index: Sequence[Index]) -> None:
+        buffer = self.scope.buffers[name]
+        flat = self.scope.flat(buffer, index)
+        if linear(flat, self.node.var) and not any(True for _ in flat.loads()):
+            self.scope.pointer(buffer, flat.without(self.node.var))
+
+    # -- the loop ------------------------------------------------------------------------------------------
+
+    def _start(self, lanes: int, copies: int) -> list[Accumulators]:
+        one = [self.scope.fill(self._dtype(t), identity(str(t.combine), self._dtype(t)), lanes)
+               for t in self.kept]  # fmt: skip
+        return [list(one) for _ in range(copies)]
+
+    def _dtype(self, t: Target) -> DType:
+        return self.scope.buffers[t.buffer].dtype
+
+    def _scalars(self, first: Value, n: Value) -> Accumulators:
+        if self.node.kind == "unrolled":
+            return self._unrolled(n)
+        return self._range(first, n, 0, self._start(0, 1))[0]
+
+    def _unrolled(self, n: Value) -> Accumulators:
+        if n.number is None:
+            raise IRError(
+                f"the unrolled loop {self.node.var} has no fixed extent",
+                where=f"nest {self.scope.nest.name}",
+                expected="a number",
+                remedy="split it by a number and unroll the inner loop",
+            )
+        found = self._start(0, 1)[0]
+        for k in range(n.number):
+            with self.scope.entered({}):
+                found = self._turn(Lane(self.node.var, self.text.constant("i64", k), 0), found)
+        return found
+
+    def _vectors(self, first: Value, n: Value) -> Accumulators:
+        """Whole blocks of vectors, then single vectors, then single elements."""
+        lanes, unroll = self.lanes, max(self.node.unroll, 1)
+        found, at = self._start(lanes, unroll), first
+        if unroll > 1:
+            stop = self._whole(at, n, lanes * unroll)
+            found = self._range(at, stop, lanes, found)
+            at = stop
+        single = [self._pairwise([f[k] for f in found], lanes, k) for k in range(len(self.kept))]
+        stop = self._whole(at, n, lanes)
+        (single,) = self._range(at, stop, lanes, [single])
+        folded = [self._fold(v, target) for v, target in zip(single, self.kept, strict=True)]
+        return self._range(stop, n, 0, [folded])[0]
+
+    def _whole(self, start: Value, stop: Value, step: int) -> Value:
+        """Where the last whole step from start ends that fits before stop."""
+        t = self.text
+        if start.number is not None and stop.number is not None:
+            return t.constant("i64", start.number + (stop.number - start.number) // step * step)
+        turns = t.sub(stop, start)
+        return (
+            t.add(start, t.and_(turns, -step)) if step & (step - 1) == 0 else t.sub(stop, t.urem(turns, step))
+        )
+
+    def _range(self, start: Value, stop: Value, lanes: int, found: list[Accumulators]) -> list[Accumulators]:
+        """Turns from start to stop, one copy of the body per list of accumulators."""
+        if start.number is not None and stop.number is not None and start.number >= stop.number:
+            return found
+        copies, width = len(found), max(lanes, 1)
+        carried = [v for accumulators in found for v in accumulators]
+        with self.text.loop(start, stop, width * copies, carried, self.node.var) as turn:
+            with self.scope.entered({}):
+                out: list[Value] = []
+                for k in range(copies):
+                    at = self.text.add(turn.index, k * width)
+                    own = turn.values[k * len(self.kept) : (k + 1) * len(self.kept)]
+                    with self.scope.entered({}):
+                        out += self._turn(Lane(self.node.var, at, lanes), own)
+            turn.next(*out)
+        flat, size = turn.results, len(self.kept)
+        return [flat[k * size : (k + 1) * size] for k in range(copies)]
+
+    def _turn(self, lane: Lane, found: Sequence[Value]) -> Accumulators:
+        """All statements for one element or one vector; the accumulators afterwards."""
+        rest, out = list(found), []
+        for s in self.body:
+            values = [self._leaf(leaf, lane) for leaf in s.leaves]
+            results = emit_scalars(self.text, s.body, values, lane.lanes)
+            for target, result in zip(s.targets, results, strict=True):
+                if target in self.kept:
+                    out.append(self._combined(target, rest.pop(0), result, lane.lanes))
+                else:
+                    self._write(target, result, lane)
+        return out
+
+    def _leaf(self, leaf: Leaf, lane: Lane) -> Value:
+        known = self.invariant.get(leaf)
+        return self.scope.leaf(leaf, lane) if known is None else self.text.splat(known, lane.lanes)
+
+    def _combined(self, target: Target, a: Value, b: Value, lanes: int) -> Value:
+        graph = scalar_graph(str(target.combine), self._dtype(target))
+        return emit_scalars(self.text, graph, [a, b], lanes)[0]
+
+    def _write(self, target: Target, value: Value, lane: Lane) -> None:
+        buffer = self.scope.buffers[target.buffer]
+        flat = self.scope.flat(buffer, target.index)
+        if target.combine is not None:
+            there = self.scope.leaf(Load(target.buffer, target.index), lane)
+            value = self._combined(target, there, value, lane.lanes)
+        self.scope.write(buffer, flat, value, lane)
+
+    # -- after the loop ------------------------------------------------------------------------------------
+
+    def _pairwise(self, values: list[Value], lanes: int, k: int) -> Value:
+        while len(values) > 1:
+            pairs = zip(values[::2], values[1::2], strict=False)
+            odd = values[len(values) - len(values) % 2 :]
+            values = [self._combined(self.kept[k], a, b, lanes) for a, b in pairs] + odd
+        return values[0]
+
+    def _fold(self, value: Value, target: Target) -> Value:
+        return self.text.fold(value, lambda a, b: self._combined(target, a, b, lanes_of(a.type)))
+
+    def _join(self, target: Target, value: Value) -> None:
+        """Into memory, with what stands there."""
+        self._write(target, value, Lane(self.node.var, self.text.constant("i64", 0), 0))

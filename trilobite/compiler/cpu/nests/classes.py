@@ -1,0 +1,40 @@
+"""What a primitive is to fusion: injective (each element from few, known elements), reduction, or opaque."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from trilobite.compiler.cpu.emit.scalar import supports
+from trilobite.compiler.cpu.nests.movement import RULES
+from trilobite.compiler.cpu.nests.reader import ELEMENTWISE
+from trilobite.ir.graph import Equation
+from trilobite.ir.primitive import Primitive
+
+Class = Literal["injective", "reduction", "opaque"]
+
+COMBINE = {
+    "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum",
+    "reduce_and": "and", "reduce_or": "or",
+}  # fmt: skip
+ARGUMENTS = {"argmax": ("maximum", "reduce_max"), "argmin": ("minimum", "reduce_min")}
+REDUCTIONS = frozenset((*COMBINE, *ARGUMENTS))
+INJECTIVE = ELEMENTWISE | RULES.keys() | {"constant", "iota", "full"}
+ALONE = frozenset({"cumulative", "scatter", "scatter_along"})  # lowered, but only as a fusion of its own
+
+
+def classify(what: Primitive | Equation) -> Class:
+    """How the fuse pass may treat a primitive, or an equation with its dtypes."""
+    name = what.primitive.name if isinstance(what, Equation) else what.name
+    if isinstance(what, Equation) and not real(what):
+        return "opaque"
+    if name in REDUCTIONS:
+        return "reduction"
+    return "injective" if name in INJECTIVE else "opaque"
+
+
+def real(e: Equation) -> bool:
+    """Has code for these dtypes: no complex numbers, and what the scalar emitter knows."""
+    dtypes = [v.type.dtype for v in (*e.inputs, *e.outputs)]
+    if any(d.kind == "c" for d in dtypes):
+        return False
+    return e.primitive.name not in ELEMENTWISE or supports(e.primitive, dtypes)

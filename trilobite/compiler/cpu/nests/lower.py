@@ -1,0 +1,288 @@
+"""`lower`: a fusion of kind "loops" as steps. `accepts`: whether a region can be lowered, and if not why.
+
+Enters: a fusion equation. Leaves: a `Lowering`: one step per nest, temporaries for what a later nest reads.
+Small regions run in one step each, serially; everything else in units that any number of threads may share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import DType
+from trilobite.base.errors import DeviceError, ShapeError
+from trilobite.compiler.cpu.loops.collapse import collapsed
+from trilobite.compiler.cpu.loops.combine import accumulates_in
+from trilobite.compiler.cpu.loops.index import Ranges, as_index, variable
+from trilobite.compiler.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Target, loops
+from trilobite.compiler.cpu.nests import classes
+from trilobite.compiler.cpu.nests.accuracy import in_chunks
+from trilobite.compiler.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
+from trilobite.compiler.cpu.nests.defaults import BLOCK, kernel, parallelised, units, vectorised, work
+from trilobite.compiler.cpu.nests.groups import Group, Groups, Root, readers_of
+from trilobite.compiler.cpu.nests.reader import CannotRead, Reader, Source
+from trilobite.compiler.cpu.nests.rewrite import prepared
+from trilobite.compiler.cpu.nests.rows import Rows, around
+from trilobite.compiler.cpu.nests.scalars import Scalars
+from trilobite.compiler.kernels import Lowering, Operand, Step
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.primitives.call import graph_flops
+from trilobite.ir.types import Affine, Dim, Shape, TensorType, size_of
+from trilobite.native.host import Host, features
+
+LARGEST = 512  # equations of a region
+
+
+def accepts(region: Graph) -> str | None:
+    """None if the region can be lowered to loops; else the reason why not."""
+    if len(region.equations) > LARGEST:
+        return f"it has {len(region.equations)} operations; a nest takes {LARGEST}"
+    for e in region.equations:
+        if classes.classify(e) == "opaque":
+            return f"{e.primitive.name} of {', '.join(str(v.type) for v in e.inputs)} has no loops"
+    try:
+        lowered(region, features())
+    except (CannotRead, ShapeError) as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def lower(equation: Equation) -> Lowering:
+    """The steps of a fusion of kind "loops"."""
+    region: Graph = equation.attributes["region"]
+    why = accepts(region)
+    if why is not None:
+        raise DeviceError(
+            f"the region {region.name!r} cannot be lowered to loops: {why}",
+            where=equation.location,
+            expected="elementwise, reduction and data-movement primitives of real numbers",
+            remedy='let it run by its NumPy rules: kind="host"',
+        )
+    return lowered(region, features())
+
+
+@lru_cache(maxsize=512)
+def lowered(region: Graph, host: Host) -> Lowering:
+    return _Assembly(region, host).lowering()
+
+
+class _Assembly:
+    """A lowering in the making."""
+
+    def __init__(self, region: Graph, host: Host) -> None:
+        self.host, self.name = host, region.name
+        self.flops = graph_flops(region)
+        self.region = prepared(region)
+        self.groups = Groups(self.region)
+        self.operands: dict[str, Operand] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.temporaries: list[Dim] = []
+        self.steps: list[Step] = []
+        self.stores: dict[Var, list[str]] = {}
+        self._declare()
+
+    def _declare(self) -> None:
+        """Buffers of inputs, outputs and constants; temporaries for what later groups read."""
+        g = self.groups
+        for i, v in enumerate(self.region.inputs):
+            self._buffer(f"x{i}", v.type, Operand("in", i))
+        for i, v in enumerate(g.constants):
+            self._buffer(f"c{i}", v.type, Operand("constant", i))
+        for i, v in enumerate(self.region.outputs):
+            self._buffer(f"y{i}", v.type, Operand("out", i))
+            self.stores.setdefault(v, []).append(f"y{i}")
+        for v, groups in readers_of(g).items():
+            inside = g.groups[g.group_of[v]].kind == "rows" and groups == {g.group_of[v]}
+            if v not in self.stores and not inside:
+                self.stores[v] = [self.temporary(v.type.shape, v.type.dtype)]
+
+    def _buffer(self, name: str, type: TensorType, operand: Operand) -> None:
+        self.buffers[name] = Buffer(name, type.dtype, type.shape)
+        self.operands[name] = operand
+
+    def temporary(self, shape: Shape, dtype: DType) -> str:
+        name = f"t{len(self.temporaries)}"
+        self._buffer(name, TensorType(shape, dtype), Operand("temporary", len(self.temporaries)))
+        self.temporaries.append(size_of(shape) * dtype.itemsize)
+        return name
+
+    # -- groups --------------------------------------------------------------------------------------------
+
+    def lowering(self) -> Lowering:
+        sources = dict(self.groups.inputs)
+        for group in self.groups.groups:
+            if not any(d == 0 for r in group.roots for d in r.var.type.shape):
+                getattr(self, f"_{group.kind}")(group, sources)
+            for r in group.roots:
+                if r.var in self.stores and r.var not in sources:
+                    sources[r.var] = Source(self.stores[r.var][0])
+        return Lowering(
+            tuple(self.steps), tuple(self.temporaries), tuple(self._constants()), self._in_place(),
+            why=self._why(),
+        )  # fmt: skip
+
+    def _why(self) -> str:
+        kinds = [g.kind for g in self.groups.groups]
+        return f"{len(self.steps)} loop nest{'s' * (len(self.steps) != 1)}: {', '.join(kinds)}"
+
+    def _constants(self) -> list[np.ndarray[Any, Any]]:
+        return [self.groups.producers[v].attributes["value"].array for v in self.groups.constants]
+
+    def _in_place(self) -> tuple[tuple[int, int], ...]:
+        """Outputs that may overwrite an input: read only at the element that is written, in the last step."""
+        return ()
+
+    def _reader(self, sources: dict[Var, Source], scalars: Scalars, ranges: Ranges) -> Reader:
+        return Reader(self.groups.producers, sources, ranges, scalars)
+
+    def _map(self, group: Group, sources: dict[Var, Source]) -> None:
+        scalars = Scalars()
+        ranges = {f"o{a}": d for a, d in enumerate(group.shape)}
+        reader = self._reader(sources, scalars, ranges)
+        index = tuple(variable(f"o{a}") for a in range(len(group.shape)))
+        values: list[Var] = []
+        targets: list[Target] = []
+        for r in group.roots:
+            value = reader.element(r.var, index)
+            for name in self.stores[r.var]:
+                values.append(value)
+                targets.append(Target(name, index))
+        body: tuple[Node, ...] = (scalars.statement(values, targets),)
+        for a in reversed(range(len(group.shape))):
+            body = (Loop(f"o{a}", (as_index(group.shape[a]),), body),)
+        self._step(self._nest(body, ()))
+
+    def _rows(self, group: Group, sources: dict[Var, Source]) -> None:
+        rows = Rows(group, self.groups.producers, sources, self.stores, self.region.equations)
+        body, local = rows.build()
+        self._step(in_chunks(collapsed(self._nest(around(group, body), local))), flat=True)
+
+    def _columns(self, group: Group, sources: dict[Var, Source]) -> None:
+        def build(destinations: dict[Var, Destination]) -> Nest:
+            body, local = Columns(group, destinations).build(
+                lambda scalars, ranges: self._reader(sources, scalars, ranges), group.roots
+            )
+            return collapsed(self._nest(body, local))
+
+        self._partial(group, build)
+
+    def _blocks(self, group: Group, sources: dict[Var, Source]) -> None:
+        def build(destinations: dict[Var, Destination]) -> Nest:
+            return collapsed(self._long_rows(group, sources, destinations))
+
+        self._partial(group, build)
+
+    def _partial(self, group: Group, build: Any) -> None:
+        """One nest, or one that leaves partial results by block and one that combines them."""
+        whole = {r.var: Destination(tuple(self.stores[r.var])) for r in group.roots}
+        nest = build(whole)
+        rows = rows_per_block(nest, group)
+        if rows is None:
+            self._step(in_chunks(nest), flat=True)
+            return
+        count = self._count(in_blocks(nest, rows))
+        shape = (count, *group.kept_shape)
+        parts = {
+            r.var: self.temporary(shape, accumulates_in(r.combine, r.var.type.dtype)) for r in group.roots
+        }
+        nest = in_blocks(build({v: Destination((t,), partial=True) for v, t in parts.items()}), rows)
+        self._step(in_chunks(nest), flat=True)
+        self._combine(group, shape, parts)
+
+    def _count(self, nest: Nest) -> int:
+        block = next(each for each in loops(nest.body) if each.var == "block")
+        count = block.extent[0].constant
+        assert isinstance(count, int)
+        return count
+
+    def _combine(self, group: Group, shape: Shape, parts: dict[Var, str]) -> None:
+        """The second nest: partial results by block, in order."""
+        kind = "columns" if any(d != 1 for d in group.kept_shape) else "rows"
+        again = Group(kind, shape, (0,))  # type: ignore[arg-type]
+        sources: dict[Var, Source] = {}
+        stores: dict[Var, list[str]] = {}
+        for r in group.roots:
+            assert r.reduction is not None
+            whole = Var(TensorType(shape, self.buffers[parts[r.var]].dtype))
+            result = Var(r.var.type)
+            reduction = Equation(r.reduction.primitive, (whole,), {"axes": (0,)}, (result,))
+            again.roots.append(Root(result, reduction))
+            sources[whole] = Source(parts[r.var])
+            stores[result] = self.stores[r.var]
+        equations = [r.reduction for r in again.roots if r.reduction is not None]
+        if kind == "rows":
+            rows = Rows(again, {}, sources, stores, equations)
+            body, local = rows.build()
+            nest = self._nest(around(again, body), local)
+        else:
+            body, local = Columns(again, {v: Destination(tuple(n)) for v, n in stores.items()}).build(
+                lambda scalars, ranges: Reader({}, sources, ranges, scalars), again.roots
+            )
+            nest = self._nest(body, local)
+        self._step(in_chunks(collapsed(nest)), flat=True)
+
+    def _long_rows(
+        self, group: Group, sources: dict[Var, Source], destinations: dict[Var, Destination]
+    ) -> Nest:
+        """Rows whose results go to partial results by block, or to the end."""
+        stores: dict[Var, Sequence[str]] = {v: d.names for v, d in destinations.items()}
+        rows = Rows(group, self.groups.producers, sources, stores, self.region.equations)
+        body, local = rows.build()
+        if any(d.partial for d in destinations.values()):
+            body = tuple(_by_block(n, set(self._names(destinations)), rows) for n in body)
+        return self._nest(around(group, body), local)
+
+    def _names(self, destinations: dict[Var, Destination]) -> list[str]:
+        return [n for d in destinations.values() for n in d.names]
+
+    # -- steps ---------------------------------------------------------------------------------------------
+
+    def _nest(self, body: tuple[Node, ...], local: Sequence[Buffer]) -> Nest:
+        used = _buffers_of(body)
+        arguments = tuple(b for name, b in self.buffers.items() if name in used)
+        return Nest(self.name, (*arguments, *local), body)
+
+    def _step(self, nest: Nest, flat: bool = False) -> None:
+        nest = nest if flat else collapsed(nest)
+        done = vectorised(parallelised(nest), self.host)
+        turns = units(done).constant
+        words = [self.operands[b.name] for b in done.arguments]
+        sizes = [Affine(0, [(s, 1)]) for s in done.symbols]
+        amount = work(done)
+        self.steps.append(Step(kernel(done, self.host), (*words, *sizes), turns, amount, amount <= 2 * BLOCK))
+
+
+def _by_block(node: Node, names: set[str], rows: Rows) -> Node:
+    """Results of one row become results of one block of it."""
+    from trilobite.compiler.cpu.loops.ir import Statement
+
+    if not isinstance(node, Statement):
+        return node
+    targets = []
+    for t in node.targets:
+        if t.buffer in names:
+            t = replace(t, index=(variable("block"), *t.index))
+        targets.append(t)
+    # A partial result is wider than the result: it is not rounded yet.
+    kept = [(k, t) for k, t in enumerate(targets) if t.buffer in names]
+    if not kept:
+        return node
+    load = node.leaves[0]
+    assert isinstance(load, Load)
+    scalars = Scalars()
+    acc = next(b for b in rows.locals if b.name == load.buffer)
+    value = scalars.leaf(load, acc.dtype)
+    return scalars.statement([value] * len(kept), [t for _, t in kept])
+
+
+def _buffers_of(body: tuple[Node, ...]) -> set[str]:
+    from trilobite.compiler.cpu.loops.ir import statements
+
+    out: set[str] = set()
+    for s in statements(body):
+        out |= {load.buffer for load in s.loads()} | {t.buffer for t in s.targets}
+    return out
