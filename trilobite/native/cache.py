@@ -14,7 +14,6 @@ import tempfile
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -164,7 +163,8 @@ class Kernels:
     cached: int  # that came from disk
 
 
-_loaded: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
+# For good: LLVM crashes when an engine that objects were added to is disposed of, and kernels are small.
+_loaded: dict[str, Library] = {}
 _loading = threading.RLock()
 if hasattr(
     os, "register_at_fork"
