@@ -142,10 +142,12 @@ def _lower(e: Equation, lowerings: Mapping[str, Lower]) -> Lowering | str | None
 
 
 def _place_outputs(p: _Plan) -> dict[Var, int]:
-    """Values that are computed straight into the memory of a result: each can serve one."""
+    """Values that are computed straight into the memory of a result: each can serve one, and first that for
+    which an input was given away.
+    """
     out: dict[Var, int] = {}
     inputs = set(p.graph.inputs)
-    for k, v in enumerate(p.graph.outputs):
+    for k, v in sorted(enumerate(p.graph.outputs), key=lambda kv: kv[0] not in p.donated):
         root = p.root.get(v, v)
         if root not in inputs and root not in p.constant and root not in out:
             out[root] = k

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trilobite.compiler.kernels import Lower
 from trilobite.compiler.passes.fuse import Kind
@@ -22,7 +22,7 @@ def kinds() -> Kinds:
     """The table, with the rooms that it names loaded at first use."""
     from trilobite.compiler.cpu import conv, gemm, nests
 
-    rooms = {"loops": nests, "dot": gemm, "conv": conv, "window": conv.pooling}
+    rooms: dict[str, Any] = {"loops": nests, "dot": gemm, "conv": conv}
     return Kinds(
         {name: Kind(name, room.accepts) for name, room in rooms.items()},
         {name: room.lower for name, room in rooms.items()},
@@ -32,9 +32,5 @@ def kinds() -> Kinds:
             "conv_last": "conv",
             "conv_last_input_grad": "conv",
             "conv_last_weight_grad": "conv",
-            "window_last_reduce": "window",
-            "window_last_argmax": "window",
-            "window_last_gather": "window",
-            "window_last_scatter": "window",
         },
     )
