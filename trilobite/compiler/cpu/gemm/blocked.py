@@ -20,6 +20,7 @@ from trilobite.compiler.cpu.gemm.micro import call_micro, emit_micro
 from trilobite.compiler.cpu.gemm.pack import emit_pack, emit_pack_rows
 from trilobite.compiler.cpu.gemm.problem import Problem
 from trilobite.compiler.cpu.gemm.tiling import ROWS, Tiling
+from trilobite.compiler.cpu.gemm.units import operand, panels_of_units
 from trilobite.compiler.cpu.gemm.words import Words
 from trilobite.native.host import Host
 
@@ -86,14 +87,14 @@ class Blocked:
         self.t = t = Text(host)
         self.plan, self.p = plan, p
         self.waits = p.epilogue.results[0] != plan.accumulator  # sums cannot wait in the result
-        self.plain = is_plain(p, plan)
+        self.plain = is_plain(p, plan.accumulator)
         self.layout = layout(plan, self.waits)
         self.w = words.read(t)
         self.tile = t.scratch
         self.packed_a, self.packed_b, self.sums = (
             t.address(t.scratch, at) for at in (self.layout.a, self.layout.b, self.layout.sums)
         )
-        self.finish = Finish(t, plan, p, self.w)
+        self.finish = Finish(t, plan.accumulator, plan.lanes, p, self.w)
 
     def text(self) -> str:
         t, plan, p = self.t, self.plan, self.p
@@ -113,42 +114,22 @@ class Blocked:
         across, down = t.ceil_div(n, plan.columns), t.ceil_div(m, ROWS)
         by_columns = t.or_(t.icmp("sge", across, COLUMN_PANELS), t.icmp("sge", n, m))
         panels = t.select(by_columns, across, down)
-        batches = constant("i64", 1)
-        for i in range(len(self.p.batch)):
-            batches = t.mul(batches, w[f"batch{i}"])
-        total = t.mul(batches, panels)
-        start, stop = (t.udiv(t.mul(total, u), w["units"]) for u in (t.begin, t.end))
-        with t.when(t.icmp("slt", start, stop)):
-            first = t.udiv(start, panels)
-            after = t.add(t.udiv(t.sub(stop, 1), panels), 1)
-            with t.loop(first, after, name="batch") as batch:
-                origin = t.mul(batch.index, panels)
-                low, high = t.smax(t.sub(start, origin), 0), t.smin(t.sub(stop, origin), panels)
-                zero = constant("i64", 0)
-                rectangle = Rectangle(
-                    batch.index,
-                    t.select(by_columns, zero, t.mul(low, ROWS)),
-                    t.select(by_columns, m, t.smin(t.mul(high, ROWS), m)),
-                    t.select(by_columns, t.mul(low, plan.columns), zero),
-                    t.select(by_columns, t.smin(t.mul(high, plan.columns), n), n),
-                )
-                self.rectangle(rectangle)
-
-    def operand(self, side: str, batch: Value) -> Value:
-        """Where this batch entry of A or B begins."""
-        t, w = self.t, self.w
-        at, rest = w[side], batch
-        for i in range(len(self.p.batch) - 1, -1, -1):
-            here = rest if i == 0 else t.urem(rest, w[f"batch{i}"])
-            at = t.address(at, t.mul(here, w[f"{side}_batch{i}"]))
-            rest = rest if i == 0 else t.udiv(rest, w[f"batch{i}"])
-        return at
+        with panels_of_units(t, self.p, w, panels) as (batch, low, high):
+            zero = constant("i64", 0)
+            rectangle = Rectangle(
+                batch,
+                t.select(by_columns, zero, t.mul(low, ROWS)),
+                t.select(by_columns, m, t.smin(t.mul(high, ROWS), m)),
+                t.select(by_columns, t.mul(low, plan.columns), zero),
+                t.select(by_columns, t.smin(t.mul(high, plan.columns), n), n),
+            )
+            self.rectangle(rectangle)
 
     # -- blocks --------------------------------------------------------------------------------------------
 
     def rectangle(self, r: Rectangle) -> None:
         t = self.t
-        self.a, self.b = self.operand("a", r.batch), self.operand("b", r.batch)
+        self.a, self.b = (operand(t, self.p, self.w, side, r.batch) for side in ("a", "b"))
         self.finish.enter(r.batch)
         if not self.waits:
             self.columns(r, r.m0, r.m1)
@@ -286,4 +267,6 @@ class Blocked:
             add,
         )  # fmt: skip
         with t.when(t.not_(direct)):
-            self.finish.tile(self.tile, spot, waiting, waiting_row, block.first, block.last, self.waits)
+            self.finish.tile(
+                self.tile, plan.columns, spot, waiting, waiting_row, block.first, block.last, self.waits
+            )

@@ -14,16 +14,11 @@ from trilobite.compiler.cpu.emit.types import is_float_type
 from trilobite.compiler.cpu.epilogue import emit_epilogue
 from trilobite.compiler.cpu.gemm.convert import narrow
 from trilobite.compiler.cpu.gemm.problem import Problem
-from trilobite.compiler.cpu.gemm.tiling import Tiling
 
 
-def is_plain(p: Problem, plan: Tiling) -> bool:
+def is_plain(p: Problem, accumulator: DType) -> bool:
     """The accumulator is the result."""
-    return (
-        not p.epilogue.body.equations
-        and p.epilogue.results == (plan.accumulator,)
-        and p.dtype == plan.accumulator
-    )
+    return not p.epilogue.body.equations and p.epilogue.results == (accumulator,) and p.dtype == accumulator
 
 
 @dataclass
@@ -39,8 +34,9 @@ class Spot:
 class Finish:
     """Emits stores for one kernel."""
 
-    def __init__(self, t: Text, plan: Tiling, p: Problem, words: dict[str, Value]) -> None:
-        self.t, self.plan, self.p, self.w = t, plan, p, words
+    def __init__(self, t: Text, accumulator: DType, lanes: int, p: Problem, words: dict[str, Value]) -> None:
+        self.t, self.accumulator, self.lanes, self.p, self.w = t, accumulator, lanes, p, words
+        self.size = accumulator.itemsize
 
     def enter(self, batch: Value) -> None:
         """A batch entry begins: every buffer's part of it."""
@@ -57,24 +53,24 @@ class Finish:
         return self.t.address(self.results[result], index, self.p.epilogue.results[result])
 
     def tile(
-        self, tile: Value, spot: Spot, waiting: Value, waiting_row: Value, first: Value, last: Value,
-        waits: bool,
+        self, tile: Value, columns: int, spot: Spot, waiting: Value, waiting_row: Value, first: Value,
+        last: Value, waits: bool,
     ) -> None:  # fmt: skip
         """`waiting` is where sums of earlier blocks of k are, if this is not the first."""
-        t, plan = self.t, self.plan
-        whole = t.icmp("eq", spot.width, plan.columns)
+        t = self.t
+        whole = t.icmp("eq", spot.width, columns)
 
         def rows(full: bool) -> None:
             with t.loop(0, spot.height, name="row") as r:
-                line = t.address(tile, t.mul(r.index, plan.columns * plan.size))
+                line = t.address(tile, t.mul(r.index, columns * self.size))
                 before = t.address(waiting, t.mul(r.index, waiting_row))
                 row = t.add(spot.row, r.index)
                 if full:
-                    for v in range(plan.vectors):
-                        at = t.constant("i64", v * plan.lanes)
+                    for start in range(0, columns, self.lanes):
+                        at = t.constant("i64", start)
                         self.vector(line, before, row, spot, at, None, first, last, waits)
                     return
-                with t.loop(0, spot.width, plan.lanes, name="vector") as piece:
+                with t.loop(0, spot.width, self.lanes, name="vector") as piece:
                     count = t.sub(spot.width, piece.index)
                     self.vector(line, before, row, spot, piece.index, count, first, last, waits)
 
@@ -85,15 +81,15 @@ class Finish:
         first: Value, last: Value, waits: bool,
     ) -> None:  # fmt: skip
         """One vector of a row of the tile, of which `count` lanes exist (None: all)."""
-        t, plan = self.t, self.plan
-        offset = t.mul(at, plan.size)
-        own = t.load_type(plan.vector, t.address(line, offset), plan.size)
+        t = self.t
+        offset = t.mul(at, self.size)
+        own = t.load(self.accumulator, t.address(line, offset), self.lanes)
         where = t.address(before, offset)
         # What waits in scratch is there in full width; what waits in the result is not.
         few = None if waits else count
 
         def added() -> list[Value]:
-            old = _load(t, plan.accumulator, where, plan.lanes, few)
+            old = _load(t, self.accumulator, where, self.lanes, few)
             return [t.fadd(old, own) if is_float_type(own.type) else t.add(old, own)]
 
         (total,) = t.either(first, lambda: [own], added)
@@ -103,7 +99,7 @@ class Finish:
         t.either(
             last,
             lambda: self.store(total, row, t.add(spot.column, at), count),
-            lambda: _store(t, plan.accumulator, total, where, few),
+            lambda: _store(t, self.accumulator, total, where, few),
         )
 
     def store(self, total: Value, row: Value, column: Value, count: Value | None) -> None:
@@ -115,8 +111,8 @@ class Finish:
             t.address(p, t.mul(row, w[f"operand{i}_row"]), o.dtype)
             for i, (p, o) in enumerate(zip(self.operands, epilogue.operands, strict=True))
         ]
-        value = narrow(t, total, self.plan.accumulator, self.p.dtype)
-        emit_epilogue(t, epilogue, value, operands, results, column, self.plan.lanes, count)
+        value = narrow(t, total, self.accumulator, self.p.dtype)
+        emit_epilogue(t, epilogue, value, operands, results, column, self.lanes, count)
 
 
 def _load(t: Text, dtype: DType, at: Value, lanes: int, count: Value | None) -> Value:

@@ -7,13 +7,16 @@ epilogue; sizes and strides are words of the step.
 
 from __future__ import annotations
 
+from trilobite.compiler.cpu.gemm import gemv
 from trilobite.compiler.cpu.gemm.blocked import Blocked
 from trilobite.compiler.cpu.gemm.convert import accumulator_of
-from trilobite.compiler.cpu.gemm.problem import Problem, Refused, problem_of
-from trilobite.compiler.cpu.gemm.tiling import ROWS, Tiling, tiling
+from trilobite.compiler.cpu.gemm.problem import Problem, Refused, problem_of, transposed
+from trilobite.compiler.cpu.gemm.sizes import ONE, Product
+from trilobite.compiler.cpu.gemm.tiling import ROWS, tiling
 from trilobite.compiler.cpu.gemm.words import words_of
-from trilobite.compiler.kernels import Kernel, Lowering, Step
+from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
 from trilobite.ir.graph import Equation, Graph
+from trilobite.ir.types import Dim
 from trilobite.native.host import Host, features
 
 _SYMBOLIC_UNITS = 64
@@ -36,34 +39,50 @@ def lower(equation: Equation) -> Lowering:
 
 
 def lower_problem(p: Problem, host: Host) -> Lowering:
-    plan = tiling(host, *accumulator_of(p.a.dtype, p.dtype))
-    units = _units(p, plan)
-    words = words_of(p, units)
-    emitter = Blocked(host, plan, p, words)
-    kernel = Kernel(_name(p), emitter.text(), scratch=emitter.layout.end)
+    column = transposed(p)
+    if column is not None and gemv.fits(column):
+        p = column
+    kernel, args, units, why = _gemv(p, host) if gemv.fits(p) else _blocked(p, host)
     work = p.m * p.n * p.k * p.batches
+    known = work.known
     step = Step(
         kernel,
-        tuple(words.contents),
+        args,
         units,
-        flops=2.0 * work.number if work.known is not None else 0.0,
-        serial=work.known is not None and work.known < _SERIAL,
+        flops=2.0 * known if known is not None else 0.0,
+        serial=known is not None and known < _SERIAL,
     )
-    return Lowering((step,), why=_why(plan))
+    return Lowering((step,), why=why)
 
 
-def _units(p: Problem, plan: Tiling) -> int:
-    m, n, batches = p.m.known, p.n.known, p.batches.known
-    if m is None or n is None or batches is None:
-        return _SYMBOLIC_UNITS
-    return max(1, min(batches * max(-(-n // plan.columns), -(-m // ROWS)), _MOST_UNITS))
+_Parts = tuple[Kernel, tuple[Operand | Dim, ...], int, str]
 
 
-def _name(p: Problem) -> str:
-    after = [e.primitive.name for e in p.epilogue.body.equations]
-    return "_".join(["dot", *dict.fromkeys(after)][:5])
-
-
-def _why(plan: Tiling) -> str:
+def _blocked(p: Problem, host: Host) -> _Parts:
+    plan = tiling(host, *accumulator_of(p.a.dtype, p.dtype))
+    units = _units(p.batches, p.n, plan.columns, p.m, ROWS)
+    words = words_of(p, units)
+    emitter = Blocked(host, plan, p, words)
+    kernel = Kernel(_name("dot", p), emitter.text(), scratch=emitter.layout.end)
     blocks = f"{plan.m_block} x {plan.k_block} x {plan.n_block}"
-    return f"a product in blocks of {blocks}, tiles of {ROWS} x {plan.columns}"
+    why = f"a product in blocks of {blocks}, tiles of {ROWS} x {plan.columns}"
+    return kernel, tuple(words.contents), units, why
+
+
+def _gemv(p: Problem, host: Host) -> _Parts:
+    units = _units(p.batches, p.n, gemv.PANEL)
+    words = words_of(p, units)
+    emitter = gemv.Gemv(host, p, words)
+    kernel = Kernel(_name("row_dot", p), emitter.text(), scratch=emitter.scratch)
+    return kernel, tuple(words.contents), units, "one row: the matrix is read once, in the order of memory"
+
+
+def _units(batches: Product, n: Product, columns: int, m: Product = ONE, rows: int = 1) -> int:
+    if n.known is None or m.known is None or batches.known is None:
+        return _SYMBOLIC_UNITS
+    return max(1, min(batches.known * max(-(-n.known // columns), -(-m.known // rows)), _MOST_UNITS))
+
+
+def _name(what: str, p: Problem) -> str:
+    after = [e.primitive.name for e in p.epilogue.body.equations]
+    return "_".join([what, *dict.fromkeys(after)][:5])

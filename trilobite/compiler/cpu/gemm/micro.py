@@ -22,7 +22,6 @@ _PARAMETERS = (
     "i64", "ptr noalias", "i64", "i64", "ptr noalias", "i64", "ptr noalias", "i64", "i64",
 )  # fmt: skip
 _AHEAD = 768  # bytes of A asked for in advance: about 32 steps of packed rows
-_UNROLL = 4
 
 
 def emit_micro(t: Text, plan: Tiling) -> None:
@@ -51,19 +50,22 @@ class _Micro:
         for c in c_rows:
             t.prefetch(c, write=True)
         zero = constant(self.plan.vector, 0)
-        whole = t.and_(self.k, -_UNROLL)
+        # Integers need a register more for their products: unrolled, they would spill.
+        unroll = 2 if is_float_type(self.plan.element) else 1
+        whole = t.and_(self.k, -unroll)
         # Two bases three rows apart: every row is then a base plus a stride of scale 1 or 2.
         bases = [self.a] + ([t.address(self.a, t.mul(self.a_row, 3))] if self.rows > 3 else [])
         carried = [*bases, self.b, *[zero] * (self.rows * self.plan.vectors)]
-        carried = self.chain(constant("i64", 0), whole, _UNROLL, carried)
-        carried = self.chain(whole, self.k, 1, carried)
+        carried = self.chain(constant("i64", 0), whole, unroll, carried)
+        if unroll > 1:
+            carried = self.chain(whole, self.k, 1, carried)
         self.store(c_rows, carried[len(bases) + 1 :])
 
     def chain(self, start: Value, stop: Value, unroll: int, carried: list[Value]) -> list[Value]:
         t = self.t
         with t.loop(start, stop, unroll, carried, name="k") as loop:
             state = loop.values
-            if unroll > 1:
+            if start.number == 0:
                 t.prefetch(t.address(state[0], _AHEAD))
             for _ in range(unroll):
                 state = self.step(state)

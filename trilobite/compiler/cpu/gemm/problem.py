@@ -7,7 +7,7 @@ Leaves: a `Problem`. It emits no code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.epilogue import Epilogue, epilogue_of
@@ -46,6 +46,16 @@ class Problem:
         for axis in self.batch:
             out = out * axis.size
         return out
+
+
+def transposed(p: Problem) -> Problem | None:
+    """A product with one column as one with one row; None where it is no such product."""
+    operands = p.epilogue.operands
+    if p.n != ONE or p.packed or any(o.row_stride not in (0, 1) for o in operands):
+        return None
+    turned = tuple(replace(o, row_stride=0, column_stride=1 if o.row_stride == 1 else 0) for o in operands)
+    batch = tuple(Axis(axis.size, axis.strides[::-1]) for axis in p.batch)
+    return replace(p, m=p.n, n=p.m, a=p.b, b=p.a, batch=batch, epilogue=replace(p.epilogue, operands=turned))
 
 
 class Refused(Exception):
