@@ -23,7 +23,7 @@ from benchmarks.row import US, Row, Section, row_modules, section
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("trilobite", "numpy", "torch", "jax", "onnxruntime")
-KEPT = ROOT / ".venv-bench" / "kept"
+KEPT = Path(sys.prefix) / "kept"
 ROUNDS, QUICK_ROUNDS = 25, 7
 BUDGET = 4.0
 
@@ -81,7 +81,8 @@ def run(
     modules: list[str], options: argparse.Namespace, facts: dict[str, str]
 ) -> list[tuple[Section, list[Result]]]:
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
-    plan = Plan(rounds, options.budget, Keeper(KEPT, facts), options.reuse_peers)
+    keeper = Keeper(KEPT, facts) if options.modules is None else None
+    plan = Plan(rounds, options.budget, keeper, options.reuse_peers)
     measured = []
     for name in modules:
         found = section(name)

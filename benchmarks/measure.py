@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -71,7 +71,7 @@ class Plan:
         most = min(self.rounds, row.most_rounds or self.rounds)
         if row.times_itself or seconds_a_round == 0:
             return most
-        return max(min(FEWEST_ROUNDS, most), min(most, int(self.budget / seconds_a_round)))
+        return max(min(FEWEST_ROUNDS, most), int(min(most, self.budget / seconds_a_round)))
 
 
 class RemoteSystem:
@@ -104,7 +104,7 @@ class RemoteSystem:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
-        if self.process.poll() is None:
+        with suppress(BrokenPipeError):  # a process that has died may have left a question unread
             self.process.stdin.close()
         self.process.wait()
         self.process.stdout.close()

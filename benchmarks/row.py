@@ -26,7 +26,10 @@ itself (seconds, or bytes).
 
 @dataclass(frozen=True)
 class Job:
-    """Work whose results can be compared: `outputs` gives arrays, in the same order for every system."""
+    """Work whose results can be compared: `outputs` gives arrays, in the same order for every system.
+
+    It is asked before all other work, for a training step's results are those of its first calls.
+    """
 
     work: Work
     outputs: Callable[[], Sequence[Any]]

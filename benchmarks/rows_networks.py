@@ -52,7 +52,7 @@ def images_on_onnxruntime(name: str, batch: int) -> Job:
     from benchmarks.peers import on_onnxruntime
 
     shape, options, *_ = IMAGES[name]
-    w, x = weights.folded(name, **options), weights.images(batch, *shape)
+    w, x = partial(weights.folded, name, **options), weights.images(batch, *shape)
     return on_onnxruntime.inference(getattr(networks, name), w, x)
 
 
@@ -104,7 +104,7 @@ def text_on_torch(name: str, batch: int, variant: str) -> Job:
 def text_on_onnxruntime(name: str, batch: int) -> Job:
     from benchmarks.peers import on_onnxruntime
 
-    return on_onnxruntime.inference(TEXT[name][0], weights.folded(name), tokens(name, batch))
+    return on_onnxruntime.inference(TEXT[name][0], partial(weights.folded, name), tokens(name, batch))
 
 
 def text_on_jax(name: str, batch: int) -> Job:
@@ -161,7 +161,8 @@ def decode_on_torch(variant: str) -> Job:
 def decode_on_onnxruntime() -> Job:
     from benchmarks.peers import on_onnxruntime
 
-    return on_onnxruntime.decoding(networks.gpt2_decode, weights.folded("gpt2"), token(), caches())
+    w = partial(weights.folded, "gpt2")
+    return on_onnxruntime.decoding(networks.gpt2_decode, w, token(), caches())
 
 
 def decode_on_jax() -> Job:

@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -53,18 +53,19 @@ class Worker:
         self.system, self.rows = system, rows
         self.row: Row | None = None
         self.work: Work | None = None
-        self.made: Work | Job | None = None
+        self.results: Sequence[Any] | None = None
 
     def prepare(self, key: str) -> dict[str, Any]:
         self.release(None)
         row = self.rows[key]
         made = row.systems[self.system]()
+        results = made.outputs() if isinstance(made, Job) else None
         work = made.work if isinstance(made, Job) else made
         if row.times_itself and row.most_rounds is None:
             work()
         calls, each = (1, 0.0) if row.times_itself else calibrated(work)
-        self.row, self.work, self.made = row, work, made
-        return {"calls": calls, "seconds": each, "has_outputs": isinstance(made, Job)}
+        self.row, self.work, self.results = row, work, results
+        return {"calls": calls, "seconds": each, "has_outputs": results is not None}
 
     def sample(self, calls: int) -> dict[str, Any]:
         if self.row is None or self.work is None:
@@ -76,14 +77,16 @@ class Worker:
     def outputs(self, path: str) -> dict[str, Any]:
         import numpy as np
 
-        if isinstance(self.made, Job):
-            np.savez(path, *self.made.outputs())
+        if self.results is not None:
+            np.savez(path, *self.results)
         return {}
 
     def release(self, _: None) -> dict[str, Any]:
-        self.row = self.work = self.made = None
+        self.row = self.work = self.results = None
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # idle workers must not fill the memory that the others need
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
+        if trim is not None:
+            trim(0)  # idle workers must not fill the memory that the others need
         return {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -196,5 +196,4 @@ def optimised(loss_of: Any, weights: Any, *arguments: Any, rate: float = 1e-3) -
         state, loss = jitted(*state, *arguments)
         return loss.block_until_ready()
 
-    losses = np.array([float(step()) for _ in range(3)])
-    return Job(step, lambda: [losses])
+    return Job(step, lambda: [np.array([float(step()) for _ in range(3)])])

@@ -176,5 +176,4 @@ def training(network: Network, weights: Mapping[str, Any], x: Any, y: Any, varia
 
 
 def with_first_losses(step: Callable[[], Any]) -> Job:
-    losses = np.array([float(step()) for _ in range(3)])
-    return Job(step, lambda: [losses])
+    return Job(step, lambda: [np.array([float(step()) for _ in range(3)])])

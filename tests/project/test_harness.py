@@ -6,14 +6,18 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks.measure import Result, measure
-from benchmarks.page import aim, number, page, table
-from benchmarks.row import US, Row, Section, row_modules, section
-from benchmarks.worker import Worker, calls_per_sample
+from benchmarks import harness
+from benchmarks.keeping import Keeper, Kept
+from benchmarks.measure import Plan, Result, distance, measure
+from benchmarks.page import aim, number, page, summary, table
+from benchmarks.row import US, Row, Section, both_thread_counts, row_modules, section
+from benchmarks.worker import Worker, calibrated
 
 ROWS_MODULE = '''
 """A section.
@@ -21,7 +25,8 @@ ROWS_MODULE = '''
 Its text.
 """
 import os, time
-from benchmarks.row import US, Row
+import numpy as np
+from benchmarks.row import US, Job, Row
 
 def sleeper(seconds):
     return lambda: lambda: time.sleep(seconds)
@@ -37,11 +42,22 @@ def pinned():
 def dies():
     return lambda: os._exit(3)
 
+def results(values, scale):
+    calls = []
+    def work():
+        calls.append(None)
+    def outputs():
+        assert not calls, "results are asked for before all other work"
+        return [np.asarray(values) * scale, np.float32(len(values))]
+    return lambda: Job(work, outputs)
+
 ROWS = (
     Row("nap", {US: sleeper(0.04), "quick": sleeper(4e-3), "slow": sleeper(0.2), "gone": absent}, unit="ms"),
     Row("pinned", {"trilobite": pinned}, times_itself=True),
     Row("death", {"trilobite": dies, "quick": sleeper(0.001)}),
     Row("after", {"trilobite": sleeper(0.001)}),
+    Row("close", {"trilobite": results([1, -4], 1.01), "torch": results([1, -4], 1), "x": results([2], 1)}),
+    Row("apart", {"trilobite": results([1, 4], 1), "torch": results([1, 4, 2], 1)}),
 )
 '''
 
@@ -72,8 +88,43 @@ def test_workers_are_pinned_and_may_print(module: str) -> None:
     assert result.samples == {US: [111.0]}
 
 
+def test_our_results_are_compared_with_the_references(module: str) -> None:
+    close, apart = measure(section(module).rows[4:], [module], rounds=2)
+    assert close.error == pytest.approx(0.01)
+    assert apart.error == float("inf")
+    assert not close.reasons
+
+
+def test_nan_is_no_small_error(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", np.array([1.0, np.nan]))
+    np.savez(tmp_path / "b.npz", np.array([1.0, 2.0]))
+    assert np.isnan(distance(tmp_path / "a.npz", tmp_path / "b.npz") or 0)
+    assert distance(tmp_path / "b.npz", tmp_path / "b.npz") == 0
+    assert distance(None, tmp_path / "b.npz") is None
+
+
+def test_long_rows_get_fewer_rounds_but_not_too_few() -> None:
+    row, plan = Row("x", {}), Plan(rounds=25, budget=4.0)
+    assert [plan.rounds_of(row, s) for s in (0.01, 0.4, 30.0)] == [25, 10, 3]
+    assert plan.rounds_of(Row("x", {}, most_rounds=1), 0.4) == 1
+    assert Plan(rounds=2, budget=4.0).rounds_of(row, 30.0) == 2
+
+
+def test_peers_that_were_kept_are_not_measured_again(module: str, tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path / "kept", {"versions": "1"})
+    rows = section(module).rows[4:5]
+    (first,) = measure(rows, [module], plan=Plan(2, keeper=keeper))
+    keeper.keep(rows[0].key, "x", Kept([123.0]))
+    (again,) = measure(rows, [module], plan=Plan(3, keeper=keeper, reuse=True))
+    assert again.samples["torch"] == first.samples["torch"]
+    assert again.samples["x"] == [123.0]
+    assert len(again.samples[US]) == 3
+    assert again.error == first.error
+    assert Keeper(tmp_path / "kept", {"versions": "2"}).find(rows[0].key, "x") is None
+
+
 def test_a_worker_that_dies_is_a_reason_and_the_next_row_gets_a_new_one(module: str) -> None:
-    death, after = measure(section(module).rows[2:], [module], rounds=2)
+    death, after = measure(section(module).rows[2:4], [module], rounds=2)
     assert death.reasons == {US: "the process ended with code 3"}
     assert len(death.samples["quick"]) == 2
     assert death.ratio is None
@@ -100,8 +151,16 @@ def test_the_harness_writes_the_page_and_fails_when_we_fail(module: str, tmp_pat
 
 def test_a_sample_fills_its_time() -> None:
     counted = []
-    calls = calls_per_sample(lambda: counted.append(None))
+    calls, seconds = calibrated(lambda: counted.append(None))
     assert 10_000 < calls <= 1_000_000
+    assert 0 < seconds < 1e-5
+
+
+def test_a_slow_first_call_does_not_count() -> None:
+    delays = iter([0.2])
+    calls, seconds = calibrated(lambda: time.sleep(next(delays, 1e-4)))
+    assert calls > 20
+    assert seconds < 0.01
 
 
 def test_a_worker_answers_errors() -> None:
@@ -121,6 +180,37 @@ def test_a_row_shows_median_minimum_ratio_and_aim() -> None:
     shown = table([result([3e-6, 9e-6, 4e-6], [2e-6, 2e-6, 5e-6], aim=5e-6)]).splitlines()
     assert shown[0] == "|  | unit | threads | trilobite | torch | *numpy* | ratio | aim |"
     assert shown[2] == "| add | µs | 1 | 4.00 (3.00) | 2.00 (2.00) | 0.10 (0.10) | 2.00 | ≤ 5.00 kept |"
+
+
+def test_a_page_says_where_peers_are_quicker_and_how_far_results_are() -> None:
+    rows = both_thread_counts([Row("add", {US: list, "torch": list}, aim_ratio=0.83, flops=4e3)])
+    results = [
+        Result(rows[0], {US: [2e-6], "torch": [1e-6]}, error=3e-7),
+        Result(rows[1], {US: [1e-6], "torch": [2e-6]}, error=0.0),
+    ]
+    shown = table(results).splitlines()
+    assert shown[0] == "|  | unit | threads | trilobite | torch | ratio | GFLOP/s | error | aim |"
+    assert shown[2].endswith("| 2.00 | 2.0 | 3e-07 | ratio ≤ 0.83 **missed** |")
+    assert shown[3].endswith("| 0.50 | 4.0 | 0 | ratio ≤ 0.83 kept |")
+    assert summary(results) == "Geometric mean of the ratios: 1.00. Behind the best peer (threads): add (1)."
+    assert summary(results[:1]) == ""
+
+
+def test_rows_are_chosen_by_module_name_and_threads() -> None:
+    def names(*words: str) -> list[str]:
+        options = harness.parse(list(words))
+        rows = both_thread_counts([Row("Add 8", {}, quick=True), Row("mul 8", {})])
+        return [row.key for row in rows if harness.chosen("benchmarks.rows_x", row, options)]
+
+    assert names("--only", "rows_x: add") == ["Add 8 / 1", "Add 8 / 2"]
+    assert names("--threads", "1") == ["Add 8 / 1", "mul 8 / 1"]
+    assert names("--quick") == ["Add 8 / 2"]
+    assert names("--only", "rows_y") == []
+
+
+def test_a_row_may_do_with_fewer_systems() -> None:
+    row = Row("x", {US: list, "torch": list, "jax": list})
+    assert list(row.only([US, "torch"]).systems) == [US, "torch"]
 
 
 def test_a_missed_aim_is_shown() -> None:
@@ -143,8 +233,8 @@ def test_a_page_names_the_machine() -> None:
 
 
 def test_the_rows_of_this_project_are_named_once_and_import_no_peer(root: Path) -> None:
-    names = [row.name for module in row_modules() for row in section(module).rows]
-    assert len(names) == len(set(names)) > 20
+    keys = [row.key for module in row_modules() for row in section(module).rows]
+    assert len(keys) == len(set(keys)) > 100
     code = (
         "import json, sys\nfrom benchmarks.row import row_modules, section\n"
         "[section(name) for name in row_modules()]\nprint(json.dumps(list(sys.modules)))"
