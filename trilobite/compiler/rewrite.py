@@ -24,7 +24,7 @@ from trilobite.base.dtypes import ALL, DType, bool_, is_complex, is_integer
 from trilobite.base.errors import IRError
 from trilobite.base.locations import UNKNOWN
 from trilobite.base.quiet import quiet
-from trilobite.compiler.regions import on_every_graph
+from trilobite.compiler.regions import on_every_graph, uses
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
 from trilobite.ir.primitives.cast import by_value
@@ -189,6 +189,11 @@ class Rewriter:
         self.now: dict[Var, Var] = {}  # what stands for a value of the old graph
         self.location = UNKNOWN
         self.fuel = 0
+
+    @cached_property
+    def readers(self) -> Counter[Var]:
+        """How often each value of the graph is read, before anything is rewritten."""
+        return uses(self.graph)
 
     def run(self) -> Graph:
         for e in self.graph.equations:

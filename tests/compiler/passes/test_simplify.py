@@ -66,8 +66,8 @@ PAIRS: list[tuple[str, bool, str, str, str]] = [
     ("transpose(transpose(x)) -> transpose_twice", True, "%0: f32[2,3,4]",
      "%1: f32[3,4,2] = transpose %0 {axes=(1, 2, 0)}\n%2: f32[4,2,3] = transpose %1 {axes=(1, 2, 0)}",
      "%1: f32[4,2,3] = transpose %0 {axes=(2, 0, 1)}"),
-    ("slice(x) -> same_shape", True, "%0: f32[3]", "%1: f32[3] = slice %0 {start=(0,), stop=(3,), step=(1,)}\n"
-     "%2: f32[3] = exp %1", "%1: f32[3] = exp %0"),
+    ("slice(x) -> same_shape", True, "%0: f32[3]",
+     "%1: f32[3] = slice %0 {start=(0,), stop=(3,), step=(1,)}\n%2: f32[3] = exp %1", "%1: f32[3] = exp %0"),
     ("slice(slice(x)) -> slice_twice", True, "%0: f32[20]",
      "%1: f32[6] = slice %0 {start=(2,), stop=(19,), step=(3,)}\n"
      "%2: f32[3] = slice %1 {start=(1,), stop=(6,), step=(2,)}",
@@ -184,7 +184,8 @@ KEPT = [
     "%0: f32[3]\n%1: i32[3] = cast %0 {dtype=i32}\n%2: f32[3] = cast %1 {dtype=f32}",
     "%0: c64[3]\n%1: c64[3] = full {shape=(3,), dtype=c64, value=complex(1.0, 0.0)}\n%2: c64[3] = mul %0, %1",
     "%0: f32[3], %1: f32[3]\n%2: bool[3] = lt %0, %1\n%3: bool[3] = not %2",
-    "%0: f32[3,3], %1: f32[3,3]\n%2: f32[3,3] = dot %0, %1 {contract=((1,), (0,)), batch=((), ()), dtype=f32}",
+    "%0: f32[3,3], %1: f32[3,3]\n"
+    "%2: f32[3,3] = dot %0, %1 {contract=((1,), (0,)), batch=((), ()), dtype=f32}",
     "%0: f32[2,3]\n%1: f32[3] = reduce_sum %0 {axes=(0,)}\n%2: f32[] = reduce_sum %1 {axes=(0,)}",
 ]
 
