@@ -22,7 +22,7 @@ def kinds() -> Kinds:
     """The table, with the rooms that it names loaded at first use."""
     from trilobite.compiler.cpu import conv, gemm, nests
 
-    rooms: dict[str, Any] = {"loops": nests, "dot": gemm, "conv": conv}
+    rooms: dict[str, Any] = {"loops": nests, "dot": gemm, "conv": conv, "window": conv.pooling}
     return Kinds(
         {name: Kind(name, room.accepts) for name, room in rooms.items()},
         {name: room.lower for name, room in rooms.items()},
@@ -32,5 +32,9 @@ def kinds() -> Kinds:
             "conv_last": "conv",
             "conv_last_input_grad": "conv",
             "conv_last_weight_grad": "conv",
+            "conv_panels": "conv",
+            "window_last_reduce": "window",
+            "window_last_spread": "window",
+            "window_last_max_grad": "window",
         },
     )

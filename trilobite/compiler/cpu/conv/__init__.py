@@ -2,4 +2,6 @@
 
 from trilobite.compiler.cpu.conv.lower import accepts, lower
 
-__all__ = ["accepts", "lower"]
+from trilobite.compiler.cpu.conv import pooling  # isort: skip
+
+__all__ = ["accepts", "lower", "pooling"]

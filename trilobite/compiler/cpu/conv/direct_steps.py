@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.conv.direct import Direct, scratch_of
 from trilobite.compiler.cpu.conv.finish import epilogue_words
 from trilobite.compiler.cpu.conv.margin import margin_step
@@ -45,32 +46,52 @@ def lower_direct(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host:
     p = problem(e)
     dtype, source = e.inputs[0].type.dtype, Operand("in", inputs[0])
     tile = tiling(host, dtype, e.attributes["dtype"])
-    steps: list[Step] = []
-    temporaries: tuple[Dim, ...] = ()
-    if pointwise(p):
-        p = as_rows(p)
-    elif (margin := margins(p)) is not None:
-        if any(margin):
-            line = p.source[-1] * p.channels
-            lines = p.batch * math.prod(p.source[:-1])
-            around = [m * p.channels for m in margin]
-            target = Operand("temporary", 0)
-            steps.append(margin_step(host, dtype, source, target, lines, line, *around))
-            temporaries = (lines * (line + sum(around)) * dtype.itemsize,)
-            source = target
-        p = with_long_rows(p, *margin)
+    p, before, temporaries, source = prepared(p, dtype, source, host)
+    steps = list(before)
     constants: list[Array] = [np.zeros(max(p.depth, 1) * dtype.itemsize, np.uint8)]
     for part in p.parts:
         if part.positions == 0 or p.batch == 0 or p.columns == 0:
             continue
-        constants.append(_tap_table(p, part))
+        constants.append(tap_table(p, part))
         weights = Operand("in", inputs[1])
         steps.append(_step(p, part, tile, epilogue, (source, weights, len(constants) - 1), host))
-    why = f"rows of {p.depth} channels gathered by {len(p.parts)} set(s) of taps, tiles of {ROWS} x {tile.columns}"
+    why = f"rows of {p.depth} channels by {len(p.parts)} set(s) of taps, tiles of {ROWS} x {tile.columns}"
     return Lowering(tuple(steps), temporaries, tuple(constants), why=why)
 
 
-def _tap_table(p: Problem, part: Part) -> Array:
+def prepared(
+    p: Problem, dtype: DType, source: Operand, host: Host
+) -> tuple[Problem, tuple[Step, ...], tuple[Dim, ...], Operand]:
+    """The problem in its simplest form, with the copy that this takes: steps, temporaries, what to read."""
+    if pointwise(p):
+        return as_rows(p), (), (), source
+    margin = margins(p)
+    if margin is None:
+        return p, (), (), source
+    longer = with_long_rows(p, *margin)
+    if not any(margin):
+        return longer, (), (), source
+    line = p.source[-1] * p.channels
+    lines = p.batch * math.prod(p.source[:-1])
+    around = [m * p.channels for m in margin]
+    target = Operand("temporary", 0)
+    step = margin_step(host, dtype, source, target, lines, line, *around)
+    return longer, (step,), (lines * (line + sum(around)) * dtype.itemsize,), target
+
+
+def axis_words(p: Problem, part: Part) -> dict[str, Dim]:
+    """What `Gather` asks for each axis."""
+    numbers: dict[str, Dim] = {}
+    for i, (axis, stride) in enumerate(zip(part.axes, _strides(p), strict=True)):
+        numbers |= {
+            f"count{i}": axis.count, f"first{i}": axis.first, f"every{i}": axis.every, f"step{i}": axis.step,
+            f"extent{i}": axis.extent, f"stride{i}": stride, f"out_rows{i}": math.prod(p.out[i + 1 :]),
+            f"least{i}": min(axis.offsets, default=0), f"most{i}": max(axis.offsets, default=0),
+        }  # fmt: skip
+    return numbers
+
+
+def tap_table(p: Problem, part: Part) -> Array:
     strides = _strides(p)
     rows = [
         (*offsets, sum(o * s for o, s in zip(offsets, strides, strict=True)), number * p.depth)
@@ -110,11 +131,7 @@ def _step(
         "columns": p.columns, "width": p.columns * p.groups,
         "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out),
     }  # fmt: skip
-    for i, (axis, stride) in enumerate(zip(part.axes, _strides(p), strict=True)):
-        numbers |= {
-            f"count{i}": axis.count, f"first{i}": axis.first, f"every{i}": axis.every, f"step{i}": axis.step,
-            f"extent{i}": axis.extent, f"stride{i}": stride, f"out_rows{i}": math.prod(p.out[i + 1 :]),
-        }  # fmt: skip
+    numbers |= axis_words(p, part)
     for name, value in numbers.items():
         words.add(name, value)
     kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), scratch.end)

@@ -48,17 +48,24 @@ class Finish:
             with t.loop(0, count, name="row") as r:
                 row = t.load_type("i64", t.address(rows, t.mul(r.index, 8)))
                 line = t.address(sums, t.mul(r.index, tiling.columns * tiling.size))
-                places = self.row(row)
-                for v in range(VECTORS):
-                    at = v * tiling.lanes
-                    if full:
-                        self._vector(t.address(line, at * tiling.size), places, t.add(column, at), None)
-                        continue
-                    left = t.sub(width, at)
-                    with t.when(t.icmp("sgt", left, 0)):
-                        self._vector(t.address(line, at * tiling.size), places, t.add(column, at), left)
+                self.line(line, self.row(row), column, None if full else width)
 
         t.either(t.icmp("eq", width, tiling.columns), lambda: each(True), lambda: each(False))
+
+    def line(
+        self, sums: Value, places: tuple[list[Value], list[Value]], column: Value, width: Value | None
+    ) -> None:
+        """The sums of one row; of its columns only `width` exist (None: all)."""
+        t, tiling = self.t, self.tiling
+        for v in range(VECTORS):
+            at = v * tiling.lanes
+            here = t.address(sums, at * tiling.size)
+            if width is None:
+                self._vector(here, places, t.add(column, at), None)
+                continue
+            left = t.sub(width, at)
+            with t.when(t.icmp("sgt", left, 0)):
+                self._vector(here, places, t.add(column, at), left)
 
     def row(self, row: Value) -> tuple[list[Value], list[Value]]:
         """Where a row of every operand and of every result begins."""

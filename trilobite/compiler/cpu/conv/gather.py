@@ -44,18 +44,18 @@ class Gather:
     def fill(self, block: Block, image: Value, group: Value, places: Value, rows: Value) -> None:
         t, w = self.t, self.w
         source = t.address(w["x"], t.mul(group, w["depth"]), self.operand)
-        start = self._coordinates(block.first, image)
+        start = self.coordinates(block.first, image)
         with t.loop(0, block.tiles, carried=start, name="tile") as tile:
             size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
             base = t.address(places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
             line = t.address(rows, t.mul(tile.index, 8 * ROWS))
             with t.loop(0, size, carried=tile.values, name="pixel") as pixel:
-                self._pixel(pixel.values, source, t.address(base, t.mul(pixel.index, 8)))
-                t.store_type(self._row(pixel.values), t.address(line, t.mul(pixel.index, 8)))
-                pixel.next(*self._after(pixel.values))
+                self.pixel(pixel.values, source, t.address(base, t.mul(pixel.index, 8)), 8 * ROWS)
+                t.store_type(self.row(pixel.values), t.address(line, t.mul(pixel.index, 8)))
+                pixel.next(*self.after(pixel.values))
             tile.next(*pixel.results)
 
-    def _coordinates(self, pixel: Value, image: Value) -> list[Value]:
+    def coordinates(self, pixel: Value, image: Value) -> list[Value]:
         """Image and position along each axis of a pixel of the part."""
         t, found = self.t, []
         for a in reversed(range(self.rank)):
@@ -63,19 +63,19 @@ class Gather:
             pixel = t.udiv(pixel, self.w[f"count{a}"])
         return [t.add(image, pixel), *reversed(found)]
 
-    def _after(self, at: list[Value]) -> list[Value]:
+    def after(self, at: list[Value]) -> list[Value]:
         """The next pixel: the last axis first, carrying over like an odometer."""
         t, out = self.t, list(at)
         carry = t.constant("i64", 1)
         for a in reversed(range(self.rank)):
             moved = t.add(at[a + 1], carry)
             over = t.icmp("eq", moved, self.w[f"count{a}"])
-            out[a + 1] = t.select(over, 0, moved) if a or self.rank else moved
+            out[a + 1] = t.select(over, 0, moved)
             carry = t.convert("zext", over, "i64")
         out[0] = t.add(at[0], carry)
         return out
 
-    def _row(self, at: list[Value]) -> Value:
+    def row(self, at: list[Value]) -> Value:
         t, w = self.t, self.w
         row = t.mul(at[0], w["image_rows"])
         for a in range(self.rank):
@@ -83,19 +83,35 @@ class Gather:
             row = t.add(row, t.mul(place, w[f"out_rows{a}"]))
         return row
 
-    def _pixel(self, at: list[Value], source: Value, target: Value) -> None:
-        """One pixel's addresses, tap by tap."""
+    def pixel(self, at: list[Value], source: Value, target: Value, apart: int) -> None:
+        """One pixel's addresses, tap by tap, `apart` bytes from one to the next. Where no tap is outside, as
+        for most pixels, nothing is compared.
+        """
         t, w = self.t, self.w
         corner = [t.mul(at[a + 1], w[f"step{a}"]) for a in range(self.rank)]
         flat = t.mul(at[0], w["image"])
+        inside = t.constant("i1", 1)
         for a in range(self.rank):
             flat = t.add(flat, t.mul(corner[a], w[f"stride{a}"]))
+            for end in ("least", "most"):
+                within = t.icmp("ult", t.add(corner[a], w[f"{end}{a}"]), w[f"extent{a}"])
+                inside = t.and_(inside, within)
         origin = t.address(source, flat, self.operand)
+        t.either(
+            inside,
+            lambda: self._taps(origin, target, apart, []),
+            lambda: self._taps(origin, target, apart, corner),
+        )
+
+    def _taps(self, origin: Value, target: Value, apart: int, corner: list[Value]) -> None:
+        """Addresses for all taps; checked along the axes whose coordinates are given."""
+        t, w = self.t, self.w
         with t.loop(0, w["taps"], name="tap") as tap:
             line = t.address(w["table"], t.mul(tap.index, 8 * self.tap_words))
-            word = [t.load_type("i64", t.address(line, 8 * i)) for i in range(self.rank + 1)]
-            address = t.address(origin, word[self.rank], self.operand)
-            for a in range(self.rank):
-                inside = t.icmp("ult", t.add(corner[a], word[a]), w[f"extent{a}"])
+            offset = t.load_type("i64", t.address(line, 8 * self.rank))
+            address = t.address(origin, offset, self.operand)
+            for a, place in enumerate(corner):
+                along = t.load_type("i64", t.address(line, 8 * a))
+                inside = t.icmp("ult", t.add(place, along), w[f"extent{a}"])
                 address = t.select(inside, address, w["zeros"])
-            t.store_type(address, t.address(target, t.mul(tap.index, 8 * ROWS)))
+            t.store_type(address, t.address(target, t.mul(tap.index, apart)))

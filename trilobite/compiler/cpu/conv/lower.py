@@ -10,6 +10,10 @@ from __future__ import annotations
 from trilobite.base.dtypes import is_complex
 from trilobite.compiler.cpu.conv.direct_steps import lower_direct
 from trilobite.compiler.cpu.conv.panels import lower_panels
+from trilobite.compiler.cpu.conv.problem import problem
+from trilobite.compiler.cpu.conv.rowwise_steps import Rows, lower_rowwise
+from trilobite.compiler.cpu.conv.tiling import tiling
+from trilobite.compiler.cpu.conv.weight_grad_steps import lower_weight_grad
 from trilobite.compiler.cpu.epilogue import Epilogue, epilogue_of
 from trilobite.compiler.kernels import Lowering
 from trilobite.ir.graph import Equation, Graph
@@ -34,8 +38,20 @@ def accepts(region: Graph) -> str | None:
         return "only the batch of a convolution may be symbolic"
     if root.primitive.name == "conv_panels":
         return None if len(region.equations) == 1 else "nothing is fused with the cutting of a weight"
+    if (why := _refused(root)) is not None:
+        return why
     if epilogue_of(region, root) is None:
         return "what follows the convolution is not elementwise along its rows and columns"
+    return None
+
+
+def _refused(e: Equation) -> str | None:
+    if e.primitive.name == "conv_last_weight_grad":
+        spread = any(d != 1 for d in e.attributes["x_dilation"])
+        return "the weight gradient of an input with zeros between its elements" if spread else None
+    x, w, y = (v.type for v in (*e.inputs, *e.outputs))
+    if w.ndim == x.ndim and not (w.shape[-2] == 1 and e.attributes["groups"] == x.shape[-1] == y.shape[-1]):
+        return "a weight that is neither in panels nor one filter per channel"
     return None
 
 
@@ -63,4 +79,11 @@ def lower(equation: Equation) -> Lowering:
 
 def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
     """One convolution whose operands are these inputs of the fusion."""
+    if root.primitive.name == "conv_last_weight_grad":
+        return lower_weight_grad(root, epilogue, inputs, host)
+    if root.inputs[1].type.ndim == root.inputs[0].type.ndim:
+        rows = Rows(problem(root), "filter", 0, inputs)
+        return lower_rowwise(
+            rows, tiling(host, root.inputs[0].type.dtype, root.attributes["dtype"]), epilogue, host
+        )
     return lower_direct(root, epilogue, inputs, host)

@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any
 
 from trilobite.ir.graph import Equation
-from trilobite.ir.types import Dim
+from trilobite.ir.types import Dim, size_of
 
 SHALLOW = 8  # channels up to which rows of taps are worth a padded copy of the source
 
@@ -109,6 +109,42 @@ def problem(e: Equation) -> Problem:
     return Problem(
         x.shape[0], groups, channels, channels // groups, int(y.shape[-1]) // groups, source, parts
     )
+
+
+def weight_problem(e: Equation) -> Problem:
+    """The convolution whose weight a `conv_last_weight_grad` is the gradient of."""
+    x, y = (v.type for v in e.inputs)
+    a = e.attributes
+    source, out = (tuple(int(n) for n in t.shape[1:-1]) for t in (x, y))
+    axes = tuple(
+        Axis(
+            out[i], 0, 1, a["stride"][i], source[i], tuple(range(a["kernel"][i])),
+            tuple(r * a["w_dilation"][i] - a["low"][i] for r in range(a["kernel"][i])),
+        )
+        for i in range(len(source))
+    )  # fmt: skip
+    channels, groups = int(x.shape[-1]), a["groups"]
+    columns = int(y.shape[-1]) // groups
+    part = Part(axes, out, tuple(a["kernel"]))
+    return Problem(x.shape[0], groups, channels, channels // groups, columns, source, (part,))
+
+
+def window_problem(e: Equation) -> Problem:
+    """`window_last_reduce` as rows gathered by taps, and `window_last_spread` as its transpose."""
+    x, y, a = e.inputs[0].type, e.outputs[0].type, e.attributes
+    rank = len(a["size"])
+    lead = x.ndim - 1 - rank
+    source, out = (tuple(int(n) for n in t.shape[lead:-1]) for t in (x, y))
+    axes = []
+    for i in range(rank):
+        stride, low, apart = a["stride"][i], a["low"][i], a["dilation"][i]
+        if e.primitive.name == "window_last_spread":
+            axes.append(_lattice(out[i], a["size"][i], 1, -apart, low, stride, source[i]))
+        else:
+            axes.append(_lattice(out[i], a["size"][i], stride, apart, -low, 1, source[i]))
+    parts = tuple(Part(choice, out, tuple(a["size"])) for choice in product(*axes))
+    channels = int(x.shape[-1])
+    return Problem(size_of(x.shape[:lead]), 1, channels, channels, channels, source, parts)
 
 
 def _axis(e: Equation, i: int, kernel: int, source: int, out: int) -> list[Axis]:

@@ -1,0 +1,165 @@
+"""The gradient of max pooling: y added where each window's largest element stands.
+
+Enters: a `window_last_max_grad`. Leaves: one step of one kernel for every size. A unit is an image and a
+vector of channels: it clears its part of the result, then goes through the windows in order, so that sums
+of windows that overlap are added in that order. The first of equals wins, and NaN before all.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from trilobite.base.dtypes import DType
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, tap_table
+from trilobite.compiler.cpu.conv.gather import Gather
+from trilobite.compiler.cpu.conv.problem import window_problem
+from trilobite.compiler.cpu.conv.words import Words, read_words
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.types import is_float_type, register_type, vector
+from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
+from trilobite.ir.graph import Equation
+from trilobite.ir.primitives.common import count
+from trilobite.ir.types import Dim
+from trilobite.native.host import Host
+
+
+def lower_max_grad(e: Equation, inputs: tuple[int, int], disjoint: bool, host: Host) -> Lowering:
+    """`disjoint`: no element stands in two windows."""
+    p = window_problem(Equation(e.primitive, e.inputs[:1], e.attributes, e.inputs[1:]))
+    dtype, (part,) = e.inputs[0].type.dtype, p.parts or (None,)
+    lanes = _lanes(host, dtype)
+    vectors = -(-p.channels // lanes)
+    plane = math.prod(p.source)
+    words = Words()
+    for name, operand in (
+        ("x", Operand("in", inputs[0])), ("y", Operand("in", inputs[1])), ("out", Operand("out", 0)),
+        ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
+    ):  # fmt: skip
+        words.add(name, operand)
+    numbers: dict[str, Dim] = {
+        "vectors": vectors, "width": p.channels, "plane": plane, "depth": 0,
+        "windows": part.positions if part else 0, "taps": part.tap_count if part else 0,
+        "image": plane * p.channels, "image_rows": part.positions if part else 0,
+        **(axis_words(p, part) if part else {}),
+    }  # fmt: skip
+    for name, value in numbers.items():
+        words.add(name, value)
+    rank = len(p.source)
+    taps = part.tap_count if part else 0
+    text = _text(host, dtype, rank, disjoint, tuple(words.names))
+    work = 2.0 * count(p.batch) * p.channels * (plane + taps * (part.positions if part else 0))
+    step = Step(
+        Kernel("window_max_grad", text, scratch=max(8 * taps, 8)),
+        tuple(words.contents),
+        p.batch * vectors,
+        work,
+    )
+    constants = (np.zeros(max(p.channels, 1), dtype), tap_table(p, part) if part else np.zeros(1, np.int64))
+    return Lowering((step,), (), constants, why="each window's largest found again, in order of windows")
+
+
+def _lanes(host: Host, dtype: DType) -> int:
+    return host.lanes(max(dtype.itemsize, 4))
+
+
+@lru_cache(maxsize=64)
+def _text(host: Host, dtype: DType, rank: int, disjoint: bool, names: tuple[str, ...]) -> str:
+    return MaxGrad(host, dtype, rank, disjoint, names).text()
+
+
+class MaxGrad:
+    """Emits one kernel."""
+
+    def __init__(self, host: Host, dtype: DType, rank: int, disjoint: bool, names: tuple[str, ...]) -> None:
+        self.t, self.dtype, self.rank, self.disjoint = Text(host), dtype, rank, disjoint
+        self.names, self.lanes = names, _lanes(host, dtype)
+
+    def text(self) -> str:
+        t = self.t
+        self.w = w = read_words(t, self.names)
+        self.gather = Gather(t, w, self.rank, self.dtype)
+        with t.loop(t.begin, t.end, name="unit") as unit:
+            image, number = t.udiv(unit.index, w["vectors"]), t.urem(unit.index, w["vectors"])
+            channel = t.mul(number, self.lanes)
+            left = t.sub(w["width"], channel)
+            t.either(
+                t.icmp("sge", left, self.lanes),
+                lambda: self._unit(image, channel, None),
+                lambda: self._unit(image, channel, left),
+            )
+        return t.module()
+
+    def _unit(self, image: Value, channel: Value, count: Value | None) -> None:
+        t, w = self.t, self.w
+        offset = t.add(t.mul(image, w["image"]), channel)
+        out = t.address(w["out"], offset, self.dtype)
+        zero = t.constant(register_type(self.dtype, self.lanes), 0)
+        with t.loop(0, w["plane"], name="clear") as i:
+            self._store(zero, t.address(out, t.mul(i.index, w["width"]), self.dtype), count)
+        source = t.address(w["x"], channel, self.dtype)
+        begin = self.gather.coordinates(t.constant("i64", 0), image)
+        with t.loop(0, w["windows"], carried=begin, name="window") as window:
+            self.gather.pixel(window.values, source, t.scratch, 8)
+            row = t.add(t.mul(image, w["windows"]), window.index)
+            at = t.address(w["y"], t.add(t.mul(row, w["width"]), channel), self.dtype)
+            self._window(self._load(at, count), count)
+            window.next(*self.gather.after(window.values))
+
+    def _window(self, y: Value, count: Value | None) -> None:
+        """Find the largest, then add."""
+        t, w = self.t, self.w
+        start = [
+            t.constant(register_type(self.dtype, self.lanes), 0),
+            t.constant(vector("i32", self.lanes), -1),
+            t.constant("i1", 0),
+        ]
+        with t.loop(0, w["taps"], carried=start, name="tap") as tap:
+            best, where, seen = tap.values
+            place = t.load_type("ptr", t.address(t.scratch, t.mul(tap.index, 8)))
+            real = self._is_real(place)
+            value = self._load(place, count)
+            wins = t.or_(self._beats(value, best), t.splat(t.not_(seen), self.lanes))
+            wins = t.and_(wins, t.splat(real, self.lanes))
+            number = t.splat(t.convert("trunc", tap.index, "i32"), self.lanes)
+            tap.next(t.select(wins, value, best), t.select(wins, number, where), t.or_(seen, real))
+        where = tap.results[1]
+        with t.loop(0, w["taps"], name="add") as tap:
+            place = t.load_type("ptr", t.address(t.scratch, t.mul(tap.index, 8)))
+            with t.when(self._is_real(place)):
+                number = t.splat(t.convert("trunc", tap.index, "i32"), self.lanes)
+                self._add(y, t.icmp("eq", where, number), place, count)
+
+    def _is_real(self, place: Value) -> Value:
+        return self.t.define("i1", f"icmp ne ptr {place}, {self.w['zeros']}")
+
+    def _add(self, y: Value, here: Value, place: Value, count: Value | None) -> None:
+        """The result lies as x does: the same distance from its beginning."""
+        t = self.t
+        whole, begin = (t.define("i64", f"ptrtoint ptr {v} to i64") for v in (place, self.w["x"]))
+        at = t.address(self.w["out"], t.sub(whole, begin))
+        old = self._load(at, count)
+        new = y
+        if not self.disjoint:
+            new = t.fadd(old, y) if is_float_type(y.type) else t.add(old, y)
+        self._store(t.select(here, new, old), at, count)
+
+    def _beats(self, value: Value, best: Value) -> Value:
+        t = self.t
+        if not is_float_type(value.type):
+            return t.icmp("ugt" if self.dtype.kind == "u" else "sgt", value, best)
+        nan = t.and_(t.fcmp("uno", value, value), t.fcmp("ord", best, best))
+        return t.or_(t.fcmp("ogt", value, best), nan)
+
+    def _load(self, at: Value, count: Value | None) -> Value:
+        if count is None:
+            return self.t.load(self.dtype, at, self.lanes)
+        return self.t.load_partial(self.dtype, at, count, self.lanes)
+
+    def _store(self, value: Value, at: Value, count: Value | None) -> None:
+        if count is None:
+            self.t.store(self.dtype, value, at)
+        else:
+            self.t.store_partial(self.dtype, value, at, count)

@@ -1,0 +1,58 @@
+"""Kernels that keep channels apart: pooling, the transpose of a windowed sum, one filter per channel.
+
+Enters: dtypes, rank, how rows are combined, an epilogue. Leaves: the text of one kernel for every size. A
+unit is a block of pixels: it writes down where the rows of its pixels are (`gather`) and goes tile by tile
+through all channels, so rows are read front to back.
+"""
+
+from __future__ import annotations
+
+from trilobite.compiler.cpu.conv.finish import Finish
+from trilobite.compiler.cpu.conv.gather import Gather, cut
+from trilobite.compiler.cpu.conv.row_tile import Combine, RowTile, Source
+from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling
+from trilobite.compiler.cpu.conv.words import read_words
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.epilogue import Epilogue
+from trilobite.native.host import Host
+
+
+class Rowwise:
+    """Emits one kernel."""
+
+    def __init__(
+        self, host: Host, tiling: Tiling, rank: int, combine: Combine, epilogue: Epilogue,
+        names: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        self.t, self.tiling, self.rank, self.combine = Text(host), tiling, rank, combine
+        self.epilogue, self.names = epilogue, names
+
+    def text(self) -> str:
+        t = self.t
+        self.w = w = read_words(t, self.names)
+        self.gather = Gather(t, w, self.rank, self.tiling.operand)
+        weights = w["w"] if self.combine == "filter" else w["zeros"]
+        source = Source(w["zeros"], weights, w["table"], self.gather.tap_words, w["width"], w["taps"])
+        self.tile = RowTile(t, self.tiling, self.combine, source)
+        self.finish = Finish(t, self.tiling, self.epilogue, w)
+        self.rows = t.address(t.scratch, w["rows_at"])
+        self.places = t.address(t.scratch, w["places_at"])
+        with t.loop(t.begin, t.end, name="unit") as unit:
+            self._unit(unit.index)
+        self.tile.emit()
+        return t.module()
+
+    def _unit(self, unit: Value) -> None:
+        t, w = self.t, self.w
+        number, image = t.urem(unit, w["blocks"]), t.udiv(unit, w["blocks"])
+        first = t.mul(number, w["block"])
+        block = cut(t, first, t.smin(t.sub(w["pixels"], first), w["block"]))
+        self.gather.fill(block, image, t.constant("i64", 0), self.places, self.rows)
+        with t.loop(0, block.tiles, name="tile") as tile:
+            size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
+            places = t.address(self.places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
+            rows = t.address(self.rows, t.mul(tile.index, 8 * ROWS))
+            with t.loop(0, w["width"], self.tiling.columns, name="channel") as c:
+                width = t.smin(t.sub(w["width"], c.index), self.tiling.columns)
+                self.tile.call(size, places, c.index, t.scratch, width)
+                self.finish.tile(t.scratch, rows, size, c.index, width)

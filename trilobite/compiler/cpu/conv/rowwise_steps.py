@@ -1,0 +1,95 @@
+"""Sizes of the kernels that keep channels apart: their units, and the words of their steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, tap_table
+from trilobite.compiler.cpu.conv.finish import epilogue_words
+from trilobite.compiler.cpu.conv.problem import Part, Problem
+from trilobite.compiler.cpu.conv.row_tile import Combine
+from trilobite.compiler.cpu.conv.rowwise import Rowwise
+from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling
+from trilobite.compiler.cpu.conv.words import Words
+from trilobite.compiler.cpu.epilogue import Epilogue
+from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
+from trilobite.ir.types import Affine, Dim
+from trilobite.native.host import Host
+
+Array = np.ndarray[Any, Any]
+_PIXELS = 96
+_TABLE_BYTES = 32 << 10
+_WORK = 1 << 17  # elements read by a unit: some ten microseconds
+_SERIAL = 1 << 14
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is computed: which problem, how rows combine, what a place outside counts as."""
+
+    problem: Problem
+    combine: Combine
+    outside: Any
+    inputs: tuple[int, ...]  # of the fusion: the source, and the weight of a filter
+
+
+def lower_rowwise(rows: Rows, tile: Tiling, epilogue: Epilogue, host: Host) -> Lowering:
+    p = rows.problem
+    constants: list[Array] = [np.full(max(p.channels, 1), rows.outside, tile.operand)]
+    steps = []
+    for part in p.parts:
+        if part.positions == 0 or p.batch == 0 or p.channels == 0:
+            continue
+        constants.append(tap_table(p, part))
+        steps.append(_step(rows, part, tile, epilogue, len(constants) - 1, host))
+    why = f"rows of {p.channels} channels, {rows.combine} over {len(p.parts)} set(s) of taps"
+    return Lowering(tuple(steps), (), tuple(constants), why=why)
+
+
+def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, host: Host) -> Step:
+    p, taps = rows.problem, part.tap_count
+    symbolic = isinstance(p.batch, Affine)
+    pixels = part.positions if symbolic else part.positions * int(p.batch)
+    block = _block(pixels, p.channels, taps)
+    blocks = -(-pixels // block)
+    words = Words()
+    words.add("x", Operand("in", rows.inputs[0]))
+    if rows.combine == "filter":
+        words.add("w", Operand("in", rows.inputs[1]))
+    words.add("zeros", Operand("constant", 0))
+    words.add("table", Operand("constant", table))
+    epilogue_words(words, epilogue)
+    tiles = -(-block // ROWS) + 1
+    rows_at = ROWS * tile.columns * tile.size
+    places_at = rows_at + tiles * ROWS * 8
+    numbers: dict[str, Dim] = {
+        "rows_at": rows_at, "places_at": places_at, "blocks": blocks, "block": block, "pixels": pixels,
+        "taps": taps, "width": p.channels, "depth": 0, "image": math.prod(p.source) * p.channels,
+        "image_rows": math.prod(p.out), **axis_words(p, part),
+    }  # fmt: skip
+    for name, value in numbers.items():
+        words.add(name, value)
+    text = _text(host, tile, len(part.axes), rows.combine, epilogue, tuple(words.names))
+    name = "conv_channelwise" if rows.combine == "filter" else f"window_{rows.combine}"
+    kernel = Kernel(name, text, scratch=places_at + tiles * max(taps, 1) * ROWS * 8)
+    outer = p.batch if symbolic else 1
+    work = 2.0 * pixels * taps * p.channels
+    return Step(kernel, tuple(words.contents), outer * blocks, work, work < 2 * _SERIAL)
+
+
+def _block(pixels: int, channels: int, taps: int) -> int:
+    most = min(_PIXELS, _TABLE_BYTES // (8 * max(taps, 1)), max(ROWS, _WORK // max(channels * taps, 1)))
+    most = max(most // ROWS * ROWS, ROWS)
+    return -(-pixels // -(-pixels // most))
+
+
+@lru_cache(maxsize=256)
+def _text(
+    host: Host, tile: Tiling, rank: int, combine: Combine, epilogue: Epilogue, names: tuple[str, ...]
+) -> str:
+    return Rowwise(host, tile, rank, combine, epilogue, names).text()

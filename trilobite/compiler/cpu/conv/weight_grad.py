@@ -1,0 +1,155 @@
+"""The gradient of a convolution in its weight: per tap, products of x and y summed over pixels.
+
+Enters: dtypes, rank and an epilogue. Leaves: the text of one kernel for every size. A unit is a group, a
+panel of filters and a run of channels, with all taps; its sums stay in scratch while it goes through the
+pixels block by block: the block's filters are packed, the places of its rows written down, then every tap
+and every tile of channels passes over it. No unit shares a sum with another, so the order of additions is
+always the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trilobite.compiler.cpu.conv.finish import Finish
+from trilobite.compiler.cpu.conv.gather import Gather
+from trilobite.compiler.cpu.conv.tiling import ROWS, VECTORS, Tiling
+from trilobite.compiler.cpu.conv.weight_tile import WeightTile
+from trilobite.compiler.cpu.conv.words import read_words
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.gemm.convert import widen
+
+from trilobite.compiler.cpu.epilogue import Epilogue  # isort: skip
+from trilobite.native.host import Host
+
+
+@dataclass
+class _Unit:
+    group: Value
+    panel: Value
+    channel: Value  # the first of the run
+    channels: Value
+    column: Value  # of the result
+    width: Value  # columns that exist
+
+
+class WeightGrad:
+    """Emits one kernel."""
+
+    def __init__(
+        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]
+    ) -> None:
+        self.t, self.tiling, self.rank = Text(host), tiling, rank
+        self.epilogue, self.names = epilogue, names
+
+    def text(self) -> str:
+        t = self.t
+        self.w = w = read_words(t, self.names)
+        self.gather = Gather(t, w, self.rank, self.tiling.operand)
+        self.tiles = [WeightTile(t, self.tiling, n) for n in range(1, ROWS + 1)]
+        self.finish = Finish(t, self.tiling, self.epilogue, w)
+        self.errors = t.address(t.scratch, w["errors_at"])
+        self.places = t.address(t.scratch, w["places_at"])
+        with t.loop(t.begin, t.end, name="unit") as unit:
+            self._unit(unit.index)
+        for tile in self.tiles:
+            tile.emit()
+        return t.module()
+
+    def _unit(self, number: Value) -> None:
+        t, w, tiling = self.t, self.w, self.tiling
+        run, rest = t.urem(number, w["runs"]), t.udiv(number, w["runs"])
+        panel, group = t.urem(rest, w["panels"]), t.udiv(rest, w["panels"])
+        channel = t.mul(run, w["run"])
+        inside = t.mul(panel, tiling.columns)
+        unit = _Unit(
+            group, panel, channel, t.smin(t.sub(w["depth"], channel), w["run"]),
+            t.add(t.mul(group, w["columns"]), inside),
+            t.smin(t.sub(w["columns"], inside), tiling.columns),
+        )  # fmt: skip
+        self._clear(t.mul(t.mul(w["taps"], unit.channels), VECTORS))
+        start = self.gather.coordinates(t.constant("i64", 0), t.constant("i64", 0))
+        with t.loop(0, w["pixels"], w["block"], carried=start, name="block") as block:
+            count = t.smin(t.sub(w["pixels"], block.index), w["block"])
+            block.next(*self._places(unit, count, block.values))
+            self._pack(unit, block.index, count)
+            self._block(unit, count)
+        self._store(unit)
+
+    def _clear(self, vectors: Value) -> None:
+        t, tiling = self.t, self.tiling
+        zero = t.constant(tiling.vector, 0)
+        with t.loop(0, vectors, name="clear") as i:
+            t.store_type(zero, t.address(t.scratch, t.mul(i.index, tiling.lanes * tiling.size)), 32)
+
+    def _places(self, unit: _Unit, count: Value, at: list[Value]) -> list[Value]:
+        """Addresses of the rows of a block, pixel by pixel; the coordinates after it."""
+        t, w = self.t, self.w
+        offset = t.add(t.mul(unit.group, w["group_depth"]), unit.channel)
+        source = t.address(w["x"], offset, self.tiling.operand)
+        line = t.mul(w["taps"], 8)
+        with t.loop(0, count, carried=at, name="pixel") as pixel:
+            self.gather.pixel(pixel.values, source, t.address(self.places, t.mul(pixel.index, line)), 8)
+            pixel.next(*self.gather.after(pixel.values))
+        return pixel.results
+
+    def _pack(self, unit: _Unit, first: Value, count: Value) -> None:
+        """The panel's filters of y for each pixel of the block, side by side, in the accumulator's dtype."""
+        t, w, tiling = self.t, self.w, self.tiling
+
+        def each(full: bool) -> None:
+            with t.loop(0, count, name="pack") as i:
+                index = t.add(t.mul(t.add(first, i.index), w["width"]), unit.column)
+                row = t.address(w["y"], index, tiling.operand)
+                out = t.address(self.errors, t.mul(i.index, tiling.columns * tiling.size))
+                for v in range(VECTORS):
+                    at = v * tiling.lanes
+                    place = t.address(row, at, tiling.operand)
+                    if full:
+                        value = t.load(tiling.operand, place, tiling.lanes)
+                    else:
+                        left = t.smax(t.sub(unit.width, at), 0)
+                        value = t.load_partial(tiling.operand, place, left, tiling.lanes)
+                    wide = widen(t, value, tiling.operand, tiling.accumulator)
+                    t.store_type(wide, t.address(out, at * tiling.size), 32)
+
+        t.either(t.icmp("eq", unit.width, tiling.columns), lambda: each(True), lambda: each(False))
+
+    def _tiles(self, unit: _Unit) -> tuple[Value, Value, Value]:
+        """Into how many tiles a run of channels is cut, the size of small ones, how many have one more."""
+        t = self.t
+        tiles = t.ceil_div(unit.channels, ROWS)
+        safe = t.smax(tiles, 1)
+        return tiles, t.udiv(unit.channels, safe), t.urem(unit.channels, safe)
+
+    def _block(self, unit: _Unit, pixels: Value) -> None:
+        t, w, tiling = self.t, self.w, self.tiling
+        tiles, small, larger = self._tiles(unit)
+        apart = t.mul(w["taps"], 8)
+        line = tiling.columns * tiling.size
+        with t.loop(0, w["taps"], name="tap") as tap:
+            places = t.address(self.places, t.mul(tap.index, 8))
+            begin = t.address(t.scratch, t.mul(t.mul(tap.index, unit.channels), line))
+            zero = t.constant("i64", 0)
+            with t.loop(0, tiles, carried=[zero], name="tile") as tile:
+                size = t.add(small, t.convert("zext", t.icmp("slt", tile.index, larger), "i64"))
+                (channel,) = tile.values
+                sums = t.address(begin, t.mul(channel, line))
+                for kind in reversed(self.tiles):
+                    with t.when(t.icmp("eq", size, kind.rows)):
+                        t.call(kind.name, places, apart, self.errors, pixels, channel, sums)
+                tile.next(t.add(channel, size))
+
+    def _store(self, unit: _Unit) -> None:
+        """All sums through the epilogue. A row of the result is a tap and a channel."""
+        t, w, tiling = self.t, self.w, self.tiling
+
+        def each(full: bool) -> None:
+            with t.loop(0, w["taps"], name="tap") as tap, t.loop(0, unit.channels, name="row") as row:
+                number = t.add(t.mul(tap.index, w["depth"]), t.add(unit.channel, row.index))
+                places = self.finish.row(number)
+                at = t.add(t.mul(tap.index, unit.channels), row.index)
+                line = t.address(t.scratch, t.mul(at, tiling.columns * tiling.size))
+                self.finish.line(line, places, unit.column, None if full else unit.width)
+
+        t.either(t.icmp("eq", unit.width, tiling.columns), lambda: each(True), lambda: each(False))

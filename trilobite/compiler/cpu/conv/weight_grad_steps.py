@@ -1,0 +1,90 @@
+"""Sizes of the weight gradient: how it is cut into units, and the words of its step."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, prepared, tap_table
+from trilobite.compiler.cpu.conv.finish import epilogue_words
+from trilobite.compiler.cpu.conv.problem import Problem, weight_problem
+from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling, tiling
+from trilobite.compiler.cpu.conv.weight_grad import WeightGrad
+from trilobite.compiler.cpu.conv.words import Words
+from trilobite.compiler.cpu.epilogue import Epilogue
+from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
+from trilobite.ir.graph import Equation
+from trilobite.ir.primitives.common import count
+from trilobite.ir.types import Dim
+from trilobite.native.host import Host
+
+Array = np.ndarray[Any, Any]
+_PIXELS = 128  # of a block: their packed filters are a quarter of a first-level cache
+_ROWS_BYTES = 128 << 10
+_SUMS_BYTES = 160 << 10
+_UNITS = 8
+
+
+def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
+    """A `conv_last_weight_grad` whose operands are these inputs of the fusion."""
+    dtype = e.inputs[0].type.dtype
+    tile = tiling(host, dtype, e.attributes["dtype"])
+    p, steps, temporaries, source = prepared(weight_problem(e), dtype, Operand("in", inputs[0]), host)
+    part = p.parts[0]
+    taps, panels = part.tap_count, -(-p.columns // tile.columns)
+    run = _run(p, taps, panels, tile)
+    runs = -(-p.depth // run)
+    pixels = p.batch * part.positions
+    block = _block(p, taps, tile)
+    words = Words()
+    for name, operand in (
+        ("x", source), ("y", Operand("in", inputs[1])),
+        ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
+    ):  # fmt: skip
+        words.add(name, operand)
+    epilogue_words(words, epilogue)
+    errors = taps * run * tile.columns * tile.size
+    places = errors + block * tile.columns * tile.size
+    numbers: dict[str, Dim] = {
+        "errors_at": errors, "places_at": places, "runs": runs, "run": run, "panels": panels,
+        "pixels": pixels, "block": block, "taps": taps, "depth": p.depth, "columns": p.columns,
+        "group_depth": p.depth, "width": p.columns * p.groups,
+        "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
+    }  # fmt: skip
+    for name, value in numbers.items():
+        words.add(name, value)
+    kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), places + block * taps * 8)
+    work = 2.0 * count(pixels) * taps * p.depth * p.columns * p.groups
+    units = p.groups * panels * runs if p.depth * p.columns * taps else 0
+    steps = (*steps, Step(kernel, tuple(words.contents), units, work))
+    constants: tuple[Array, ...] = (
+        np.zeros(max(p.depth, 1) * dtype.itemsize, np.uint8), tap_table(p, part),
+    )  # fmt: skip
+    why = f"sums over pixels by taps, tiles of {ROWS} channels x {tile.columns} filters"
+    return Lowering(steps, temporaries, constants, why=why)
+
+
+def _run(p: Problem, taps: int, panels: int, tile: Tiling) -> int:
+    """Channels of a unit: sums that stay in the second-level cache, and units enough for all threads."""
+    most = max(ROWS, _SUMS_BYTES // (max(taps, 1) * tile.columns * tile.size))
+    runs = max(-(-p.depth // most), min(-(-_UNITS // (panels * p.groups)), -(-p.depth // (4 * ROWS))), 1)
+    return max(-(-p.depth // runs), 1)
+
+
+def _block(p: Problem, taps: int, tile: Tiling) -> int:
+    rows = _ROWS_BYTES // max(p.depth * tile.operand.itemsize, 1)
+    return max(16, min(_PIXELS, rows))
+
+
+def _kernel(
+    host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], scratch: int
+) -> Kernel:
+    return Kernel("conv_weight_grad", _text(host, tile, rank, epilogue, names), scratch=scratch)
+
+
+@lru_cache(maxsize=64)
+def _text(host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
+    return WeightGrad(host, tile, rank, epilogue, names).text()
