@@ -6,9 +6,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from trilobite.base.dtypes import DType, accumulator, bool_
+from trilobite.base.dtypes import DType, accumulator, bool_, is_unsigned
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
+from trilobite.ir.primitives.common import integer_range
 from trilobite.ir.primitives.reduction import highest, lowest
 from trilobite.ir.types import TensorType
 
@@ -34,7 +35,7 @@ def identity(combine: str, dtype: DType) -> int | float | bool:
         edge = np.asarray(lowest(dtype) if combine == "maximum" else highest(dtype))
         return edge.item() if dtype == bool_ or dtype.kind in "iu" else float(edge.astype(np.float64))
     if combine == "and":
-        return True if dtype == bool_ else -1
+        return True if dtype == bool_ else integer_range(dtype)[1] if is_unsigned(dtype) else -1
     return {"add": 0, "mul": 1, "or": 0}[combine]
 
 

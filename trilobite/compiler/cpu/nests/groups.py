@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from trilobite.compiler.cpu.loops.index import Index, upper, variable
+from trilobite.compiler.cpu.loops.ir import row_major
 from trilobite.compiler.cpu.nests.classes import COMBINE
 from trilobite.compiler.cpu.nests.defaults import BLOCK
 from trilobite.compiler.cpu.nests.movement import place_operands
@@ -202,12 +203,23 @@ class Groups:
             return False
         return True
 
+    def check(self) -> None:
+        """Raises `CannotRead` where an element of a root has no scalar computation, and `ShapeError` where a
+        size is not affine.
+        """
+        sources = {**self.inputs, **{v: Source("any") for v in self.group_of if self.materialised(v)}}
+        for group in self.groups:
+            reader = Reader(self.producers, sources, group.ranges("o"), Scalars())
+            for root in group.roots:
+                row_major(root.var.type.shape)
+                index = group.index("o") if root.operand.type.shape == group.shape else group.turn()
+                reader.element(root.operand, index)
+
     def _new(self, root: Root) -> Group:
         shape, axes = root.operand.type.shape, root.axes
         if root.reduction is None:
             return Group("map", shape, (), [root])
-        long = [a for a, d in enumerate(shape) if d != 1]
-        if long and long[-1] not in axes:
+        if max(axes) < len(shape) - 1:
             return Group("columns", shape, axes, [root])
         kept = size(tuple(d for a, d in enumerate(shape) if a not in axes))
         fixed = all(isinstance(d, int) for d in shape)

@@ -45,7 +45,7 @@ def accepts(region: Graph) -> str | None:
         if classes.classify(e) == "opaque":
             return f"{e.primitive.name} of {', '.join(str(v.type) for v in e.inputs)} has no loops"
     try:
-        lowered(region, features())
+        Groups(prepared(region)).check()
     except (CannotRead, ShapeError) as error:
         return str(error).splitlines()[0]
     return None
