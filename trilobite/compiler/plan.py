@@ -260,5 +260,5 @@ class _Placer:
     def host(self, at: int, e: Equation, why: str) -> HostCall:
         (inner,) = e.attributes["region"].equations
         attributes = {k: substitute(v, self.p.sizes) for k, v in inner.attributes.items()}
-        ins, outs = (tuple(self.value(v) for v in vs) for vs in (e.inputs, e.outputs))
+        ins, outs = (tuple(self.value(v) for v in vs) for vs in (inner.inputs, inner.outputs))
         return HostCall(inner, attributes, ins, outs, at, why)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from trilobite.compiler.kernels import Lower
 from trilobite.compiler.passes.fuse import Kind
+from trilobite.ir.primitives import table
 
 
 class Kinds(NamedTuple):
@@ -32,6 +33,7 @@ def kinds() -> Kinds:
             "conv_last": "conv",
             "conv_last_input_grad": "conv",
             "conv_last_weight_grad": "conv",
+            **{name: "window" for name in table if name.startswith("window_last_")},
             "conv_panels": "conv",
             "window_last_reduce": "window",
             "window_last_spread": "window",

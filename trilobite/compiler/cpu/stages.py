@@ -8,6 +8,7 @@ from trilobite.compiler.passes.cse import cse
 from trilobite.compiler.passes.dce import dce
 from trilobite.compiler.passes.inline import inline
 from trilobite.compiler.passes.layout import layout
+from trilobite.compiler.passes.simplify import simplify
 from trilobite.compiler.pipeline import Options, Stage
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Graph
@@ -24,6 +25,7 @@ def _counted(run: Callable[[Graph, Counters], Graph]) -> Stage:
 STAGES: tuple[tuple[str, Stage], ...] = (
     ("inline", _counted(lambda g, c: inline(g, counters=c))),
     ("cse", _counted(lambda g, c: cse(g, c))),
+    ("simplify", _counted(lambda g, c: simplify(g, c))),
     ("dce", _counted(lambda g, c: dce(g, c))),
     ("layout", _counted(lambda g, c: layout(g))),
 )

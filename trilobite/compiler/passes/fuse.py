@@ -118,12 +118,24 @@ class _Fuser:
             return False
         if any(self.behind[v] >= at for v in self._sources(e) if v in self.behind):
             return False
-        reason = self.kinds[group.kind].accepts(self.region([*group.equations, e]))
+        reason = "it would repeat the group's work for every element" if self._grows(group, e) else None
+        if reason is None:
+            reason = self.kinds[group.kind].accepts(self.region([*group.equations, e]))
         if reason is not None:
             group.refusals.append(f"{e.primitive.name} ({e.location}) stayed out: {reason}")
             return False
         self._enter(e, at)
         return True
+
+    @staticmethod
+    def _grows(group: _Group, e: Equation) -> bool:
+        """Is the group's work on fewer elements than this equation's? A scalar is better read than computed
+        again by every element.
+        """
+        seen = [v for x in group.equations for v in (*x.inputs, *x.outputs)]
+        if any(_symbolic(v) for v in (*seen, *e.outputs)):
+            return all(not v.type.shape for v in seen) and bool(e.outputs[0].type.shape)
+        return bool(max(size_of(v.type.shape) for v in seen) < size_of(e.outputs[0].type.shape))
 
     def _sources(self, e: Equation) -> list[Var]:
         """What an equation reads once its floating operands are its own."""
@@ -243,6 +255,23 @@ def _symbolic(v: Var) -> bool:
 def fuse(graph: Graph, kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> Graph:
     """`roots` says which kind an equation begins a group of, by primitive; all others begin loops."""
     fuser = _Fuser(graph, kinds, roots)
-    for e in graph.equations:
+    for e in _scalars_first(graph):
         fuser.add(e)
     return fuser.graph_of_fusions()
+
+
+def _scalars_first(graph: Graph) -> list[Equation]:
+    """Arithmetic on single numbers that come from outside (step counts, learning rates) before all else: what
+    reads them can then join any group.
+    """
+    early: list[Equation] = []
+    late: list[Equation] = []
+    known = {v for v in graph.inputs if not v.type.shape}
+    for e in graph.equations:
+        single = all(not v.type.shape for v in e.outputs) and all(v in known for v in e.inputs)
+        if single and not e.primitive.effect and not any(True for _ in e.regions()):
+            known.update(e.outputs)
+            early.append(e)
+        else:
+            late.append(e)
+    return early + late
