@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import struct
+import weakref
 
 import numpy as np
 import pytest
@@ -130,3 +131,15 @@ def test_a_call_into_nowhere_is_refused_before_it_ends_the_process() -> None:
         compile_object(text, 0, features())
     with pytest.raises(IRError, match="there is no level 4"):
         compile_object(AFFINE, 4, features())
+
+
+def test_a_library_in_a_cycle_is_freed_in_any_order() -> None:
+    """The collector finalises engine, module and context in the order in which it finds them."""
+    for i in range(20):
+        text = AFFINE.replace("2.0", f"{i}.0")
+        library = load({symbol(text, 0): compile_object(text, 0, features())})
+        library.addresses["self"] = library  # type: ignore[assignment]
+        seen = weakref.ref(library)
+        del library
+        gc.collect()
+        assert seen() is None

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -163,12 +164,10 @@ class Kernels:
     cached: int  # that came from disk
 
 
-# For good: LLVM crashes when an engine that objects were added to is disposed of, and kernels are small.
-_loaded: dict[str, Library] = {}
+_loaded: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _loading = threading.RLock()
-if hasattr(
-    os, "register_at_fork"
-):  # a child that was forked in the middle would find LLVM half way, for ever
+# A child that was forked in the middle would find LLVM's lock taken for ever.
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
     )

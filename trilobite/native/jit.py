@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trilobite.native.objects import new_engine
+from trilobite.native.objects import Engine
 
 POINTER, INT64 = ctypes.c_void_p, ctypes.c_int64
 
@@ -22,12 +22,12 @@ class NativeModule:
     def __init__(
         self, text: str, signatures: Mapping[str, tuple[Any, Sequence[Any]]], optimise: bool = True
     ) -> None:
-        self._engine = new_engine(text, level=3 if optimise else 0)
-        self._engine.finalize_object()
+        self._engine = Engine(text, level=3 if optimise else 0)
+        self._engine.finalize()
         self._functions = {name: self._bind(name, *signature) for name, signature in signatures.items()}
 
     def _bind(self, name: str, result: Any, arguments: Sequence[Any]) -> Callable[..., Any]:
-        return ctypes.CFUNCTYPE(result, *arguments)(self._engine.get_function_address(name))
+        return ctypes.CFUNCTYPE(result, *arguments)(self._engine.address(name))
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self._functions[name]

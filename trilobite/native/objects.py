@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from trilobite.base.errors import IRError
 from trilobite.native.host import Host, features
@@ -44,8 +45,10 @@ def assembly(text: str, level: int, host: Host) -> str:
 def _lowered(text: str, level: int, host: Host) -> tuple[Any, Any]:
     if level not in _LEVELS:
         raise IRError(f"there is no level {level}", where="a kernel's text", expected="0, 1, 2 or 3")
+    import llvmlite.binding as llvm
+
     machine = target_machine(host)
-    module = parse(text, host, machine)
+    module = parse(text, host, machine, llvm.create_context())
     if all(function.name != ENTRY or function.is_declaration for function in module.functions):
         raise IRError(
             f"a kernel defines no function `{ENTRY}`",
@@ -56,12 +59,12 @@ def _lowered(text: str, level: int, host: Host) -> tuple[Any, Any]:
     return module, machine
 
 
-def parse(text: str, host: Host, machine: Any) -> Any:
-    """A verified module, in a context of its own. Nothing unwinds through its functions."""
+def parse(text: str, host: Host, machine: Any, context: Any) -> Any:
+    """A verified module. Nothing unwinds through its functions."""
     import llvmlite.binding as llvm
 
     try:
-        module = llvm.parse_assembly(text, context=llvm.create_context())
+        module = llvm.parse_assembly(text, context=context)
         module.verify()
     except RuntimeError as error:
         raise IRError(
@@ -150,10 +153,47 @@ def undefined(code: bytes) -> list[str]:
     return names
 
 
+class Engine:
+    """LLVM's engine with one module in it; its machine code lives as long as this object.
+
+    The garbage collector finalises the members of a cycle in any order, and a context that goes before its
+    engine takes the engine's module with it: so the context stands outside, until the engine is closed.
+    """
+
+    _contexts: ClassVar[dict[int, Any]] = {}
+
+    def __init__(self, text: str = "", level: int = 0) -> None:
+        import llvmlite.binding as llvm
+
+        host, machine, context = features(), target_machine(features()), llvm.create_context()
+        module = parse(text, host, machine, context)
+        optimise(module, level, machine)
+        self._contexts[id(self)] = context, module
+        self._engine = llvm.create_mcjit_compiler(module, machine)
+
+    def add(self, code: bytes) -> None:
+        import llvmlite.binding as llvm
+
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+
+    def finalize(self) -> None:
+        """Makes what was added executable."""
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Where a function begins; 0 if there is none of this name."""
+        return int(self._engine.get_function_address(name))
+
+    def __del__(self) -> None:
+        if "_engine" in self.__dict__ and not sys.is_finalizing():
+            self._engine.close()
+        self._contexts.pop(id(self), None)
+
+
 class Library:
     """Functions in this process by name. The machine code lives as long as this object."""
 
-    def __init__(self, engine: Any, addresses: dict[str, int]) -> None:
+    def __init__(self, engine: Engine, addresses: dict[str, int]) -> None:
         self._engine, self.addresses = engine, addresses
 
     def __getitem__(self, name: str) -> int:
@@ -162,27 +202,15 @@ class Library:
 
 def load(objects: Mapping[str, bytes]) -> Library:
     """Links objects, each given with the symbol it defines, into one library: about 30 µs each."""
-    import llvmlite.binding as llvm
-
-    engine = new_engine("")
+    engine = Engine()
     for code in objects.values():
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    addresses = {name: engine.get_function_address(name) for name in objects}
+        engine.add(code)
+    engine.finalize()
+    addresses = {name: engine.address(name) for name in objects}
     absent = [name for name, address in addresses.items() if address == 0]
     if absent:
         raise IRError(f"objects do not define what they are said to: {', '.join(absent)}")
     return Library(engine, addresses)
-
-
-def new_engine(text: str, level: int = 0) -> Any:
-    """An engine with one module in it, of which every function is compiled as it is named."""
-    import llvmlite.binding as llvm
-
-    host, machine = features(), target_machine(features())
-    module = parse(text, host, machine)
-    optimise(module, level, machine)
-    return llvm.create_mcjit_compiler(module, machine)
 
 
 def _excerpt(text: str, lines: int = 12) -> str:

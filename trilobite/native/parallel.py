@@ -25,6 +25,7 @@ Text = tuple[str, int]  # LLVM text and its level
 _WORTH = 0.5  # seconds of work; a worker needs about 0.2 s before it compiles anything
 _PER_KERNEL = 0.004  # seconds, and per character at each level: measured on GEMM and convolution texts
 _PER_CHARACTER = (4e-7, 5e-7, 9e-7, 1.5e-6)
+_LARGEST = 1 << 28  # bytes of an object; a worker that says more is out of its mind
 
 
 def compile_all(wanted: Sequence[Text], cores: int | None = None) -> dict[str, bytes]:
@@ -84,17 +85,19 @@ class _Batch:
     def feed(self) -> None:
         """Has a worker compile until nothing waits, or until it fails; then this process does it."""
         try:
-            worker = _start()
-        except OSError:  # no memory or no process left: this process goes on alone
+            with _start() as worker:
+                self._feed(worker)
+        except OSError:  # no process to be had, or its pipe broke: this process goes on alone
             return
-        with worker:
-            assert worker.stdin is not None and worker.stdout is not None
-            while (one := self.next()) is not None:
-                code = _ask(worker.stdin, worker.stdout, one)
-                if code is None:
-                    self.waiting.append(one)
-                    break
-                self.objects[symbol(*one)] = code
+
+    def _feed(self, worker: subprocess.Popen[bytes]) -> None:
+        assert worker.stdin is not None and worker.stdout is not None
+        while (one := self.next()) is not None:
+            code = _ask(worker.stdin, worker.stdout, one)
+            if code is None:
+                self.waiting.append(one)
+                return
+            self.objects[symbol(*one)] = code
 
 
 def _ask(requests: IO[bytes], answers: IO[bytes], one: Text) -> bytes | None:
@@ -107,10 +110,12 @@ def _ask(requests: IO[bytes], answers: IO[bytes], one: Text) -> bytes | None:
         if len(head) < ANSWER.size:
             return None
         status, length = ANSWER.unpack(head)
+        if status != COMPILED or length > _LARGEST:
+            return None
         answer = answers.read(length)
     except OSError:
         return None
-    return answer if status == COMPILED and len(answer) == length else None
+    return answer if len(answer) == length else None
 
 
 def _start() -> subprocess.Popen[bytes]:
