@@ -12,8 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from trilobite.base.dtypes import DType, is_integer
-from trilobite.compiler.cpu.gemm.lower import lower_problem
-from trilobite.compiler.cpu.gemm.problem import problem_of
+from trilobite.compiler.cpu.gemm.lower import lower_region
 from trilobite.compiler.kernels import Lowering, Operand, Step
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
@@ -67,7 +66,7 @@ def _entry(text: str, level: int, host: Host) -> tuple[Any, Any]:
 
 
 def lowered(graph: Graph, host: Host | None = None) -> Lowering:
-    return lower_problem(problem_of(graph), host or features())
+    return lower_region(graph, host or features())
 
 
 def native(

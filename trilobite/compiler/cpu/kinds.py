@@ -30,6 +30,7 @@ def kinds() -> Kinds:
         {
             "dot": "dot",
             "dot_packed": "dot",
+            "gemm_pack": "dot",
             "conv_last": "conv",
             "conv_last_input_grad": "conv",
             "conv_last_weight_grad": "conv",

@@ -10,7 +10,8 @@ from __future__ import annotations
 from trilobite.compiler.cpu.gemm import gemv
 from trilobite.compiler.cpu.gemm.blocked import Blocked
 from trilobite.compiler.cpu.gemm.convert import accumulator_of
-from trilobite.compiler.cpu.gemm.problem import Problem, Refused, problem_of, transposed
+from trilobite.compiler.cpu.gemm.panels import check_pack, lower_pack
+from trilobite.compiler.cpu.gemm.problem import Problem, Refused, problem_of, root_of, transposed
 from trilobite.compiler.cpu.gemm.sizes import ONE, Product
 from trilobite.compiler.cpu.gemm.tiling import ROWS, tiling
 from trilobite.compiler.cpu.gemm.words import words_of
@@ -27,15 +28,25 @@ _SERIAL = 1 << 15  # multiplications: below, waking another thread costs more th
 def accepts(region: Graph) -> str | None:
     """Why this region is no product that can be lowered; None if it is one."""
     try:
-        problem_of(region)
+        root = root_of(region)
+        if root.primitive.name == "gemm_pack":
+            check_pack(region, root)
+        else:
+            problem_of(region)
     except Refused as why:
         return str(why)
     return None
 
 
 def lower(equation: Equation) -> Lowering:
-    region: Graph = equation.attributes["region"]
-    return lower_problem(problem_of(region), features())
+    return lower_region(equation.attributes["region"], features())
+
+
+def lower_region(region: Graph, host: Host) -> Lowering:
+    root = root_of(region)
+    if root.primitive.name == "gemm_pack":
+        return lower_pack(region, root, host)
+    return lower_problem(problem_of(region), host)
 
 
 def lower_problem(p: Problem, host: Host) -> Lowering:

@@ -58,13 +58,16 @@ def transposed(p: Problem) -> Problem | None:
     return replace(p, m=p.n, n=p.m, a=p.b, b=p.a, batch=batch, epilogue=replace(p.epilogue, operands=turned))
 
 
+ROOTS = ("dot", "dot_packed", "gemm_pack")
+
+
 class Refused(Exception):
     """A region that is no matrix product of this room, and why."""
 
 
 def problem_of(region: Graph) -> Problem:
-    root = _root(region)
-    x, y = (_Operand(region, v) for v in root.inputs)
+    root = root_of(region)
+    x, y = (Operand(region, v) for v in root.inputs)
     dtype: DType = root.attributes["dtype"]
     why = refused(x.dtype, dtype)
     if why:
@@ -97,13 +100,13 @@ def problem_of(region: Graph) -> Problem:
     )  # fmt: skip
 
 
-def _packed(root: Equation, x: _Operand, y: _Operand, dtype: DType, epilogue: Epilogue) -> Problem:
+def _packed(root: Equation, x: Operand, y: Operand, dtype: DType, epilogue: Epilogue) -> Problem:
     rows = collapse([Axis(product([d]), (s,)) for d, s in zip(x.shape[:-1], x.strides[:-1], strict=True)])
     m = _single(rows, 1, "free")
     k = product(x.shape[-1:])
     a = Side(x.input, x.dtype, m.strides[0], x.strides[-1])
     b = Side(y.input, y.dtype, ONE, product(y.shape[2:]))
-    n = product([root.attributes["size"]])
+    n = product([root.attributes["columns"]])
     return _checked(Problem(m.size, n, k, (), a, b, dtype, epilogue, packed=True))
 
 
@@ -122,14 +125,14 @@ def _single(axes: Sequence[Axis], buffers: int, what: str) -> Axis:
     return axes[0] if axes else Axis(ONE, (ONE,) * buffers)
 
 
-def _root(region: Graph) -> Equation:
-    found = [e for e in region.equations if e.primitive.name in ("dot", "dot_packed")]
+def root_of(region: Graph) -> Equation:
+    found = [e for e in region.equations if e.primitive.name in ROOTS]
     if len(found) != 1:
         raise Refused(f"{len(found)} products in one region")
     return found[0]
 
 
-class _Operand:
+class Operand:
     """An input of the region as the product sees it, through transposes and reshapes before it."""
 
     def __init__(self, region: Graph, value: Var) -> None:

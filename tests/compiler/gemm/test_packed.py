@@ -1,0 +1,79 @@
+"""Weights in panels: the value, the product with it, and the pass that makes both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.compiler.gemm.products import assert_product, graph_of, matrices, matrices_of, native
+from trilobite.compiler.passes.prepack import prepack
+from trilobite.compiler.rewrite import Counters
+from trilobite.ir.evaluate import run
+from trilobite.ir.primitive import table
+from trilobite.ir.transforms.record import record_graph
+from trilobite.ir.types import TensorType
+from trilobite.ir.verify import verify
+from trilobite.native.host import features
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("k, n", [(7, 16), (33, 50), (100, 3), (1, 1), (0, 5)])
+@pytest.mark.parametrize("contract", [0, 1])
+def test_panels_equal_their_meaning(dtype: str, k: int, n: int, contract: int) -> None:
+    width = features().lanes(np.dtype(dtype).itemsize) * 2
+    shape = (k, n) if contract == 0 else (n, k)
+    graph = graph_of(lambda y: table["gemm_pack"](y, contract=contract, width=width), (shape, dtype))
+    values = matrices_of(graph)
+    (found,) = native(graph, values, cuts=(0.3, 0.7))
+    np.testing.assert_array_equal(found, run(graph, values)[0])
+
+
+@pytest.mark.parametrize("m, n, k", [(1, 50, 20), (7, 16, 300), (40, 100, 513), (3, 2100, 5), (4, 5, 0)])
+def test_product_with_panels(m: int, n: int, k: int) -> None:
+    """Same bits as without: only where B is read from differs."""
+    plain = matrices(m, n, k)
+    x, y = matrices_of(plain)
+    width = features().lanes(4) * 2
+    panels = table["gemm_pack"].evaluate(y, contract=0, width=width)
+
+    def product(a: Any, b: Any) -> Any:
+        return table["dot_packed"](a, b, columns=n, dtype=np.dtype("float32"))
+
+    graph = graph_of(product, ((m, k), "float32"), (panels.shape, "float32"))
+    (found,) = native(graph, [x, panels])
+    (cut,) = native(graph, [x, panels], cuts=(0.2, 0.5, 0.9))
+    assert_product(found, x, y, ((1,), (0,)))
+    np.testing.assert_array_equal(found, cut)
+
+
+def _network(x: Any, w: Any, v: Any) -> Any:
+    hidden = table["dot"](x, w, contract=((1,), (1,)), batch=((), ()), dtype=x.dtype)
+    turned = table["transpose"](v, axes=(1, 0))
+    out = table["dot"](hidden, turned, contract=((1,), (0,)), batch=((), ()), dtype=x.dtype)
+    again = table["dot"](out, v, contract=((1,), (0,)), batch=((), ()), dtype=x.dtype)
+    return [out, again]
+
+
+def _types(rows: int, dtype: str = "float32") -> list[TensorType]:
+    return [TensorType(s, np.dtype(dtype)) for s in ((rows, 5), (9, 5), (6, 9))]
+
+
+def test_products_with_stable_weights_are_packed() -> None:
+    graph, counters = record_graph(_network, _types(4)), Counters()
+    after = prepack(graph, set(graph.inputs[1:]), counters)
+    verify(after)
+    names = [e.primitive.name for e in after.equations]
+    assert names.count("gemm_pack") == 3 and names.count("dot") == 0 and counters == {"dot_packed": 3}
+    values = [np.random.default_rng(1).standard_normal(t.shape).astype(t.dtype) for t in graph.input_types]
+    for found, expected in zip(run(after, values), run(graph, values), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "rows, dtype, stable", [(1, "float32", (1, 2)), (4, "int32", (1, 2)), (4, "float32", (0,))]
+)
+def test_what_is_left_alone(rows: int, dtype: str, stable: tuple[int, ...]) -> None:
+    graph = record_graph(_network, _types(rows, dtype))
+    assert prepack(graph, {graph.inputs[i] for i in stable}) is graph

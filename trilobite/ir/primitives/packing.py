@@ -1,0 +1,85 @@
+"""A matrix in panels, and the product with it: what a target makes of a weight that many products read.
+
+Made by the compiler after derivatives and batching. A panel is `width` columns side by side, k by k, so that
+a product reads memory in one direction; the last panel is filled up with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import ALL, DType, bool_
+from trilobite.base.errors import DTypeError, ShapeError
+from trilobite.base.quiet import array_rule
+from trilobite.ir.primitive import Absent, Primitive
+from trilobite.ir.primitives.common import count, same_types
+from trilobite.ir.primitives.dot import dot
+from trilobite.ir.types import TensorType
+
+Array = np.ndarray[Any, Any]
+_WHY = "panels are made after derivatives and batching"
+
+
+def _panels(columns: int, width: int) -> int:
+    return -(-columns // width)
+
+
+def _pack_type(y: TensorType, contract: int, width: int) -> TensorType:
+    if y.ndim != 2 or contract not in (0, 1) or width < 1 or not isinstance(y.shape[1 - contract], int):
+        raise ShapeError(
+            f"gemm_pack of {y} along axis {contract} in panels of {width}",
+            expected="a matrix with a fixed number of columns, axis 0 or 1, at least one column a panel",
+        )
+    columns = y.shape[1 - contract]
+    assert isinstance(columns, int)
+    return TensorType((_panels(columns, width), y.shape[contract], width), y.dtype)
+
+
+def _pack(y: Array, contract: int, width: int) -> Array:
+    rows = y if contract == 0 else y.T
+    k, n = rows.shape
+    panels = _panels(n, width)
+    filled = np.zeros((k, panels * width), y.dtype)
+    filled[:, :n] = rows
+    return np.ascontiguousarray(filled.reshape(k, panels, width).transpose(1, 0, 2))
+
+
+gemm_pack: Primitive = Primitive(
+    "gemm_pack", "y", type=_pack_type, evaluate=array_rule(_pack),
+    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(o[0].size),
+    doc="a matrix, contracted along axis `contract`, as (panels, K, width), filled up with zeros",
+)  # fmt: skip
+
+
+def _dot_type(x: TensorType, y: TensorType, columns: int, dtype: DType) -> TensorType:
+    same_types("dot_packed", (x,), ALL - {bool_})
+    if x.dtype != y.dtype:
+        raise DTypeError(f"dot_packed of {x} and {y}", expected="equal dtypes; casts are explicit")
+    width = y.shape[-1] if y.ndim == 3 else None
+    fits = isinstance(width, int) and y.shape[0] == _panels(columns, width)
+    if x.ndim < 1 or not fits or x.shape[-1] != y.shape[1]:
+        raise ShapeError(
+            f"dot_packed of {x} and {y} with {columns} columns",
+            expected="x[..., K] and panels [ceil(columns/width), K, width]",
+        )
+    return TensorType((*x.shape[:-1], columns), dtype)
+
+
+def _dot(x: Array, y: Array, columns: int, dtype: DType) -> Array:
+    matrix = y.transpose(1, 0, 2).reshape(y.shape[1], y.shape[0] * y.shape[2])[:, :columns]
+    out: Array = dot.evaluate(x, matrix, contract=((x.ndim - 1,), (0,)), batch=((), ()), dtype=dtype)
+    return out
+
+
+def _dot_cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: Any) -> float:
+    return 2.0 * count(outputs[0].size) * count(inputs[0].shape[-1])
+
+
+dot_packed: Primitive = Primitive(
+    "dot_packed", "x y", type=_dot_type, evaluate=array_rule(_dot),
+    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=_dot_cost,
+    doc="x[..., K] times a matrix in panels, of which `columns` are columns",
+)  # fmt: skip
