@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import IRError, PlanError
-from trilobite.compiler.kernels import Lower, Lowering, Operand
+from trilobite.compiler.kernels import Kernel, Lower, Lowering, Operand
 from trilobite.compiler.memory import Interval, pack
-from trilobite.compiler.program import Call, HostCall, Place, Program, Value
+from trilobite.compiler.plan_loops import Nested, loop_steps
+from trilobite.compiler.program import Call, HostCall, Place, Program, Step, Value
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Dim, Symbol, TensorType, substitute
 
@@ -83,11 +84,17 @@ def plan(
     lowerings: Mapping[str, Lower],
     sizes: Mapping[Symbol, int] | None = None,
     donated: Mapping[int, int] | None = None,
+    copy: Kernel | None = None,
 ) -> Program:
-    """The Program of a fused graph. `donated` maps outputs to the inputs whose memory they may take."""
+    """The Program of a fused graph. `donated` maps outputs to the inputs whose memory they may take; `copy`
+    is the kernel that copies bytes, which loops need.
+    """
     p = _Plan(graph, sizes or {}, donated or {})
     p.find_lives()
-    lowered = [_lower(e, lowerings) for e in graph.equations]
+    lowered = [
+        _nested(e, p, lowerings, copy) if _is_kind(e, "scan") else _lower(e, lowerings)
+        for e in graph.equations
+    ]
     outputs = _place_outputs(p)
     _share(p, lowered, outputs)
     intervals, owners = _intervals(p, lowered, outputs)
@@ -100,10 +107,12 @@ def plan(
         )
     offsets = dict(zip(owners, packing.offsets, strict=True))
     placer = _Placer(p, outputs, offsets)
-    steps: list[Call | HostCall] = []
+    steps: list[Step] = []
     for at, (e, low) in enumerate(zip(graph.equations, lowered, strict=True)):
         if isinstance(low, Lowering):
             steps += placer.calls(at, e, low)
+        elif isinstance(low, Nested):
+            steps += placer.loop(at, e, low)
         elif low is not None:
             steps.append(placer.host(at, e, low))
     results = tuple(placer.value(v) for v in graph.outputs)
@@ -112,7 +121,20 @@ def plan(
 
 
 def is_alias(e: Equation) -> bool:
-    return e.primitive.name == "fusion" and e.attributes["kind"] == "alias"
+    return _is_kind(e, "alias")
+
+
+def _is_kind(e: Equation, kind: str) -> bool:
+    return e.primitive.name == "fusion" and bool(e.attributes["kind"] == kind)
+
+
+def _nested(e: Equation, p: _Plan, lowerings: Mapping[str, Lower], copy: Kernel | None) -> Nested:
+    (inner,) = e.attributes["region"].equations
+    if copy is None:
+        raise IRError("a loop in a graph planned without a kernel that copies", where=e.location)
+    a = inner.attributes
+    body = plan(a["body"], lowerings, p.sizes, copy=copy)
+    return Nested(body, a["consts"], a["carries"], p.number(a["length"]), a["reverse"], copy)
 
 
 def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -154,7 +176,7 @@ def _place_outputs(p: _Plan) -> dict[Var, int]:
     return out
 
 
-def _share(p: _Plan, lowered: Sequence[Lowering | str | None], outputs: dict[Var, int]) -> None:
+def _share(p: _Plan, lowered: Sequence[Lowering | Nested | str | None], outputs: dict[Var, int]) -> None:
     """Let results of elementwise work take over the memory of operands that die there."""
     number = {v: i for i, v in enumerate(p.graph.inputs)}
     taken: set[Var] = set()
@@ -184,7 +206,7 @@ def _read_elsewhere(p: _Plan, e: Equation, i: int, operand: Var) -> bool:
 
 
 def _intervals(
-    p: _Plan, lowered: Sequence[Lowering | str | None], outputs: dict[Var, int]
+    p: _Plan, lowered: Sequence[Lowering | Nested | str | None], outputs: dict[Var, int]
 ) -> tuple[list[Interval], list[Any]]:
     intervals: list[Interval] = []
     owners: list[Any] = []
@@ -195,7 +217,7 @@ def _intervals(
             if v not in outputs and v not in p.shared:
                 intervals.append(Interval(at, p.last[v], p.bytes(v)))
                 owners.append(v)
-        for n, size in enumerate(low.temporaries if isinstance(low, Lowering) else ()):
+        for n, size in enumerate(low.temporaries if isinstance(low, Lowering | Nested) else ()):
             intervals.append(Interval(at, at, p.number(size)))
             owners.append((at, n))
     return intervals, owners
@@ -256,6 +278,12 @@ class _Placer:
             self.own[id(array)] = len(self.p.constants)
             self.p.constants.append(_aligned(array))
         return self.own[id(array)]
+
+    def loop(self, at: int, e: Equation, nested: Nested) -> list[Step]:
+        (inner,) = e.attributes["region"].equations
+        ins, outs = ([self.value(v) for v in vs] for vs in (inner.inputs, inner.outputs))
+        temporaries = [Place("arena", 0, self.offsets[at, n]) for n in range(len(nested.temporaries))]
+        return loop_steps(nested, at, ins, outs, temporaries, self.lowering_constant)
 
     def host(self, at: int, e: Equation, why: str) -> HostCall:
         (inner,) = e.attributes["region"].equations

@@ -6,7 +6,7 @@ sizes has one Program for each choice of them, all with the same kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,10 +25,13 @@ class Place:
     space: Literal["arena", "input", "output", "constant"]
     index: int  # which input, output or constant; 0 for the arena
     offset: int = 0
+    strides: tuple[int, ...] = ()  # bytes it moves by in each round of the loops around, outermost first
 
     def __str__(self) -> str:
         index = "" if self.space == "arena" else str(self.index)
-        return f"{self.space}{index}" + (f"+{self.offset}" if self.offset or self.space == "arena" else "")
+        moves = "".join(f"+{s}*i{d}" for d, s in enumerate(self.strides) if s)
+        offset = f"+{self.offset}" if self.offset or self.space == "arena" else ""
+        return f"{self.space}{index}{offset}{moves}"
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,37 @@ class HostCall:
 
 
 @dataclass(frozen=True)
+class Loop:
+    """Steps that run `count` times."""
+
+    count: int
+    steps: tuple[Step, ...]
+    fusion: int
+
+    def __str__(self) -> str:
+        body = "\n".join(f"         {line}" for s in self.steps for line in str(s).splitlines())
+        return f"repeat {self.count} times\n{body}"
+
+
+Step = Call | HostCall | Loop
+
+
+def calls(steps: Iterable[Step]) -> Iterator[Call]:
+    """The kernel runs among the steps, each once."""
+    for s in steps:
+        if isinstance(s, Call):
+            yield s
+        elif isinstance(s, Loop):
+            yield from calls(s.steps)
+
+
+@dataclass(frozen=True)
 class Program:
     """Steps in order. `outputs[k]` says where result k is found when they have run; a place in the output
     space means that the steps wrote it there themselves.
     """
 
-    steps: tuple[Call | HostCall, ...]
+    steps: tuple[Step, ...]
     outputs: tuple[Value, ...]
     constants: tuple[np.ndarray[Any, Any], ...]
     packing: Packing
@@ -88,7 +116,7 @@ class Program:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """Each distinct kernel once, in order of first use."""
-        return tuple(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Call)))
+        return tuple(dict.fromkeys(s.kernel for s in calls(self.steps)))
 
     def __str__(self) -> str:
         p = self.packing

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from trilobite.compiler.cpu.target import Compiled, Executable
 from trilobite.compiler.kernels import Kernel
-from trilobite.compiler.program import Call, HostCall
+from trilobite.compiler.program import HostCall, Step, calls
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Symbol
 
@@ -72,7 +72,7 @@ def explain(executable: Executable) -> list[str]:
 
 
 def _explain_part(part: Compiled) -> list[str]:
-    by_fusion: dict[int, list[Call | HostCall]] = {}
+    by_fusion: dict[int, list[Step]] = {}
     for step in part.program(_smallest(part)).steps:
         by_fusion.setdefault(step.fusion, []).append(step)
     lines: list[str] = []
@@ -85,9 +85,9 @@ def _explain_part(part: Compiled) -> list[str]:
     return lines
 
 
-def _headline(e: Equation, steps: list[Call | HostCall]) -> str:
+def _headline(e: Equation, steps: list[Step]) -> str:
     first = steps[0]
     if isinstance(first, HostCall):
         return f"  host {first.equation.primitive.name}: runs in NumPy, because {first.why}"
-    names = ", ".join(s.kernel.name for s in steps if isinstance(s, Call))
+    names = ", ".join(s.kernel.name for s in calls(steps))
     return f"  {e.attributes['kind']} kernel {names}"

@@ -16,7 +16,8 @@ import numpy as np
 from trilobite.base.errors import ArgumentError
 from trilobite.compiler.cpu.control import CONTROL, Compile
 from trilobite.compiler.cpu.results import Results
-from trilobite.compiler.program import Call, HostCall, Place, Program, Value
+from trilobite.compiler.kernels import Kernel
+from trilobite.compiler.program import Call, HostCall, Loop, Place, Program, Step, Value, calls
 from trilobite.native import driver
 from trilobite.native.cache import Kernels
 from trilobite.native.memory import empty
@@ -69,39 +70,31 @@ class Runner:
 
     # -- binding ---------------------------------------------------------------------------------------------
 
-    def _table(self, addresses: Mapping[Any, int], code: Kernels) -> driver.Table:
-        rows: list[driver.Row] = []
-        words: list[int] = []
-        patches: list[driver.Patch] = []
-        for step in self.program.steps:
-            if isinstance(step, HostCall):
-                rows.append(driver.Host(self._host(step)))
-                continue
-            rows.append(driver.Call(addresses[step.kernel], len(words), step.units, step.serial))
-            for a in step.args:
-                if isinstance(a, Place) and a.space in ("input", "output"):
-                    at = a.index + (self.inputs if a.space == "output" else 0)
-                    patches.append(driver.Patch(len(words), at, a.offset))
-                words.append(self._word(a))
-        calls = [s for s in self.program.steps if isinstance(s, Call)]
+    def _table(self, addresses: Mapping[Kernel, int], code: Kernels) -> driver.Table:
+        rows = _Rows(self, addresses)
+        rows.add(self.program.steps)
+        self.steps = rows.steps  # per row of the table
+        run = list(calls(self.program.steps))
         return driver.Table(
-            rows,
-            words,
-            patches,
+            rows.rows,
+            rows.words,
+            rows.patches,
             arrays=self.inputs + len(self.program.outputs),
-            scratch=max((s.kernel.scratch for s in calls), default=0),
+            scratch=max((s.kernel.scratch for s in run), default=0),
             alive=(code, self.arena, self.program.constants),
-            brief=len(calls) == len(rows) and sum(s.bytes + s.flops for s in calls) < _BRIEF,
+            brief=len(run) == len(rows.rows) and sum(s.bytes + s.flops for s in run) < _BRIEF,
         )
 
-    def _word(self, a: Place | int) -> int:
+    def word(self, a: Place | int) -> int:
+        """An argument as far as it is known before a run."""
         if not isinstance(a, Place):
             return a
         if a.space == "arena":
             return int(self.arena.ctypes.data) + a.offset
         return self._bases[a.index] + a.offset if a.space == "constant" else 0
 
-    def _host(self, call: HostCall) -> Callable[[], None]:
+    def host(self, call: HostCall) -> Callable[[], None]:
+        """An equation as a function to call between kernels."""
         e = call.equation
         if e.primitive.name in CONTROL:
             compute = CONTROL[e.primitive.name](call.attributes, self._compiled)
@@ -114,6 +107,49 @@ class Runner:
                 np.copyto(self.view(v), result)
 
         return run
+
+
+class _Rows:
+    """The rows of a step table, as they are made from steps."""
+
+    def __init__(self, runner: Runner, addresses: Mapping[Kernel, int]) -> None:
+        self.runner, self.addresses = runner, addresses
+        self.rows: list[driver.Row] = []
+        self.steps: list[Step] = []
+        self.words: list[int] = []
+        self.patches: list[driver.Patch] = []
+        self._moving: list[tuple[int, tuple[int, ...]]] = []  # words, and how they move with the loops around
+
+    def add(self, steps: Sequence[Step], depth: int = 0) -> None:
+        for step in steps:
+            if isinstance(step, HostCall):
+                self._append(driver.Host(self.runner.host(step)), step)
+            elif isinstance(step, Loop):
+                self._loop(step, depth)
+            else:
+                self._call(step)
+
+    def _loop(self, loop: Loop, depth: int) -> None:
+        at, first = len(self.rows), len(self._moving)
+        self._append(driver.Repeat(loop.count, at), loop)  # where it ends is known behind its body
+        self.add(loop.steps, depth + 1)
+        bumps = [(w, s[depth]) for w, s in self._moving[first:] if len(s) > depth and s[depth]]
+        self.rows[at] = driver.Repeat(loop.count, len(self.rows))
+        self._append(driver.Again(at, tuple(bumps)), loop)
+
+    def _append(self, row: driver.Row, step: Step) -> None:
+        self.rows.append(row)
+        self.steps.append(step)
+
+    def _call(self, step: Call) -> None:
+        self.rows.append(driver.Call(self.addresses[step.kernel], len(self.words), step.units, step.serial))
+        for a in step.args:
+            if isinstance(a, Place):
+                self._moving.append((len(self.words), a.strides))
+                if a.space in ("input", "output"):
+                    at = a.index + (self.runner.inputs if a.space == "output" else 0)
+                    self.patches.append(driver.Patch(len(self.words), at, a.offset))
+            self.words.append(self.runner.word(a))
 
 
 def _by_rule(primitive: Any, attributes: Mapping[str, Any]) -> Callable[[Sequence[Array]], Sequence[Array]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.compiler.cpu.copying import COPY
 from trilobite.compiler.cpu.kinds import kinds
 from trilobite.compiler.cpu.runner import Runner
 from trilobite.compiler.cpu.stages import STAGES
@@ -40,7 +41,7 @@ class Compiled:
         self.symbols: tuple[Symbol, ...] = tuple(sorted(self.fused.symbols))
 
     def program(self, sizes: Mapping[Symbol, int]) -> Program:
-        return plan(self.fused, self.lowerings, sizes, self.donated)
+        return plan(self.fused, self.lowerings, sizes, self.donated, COPY)
 
     def runner(self, values: Sequence[Array]) -> Runner:
         if not self.symbols:

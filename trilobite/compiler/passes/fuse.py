@@ -67,6 +67,8 @@ class _Fuser:
             self.floating[e.outputs[0]] = e
         elif name in ALIASES:
             self._alias(e)
+        elif name == "scan":
+            self._scan(e)
         elif self._join(e):
             return
         elif self._is_cheaper_again(e):
@@ -114,7 +116,7 @@ class _Fuser:
             return False
         at = max(direct)
         group = self.groups[at]
-        if group.kind == "host" or len(group.equations) >= _LARGEST:
+        if group.kind not in self.kinds or len(group.equations) >= _LARGEST:
             return False
         if any(self.behind[v] >= at for v in self._sources(e) if v in self.behind):
             return False
@@ -164,6 +166,19 @@ class _Fuser:
         if why is not None:
             self._materialise(e.inputs)
         self.groups.append(_Group("host" if why is not None else kind, [], why or ""))
+        self._enter(e, len(self.groups) - 1)
+
+    def _scan(self, e: Equation) -> None:
+        """A loop whose body is kernels throughout runs without Python; any other is the host's."""
+        self._materialise(e.inputs)
+        body = fuse(e.attributes["body"], self.kinds, self.roots)
+        hosts = [x for x in body.equations if x.primitive.name == "fusion" and x.attributes["kind"] == "host"]
+        if hosts:
+            inner = hosts[0].attributes["region"].equations[0]
+            self.groups.append(_Group("host", [], f"{inner.primitive.name} in its body does"))
+        else:
+            self.groups.append(_Group("scan", []))
+            e = Equation(e.primitive, e.inputs, {**e.attributes, "body": body}, e.outputs, e.location)
         self._enter(e, len(self.groups) - 1)
 
     def _enter(self, e: Equation, at: int) -> None:
