@@ -142,6 +142,7 @@ class _Ballot:
         self.votes: dict[Var, dict[Order, float]] = defaultdict(lambda: defaultdict(float))
         self.anchored: set[Var] = set()  # roots of components with a convolution or a window
         self._cast: set[tuple[Var, Order]] = set()
+        self._wanted: set[tuple[Var, Order]] = set()
 
     def vote(self, v: Var, order: Order, anchor: bool = False) -> None:
         if not _wide(v) or (v, order) in self._cast:
@@ -151,11 +152,13 @@ class _Ballot:
         self.votes[root][tuple(axes[i] for i in order)] += _weight(v.type)
         if anchor:
             self.anchored.add(root)
+            self._wanted.add((root, tuple(axes[i] for i in order)))
 
     def best(self, root: Var) -> Order | None:
         if root not in self.anchored:
             return None
-        return max(self.votes[root].items(), key=lambda item: item[1])[0]
+        # Of equals the one that kernels ask for: statistics and elementwise work then follow it.
+        return max(self.votes[root].items(), key=lambda item: (item[1], (root, item[0]) in self._wanted))[0]
 
 
 def orders(graph: Graph) -> dict[Var, Order]:

@@ -70,7 +70,7 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
 def _run(p: Problem, taps: int, panels: int, tile: Tiling) -> int:
     """Channels of a unit: sums that stay in the second-level cache, and units enough for all threads."""
     most = max(ROWS, _SUMS_BYTES // (max(taps, 1) * tile.columns * tile.size))
-    runs = max(-(-p.depth // most), min(-(-_UNITS // (panels * p.groups)), -(-p.depth // (4 * ROWS))), 1)
+    runs = max(-(-p.depth // most), min(-(-_UNITS // max(panels * p.groups, 1)), -(-p.depth // (4 * ROWS))), 1)
     return max(-(-p.depth // runs), 1)
 
 
