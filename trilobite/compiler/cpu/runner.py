@@ -142,7 +142,8 @@ class _Rows:
         self.steps.append(step)
 
     def _call(self, step: Call) -> None:
-        self.rows.append(driver.Call(self.addresses[step.kernel], len(self.words), step.units, step.serial))
+        address = self.addresses[step.kernel]
+        self._append(driver.Call(address, len(self.words), step.units, step.serial), step)
         for a in step.args:
             if isinstance(a, Place):
                 self._moving.append((len(self.words), a.strides))

@@ -9,6 +9,7 @@ from trilobite.compiler.passes.dce import dce
 from trilobite.compiler.passes.inline import inline
 from trilobite.compiler.passes.layout import layout
 from trilobite.compiler.passes.simplify import simplify
+from trilobite.compiler.passes.sink_shapes import sink_shapes
 from trilobite.compiler.pipeline import Options, Stage
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Graph
@@ -26,6 +27,7 @@ STAGES: tuple[tuple[str, Stage], ...] = (
     ("inline", _counted(lambda g, c: inline(g, counters=c))),
     ("cse", _counted(lambda g, c: cse(g, c))),
     ("simplify", _counted(lambda g, c: simplify(g, c))),
+    ("sink_shapes", _counted(lambda g, c: sink_shapes(g, c))),
     ("dce", _counted(lambda g, c: dce(g, c))),
     ("layout", _counted(lambda g, c: layout(g))),
 )
