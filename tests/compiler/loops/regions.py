@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ def execute(
         scratch = np.full(step.kernel.scratch + 128, 0x5A, np.uint8)
         aligned = (scratch.ctypes.data + 63) // 64 * 64
         edges = np.linspace(0, size_of(step.units, known), cuts + 1).astype(int)
-        for begin, end in reversed(list(zip(edges[:-1], edges[1:], strict=True))):
+        for begin, end in reversed(list(pairwise(edges))):
             if begin < end:
                 compiled(step.kernel)(ctypes.addressof(args), int(begin), int(end), aligned)
 

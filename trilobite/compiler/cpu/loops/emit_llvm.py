@@ -16,6 +16,7 @@ from trilobite.compiler.cpu.loops.emit_inner import Inner, innermost
 from trilobite.compiler.cpu.loops.emit_values import Scope
 from trilobite.compiler.cpu.loops.ir import Loop, Micro, Nest, Node, Statement
 from trilobite.compiler.cpu.loops.ir import loop as plain_loop
+from trilobite.compiler.cpu.loops.micro import KERNELS
 from trilobite.native.host import Host
 
 _ALIGN = 64
@@ -82,12 +83,9 @@ class _Walk:
                     self.nodes(node.body)
 
     def _micro(self, node: Micro) -> None:
-        raise IRError(
-            f"the micro-kernel {node.kernel!r} has no LLVM text",
-            where=f"nest {self.scope.nest.name}",
-            expected="a nest of loops and statements",
-            remedy="emit the nest before tensorise, or let the room that owns the micro-kernel lower it",
-        )
+        (meaning,) = node.meaning
+        assert isinstance(meaning, Loop)
+        KERNELS[node.kernel].emit(self.scope, meaning, self.nodes)
 
     def _unrolled(self, node: Loop) -> None:
         turns = self.scope.extent(node).number

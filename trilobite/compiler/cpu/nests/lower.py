@@ -28,6 +28,7 @@ from trilobite.compiler.cpu.nests.reader import CannotRead, Reader, Source
 from trilobite.compiler.cpu.nests.rewrite import prepared
 from trilobite.compiler.cpu.nests.rows import Rows, around
 from trilobite.compiler.cpu.nests.scalars import Scalars
+from trilobite.compiler.cpu.nests.transposes import tiled
 from trilobite.compiler.kernels import Lowering, Operand, Step
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.call import graph_flops
@@ -247,7 +248,7 @@ class _Assembly:
         return Nest(self.name, (*arguments, *local), body)
 
     def _step(self, nest: Nest, flat: bool = False) -> None:
-        nest = nest if flat else collapsed(nest)
+        nest = nest if flat else tiled(collapsed(nest))
         done = vectorised(parallelised(nest), self.host)
         turns = units(done).constant
         words = [self.operands[b.name] for b in done.arguments]
