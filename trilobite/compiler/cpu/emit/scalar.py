@@ -23,6 +23,10 @@ from trilobite.base.dtypes import (
     DType,
     bfloat16,
     bool_,
+    float8_e4m3b11fnuz,
+    float8_e4m3fnuz,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     is_float,
@@ -198,6 +202,15 @@ _KEEPS = frozenset(
 )
 
 
+# Formats for which a primitive's NumPy rule is about codes, not numbers: the neighbour in the format, the
+# sign of a zero where -0 is NaN, the smallest power of two taken for zero.
+_NO_RULE: dict[str, frozenset[DType]] = {
+    "nextafter": SMALL_FLOATS,
+    "copysign": frozenset({float8_e4m3fnuz, float8_e5m2fnuz, float8_e4m3b11fnuz}),
+    "sign": frozenset({float8_e8m0fnu}),
+}
+
+
 # -- the walk ----------------------------------------------------------------------------------------------
 
 
@@ -206,8 +219,8 @@ def supports(primitive: Primitive, dtypes: Sequence[DType]) -> bool:
     name = primitive.name
     if any(d in COMPLEX for d in dtypes):
         return False
-    if name == "nextafter":
-        return not any(d in SMALL_FLOATS for d in dtypes)
+    if any(d in _NO_RULE.get(name, ()) for d in dtypes):
+        return False
     return name in RULES or name in WITH_ATTRIBUTES or name in CONSTANTS
 
 

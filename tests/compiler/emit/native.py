@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from trilobite.compiler.cpu.emit.scalar import emit_scalars
 from trilobite.compiler.cpu.emit.text import Text
@@ -19,7 +18,6 @@ from trilobite.native.host import Host, features
 from trilobite.native.objects import compile_object, load, symbol
 
 Array = np.ndarray[Any, Any]
-Run = Callable[..., list[Array]]
 
 
 def scalar_graph(fn: Callable[..., Sequence[Any]], dtypes: Sequence[Any]) -> Graph:
@@ -65,14 +63,7 @@ def run_scalars(body: Graph, arrays: Sequence[Array], lanes: int, host: Host | N
     host = host or features()
     n = len(arrays[0])
     padded = -(-n // max(lanes, 1)) * max(lanes, 1)
-    ins = [
-        np.concatenate([a, a[: padded - n] if padded - n <= n else np.resize(a, padded - n)]) for a in arrays
-    ]
+    ins = [a[np.arange(padded) % n] for a in arrays]
     outs = [np.zeros(padded, v.type.dtype) for v in body.outputs]
     load_entry(kernel_text(body, lanes, host), host)([a.ctypes.data for a in (*ins, *outs)], 0, padded)
     return [o[:n] for o in outs]
-
-
-@pytest.fixture(scope="session")
-def run() -> Run:
-    return run_scalars
