@@ -23,10 +23,10 @@ from trilobite.native.host import Host
 
 PANEL = 16
 """Columns that a range of units is rounded to."""
-_CHUNK = 1024  # columns whose sums wait in scratch, in the first cache
-_ROWS = 8  # rows of the matrix swept at once: as many streams as a core follows
-_COLUMNS = 4  # columns that share what is loaded of the row
-_PARTIAL = 2  # vectors of partial sums of one column
+_CHUNK = 4096  # columns whose sums wait in scratch, in the first cache
+_ROWS = 4  # rows of the matrix swept at once, each a stream of memory
+_COLUMNS = 8  # columns that share what is loaded of the row
+_PARTIAL = 1  # vectors of partial sums of one column
 
 
 def fits(p: Problem) -> bool:
@@ -40,7 +40,7 @@ class Gemv:
     def __init__(self, host: Host, p: Problem, words: Words) -> None:
         self.t = t = Text(host)
         self.p = p
-        self.accumulator, _ = accumulator_of(p.a.dtype, p.dtype)
+        self.accumulator, _ = accumulator_of(p.multiplied, p.dtype)
         self.lanes = host.lanes(self.accumulator.itemsize)
         self.type = vector(register_type(self.accumulator), self.lanes)
         self.w = words.read(t)
@@ -110,7 +110,11 @@ class Gemv:
                 total = self.multiply_add(t.splat(x, lanes), y, total)
             t.store_type(total, self.place(column), self.accumulator.itemsize)
 
-        with t.loop(0, whole, lanes, name="sweep") as i:
+        both = t.and_(count, -2 * lanes)
+        with t.loop(0, both, 2 * lanes, name="sweep") as i:
+            step(i.index, lanes)
+            step(t.add(i.index, lanes), lanes)
+        with t.loop(both, whole, lanes, name="sweep") as i:
             step(i.index, lanes)
         with t.loop(whole, count, name="sweep") as i:
             step(i.index, 0)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from trilobite.compiler.cpu.gemm import gemv
 from trilobite.compiler.cpu.gemm.blocked import Blocked
 from trilobite.compiler.cpu.gemm.convert import accumulator_of
+from trilobite.compiler.cpu.gemm.copies import lower_copy
+from trilobite.compiler.cpu.gemm.operands import Refused
 from trilobite.compiler.cpu.gemm.panels import check_pack, lower_pack
-from trilobite.compiler.cpu.gemm.problem import Problem, Refused, problem_of, root_of, transposed
+from trilobite.compiler.cpu.gemm.problem import Problem, problem_of, root_of, transposed
 from trilobite.compiler.cpu.gemm.sizes import ONE, Product
 from trilobite.compiler.cpu.gemm.tiling import ROWS, tiling
 from trilobite.compiler.cpu.gemm.words import words_of
@@ -63,14 +65,15 @@ def lower_problem(p: Problem, host: Host) -> Lowering:
         flops=2.0 * known if known is not None else 0.0,
         serial=known is not None and known < _SERIAL,
     )
-    return Lowering((step,), why=why)
+    copies = tuple(lower_copy(c, i, host) for i, c in enumerate(p.copies))
+    return Lowering((*copies, step), tuple(c.bytes for c in p.copies), why=why)
 
 
 _Parts = tuple[Kernel, tuple[Operand | Dim, ...], int, str]
 
 
 def _blocked(p: Problem, host: Host) -> _Parts:
-    plan = tiling(host, *accumulator_of(p.a.dtype, p.dtype))
+    plan = tiling(host, *accumulator_of(p.multiplied, p.dtype))
     units = _units(p.batches, p.n, plan.columns, p.m, ROWS)
     words = words_of(p, units)
     emitter = Blocked(host, plan, p, words)

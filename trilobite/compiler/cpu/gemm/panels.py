@@ -6,10 +6,11 @@ value is the same, bit for bit, as the primitive's rule gives.
 
 from __future__ import annotations
 
+from trilobite.base.dtypes import float32, float64
 from trilobite.compiler.cpu.emit.text import Text
+from trilobite.compiler.cpu.gemm.operands import Operand as View
+from trilobite.compiler.cpu.gemm.operands import Refused
 from trilobite.compiler.cpu.gemm.pack import emit_pack
-from trilobite.compiler.cpu.gemm.problem import Operand as View
-from trilobite.compiler.cpu.gemm.problem import Refused
 from trilobite.compiler.cpu.gemm.sizes import Product, product
 from trilobite.compiler.cpu.gemm.tiling import tiling
 from trilobite.compiler.cpu.gemm.words import Words
@@ -23,7 +24,7 @@ def check_pack(region: Graph, root: Equation) -> View:
     if root.outputs != region.outputs:
         raise Refused("something follows the packing of a matrix")
     view = View(region, root.inputs[0])
-    if view.dtype.name not in ("float32", "float64"):
+    if view.grid or view.dtype not in (float32, float64):
         raise Refused(f"panels of {view.dtype}")
     return view
 

@@ -44,12 +44,15 @@ class Words:
 def words_of(p: Problem, units: int) -> Words:
     """Buffers first; strides are in bytes."""
     w = Words()
-    w.buffer("*a", Operand("in", p.a.input))
-    w.buffer("*b", Operand("in", p.b.input))
+    w.buffer("*a", p.a.buffer)
+    w.buffer("*b", p.b.buffer)
     for i, _ in enumerate(p.epilogue.results):
         w.buffer(f"*result{i}", Operand("out", i))
     for i, o in enumerate(p.epilogue.operands):
         w.buffer(f"*operand{i}", Operand("in", o.input))
+    if p.b.grid:
+        w.buffer("*scale", Operand("in", p.b.grid.scale))
+        w.buffer("*zero", Operand("in", p.b.grid.zero))
     w.number("units", units)
     for name, size in (("m", p.m), ("n", p.n), ("k", p.k)):
         w.number(name, size)
