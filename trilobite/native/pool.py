@@ -27,7 +27,7 @@ from trilobite.native.runtime import MOST_THREADS, Runtime, Words, control_block
 SPIN = 1000  # looks before sleeping: 20 to 60 µs, about what waking a thread takes
 _JOB, _BUSY, _THREADS, _SPIN, _SLEEP, _WAKE, _LINES, _LINE, _SCRATCH = 0, 32, 48, 49, 50, 51, 64, 16, 4
 _LEAVE = 65535
-_PATIENCE = 1.0  # seconds that leaving may take
+_PATIENCE = 1.0  # seconds to wait for a program that runs, before doing without its end
 
 _Word = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -40,12 +40,13 @@ class Pool:
         self._wanted = threads
         self._scratch_bytes = 0
         self._scratch: list[Any] = []
+        self._replaced: list[Any] = []
         self._workers: list[threading.Thread] = []
         self._lock = threading.RLock()
         self._closed = False
         self._own = threading.local()
         self._rest = _Rest()
-        self._resize_scratch(LINE)
+        self.reserve(LINE)
         # Never freed: whoever is still in machine code when the interpreter ends must find it.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
@@ -71,7 +72,7 @@ class Pool:
     def resize(self, threads: int) -> None:
         """Other programs run alone while the threads change."""
         with self._lock:
-            self._stop(_PATIENCE)
+            self._stop()
             self._wanted = threads
 
     def start(self) -> None:
@@ -79,14 +80,12 @@ class Pool:
         with self._lock:
             if self.control[_THREADS] != 0:
                 return
-            taken = self._seize(_PATIENCE)
             wanted = 1 if self._closed else self._wanted
             self._rest.install(self.control, self._code)
             self.control[_SPIN] = SPIN if wanted <= usable_cores() else 0
             self._grow(wanted)
             self._workers = self._started(wanted)
             self.control[_THREADS] = 1 + len(self._workers)
-            self._release(taken)
 
     def _started(self, wanted: int) -> list[threading.Thread]:
         worker, seen, workers = self._functions["worker"], int(self.control[_JOB]), []
@@ -105,16 +104,16 @@ class Pool:
         return workers
 
     def reserve(self, scratch: int) -> None:
-        """Every thread gets at least so many bytes of scratch memory. Never called while a program runs."""
+        """Every thread gets at least so many bytes of scratch memory.
+
+        Programs that run meanwhile keep what they have: what is replaced is not freed. Sizes double, so all
+        that was replaced is not more than what there is.
+        """
         with self._lock:
             if scratch > self._scratch_bytes:
-                taken = self._seize(None)
-                self._resize_scratch(scratch)
-                self._release(taken)
-
-    def _resize_scratch(self, scratch: int) -> None:
-        self._scratch_bytes, self._scratch = -(-scratch // LINE) * LINE, []
-        self._grow(1 + len(self._workers))
+                self._replaced += self._scratch
+                self._scratch_bytes, self._scratch = max(LINE, 1 << (scratch - 1).bit_length()), []
+                self._grow(1 + len(self._workers))
 
     def _grow(self, threads: int) -> None:
         while len(self._scratch) < threads:
@@ -135,11 +134,11 @@ class Pool:
         self._own.blocks = [block for block in blocks if block not in free] + [made]
         return made.control
 
-    def _seize(self, patience: float | None) -> bool:
-        """Keeps programs from using the block; gives up when one runs for longer than `patience`."""
-        end = None if patience is None else time.monotonic() + patience
+    def _seize(self) -> bool:
+        """Keeps programs from using the block; gives up when one runs for longer than `_PATIENCE`."""
+        end = time.monotonic() + _PATIENCE
         while not self._functions["seize"](self.control.ctypes.data + 8 * _BUSY):
-            if end is not None and time.monotonic() > end:
+            if time.monotonic() > end:
                 return False
             time.sleep(50e-6)
         return True
@@ -148,12 +147,12 @@ class Pool:
         if taken:
             self._functions["release"](self.control.ctypes.data + 8 * _BUSY)
 
-    def _stop(self, patience: float) -> None:
+    def _stop(self) -> None:
         if self.control[_THREADS] == 0:
             return
-        taken = self._seize(patience)
+        taken = self._seize()
         self._functions["publish"](self.control.ctypes.data, _LEAVE, 1 + len(self._workers))
-        end = time.monotonic() + patience
+        end = time.monotonic() + _PATIENCE
         for thread in self._workers:
             thread.join(max(0.0, end - time.monotonic()))
         self._workers = []
@@ -164,12 +163,12 @@ class Pool:
         """At the interpreter's end: from now on programs run alone."""
         with self._lock:
             self._closed = True
-            self._stop(_PATIENCE)
+            self._stop()
 
     def before_fork(self) -> None:
         """No program is in the middle when the process is copied, unless it takes very long."""
         self._lock.acquire()
-        self._held = "seize" in self.__dict__.get("_functions", {}) and self._seize(10 * _PATIENCE)
+        self._held = "seize" in self.__dict__.get("_functions", {}) and self._seize()
 
     def after_fork_in_parent(self) -> None:
         self._release(self._held)
