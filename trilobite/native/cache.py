@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import threading
 import time
 import warnings
@@ -105,13 +104,13 @@ class Cache:
     @staticmethod
     def _write(path: Path, entry: bytes) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+        new = path.with_name(f".new-{os.urandom(12).hex()}")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with open(new, "xb") as file:
                 file.write(entry)
-            os.replace(name, path)
+            os.replace(new, path)
         except OSError:
-            _remove(Path(name))
+            _remove(new)
             raise
 
     @staticmethod

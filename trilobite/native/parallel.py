@@ -7,18 +7,20 @@ not change a byte of the result. A worker that dies costs time only: this proces
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from trilobite.native.host import features
 from trilobite.native.objects import compile_object, symbol
 from trilobite.native.progress import Progress
 from trilobite.native.worker import ANSWER, COMPILED, REQUEST
+
+if TYPE_CHECKING:
+    import subprocess
 
 Text = tuple[str, int]  # LLVM text and its level
 
@@ -119,6 +121,8 @@ def _ask(requests: IO[bytes], answers: IO[bytes], one: Text) -> bytes | None:
 
 
 def _start() -> subprocess.Popen[bytes]:
+    import subprocess
+
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(

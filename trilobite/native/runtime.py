@@ -7,7 +7,6 @@ It starts no thread and runs no program.
 from __future__ import annotations
 
 import ctypes
-import platform
 import sys
 import time
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 
 from trilobite.base.errors import DeviceError
 from trilobite.native.cache import Kernels, kernels
+from trilobite.native.host import features
 from trilobite.native.memory import zeros
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
@@ -53,7 +53,7 @@ class Runtime:
 def runtime() -> Runtime:
     """Compiled or taken from the cache with the first use. Its code is never freed: threads live in it."""
     _check_layout()
-    text, names = source("x86" if platform.machine().lower() in ("x86_64", "amd64") else "arm", sys.platform)
+    text, names = source("x86" if features().triple.startswith("x86_64") else "arm", sys.platform)
     code = kernels([(text, 1)])
     found = np.zeros(len(names), np.int64)
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
@@ -100,7 +100,7 @@ def _check_layout() -> None:
     if (seen, size, kind, data, flags) != expected:
         raise DeviceError(
             "this Python or NumPy keeps its objects in memory in a way that the native driver does not know",
-            where=f"Python {platform.python_version()}, NumPy {np.__version__}",
+            where=f"Python {sys.version.split()[0]}, NumPy {np.__version__}",
             expected="CPython and NumPy 2",
             remedy='use target="reference"',
         )
