@@ -24,6 +24,7 @@ from trilobite.processor.isa.assembler import assemble
 from trilobite.processor.isa.binary import load as load_object
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.program import Program, link
+from trilobite.processor.lang.source import KernelSource
 from trilobite.processor.machine import Machine, load_machine
 from trilobite.processor.sim.chip import Chip
 from trilobite.processor.sim.kernels import KERNELS
@@ -212,10 +213,12 @@ class Device:
     def statistics(self) -> Statistics:
         return Statistics(self._used, self._peak, len(self.memory.gdram), len(self._sizes))
 
-    def load(self, source: str | Path | Program) -> Module:
-        """Assembly text, the path of assembly (.s) or of a binary (.dlp), or a linked program."""
+    def load(self, source: str | Path | Program | KernelSource) -> Module:
+        """Assembly text, the path of assembly (.s) or of a binary (.dlp), a linked program, or a kernel."""
         if isinstance(source, Program):
             return Module(source)
+        if isinstance(source, KernelSource):
+            return Module(source.program(self.machine))
         text = str(source)
         if "\n" not in text and text.endswith(".dlp"):
             return Module(link([load_object(text)]))
@@ -230,7 +233,7 @@ class Device:
 
     def launch(
         self,
-        kernel: Kernel | Module,
+        kernel: Kernel | Module | KernelSource,
         args: Sequence[Any] = (),
         dim: tuple[int, int, int] = (1, 1, 1),
         task: str = "block",
@@ -246,8 +249,11 @@ class Device:
         `checks` looks for races and memory errors, which end in `CheckFailed`; left out, the device's
         `checks` decides. `poison` makes in-flight results look wrong until somebody waits for them.
         """
-        chosen = kernel if isinstance(kernel, Kernel) else Kernel(kernel.program, "")
-        words = [argument_word(value) for value in args]
+        if isinstance(kernel, KernelSource):
+            chosen, words = Kernel(kernel.program(self.machine), kernel.name), kernel.words(args)
+        else:
+            chosen = kernel if isinstance(kernel, Kernel) else Kernel(kernel.program, "")
+            words = [argument_word(value) for value in args]
         with self._watch(chosen.program, self.checks if checks is None else checks, poison) as observer:
             chip = Chip(self.machine, self.memory, KERNELS, observer=observer)
             execution = chip.execute(chosen.program, chosen.place, words, dim, task, traced, seed, limit)

@@ -1,0 +1,149 @@
+"""Matrix operations of Python kernels: products and convolutions with their drain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trilobite.processor.isa.formats import Format
+from trilobite.processor.lang.python.context import current
+from trilobite.processor.lang.python.operations import emit, intrinsic, view_of
+from trilobite.processor.lang.python.view import View
+
+NONE = 0  # the address of a bias or scale that is not there
+
+
+def _drain(accumulate: bool, bias: Any, scale: Any, activation: str) -> tuple[str, str, str, str]:
+    return ("acc" if accumulate else "", "bias" if bias is not None else "",
+            "scale" if scale is not None else "", activation)  # fmt: skip
+
+
+def _side(name: str, given: Any, operation: str) -> Any:
+    return NONE if given is None else view_of(name, given, operation)
+
+
+def _as(view: View, given: Any) -> Format:
+    """The format the multipliers read an operand in; tf32 lies in memory as f32."""
+    from trilobite.processor.lang.python.dtypes import dtype_of
+
+    return view.fmt if given is None else dtype_of(given).fmt
+
+
+def _fits(operation: str, what: str, a: Any, b: Any) -> None:
+    if isinstance(a, int) and isinstance(b, int) and a != b:
+        raise current().error(
+            f"{operation}: {what} is {a} here and {b} there", "equal extents", "check the shapes"
+        )
+
+
+@intrinsic
+def matmul(
+    dst: Any,
+    a: Any,
+    b: Any,
+    accumulate: bool = False,
+    bias: Any = None,
+    scale: Any = None,
+    activation: str = "",
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    read_as: Any = None,
+) -> None:
+    """dst[m][n] = a[m][k] b[k][n]: a in NRAM, b in WRAM; `read_as` multiplies f32 as tf32."""
+    out, left, right = (view_of(n, v, "matmul") for n, v in (("dst", dst), ("a", a), ("b", b)))
+    if not left.ndim == right.ndim == out.ndim == 2:
+        raise current().error(
+            f"matmul of {left} and {right} into {out}", "views of two axes", "use .view(m, k)"
+        )
+    k, m = left.shape if transpose_a else left.shape[::-1]
+    n, k2 = right.shape if transpose_b else right.shape[::-1]
+    _fits("matmul", "k", k, k2)
+    _fits("matmul", "m", m, out.shape[0])
+    _fits("matmul", "n", n, out.shape[1])
+    flags = (
+        *_drain(accumulate, bias, scale, activation),
+        "ta" if transpose_a else "",
+        "tb" if transpose_b else "",
+    )
+    operands = [out, left, right, m, n, k, _side("bias", bias, "matmul"), _side("scale", scale, "matmul")]
+    emit("MM", operands, (out.fmt, _as(left, read_as), _as(right, read_as)), flags)
+
+
+@intrinsic
+def matvec(dst: Any, a: Any, b: Any, accumulate: bool = False) -> None:
+    """dst[m] = a[m][k] b[k]: a in WRAM, b in NRAM."""
+    out, left, right = (view_of(n, v, "matvec") for n, v in (("dst", dst), ("a", a), ("b", b)))
+    flags = ("acc" if accumulate else "",)
+    emit("MMV", [out, out.size, left, right, right.size], (out.fmt, left.fmt, right.fmt), flags)
+
+
+@intrinsic
+def vecmat(dst: Any, a: Any, b: Any, accumulate: bool = False) -> None:
+    """dst[n] = a[k] b[k][n]: a in NRAM, b in WRAM."""
+    out, left, right = (view_of(n, v, "vecmat") for n, v in (("dst", dst), ("a", a), ("b", b)))
+    flags = ("acc" if accumulate else "",)
+    emit("VMM", [out, out.size, left, right, left.size], (out.fmt, left.fmt, right.fmt), flags)
+
+
+@intrinsic
+def outer(dst: Any, a: Any, b: Any) -> None:
+    """dst[m][n] = a[m] b[n]."""
+    out, left, right = (view_of(n, v, "outer") for n, v in (("dst", dst), ("a", a), ("b", b)))
+    emit("OP", [out, left.size, left, right, right.size], (out.fmt,))
+
+
+def _pair(given: Any) -> tuple[Any, Any]:
+    return given if isinstance(given, tuple) else (given, given)
+
+
+def _geometry(image: View, kernel: View, stride: Any, dilation: Any, border: Any, groups: Any) -> list[Any]:
+    if image.ndim != 3 or kernel.ndim != 4:
+        raise current().error(
+            f"a convolution of {image} with {kernel}",
+            "an image [h][w][ci] and a filter [co][kh][kw][ci / groups]",
+            "use .view",
+        )  # fmt: skip
+    (h, w, ci), (co, kh, kw, _) = image.shape, kernel.shape
+    return [h, w, ci, kh, kw, co, *_pair(stride), *_pair(dilation), *border, groups]
+
+
+@intrinsic
+def conv(
+    dst: Any,
+    a: Any,
+    b: Any,
+    stride: Any = (1, 1),
+    dilation: Any = (1, 1),
+    border: Any = (0, 0, 0, 0),
+    groups: Any = 1,
+    accumulate: bool = False,
+    bias: Any = None,
+    scale: Any = None,
+    activation: str = "",
+) -> None:
+    """dst[p][q][co] = a[h][w][ci] convolved with b[co][kh][kw][ci / groups]; border t b l r."""
+    out, image, kernel = (view_of(n, v, "conv") for n, v in (("dst", dst), ("a", a), ("b", b)))
+    sides = [_side("bias", bias, "conv"), _side("scale", scale, "conv")]
+    operands = [out, image, kernel, *_geometry(image, kernel, stride, dilation, border, groups), *sides]
+    emit("CONV", operands, (out.fmt, image.fmt, kernel.fmt), _drain(accumulate, bias, scale, activation))
+
+
+@intrinsic
+def conv_input_gradient(
+    dst: Any, g: Any, b: Any, stride: Any = (1, 1), dilation: Any = (1, 1), border: Any = (0, 0, 0, 0),
+    groups: Any = 1, accumulate: bool = False,
+) -> None:  # fmt: skip
+    """dst[h][w][ci] = gradient of conv's image, of g[p][q][co] and the filter b in WRAM."""
+    out, grad, kernel = (view_of(n, v, "conv_input_gradient") for n, v in (("dst", dst), ("g", g), ("b", b)))
+    operands = [out, grad, kernel, *_geometry(out, kernel, stride, dilation, border, groups)]
+    emit("CONVDX", operands, (out.fmt, grad.fmt, kernel.fmt), ("acc" if accumulate else "",))
+
+
+@intrinsic
+def conv_filter_gradient(
+    dst: Any, g: Any, a: Any, stride: Any = (1, 1), dilation: Any = (1, 1), border: Any = (0, 0, 0, 0),
+    groups: Any = 1, accumulate: bool = False,
+) -> None:  # fmt: skip
+    """dst[co][kh][kw][ci / groups] = gradient of conv's filter, of g[p][q][co] and the image a."""
+    out, grad, image = (view_of(n, v, "conv_filter_gradient") for n, v in (("dst", dst), ("g", g), ("a", a)))
+    operands = [out, grad, image, *_geometry(image, out, stride, dilation, border, groups)]
+    emit("CONVDW", operands, (out.fmt, grad.fmt, image.fmt), ("acc" if accumulate else "",))

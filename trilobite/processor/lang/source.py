@@ -1,0 +1,24 @@
+"""What a device can compile and launch: the small contract of a kernel language's sources."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from trilobite.processor.isa.program import Program
+from trilobite.processor.machine import Machine
+
+
+class KernelSource(ABC):
+    """A kernel before it is compiled for a machine."""
+
+    name: str
+
+    @abstractmethod
+    def program(self, machine: Machine) -> Program:
+        """The linked program; its entry is called `name`."""
+
+    @abstractmethod
+    def words(self, args: Sequence[Any]) -> list[int]:
+        """Arguments as the entry takes them, checked against its parameters."""
