@@ -283,4 +283,6 @@ _SINKING, _TURNING = by_head(TABLE, SINKING), by_head(TURNING)
 def sink_shapes(graph: Graph, counters: Counters | None = None) -> Graph:
     """The graph with work on the small shape and moves of data removed."""
     counted = Counters() if counters is None else counters
-    return rewrite(dce(rewrite(graph, _SINKING, counted)), _TURNING, counted)
+    # Products first: a transpose that sank below other work could no longer be the product's own.
+    turned = rewrite(graph, _TURNING, counted)
+    return rewrite(dce(rewrite(turned, _SINKING, counted)), _TURNING, counted)
