@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as pairs
 
-from trilobite.compiler.cpu.loops.index import Index, bounds
+from trilobite.compiler.cpu.loops.index import Index, Quotient, Remainder, atom_index, bounds
 from trilobite.compiler.cpu.loops.ir import Loop, Micro, Nest, Node, Statement, ranges_of
 
 MOST = 64  # distances of one pair that are told apart
@@ -114,10 +114,11 @@ def distances(
     a: Access, b: Access, common: Sequence[str], ranges: Mapping[str, int]
 ) -> list[tuple[int | None, ...]]:
     """By how many turns of the common loops b may meet what a touches; none: they never meet."""
-    if len(a.index) != len(b.index):
+    first, second = rejoined(a.index), rejoined(b.index)
+    if len(first) != len(second):
         return [(None,) * len(common)]
     solutions: list[dict[str, int]] = [{}]
-    for x, y in zip(a.index, b.index, strict=True):
+    for x, y in zip(first, second, strict=True):
         if not _may_meet(x, y, ranges):
             return []
         solved = _uniform(x, y, common, ranges)
@@ -131,6 +132,20 @@ def distances(
         if len(solutions) > MOST:
             return [(None,) * len(common)]
     return list(dict.fromkeys(tuple(_distance(v, s, ranges) for v in common) for s in solutions))
+
+
+def rejoined(index: tuple[Index, ...]) -> tuple[Index, ...]:
+    """Axes indexed by quotient and remainder of one number, as one axis indexed by that number: two accesses
+    agree in both if and only if they agree in it.
+    """
+    for x in index:
+        atom = x.terms[0][0] if len(x.terms) == 1 else None
+        if not isinstance(atom, Quotient) or x != atom_index(atom):
+            continue
+        rest = atom_index(Remainder(atom.index, atom.by))
+        if rest in index:
+            return rejoined(tuple(atom.index if y is x else y for y in index if y != rest))
+    return index
 
 
 def _distance(v: str, solution: Mapping[str, int], ranges: Mapping[str, int]) -> int | None:

@@ -71,6 +71,13 @@ def lowered(region: Graph, host: Host) -> Lowering:
     return _Assembly(region, host).lowering()
 
 
+def nests_of(region: Graph) -> tuple[Nest, ...]:
+    """The scheduled nests of a region, one per step: what C and the interpreter read."""
+    assembly = _Assembly(region, features())
+    assembly.lowering()
+    return tuple(assembly.nests)
+
+
 class _Assembly:
     """A lowering in the making."""
 
@@ -83,6 +90,7 @@ class _Assembly:
         self.buffers: dict[str, Buffer] = {}
         self.temporaries: list[Dim] = []
         self.steps: list[Step] = []
+        self.nests: list[Nest] = []
         self.stores: dict[Var, list[str]] = {}
         self._declare()
 
@@ -254,6 +262,7 @@ class _Assembly:
         words = [self.operands[b.name] for b in done.arguments]
         sizes = [Affine(0, [(s, 1)]) for s in done.symbols]
         amount = work(done)
+        self.nests.append(done)
         self.steps.append(Step(kernel(done, self.host), (*words, *sizes), turns, amount, amount <= 2 * BLOCK))
 
 

@@ -1,0 +1,172 @@
+"""A nest as C, for reading: the same loops, one line per value.
+
+Enters: a nest. Leaves: the text of one C file with `entry`, called as the native kernel is (words of
+arguments, a range of units, scratch memory). Vectors and unrolling are left to the C compiler: they are how a
+loop runs, not what it computes. Compile with `-ffp-contract=off -lm` to get the roundings that are written.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trilobite.base.dtypes import DType, int64, is_float
+from trilobite.compiler.cpu.loops import c_scalars as c
+from trilobite.compiler.cpu.loops.combine import scalar_graph
+from trilobite.compiler.cpu.loops.emit_llvm import local_offsets
+from trilobite.compiler.cpu.loops.index import Index, Indirect, Quotient
+from trilobite.compiler.cpu.loops.ir import (
+    Buffer,
+    Leaf,
+    Load,
+    Loop,
+    Micro,
+    Nest,
+    Node,
+    Position,
+    Statement,
+    statements,
+)
+from trilobite.ir.graph import Var
+from trilobite.ir.types import Affine, Dim
+
+
+def emit_c(nest: Nest) -> str:
+    """The C text of a nest."""
+    return _File(nest).text()
+
+
+class _File:
+    def __init__(self, nest: Nest) -> None:
+        self.nest = nest
+        self.buffers = {b.name: b for b in nest.buffers}
+        self.lines: list[str] = []
+        self.count = 0
+
+    def text(self) -> str:
+        head = ["void entry(const int64_t *args, int64_t begin, int64_t end, char *scratch) {"]
+        for i, b in enumerate(self.nest.arguments):
+            word = c.memory_word(b.dtype)
+            const = "" if self._is_written(b.name) else "const "
+            head.append(f"    {const}{word} *{b.name} = ({const}{word} *)args[{i}];")
+        for i, s in enumerate(self.nest.symbols, start=len(self.nest.arguments)):
+            head.append(f"    const int64_t {s.name} = args[{i}];")
+        for name, offset in local_offsets(self.nest)[0].items():
+            word = c.memory_word(self.buffers[name].dtype)
+            head.append(f"    {word} *{name} = ({word} *)(scratch + {offset});")
+        head.append("    (void)args, (void)begin, (void)end, (void)scratch;")
+        self._nodes(self.nest.body, 1)
+        return "\n".join([f"/* {self.nest.name} */", c.PRELUDE, *head, *self.lines, "}", ""])
+
+    def _is_written(self, name: str) -> bool:
+        return any(t.buffer == name for s in statements(self.nest.body) for t in s.targets)
+
+    # -- loops ---------------------------------------------------------------------------------------------
+
+    def _nodes(self, nodes: tuple[Node, ...], depth: int) -> None:
+        for node in nodes:
+            if isinstance(node, Statement):
+                self._statement(node, depth)
+            elif isinstance(node, Micro):
+                self._line(depth, f"/* {node.kernel} */")
+                self._nodes(node.meaning, depth)
+            else:
+                self._loop(node, depth)
+
+    def _line(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def _loop(self, node: Loop, depth: int) -> None:
+        v = node.var
+        if node.kind == "parallel":
+            self._line(depth, f"for (int64_t {v} = begin; {v} < end; {v}++) {{ /* units */")
+        else:
+            ends = " && ".join(f"{v} < {self.index(e)}" for e in node.extent)
+            note = f" /* {node.lanes} lanes */" if node.kind == "vector" else ""
+            self._line(depth, f"for (int64_t {v} = 0; {ends}; {v}++) {{{note}")
+        self._nodes(node.body, depth + 1)
+        self._line(depth, "}")
+
+    # -- indices -------------------------------------------------------------------------------------------
+
+    def size(self, d: Dim) -> str:
+        if not isinstance(d, Affine):
+            return str(d)
+        parts = [f"{k} * {s.name}" if k != 1 else s.name for s, k in d.terms]
+        return f"({' + '.join([*parts, str(d.constant)] if d.constant else parts)})"
+
+    def index(self, index: Index) -> str:
+        parts = [self._term(atom, k) for atom, k in index.terms]
+        if not parts or index.constant != 0:
+            parts.append(self.size(index.constant))
+        return f"{' + '.join(parts)}".replace("+ -", "- ")
+
+    def _term(self, atom: object, k: Dim) -> str:
+        word = self._atom(atom)
+        return word if k == 1 else f"{self.size(k)} * {word}"
+
+    def _atom(self, atom: object) -> str:
+        if isinstance(atom, str):
+            return atom
+        if isinstance(atom, Indirect):
+            low, high = self.size(atom.low), self.size(atom.high)
+            place = self.load(atom.load)
+            wide = "uint64_t" if self.buffers[atom.load.buffer].dtype == np.uint64 else "int64_t"
+            above = f"({wide}){place} > ({wide})({high})"
+            return f"({above} ? {high} : ({wide}){place} < {low} ? {low} : (int64_t){place})"
+        sign = "/" if isinstance(atom, Quotient) else "%"
+        return f"(({self.index(atom.index)}) {sign} {self.size(atom.by)})"  # type: ignore[attr-defined]
+
+    def place(self, buffer: Buffer, index: tuple[Index, ...]) -> str:
+        flat = Index(0)
+        for i, step in zip(index, buffer.steps, strict=True):
+            flat = flat + i * step
+        return f"{buffer.name}[{self.index(flat)}]"
+
+    def _guards(self, guards: tuple[Index, ...]) -> str:
+        return " && ".join(f"{self.index(g)} >= 0" for g in guards)
+
+    def load(self, load: Load) -> str:
+        buffer = self.buffers[load.buffer]
+        word = c.read(buffer.dtype, self.place(buffer, load.index))
+        if not load.guards:
+            return word
+        fill = c.number(_held(load.fill, buffer.dtype), buffer.dtype)
+        return f"({self._guards(load.guards)} ? {word} : {fill})"
+
+    # -- statements ----------------------------------------------------------------------------------------
+
+    def _leaf(self, leaf: Leaf) -> str:
+        if isinstance(leaf, Load):
+            return self.load(leaf)
+        if isinstance(leaf, Position):
+            return c.cast(f"(int64_t)({self.index(leaf.index)})", int64, leaf.dtype)
+        return self._guards(leaf.guards)
+
+    def _value(self, dtype: DType, word: str, depth: int) -> str:
+        name = f"v{self.count}"
+        self.count += 1
+        self._line(depth, f"const {c.register_word(dtype)} {name} = {word};")
+        return name
+
+    def _statement(self, s: Statement, depth: int) -> None:
+        self._line(depth, "{")
+        words: dict[Var, str] = {}
+        for leaf, v in zip(s.leaves, s.body.inputs, strict=True):
+            words[v] = self._value(v.type.dtype, self._leaf(leaf), depth + 1)
+        for e in s.body.equations:
+            out = e.outputs[0]
+            words[out] = self._value(out.type.dtype, c.expression(e, [words[v] for v in e.inputs]), depth + 1)
+        for t, v in zip(s.targets, s.body.outputs, strict=True):
+            buffer = self.buffers[t.buffer]
+            at, word = self.place(buffer, t.index), words[v]
+            if t.combine is not None:
+                (e,) = scalar_graph(t.combine, buffer.dtype).equations
+                there = self._value(buffer.dtype, c.read(buffer.dtype, at), depth + 1)
+                word = self._value(buffer.dtype, c.expression(e, [there, word]), depth + 1)
+            self._line(depth + 1, f"{at} = {c.written(buffer.dtype, word)};")
+        self._line(depth, "}")
+
+
+def _held(fill: float, dtype: DType) -> float | int | bool:
+    held = np.full((), fill, dtype)
+    return float(held.astype(np.float64)) if is_float(dtype) else held.item()
