@@ -42,3 +42,35 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "hypot": special.hypot,
     "rsqrt": special.rsqrt,
 }
+
+# The largest error in units of the last place, of float and of double. Of logaddexp: of the last place of the
+# larger operand or the result.
+ULPS: dict[str, tuple[float, float]] = {
+    "exp": (1.0, 1.1),
+    "exp2": (1.0, 1.2),
+    "expm1": (1.5, 2.4),
+    "sigmoid": (2.4, 2.6),
+    "tanh": (2.7, 2.8),
+    "sinh": (0.51, 3.2),
+    "cosh": (0.51, 3.2),
+    "log": (0.85, 0.85),
+    "log2": (1.9, 1.9),
+    "log10": (2.0, 2.0),
+    "log1p": (0.9, 0.9),
+    "logaddexp": (2.0, 2.0),
+    "asinh": (0.51, 1.9),
+    "acosh": (0.51, 2.7),
+    "atanh": (0.51, 2.2),
+    "sin": (1.6, 2.6),
+    "cos": (1.6, 2.6),
+    "tan": (3.0, 4.0),
+    "asin": (2.5, 2.4),
+    "acos": (1.3, 1.3),
+    "atan": (1.7, 2.5),
+    "atan2": (1.8, 2.5),
+    "erf": (1.5, 2.0),
+    "erfc": (0.7, 8.0),
+    "pow": (0.51, 6.0),
+    "hypot": (0.51, 1.3),
+    "rsqrt": (1.5, 1.5),
+}

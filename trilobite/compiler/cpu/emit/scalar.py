@@ -113,8 +113,12 @@ def _classified(floating: Callable[[Text, Value], Value], otherwise: bool) -> Ru
 
 def _float_extreme(larger: bool) -> Pair:
     def rule(t: Text, x: Value, y: Value, dtype: DType) -> Value:
-        chosen = t.fmax(x, y) if larger else t.fmin(x, y)  # y if either is NaN
-        return t.select(t.fcmp("uno", x, x), x, chosen)
+        extreme = t.fmax if larger else t.fmin  # the second if either is NaN
+        if x.real is not None and x.real == x.real:
+            return extreme(x, y)
+        if y.real is not None and y.real == y.real:
+            return extreme(y, x)
+        return t.select(t.fcmp("uno", x, x), x, extreme(x, y))
 
     return rule
 
@@ -227,7 +231,7 @@ def supports(primitive: Primitive, dtypes: Sequence[DType]) -> bool:
 def emit_scalars(text: Text, body: Graph, values: Sequence[str], lanes: int) -> list[Value]:
     """The outputs of `body`; lanes = 0 means scalars, else every value is a vector of so many."""
     env: dict[Var, Value] = {
-        var: Value(v, register_type(var.type.dtype, lanes), getattr(v, "number", None))
+        var: v if isinstance(v, Value) else Value(v, register_type(var.type.dtype, lanes))
         for var, v in zip(body.inputs, values, strict=True)
     }
     pending: set[Var] = set()  # of float16 and bfloat16, not rounded yet

@@ -21,14 +21,17 @@ Number = int | float
 
 
 class Value(str):
-    """An LLVM value: its text is its name or its constant; `number` is known for integer constants."""
+    """An LLVM value: its text is its name or its constant. Of constants the same in every lane `number`
+    (of integers) or `real` (of floats) is known.
+    """
 
     type: str
     number: int | None
+    real: float | None
 
-    def __new__(cls, text: str, type: str, number: int | None = None) -> Value:
+    def __new__(cls, text: str, type: str, number: int | None = None, real: float | None = None) -> Value:
         self = super().__new__(cls, text)
-        self.type, self.number = type, number
+        self.type, self.number, self.real = type, number, real
         return self
 
     @property
@@ -117,12 +120,14 @@ def _float_word(number: float, element: str) -> str:
 def _constant(type: str, key: str) -> Value:
     element, lanes = parts(type)
     known: int | None = None
+    real: float | None = None
     if element in _FLOAT_BITS:
-        word = _float_word(float.fromhex(key), element)
+        real = float.fromhex(key)
+        word = _float_word(real, element)
     else:
         known = wrapped(int(key), width(element))
         word = str(known) if element != "i1" else ("true" if known else "false")
-    return Value(f"splat ({element} {word})" if lanes else word, type, known)
+    return Value(f"splat ({element} {word})" if lanes else word, type, known, real)
 
 
 def constant(type: str, number: Number) -> Value:

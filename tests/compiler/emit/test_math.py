@@ -1,0 +1,127 @@
+"""Vectorised functions: within their stated bounds; NaN, infinities, zeros and subnormal numbers right."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.compiler.emit.accuracy import TWO_OPERANDS, Array, edges, exact, samples, ulps
+from tests.compiler.emit.native import load_entry, without_fma
+from trilobite.compiler.cpu.emit.math import FUNCTIONS, ULPS
+from trilobite.compiler.cpu.emit.text import Text
+from trilobite.native.host import Host, features
+
+FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+BLOCK = 1 << 22
+UNARY = sorted(set(FUNCTIONS) - TWO_OPERANDS)
+
+
+@cache
+def _host(plain: bool) -> Host:
+    return without_fma(features()) if plain else features()
+
+
+def apply(name: str, xs: list[Array], lanes: int, plain: bool = False) -> Array:
+    """The function over arrays whose length is a multiple of 16."""
+    host, dtype = _host(plain), xs[0].dtype
+    t = Text(host)
+    ins = [t.argument(i, "ptr") for i in range(len(xs))]
+    result = t.argument(len(xs), "ptr")
+    with t.loop(t.begin, t.end, max(lanes, 1)) as i:
+        values = [t.load(dtype, t.address(p, i.index, dtype), lanes) for p in ins]
+        t.store(dtype, FUNCTIONS[name](t, *values), t.address(result, i.index, dtype))
+    out = np.zeros_like(xs[0])
+    load_entry(t.module(), host)([*(x.ctypes.data for x in xs), out.ctypes.data], 0, len(out))
+    return out
+
+
+def operands(name: str, dtype: np.dtype[np.generic]) -> list[Array]:
+    x = samples(dtype, 20_000, 11)
+    xs = [x]
+    if name in TWO_OPERANDS:
+        e = edges(dtype)
+        y = np.random.default_rng(12).permutation(x)
+        xs = [np.concatenate([x, np.repeat(e, len(e))]), np.concatenate([y, np.tile(e, len(e))])]
+    if name == "pow":  # powers that are numbers at all, and whole ones
+        rng = np.random.default_rng(13)
+        some = rng.random(len(xs[0])) < 0.5
+        xs[1][some] = rng.uniform(-30, 30, some.sum())
+        whole = rng.random(len(xs[0])) < 0.2
+        xs[1][whole] = rng.integers(-20, 20, whole.sum())
+    count = -(-len(xs[0]) // 16) * 16
+    return [v[np.arange(count) % len(v)] for v in xs]
+
+
+def worst(name: str, xs: list[Array], found: Array) -> tuple[float, str]:
+    # Where the two terms of logaddexp cancel, the error is that of the larger operand.
+    with np.errstate(invalid="ignore"):
+        scale = np.maximum(*(np.abs(x).astype(np.float64) for x in xs)) if name == "logaddexp" else None
+    errors = ulps(found, exact(name, *xs), scale)
+    i = int(np.argmax(errors))
+    return float(errors[i]), f"{name}({', '.join(str(x[i]) for x in xs)}) = {found[i]}"
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["host", "plain"])
+@pytest.mark.parametrize("dtype", [FLOAT, DOUBLE], ids=str)
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_error_is_within_the_stated_bound(name: str, dtype: np.dtype[np.generic], plain: bool) -> None:
+    xs = operands(name, dtype)
+    error, where = worst(name, xs, apply(name, xs, 8 if dtype == FLOAT else 4, plain))
+    bound = ULPS[name][dtype == DOUBLE]
+    assert error <= bound, f"{where}: off by {error:.2f} units of the last place, {bound} are stated"
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_lanes_do_not_change_the_bits(name: str) -> None:
+    xs = [x[-256:] for x in operands(name, FLOAT)]
+    eight = apply(name, xs, 8)
+    for lanes in (0, 16):
+        np.testing.assert_array_equal(apply(name, xs, lanes), eight)
+
+
+def test_powers_at_their_edges() -> None:
+    """As the C standard has them (ISO/IEC 9899:2018, F.10.4.4), which NumPy follows."""
+    for dtype in (FLOAT, DOUBLE):
+        e = np.concatenate([edges(dtype), np.array([-3, -2, 5, 7, -0.25, 1e15, 16777217], dtype)])
+        x, y = np.repeat(e, len(e)), np.tile(e, len(e))
+        count = len(x) // 16 * 16
+        x, y = x[:count], y[:count]
+        found = apply("pow", [x, y], 4)
+        with np.errstate(all="ignore"):
+            want = np.power(x, y)
+        special = ~np.isfinite(want) | (want == 0) | ~np.isfinite(x) | ~np.isfinite(y)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(want))
+        np.testing.assert_array_equal(found[special], want[special])
+        zero = want == 0
+        np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(want[zero]))
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_one_large_angle_does_not_disturb_its_neighbours(name: str) -> None:
+    """Lanes above the limit of the quick reduction take another way than the others."""
+    x = np.random.default_rng(5).uniform(-50, 50, 4096).astype(np.float32)
+    mixed = x.copy()
+    mixed[3::16] *= np.float32(1e30)
+    alone, among = apply(name, [x], 8), apply(name, [mixed], 8)
+    same = mixed == x
+    np.testing.assert_array_equal(among[same], alone[same])
+    error, where = worst(name, [mixed], among)
+    assert error <= ULPS[name][0], where
+
+
+def test_every_function_has_a_bound() -> None:
+    assert set(ULPS) == set(FUNCTIONS)
+    assert all(0.5 <= bound <= 8 for pair in ULPS.values() for bound in pair)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", UNARY)
+def test_all_floats(name: str) -> None:
+    """Every one of the 2^32 floats, block by block."""
+    for start in range(0, 1 << 32, BLOCK):
+        x = np.arange(start, start + BLOCK, dtype=np.uint64).astype(np.uint32).view(np.float32)
+        error, where = worst(name, [x], apply(name, [x], 16))
+        assert error <= ULPS[name][0], where
