@@ -117,8 +117,9 @@ def random_matrix(rng: np.random.Generator, shape: Sequence[int], dtype: Any) ->
     if is_integer(dtype):
         info = ml_dtypes.iinfo(dtype)
         low, high = max(int(info.min), -(2**62)), min(int(info.max), 2**62)
-        return rng.integers(low, high, tuple(shape), endpoint=True).astype(dtype)
-    return (rng.standard_normal(tuple(shape)) * 2.0 ** rng.integers(-3, 3, tuple(shape))).astype(dtype)
+        return np.asarray(rng.integers(low, high, tuple(shape), endpoint=True)).astype(dtype)
+    numbers = rng.standard_normal(tuple(shape)) * 2.0 ** rng.integers(-3, 3, tuple(shape))
+    return np.asarray(numbers, dtype)
 
 
 def matrices_of(graph: Graph, seed: int = 0) -> list[Array]:

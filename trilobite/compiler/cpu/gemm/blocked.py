@@ -19,6 +19,7 @@ from trilobite.compiler.cpu.gemm.finish import Finish, Spot, is_plain
 from trilobite.compiler.cpu.gemm.micro import call_micro, emit_micro
 from trilobite.compiler.cpu.gemm.pack import emit_pack, emit_pack_rows
 from trilobite.compiler.cpu.gemm.problem import Problem
+from trilobite.compiler.cpu.gemm.scales import Scales
 from trilobite.compiler.cpu.gemm.tiling import ROWS, Tiling
 from trilobite.compiler.cpu.gemm.units import operand, panels_of_units
 from trilobite.compiler.cpu.gemm.words import Words
@@ -101,8 +102,9 @@ class Blocked:
         emit_micro(t, plan)
         emit_pack(t, plan, "pack_a", p.a.dtype, ROWS)
         if not p.packed:
-            emit_pack(t, plan, "pack_b", p.b.dtype, plan.columns)
-            emit_pack_rows(t, plan, "pack_rows", p.b.dtype)
+            along = p.b.along if p.b.grid else None
+            emit_pack(t, plan, "pack_b", p.b.dtype, plan.columns, along=along)
+            emit_pack_rows(t, plan, "pack_rows", p.b.dtype, along)
         self.entry()
         return t.module()
 
@@ -191,14 +193,24 @@ class Blocked:
         by_rows = t.select(rows_run_on, whole, constant("i64", 0))
         panel = t.mul(block.words, plan.columns)
         with t.when(t.icmp("sgt", by_rows, 0)):
-            t.call("pack_rows", here, w["b_k"], block.words, by_rows, self.packed_b, panel)
+            grid = self.scales(block, constant("i64", 0))
+            t.call("pack_rows", here, w["b_k"], block.words, by_rows, self.packed_b, panel, *grid)
         with t.loop(by_rows, block.columns, plan.columns, name="pack") as j:
             t.call(
                 "pack_b",
                 t.address(here, t.mul(j.index, w["b_line"])), w["b_k"], w["b_line"], block.depth,
                 t.smin(t.sub(block.columns, j.index), plan.columns),
                 t.address(self.packed_b, t.mul(t.mul(j.index, block.words), size)),
+                *self.scales(block, j.index),
             )  # fmt: skip
+
+    def scales(self, block: Block, j: Value) -> list[Value]:
+        """Where the scales and zero points of a block begin, from column j on, if B has any."""
+        if not self.p.b.grid:
+            return []
+        whole = Scales(self.t, self.p.b.along, self.p.b.dtype, self.w["scale"], self.w["zero"])
+        here = whole.moved(self.t.add(block.n0, j), block.k0)
+        return [here.scales, here.zeros]
 
     def panel_of_b(self, block: Block, j: Value) -> tuple[Value, Value]:
         """Address and step of k of the panel that begins at column j of the block."""

@@ -4,18 +4,21 @@ Enters: a `Problem` with one row whose matrix runs on in memory along columns or
 kernel. Units are columns. Sums stand in scratch until all of k is done, then pass the epilogue.
 
 Along columns: a few rows of the matrix at a time are swept, each column's sum is one chain in the order of k.
-Along k: a few columns at a time, each with the same fixed number of partial sums, whatever its neighbours.
+Along k: a few columns at a time, each with one vector of partial sums, whatever its neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, is_float_type, register_type, vector
 from trilobite.compiler.cpu.gemm.convert import accumulator_of, widen
 from trilobite.compiler.cpu.gemm.finish import Finish
+from trilobite.compiler.cpu.gemm.operands import Along
 from trilobite.compiler.cpu.gemm.problem import Problem
+from trilobite.compiler.cpu.gemm.scales import Scales
 from trilobite.compiler.cpu.gemm.sizes import ONE
 from trilobite.compiler.cpu.gemm.units import operand, panels_of_units
 from trilobite.compiler.cpu.gemm.words import Words
@@ -26,7 +29,6 @@ PANEL = 16
 _CHUNK = 4096  # columns whose sums wait in scratch, in the first cache
 _ROWS = 4  # rows of the matrix swept at once, each a stream of memory
 _COLUMNS = 8  # columns that share what is loaded of the row
-_PARTIAL = 1  # vectors of partial sums of one column
 
 
 def fits(p: Problem) -> bool:
@@ -46,6 +48,8 @@ class Gemv:
         self.w = words.read(t)
         self.sums = t.scratch
         self.scratch = (_CHUNK + self.lanes) * self.accumulator.itemsize
+        grid = (p.b.along, p.b.dtype, self.w["scale"], self.w["zero"]) if p.b.grid else None
+        self.whole = Scales(t, *grid) if grid else None
         self.finish = Finish(t, self.accumulator, self.lanes, p, self.w)
 
     def text(self) -> str:
@@ -62,6 +66,7 @@ class Gemv:
         with t.loop(n0, n1, _CHUNK, name="chunk") as chunk:
             count = t.smin(t.sub(n1, chunk.index), _CHUNK)
             here = t.address(self.b, t.mul(chunk.index, self.w["b_line"]))
+            self.scales = self.whole.moved(chunk.index, constant("i64", 0)) if self.whole else None
             if self.p.b.line == ONE:
                 self.sweep(here, count)
             else:
@@ -73,9 +78,17 @@ class Gemv:
         whole = t.and_(count, -lanes)
         row = constant("i64", 0)
         with t.loop(0, whole, lanes, name="store") as i:
-            self.finish.store(self.sum_at(i.index, lanes), row, t.add(n, i.index), None)
+            self.finish.store(self.scaled(i.index, None), row, t.add(n, i.index), None)
         with t.when(t.icmp("slt", whole, count)):
-            self.finish.store(self.sum_at(whole, lanes), row, t.add(n, whole), t.sub(count, whole))
+            left = t.sub(count, whole)
+            self.finish.store(self.scaled(whole, left), row, t.add(n, whole), left)
+
+    def scaled(self, column: Value, count: Value | None) -> Value:
+        """A vector of sums, times their scales unless those have been factors all along."""
+        total = self.sum_at(column, self.lanes)
+        if self.scales is None or self.scales.along == "k":
+            return total
+        return self.t.fmul(total, self.scales.several(column, self.lanes, count))
 
     def place(self, column: Value) -> Value:
         return self.t.address(self.sums, column, self.accumulator)
@@ -99,14 +112,15 @@ class Gemv:
     def sweep_rows(self, here: Value, count: Value, k: Value, rows: int) -> None:
         t, w, lanes = self.t, self.w, self.lanes
         numbers = [t.add(k, r) for r in range(rows)]
-        factors = [self.factor(t.address(self.a, t.mul(i, w["a_k"]))) for i in numbers]
+        factors = [self.factor(i) for i in numbers]
         starts = [t.address(here, t.mul(i, w["b_k"])) for i in numbers]
         whole = t.and_(count, -lanes)
 
         def step(column: Value, lanes: int) -> None:
             total = self.sum_at(column, lanes)
-            for x, row in zip(factors, starts, strict=True):
+            for x, row, number in zip(factors, starts, numbers, strict=True):
                 y = self.element(t.address(row, column, self.p.b.dtype), lanes)
+                y = self.above_zero(y, column, number, "line")
                 total = self.multiply_add(t.splat(x, lanes), y, total)
             t.store_type(total, self.place(column), self.accumulator.itemsize)
 
@@ -119,8 +133,26 @@ class Gemv:
         with t.loop(whole, count, name="sweep") as i:
             step(i.index, 0)
 
-    def factor(self, at: Value) -> Value:
-        return widen(self.t, self.t.load(self.p.a.dtype, at), self.p.a.dtype, self.accumulator)
+    def factor(self, k: Value) -> Value:
+        t, dtype = self.t, self.p.a.dtype
+        at = t.address(self.a, t.mul(k, self.w["a_k"]))
+        return self.times_scale(widen(t, t.load(dtype, at), dtype, self.accumulator), k, None)
+
+    def times_scale(self, x: Value, k: Value, count: Value | None) -> Value:
+        """Scales along k are factors of the row."""
+        if self.scales is None or self.scales.along != "k":
+            return x
+        lanes = self.lanes if x.type == self.type else 0
+        return self.t.fmul(x, self.scales.several(k, lanes, count))
+
+    def above_zero(
+        self, y: Value, line: Value, k: Value, running: Along, count: Value | None = None
+    ) -> Value:
+        """An element of the matrix without its zero point."""
+        if self.scales is None:
+            return y
+        lanes = self.lanes if y.type == self.type else 0
+        return self.t.fsub(y, self.scales.zero(line, k, lanes, running, count))
 
     def element(self, at: Value, lanes: int) -> Value:
         return widen(self.t, self.t.load(self.p.b.dtype, at, lanes), self.p.b.dtype, self.accumulator)
@@ -137,51 +169,38 @@ class Gemv:
 
     def dots_of(self, here: Value, n: Value, columns: int) -> None:
         t, w = self.t, self.w
-        lines = [t.address(here, t.mul(t.add(n, c), w["b_line"])) for c in range(columns)]
-        zero = constant(self.type, 0)
-        span = self.lanes * _PARTIAL
-        whole = t.and_(w["k"], -span)
-        with t.loop(0, whole, span, [zero] * (columns * _PARTIAL), name="k") as k:
-            loop = k
-            sums: list[Value] = []
-            xs = [self.row(t.add(k.index, self.lanes * i), None) for i in range(_PARTIAL)]
-            for c, line in enumerate(lines):
-                for i, x in enumerate(xs):
-                    at = t.address(line, t.add(k.index, self.lanes * i), self.p.b.dtype)
-                    total = k.values[c * _PARTIAL + i]
-                    sums.append(self.multiply_add(x, self.element(at, self.lanes), total))
-            k.next(*sums)
-        partial = self.tail(lines, whole, loop.results)
-        for c in range(columns):
-            total = partial[c * _PARTIAL]
-            for other in partial[c * _PARTIAL + 1 : (c + 1) * _PARTIAL]:
-                total = self.plus(total, other)
-            t.store_type(t.sum_lanes(total), self.place(t.add(n, c)), self.accumulator.itemsize)
+        numbers = [t.add(n, c) for c in range(columns)]
+        lines = [t.address(here, t.mul(i, w["b_line"])) for i in numbers]
+        sums = [constant(self.type, 0)] * columns
+        whole = t.and_(w["k"], -self.lanes)
+        with t.loop(0, whole, self.lanes, sums, name="k") as k:
+            k.next(*self.products(k.index, lines, numbers, k.values, None))
+        with t.loop(whole, w["k"], self.lanes, k.results, name="tail") as tail:
+            left = t.sub(w["k"], tail.index)
+            tail.next(*self.products(tail.index, lines, numbers, tail.values, left))
+        for i, total in zip(numbers, tail.results, strict=True):
+            t.store_type(t.sum_lanes(total), self.place(i), self.accumulator.itemsize)
 
-    def row(self, k: Value, count: Value | None) -> Value:
-        t, dtype = self.t, self.p.a.dtype
-        at = t.address(self.a, k, dtype)
+    def products(
+        self, k: Value, lines: Sequence[Value], numbers: Sequence[Value], sums: Sequence[Value],
+        count: Value | None,
+    ) -> list[Value]:  # fmt: skip
+        """A vector of k of every column, added to its sums; of the last one only `count` lanes exist."""
+        a, b = self.p.a.dtype, self.p.b.dtype
+        x = self.times_scale(self.along_k(a, self.a, k, count), k, count)
+        out = []
+        for line, number, total in zip(lines, numbers, sums, strict=True):
+            y = self.above_zero(self.along_k(b, line, k, count), number, k, "k", count)
+            out.append(self.multiply_add(x, y, total))
+        return out
+
+    def along_k(self, dtype: DType, start: Value, k: Value, count: Value | None) -> Value:
+        t = self.t
+        at = t.address(start, k, dtype)
         raw = t.load(dtype, at, self.lanes) if count is None else t.load_partial(dtype, at, count, self.lanes)
         return widen(t, raw, dtype, self.accumulator)
-
-    def tail(self, lines: Sequence[Value], start: Value, sums: Sequence[Value]) -> list[Value]:
-        """What is left of k, masked; it goes to the first partial sum of each column."""
-        t, dtype = self.t, self.p.b.dtype
-        with t.loop(start, self.w["k"], self.lanes, list(sums), name="tail") as k:
-            count = t.sub(self.w["k"], k.index)
-            x = self.row(k.index, count)
-            out = list(k.values)
-            for c, line in enumerate(lines):
-                raw = t.load_partial(dtype, t.address(line, k.index, dtype), count, self.lanes)
-                y = widen(t, raw, dtype, self.accumulator)
-                out[c * _PARTIAL] = self.multiply_add(x, y, out[c * _PARTIAL])
-            k.next(*out)
-        return k.results
 
     def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
         if is_float_type(total.type):
             return self.t.fma(x, y, total)
         return self.t.add(total, self.t.mul(x, y))
-
-    def plus(self, a: Value, b: Value) -> Value:
-        return self.t.fadd(a, b) if is_float_type(a.type) else self.t.add(a, b)

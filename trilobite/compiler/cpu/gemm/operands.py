@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trilobite.base.dtypes import DType, float32
+from trilobite.base.dtypes import DType, float32, int32
 from trilobite.compiler.cpu.gemm.sizes import ONE, Axis, Product, collapse, product, row_major
 from trilobite.compiler.kernels import Operand as Buffer
 from trilobite.ir.graph import Equation, Graph, Var
@@ -72,6 +72,8 @@ class Operand:
         _, scale, zero = e.inputs
         if scale in self.made or zero in self.made or scale.type.dtype != float32:
             raise Refused("a scale that is computed in the same region, or is not float32")
+        if zero.type.dtype == int32:
+            raise Refused("numbers on a grid of 32 bits, which float32 does not hold")
         axis = e.attributes["axis"]
         inputs = self.region.inputs
         place = None if axis is None else axes.index(axis)

@@ -17,24 +17,42 @@ from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, lanes_of, vector
 from trilobite.compiler.cpu.gemm.convert import widen
+from trilobite.compiler.cpu.gemm.operands import Along
+from trilobite.compiler.cpu.gemm.scales import Scales
 from trilobite.compiler.cpu.gemm.tiling import Tiling
 
 _PARAMETERS = ("ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias")
 
 
-def emit_pack(t: Text, plan: Tiling, name: str, dtype: DType, width: int, exact: bool = False) -> None:
-    with t.function(name, _PARAMETERS) as parameters:
-        _Pack(t, plan, dtype, width, exact, parameters).emit()
+def emit_pack(
+    t: Text,
+    plan: Tiling,
+    name: str,
+    dtype: DType,
+    width: int,
+    exact: bool = False,
+    along: Along | None = None,
+) -> None:
+    """With `along`, the matrix is quantised: two more parameters say where scales and zero points begin."""
+    with t.function(name, _PARAMETERS + _grid(along)) as parameters:
+        scales = Scales(t, along, dtype, *parameters[6:]) if along else None
+        _Pack(t, plan, dtype, width, exact, parameters[:6], scales).emit()
 
 
-def emit_pack_rows(t: Text, plan: Tiling, name: str, dtype: DType) -> None:
+def _grid(along: Along | None) -> tuple[str, ...]:
+    return ("ptr noalias", "ptr noalias") if along else ()
+
+
+def emit_pack_rows(t: Text, plan: Tiling, name: str, dtype: DType, along: Along | None = None) -> None:
     """<name>(source, k_stride, words, columns, target, panel): all whole panels of a matrix whose rows run on
     in memory. A few rows at a time, across all panels: then memory is read in long runs, page by page.
     """
-    with t.function(name, ("ptr noalias", "i64", "i64", "i64", "ptr noalias", "i64")) as parameters:
-        source, k_stride, words, columns, target, panel = parameters
+    kinds = ("ptr noalias", "i64", "i64", "i64", "ptr noalias", "i64") + _grid(along)
+    with t.function(name, kinds) as parameters:
+        source, k_stride, words, columns, target, panel = parameters[:6]
         none = constant("i64", 0)
-        one = _Pack(t, plan, dtype, plan.columns, False, (source, k_stride, none, none, none, target))
+        scales = Scales(t, along, dtype, *parameters[6:]) if along else None
+        one = _Pack(t, plan, dtype, plan.columns, False, (source, k_stride, none, none, none, target), scales)
         with t.loop(0, words, _ROWS_AT_ONCE, name="group") as group:
             rows = t.smin(t.sub(words, group.index), _ROWS_AT_ONCE)
             with t.loop(0, columns, plan.columns, name="panel") as j:
@@ -45,7 +63,8 @@ def emit_pack_rows(t: Text, plan: Tiling, name: str, dtype: DType) -> None:
                     start = t.add(there, t.mul(row.index, plan.columns))
                     for first, lanes in _pieces(plan.columns, plan.lanes):
                         piece = t.address(at, first * dtype.itemsize)
-                        one.store(one.words_beside(piece, lanes), t.add(start, first))
+                        word = one.words_beside(piece, lanes, t.add(j.index, first), row.index)
+                        one.store(word, t.add(start, first))
 
 
 _ROWS_AT_ONCE = 8
@@ -53,9 +72,11 @@ _ROWS_AT_ONCE = 8
 
 class _Pack:
     def __init__(
-        self, t: Text, plan: Tiling, dtype: DType, width: int, exact: bool, parameters: Sequence[Value]
-    ) -> None:
+        self, t: Text, plan: Tiling, dtype: DType, width: int, exact: bool, parameters: Sequence[Value],
+        scales: Scales | None,
+    ) -> None:  # fmt: skip
         self.t, self.plan, self.dtype, self.width, self.exact = t, plan, dtype, width, exact
+        self.scales = scales
         self.source, self.k_stride, self.line_stride, self.k, self.count, self.target = parameters
 
     def emit(self) -> None:
@@ -85,14 +106,15 @@ class _Pack:
             start = t.mul(row.index, self.width)
             for first, lanes in pieces:
                 piece = t.address(at, first * self.dtype.itemsize)
-                self.store(self.words_beside(piece, lanes), t.add(start, first))
+                word = self.words_beside(piece, lanes, constant("i64", first), row.index)
+                self.store(word, t.add(start, first))
         return t.mul(words, depth)
 
-    def words_beside(self, at: Value, lanes: int) -> Value:
+    def words_beside(self, at: Value, lanes: int, line: Value, k: Value) -> Value:
         if self.plan.depth == 1:
-            return self.load(at, lanes)
+            return self.load(at, lanes, line, k, "line")
         t = self.t
-        rows = [self.load(p, lanes) for p in (at, t.address(at, self.k_stride))]
+        rows = [self.load(p, lanes, line, k, "line") for p in (at, t.address(at, self.k_stride))]
         pairs = t.shuffle(rows[0], rows[1], [i // 2 + lanes * (i % 2) for i in range(2 * lanes)])
         return t.define(vector("i32", lanes), f"bitcast {pairs.typed} to {vector('i32', lanes)}")
 
@@ -102,11 +124,10 @@ class _Pack:
         lanes, depth = plan.lanes, plan.depth
         span = lanes * depth
         stop = t.and_(self.k, -span)
-        lines = [self.line(i) for i in range(self.width)]
+        numbers = [self.near(i) for i in range(self.width)]
         with t.loop(0, stop, span, name="square") as k:
-            offset = t.mul(k.index, self.dtype.itemsize)
             squares = [
-                self.square(lines[first : first + lanes], offset) for first in range(0, self.width, lanes)
+                self.square(numbers[first : first + lanes], k.index) for first in range(0, self.width, lanes)
             ]
             # A square may be wider than the panel: what it writes too much, the next row overwrites.
             for i in range(lanes):
@@ -115,13 +136,14 @@ class _Pack:
                     self.store(square[i], t.add(row, g * lanes))
         return stop
 
-    def square(self, lines: Sequence[Value], offset: Value) -> list[Value]:
-        rows = [self.words_below(self.t.address(p, offset)) for p in lines]
+    def square(self, lines: Sequence[Value], k: Value) -> list[Value]:
+        rows = [self.words_below(line, k) for line in lines]
         return transpose(self.t, [*rows, *[rows[0]] * (self.plan.lanes - len(rows))])
 
-    def words_below(self, at: Value) -> Value:
+    def words_below(self, line: Value, k: Value) -> Value:
         plan, t = self.plan, self.t
-        row = self.load(at, plan.lanes * plan.depth)
+        at = t.address(t.address(self.source, t.mul(line, self.line_stride)), k, self.dtype)
+        row = self.load(at, plan.lanes * plan.depth, line, k, "k")
         if plan.depth == 1:
             return row
         return t.define(plan.vector, f"bitcast {row.typed} to {plan.vector}")
@@ -134,19 +156,19 @@ class _Pack:
             more = t.icmp("slt", t.add(k.index, 1), self.k)
             with t.loop(0, self.count, name="line") as line:
                 place = t.address(at, t.mul(line.index, self.line_stride))
-                self.store(self.word(place, more), t.add(row, line.index))
+                self.store(self.word(place, more, line.index, k.index), t.add(row, line.index))
             if self.exact:
                 with t.loop(self.count, self.width, name="line") as line:
                     self.store(constant(plan.element, 0), t.add(row, line.index))
 
-    def word(self, at: Value, more: Value) -> Value:
+    def word(self, at: Value, more: Value, line: Value, k: Value) -> Value:
         t = self.t
-        first = self.load(at, 0)
+        first = self.load(at, 0, line, k, "all")
         if self.plan.depth == 1:
             return first
         (second,) = t.either(
             more,
-            lambda: [self.load(t.address(at, self.k_stride), 0)],
+            lambda: [self.load(t.address(at, self.k_stride), 0, line, k, "all")],
             lambda: [constant("i16", 0)],
         )
         low, high = t.convert("zext", first, "i32"), t.convert("zext", second, "i32")
@@ -154,14 +176,19 @@ class _Pack:
 
     # -- elements ------------------------------------------------------------------------------------------
 
-    def line(self, number: int) -> Value:
-        """Where a line begins; beyond the last one, the last again, so that nothing outside is read."""
+    def near(self, line: int) -> Value:
+        """A line; beyond the last one, the last again, so that nothing outside is read."""
         t = self.t
-        near = t.smin(constant("i64", number), t.sub(self.count, 1)) if number else constant("i64", 0)
-        return t.address(self.source, t.mul(near, self.line_stride))
+        return t.smin(constant("i64", line), t.sub(self.count, 1)) if line else constant("i64", 0)
 
-    def load(self, at: Value, lanes: int) -> Value:
-        return widen(self.t, self.t.load(self.dtype, at, lanes), self.dtype, self.plan.stored)
+    def load(self, at: Value, lanes: int, line: Value, k: Value, running: Along) -> Value:
+        """Elements that run along lines or k from this one on, as the tile multiplies them."""
+        t = self.t
+        value = widen(t, t.load(self.dtype, at, lanes), self.dtype, self.plan.stored)
+        if self.scales is None:
+            return value
+        steps = t.fsub(value, self.scales.zero(line, k, lanes, running))
+        return t.fmul(steps, self.scales.scale(line, k, lanes, running))
 
     def store(self, value: Value, place: Value) -> None:
         size = self.plan.size
