@@ -33,10 +33,14 @@ block:
   %busy = getelementptr i64, ptr %control, i64 32
   %got_block = call i64 @seize(ptr %busy)
   %block_free = icmp eq i64 %got_block, 1
-  br i1 %block_free, label %bind, label %taken
+  br i1 %block_free, label %ready, label %taken
 taken:
   call void @release(ptr %header)
   ret i64 -1
+ready:                                            ; waking takes longer than most rows: begin with it
+  %helpers = mul i64 %threads, %parallel
+  call void @rouse_all(ptr %control, i64 %helpers)
+  br label %bind
 bind:
   %bound = call i64 @bind(ptr %header, ptr %arrays, ptr %control)
   %well = icmp eq i64 %bound, 0
@@ -378,19 +382,6 @@ note:
 full:
   ret void
 }
-
-define internal i64 @nanoseconds() {
-  %time = alloca [2 x i64]
-  %code = call i32 @clock_gettime(i32 $clock, ptr %time)
-  %parts = getelementptr i64, ptr %time, i64 1
-  %seconds = load i64, ptr %time
-  %rest = load i64, ptr %parts
-  %whole = mul i64 %seconds, 1000000000
-  %sum = add i64 %whole, %rest
-  ret i64 %sum
-}
-
-declare i32 @clock_gettime(i32, ptr)
 
 ; What Python calls: methods of one argument whose `self` is the header, as a NumPy array.
 define internal ptr @call(ptr %self, ptr %arrays) {

@@ -5,7 +5,7 @@
 ;   16..18   the job's function, arguments, units
 ;   32       1 while a program runs on this block
 ;   48       threads, the caller's among them; 0: not started
-;   49       how often to look before sleeping
+;   49       nanoseconds to look for work before sleeping
 ;   50, 51   sleep(word): blocks while the word is 1; wake(word)
 ;   52..59   Python: PyEval_SaveThread, PyEval_RestoreThread, PyLong_FromLongLong, the types of arrays and tuples,
 ;            PyErr_CheckSignals, PyObject_CallNoArgs, Py_DecRef
@@ -15,6 +15,9 @@
 ; Part t of a job is for thread t, so that a thread finds in its cache what it wrote before. A part that nobody
 ; has claimed when the caller is through with its own is the caller's: a thread that the system does not let run
 ; costs nothing but its help. Who runs a part changes no bit of the result.
+;
+; A thread that was not let run while it looked for work has found out that the machine is busy with others; for
+; its next jobs it sleeps at once.
 
 $pause
 
@@ -52,19 +55,29 @@ start:
 idle:
   %last = phi i64 [ %first, %start ], [ %last, %up ], [ %job, %found ], [ %job, %claim ], [ %job, %take ],
                   [ %job, %work ], [ %job, %call ]
+  %debt = phi i64 [ 0, %start ], [ %owed, %up ], [ %rest_debt, %found ], [ %rest_debt, %claim ],
+                  [ %rest_debt, %take ], [ %rest_debt, %work ], [ %rest_debt, %call ]
   %patience = load atomic i64, ptr %patiences monotonic, align 8
+  %free = icmp eq i64 %debt, 0
+  %allowed = select i1 %free, i64 %patience, i64 0
+  %since = call i64 @nanoseconds()
   br label %look
 look:
-  %left = phi i64 [ %patience, %idle ], [ %less, %rest ]
+  %before = phi i64 [ %since, %idle ], [ %now, %rest ]
   %job = load atomic i64, ptr %control acquire, align 8
   %same = icmp eq i64 %job, %last
   br i1 %same, label %wait, label %new
 wait:
-  %tired = icmp sle i64 %left, 0
+  %now = call i64 @nanoseconds()
+  %gap = sub i64 %now, %before
+  %absent = icmp ugt i64 %gap, 100000
+  %owed = select i1 %absent, i64 256, i64 %debt
+  %waited = sub i64 %now, %since
+  %over = icmp uge i64 %waited, %allowed
+  %tired = or i1 %over, %absent
   br i1 %tired, label %lie, label %rest
 rest:
   call void @pause()
-  %less = sub i64 %left, 1
   br label %look
 lie:                                              ; say so first, then look again: the caller does the reverse
   store atomic i32 1, ptr %sleeping seq_cst, align 8
@@ -79,6 +92,7 @@ up:
   store atomic i32 0, ptr %sleeping seq_cst, align 8
   br label %idle
 new:
+  %rest_debt = call i64 @llvm.usub.sat.i64(i64 %debt, i64 1)
   %parts = and i64 %job, 65535
   %leave = icmp eq i64 %parts, 65535
   br i1 %leave, label %end, label %found
@@ -127,14 +141,9 @@ no:
   ret void
 }
 
-; Publishes a job with this number of parts and wakes the threads up to `through`.
-define internal i64 @publish(ptr %control, i64 %parts, i64 %through) {
+; Wakes the threads from 1 up to `through`.
+define internal void @rouse_all(ptr %control, i64 %through) {
 start:
-  %before = load atomic i64, ptr %control monotonic, align 8
-  %number = and i64 %before, -65536
-  %next = add i64 %number, 65536
-  %job = or i64 %next, %parts
-  store atomic i64 %job, ptr %control seq_cst, align 8
   br label %each
 each:
   %t = phi i64 [ 1, %start ], [ %more, %one ]
@@ -146,6 +155,17 @@ one:
   %more = add i64 %t, 1
   br label %each
 all:
+  ret void
+}
+
+; Publishes a job with this number of parts and wakes the threads up to `through`.
+define internal i64 @publish(ptr %control, i64 %parts, i64 %through) {
+  %before = load atomic i64, ptr %control monotonic, align 8
+  %number = and i64 %before, -65536
+  %next = add i64 %number, 65536
+  %job = or i64 %next, %parts
+  store atomic i64 %job, ptr %control seq_cst, align 8
+  call void @rouse_all(ptr %control, i64 %through)
   ret i64 %job
 }
 
@@ -216,18 +236,19 @@ start:
   %awaited = getelementptr i64, ptr %line, i64 3
   %patiences = getelementptr i64, ptr %control, i64 49
   %patience = load i64, ptr %patiences
+  %since = call i64 @nanoseconds()
   br label %look
 look:
-  %left = phi i64 [ %patience, %start ], [ %less, %rest ], [ 0, %up ]
   %state = load atomic i64, ptr %done acquire, align 8
   %ready = icmp eq i64 %state, %job
   br i1 %ready, label %end, label %wait
 wait:
-  %tired = icmp sle i64 %left, 0
+  %now = call i64 @nanoseconds()
+  %waited = sub i64 %now, %since
+  %tired = icmp uge i64 %waited, %patience
   br i1 %tired, label %lie, label %rest
 rest:
   call void @pause()
-  %less = sub i64 %left, 1
   br label %look
 lie:
   store atomic i32 1, ptr %awaited seq_cst, align 8
@@ -259,4 +280,18 @@ define internal void @release(ptr %word) {
   ret void
 }
 
+define internal i64 @nanoseconds() {
+  %time = alloca [2 x i64]
+  %code = call i32 @clock_gettime(i32 $clock, ptr %time)
+  %parts = getelementptr i64, ptr %time, i64 1
+  %seconds = load i64, ptr %time
+  %rest = load i64, ptr %parts
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+}
+
+declare i32 @clock_gettime(i32, ptr)
+
 declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.usub.sat.i64(i64, i64)

@@ -24,7 +24,7 @@ from trilobite.native.host import usable_cores
 from trilobite.native.memory import LINE, empty
 from trilobite.native.runtime import MOST_THREADS, Runtime, Words, control_block, runtime
 
-SPIN = 1000  # looks before sleeping: 20 to 60 µs, about what waking a thread takes
+SPIN = 100_000  # nanoseconds of looking for work before sleeping: about twice what waking a thread takes
 _JOB, _BUSY, _THREADS, _SPIN, _SLEEP, _WAKE, _LINES, _LINE, _SCRATCH = 0, 32, 48, 49, 50, 51, 64, 16, 4
 _LEAVE = 65535
 _PATIENCE = 1.0  # seconds to wait for a program that runs, before doing without its end
