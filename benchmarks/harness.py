@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("trilobite", "numpy", "torch", "jax", "onnxruntime")
 KEPT = Path(sys.prefix) / "kept"
 ROUNDS, QUICK_ROUNDS = 25, 7
-BUDGET = 4.0
+BUDGET = 3.0
 
 
 def machine_facts() -> dict[str, str]:

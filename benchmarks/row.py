@@ -18,6 +18,11 @@ US = "trilobite"
 REFERENCE = "torch"
 """Whose results ours are compared with."""
 
+CLOCK = "TRILOBITE_BENCH_CLOCK"
+"""The environment variable that makes workers count the time of their own CPU (`cpu`) instead of the wall's:
+on a machine that others use too, that is what one thread can be measured by.
+"""
+
 Work = Callable[[], object]
 """What is timed. Called with nothing; returns nothing of interest, or the measured number if the row measures
 itself (seconds, or bytes).

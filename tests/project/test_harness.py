@@ -47,7 +47,7 @@ def results(values, scale):
     def work():
         calls.append(None)
     def outputs():
-        assert not calls, "results are asked for before all other work"
+        assert not calls, "results are asked for before all other work, or not at all"
         return [np.asarray(values) * scale, np.float32(len(values))]
     return lambda: Job(work, outputs)
 
@@ -105,7 +105,7 @@ def test_nan_is_no_small_error(tmp_path: Path) -> None:
 
 def test_long_rows_get_fewer_rounds_but_not_too_few() -> None:
     row, plan = Row("x", {}), Plan(rounds=25, budget=4.0)
-    assert [plan.rounds_of(row, s) for s in (0.01, 0.4, 30.0)] == [25, 10, 3]
+    assert [plan.rounds_of(row, s) for s in (0.01, 0.4, 30.0)] == [25, 10, 2]
     assert plan.rounds_of(Row("x", {}, most_rounds=1), 0.4) == 1
     assert Plan(rounds=2, budget=4.0).rounds_of(row, 30.0) == 2
 
@@ -114,10 +114,11 @@ def test_peers_that_were_kept_are_not_measured_again(module: str, tmp_path: Path
     keeper = Keeper(tmp_path / "kept", {"versions": "1"})
     rows = section(module).rows[4:5]
     (first,) = measure(rows, [module], plan=Plan(2, keeper=keeper))
+    keeper.keep(rows[0].key, "x", Kept([0.0]))
     keeper.keep(rows[0].key, "x", Kept([123.0]))
     (again,) = measure(rows, [module], plan=Plan(3, keeper=keeper, reuse=True))
     assert again.samples["torch"] == first.samples["torch"]
-    assert again.samples["x"] == [123.0]
+    assert again.samples["x"] == [0.0], "the quicker one is kept"
     assert len(again.samples[US]) == 3
     assert again.error == first.error
     assert Keeper(tmp_path / "kept", {"versions": "2"}).find(rows[0].key, "x") is None
@@ -158,9 +159,10 @@ def test_a_sample_fills_its_time() -> None:
 
 def test_a_slow_first_call_does_not_count() -> None:
     delays = iter([0.2])
-    calls, seconds = calibrated(lambda: time.sleep(next(delays, 1e-4)))
-    assert calls > 20
-    assert seconds < 0.01
+    row = Row("x", {"y": lambda: lambda: time.sleep(next(delays, 1e-4))})
+    answer = Worker("y", {row.key: row}).answer({"prepare": row.key})
+    assert answer["calls"] > 20
+    assert answer["seconds"] < 0.01
 
 
 def test_a_worker_answers_errors() -> None:
