@@ -13,7 +13,7 @@ from trilobite.compiler.cpu.conv.panels import lower_panels
 from trilobite.compiler.cpu.conv.problem import problem
 from trilobite.compiler.cpu.conv.rowwise_steps import Rows, lower_rowwise
 from trilobite.compiler.cpu.conv.tiling import tiling
-from trilobite.compiler.cpu.conv.weight_grad_steps import lower_weight_grad
+from trilobite.compiler.cpu.conv.weight_grad_steps import lower_filter_grad, lower_weight_grad
 from trilobite.compiler.cpu.epilogue import Epilogue, epilogue_of
 from trilobite.compiler.kernels import Lowering
 from trilobite.ir.graph import Equation, Graph
@@ -80,7 +80,9 @@ def lower(equation: Equation) -> Lowering:
 def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
     """One convolution whose operands are these inputs of the fusion."""
     if root.primitive.name == "conv_last_weight_grad":
-        return lower_weight_grad(root, epilogue, inputs, host)
+        x, y = (v.type.shape[-1] for v in root.inputs)
+        channelwise = root.attributes["groups"] == x == y
+        return (lower_filter_grad if channelwise else lower_weight_grad)(root, epilogue, inputs, host)
     if root.inputs[1].type.ndim == root.inputs[0].type.ndim:
         rows = Rows(problem(root), "filter", 0, inputs)
         return lower_rowwise(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.compiler.cpu.conv.direct_steps import axis_words, prepared, tap_table
+from trilobite.compiler.cpu.conv.filter_grad import FilterGrad
 from trilobite.compiler.cpu.conv.finish import epilogue_words
 from trilobite.compiler.cpu.conv.problem import Problem, weight_problem
 from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling, tiling
@@ -70,7 +71,9 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
 def _run(p: Problem, taps: int, panels: int, tile: Tiling) -> int:
     """Channels of a unit: sums that stay in the second-level cache, and units enough for all threads."""
     most = max(ROWS, _SUMS_BYTES // (max(taps, 1) * tile.columns * tile.size))
-    runs = max(-(-p.depth // most), min(-(-_UNITS // max(panels * p.groups, 1)), -(-p.depth // (4 * ROWS))), 1)
+    runs = max(
+        -(-p.depth // most), min(-(-_UNITS // max(panels * p.groups, 1)), -(-p.depth // (4 * ROWS))), 1
+    )
     return max(-(-p.depth // runs), 1)
 
 
@@ -88,3 +91,44 @@ def _kernel(
 @lru_cache(maxsize=64)
 def _text(host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
     return WeightGrad(host, tile, rank, epilogue, names).text()
+
+
+# -- one filter per channel --------------------------------------------------------------------------------
+
+_FEW_PIXELS = 64
+_RUN = 4  # chunks of a unit: the places of rows are written down once for all of them
+
+
+def lower_filter_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
+    """A `conv_last_weight_grad` with as many groups as channels and filters."""
+    dtype, p = e.inputs[0].type.dtype, weight_problem(e)
+    tile, part = tiling(host, dtype, e.attributes["dtype"]), p.parts[0]
+    taps, chunks = part.tap_count, -(-p.channels // tile.columns)
+    run = min(_RUN, -(-chunks // min(max(chunks, 1), _UNITS)))
+    block = max(8, min(_FEW_PIXELS, (16 << 10) // (8 * max(taps, 1))))
+    words = Words()
+    for name, operand in (
+        ("x", Operand("in", inputs[0])), ("y", Operand("in", inputs[1])),
+        ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
+    ):  # fmt: skip
+        words.add(name, operand)
+    epilogue_words(words, epilogue)
+    places = taps * run * tile.columns * tile.size
+    numbers: dict[str, Dim] = {
+        "places_at": places, "run": run * tile.columns, "chunks": run, "pixels": p.batch * part.positions,
+        "block": block, "taps": taps, "width": p.channels, "depth": 0,
+        "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
+    }  # fmt: skip
+    for name, value in numbers.items():
+        words.add(name, value)
+    text = _filter_text(host, tile, len(part.axes), epilogue, tuple(words.names))
+    kernel = Kernel("conv_filter_grad", text, scratch=places + block * taps * 8 + 64)
+    work = 2.0 * count(p.batch) * part.positions * taps * p.channels
+    step = Step(kernel, tuple(words.contents), -(-chunks // run) if chunks else 0, work)
+    constants: tuple[Array, ...] = (np.zeros(max(p.channels, 1), dtype), tap_table(p, part))
+    return Lowering((step,), (), constants, why="one filter per channel: sums over pixels by taps")
+
+
+@lru_cache(maxsize=64)
+def _filter_text(host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
+    return FilterGrad(host, tile, rank, epilogue, names).text()
