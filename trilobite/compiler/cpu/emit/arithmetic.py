@@ -105,7 +105,7 @@ class Arithmetic:
 
     # -- integers ------------------------------------------------------------------------------------------
 
-    def _integer(self, op: str, a: Operand, b: Operand, flags: str = "") -> Value:
+    def _integer(self, op: str, a: Operand, b: Operand) -> Value:
         x, y = self._pair(a, b)
         if x.number is not None and y.number is not None and op in _FOLD:
             return constant(x.type, _FOLD[op](x.number, y.number))
@@ -116,7 +116,7 @@ class Arithmetic:
                 return x
             if y.number == 0 and op in ("mul", "and"):
                 return constant(x.type, 0)
-        return self.define(x.type, f"{op}{flags} {x.type} {x}, {y}")
+        return self.define(x.type, f"{op} {x.type} {x}, {y}")
 
     def add(self, a: Operand, b: Operand) -> Value:
         return self._integer("add", a, b)

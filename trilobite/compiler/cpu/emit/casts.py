@@ -15,15 +15,16 @@ from trilobite.base.dtypes import (
     int4,
     int32,
     is_float,
-    is_integer,
     is_signed,
     uint4,
+    uint32,
 )
 from trilobite.compiler.cpu.emit import formats
 from trilobite.compiler.cpu.emit.rounding import rint
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import (
     REGISTER,
+    constant,
     element_of,
     lanes_of,
     mangled,
@@ -76,14 +77,20 @@ def to_float(t: Text, value: Value, source: DType, target: DType) -> Value:
 
 
 def _saturated(t: Text, value: Value, target: DType) -> Value:
-    element = REGISTER[target]
-    name = "fptosi.sat" if is_signed(target) else "fptoui.sat"
-    type = with_element(value.type, element)
-    out = t.intrinsic(name, type, value, suffix=f"{mangled(type)}.{mangled(value.type)}")
-    if bits(target) != 4:
-        return out
+    """Truncated; beyond the range its ends, and 0 for NaN."""
+    if bits(target) == 64 or target == uint32:
+        # Their intrinsics work lane by lane, and so would everything else before AVX-512.
+        name = "fptosi.sat" if is_signed(target) else "fptoui.sat"
+        type = with_element(value.type, REGISTER[target])
+        return t.intrinsic(name, type, value, suffix=f"{mangled(type)}.{mangled(value.type)}")
     low, high = integer_range(target)
-    return t.smax(t.smin(out, high), low) if is_signed(target) else t.umin(out, high)
+    # The highest float that does not exceed the range: for int32 there is no float 2^31 - 1.
+    edge = 2.0**31 - 128 if element_of(value.type) == "float" and target == int32 else float(high)
+    known = t.select(t.fcmp("ord", value, value), value, 0.0)
+    inside = t.convert("fptosi", t.fmin(t.fmax(known, float(low)), edge), "i32")
+    if edge != high:
+        inside = t.select(t.fcmp("ogt", known, edge), constant(inside.type, high), inside)
+    return t.convert("trunc", inside, REGISTER[target])
 
 
 def bitcast(t: Text, value: Value, source: DType, target: DType) -> Value:
@@ -121,7 +128,3 @@ def dequantise(t: Text, q: Value, scale: Value, zero: Value, source: DType, targ
     wide = _width(source, target)
     qw, zw, sw = (cast(t, v, d, wide) for v, d in ((q, source), (zero, source), (scale, target)))
     return cast(t, t.fmul(t.fsub(qw, zw), sw), wide, target)
-
-
-def is_word(dtype: DType) -> bool:
-    return is_integer(dtype) or dtype == bool_
