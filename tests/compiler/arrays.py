@@ -11,7 +11,7 @@ from trilobite.base import dtypes as dt
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitives.common import float_range, integer_range
-from trilobite.ir.types import Affine, Symbol, TensorType
+from trilobite.ir.types import Affine, Symbol, TensorType, bind_symbols, substitute
 
 Array = np.ndarray[Any, Any]
 WILD = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -1.0, 0.5, 2.0)
@@ -20,7 +20,7 @@ WILD = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -1.0, 0.5, 2.0)
 def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: dt.DType, wild: bool = True) -> Array:
     """Signed numbers over a wide range; a wild array has NaN, infinities and both zeros among them."""
     if dtype == dt.bool_:
-        return rng.random(shape) < 0.5
+        return np.asarray(rng.random(shape) < 0.5)
     if dt.is_integer(dtype):
         return _random_integers(rng, shape, dtype)
     if dt.is_complex(dtype):
@@ -44,7 +44,7 @@ def _random_integers(rng: np.random.Generator, shape: Sequence[int], dtype: dt.D
     wide = (raw & 15 if dt.bits(dtype) == 4 else raw).view(dtype).reshape(shape)
     edges = np.stack([np.asarray(n).astype(dtype) for n in (low, high)])[rng.integers(0, 2, shape)]
     pick = rng.integers(0, 3, shape)
-    return np.where(pick == 0, small, np.where(pick == 1, wide, edges))
+    return np.asarray(np.where(pick == 0, small, np.where(pick == 1, wide, edges)))
 
 
 def inputs_of(
@@ -112,3 +112,63 @@ def assert_same_results(before: Graph, after: Graph, rng: np.random.Generator, e
         for i, (found, expected) in enumerate(pairs):
             check = assert_same_bits if exact else assert_close
             check(found, expected, what=f"output {i} of\n{before}\nbecame\n{after}\nfor {values}")
+
+
+# -- how far rounding alone may lead ------------------------------------------------------------------------
+
+
+def rounding_spread(
+    graph: Graph, values: Sequence[Array], rng: np.random.Generator, trials: int = 8
+) -> list[Array]:
+    """For each result, how far it moves when every inexact intermediate is off by a unit or so in its last
+    place: the distance that another order of the same algebra may have. NaN where even that is not sure.
+    """
+    results = [_perturbed(graph, values, rng) for _ in range(trials)]
+    plain = run(graph, values)
+    return [_largest_distance(p, [r[i] for r in results]) for i, p in enumerate(plain)]
+
+
+def _largest_distance(plain: Array, others: Sequence[Array]) -> Array:
+    wide = np.complex128 if dt.is_complex(plain.dtype) else np.float64
+    with np.errstate(all="ignore"):
+        a = plain.astype(wide)
+        gaps = [
+            np.where((o == a) | (np.isnan(o) & np.isnan(a)), 0, abs(o - a))
+            for o in (x.astype(wide) for x in others)
+        ]
+        return np.asarray(np.max(np.stack(gaps), axis=0))
+
+
+def _perturbed(graph: Graph, values: Sequence[Array], rng: np.random.Generator) -> list[Array]:
+    env = dict(zip(graph.inputs, values, strict=True))
+    sizes = bind_symbols((t.shape, v.shape) for t, v in zip(graph.input_types, values, strict=True))
+    for e in graph.equations:
+        attributes = {k: substitute(v, sizes) for k, v in e.attributes.items()}
+        out = e.primitive.evaluate(*(env[v] for v in e.inputs), **attributes)
+        outs = out if e.primitive.multiple else (out,)
+        env.update(zip(e.outputs, (_nudged(o, rng) if e.inputs else o for o in outs), strict=True))
+    return [env[v] for v in graph.outputs]
+
+
+def _nudged(x: Array, rng: np.random.Generator) -> Array:
+    if not dt.is_inexact(x.dtype):
+        return x
+    eps = float(_finfo(dt.real_of(x.dtype)).eps)
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.complex128 if dt.is_complex(x.dtype) else np.float64)
+        factor = 1 + eps * rng.choice([-2.0, -1.0, 0.0, 1.0, 2.0], x.shape)
+        return np.asarray(np.where(np.isfinite(wide), wide * factor, wide)).astype(x.dtype)
+
+
+def assert_within_rounding(found: Array, expected: Array, spread: Array, what: str = "") -> None:
+    """As far apart as rounding may lead, and a few units in the last place."""
+    assert found.dtype == expected.dtype and found.shape == expected.shape, what
+    if not dt.is_inexact(found.dtype):
+        return assert_same_bits(found, expected, what)
+    wide = np.complex128 if dt.is_complex(found.dtype) else np.float64
+    a, b = found.astype(wide), expected.astype(wide)
+    with np.errstate(all="ignore"):
+        near = (a == b) | (np.isnan(a) & np.isnan(b)) | ~np.isfinite(spread)
+        near |= abs(a - b) <= 16 * spread + 4 * _spacing(b, found.dtype)
+    if not near.all():
+        raise AssertionError(f"{what}: found {found[~near]!r}\nexpected {expected[~near]!r}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trilobite.base.errors import ArgumentError
-from trilobite.ir.graph import Graph
+from trilobite.ir.graph import Equation, Graph
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,9 @@ class Options:
     stop_after: str = ""
     accuracy: str = "default"  # "strict": no algorithm whose error bound is above the plain one's
     mixed_precision: str = ""  # a dtype to keep operands of large products in
+    claimed: Callable[[Equation], bool] | None = None  # calls that the target runs whole
+    reassociate: bool = False  # sums and products of numbers may be taken in another order
+    memory: int = 0  # bytes of values to stay within by computing again what is cheap; 0: no limit
 
 
 Stage = Callable[[Graph, Options], tuple[Graph, Mapping[str, int]]]

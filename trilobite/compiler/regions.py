@@ -47,8 +47,12 @@ def outer_first(graph: Graph, inner: Inner = control_regions) -> list[Graph]:
 
 def know_effects(graph: Graph) -> None:
     """Ask inner graphs first whether they have effects, so that asking an outer one does not recurse."""
-    for g in reversed(outer_first(graph, lambda e: [r for _, r in e.regions()])):
+    for g in reversed(outer_first(graph, _regions)):
         _ = g.has_effects
+
+
+def _regions(e: Equation) -> Sequence[Graph]:
+    return [r for _, r in e.regions()] if e.primitive.multiple else ()
 
 
 def with_regions(e: Equation, new: Callable[[Graph], Graph]) -> Equation:

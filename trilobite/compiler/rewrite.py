@@ -46,6 +46,12 @@ class Pattern:
     head: str
     inner: tuple[Pattern, ...] | None = None
 
+    @cached_property
+    def kind(self) -> str:
+        if self.inner is not None:
+            return "operation"
+        return "value" if self.head in _VALUES else "number" if self.head in _NUMBERS else "literal"
+
 
 _TOKEN = re.compile(r"\s*([\w.+-]+|[(),*])")
 
@@ -122,9 +128,13 @@ class Rule:
         shown = self.result if isinstance(self.result, str) else self.result.__name__.strip("_")
         return f"{self.pattern} -> {shown}"
 
+    @cached_property
+    def tree(self) -> Pattern:
+        return parse_pattern(self.pattern)
+
     @property
     def head(self) -> str:
-        return parse_pattern(self.pattern).head
+        return self.tree.head
 
 
 Rules = Mapping[str, Sequence[Rule]]
@@ -135,7 +145,8 @@ def by_head(*groups: Sequence[Rule]) -> Rules:
     found: dict[str, list[Rule]] = {}
     for rule in (r for group in groups for r in group):
         found.setdefault(rule.head, []).append(rule)
-    return found
+    general = found.get("*", [])
+    return {head: rules if head == "*" else [*rules, *general] for head, rules in found.items()}
 
 
 class Match:
@@ -227,54 +238,59 @@ class Rewriter:
         """What the first rule that fits gives, or None."""
         if e.primitive.multiple or e.primitive.effect:
             return None
-        for rule in (*self.rules.get(e.primitive.name, ()), *self.general):
+        dtype = e.inputs[0].type.dtype if e.inputs else None
+        for rule in self.rules.get(e.primitive.name, self.general):
+            if dtype is not None and dtype not in rule.on:
+                continue
             found = self._apply(rule, e)
             if found is not None:
-                if found.type != e.outputs[0].type:
-                    raise IRError(
-                        f"the rule {rule.name} gives {found.type}",
-                        where=str(e.location),
-                        expected=e.outputs[0].type,
-                    )
+                self._check(rule, found, e)
                 self.counters[rule.name] += 1
                 return found
         return None
 
+    def _check(self, rule: Rule, found: Var, e: Equation) -> None:
+        if found.type != e.outputs[0].type:
+            raise IRError(
+                f"the rule {rule.name} gives {found.type}", where=str(e.location), expected=e.outputs[0].type
+            )
+
     def _apply(self, rule: Rule, e: Equation) -> Var | None:
-        if e.inputs and e.inputs[0].type.dtype not in rule.on:
+        found = dict[str, Var]()
+        if rule.tree.inner is not None and not self._fits(rule.tree.inner, e.inputs, found):
             return None
-        match = self._match(rule, e)
-        if match is None or self.fuel == 0 or (rule.when is not None and not rule.when(match)):
+        match = Match(self, e, found)
+        if self.fuel == 0 or (rule.when is not None and not rule.when(match)):
             return None
         self.fuel -= 1
-        if not isinstance(rule.result, str):
-            found = rule.result(match)
+        if isinstance(rule.result, str):
+            out = self._write(parse_pattern(rule.result), match)
         else:
-            found = self._write(parse_pattern(rule.result), match)
-        self.fuel += found is None
-        return found
-
-    def _match(self, rule: Rule, e: Equation) -> Match | None:
-        pattern, found = parse_pattern(rule.pattern), dict[str, Var]()
-        if pattern.inner is not None and not self._fits(pattern.inner, e.inputs, found):
-            return None
-        return Match(self, e, found)
+            out = rule.result(match)
+        self.fuel += out is None
+        return out
 
     def _fits(self, patterns: Sequence[Pattern], values: Sequence[Var], found: dict[str, Var]) -> bool:
-        return len(patterns) == len(values) and all(
-            self._fits_one(p, v, found) for p, v in zip(patterns, values, strict=True)
-        )
+        if len(patterns) != len(values):
+            return False
+        for p, v in zip(patterns, values, strict=True):  # noqa: SIM110  a call per operand less
+            if not self._fits_one(p, v, found):
+                return False
+        return True
 
     def _fits_one(self, p: Pattern, v: Var, found: dict[str, Var]) -> bool:
-        if p.inner is not None:
-            e = self.makers.get(v)
-            return e is not None and e.primitive.name == p.head and self._fits(p.inner, e.inputs, found)
-        if p.head in _VALUES:
+        kind = p.kind
+        if kind == "value":
             return found.setdefault(p.head, v) is v
+        if kind == "operation":
+            e = self.makers.get(v)
+            if e is None or e.primitive.name != p.head:
+                return False
+            return p.inner is not None and self._fits(p.inner, e.inputs, found)
         element = self.numbers.get(v)
         if element is None:
             return False
-        if p.head in _NUMBERS:
+        if kind == "number":
             return same_bits(self.numbers[found.setdefault(p.head, v)], element)
         wanted = literal(p.head, element.dtype)
         return wanted is not None and same_bits(wanted, element)

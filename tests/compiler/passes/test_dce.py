@@ -162,3 +162,19 @@ def test_regions_nested_three_hundred_deep_need_no_stack() -> None:
 
 def _wrapped(graph: Graph) -> Graph:
     return record_graph(lambda i, x: table["cond"](i, i, x, branches=(graph,)), graph.input_types)
+
+
+def test_an_operand_that_alone_decides_a_size_stays() -> None:
+    text = """
+        dims n: 1..9
+        graph main(%0: i32[], %1: f32[n]) {
+          %2: f32[] = cond %0, %1 {branches=(^0,)}
+            ^0 graph sized(%0: f32[n]) {
+              %1: f32[n] = full {shape=(n,), dtype=f32, value=2.0}
+              %2: f32[] = reduce_sum %1 {axes=(0,)}
+              return %2
+            }
+          return %2
+        }
+    """
+    stays(dce, text)

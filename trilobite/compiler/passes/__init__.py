@@ -1,0 +1,57 @@
+"""The passes over graphs, in the order in which a target sends a graph through them.
+
+`PASSES` is the part that all targets share: from a recording to a graph of primitives in simple terms. Layout
+and fusion follow; they know their target. Every pass takes a graph and options, and gives a graph of the same
+meaning and how often each of its rules fired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trilobite.compiler.passes.cse import cse
+from trilobite.compiler.passes.dce import dce
+from trilobite.compiler.passes.fold_constants import fold_constants
+from trilobite.compiler.passes.inline import inline, nobody
+from trilobite.compiler.passes.simplify import simplify
+from trilobite.compiler.passes.sink_shapes import sink_shapes
+from trilobite.compiler.pipeline import Options
+from trilobite.compiler.rewrite import Counters
+from trilobite.ir.graph import Graph
+
+Run = Callable[[Graph, Options, Counters], Graph]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named step from graph to graph."""
+
+    name: str
+    run: Run
+    doc: str
+
+    def __call__(self, graph: Graph, options: Options) -> tuple[Graph, Counters]:
+        counters = Counters()
+        return self.run(graph, options, counters), counters
+
+
+def _inline(g: Graph, o: Options, c: Counters) -> Graph:
+    return inline(g, o.claimed or nobody, c)
+
+
+def _simplify(g: Graph, o: Options, c: Counters) -> Graph:
+    return simplify(g, c, reassociate=o.reassociate)
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("inline", _inline, "calls become their bodies, unless the target runs them whole"),
+    Pass("dce", lambda g, o, c: dce(g, c), "without what nothing needs"),
+    Pass("simplify", _simplify, "canonical forms and algebra"),
+    Pass("fold_constants", lambda g, o, c: fold_constants(g, c), "what depends on constants alone"),
+    Pass("cse", lambda g, o, c: cse(g, c), "what is computed twice is computed once"),
+    Pass("sink_shapes", lambda g, o, c: sink_shapes(g, c), "work on small shapes, fewer moves of data"),
+    Pass("tidy", lambda g, o, c: dce(cse(g, c), c), "cse and dce once more"),
+)
+
+__all__ = ["Options", "PASSES", "Pass"]

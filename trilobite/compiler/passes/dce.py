@@ -14,6 +14,7 @@ from typing import Any
 from trilobite.compiler.regions import CONTROL, know_effects
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.types import Affine, Symbol, symbols_of
 
 Task = Generator[Any, Any, Any]  # yields tasks whose results it waits for: regions may nest to any depth
 
@@ -38,7 +39,10 @@ def _finish(task: Task) -> Any:
 
 
 def has_effect(e: Equation) -> bool:
-    return e.primitive.effect or any(g.has_effects for _, g in e.regions())
+    """Does it, or something inside, reach outside of the graph? Regions are those of primitives with many
+    results.
+    """
+    return e.primitive.effect or (e.primitive.multiple and any(g.has_effects for _, g in e.regions()))
 
 
 def _pruned(graph: Graph, outputs: Sequence[Var], counters: Counters) -> Task:
@@ -130,17 +134,47 @@ def _needed_carries(body: Graph, consts: int, carries: int, wanted: set[int], te
         for e in reversed(body.equations):
             if has_effect(e) or any(v in needed for v in e.outputs):
                 needed.update(e.inputs)
-        more = {place[v] for v in needed if v in place} - found
+        more = {place[v] for v in needed if v in place} - found or _deciding(body, place, found)
         if not more:
             return found
         found |= more
         needed.update(body.outputs[i] for i in more)
 
 
+def _deciding(body: Graph, place: Mapping[Var, int], found: set[int]) -> set[int]:
+    """A further carry that alone decides a symbolic size."""
+    if not body.symbols:
+        return set()
+    fixed = [v for v in body.inputs if v not in place or place[v] in found]
+    loose = _symbols_used(body) - {s for v in fixed for s in symbols_of(v.type.shape)}
+    return set([i for v, i in place.items() if symbols_of(v.type.shape) & loose][:1])
+
+
 def _read(graph: Graph) -> set[int]:
-    """The places of the inputs that something reads."""
+    """The places of the inputs that something reads, or that alone decide a symbolic size."""
     read = {v for e in graph.equations for v in e.inputs} | set(graph.outputs)
-    return {i for i, v in enumerate(graph.inputs) if v in read}
+    places = {i for i, v in enumerate(graph.inputs) if v in read}
+    if graph.symbols:
+        known = {s for i in places for s in symbols_of(graph.inputs[i].type.shape)}
+        used = _symbols_used(graph)
+        for i, v in enumerate(graph.inputs):
+            if symbols_of(v.type.shape) & used - known:
+                places.add(i)
+                known |= symbols_of(v.type.shape)
+    return places
+
+
+def _symbols_used(graph: Graph) -> set[Symbol]:
+    """The symbols in types and attributes of the equations."""
+    sizes: list[Any] = [d for e in graph.equations for v in e.outputs for d in v.type.shape]
+    pending = [value for e in graph.equations for value in e.attributes.values()]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, tuple):
+            pending += value
+        elif isinstance(value, Affine):
+            sizes.append(value)
+    return symbols_of(sizes)
 
 
 def _with_inputs(graph: Graph, places: Sequence[int]) -> Graph:

@@ -76,8 +76,10 @@ def _under(
 
     `seen` tells moves apart; `places` gives, for each axis after the move, the axis it was, or None.
     """
+    if m.equation.primitive.name not in POINTWISE:
+        return None
     moves = [e for v in m.equation.inputs if (e := m.maker(v)) is not None and e.primitive.name == name]
-    if m.equation.primitive.name not in POINTWISE or not moves or len({seen(e) for e in moves}) > 1:
+    if not moves or len({seen(e) for e in moves}) > 1:
         return None
     before, back = moves[0].inputs[0].type.shape, places(moves[0])
     operands = [_unmoved(m, v, name, before, back) for v in m.equation.inputs]

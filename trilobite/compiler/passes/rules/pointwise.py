@@ -25,11 +25,11 @@ def is_number(m: Match, v: Var) -> bool:
 
 def _number(m: Match) -> Var | None:
     """A pointwise operation on numbers is a number."""
-    if m.equation.primitive.name not in POINTWISE:
+    inputs = m.equation.inputs
+    if m.equation.primitive.name not in POINTWISE or m.number(inputs[0]) is None:
         return None
-    elements = [m.number(v) for v in m.equation.inputs]
-    known = [x for x in elements if x is not None]
-    if len(known) < len(elements):
+    known = [x for v in inputs if (x := m.number(v)) is not None]
+    if len(known) < len(inputs):
         return None
     return m.full(m.equation.primitive.evaluate(*known, **m.attributes))
 
