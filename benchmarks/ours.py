@@ -45,15 +45,21 @@ def job(fn: Callable[..., Any], *arrays: Any) -> Job:
         with tb.no_grad():
             return jitted(*given)
 
-    return Job(work, lambda: [work().numpy()])
+    return Job(work, lambda: [work().numpy()], lambda: program(jitted, *given))
+
+
+def program(jitted: Any, *given: Any) -> str:
+    """The plan: steps, and what memory they need."""
+    text: str = jitted.lower(*given).stages["program"]
+    return text
 
 
 def inference(name: str, x: Any, **options: Any) -> Job:
     return job(network(name, **options).eval(), x)
 
 
-def first_losses(step: Callable[[], Any]) -> Job:
-    return Job(step, lambda: [np.array([float(step()) for _ in range(3)])])
+def first_losses(step: Callable[[], Any], text: Callable[[], str] | None = None) -> Job:
+    return Job(step, lambda: [np.array([float(step()) for _ in range(3)])], text)
 
 
 def training(name: str, x: Any, y: Any, eager: bool = False) -> Job:
@@ -73,4 +79,5 @@ def training(name: str, x: Any, y: Any, eager: bool = False) -> Job:
         return loss.detach()
 
     step = update if eager else compiled(update)
-    return first_losses(lambda: step(given, wanted))
+    text = None if eager else lambda: program(step, given, wanted)
+    return first_losses(lambda: step(given, wanted), text)

@@ -38,6 +38,7 @@ class Job:
 
     work: Work
     outputs: Callable[[], Sequence[Any]]
+    program: Callable[[], str] | None = None  # ours: the plan of the compiled function as text
 
 
 @dataclass(frozen=True)
