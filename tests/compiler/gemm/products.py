@@ -75,10 +75,15 @@ def native(
     cuts: Sequence[float] = (),
     host: Host | None = None,
     sizes: Mapping[Symbol, int] | None = None,
+    shared: Mapping[int, Array] | None = None,
 ) -> list[Array]:
-    """The results, units cut at these fractions; every piece gets scratch full of NaN."""
+    """The results, units cut at these fractions; every piece gets scratch full of NaN. Results that are
+    `shared` take the memory given for them.
+    """
     low, sizes = lowered(graph, host), sizes or {}
     outs = [np.full(substitute(t.shape, sizes), 77).astype(t.dtype) for t in graph.output_types]
+    for i, memory in (shared or {}).items():
+        outs[i] = memory
     temporaries = [_poisoned(substitute(t, sizes)) for t in low.temporaries]
     buffers = {"in": values, "out": outs, "temporary": temporaries, "constant": low.constants}
     for step in low.steps:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compiler.gemm.products import graph_of, matrices_of, native
+from tests.compiler.gemm.products import graph_of, lowered, matrices_of, native
 from trilobite.base.dtypes import bfloat16, float16
 from trilobite.compiler.cpu.gemm import accepts
 from trilobite.ir.evaluate import run
@@ -96,3 +96,23 @@ def test_what_is_no_epilogue() -> None:
         return product(table["neg"](x), y)
 
     assert accepts(graph_of(doubled, ((3, 4), "float32"), ((4, 5), "float32"))) == "neg before the product"
+
+
+@pytest.mark.parametrize("shape, dtype, operands", [
+    ((33, 65, 30), "float32", (3,)),
+    ((33, 65, 3000), "float32", ()),  # sums wait in the result while k runs on
+    ((33, 65, 3000), float16, (3,)),
+    ((1, 65, 3000), "float32", (2, 3)),
+])  # fmt: skip
+def test_the_residual_may_become_the_result(shape: Any, dtype: Any, operands: tuple[int, ...]) -> None:
+    graph = bias_activation_residual(*shape, dtype)
+    low = lowered(graph)
+    places = [(o, i) for i in operands for o in range(3)]
+    assert sorted(low.in_place) == sorted(places)
+    x, y, bias, residual = matrices_of(graph)
+    expected = native(graph, [x, y, bias, residual])
+    for o, i in places:
+        buffers = [x, y, bias.copy(), residual.copy()]
+        found = native(graph, buffers, cuts=(0.3,), shared={o: buffers[i].reshape(residual.shape)})
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a.reshape(b.shape), b)

@@ -7,6 +7,8 @@ epilogue; sizes and strides are words of the step.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from trilobite.compiler.cpu.gemm import gemv
 from trilobite.compiler.cpu.gemm.blocked import Blocked
 from trilobite.compiler.cpu.gemm.convert import accumulator_of
@@ -14,12 +16,11 @@ from trilobite.compiler.cpu.gemm.copies import lower_copy
 from trilobite.compiler.cpu.gemm.operands import Refused
 from trilobite.compiler.cpu.gemm.panels import check_pack, lower_pack
 from trilobite.compiler.cpu.gemm.problem import Problem, problem_of, root_of, transposed
-from trilobite.compiler.cpu.gemm.sizes import ONE, Product
+from trilobite.compiler.cpu.gemm.sizes import ONE, Product, product
 from trilobite.compiler.cpu.gemm.tiling import ROWS, tiling
-from trilobite.compiler.cpu.gemm.words import words_of
-from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.cpu.gemm.words import Words, words_of
+from trilobite.compiler.kernels import Kernel, Lowering, Step
 from trilobite.ir.graph import Equation, Graph
-from trilobite.ir.types import Dim
 from trilobite.native.host import Host, features
 
 _SYMBOLIC_UNITS = 64
@@ -55,21 +56,27 @@ def lower_problem(p: Problem, host: Host) -> Lowering:
     column = transposed(p)
     if column is not None and gemv.fits(column):
         p = column
-    kernel, args, units, why = _gemv(p, host) if gemv.fits(p) else _blocked(p, host)
+    parts = _gemv(p, host) if gemv.fits(p) else _blocked(p, host)
     work = p.m * p.n * p.k * p.batches
     known = work.known
     step = Step(
-        kernel,
-        args,
-        units,
+        parts.kernel,
+        tuple(parts.words.contents),
+        parts.units,
         flops=2.0 * known if known is not None else 0.0,
         serial=known is not None and known < _SERIAL,
     )
     copies = tuple(lower_copy(c, i, host) for i, c in enumerate(p.copies))
-    return Lowering((*copies, step), tuple(c.bytes for c in p.copies), why=why)
+    in_place = _in_place(p) if parts.reads_once else ()
+    return Lowering((*copies, step), tuple(c.bytes for c in p.copies), in_place=in_place, why=parts.why)
 
 
-_Parts = tuple[Kernel, tuple[Operand | Dim, ...], int, str]
+class _Parts(NamedTuple):
+    kernel: Kernel
+    words: Words
+    units: int
+    reads_once: bool  # nothing is stored to a result before the epilogue has read its operands there
+    why: str
 
 
 def _blocked(p: Problem, host: Host) -> _Parts:
@@ -80,7 +87,8 @@ def _blocked(p: Problem, host: Host) -> _Parts:
     kernel = Kernel(_name("dot", p), emitter.text(), scratch=emitter.layout.end)
     blocks = f"{plan.m_block} x {plan.k_block} x {plan.n_block}"
     why = f"a product in blocks of {blocks}, tiles of {ROWS} x {plan.columns}"
-    return kernel, tuple(words.contents), units, why
+    once = emitter.waits or (p.k.known is not None and p.k.known <= plan.k_block * plan.depth)
+    return _Parts(kernel, words, units, once, why)
 
 
 def _gemv(p: Problem, host: Host) -> _Parts:
@@ -88,7 +96,22 @@ def _gemv(p: Problem, host: Host) -> _Parts:
     words = words_of(p, units)
     emitter = gemv.Gemv(host, p, words)
     kernel = Kernel(_name("row_dot", p), emitter.text(), scratch=emitter.scratch)
-    return kernel, tuple(words.contents), units, "one row: the matrix is read once, in the order of memory"
+    why = "one row: the matrix is read once, in the order of memory"
+    return _Parts(kernel, words, units, True, why)
+
+
+def _in_place(p: Problem) -> tuple[tuple[int, int], ...]:
+    """Results that may take the memory of an operand of the same shape and dtype."""
+    found: list[tuple[int, int]] = []
+    for o in p.epilogue.operands:
+        whole = (
+            (p.n == ONE or o.column_stride == 1)
+            and (p.m == ONE or product([o.row_stride]) == p.n)
+            and (p.batches == ONE or product([o.batch_stride]) == p.m * p.n)
+        )
+        results = enumerate(p.epilogue.results if whole else ())
+        found += [(i, o.input) for i, dtype in results if dtype == o.dtype]
+    return tuple(found)
 
 
 def _units(batches: Product, n: Product, columns: int, m: Product = ONE, rows: int = 1) -> int:

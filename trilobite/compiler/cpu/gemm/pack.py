@@ -82,14 +82,14 @@ class _Pack:
     def emit(self) -> None:
         t, one = self.t, self.dtype.itemsize
         whole = t.icmp("eq", self.count, self.width)
-        beside = t.and_(t.icmp("eq", self.line_stride, one), whole)
+        beside = t.icmp("eq", self.line_stride, one)
         below = t.icmp("eq", self.k_stride, one)
         if self.exact:
             below = t.and_(below, whole)
         # Elements that no vector covers, from k = `done` on, are left to the loop over single ones.
         (done,) = t.either(
             beside,
-            lambda: [self.lines_beside()],
+            lambda: t.either(whole, lambda: [self.lines_beside()], lambda: [self.some_lines_beside()]),
             lambda: t.either(below, lambda: [self.lines_below()], lambda: [constant("i64", 0)]),
         )
         self.singles(done)
@@ -109,6 +109,20 @@ class _Pack:
                 word = self.words_beside(piece, lanes, constant("i64", first), row.index)
                 self.store(word, t.add(start, first))
         return t.mul(words, depth)
+
+    def some_lines_beside(self) -> Value:
+        """The same for a panel that is cut off, where one instruction loads a part of a vector."""
+        t, size = self.t, self.dtype.itemsize
+        if self.plan.depth > 1 or self.scales or size < 4:
+            return constant("i64", 0)
+        with t.loop(0, self.k, name="row") as row:
+            at = t.address(self.source, t.mul(row.index, self.k_stride))
+            for first, lanes in _pieces(self.width, self.plan.lanes):
+                left = t.smax(t.sub(self.count, first), 0)
+                value = t.load_partial(self.dtype, t.address(at, first * size), left, lanes)
+                value = widen(t, value, self.dtype, self.plan.stored)
+                self.store(value, t.add(t.mul(row.index, self.width), first))
+        return self.k
 
     def words_beside(self, at: Value, lanes: int, line: Value, k: Value) -> Value:
         if self.plan.depth == 1:
