@@ -1,15 +1,16 @@
-"""How regions are written in these tests, and how their lowerings run: natively, by hand, in any cut."""
+"""How regions are written in these tests, and how they run: natively, by hand, in any cut of their units."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from tests.compiler.arrays import assert_same_bits, random_array
 from trilobite.base.dtypes import as_dtype
 from trilobite.compiler.cpu.nests import accepts, lower
 from trilobite.compiler.kernels import Kernel, Lowering, Operand
@@ -21,6 +22,7 @@ from trilobite.native import objects
 from trilobite.native.host import features
 
 Array = np.ndarray[Any, Any]
+Build = Callable[..., Any]
 
 
 class Region:
@@ -123,3 +125,33 @@ def native(
 
 def reference(region: Graph, values: Sequence[Array]) -> list[Array]:
     return [np.asarray(v) for v in run(region, list(values))]
+
+
+def same(build: Build, *types: Any, seed: int = 0, cuts: int = 1, places: int = 0) -> Graph:
+    """Native and reference agree in every bit; `types` are shapes or (shape, dtype)."""
+    region, values = made(build, *types, seed=seed, places=places)
+    for found, expected in zip(native(region, values, cuts=cuts), reference(region, values), strict=True):
+        assert_same_bits(found, expected, str(region))
+    return region
+
+
+def made(build: Build, *types: Any, seed: int = 0, wild: bool = True, places: int = 0) -> tuple[Graph, Any]:
+    rng, r = np.random.default_rng(seed), Region()
+    pairs = [t if t and isinstance(t[0], tuple) else (t, "float32") for t in types]
+    operands = [r.input(shape, dtype) for shape, dtype in pairs]
+    found = build(r, *operands)
+    region = r.graph(*(found if isinstance(found, tuple) else (found,)))
+    return region, [random_array(rng, t.shape, t.dtype, wild) for t in region.input_types]
+
+
+def normalised(r: Region, x: Any, gain: Any, axes: tuple[int, ...]) -> Any:
+    shape = x.type.shape
+    count = float(np.prod([shape[a] for a in axes]))
+    mean = r.reduce_sum(x, axes=axes)
+    mean = r.div(mean, r.like(mean, count))
+    centred = r.sub(x, r.spread(mean, shape, *axes))
+    var = r.reduce_sum(r.mul(centred, centred), axes=axes)
+    var = r.add(r.div(var, r.like(var, count)), r.like(var, 1e-5))
+    scale = r.div(r.like(var, 1.0), r.sqrt(var))
+    out = r.mul(centred, r.spread(scale, shape, *axes))
+    return r.mul(out, r.broadcast(gain, shape=shape, axes=(len(shape) - 1,))), mean, scale

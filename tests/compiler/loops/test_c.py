@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.compiler.arrays import assert_same_bits, random_array
-from tests.compiler.loops.regions import Region, fusion_of, reference, size_of
-from tests.compiler.loops.test_nests import MOVES, PLACES, made, normalised
+from tests.compiler.loops.regions import Region, fusion_of, made, normalised, reference, size_of
+from tests.compiler.loops.test_movement import MOVES, PLACES
 from trilobite.base.errors import DTypeError
 from trilobite.compiler.cpu.loops.emit_c import emit_c
 from trilobite.compiler.cpu.nests import lower

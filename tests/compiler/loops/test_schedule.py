@@ -1,4 +1,4 @@
-"""Schedules keep the meaning of a nest; those that would not are refused, with the dependence that forbids."""
+"""Schedules keep the meaning of a nest; those that would not are refused, with the dependence in the way."""
 
 from __future__ import annotations
 
@@ -262,15 +262,8 @@ def test_the_verifier_names_what_is_wrong() -> None:
 
 
 def test_the_interpreter_checks_bounds() -> None:
-    nest = Nest(
-        "out",
-        buffers(x=(4,), y=(4,)),
-        (
-            loop("i", 4, copy(at("x", i * i), to("y", i)))
-            if False
-            else loop("i", 4, copy(at("x", i + i), to("y", i))),
-        ),
-    )
+    twice = loop("i", 4, copy(at("x", i + i), to("y", i)))
+    nest = Nest("out", buffers(x=(4,), y=(4,)), (twice,))
     with pytest.raises(IndexingError) as caught:
         interpret(nest, [np.zeros(4, np.int32), np.zeros(4, np.int32)])
     assert "element 4 of x, which has 4" in str(caught.value)

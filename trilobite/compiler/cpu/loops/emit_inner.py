@@ -76,7 +76,7 @@ class Inner:
             self.invariant[leaf] = self.scope.leaf(leaf, Lane(var, self.text.constant("i64", 0), 0))
             return
         for g in leaf.indices if not isinstance(leaf, Load) else leaf.guards:
-            if linear(g, var) and not any(True for _ in g.loads()):
+            if linear(g, var) and self._settled(g):
                 self.scope.index(g.without(var))
         if isinstance(leaf, Load):
             self._base(leaf.buffer, leaf.index)
@@ -89,8 +89,13 @@ class Inner:
     def _base(self, name: str, index: Sequence[Index]) -> None:
         buffer = self.scope.buffers[name]
         flat = self.scope.flat(buffer, index)
-        if linear(flat, self.node.var) and not any(True for _ in flat.loads()):
+        if linear(flat, self.node.var) and self._settled(flat):
             self.scope.pointer(buffer, flat.without(self.node.var))
+
+    def _settled(self, index: Index) -> bool:
+        """Do the loads inside an index read what this loop does not write?"""
+        written = {t.buffer for s in self.body for t in s.targets}
+        return not any(load.buffer in written for load in index.loads())
 
     # -- the loop ------------------------------------------------------------------------------------------
 

@@ -19,7 +19,8 @@ COMBINE = {
 ARGUMENTS = {"argmax": ("maximum", "reduce_max"), "argmin": ("minimum", "reduce_min")}
 REDUCTIONS = frozenset((*COMBINE, *ARGUMENTS))
 INJECTIVE = ELEMENTWISE | RULES.keys() | {"constant", "iota", "full"}
-ALONE = frozenset({"cumulative", "scatter", "scatter_along"})  # lowered, but only as a fusion of its own
+SCATTERS = frozenset({"scatter", "scatter_along", "scatter_reduce", "scatter_reduce_along"})
+WRITES = SCATTERS | {"cumulative"}  # lowered by loops of their own, whose order counts
 
 
 def classify(what: Primitive | Equation) -> Class:
@@ -38,3 +39,8 @@ def real(e: Equation) -> bool:
     if any(d.kind == "c" for d in dtypes):
         return False
     return e.primitive.name not in ELEMENTWISE or supports(e.primitive, dtypes)
+
+
+def writes(e: Equation) -> bool:
+    """Is it a scatter or a running sum of real numbers?"""
+    return e.primitive.name in WRITES and real(e)

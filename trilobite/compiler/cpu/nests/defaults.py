@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trilobite.base.dtypes import accumulator, bool_
+from trilobite.compiler.cpu.loops.emit_values import linear
 from trilobite.compiler.cpu.loops.index import Index, lower, upper
 from trilobite.compiler.cpu.loops.ir import (
+    Kind,
     Loop,
     Nest,
     Node,
@@ -34,10 +36,11 @@ def vectorised(nest: Nest, host: Host) -> Nest:
     def change(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Loop) or not all(isinstance(n, Statement) for n in node.body):
             return (node,)
-        if node.kind != "serial" or not _runs_in_vectors(node):
+        if node.kind not in ("serial", "parallel") or not _runs_in_vectors(node):
             return (node,)
         lanes = _lanes(nest, node, host)
-        return (replace(node, kind="vector", lanes=lanes, unroll=_unroll(node, lanes)),)
+        kind: Kind = "vector" if node.kind == "serial" else "parallel"
+        return (replace(node, kind=kind, lanes=lanes, unroll=_unroll(node, lanes)),)
 
     return replace(nest, body=rewritten(nest.body, change))
 
@@ -48,8 +51,11 @@ def _runs_in_vectors(node: Loop) -> bool:
     written = {t.buffer for s in body for t in s.targets}
     for s in body:
         for t in s.targets:
-            if t.combine is None and all(node.var not in i.variables for i in t.index):
+            moves = any(node.var in i.variables for i in t.index)
+            if not moves and t.combine is None:
                 return False
+            if moves and not all(linear(i, node.var) for i in t.index):
+                return False  # two turns may write one element
         for load in s.loads():
             same = [t for o in body for t in o.targets if t.buffer == load.buffer]
             if load.buffer in written and any(t.index != load.index for t in same):

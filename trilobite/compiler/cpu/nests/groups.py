@@ -8,6 +8,7 @@ places; everything between is computed where it is used. Kinds of groups:
              is walked through several times while it is in the cache
     columns  reductions that keep the last axis
     blocks   few, long rows: partial results of fixed blocks first
+    write    a scatter or a running sum, by itself
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Literal
 
 from trilobite.compiler.cpu.loops.index import Index, upper, variable
 from trilobite.compiler.cpu.loops.ir import row_major
-from trilobite.compiler.cpu.nests.classes import COMBINE
+from trilobite.compiler.cpu.nests.classes import COMBINE, WRITES
 from trilobite.compiler.cpu.nests.defaults import BLOCK
 from trilobite.compiler.cpu.nests.movement import place_operands
 from trilobite.compiler.cpu.nests.reader import CannotRead, Reader, Source
@@ -27,6 +28,8 @@ from trilobite.compiler.cpu.nests.scalars import Scalars
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Dim, Shape
 
+ROOM = 1 << 18  # elements of the state of a running sum
+
 
 @dataclass(frozen=True)
 class Root:
@@ -34,6 +37,7 @@ class Root:
 
     var: Var
     reduction: Equation | None = None
+    write: Equation | None = None  # a scatter or a running sum
 
     @property
     def operand(self) -> Var:
@@ -52,7 +56,7 @@ class Root:
 
 @dataclass
 class Group:
-    kind: Literal["map", "rows", "columns", "blocks"]
+    kind: Literal["map", "rows", "columns", "blocks", "write"]
     shape: Shape
     axes: tuple[int, ...] = ()
     roots: list[Root] = field(default_factory=list)
@@ -115,6 +119,8 @@ class Groups:
             v = e.outputs[0]
             if e.primitive.name in COMBINE:
                 roots.append(Root(v, e))
+            elif e.primitive.name in WRITES:
+                roots.append(Root(v, write=e))
             elif v in wanted and v not in self.inputs:
                 roots.append(Root(v))
         return roots
@@ -144,7 +150,9 @@ class Groups:
 
     def materialised(self, v: Var) -> bool:
         e = self.producers.get(v)
-        return e is not None and (e.primitive.name in COMBINE or v in self._places)
+        return e is not None and (
+            e.primitive.name in COMBINE or e.primitive.name in WRITES or v in self._places
+        )
 
     @property
     def _places(self) -> set[Var]:
@@ -155,7 +163,7 @@ class Groups:
         return self._places_known
 
     def needs(self, root: Root) -> frozenset[Var]:
-        if root.reduction is None:
+        if root.reduction is None:  # for a write: what its operands need
             return self.direct(root.var)
         operand = root.operand
         return frozenset({operand}) if self.materialised(operand) else self.direct(operand)
@@ -175,6 +183,8 @@ class Groups:
     def _fits(self, root: Root, k: int, depends: bool) -> bool:
         group = self.groups[k]
         shape = root.operand.type.shape
+        if root.write is not None or group.kind == "write":
+            return False
         if group.kind != "rows":
             same = group.shape == shape and group.axes == root.axes
             return same and not depends and (root.reduction is None) == (group.kind == "map")
@@ -212,11 +222,26 @@ class Groups:
             reader = Reader(self.producers, sources, group.ranges("o"), Scalars())
             for root in group.roots:
                 row_major(root.var.type.shape)
+                if root.write is not None:
+                    self._check_write(root.write, reader)
+                    continue
                 index = group.index("o") if root.operand.type.shape == group.shape else group.turn()
                 reader.element(root.operand, index)
 
+    def _check_write(self, e: Equation, reader: Reader) -> None:
+        for v in e.inputs:
+            index = tuple(variable(f"w{a}") for a in range(v.type.ndim))
+            reader.element(v, index)
+        if (
+            e.primitive.name == "cumulative"
+            and size(e.inputs[0].type.shape[e.attributes["axis"] + 1 :]) > ROOM
+        ):
+            raise CannotRead("a running sum whose state is too large for a row")
+
     def _new(self, root: Root) -> Group:
         shape, axes = root.operand.type.shape, root.axes
+        if root.write is not None:
+            return Group("write", shape, (), [root])
         if root.reduction is None:
             return Group("map", shape, (), [root])
         if max(axes) < len(shape) - 1:

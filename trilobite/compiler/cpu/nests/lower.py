@@ -19,7 +19,7 @@ from trilobite.compiler.cpu.loops.collapse import collapsed
 from trilobite.compiler.cpu.loops.combine import accumulates_in
 from trilobite.compiler.cpu.loops.index import Ranges, as_index, variable
 from trilobite.compiler.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Target, loops
-from trilobite.compiler.cpu.nests import classes
+from trilobite.compiler.cpu.nests import classes, writes
 from trilobite.compiler.cpu.nests.accuracy import in_chunks
 from trilobite.compiler.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
 from trilobite.compiler.cpu.nests.defaults import BLOCK, kernel, parallelised, units, vectorised, work
@@ -43,7 +43,7 @@ def accepts(region: Graph) -> str | None:
     if len(region.equations) > LARGEST:
         return f"it has {len(region.equations)} operations; a nest takes {LARGEST}"
     for e in region.equations:
-        if classes.classify(e) == "opaque":
+        if classes.classify(e) == "opaque" and not classes.writes(e):
             return f"{e.primitive.name} of {', '.join(str(v.type) for v in e.inputs)} has no loops"
     try:
         Groups(prepared(region)).check()
@@ -185,6 +185,34 @@ class _Assembly:
 
         self._partial(group, build)
 
+    def _write(self, group: Group, sources: dict[Var, Source]) -> None:
+        """A copy, then the updates; or one walk along the axis."""
+        (root,) = group.roots
+        e, names = root.write, self.stores[root.var]
+        assert e is not None
+
+        def reader_of(scalars: Scalars, ranges: Ranges) -> Reader:
+            return self._reader(sources, scalars, ranges)
+
+        if e.primitive.name == "cumulative":
+            body, local = writes.running(e, reader_of, names)
+            self._step(self._nest((body,), local))
+            return
+        dtype, result = writes.working(e), root.var.type
+        name = names[0] if dtype == result.dtype else self.temporary(result.shape, dtype)
+        self._step(self._nest((writes.copied(e.inputs[0], reader_of, name, dtype),), ()))
+        if not any(d == 0 for d in e.inputs[2].type.shape):
+            nest = collapsed(self._nest((writes.scattered(e, reader_of, name, dtype),), ()))
+            along = e.primitive.name.endswith("along")
+            self._emit(writes.in_lanes(nest) if along else writes.in_strips(nest))
+        wide = Var(TensorType(result.shape, dtype))
+
+        def wide_reader(scalars: Scalars, ranges: Ranges) -> Reader:
+            return Reader({}, {wide: Source(name)}, ranges, scalars)
+
+        for other in names if dtype != result.dtype else names[1:]:
+            self._step(self._nest((writes.copied(wide, wide_reader, other, result.dtype),), ()))
+
     def _partial(self, group: Group, build: Any) -> None:
         """One nest, or one that leaves partial results by block and one that combines them."""
         whole = {r.var: Destination(tuple(self.stores[r.var])) for r in group.roots}
@@ -256,8 +284,11 @@ class _Assembly:
         return Nest(self.name, (*arguments, *local), body)
 
     def _step(self, nest: Nest, flat: bool = False) -> None:
-        nest = nest if flat else tiled(collapsed(nest))
-        done = vectorised(parallelised(nest), self.host)
+        self._emit(parallelised(nest if flat else tiled(collapsed(nest))))
+
+    def _emit(self, nest: Nest) -> None:
+        """The last part of a schedule, and the step."""
+        done = vectorised(nest, self.host)
         turns = units(done).constant
         words = [self.operands[b.name] for b in done.arguments]
         sizes = [Affine(0, [(s, 1)]) for s in done.symbols]

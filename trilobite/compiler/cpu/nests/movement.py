@@ -299,4 +299,6 @@ def place_operands(e: Equation) -> tuple[Var, ...]:
     """The operands of an equation that say where to read."""
     if e.primitive.name in ("dynamic_slice", "dynamic_update_slice"):
         return e.inputs[1 if e.primitive.name == "dynamic_slice" else 2 :]
+    if e.primitive.name.startswith("scatter"):
+        return e.inputs[1:2]
     return tuple(e.inputs[i] for i in PLACES.get(e.primitive.name, ()))
