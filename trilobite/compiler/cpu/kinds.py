@@ -21,13 +21,15 @@ class Kinds(NamedTuple):
 @cache
 def kinds() -> Kinds:
     """The table, with the rooms that it names loaded at first use."""
-    from trilobite.compiler.cpu import conv, gemm, nests
+    from trilobite.compiler.cpu import attention, conv, gemm, nests
 
     rooms: dict[str, Any] = {"loops": nests, "dot": gemm, "conv": conv, "window": conv.pooling}
+    rooms["attention"] = attention
     return Kinds(
         {name: Kind(name, room.accepts) for name, room in rooms.items()},
         {name: room.lower for name, room in rooms.items()},
         {
+            "call": "attention",
             "dot": "dot",
             "dot_packed": "dot",
             "gemm_pack": "dot",
