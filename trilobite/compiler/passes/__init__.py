@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from trilobite.compiler.passes.cse import cse
 from trilobite.compiler.passes.dce import dce
+from trilobite.compiler.passes.fold_batch_norm import fold_batch_norm
 from trilobite.compiler.passes.fold_constants import fold_constants
 from trilobite.compiler.passes.inline import inline, nobody
 from trilobite.compiler.passes.simplify import simplify
@@ -44,6 +45,10 @@ def _simplify(g: Graph, o: Options, c: Counters) -> Graph:
     return simplify(g, c, reassociate=o.reassociate)
 
 
+def _fold_batch_norm(g: Graph, o: Options, c: Counters) -> Graph:
+    return fold_batch_norm(g, o.stable, c)
+
+
 PASSES: tuple[Pass, ...] = (
     Pass("inline", _inline, "calls become their bodies, unless the target runs them whole"),
     Pass("dce", lambda g, o, c: dce(g, c), "without what nothing needs"),
@@ -51,6 +56,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("fold_constants", lambda g, o, c: fold_constants(g, c), "what depends on constants alone"),
     Pass("cse", lambda g, o, c: cse(g, c), "what is computed twice is computed once"),
     Pass("sink_shapes", lambda g, o, c: sink_shapes(g, c), "work on small shapes, fewer moves of data"),
+    Pass("fold_batch_norm", _fold_batch_norm, "scales and shifts of channels go into stable weights"),
     Pass("tidy", lambda g, o, c: dce(cse(g, c), c), "cse and dce once more"),
 )
 
