@@ -62,7 +62,8 @@ def choose(p: Array, x: Array, y: Array) -> Array:
     branch per element, and on a mask without pattern that takes ten times as long.
     """
     word = _WORDS.get(x.dtype.itemsize)
-    if p.size <= _BRANCHES or word is None or x.dtype != y.dtype:
+    alike = p.shape == x.shape == y.shape and x.dtype == y.dtype
+    if p.size <= _BRANCHES or word is None or not alike:
         return np.where(p, x, y)
     out: Array = np.bitwise_xor(x.view(word), y.view(word))
     mask = np.negative(p.view(np.int8), dtype=word)

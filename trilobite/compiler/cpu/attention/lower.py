@@ -72,4 +72,4 @@ def _flops(p: Problem) -> float:
     if any(isinstance(d, Affine) for d in sizes):
         return 0.0
     per_pair = 2.0 * (p.features + p.value_features) * (2.5 if p.half == "backward" else 1.0)
-    return float(p.heads) * float(p.queries) * float(p.keys) * per_pair * (0.5 if p.causal else 1.0)  # type: ignore[arg-type]
+    return float(p.heads) * float(p.queries) * float(p.keys) * per_pair * (0.5 if p.causal else 1.0)
