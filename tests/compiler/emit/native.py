@@ -14,7 +14,7 @@ from trilobite.compiler.cpu.emit.text import Text
 from trilobite.ir.graph import Graph
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import TensorType
-from trilobite.native.host import Host, features
+from trilobite.native.host import SSE2, Host, features
 from trilobite.native.objects import compile_object, load, symbol
 
 Array = np.ndarray[Any, Any]
@@ -54,9 +54,10 @@ def load_entry(text: str, host: Host) -> Callable[..., None]:
     return entry
 
 
-def without_fma(host: Host) -> Host:
-    """This machine as one that lacks fused multiply-add and float16: other code, and it runs here."""
-    return replace(host, fma=False, f16c=False)
+def plain_host() -> Host:
+    """A machine without fused multiply-add and float16 whose code runs here."""
+    host = features()
+    return SSE2 if host.triple == SSE2.triple else replace(host, fma=False, f16c=False)
 
 
 def run_scalars(body: Graph, arrays: Sequence[Array], lanes: int, host: Host | None = None) -> list[Array]:

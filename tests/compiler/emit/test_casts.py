@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compiler.emit.native import Array, run_scalars, scalar_graph, without_fma
+from tests.compiler.emit.native import Array, plain_host, run_scalars, scalar_graph
 from trilobite.base.dtypes import (
     ALL,
     COMPLEX,
@@ -76,7 +76,7 @@ def same(found: Array, want: Array) -> Array:
 def test_cast(source: DType, plain: bool) -> None:
     body = scalar_graph(lambda x: [table["cast"](x, dtype=d) for d in REAL], [source])
     x = everything(source)
-    host = without_fma(features()) if plain else features()
+    host = plain_host() if plain else features()
     for lanes in (0,) if plain else (8, 16):
         for target, found in zip(REAL, run_scalars(body, [x], lanes, host), strict=True):
             want = table["cast"].evaluate(x, dtype=target)

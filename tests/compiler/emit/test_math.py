@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.compiler.emit.accuracy import TWO_OPERANDS, Array, edges, exact, samples, ulps
-from tests.compiler.emit.native import load_entry, without_fma
+from tests.compiler.emit.native import load_entry, plain_host
 from trilobite.compiler.cpu.emit.math import FUNCTIONS, ULPS
 from trilobite.compiler.cpu.emit.text import Text
 from trilobite.native.host import Host, features
@@ -20,7 +20,7 @@ UNARY = sorted(set(FUNCTIONS) - TWO_OPERANDS)
 
 @cache
 def _host(plain: bool) -> Host:
-    return without_fma(features()) if plain else features()
+    return plain_host() if plain else features()
 
 
 def apply(name: str, xs: list[Array], lanes: int, plain: bool = False) -> Array:
