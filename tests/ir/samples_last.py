@@ -52,6 +52,24 @@ def _conv_last_weight_grad(rng: Rng) -> Rows:
         yield [_last(x), _last(y)], settings
 
 
+# In float32: sums of both signs inside leave no size that a bound for all dtypes could refer to; the tests of
+# the compiler hold the error to float64's.
+
+
+def _conv_winograd_weight(rng: Rng) -> Rows:
+    for tile in (2, 4):
+        for transposed in (False, True):
+            yield [rng.standard_normal((5, 3, 3, 3)).astype("f")], {"tile": tile, "lanes": 4, "transposed": transposed}
+
+
+def _conv_winograd(rng: Rng) -> Rows:
+    for tile, low, high in ((2, (1, 1), (1, 1)), (4, (0, 2), (1, 0))):
+        (w,), attributes = next(iter(_conv_winograd_weight(rng)))
+        weight = table["conv_winograd_weight"].evaluate(w, **{**attributes, "tile": tile})
+        window = {"tile": tile, "low": low, "high": high, "columns": 5, "dtype": weight.dtype}
+        yield [rng.standard_normal((2, 6, 7, 3)).astype("f"), weight], window
+
+
 _POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2, 6, 8, 3), {"size": (2, 2), "stride": (2, 2), "low": (0, 0), "high": (0, 0), "dilation": (1, 1)}),
     ((7, 6, 2), {"size": (3, 2), "stride": (2, 1), "low": (1, 0), "high": (1, 1), "dilation": (1, 2)}),
@@ -99,6 +117,8 @@ samples = {
     "conv_last": _conv_last,
     "conv_last_input_grad": _conv_last_input_grad,
     "conv_last_weight_grad": _conv_last_weight_grad,
+    "conv_winograd": _conv_winograd,
+    "conv_winograd_weight": _conv_winograd_weight,
     "window_last_reduce": _window_last_reduce,
     "window_last_argmax": _window_last_argmax,
     "window_last_gather": _window_last_gather,

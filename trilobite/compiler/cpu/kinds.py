@@ -38,6 +38,8 @@ def kinds() -> Kinds:
             "conv_last_weight_grad": "conv",
             **{name: "window" for name in table if name.startswith("window_last_")},
             "conv_panels": "conv",
+            "conv_winograd": "conv",
+            "conv_winograd_weight": "conv",
             "window_last_reduce": "window",
             "window_last_spread": "window",
             "window_last_max_grad": "window",

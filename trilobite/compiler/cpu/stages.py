@@ -1,36 +1,31 @@
-"""The passes of the CPU target, in order."""
+"""The passes of the CPU target, in order: those that all targets share, then layout and packing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from trilobite.compiler.cpu.attention import claims
-from trilobite.compiler.passes.cse import cse
+from trilobite.compiler.passes import PASSES, Pass
 from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.passes.inline import inline
 from trilobite.compiler.passes.layout import layout
 from trilobite.compiler.passes.narrow_calls import narrow_calls
-from trilobite.compiler.passes.simplify import simplify
-from trilobite.compiler.passes.sink_shapes import sink_shapes
-from trilobite.compiler.pipeline import Options, Stage
+from trilobite.compiler.passes.prepack import prepack
+from trilobite.compiler.pipeline import Options
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Graph
 
 
-def _counted(run: Callable[[Graph, Counters], Graph]) -> Stage:
-    def stage(graph: Graph, options: Options) -> tuple[Graph, Mapping[str, int]]:
-        counters = Counters()
-        return run(graph, counters), counters
-
-    return stage
+def _prepack(g: Graph, o: Options, c: Counters) -> Graph:
+    return prepack(g, [g.inputs[i] for i in sorted(o.stable)], c)
 
 
-STAGES: tuple[tuple[str, Stage], ...] = (
-    ("inline", _counted(lambda g, c: inline(g, claims, c))),
-    ("narrow_calls", _counted(lambda g, c: narrow_calls(g, c))),
-    ("cse", _counted(lambda g, c: cse(g, c))),
-    ("simplify", _counted(lambda g, c: simplify(g, c))),
-    ("sink_shapes", _counted(lambda g, c: sink_shapes(g, c))),
-    ("dce", _counted(lambda g, c: dce(g, c))),
-    ("layout", _counted(lambda g, c: layout(g))),
+_INLINE, *_OTHERS = PASSES
+
+STAGES: tuple[tuple[str, Pass], ...] = tuple(
+    (p.name, p)
+    for p in (
+        _INLINE,
+        Pass("narrow_calls", lambda g, o, c: narrow_calls(g, c), "whole calls give what they compute, no more"),
+        *_OTHERS,
+        Pass("layout", lambda g, o, c: layout(g), "convolutions and what is between them, channels last"),
+        Pass("prepack", _prepack, "weights that stay are packed for products once"),
+        Pass("sweep", lambda g, o, c: dce(g, c), "what layout and packing left behind"),
+    )
 )

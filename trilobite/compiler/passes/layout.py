@@ -3,13 +3,14 @@
 Enters: a graph whose composites are inlined. Leaves: a graph with the same inputs and outputs in which no
 `conv` or `window_*` is left but those a kernel cannot run (complex numbers); values of one component share
 one order of axes (`layout_axes`), so a transpose stands only where a value enters or leaves: at the graph's
-inputs and outputs, at a flattening before a dense layer, at a weight's gradient. Weights become panels by an
-equation that reads the weight alone. It chooses no kernel and no blocking.
+inputs and outputs, at a flattening before a dense layer, at a weight's gradient. Weights become panels by
+an equation that reads the weight alone. Of kernels it chooses one thing: which 3x3 convolutions run by
+tiles (`layout_winograd`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,19 +31,24 @@ from trilobite.compiler.passes.layout_axes import (
     window_rank,
 )
 from trilobite.compiler.passes.layout_windows import last_window
+from trilobite.compiler.passes.layout_winograd import stable_values, tile_of, tiled_attributes
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import TensorType
 from trilobite.native.host import Host
 
 
-def layout(graph: Graph, host: Host | None = None) -> Graph:
-    """The graph in channels-last form. `host` decides how wide the panels of weights are."""
+def layout(
+    graph: Graph, host: Host | None = None, accuracy: str = "default", stable: Collection[int] = ()
+) -> Graph:
+    """The graph in channels-last form. `host` decides how wide the panels of weights are. Where weights stay
+    between runs (`stable` inputs), more convolutions are worth tiles; with accuracy "strict" none is.
+    """
     if host is None:
         from trilobite.native.host import features
 
         host = features()
-    return _Layout(graph, host).run()
+    return _Layout(graph, host, accuracy, stable).run()
 
 
 def permuted(t: TensorType, order: Order) -> TensorType:
@@ -55,13 +61,14 @@ def panel_lanes(dtype: Any, host: Host) -> int:
 
 
 class _Layout:
-    def __init__(self, graph: Graph, host: Host) -> None:
-        self.graph, self.host = graph, host
+    def __init__(self, graph: Graph, host: Host, accuracy: str, stable: Collection[int]) -> None:
+        self.graph, self.host, self.accuracy = graph, host, accuracy
+        self.stable = stable_values(graph, stable)
         self.order = orders(graph)
         self.versions: dict[Var, dict[Order, Var]] = {v: {identity(v.type.ndim): v} for v in graph.inputs}
         self.equations: list[Equation] = []
         self.maker = {v: e for e in graph.equations for v in e.outputs}
-        self.panels: dict[tuple[Var, bool, int], Var] = {}
+        self.panels: dict[tuple[Var, bool, int, int], Var] = {}
 
     def run(self) -> Graph:
         for e in self.graph.equations:
@@ -145,7 +152,7 @@ class _Layout:
 
     def _region(self, value: Any) -> Any:
         if isinstance(value, Graph):
-            return layout(value, self.host)
+            return layout(value, self.host, self.accuracy)
         if isinstance(value, tuple) and any(isinstance(v, Graph) for v in value):
             return tuple(map(self._region, value))
         return value
@@ -192,6 +199,12 @@ class _Layout:
         x, w = e.inputs
         last = channels_last(x.type.ndim, x.type.ndim - 2)
         transposed = e.primitive.name == "conv_input_grad"
+        tile = tile_of(e, w in self.stable) if self.accuracy != "strict" else 0
+        if tile:
+            weight = self.weight(e, w, transposed, tile)
+            made = self.emit(e, "conv_winograd", (self.get(x, last), weight), tiled_attributes(e, tile))
+            self.keep(e.outputs[0], last, made)
+            return
         filters, channels = w.type.shape[0] // e.attributes["groups"], w.type.shape[1]
         attributes = {**e.attributes, "columns": channels if transposed else filters}
         weight = self.weight(e, w, transposed)
@@ -200,17 +213,21 @@ class _Layout:
         )
         self.keep(e.outputs[0], last, made)
 
-    def weight(self, e: Equation, w: Var, transposed: bool) -> Var:
+    def weight(self, e: Equation, w: Var, transposed: bool, tile: int = 0) -> Var:
         """In panels; one filter per channel stays plain, its channels are lanes as they are."""
         groups = e.attributes["groups"]
         if groups > 1 and w.type.shape[0] == groups and w.type.shape[1] == 1:
             return self.get(w, weight_last(w.type.ndim))
-        key = (w, transposed, groups)
+        key = (w, transposed, groups, tile)
         if key not in self.panels:
             lanes = panel_lanes(w.type.dtype, self.host)
             source = self.get(w, identity(w.type.ndim))
-            attributes = {"groups": groups, "lanes": lanes, "transposed": transposed}
-            self.panels[key] = self.emit(e, "conv_panels", (source,), attributes)
+            attributes = {"lanes": lanes, "transposed": transposed}
+            if tile:
+                made = self.emit(e, "conv_winograd_weight", (source,), {**attributes, "tile": tile})
+            else:
+                made = self.emit(e, "conv_panels", (source,), {**attributes, "groups": groups})
+            self.panels[key] = made
         return self.panels[key]
 
     # -- windows ---------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """Which values of a graph must agree on the order of their axes, and which order costs least.
 
-Enters: a graph. Leaves: for every value the order in which its axes lie in memory. Values that equations tie
-axis by axis (elementwise, pooling, padding, joining; transposes, which only rename axes) form one component
-and get one order. Convolutions and pooling vote for channels last, everything that reads or makes a value as
-the user wrote it votes for that; the bytes that would have to be moved decide. It rewrites nothing, and
-leaves components without a convolution or a window alone. Linear in the number of equations.
+Enters: a graph. Leaves: for every value the order in which its axes lie in memory. Values that equations
+tie axis by axis (elementwise, pooling, padding, joining; transposes, which only rename axes) form one
+component and get one order. Convolutions and pooling vote for channels last, everything that reads or makes
+a value as the user wrote it votes for that; the bytes that would have to be moved decide. It rewrites
+nothing, and leaves components without a convolution or a window alone. Linear in the number of equations.
 """
 
 from __future__ import annotations

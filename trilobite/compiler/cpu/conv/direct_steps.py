@@ -54,7 +54,7 @@ def lower_direct(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host:
             continue
         constants.append(tap_table(p, part))
         weights = Operand("in", inputs[1])
-        steps.append(_step(p, part, tile, epilogue, (source, weights, len(constants) - 1), host))
+        steps.append(direct_step(p, part, tile, epilogue, (source, weights, len(constants) - 1), host))
     why = f"rows of {p.depth} channels by {len(p.parts)} set(s) of taps, tiles of {ROWS} x {tile.columns}"
     return Lowering(tuple(steps), temporaries, tuple(constants), why=why)
 
@@ -104,14 +104,11 @@ def _strides(p: Problem) -> list[int]:
     return [math.prod(p.source[a + 1 :]) * p.channels for a in range(len(p.source))]
 
 
-def _step(
-    p: Problem,
-    part: Part,
-    tile: Tiling,
-    epilogue: Epilogue,
-    buffers: tuple[Operand, Operand, int],
-    host: Host,
-) -> Step:
+def direct_step(
+    p: Problem, part: Part, tile: Tiling, epilogue: Epilogue, buffers: tuple[Operand, Operand, int],
+    host: Host, result: Operand | None = None,
+) -> Step:  # fmt: skip
+    """The step of one part. `buffers`: source, weights, and which constant the table of taps is."""
     taps, panels = part.tap_count, -(-p.columns // tile.columns)
     symbolic = isinstance(p.batch, Affine)
     pixels = part.positions if symbolic else part.positions * int(p.batch)
@@ -122,7 +119,7 @@ def _step(
     runs = -(-panels // run)
     scratch = scratch_of(tile, block, taps)
     tap_block, depth_block = _depth_blocks(p.depth, taps)
-    words = _buffers(epilogue, buffers)
+    words = _buffers(epilogue, buffers, result)
     numbers: dict[str, Dim] = {
         "rows_at": scratch.rows, "places_at": scratch.places, "runs": runs, "run": run, "panels": panels,
         "groups": p.groups, "blocks": blocks, "block": block, "pixels": pixels, "taps": taps,
@@ -159,7 +156,7 @@ def _depth_blocks(depth: int, taps: int) -> tuple[int, int]:
     return 1, (-(-depth // pieces) + 3) // 4 * 4
 
 
-def _buffers(epilogue: Epilogue, buffers: tuple[Operand, Operand, int]) -> Words:
+def _buffers(epilogue: Epilogue, buffers: tuple[Operand, Operand, int], result: Operand | None) -> Words:
     source, weights, table = buffers
     words = Words()
     for name, operand in (
@@ -167,7 +164,7 @@ def _buffers(epilogue: Epilogue, buffers: tuple[Operand, Operand, int]) -> Words
         ("zeros", Operand("constant", 0)), ("table", Operand("constant", table)),
     ):  # fmt: skip
         words.add(name, operand)
-    epilogue_words(words, epilogue)
+    epilogue_words(words, epilogue, result)
     return words
 
 

@@ -12,14 +12,22 @@ from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.gemm.convert import narrow
 
 from trilobite.compiler.cpu.epilogue import Epilogue, emit_epilogue  # isort: skip
+from trilobite.base.dtypes import DType
 from trilobite.compiler.kernels import Operand
-from trilobite.ir.types import Dim
+from trilobite.ir.graph import Graph, Var
+from trilobite.ir.types import Dim, TensorType
 
 
-def epilogue_words(words: Words, epilogue: Epilogue) -> None:
-    """The buffers that an epilogue reads and writes."""
+def plain_epilogue(dtype: DType) -> Epilogue:
+    """Sums stored as they are."""
+    total = Var(TensorType((), dtype))
+    return Epilogue(Graph((total,), (), (total,), "epilogue"), (), (dtype,))
+
+
+def epilogue_words(words: Words, epilogue: Epilogue, result: Operand | None = None) -> None:
+    """The buffers that an epilogue reads and writes; the only result may go elsewhere than into output 0."""
     for i, _ in enumerate(epilogue.results):
-        words.add(f"result{i}", Operand("out", i))
+        words.add(f"result{i}", result or Operand("out", i))
     for i, o in enumerate(epilogue.operands):
         words.add(f"operand{i}", Operand("in", o.input))
         words.add(f"operand{i}_row", plain_stride(o.row_stride))

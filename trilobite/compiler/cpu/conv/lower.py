@@ -7,13 +7,14 @@ it refuses it says why; complex numbers run on the host.
 
 from __future__ import annotations
 
-from trilobite.base.dtypes import is_complex
+from trilobite.base.dtypes import float32, float64, is_complex
 from trilobite.compiler.cpu.conv.direct_steps import lower_direct
 from trilobite.compiler.cpu.conv.panels import lower_panels
 from trilobite.compiler.cpu.conv.problem import problem
 from trilobite.compiler.cpu.conv.rowwise_steps import Rows, lower_rowwise
 from trilobite.compiler.cpu.conv.tiling import tiling
 from trilobite.compiler.cpu.conv.weight_grad_steps import lower_filter_grad, lower_weight_grad
+from trilobite.compiler.cpu.conv.winograd_steps import lower_winograd, lower_winograd_weight
 from trilobite.compiler.cpu.epilogue import Epilogue, epilogue_of
 from trilobite.compiler.kernels import Lowering
 from trilobite.ir.graph import Equation, Graph
@@ -21,7 +22,8 @@ from trilobite.ir.types import Affine
 from trilobite.native.host import Host, features
 
 _GATHERED = ("conv_last", "conv_last_input_grad")
-ROOTS = (*_GATHERED, "conv_last_weight_grad", "conv_panels")
+_ALONE = ("conv_panels", "conv_winograd_weight")  # of a weight: nothing is fused with them
+ROOTS = (*_GATHERED, "conv_last_weight_grad", "conv_winograd", *_ALONE)
 
 
 def accepts(region: Graph) -> str | None:
@@ -36,7 +38,7 @@ def accepts(region: Graph) -> str | None:
         return "what a convolution reads is computed before it"
     if _symbolic(root):
         return "only the batch of a convolution may be symbolic"
-    if root.primitive.name == "conv_panels":
+    if root.primitive.name in _ALONE:
         return None if len(region.equations) == 1 else "nothing is fused with the cutting of a weight"
     if (why := _refused(root)) is not None:
         return why
@@ -46,6 +48,12 @@ def accepts(region: Graph) -> str | None:
 
 
 def _refused(e: Equation) -> str | None:
+    if e.primitive.name == "conv_winograd":
+        whole = isinstance(e.inputs[0].type.shape[0], Affine) or e.inputs[0].type.dtype not in (
+            float32,
+            float64,
+        )
+        return "tiled convolutions are of float32 or float64, with a batch that is known" if whole else None
     if e.primitive.name == "conv_last_weight_grad":
         spread = any(d != 1 for d in e.attributes["x_dilation"])
         return "the weight gradient of an input with zeros between its elements" if spread else None
@@ -57,11 +65,13 @@ def _refused(e: Equation) -> str | None:
 
 def _symbolic(e: Equation) -> bool:
     """Is any size but the leading ones of activations symbolic?"""
-    gradient = e.primitive.name == "conv_last_weight_grad"
-    whole = [*e.outputs] if gradient else [] if e.primitive.name == "conv_panels" else [e.inputs[1]]
-    lead = e.inputs if gradient else (e.inputs[0], *e.outputs)
-    if e.primitive.name == "conv_panels":
-        whole, lead = [*e.inputs], ()
+    name = e.primitive.name
+    if name in _ALONE:
+        whole, lead = [*e.inputs], []
+    elif name == "conv_last_weight_grad":
+        whole, lead = [*e.outputs], [*e.inputs]
+    else:
+        whole, lead = [e.inputs[1]], [e.inputs[0], *e.outputs]
     shapes = [v.type.shape for v in whole] + [v.type.shape[1:] for v in lead]
     return any(isinstance(n, Affine) for shape in shapes for n in shape)
 
@@ -69,8 +79,9 @@ def _symbolic(e: Equation) -> bool:
 def lower(equation: Equation) -> Lowering:
     region: Graph = equation.attributes["region"]
     root = next(e for e in region.equations if e.primitive.name in ROOTS)
-    if root.primitive.name == "conv_panels":
-        return lower_panels(root, features())
+    if root.primitive.name in _ALONE:
+        lower_weight = lower_panels if root.primitive.name == "conv_panels" else lower_winograd_weight
+        return lower_weight(root, features())
     epilogue = epilogue_of(region, root)
     assert epilogue is not None, "the fuse pass asks `accepts` first"
     places = tuple(region.inputs.index(v) for v in root.inputs)
@@ -83,6 +94,8 @@ def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
         x, y = (v.type.shape[-1] for v in root.inputs)
         channelwise = root.attributes["groups"] == x == y
         return (lower_filter_grad if channelwise else lower_weight_grad)(root, epilogue, inputs, host)
+    if root.primitive.name == "conv_winograd":
+        return lower_winograd(root, epilogue, inputs, host)
     if root.inputs[1].type.ndim == root.inputs[0].type.ndim:
         rows = Rows(problem(root), "filter", 0, inputs)
         return lower_rowwise(

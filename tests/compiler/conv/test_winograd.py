@@ -1,0 +1,192 @@
+"""Tiled 3x3 convolution: the native kernels against float64, the size of its error, and when it is chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.compiler.conv.convolutions import native, random, region, types_of
+from tests.compiler.conv.test_convolution import with_epilogue
+from trilobite.base.dtypes import float32
+from trilobite.compiler.cpu import conv
+from trilobite.compiler.passes.layout import layout
+from trilobite.compiler.passes.layout_winograd import tile_of
+from trilobite.ir.evaluate import run
+from trilobite.ir.graph import Graph
+from trilobite.ir.primitive import table
+from trilobite.ir.transforms.record import record_graph
+from trilobite.ir.types import TensorType
+from trilobite.native.host import AARCH64, SSE2, features
+from trilobite.native.objects import assembly
+
+Array = np.ndarray[Any, Any]
+
+
+def plain(x: Array, w: Array, low: tuple[int, ...], high: tuple[int, ...], dtype: Any) -> Array:
+    ones = (1, 1)
+    y = table["conv"].evaluate(
+        np.moveaxis(x, -1, 1).astype(dtype), w.astype(dtype), stride=ones, low=low, high=high,
+        x_dilation=ones, w_dilation=ones, groups=1, dtype=np.dtype(dtype),
+    )  # fmt: skip
+    return np.moveaxis(y, 1, -1)
+
+
+def weight(w: Array, tile: int, transposed: bool = False) -> Array:
+    lanes = 2 * features().lanes(w.dtype.itemsize)
+    found: Array = table["conv_winograd_weight"].evaluate(w, tile=tile, lanes=lanes, transposed=transposed)
+    return found
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_weight(tile: int, transposed: bool, dtype: str) -> None:
+    rng = np.random.default_rng(tile)
+    for shape in ((5, 7, 3, 3), (40, 33, 3, 3), (16, 16, 3, 3)):
+        w = random(rng, shape, np.dtype(dtype))
+        lanes = 2 * features().lanes(w.dtype.itemsize)
+        graph = region(
+            "conv_winograd_weight", types_of([w]), {"tile": tile, "lanes": lanes, "transposed": transposed}
+        )
+        (got,), (want,) = native(graph, [w], 3), run(graph, [w])
+        size = np.abs(w).max()
+        np.testing.assert_allclose(got, want, rtol=0, atol=16 * np.finfo(w.dtype).eps * size)
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_convolution(tile: int, dtype: str) -> None:
+    """Odd extents, odd channels, uneven padding; within 64 units of the sum of absolute terms."""
+    rng = np.random.default_rng(tile)
+    for n, h, w_, c, k, low, high in (
+        (2, 9, 7, 5, 7, (1, 1), (1, 1)), (1, 13, 4, 20, 36, (0, 2), (1, 0)),
+        (3, 4, 4, 16, 48, (1, 1), (1, 1)),
+        (1, 3, 3, 3, 3, (0, 0), (0, 0)), (1, 40, 40, 70, 70, (1, 1), (1, 1)),
+    ):  # fmt: skip
+        x, w = random(rng, (n, h, w_, c), np.dtype(dtype)), random(rng, (k, c, 3, 3), np.dtype(dtype))
+        u = weight(w, tile)
+        window = {"tile": tile, "low": low, "high": high, "columns": k, "dtype": np.dtype(dtype)}
+        graph = region("conv_winograd", types_of([x, u]), window)
+        (got,), (other,) = native(graph, [x, u]), native(graph, [x, u], 5)
+        assert got.tobytes() == other.tobytes()
+        wide = np.longdouble if dtype == "float64" else np.float64
+        want = plain(x, w, low, high, np.float64 if wide is np.longdouble else wide)
+        # Outputs of a tile share the rounding of all its inputs.
+        size = plain(np.abs(x), np.abs(w), low, high, np.float64).max()
+        assert np.abs(got - want).max() <= 64 * np.finfo(dtype).eps * size
+
+
+def test_error_is_what_is_stated() -> None:
+    """Root mean square against float64, in units of the direct sum's: about 1.2 and 6 to 8."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, 28, 28, 64)).astype(np.float32)
+    w = rng.standard_normal((64, 64, 3, 3)).astype(np.float32)
+    exact, direct = (plain(x, w, (1, 1), (1, 1), d) for d in (np.float64, np.float32))
+    ratios = []
+    for tile in (2, 4):
+        window = {"tile": tile, "low": (1, 1), "high": (1, 1), "columns": 64, "dtype": float32}
+        u = weight(w, tile)
+        (got,) = native(region("conv_winograd", types_of([x, u]), window), [x, u])
+        ratios.append(np.sqrt(np.mean((got - exact) ** 2)) / np.sqrt(np.mean((direct - exact) ** 2)))
+    assert ratios[0] < 2.5 and 2 < ratios[1] < 12
+
+
+def test_epilogue_and_empty() -> None:
+    rng = np.random.default_rng(1)
+    x, w = random(rng, (2, 7, 6, 5), float32), random(rng, (19, 5, 3, 3), float32)
+    u = weight(w, 4)
+    window = {"tile": 4, "low": (1, 1), "high": (1, 1), "columns": 19, "dtype": float32}
+    graph = with_epilogue(region("conv_winograd", types_of([x, u]), window))
+    values = [x, u, *(random(rng, t.shape, t.dtype) for t in graph.input_types[2:])]
+    size = plain(np.abs(x), np.abs(w), (1, 1), (1, 1), np.float64).max()
+    for a, b in zip(native(graph, values, 3), run(graph, values), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=64 * 2.0**-23 * size)
+    none = np.zeros((0, 7, 6, 5), np.float32)
+    assert native(region("conv_winograd", types_of([none, u]), window), [none, u])[0].shape == (0, 7, 6, 19)
+
+
+@pytest.mark.parametrize("host", [SSE2, AARCH64], ids=["sse2", "aarch64"])
+def test_text_compiles_for_other_machines(host: Any) -> None:
+    from trilobite.compiler.cpu.conv.lower import lower_root
+    from trilobite.compiler.cpu.conv.winograd_steps import lower_winograd_weight
+    from trilobite.compiler.cpu.epilogue import epilogue_of
+
+    w = TensorType((8, 8, 3, 3), float32)
+    lanes = 2 * host.lanes(4)
+    made = region("conv_winograd_weight", [w], {"tile": 4, "lanes": lanes, "transposed": True})
+    window = {"tile": 4, "low": (1, 1), "high": (1, 1), "columns": 8, "dtype": float32}
+    graph = region("conv_winograd", [TensorType((1, 8, 8, 8), float32), made.output_types[0]], window)
+    epilogue = epilogue_of(graph, graph.equations[0])
+    assert epilogue is not None
+    steps = (
+        *lower_root(graph.equations[0], epilogue, (0, 1), host).steps,
+        *lower_winograd_weight(made.equations[0], host).steps,
+    )
+    for step in steps:
+        assert "entry" in assembly(step.kernel.text, step.kernel.level, host)
+
+
+# -- when it is chosen -------------------------------------------------------------------------------------
+
+
+def recorded(
+    c: int, k: int, size: int, kernel: int = 3, stride: int = 1, batch: int = 1, back: bool = False,
+    dtype: Any = float32, pad: int = 1,
+) -> Graph:  # fmt: skip
+    two = {
+        n: (v, v)
+        for n, v in (("stride", stride), ("low", pad), ("high", pad), ("x_dilation", 1), ("w_dilation", 1))
+    }
+    attributes = {**two, "groups": 1, "dtype": dtype}
+    name, shape = ("conv", (batch, c, size, size))
+    if back:
+        name, shape, attributes["space"] = "conv_input_grad", (batch, k, size, size), (size, size)
+    types = [TensorType(shape, dtype), TensorType((k, c, kernel, kernel), dtype)]
+    return record_graph(lambda x, w: (table[name](x, w, **attributes),), types)
+
+
+@pytest.mark.parametrize(
+    "settings, stable, tile",
+    [
+        ({"c": 64, "k": 64, "size": 56}, True, 4),
+        ({"c": 256, "k": 256, "size": 14}, True, 4),
+        ({"c": 512, "k": 512, "size": 7}, False, 0),  # the transform of the weight would cost too much
+        ({"c": 64, "k": 64, "size": 32, "batch": 32}, False, 4),
+        ({"c": 64, "k": 64, "size": 32, "batch": 32, "back": True}, False, 4),
+        ({"c": 3, "k": 64, "size": 224}, True, 0),
+        ({"c": 64, "k": 64, "size": 56, "stride": 2}, True, 0),
+        ({"c": 64, "k": 64, "size": 56, "kernel": 5}, True, 0),
+        ({"c": 64, "k": 64, "size": 56, "dtype": np.dtype("float64")}, True, 0),
+        ({"c": 64, "k": 64, "size": 56, "pad": 3}, True, 0),
+    ],
+)
+def test_chosen_where_it_wins(settings: dict[str, Any], stable: bool, tile: int) -> None:
+    assert tile_of(recorded(**settings).equations[0], stable) == tile
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_layout_keeps_the_meaning_and_strict_keeps_the_algorithm(back: bool) -> None:
+    graph = recorded(24, 32, 18, back=back, batch=8)
+    tiled, strict = (layout(graph, accuracy=a, stable=(1,)) for a in ("default", "strict"))
+    assert [n for n in _names(tiled) if "conv" in n] == ["conv_winograd_weight", "conv_winograd"]
+    assert not any("winograd" in n for n in _names(strict))
+    rng = np.random.default_rng(2)
+    values = [random(rng, t.shape, t.dtype) for t in graph.input_types]
+    size = run(graph, [np.abs(v) for v in values])[0].max()
+    for other in (tiled, strict):
+        np.testing.assert_allclose(
+            run(other, values)[0], run(graph, values)[0], rtol=0, atol=64 * 2.0**-23 * size
+        )
+
+
+def _names(graph: Graph) -> list[str]:
+    return [e.primitive.name for e in graph.equations]
+
+
+def test_half_precision_is_refused() -> None:
+    f16 = np.dtype("float16")
+    window = {"tile": 2, "low": (1, 1), "high": (1, 1), "columns": 8, "dtype": f16}
+    graph = region("conv_winograd", [TensorType((1, 8, 8, 8), f16), TensorType((16, 1, 8, 16), f16)], window)
+    assert conv.accepts(graph) == "tiled convolutions are of float32 or float64, with a batch that is known"

@@ -1,0 +1,136 @@
+"""Sizes of the tiled 3x3 convolution: chunks of tiles, each three steps, and the words of those.
+
+Enters: `conv_winograd` or `conv_winograd_weight`. Leaves: steps. A chunk is transformed, multiplied and
+transformed back before the next, so what lies between stays in the caches and takes little memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, direct_step, tap_table
+from trilobite.compiler.cpu.conv.finish import epilogue_words, plain_epilogue
+from trilobite.compiler.cpu.conv.problem import Axis, Part, Problem
+from trilobite.compiler.cpu.conv.tiling import Tiling, tiling
+from trilobite.compiler.cpu.conv.winograd import RESULT_AT, result_text, source_text, weight_text
+from trilobite.compiler.cpu.conv.words import Words
+from trilobite.compiler.cpu.epilogue import Epilogue
+from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
+from trilobite.ir.graph import Equation
+from trilobite.ir.primitives.conv_winograd import TRANSFORMS
+from trilobite.ir.types import Dim
+from trilobite.native.host import Host
+
+_CHUNK_BYTES = 4 << 20  # of points before and after the products of a chunk
+_LEAST_TILES = 48  # so that products have rows enough for each pass over the weight
+_DEPTH_RUN = 32
+_ROWS = Part((), (), ())  # a tile at a point is a row of a product
+
+
+def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
+    """A `conv_winograd` whose operands are these inputs of the fusion."""
+    x, y, tile = e.inputs[0].type, e.outputs[0].type, e.attributes["tile"]
+    kept = tiling(host, x.dtype, e.attributes["dtype"])
+    points = len(TRANSFORMS[tile].source)
+    p, part = _tiles(e, points)
+    channels, columns = p.channels, int(y.shape[-1])
+    total = part.positions * int(x.shape[0])
+    each = points * points * kept.size
+    chunk = max(_LEAST_TILES, _CHUNK_BYTES // max(each * (channels + columns), 1))
+    chunk = -(-total // -(-total // chunk)) if total else 0
+    middle = Problem(0, points * points, points * points * channels, channels, columns, (), (_ROWS,))
+    constants = (
+        np.zeros(max(channels, 1), x.dtype), tap_table(p, part), np.zeros((1, 2), np.int64),
+    )  # fmt: skip
+    v, m = Operand("temporary", 0), Operand("temporary", 1)
+    steps: list[Step] = []
+    for first in range(0, total if channels and columns else 0, max(chunk, 1)):
+        count = min(chunk, total - first)
+        steps.append(_source(kept, tile, p, part, (Operand("in", inputs[0]), v), first, count, host))
+        rows = replace(middle, batch=count)
+        buffers = (v, Operand("in", inputs[1]), 2)
+        steps.append(direct_step(rows, _ROWS, kept, plain_epilogue(kept.accumulator), buffers, host, m))
+        steps.append(_result(e, kept, part, epilogue, m, first, count, host))
+    sizes = (chunk * each * channels, chunk * each * columns)
+    why = f"tiles of {tile}x{tile} outputs by {points * points} products instead of {9 * tile * tile}"
+    return Lowering(tuple(steps), sizes, constants, why=why)
+
+
+def _tiles(e: Equation, points: int) -> tuple[Problem, Part]:
+    """Tiles as pixels, the places under a tile as taps."""
+    x, y, tile = e.inputs[0].type, e.outputs[0].type, e.attributes["tile"]
+    source, out = (tuple(int(n) for n in t.shape[1:3]) for t in (x, y))
+    axes = tuple(
+        Axis(-(-o // tile), 0, 1, tile, s, tuple(range(points)), tuple(i - lo for i in range(points)))
+        for o, s, lo in zip(out, source, e.attributes["low"], strict=True)
+    )
+    part = Part(axes, tuple(a.count for a in axes), (points, points))
+    channels = int(x.shape[-1])
+    return Problem(x.shape[0], 1, channels, channels, int(y.shape[-1]), source, (part,)), part
+
+
+def _source(
+    kept: Tiling, tile: int, p: Problem, part: Part, buffers: tuple[Operand, Operand], first: int, count: int,
+    host: Host,
+) -> Step:  # fmt: skip
+    words = Words()
+    for name, operand in (
+        ("x", buffers[0]), ("v", buffers[1]),
+        ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
+    ):  # fmt: skip
+        words.add(name, operand)
+    image = int(p.source[0]) * int(p.source[1]) * p.channels
+    numbers: dict[str, Dim] = {
+        "tile": first, "width": p.channels, "taps": part.tap_count, "image": image, "image_rows": 0,
+        **axis_words(p, part),
+    }  # fmt: skip
+    for name, value in numbers.items():
+        words.add(name, value)
+    kernel = Kernel("winograd_source", _source_text(host, kept, tile, tuple(words.names)), scratch=8192)
+    return Step(kernel, tuple(words.contents), count)
+
+
+def _result(
+    e: Equation, kept: Tiling, part: Part, epilogue: Epilogue, m: Operand, first: int, count: int, host: Host
+) -> Step:
+    words = Words()
+    words.add("m", m)
+    epilogue_words(words, epilogue)
+    y = e.outputs[0].type
+    for name, value in (
+        ("tile", first), ("width", int(y.shape[-1])),
+        ("height", int(y.shape[1])), ("across", int(y.shape[2])),
+        ("count0", part.axes[0].count), ("count1", part.axes[1].count),
+    ):  # fmt: skip
+        words.add(name, value)
+    text = _result_text(host, kept, e.attributes["tile"], epilogue, tuple(words.names))
+    return Step(Kernel("winograd_result", text, scratch=RESULT_AT + 8192), tuple(words.contents), count)
+
+
+def lower_winograd_weight(e: Equation, host: Host) -> Lowering:
+    w, u = e.inputs[0].type, e.outputs[0].type
+    filters, channels = (int(n) for n in w.shape[:2])
+    transposed, kept = e.attributes["transposed"], tiling(host, w.dtype, w.dtype)
+    columns, depth = (channels, filters) if transposed else (filters, channels)
+    strides = (9, channels * 9) if transposed else (channels * 9, 9)
+    panels, runs = int(u.shape[1]), -(-depth // _DEPTH_RUN)
+    words = Words()
+    words.add("w", Operand("in", 0))
+    words.add("out", Operand("out", 0))
+    for name, value in (
+        ("runs", runs), ("run", _DEPTH_RUN), ("depth", depth), ("columns", columns),
+        ("column_stride", strides[0]), ("depth_stride", strides[1]),
+        ("point_size", panels * depth * kept.columns),
+    ):  # fmt: skip
+        words.add(name, value)
+    text = _weight_text(host, kept, e.attributes["tile"], transposed, tuple(words.names))
+    step = Step(Kernel("winograd_weight", text, scratch=8192), tuple(words.contents), panels * runs)
+    return Lowering((step,), why="a 3x3 weight at the points of its tiles, in panels")
+
+
+_source_text = lru_cache(maxsize=16)(source_text)
+_result_text = lru_cache(maxsize=64)(result_text)
+_weight_text = lru_cache(maxsize=16)(weight_text)
