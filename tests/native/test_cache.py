@@ -151,7 +151,7 @@ def test_a_limit_on_files_leaves_nothing_half_written(script: Script, tmp_path: 
     place = tmp_path / "limited"
     done = script(
         "import resource\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "from trilobite.native.cache import kernels\n"
         "made = kernels([(AFFINE, 0)])\n"
         "print(made.compiled, made.addresses[0] > 0)\n",

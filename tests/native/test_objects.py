@@ -14,7 +14,14 @@ from tests.native.kernels import AFFINE, loop
 from trilobite.base.errors import IRError
 from trilobite.native import runtime
 from trilobite.native.host import AARCH64, SSE2, Host, features
-from trilobite.native.objects import assembly, compile_object, load, symbol, undefined
+from trilobite.native.objects import (
+    assembly,
+    compile_object,
+    load,
+    load_by_engine,
+    symbol,
+    undefined,
+)
 
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
@@ -144,7 +151,7 @@ def test_an_engine_in_a_cycle_goes_before_its_context(monkeypatch: pytest.Monkey
     gone.clear()
     older = [llvm.create_context()]
     monkeypatch.setattr(llvm, "create_context", older.pop)
-    library = load(objects)
+    library = load_by_engine(objects)
     library.addresses["self"] = library  # type: ignore[assignment]
     del library
     gc.collect()

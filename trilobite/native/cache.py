@@ -20,11 +20,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from trilobite.native.host import features
-from trilobite.native.objects import Library, load, symbol
+from trilobite.native.objects import Library, load, prepare, symbol
 from trilobite.native.parallel import Text, compile_all
 
 LIMIT = 512 << 20  # bytes of entries
-_MAGIC = b"trilobite object 1\n"  # of the format of an entry; part of the key too
+_MAGIC = b"trilobite object 2\n"  # of the format of an entry; part of the key too
 _DIGEST = hashlib.sha256().digest_size
 _HOUR = 3600.0
 
@@ -194,7 +194,8 @@ def _objects(missing: dict[str, Text], cache: Cache) -> tuple[dict[str, bytes], 
     """What the disk has, and what had to be compiled."""
     keys = {name: _key(name) for name in missing}
     stored = {name: code for name, key in keys.items() if (code := cache.get(key)) is not None}
-    made = compile_all([one for name, one in missing.items() if name not in stored])
+    compiled = compile_all([one for name, one in missing.items() if name not in stored])
+    made = {name: prepare(code, name) for name, code in compiled.items()}
     for name, code in made.items():
         cache.put(keys[name], code)
     if made:

@@ -10,15 +10,17 @@ vectorisers and unrolling; 3 with them. The code generator always works at full 
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
-import struct
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, ClassVar
 
 from trilobite.base.errors import IRError
+from trilobite.native.elf import undefined
 from trilobite.native.host import Host, features
+from trilobite.native.images import MAGIC, Image, Memory, can_link, link
 
 ENTRY = "entry"  # what a kernel's text calls its function
 _LEVELS = (0, 1, 2, 3)
@@ -121,36 +123,24 @@ def _light_passes() -> Any:
 
 def emit(module: Any, machine: Any, host: Host) -> bytes:
     """Object code that this process can load: LLVM's linker ends the process when a name is missing."""
-    import llvmlite.binding as llvm
-
     code: bytes = machine.emit_object(module)
     if host == features():
-        missing = [name for name in undefined(code) if llvm.address_of_symbol(name) is None]
-        if missing:
-            raise IRError(
-                f"a kernel calls what this process does not have: {', '.join(missing)}",
-                expected="intrinsics that this CPU has, or functions of the C library",
-                remedy="write out what the instruction set lacks (half precision without F16C, for example)",
-            )
+        for name in undefined(code):
+            _resolve(name)
     return code
 
 
-def undefined(code: bytes) -> list[str]:
-    """Names that an ELF object expects from elsewhere, such as `memset`; nothing of other formats."""
-    if code[:6] != b"\x7fELF\x02\x01":  # 64 bits, little endian
-        return []
-    (sections,) = struct.unpack_from("<Q", code, 0x28)
-    size, count = struct.unpack_from("<HH", code, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQI", code, sections + i * size) for i in range(count)]
-    names = []
-    for kind, offset, length, link in ((h[1], h[4], h[5], h[6]) for h in headers):
-        if kind == 2:  # a table of symbols: name, info, other, section, value, size
-            strings = headers[link][4]
-            for name, _, _, section in struct.iter_unpack("<IBBH16x", code[offset : offset + length]):
-                if section == 0 and name:
-                    start = strings + name
-                    names.append(code[start : code.index(b"\0", start)].decode())
-    return names
+def _resolve(name: str) -> int:
+    """The address of a function of this process."""
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except AttributeError:
+        raise IRError(
+            f"a kernel calls what this process does not have: {name}",
+            expected="intrinsics that this CPU has, or functions of the C library",
+            remedy="write out what the instruction set lacks (half precision without F16C, for example)",
+        ) from None
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 class Engine:
@@ -169,7 +159,8 @@ class Engine:
         module = parse(text, host, machine, context)
         optimise(module, level, machine)
         self._contexts[id(self)] = context, module
-        self._engine = llvm.create_mcjit_compiler(module, machine)
+        # llvmlite's memory manager keeps code and constants within reach of each other
+        self._engine = llvm.create_mcjit_compiler(module, machine, use_lmm=True)
 
     def add(self, code: bytes) -> None:
         import llvmlite.binding as llvm
@@ -193,15 +184,29 @@ class Engine:
 class Library:
     """Functions in this process by name. The machine code lives as long as this object."""
 
-    def __init__(self, engine: Engine, addresses: dict[str, int]) -> None:
-        self._engine, self.addresses = engine, addresses
+    def __init__(self, code: object, addresses: dict[str, int]) -> None:
+        self._code, self.addresses = code, addresses
 
     def __getitem__(self, name: str) -> int:
         return self.addresses[name]
 
 
+def prepare(code: bytes, name: str) -> bytes:
+    """What is kept on disk and loads quickest: an image where objects are linked here, else the object."""
+    return link(code, name).pack() if can_link(code) else code
+
+
 def load(objects: Mapping[str, bytes]) -> Library:
-    """Links objects, each given with the symbol it defines, into one library: about 30 µs each."""
+    """Puts objects, prepared or not, into one library; each is given with the symbol it defines."""
+    ready = {name: code if code.startswith(MAGIC) else prepare(code, name) for name, code in objects.items()}
+    if all(code.startswith(MAGIC) for code in ready.values()):
+        memory = Memory({name: Image.unpack(code) for name, code in ready.items()}, _resolve)
+        return Library(memory, memory.addresses)
+    return load_by_engine(ready)
+
+
+def load_by_engine(objects: Mapping[str, bytes]) -> Library:
+    """The same for objects of any format, with LLVM's own linker."""
     engine = Engine()
     for code in objects.values():
         engine.add(code)
@@ -209,7 +214,7 @@ def load(objects: Mapping[str, bytes]) -> Library:
     addresses = {name: engine.address(name) for name in objects}
     absent = [name for name, address in addresses.items() if address == 0]
     if absent:
-        raise IRError(f"objects do not define what they are said to: {', '.join(absent)}")
+        raise IRError(f"an object does not define what it is said to: {', '.join(absent)}")
     return Library(engine, addresses)
 
 
