@@ -28,20 +28,22 @@ def kinds() -> Kinds:
     return Kinds(
         {name: Kind(name, room.accepts) for name, room in rooms.items()},
         {name: room.lower for name, room in rooms.items()},
-        {
-            "call": "attention",
-            "dot": "dot",
-            "dot_packed": "dot",
-            "gemm_pack": "dot",
-            "conv_last": "conv",
-            "conv_last_input_grad": "conv",
-            "conv_last_weight_grad": "conv",
-            **{name: "window" for name in table if name.startswith("window_last_")},
-            "conv_panels": "conv",
-            "conv_winograd": "conv",
-            "conv_winograd_weight": "conv",
-            "window_last_reduce": "window",
-            "window_last_spread": "window",
-            "window_last_max_grad": "window",
-        },
+        {name: kind for name in table for kind in [_root(name)] if kind},
     )
+
+
+_PRODUCTS = frozenset({"dot", "dot_packed", "gemm_pack"})
+_UNLIKE = frozenset(
+    {"conv", "conv_input_grad", "conv_weight_grad"}
+)  # not channels last: the layout pass left them
+
+
+def _root(name: str) -> str | None:
+    """The kind that a primitive begins a group of; loops if none."""
+    if name == "call":
+        return "attention"
+    if name in _PRODUCTS:
+        return "dot"
+    if name.startswith("conv_") and name not in _UNLIKE:
+        return "conv"
+    return "window" if name.startswith("window_last_") else None

@@ -22,7 +22,9 @@ STAGES: tuple[tuple[str, Pass], ...] = tuple(
     (p.name, p)
     for p in (
         _INLINE,
-        Pass("narrow_calls", lambda g, o, c: narrow_calls(g, c), "whole calls give what they compute, no more"),
+        Pass(
+            "narrow_calls", lambda g, o, c: narrow_calls(g, c), "whole calls give what they compute, no more"
+        ),
         *_OTHERS,
         Pass("layout", lambda g, o, c: layout(g), "convolutions and what is between them, channels last"),
         Pass("prepack", _prepack, "weights that stay are packed for products once"),

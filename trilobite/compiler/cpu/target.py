@@ -7,11 +7,13 @@ stable inputs alone is a program of its own that runs again only when one of the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import is_
 from typing import Any
 
 import numpy as np
 
+from trilobite.compiler.cpu.attention import claims
 from trilobite.compiler.cpu.copying import COPY
 from trilobite.compiler.cpu.kinds import kinds
 from trilobite.compiler.cpu.runner import Runner
@@ -77,7 +79,7 @@ class Executable:
     """What `compile_graph` gives: call it with arrays."""
 
     def __init__(self, graph: Graph, options: Options) -> None:
-        self.compilation: Compilation = run_stages(graph, STAGES, options)
+        self.compilation: Compilation = run_stages(graph, STAGES, replace(options, claimed=claims))
         ready = self.compilation.latest
         self.halves: Halves | None = split_stable(ready, options.stable) if options.stable else None
         donated = dict(options.donated)
