@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.dtypes import int4, uint4
 from trilobite.ir.primitive import table
 
 Array = np.ndarray[Any, Any]
@@ -28,4 +29,26 @@ def _dot_packed(rng: Rng) -> Rows:
         yield [x, panels], {"columns": n, "dtype": np.dtype(np.float64)}
 
 
-samples = {"gemm_pack": _gemm_pack, "dot_packed": _dot_packed}
+def _codes(rng: Rng, columns: int, dtype: Any) -> Array:
+    low = -8 if dtype == int4 else 0
+    found: Array = rng.integers(low, low + 16, (3, columns)).astype(dtype)
+    return found
+
+
+def _nibble_pack(rng: Rng) -> Rows:
+    for columns in (1, 16, 21):
+        for dtype in (int4, uint4):
+            yield [_codes(rng, columns, dtype)], {}
+
+
+def _nibble_unpack(rng: Rng) -> Rows:
+    for (q,), _ in _nibble_pack(rng):
+        yield [table["nibble_pack"].evaluate(q)], {"columns": q.shape[-1], "dtype": q.dtype}
+
+
+samples = {
+    "nibble_pack": _nibble_pack,
+    "nibble_unpack": _nibble_unpack,
+    "gemm_pack": _gemm_pack,
+    "dot_packed": _dot_packed,
+}

@@ -13,6 +13,7 @@ from trilobite.compiler.cpu.gemm import accepts
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
+from trilobite.ir.types import TensorType
 
 
 def layer(m: int, n: int, k: int, grid: Any, axis: int | None, tb: bool) -> Graph:
@@ -24,6 +25,20 @@ def layer(m: int, n: int, k: int, grid: Any, axis: int | None, tb: bool) -> Grap
         return table["dot"](x, w, contract=((1,), (1 if tb else 0,)), batch=((), ()), dtype=x.dtype)
 
     return graph_of(product, ((m, k), "float32"), (shape, grid), (scales, "float32"), (scales, grid))
+
+
+def nibbles(m: int, n: int, k: int, grid: Any, axis: int | None, tb: bool) -> Graph:
+    """The same layer whose weight is two elements to a byte."""
+    shape = (n, k) if tb else (k, n)
+    scales = () if axis is None else (shape[axis],)
+    packed = table["nibble_pack"].type(TensorType(shape, grid)).shape
+
+    def product(x: Any, p: Any, scale: Any, zero: Any) -> Any:
+        q = table["nibble_unpack"](p, columns=shape[1], dtype=grid)
+        w = table["dequantise"](q, scale, zero, axis=axis)
+        return table["dot"](x, w, contract=((1,), (1 if tb else 0,)), batch=((), ()), dtype=x.dtype)
+
+    return graph_of(product, ((m, k), "float32"), (packed, "uint8"), (scales, "float32"), (scales, grid))
 
 
 def values_of(graph: Graph) -> list[Any]:
@@ -53,6 +68,20 @@ def test_product_with_a_quantised_weight(grid: Any, m: int, n: int, k: int, tb: 
         np.testing.assert_allclose(
             found, run(graph, [x, q, scale, zero])[0], rtol=1e-3, atol=1e-3 * size.max()
         )
+
+
+@pytest.mark.parametrize("grid", [int4, uint4])
+@pytest.mark.parametrize("m, n, k", [(1, 70, 45), (9, 50, 300), (1, 33, 8), (7, 100, 33), (1, 5000, 3)])
+@pytest.mark.parametrize("tb", [False, True])
+def test_two_to_a_byte(grid: Any, m: int, n: int, k: int, tb: bool) -> None:
+    """Same bits as one to a byte."""
+    for axis in (None, 0, 1):
+        x, q, scale, zero = values_of(layer(m, n, k, grid, axis, tb))
+        (expected,) = native(layer(m, n, k, grid, axis, tb), [x, q, scale, zero])
+        graph = nibbles(m, n, k, grid, axis, tb)
+        assert accepts(graph) is None
+        (found,) = native(graph, [x, table["nibble_pack"].evaluate(q), scale, zero], cuts=(0.3, 0.6))
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_what_is_refused() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import ALL, DType, bool_
+from trilobite.base.dtypes import ALL, DType, bool_, int4, uint4, uint8
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Primitive
@@ -82,4 +82,55 @@ dot_packed: Primitive = Primitive(
     "dot_packed", "x y", type=_dot_type, evaluate=array_rule(_dot),
     jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=_dot_cost,
     doc="x[..., K] times a matrix in panels, of which `columns` are columns",
+)  # fmt: skip
+
+# -- 4-bit numbers, two to a byte ----------------------------------------------------------------------------
+
+GROUP = 16
+"""Elements that a row of 4-bit numbers is filled up to."""
+
+
+def _bytes(columns: int) -> int:
+    return -(-columns // GROUP) * GROUP // 2
+
+
+def _nibble_type(q: TensorType) -> TensorType:
+    if q.dtype not in (int4, uint4) or q.ndim < 1 or not isinstance(q.shape[-1], int):
+        raise DTypeError(f"nibble_pack of {q}", expected="int4 or uint4 with a last axis of fixed size")
+    return TensorType((*q.shape[:-1], _bytes(q.shape[-1])), uint8)
+
+
+def _nibble_pack(q: Array) -> Array:
+    codes = np.zeros((*q.shape[:-1], 2 * _bytes(q.shape[-1])), np.uint8)
+    codes[..., : q.shape[-1]] = q.astype(np.int8).view(np.uint8) & 15
+    out: Array = codes[..., ::2] | (codes[..., 1::2] << 4)
+    return out
+
+
+nibble_pack: Primitive = Primitive(
+    "nibble_pack", "q", type=_nibble_type, evaluate=array_rule(_nibble_pack),
+    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(o[0].size),
+    doc="4-bit integers two to a byte, the even one in the low half; rows filled up to 16 with zeros",
+)  # fmt: skip
+
+
+def _unpack_type(p: TensorType, columns: int, dtype: DType) -> TensorType:
+    if p.dtype != uint8 or dtype not in (int4, uint4) or p.ndim < 1 or p.shape[-1] != _bytes(columns):
+        raise ShapeError(
+            f"nibble_unpack of {p} to {columns} columns of {dtype}",
+            expected=f"uint8 with {_bytes(columns)} bytes a row, and int4 or uint4",
+        )
+    return TensorType((*p.shape[:-1], columns), dtype)
+
+
+def _nibble_unpack(p: Array, columns: int, dtype: DType) -> Array:
+    codes = np.stack([p & 15, p >> 4], axis=-1).reshape(*p.shape[:-1], 2 * p.shape[-1])[..., :columns]
+    signed = (codes ^ 8).astype(np.int8) - np.int8(8) if dtype == int4 else codes
+    return np.ascontiguousarray(signed).astype(dtype)
+
+
+nibble_unpack: Primitive = Primitive(
+    "nibble_unpack", "p", type=_unpack_type, evaluate=array_rule(_nibble_unpack),
+    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(o[0].size),
+    doc="the 4-bit integers that nibble_pack made of rows of `columns`",
 )  # fmt: skip

@@ -17,9 +17,11 @@ from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant
 from trilobite.compiler.cpu.gemm.finish import Finish, Spot, is_plain
 from trilobite.compiler.cpu.gemm.micro import call_micro, emit_micro
-from trilobite.compiler.cpu.gemm.pack import emit_pack, emit_pack_rows
-from trilobite.compiler.cpu.gemm.problem import Problem
+from trilobite.compiler.cpu.gemm.operands import Along
+from trilobite.compiler.cpu.gemm.pack import Stored, emit_pack, emit_pack_rows
+from trilobite.compiler.cpu.gemm.problem import Problem, Side
 from trilobite.compiler.cpu.gemm.scales import Scales
+from trilobite.compiler.cpu.gemm.sizes import ONE
 from trilobite.compiler.cpu.gemm.tiling import ROWS, Tiling
 from trilobite.compiler.cpu.gemm.units import operand, panels_of_units
 from trilobite.compiler.cpu.gemm.words import Words
@@ -81,6 +83,11 @@ class Block:
     last: Value
 
 
+def stored_as(side: Side) -> Stored:
+    contiguous: Along = "line" if side.line == ONE else "k"
+    return Stored(side.dtype, side.along if side.grid else None, contiguous if side.nibbles else None)
+
+
 class Blocked:
     """Emits one kernel."""
 
@@ -100,11 +107,11 @@ class Blocked:
     def text(self) -> str:
         t, plan, p = self.t, self.plan, self.p
         emit_micro(t, plan)
-        emit_pack(t, plan, "pack_a", p.a.dtype, ROWS)
+        emit_pack(t, plan, "pack_a", Stored(p.a.dtype), ROWS)
         if not p.packed:
-            along = p.b.along if p.b.grid else None
-            emit_pack(t, plan, "pack_b", p.b.dtype, plan.columns, along=along)
-            emit_pack_rows(t, plan, "pack_rows", p.b.dtype, along)
+            stored = stored_as(p.b)
+            emit_pack(t, plan, "pack_b", stored, plan.columns)
+            emit_pack_rows(t, plan, "pack_rows", stored)
         self.entry()
         return t.module()
 
@@ -185,24 +192,36 @@ class Blocked:
 
     def pack_b(self, block: Block) -> None:
         t, plan, w, size = self.t, self.plan, self.w, self.plan.size
-        here = t.address(t.address(self.b, t.mul(block.k0, w["b_k"])), t.mul(block.n0, w["b_line"]))
         whole = t.mul(t.udiv(block.columns, plan.columns), plan.columns)
         rows_run_on = t.icmp("eq", w["b_line"], self.p.b.dtype.itemsize)
+        if self.p.b.nibbles:
+            rows_run_on = constant("i1", int(self.p.b.line == ONE))
         if plan.depth > 1:  # a last half word is left to the general way
             rows_run_on = t.and_(rows_run_on, t.icmp("eq", t.urem(block.depth, plan.depth), 0))
         by_rows = t.select(rows_run_on, whole, constant("i64", 0))
         panel = t.mul(block.words, plan.columns)
         with t.when(t.icmp("sgt", by_rows, 0)):
-            grid = self.scales(block, constant("i64", 0))
-            t.call("pack_rows", here, w["b_k"], block.words, by_rows, self.packed_b, panel, *grid)
+            start = constant("i64", 0)
+            t.call(
+                "pack_rows", self.b_at(block, start), w["b_k"], block.words, by_rows, panel, self.packed_b,
+                *self.scales(block, start),
+            )  # fmt: skip
         with t.loop(by_rows, block.columns, plan.columns, name="pack") as j:
             t.call(
                 "pack_b",
-                t.address(here, t.mul(j.index, w["b_line"])), w["b_k"], w["b_line"], block.depth,
+                self.b_at(block, j.index), w["b_k"], w["b_line"], block.depth,
                 t.smin(t.sub(block.columns, j.index), plan.columns),
                 t.address(self.packed_b, t.mul(t.mul(j.index, block.words), size)),
                 *self.scales(block, j.index),
             )  # fmt: skip
+
+    def b_at(self, block: Block, j: Value) -> Value:
+        """Where column j of a block begins; blocks begin at whole bytes."""
+        t, w, n = self.t, self.w, self.t.add(block.n0, j)
+        at = t.address(t.address(self.b, t.mul(block.k0, w["b_k"])), t.mul(n, w["b_line"]))
+        if not self.p.b.nibbles:
+            return at
+        return t.address(at, t.lshr(n if self.p.b.line == ONE else block.k0, 1))
 
     def scales(self, block: Block, j: Value) -> list[Value]:
         """Where the scales and zero points of a block begin, from column j on, if B has any."""

@@ -16,6 +16,7 @@ from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, is_float_type, register_type, vector
 from trilobite.compiler.cpu.gemm.convert import accumulator_of, widen
 from trilobite.compiler.cpu.gemm.finish import Finish
+from trilobite.compiler.cpu.gemm.nibbles import load_nibbles
 from trilobite.compiler.cpu.gemm.operands import Along
 from trilobite.compiler.cpu.gemm.problem import Problem
 from trilobite.compiler.cpu.gemm.scales import Scales
@@ -66,6 +67,8 @@ class Gemv:
         with t.loop(n0, n1, _CHUNK, name="chunk") as chunk:
             count = t.smin(t.sub(n1, chunk.index), _CHUNK)
             here = t.address(self.b, t.mul(chunk.index, self.w["b_line"]))
+            if self.p.b.nibbles and self.p.b.line == ONE:
+                here = t.address(here, t.lshr(chunk.index, 1))
             self.scales = self.whole.moved(chunk.index, constant("i64", 0)) if self.whole else None
             if self.p.b.line == ONE:
                 self.sweep(here, count)
@@ -119,7 +122,7 @@ class Gemv:
         def step(column: Value, lanes: int) -> None:
             total = self.sum_at(column, lanes)
             for x, row, number in zip(factors, starts, numbers, strict=True):
-                y = self.element(t.address(row, column, self.p.b.dtype), lanes)
+                y = self.element(row, column, lanes, None)
                 y = self.above_zero(y, column, number, "line")
                 total = self.multiply_add(t.splat(x, lanes), y, total)
             t.store_type(total, self.place(column), self.accumulator.itemsize)
@@ -154,8 +157,18 @@ class Gemv:
         lanes = self.lanes if y.type == self.type else 0
         return self.t.fsub(y, self.scales.zero(line, k, lanes, running, count))
 
-    def element(self, at: Value, lanes: int) -> Value:
-        return widen(self.t, self.t.load(self.p.b.dtype, at, lanes), self.p.b.dtype, self.accumulator)
+    def element(self, start: Value, index: Value, lanes: int, count: Value | None) -> Value:
+        """Consecutive elements of the matrix; rows of nibbles are filled up, so they need no mask."""
+        t, dtype = self.t, self.p.b.dtype
+        if self.p.b.nibbles:
+            return widen(t, load_nibbles(t, dtype, start, index, lanes), dtype, self.accumulator)
+        return self.consecutive(dtype, start, index, lanes, count)
+
+    def consecutive(self, dtype: DType, start: Value, index: Value, lanes: int, count: Value | None) -> Value:
+        t = self.t
+        at = t.address(start, index, dtype)
+        raw = t.load(dtype, at, lanes) if count is None else t.load_partial(dtype, at, count, lanes)
+        return widen(t, raw, dtype, self.accumulator)
 
     # -- along k -------------------------------------------------------------------------------------------
 
@@ -186,19 +199,13 @@ class Gemv:
         count: Value | None,
     ) -> list[Value]:  # fmt: skip
         """A vector of k of every column, added to its sums; of the last one only `count` lanes exist."""
-        a, b = self.p.a.dtype, self.p.b.dtype
-        x = self.times_scale(self.along_k(a, self.a, k, count), k, count)
+        row = self.consecutive(self.p.a.dtype, self.a, k, self.lanes, count)
+        x = self.times_scale(row, k, count)
         out = []
         for line, number, total in zip(lines, numbers, sums, strict=True):
-            y = self.above_zero(self.along_k(b, line, k, count), number, k, "k", count)
+            y = self.above_zero(self.element(line, k, self.lanes, count), number, k, "k", count)
             out.append(self.multiply_add(x, y, total))
         return out
-
-    def along_k(self, dtype: DType, start: Value, k: Value, count: Value | None) -> Value:
-        t = self.t
-        at = t.address(start, k, dtype)
-        raw = t.load(dtype, at, self.lanes) if count is None else t.load_partial(dtype, at, count, self.lanes)
-        return widen(t, raw, dtype, self.accumulator)
 
     def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
         if is_float_type(total.type):

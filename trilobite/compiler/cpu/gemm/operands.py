@@ -58,13 +58,19 @@ class Operand:
                 axes = [e.attributes["axes"][a] for a in axes]
             elif e.primitive.name == "dequantise" and self.grid is None:
                 self.grid = self._grid(e, axes)
+            elif e.primitive.name == "nibble_unpack" and self.grid and e.inputs[0] not in self.made:
+                break
             else:
                 raise Refused(f"{e.primitive.name} before the product")
             value = e.inputs[0]
         self.dtype = value.type.dtype
-        self.input = region.inputs.index(value)
+        self.nibbles = value in self.made  # two to a byte
+        source = self.made[value].inputs[0] if self.nibbles else value
+        self.input = region.inputs.index(source)
         self.buffer = Buffer("in", self.input)
         strides = row_major(value.type.shape)
+        if self.nibbles:
+            strides = row_major((*source.type.shape[:-1], 2 * source.type.shape[-1]))
         self.shape: list[Dim] = [value.type.shape[a] for a in axes]
         self.strides = [strides[a] for a in axes]
 

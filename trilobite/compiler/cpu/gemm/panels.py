@@ -10,7 +10,7 @@ from trilobite.base.dtypes import float32, float64
 from trilobite.compiler.cpu.emit.text import Text
 from trilobite.compiler.cpu.gemm.operands import Operand as View
 from trilobite.compiler.cpu.gemm.operands import Refused
-from trilobite.compiler.cpu.gemm.pack import emit_pack
+from trilobite.compiler.cpu.gemm.pack import Stored, emit_pack
 from trilobite.compiler.cpu.gemm.sizes import Product, product
 from trilobite.compiler.cpu.gemm.tiling import tiling
 from trilobite.compiler.cpu.gemm.words import Words
@@ -42,7 +42,7 @@ def lower_pack(region: Graph, root: Equation, host: Host) -> Lowering:
     words.number("line_stride", view.strides[1 - contract] * size)
     t = Text(host)
     plan = tiling(host, view.dtype)
-    emit_pack(t, plan, "pack", view.dtype, width, exact=True)
+    emit_pack(t, plan, "pack", Stored(view.dtype), width, exact=True)
     w = words.read(t)
     with t.loop(t.begin, t.end, name="panel") as panel:
         first = t.mul(panel.index, width)

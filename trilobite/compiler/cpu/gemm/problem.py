@@ -30,6 +30,13 @@ class Side:
     k: Product
     grid: Grid | None = None
     along: Along = "all"  # what the grid's scales run along
+    nibbles: bool = False  # two elements to a byte
+
+    def bytes(self, stride: Product) -> Product:
+        """A stride in bytes; 0 for the axis along which elements are halves of bytes."""
+        if self.nibbles:
+            return Product(0 if stride == ONE else stride.number // 2, stride.symbolic)
+        return stride * Product(self.dtype.itemsize)
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,7 @@ def _general(root: Equation, x: Operand, y: Operand, epilogue: Epilogue) -> Prob
     return Problem(
         m.size, n.size, k.size, tuple(together(batch)),
         Side(x.buffer, x.dtype, m.strides[0], k.strides[0]),
-        Side(y.buffer, y.dtype, n.strides[0], k.strides[1], y.grid, y.along(free[1], contract[1])),
+        Side(y.buffer, y.dtype, n.strides[0], k.strides[1], y.grid, y.along(free[1], contract[1]), y.nibbles),
         x.multiplied, root.attributes["dtype"], epilogue,
         copies=tuple(o.copy for o in (x, y) if o.copy),
     )  # fmt: skip

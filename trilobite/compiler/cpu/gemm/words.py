@@ -57,12 +57,12 @@ def words_of(p: Problem, units: int) -> Words:
     for name, size in (("m", p.m), ("n", p.n), ("k", p.k)):
         w.number(name, size)
     for name, side in (("a", p.a), ("b", p.b)):
-        w.number(f"{name}_line", side.line * Product(side.dtype.itemsize))
-        w.number(f"{name}_k", side.k * Product(side.dtype.itemsize))
+        w.number(f"{name}_line", side.bytes(side.line))
+        w.number(f"{name}_k", side.bytes(side.k))
     for i, axis in enumerate(p.batch):
         w.number(f"batch{i}", axis.size)
         for name, side, stride in (("a", p.a, axis.strides[0]), ("b", p.b, axis.strides[1])):
-            w.number(f"{name}_batch{i}", stride * Product(side.dtype.itemsize))
+            w.number(f"{name}_batch{i}", side.bytes(stride))
     for i, o in enumerate(p.epilogue.operands):
         w.number(f"operand{i}_batch", product_of(o.batch_stride))
         w.number(f"operand{i}_row", product_of(o.row_stride))

@@ -1,0 +1,62 @@
+"""Transposing a square of vectors in registers.
+
+Enters: as many vectors as each has lanes. Leaves: their columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.types import lanes_of, width
+
+
+def transpose(t: Text, rows: Sequence[Value]) -> list[Value]:
+    """The columns of a square of vectors. Within 16-byte parts by interleaving, then whole parts change
+    places: that is what vector units have single instructions for.
+    """
+    lanes = lanes_of(rows[0].type)
+    part = min(128 // width(rows[0].type), lanes)
+    groups = [_within_parts(t, rows[g : g + part], part) for g in range(0, lanes, part)]
+    return [
+        _gather_part(t, [group[j] for group in groups], q, part)
+        for q in range(lanes // part)
+        for j in range(part)
+    ]
+
+
+def _within_parts(t: Text, rows: Sequence[Value], part: int) -> list[Value]:
+    """2 or 4 rows: per part, the columns of the little square that they make there."""
+    if part == 2:
+        return _zipped(t, rows[0], rows[1], part, 1)
+    pairs = [_zipped(t, rows[i], rows[i + 1], part, 1) for i in (0, 2)]
+    return [v for a, b in zip(*pairs, strict=True) for v in _zipped(t, a, b, part, 2)]
+
+
+def _zipped(t: Text, a: Value, b: Value, part: int, run: int) -> list[Value]:
+    return [t.shuffle(a, b, _zip_order(a, part, run, side)) for side in (0, 1)]
+
+
+def _zip_order(a: Value, part: int, run: int, side: int) -> list[int]:
+    """Within each part, the low (or high) half of both vectors, alternating in runs of `run` lanes."""
+    lanes = lanes_of(a.type)
+    order = []
+    for start in range(side * part // 2, lanes, part):
+        for at in range(start, start + part // 2, run):
+            order += [*range(at, at + run), *range(at + lanes, at + lanes + run)]
+    return order
+
+
+def _gather_part(t: Text, vectors: Sequence[Value], q: int, part: int) -> Value:
+    """Part q of each vector, one after the other."""
+    lanes = lanes_of(vectors[0].type)
+    mine = range(q * part, (q + 1) * part)
+    if len(vectors) == 1:
+        return vectors[0]
+    pairs = [
+        t.shuffle(a, b, [*mine, *(i + lanes for i in mine)])
+        for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+    ]
+    while len(pairs) > 1:
+        pairs = [t.join(a, b) for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
+    return pairs[0]
