@@ -19,6 +19,7 @@ from trilobite.compiler.cpu.loops.combine import identity, scalar_graph
 from trilobite.compiler.cpu.loops.emit_values import Lane, Scope, linear
 from trilobite.compiler.cpu.loops.index import Index, bounds
 from trilobite.compiler.cpu.loops.ir import Leaf, Load, Loop, Statement, Target
+from trilobite.ir.graph import Graph, Var
 
 
 def innermost(node: Loop) -> bool:
@@ -26,6 +27,27 @@ def innermost(node: Loop) -> bool:
 
 
 Accumulators = list[Value]
+
+
+def split_invariant(body: Graph, known: set[Var]) -> tuple[Graph, Graph]:
+    """A scalar graph as two: what `known` inputs alone decide, and the rest, which takes its results."""
+    free = {v for e in body.equations if not e.inputs for v in e.outputs}
+    fixed, early, late = set(known), [], []
+    for e in body.equations:
+        # Numbers are free wherever they stand: only what computes with something invariant moves.
+        if e.inputs and all(v in fixed or v in free for v in e.inputs) and fixed & set(e.inputs):
+            fixed |= set(e.outputs)
+            early.append(e)
+        else:
+            late.append(e)
+    used = {v for e in late for v in e.inputs} | set(body.outputs)
+    numbers = [e for e in late if not e.inputs]
+    made = {v for e in early for v in e.outputs}
+    results = [v for e in early for v in e.outputs if v in used]
+    before = Graph([v for v in body.inputs if v in known], [*numbers, *early], results, "invariant")
+    kept = [e for e in late if e.inputs or set(e.outputs) & used]
+    inputs = [v for v in body.inputs if v in used] + [v for v in results if v in made]
+    return before, Graph(inputs, kept, body.outputs, "moving")
 
 
 class Inner:
@@ -37,6 +59,8 @@ class Inner:
         self.lanes = node.lanes if node.kind in ("vector", "parallel") else 0
         self.kept = [t for s in self.body for t in s.targets if self._stays(t)]
         self.invariant: dict[Leaf, Value] = {}
+        self.fixed: dict[Var, Value] = {}  # by scalar of a body: what no turn changes
+        self.moving: list[Graph] = []  # the bodies without that
 
     def _stays(self, t: Target) -> bool:
         """Can this accumulator live in a register while the loop runs?"""
@@ -65,6 +89,18 @@ class Inner:
                 self._prepare_leaf(leaf, written)
             for t in s.targets:
                 self._base(t.buffer, t.index)
+            self._prepare_body(s)
+
+    def _prepare_body(self, s: Statement) -> None:
+        """Compute before the loop what depends on invariant leaves alone."""
+        known = {v: self.invariant[leaf] for leaf, v in zip(s.leaves, s.body.inputs, strict=True)
+                 if leaf in self.invariant}  # fmt: skip
+        before, rest = split_invariant(s.body, set(known))
+        self.moving.append(rest)
+        if before.equations:
+            values = emit_scalars(self.text, before, [known[v] for v in before.inputs], 0)
+            known.update(zip(before.outputs, values, strict=True))
+        self.fixed.update(known)
 
     def _prepare_leaf(self, leaf: Leaf, written: set[str]) -> None:
         var = self.node.var
@@ -171,19 +207,21 @@ class Inner:
     def _turn(self, lane: Lane, found: Sequence[Value]) -> Accumulators:
         """All statements for one element or one vector; the accumulators afterwards."""
         rest, out = list(found), []
-        for s in self.body:
-            values = [self._leaf(leaf, lane) for leaf in s.leaves]
-            results = emit_scalars(self.text, s.body, values, lane.lanes)
+        for s, body in zip(self.body, self.moving, strict=True):
+            leaves = dict(zip(s.body.inputs, s.leaves, strict=True))
+            values = [
+                self.text.splat(self.fixed[v], lane.lanes)
+                if v in self.fixed
+                else self.scope.leaf(leaves[v], lane)
+                for v in body.inputs
+            ]
+            results = emit_scalars(self.text, body, values, lane.lanes)
             for target, result in zip(s.targets, results, strict=True):
                 if target in self.kept:
                     out.append(self._combined(target, rest.pop(0), result, lane.lanes))
                 else:
                     self._write(target, result, lane)
         return out
-
-    def _leaf(self, leaf: Leaf, lane: Lane) -> Value:
-        known = self.invariant.get(leaf)
-        return self.scope.leaf(leaf, lane) if known is None else self.text.splat(known, lane.lanes)
 
     def _combined(self, target: Target, a: Value, b: Value, lanes: int) -> Value:
         graph = scalar_graph(str(target.combine), self._dtype(target))

@@ -22,12 +22,13 @@ from trilobite.compiler.cpu.loops.ir import row_major
 from trilobite.compiler.cpu.nests.classes import COMBINE, WRITES
 from trilobite.compiler.cpu.nests.defaults import BLOCK
 from trilobite.compiler.cpu.nests.movement import place_operands
-from trilobite.compiler.cpu.nests.reader import CannotRead, Reader, Source
+from trilobite.compiler.cpu.nests.reader import ELEMENTWISE, CannotRead, Reader, Source
 from trilobite.compiler.cpu.nests.rewrite import producers
 from trilobite.compiler.cpu.nests.scalars import Scalars
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.types import Dim, Shape
+from trilobite.ir.types import Dim, Shape, TensorType
 
+DEAR, MANY = 3, 16  # operations of a value, and rows it is repeated over, that make it worth memory
 ROOM = 1 << 18  # elements of the state of a running sum
 
 
@@ -99,6 +100,7 @@ class Groups:
         self.groups: list[Group] = []
         self.group_of: dict[Var, int] = {}
         self._direct: dict[Var, frozenset[Var]] = {}
+        self._apart = self._needed_apart()
         for root in self._roots():
             self._place(root)
 
@@ -112,8 +114,7 @@ class Groups:
     def _roots(self) -> list[Root]:
         """In order of the equations; outputs that are inputs come first."""
         wanted = set(self.region.outputs)
-        for e in self.region.equations:
-            wanted |= {v for v in place_operands(e) if not self._stands(v)}
+        wanted |= self._apart
         roots = [Root(v) for v in dict.fromkeys(self.region.outputs) if v in self.inputs]
         for e in self.region.equations:
             v = e.outputs[0]
@@ -151,16 +152,23 @@ class Groups:
     def materialised(self, v: Var) -> bool:
         e = self.producers.get(v)
         return e is not None and (
-            e.primitive.name in COMBINE or e.primitive.name in WRITES or v in self._places
+            e.primitive.name in COMBINE or e.primitive.name in WRITES or v in self._apart
         )
 
-    @property
-    def _places(self) -> set[Var]:
-        if not hasattr(self, "_places_known"):
-            self._places_known = {
-                v for e in self.region.equations for v in place_operands(e) if not self._stands(v)
-            }
-        return self._places_known
+    def _needed_apart(self) -> set[Var]:
+        """Values that must, or had better, stand in memory: those that name places, and short rows that are
+        dear and repeated over many.
+        """
+        out: set[Var] = set()
+        cost: dict[Var, float] = {}
+        for e in self.region.equations:
+            out |= {v for v in place_operands(e) if not self._stands(v)}
+            cost[e.outputs[0]] = _own_cost(e) + sum(cost.get(v, 0.0) for v in e.inputs)
+            if e.primitive.name in COMBINE or e.primitive.name in WRITES:
+                cost[e.outputs[0]] = 0.0
+            if e.primitive.name == "broadcast" and cost.get(e.inputs[0], 0.0) >= DEAR and _repeats_rows(e):
+                out.add(e.inputs[0])
+        return out
 
     def needs(self, root: Root) -> frozenset[Var]:
         if root.reduction is None:  # for a write: what its operands need
@@ -223,15 +231,16 @@ class Groups:
             for root in group.roots:
                 row_major(root.var.type.shape)
                 if root.write is not None:
-                    self._check_write(root.write, reader)
+                    self._check_write(root.write, sources)
                     continue
                 index = group.index("o") if root.operand.type.shape == group.shape else group.turn()
                 reader.element(root.operand, index)
 
-    def _check_write(self, e: Equation, reader: Reader) -> None:
+    def _check_write(self, e: Equation, sources: Mapping[Var, Source]) -> None:
         for v in e.inputs:
-            index = tuple(variable(f"w{a}") for a in range(v.type.ndim))
-            reader.element(v, index)
+            ranges = {f"w{a}": d for a, d in enumerate(v.type.shape)}
+            reader = Reader(self.producers, sources, ranges, Scalars())
+            reader.element(v, tuple(map(variable, ranges)))
         if (
             e.primitive.name == "cumulative"
             and size(e.inputs[0].type.shape[e.attributes["axis"] + 1 :]) > ROOM
@@ -251,6 +260,20 @@ class Groups:
         if fixed and kept < 8 and size(shape) / max(kept, 1) > 4 * BLOCK:
             return Group("blocks", shape, axes, [root])
         return Group("rows", shape, axes, [root])
+
+
+def _own_cost(e: Equation) -> float:
+    if e.primitive.name not in ELEMENTWISE:
+        return 0.0
+    types = [TensorType((), v.type.dtype) for v in (*e.inputs, *e.outputs)]
+    return float(e.primitive.cost(types[:-1], types[-1:], e.attributes))
+
+
+def _repeats_rows(e: Equation) -> bool:
+    """Is the last axis of the operand the last of the result, and repeated many times?"""
+    x, out = e.inputs[0].type.shape, e.outputs[0].type.shape
+    last = bool(x) and e.attributes["axes"][-1] == len(out) - 1 and x[-1] == out[-1]
+    return last and size(out) >= MANY * size(x)
 
 
 def readers_of(groups: Groups) -> Mapping[Var, set[int]]:
