@@ -9,6 +9,7 @@ without a middle end that would remove it. It knows neither memory nor control f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from trilobite.compiler.cpu.emit.types import (
     Number,
@@ -55,6 +56,11 @@ _ORDER: dict[str, Callable[[int, int], bool]] = {
 }
 
 
+@lru_cache(maxsize=512)
+def _intrinsic_name(name: str, result: str, suffix: str | None) -> str:
+    return f"@llvm.{name}.{mangled(result) if suffix is None else suffix}".rstrip(".")
+
+
 class Arithmetic:
     """The part of `Text` that computes."""
 
@@ -94,10 +100,10 @@ class Arithmetic:
 
     def intrinsic(self, name: str, result: str, *args: Value, suffix: str | None = None) -> Value:
         """Call `llvm.<name>`, overloaded on the type of its result unless `suffix` says otherwise."""
-        full = f"@llvm.{name}.{mangled(result) if suffix is None else suffix}".rstrip(".")
+        full = _intrinsic_name(name, result, suffix)
         if full not in self._declared:
-            self._declared[full] = f"declare {result} {full}({', '.join(a.type for a in args)})"
-        call = f"call {result} {full}({', '.join(a.typed for a in args)})"
+            self._declared[full] = f"declare {result} {full}({', '.join([a.type for a in args])})"
+        call = f"call {result} {full}({', '.join([a.typed for a in args])})"
         if result != "void":
             return self.define(result, call)
         self.line(call)
@@ -203,8 +209,10 @@ class Arithmetic:
 
     def fma(self, a: Operand, b: Operand, c: Operand) -> Value:
         """a·b + c: rounded once where the machine can, else as two instructions (never a library call)."""
-        known = next(v for v in (a, b, c) if isinstance(v, Value))
-        x, y, z = (v if isinstance(v, Value) else constant(known.type, v) for v in (a, b, c))
+        type = next(v.type for v in (a, b, c) if isinstance(v, Value))
+        x = a if isinstance(a, Value) else constant(type, a)
+        y = b if isinstance(b, Value) else constant(type, b)
+        z = c if isinstance(c, Value) else constant(type, c)
         if self.host.fma:
             return self.intrinsic("fma", x.type, x, y, z)
         return self.fadd(self.fmul(x, y), z)

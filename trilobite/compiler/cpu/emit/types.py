@@ -25,18 +25,18 @@ class Value(str):
     (of integers) or `real` (of floats) is known.
     """
 
+    __slots__ = ("number", "real", "type", "typed")
+
     type: str
+    typed: str  # with its type before it, as instructions take it
     number: int | None
     real: float | None
 
     def __new__(cls, text: str, type: str, number: int | None = None, real: float | None = None) -> Value:
-        self = super().__new__(cls, text)
+        self = str.__new__(cls, text)
         self.type, self.number, self.real = type, number, real
+        self.typed = f"{type} {text}"
         return self
-
-    @property
-    def typed(self) -> str:
-        return f"{self.type} {self}"
 
 
 Index = Value | int
@@ -65,6 +65,7 @@ def lanes_of(type: str) -> int:
 _FLOAT_BITS = {"half": 16, "float": 32, "double": 64}
 
 
+@lru_cache(maxsize=256)
 def is_float_type(type: str) -> bool:
     return element_of(type) in _FLOAT_BITS
 
@@ -80,6 +81,7 @@ def integer_like(type: str) -> str:
     return vector(f"i{width(type)}", lanes_of(type))
 
 
+@lru_cache(maxsize=1024)
 def with_element(type: str, element: str) -> str:
     """The same number of lanes of another element."""
     return vector(element, lanes_of(type))
@@ -117,15 +119,16 @@ def _float_word(number: float, element: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _constant(type: str, key: str) -> Value:
+def _constant(type: str, key: int | bytes) -> Value:
+    """Integers by value, floats by their bits: as keys, 0.0 and -0.0 would be the same."""
     element, lanes = parts(type)
     known: int | None = None
     real: float | None = None
-    if element in _FLOAT_BITS:
-        real = float.fromhex(key)
-        word = _float_word(real, element)
+    if isinstance(key, bytes):
+        (real,) = struct.unpack("<d", key)
+        word = _float_word(float(real), element)
     else:
-        known = wrapped(int(key), width(element))
+        known = wrapped(key, width(element))
         word = str(known) if element != "i1" else ("true" if known else "false")
     return Value(f"splat ({element} {word})" if lanes else word, type, known, real)
 
@@ -133,8 +136,8 @@ def _constant(type: str, key: str) -> Value:
 def constant(type: str, number: Number) -> Value:
     """A number as a constant of `type`, in every lane. Floats are rounded to the type and exact in hex."""
     if is_float_type(type):
-        return _constant(type, float(number).hex())
-    return _constant(type, str(int(number)))
+        return _constant(type, struct.pack("<d", number))
+    return _constant(type, int(number))
 
 
 def lanes_constant(type: str, numbers: tuple[Number, ...]) -> Value:
