@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,24 @@ def test_a_kernel_that_is_loaded_is_not_loaded_again(tmp_path: Path) -> None:
     assert (second.compiled, second.cached) == (1, 0)
     del first  # the second keeps the code that it shares
     assert _check([_variant(22)], [22], Cache(tmp_path)) == (0, 0)
+
+
+def test_what_is_loaded_does_not_wait_for_a_compilation(tmp_path: Path) -> None:
+    first = kernels([_variant(24)], Cache(tmp_path))
+    begun, end = threading.Event(), threading.Event()
+
+    def compiling() -> None:
+        with cache_module._loading:
+            begun.set()
+            end.wait(20)
+
+    other = threading.Thread(target=compiling)
+    other.start()
+    begun.wait()
+    again = kernels([_variant(24)], Cache(tmp_path))
+    assert not end.is_set() and again.addresses == first.addresses
+    end.set()
+    other.join()
 
 
 @pytest.mark.parametrize(

@@ -174,20 +174,26 @@ if hasattr(os, "register_at_fork"):
 
 def kernels(wanted: Sequence[Text], cache: Cache | None = None) -> Kernels:
     """Every text's function, ready to be called. Equal texts are one function, in this process too."""
-    cache = shared() if cache is None else cache
     names = [symbol(*one) for one in wanted]
     texts = dict(zip(names, wanted, strict=True))
-    with _loading:
-        held = {name: found for name in texts if (found := _loaded.get(name)) is not None}
-        missing = {name: one for name, one in texts.items() if name not in held}
-        stored, made = _objects(missing, cache)
-        if missing:
+    stored: dict[str, bytes] = {}
+    made: dict[str, bytes] = {}
+    held = _held(names)
+    if len(held) < len(texts):  # what is loaded already never waits for what another thread compiles
+        with _loading:
+            held = _held(names)
+            missing = {name: one for name, one in texts.items() if name not in held}
+            stored, made = _objects(missing, shared() if cache is None else cache)
             library = load({**stored, **made})
             held.update(dict.fromkeys(missing, library))
             _loaded.update(dict.fromkeys(missing, library))
     addresses = tuple(held[name][name] for name in names)
     libraries = tuple(dict.fromkeys(held.values()))
     return Kernels(addresses, libraries, compiled=len(made), cached=len(stored))
+
+
+def _held(names: Sequence[str]) -> dict[str, Library]:
+    return {name: found for name in names if (found := _loaded.get(name)) is not None}
 
 
 def _objects(missing: dict[str, Text], cache: Cache) -> tuple[dict[str, bytes], dict[str, bytes]]:
