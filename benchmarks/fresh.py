@@ -82,7 +82,8 @@ def measured(what: str, system: str, module: str, key: str, environment: Mapping
     command = [sys.executable, "-m", "benchmarks.fresh", what, system, module, key]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
     if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip()[-400:] or f"the process ended with code {done.returncode}")
+        raised = [line for line in done.stderr.splitlines() if line[:1].strip()]
+        raise RuntimeError(raised[-1] if raised else f"the process ended with code {done.returncode}")
     return float(done.stdout.split()[-1])
 
 
