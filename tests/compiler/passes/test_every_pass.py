@@ -14,8 +14,13 @@ from tests.compiler.random_graphs import Sample, graphs
 from trilobite.compiler.passes import PASSES, Options
 from trilobite.compiler.passes.cse import cse
 from trilobite.compiler.passes.dce import dce
+from trilobite.compiler.passes.fold_batch_norm import fold_batch_norm
 from trilobite.compiler.passes.fold_constants import fold_constants
 from trilobite.compiler.passes.inline import inline
+from trilobite.compiler.passes.linear_to_conv import linear_to_conv
+from trilobite.compiler.passes.merge_branches import merge_branches
+from trilobite.compiler.passes.reduce_strength import reduce_strength
+from trilobite.compiler.passes.rematerialise import rematerialise
 from trilobite.compiler.passes.simplify import simplify
 from trilobite.compiler.passes.sink_shapes import sink_shapes
 from trilobite.ir.evaluate import run
@@ -31,13 +36,19 @@ EACH: dict[str, Change] = {
     "reassociate": lambda g: simplify(g, reassociate=True),
     "fold_constants": fold_constants,
     "sink_shapes": sink_shapes,
+    "linear_to_conv": linear_to_conv,
+    "merge_branches": lambda g: merge_branches(g, range(len(g.inputs))),
+    "fold_batch_norm": lambda g: fold_batch_norm(g, range(1, len(g.inputs))),
+    "reduce_strength": reduce_strength,
+    "rematerialise": lambda g: rematerialise(g, 1),
     "all": lambda g: _all(g),
 }
 
 
 def _all(graph: Graph) -> Graph:
+    options = Options(stable=frozenset(range(1, len(graph.inputs))), memory=1, reassociate=True)
     for p in PASSES:
-        graph, _ = p(graph, Options())
+        graph, _ = p(graph, options)
     return graph
 
 

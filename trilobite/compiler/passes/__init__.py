@@ -15,6 +15,11 @@ from trilobite.compiler.passes.dce import dce
 from trilobite.compiler.passes.fold_batch_norm import fold_batch_norm
 from trilobite.compiler.passes.fold_constants import fold_constants
 from trilobite.compiler.passes.inline import inline, nobody
+from trilobite.compiler.passes.linear_to_conv import linear_to_conv
+from trilobite.compiler.passes.merge_branches import merge_branches
+from trilobite.compiler.passes.mixed_precision import mixed_precision
+from trilobite.compiler.passes.reduce_strength import reduce_strength
+from trilobite.compiler.passes.rematerialise import rematerialise
 from trilobite.compiler.passes.simplify import simplify
 from trilobite.compiler.passes.sink_shapes import sink_shapes
 from trilobite.compiler.pipeline import Options
@@ -49,6 +54,10 @@ def _fold_batch_norm(g: Graph, o: Options, c: Counters) -> Graph:
     return fold_batch_norm(g, o.stable, c)
 
 
+def _merge_branches(g: Graph, o: Options, c: Counters) -> Graph:
+    return merge_branches(g, o.stable, c)
+
+
 PASSES: tuple[Pass, ...] = (
     Pass("inline", _inline, "calls become their bodies, unless the target runs them whole"),
     Pass("dce", lambda g, o, c: dce(g, c), "without what nothing needs"),
@@ -56,8 +65,15 @@ PASSES: tuple[Pass, ...] = (
     Pass("fold_constants", lambda g, o, c: fold_constants(g, c), "what depends on constants alone"),
     Pass("cse", lambda g, o, c: cse(g, c), "what is computed twice is computed once"),
     Pass("sink_shapes", lambda g, o, c: sink_shapes(g, c), "work on small shapes, fewer moves of data"),
+    Pass("linear_to_conv", lambda g, o, c: linear_to_conv(g, c), "linear layers over channels of images"),
     Pass("fold_batch_norm", _fold_batch_norm, "scales and shifts of channels go into stable weights"),
+    Pass("merge_branches", _merge_branches, "small products of one value become one"),
+    Pass("mixed_precision", lambda g, o, c: mixed_precision(g, o.mixed_precision, c), "on request"),
+    Pass("reduce_strength", lambda g, o, c: reduce_strength(g, c), "dear operations by cheap ones"),
     Pass("tidy", lambda g, o, c: dce(cse(g, c), c), "cse and dce once more"),
+    Pass(
+        "rematerialise", lambda g, o, c: rematerialise(g, o.memory, c), "within a number of bytes, on request"
+    ),
 )
 
 __all__ = ["Options", "PASSES", "Pass"]
