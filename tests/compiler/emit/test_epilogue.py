@@ -12,6 +12,7 @@ from tests.compiler.emit.native import Array, load_entry
 from trilobite.base.dtypes import DType, bfloat16, bool_, float16, float32, int8, int32, uint8
 from trilobite.compiler.cpu.emit.text import Text
 from trilobite.compiler.cpu.epilogue import Epilogue, RowOperand, emit_epilogue, epilogue_of
+from trilobite.compiler.cpu.gemm.sizes import product as product_of
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Dense, Graph
 from trilobite.ir.primitive import table as p
@@ -167,6 +168,19 @@ def test_symbolic_sizes_stay_symbolic() -> None:
     found = split(record_graph(fn, [TensorType(shape, d) for shape, d in types]))
     assert found is not None
     assert found.operands == (RowOperand(2, float32, 0, N, 1), RowOperand(3, float32, s, 1, 0))
+
+
+def test_a_stride_of_two_symbolic_sizes_is_a_product() -> None:
+    b, s = dim("b"), dim("s")
+
+    def fn(x: Any, w: Any, other: Any) -> list[Any]:
+        y = p["dot"](x, w, contract=((2,), (2,)), batch=((0,), (0,)), dtype=float32)
+        return [p["mul"](y, other)]
+
+    shapes = [(b, s, 8), (b, s, 8), (b, s, s)]
+    found = split(record_graph(fn, [TensorType(shape, float32) for shape in shapes]))
+    assert found is not None
+    assert found.operands == (RowOperand(2, float32, product_of([s, s]), s, 1),)
 
 
 def test_channels_last_convolution() -> None:

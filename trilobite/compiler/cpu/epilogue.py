@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trilobite.base.dtypes import DType
-from trilobite.base.errors import ShapeError
 from trilobite.compiler.cpu.emit.scalar import emit_scalars, supports
 from trilobite.compiler.cpu.emit.text import Index, Text, Value
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.dot import free_axes
-from trilobite.ir.types import Dim, Shape, TensorType, size_of
+from trilobite.ir.types import Dim, Shape, TensorType
+
+if TYPE_CHECKING:
+    from trilobite.compiler.cpu.gemm.sizes import Product
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,8 @@ class RowOperand:
 
     input: int  # which input of the region
     dtype: DType
-    batch_stride: Dim
-    row_stride: Dim
+    batch_stride: Dim | Product  # a product where two symbolic sizes are multiplied
+    row_stride: Dim | Product
     column_stride: int  # 0 or 1
 
 
@@ -44,7 +47,7 @@ def epilogue_of(region: Graph, root: Equation) -> Epilogue | None:
     """The region without its root, per element; None where that cannot be said."""
     try:
         return _Splitter(region, root).split()
-    except (_NotRowwise, ShapeError):  # a stride that is the product of two symbolic sizes is no Dim
+    except _NotRowwise:
         return None
 
 
@@ -174,10 +177,10 @@ def _addressed(s: _Splitter, var: Var, frame: _Frame) -> RowOperand:
     )
     if column not in (0, 1):
         raise _NotRowwise
-    return RowOperand(s.region.inputs.index(var), var.type.dtype, batch, row, int(column))
+    return RowOperand(s.region.inputs.index(var), var.type.dtype, batch, row, 1 if column == 1 else 0)
 
 
-def _one_stride(places: Sequence[int | None], shape: Shape) -> Dim:
+def _one_stride(places: Sequence[int | None], shape: Shape) -> Dim | Product:
     """The stride of several axes counted as one, given where they are among the operand's own axes: all
     nowhere, or one behind the other (but for axes of size 1).
     """
@@ -187,7 +190,16 @@ def _one_stride(places: Sequence[int | None], shape: Shape) -> Dim:
     between = [i for i in range(own[0], own[-1] + 1) if shape[i] != 1]
     if len(own) != len(places) or own != between:
         raise _NotRowwise
-    return size_of(shape[own[-1] + 1 :])
+    return _size(shape[own[-1] + 1 :])
+
+
+def _size(dims: Shape) -> Dim | Product:
+    from trilobite.compiler.cpu.gemm.sizes import product  # that room's door leads back to this module
+
+    found = product(dims)
+    if not found.fits:
+        raise _NotRowwise
+    return found if len(found.symbolic) > 1 else found.words[0]
 
 
 # -- code --------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from trilobite.compiler.cpu.gemm.panels import check_pack, lower_pack
 from trilobite.compiler.cpu.gemm.problem import Problem, problem_of, root_of, transposed
 from trilobite.compiler.cpu.gemm.sizes import ONE, Product, product
 from trilobite.compiler.cpu.gemm.tiling import ROWS, tiling
-from trilobite.compiler.cpu.gemm.words import Words, words_of
+from trilobite.compiler.cpu.gemm.words import Words, product_of, words_of
 from trilobite.compiler.kernels import Kernel, Lowering, Step
 from trilobite.ir.graph import Equation, Graph
 from trilobite.native.host import Host, features
@@ -106,8 +106,8 @@ def _in_place(p: Problem) -> tuple[tuple[int, int], ...]:
     for o in p.epilogue.operands:
         whole = (
             (p.n == ONE or o.column_stride == 1)
-            and (p.m == ONE or product([o.row_stride]) == p.n)
-            and (p.batches == ONE or product([o.batch_stride]) == p.m * p.n)
+            and (p.m == ONE or product_of(o.row_stride) == p.n)
+            and (p.batches == ONE or product_of(o.batch_stride) == p.m * p.n)
         )
         results = enumerate(p.epilogue.results if whole else ())
         found += [(i, o.input) for i, dtype in results if dtype == o.dtype]
