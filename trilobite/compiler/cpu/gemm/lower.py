@@ -16,7 +16,7 @@ from trilobite.compiler.cpu.gemm.copies import lower_copy
 from trilobite.compiler.cpu.gemm.operands import Refused
 from trilobite.compiler.cpu.gemm.panels import check_pack, lower_pack
 from trilobite.compiler.cpu.gemm.problem import Problem, problem_of, root_of, transposed
-from trilobite.compiler.cpu.gemm.sizes import ONE, Product, product
+from trilobite.compiler.cpu.gemm.sizes import ONE, Product
 from trilobite.compiler.cpu.gemm.tiling import ROWS, tiling
 from trilobite.compiler.cpu.gemm.words import Words, product_of, words_of
 from trilobite.compiler.kernels import Kernel, Lowering, Step
