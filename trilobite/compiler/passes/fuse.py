@@ -78,8 +78,10 @@ class _Fuser:
 
     def _is_cheaper_again(self, e: Equation) -> bool:
         """Would each of several readers do better to compute this from the one large value behind it?"""
+        if e.primitive.name not in _CHEAP:
+            return False
         v = e.outputs[0]
-        if e.primitive.name not in _CHEAP or v in self.results or self.readers.get(v, 0) < 2:
+        if v in self.results or self.readers.get(v, 0) < 2:
             return False
         if len([f for f in self._floating_behind(e) if f.primitive.name not in _MOVES]) >= _CHAIN:
             return False
@@ -226,8 +228,7 @@ class _Fuser:
         inner: dict[Var, int] = {}
         mine = {id(e) for e in equations}
         for e in reversed(body):  # a floating equation counts as inside if all its readers are
-            v = e.outputs[0]
-            if id(e) in mine or self.readers.get(v, 0) == inner.get(v, 0):
+            if id(e) in mine or self.readers.get(e.outputs[0], 0) == inner.get(e.outputs[0], 0):
                 for v in e.inputs:
                     inner[v] = inner.get(v, 0) + 1
         return [
