@@ -68,7 +68,8 @@ class Direct:
         number, image = t.urem(rest, w["blocks"]), t.udiv(rest, w["blocks"])
         first = t.mul(number, w["block"])
         block = cut(t, first, t.smin(t.sub(w["pixels"], first), w["block"]))
-        self.gather.fill(block, image, group, self.places, self.rows)
+        source = t.address(w["x"], t.mul(group, w["depth"]), self.tiling.operand)
+        self.gather.fill(block, image, source, self.places, self.rows)
         panel = t.mul(run, w["run"])
         with t.loop(panel, t.smin(t.add(panel, w["run"]), w["panels"]), name="panel") as p:
             self._panel(block, group, p.index)

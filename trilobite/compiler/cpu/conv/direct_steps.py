@@ -15,6 +15,7 @@ import numpy as np
 from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.conv.direct import Direct, scratch_of
 from trilobite.compiler.cpu.conv.finish import epilogue_words
+from trilobite.compiler.cpu.conv.gather import line_places
 from trilobite.compiler.cpu.conv.margin import margin_step
 from trilobite.compiler.cpu.conv.problem import (
     Part,
@@ -98,6 +99,14 @@ def tap_table(p: Problem, part: Part) -> Array:
         for offsets, number in part.tap_rows()
     ]
     return np.array(rows or [(0,) * (len(strides) + 2)], np.int64)
+
+
+def flat_table(p: Problem, part: Part, itemsize: int) -> Array:
+    """Byte offsets of the taps, with room to the end of a line of places."""
+    offsets = tap_table(p, part)[:, len(p.source)] * itemsize
+    out: Array = np.zeros(line_places(part.tap_count), np.int64)
+    out[: part.tap_count] = offsets[: part.tap_count]
+    return out
 
 
 def _strides(p: Problem) -> list[int]:

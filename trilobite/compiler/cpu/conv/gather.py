@@ -13,6 +13,13 @@ from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.conv.tiling import ROWS
 from trilobite.compiler.cpu.emit.text import Text, Value
 
+_AT_ONCE = 4
+
+
+def line_places(taps: int) -> int:
+    """Places that a line of `taps` has room for."""
+    return max(-(-taps // _AT_ONCE), 1) * _AT_ONCE
+
 
 @dataclass
 class Block:
@@ -41,9 +48,8 @@ class Gather:
         """Offsets along the axes, their sum in elements, the row of the panel."""
         return self.rank + 2
 
-    def fill(self, block: Block, image: Value, group: Value, places: Value, rows: Value) -> None:
+    def fill(self, block: Block, image: Value, source: Value, places: Value, rows: Value) -> None:
         t, w = self.t, self.w
-        source = t.address(w["x"], t.mul(group, w["depth"]), self.operand)
         start = self.coordinates(block.first, image)
         with t.loop(0, block.tiles, carried=start, name="tile") as tile:
             size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
@@ -85,7 +91,8 @@ class Gather:
 
     def pixel(self, at: list[Value], source: Value, target: Value, apart: int) -> None:
         """One pixel's addresses, tap by tap, `apart` bytes from one to the next. Where no tap is outside, as
-        for most pixels, nothing is compared.
+        for most pixels, nothing is compared; and side by side (8 bytes apart, in a line of `line_places`)
+        they are written four at once.
         """
         t, w = self.t, self.w
         corner = [t.mul(at[a + 1], w[f"step{a}"]) for a in range(self.rank)]
@@ -99,9 +106,18 @@ class Gather:
         origin = t.address(source, flat, self.operand)
         t.either(
             inside,
-            lambda: self._taps(origin, target, apart, []),
+            lambda: self._line(origin, target) if apart == 8 else self._taps(origin, target, apart, []),
             lambda: self._taps(origin, target, apart, corner),
         )
+
+    def _line(self, origin: Value, target: Value) -> None:
+        """Addresses of all taps side by side: offsets in bytes stand in the table `flat`."""
+        t, w = self.t, self.w
+        begin = t.splat(t.define("i64", f"ptrtoint ptr {origin} to i64"), _AT_ONCE)
+        with t.loop(0, w["taps"], _AT_ONCE, name="line") as tap:
+            at = t.mul(tap.index, 8)
+            offsets = t.load_type(f"<{_AT_ONCE} x i64>", t.address(w["flat"], at))
+            t.store_type(t.add(begin, offsets), t.address(target, at))
 
     def _taps(self, origin: Value, target: Value, apart: int, corner: list[Value]) -> None:
         """Addresses for all taps; checked along the axes whose coordinates are given."""

@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 import numpy as np
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.cpu.conv.direct_steps import axis_words, tap_table
-from trilobite.compiler.cpu.conv.gather import Gather
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, tap_table
+from trilobite.compiler.cpu.conv.gather import Gather, line_places
 from trilobite.compiler.cpu.conv.problem import Problem, window_problem
 from trilobite.compiler.cpu.conv.words import Words, read_words
 from trilobite.compiler.cpu.emit.text import Text, Value
@@ -40,10 +40,11 @@ def lower_max_grad(e: Equation, inputs: tuple[int, int], disjoint: bool, host: H
     for name, operand in (
         ("x", Operand("in", inputs[0])), ("y", Operand("in", inputs[1])), ("out", Operand("out", 0)),
         ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
+        ("flat", Operand("constant", 2)),
     ):  # fmt: skip
         words.add(name, operand)
     numbers: dict[str, Dim] = {
-        "runs": runs, "run": run, "width": p.channels, "depth": 0,
+        "runs": runs, "run": run, "width": p.channels,
         "clear": 0 if disjoint and _covered(p) else plane,
         "windows": part.positions if part else 0, "taps": part.tap_count if part else 0,
         "image": plane * p.channels, "image_rows": part.positions if part else 0,
@@ -56,12 +57,15 @@ def lower_max_grad(e: Equation, inputs: tuple[int, int], disjoint: bool, host: H
     text = _text(host, dtype, rank, disjoint, tuple(words.names))
     work = 2.0 * count(p.batch) * p.channels * (plane + taps * (part.positions if part else 0))
     step = Step(
-        Kernel("window_max_grad", text, scratch=max(8 * taps, 8)),
+        Kernel("window_max_grad", text, scratch=8 * line_places(taps)),
         tuple(words.contents),
         p.batch * runs,
         work,
     )
-    constants = (np.zeros(max(p.channels, 1), dtype), tap_table(p, part) if part else np.zeros(1, np.int64))
+    tables = (
+        (tap_table(p, part), flat_table(p, part, dtype.itemsize)) if part else (np.zeros(4, np.int64),) * 2
+    )
+    constants = (np.zeros(max(p.channels, 1), dtype), *tables)
     return Lowering((step,), (), constants, why="each window's largest found again, in order of windows")
 
 

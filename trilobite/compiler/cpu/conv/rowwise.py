@@ -47,7 +47,7 @@ class Rowwise:
         number, image = t.urem(unit, w["blocks"]), t.udiv(unit, w["blocks"])
         first = t.mul(number, w["block"])
         block = cut(t, first, t.smin(t.sub(w["pixels"], first), w["block"]))
-        self.gather.fill(block, image, t.constant("i64", 0), self.places, self.rows)
+        self.gather.fill(block, image, w["x"], self.places, self.rows)
         with t.loop(0, block.tiles, name="tile") as tile:
             size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
             places = t.address(self.places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))

@@ -69,7 +69,7 @@ def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, 
     places_at = rows_at + tiles * ROWS * 8
     numbers: dict[str, Dim] = {
         "rows_at": rows_at, "places_at": places_at, "blocks": blocks, "block": block, "pixels": pixels,
-        "taps": taps, "width": p.channels, "depth": 0, "image": math.prod(p.source) * p.channels,
+        "taps": taps, "width": p.channels, "image": math.prod(p.source) * p.channels,
         "image_rows": math.prod(p.out), **axis_words(p, part),
     }  # fmt: skip
     for name, value in numbers.items():

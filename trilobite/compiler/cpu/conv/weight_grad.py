@@ -46,7 +46,7 @@ class WeightGrad:
         t = self.t
         self.w = w = read_words(t, self.names)
         self.gather = Gather(t, w, self.rank, self.tiling.operand)
-        self.tiles = [WeightTile(t, self.tiling, n) for n in range(1, ROWS + 1)]
+        self.tiles = [WeightTile(t, self.tiling, n, self.rank > 0) for n in range(1, ROWS + 1)]
         self.finish = Finish(t, self.tiling, self.epilogue, w)
         self.errors = t.address(t.scratch, w["errors_at"])
         self.places = t.address(t.scratch, w["places_at"])
@@ -73,7 +73,7 @@ class WeightGrad:
             count = t.smin(t.sub(w["pixels"], block.index), w["block"])
             block.next(*self._places(unit, count, block.values))
             self._pack(unit, block.index, count)
-            self._block(unit, count)
+            self._block(unit, block.index, count)
         self._store(unit)
 
     def _clear(self, vectors: Value) -> None:
@@ -85,9 +85,10 @@ class WeightGrad:
     def _places(self, unit: _Unit, count: Value, at: list[Value]) -> list[Value]:
         """Addresses of the rows of a block, pixel by pixel; the coordinates after it."""
         t, w = self.t, self.w
-        offset = t.add(t.mul(unit.group, w["group_depth"]), unit.channel)
-        source = t.address(w["x"], offset, self.tiling.operand)
-        line = t.mul(w["taps"], 8)
+        if self.rank == 0:
+            return at
+        source = self._source(unit)
+        line = t.mul(w["line"], 8)
         with t.loop(0, count, carried=at, name="pixel") as pixel:
             self.gather.pixel(pixel.values, source, t.address(self.places, t.mul(pixel.index, line)), 8)
             pixel.next(*self.gather.after(pixel.values))
@@ -122,13 +123,25 @@ class WeightGrad:
         safe = t.smax(tiles, 1)
         return tiles, t.udiv(unit.channels, safe), t.urem(unit.channels, safe)
 
-    def _block(self, unit: _Unit, pixels: Value) -> None:
+    def _source(self, unit: _Unit) -> Value:
+        offset = self.t.add(self.t.mul(unit.group, self.w["depth"]), unit.channel)
+        return self.t.address(self.w["x"], offset, self.tiling.operand)
+
+    def _rows(self, unit: _Unit, first: Value) -> tuple[Value, Value]:
+        """Where the tiles find the rows of a block, and how far they are apart."""
+        t, w = self.t, self.w
+        if self.rank:
+            return self.places, t.mul(w["line"], 8)
+        begin = t.address(self._source(unit), t.mul(first, w["image"]), self.tiling.operand)
+        return begin, t.mul(w["image"], self.tiling.operand.itemsize)
+
+    def _block(self, unit: _Unit, first: Value, pixels: Value) -> None:
         t, w, tiling = self.t, self.w, self.tiling
         tiles, small, larger = self._tiles(unit)
-        apart = t.mul(w["taps"], 8)
+        rows, apart = self._rows(unit, first)
         line = tiling.columns * tiling.size
         with t.loop(0, w["taps"], name="tap") as tap:
-            places = t.address(self.places, t.mul(tap.index, 8))
+            places = t.address(rows, t.mul(tap.index, 8))
             begin = t.address(t.scratch, t.mul(t.mul(tap.index, unit.channels), line))
             zero = t.constant("i64", 0)
             with t.loop(0, tiles, carried=[zero], name="tile") as tile:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.cpu.conv.direct_steps import axis_words, prepared, tap_table
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, prepared, tap_table
 from trilobite.compiler.cpu.conv.filter_grad import FilterGrad
 from trilobite.compiler.cpu.conv.finish import epilogue_words
+from trilobite.compiler.cpu.conv.gather import line_places
 from trilobite.compiler.cpu.conv.problem import Problem, weight_problem
 from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling, tiling
 from trilobite.compiler.cpu.conv.weight_grad import WeightGrad
@@ -26,7 +27,7 @@ Array = np.ndarray[Any, Any]
 _PIXELS = 128  # of a block: their packed filters are a quarter of a first-level cache
 _ROWS_BYTES = 128 << 10
 _SUMS_BYTES = 160 << 10
-_UNITS = 8
+_UNITS = 4  # at least, two for each of two threads; bits do not depend on it
 
 
 def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
@@ -39,11 +40,12 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     run = _run(p, taps, panels, tile)
     runs = -(-p.depth // run)
     pixels = p.batch * part.positions
-    block = _block(p, taps, tile)
+    block, line = _block(p, taps, tile), line_places(taps)
     words = Words()
     for name, operand in (
         ("x", source), ("y", Operand("in", inputs[1])),
         ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
+        ("flat", Operand("constant", 2)),
     ):  # fmt: skip
         words.add(name, operand)
     epilogue_words(words, epilogue)
@@ -52,17 +54,18 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     numbers: dict[str, Dim] = {
         "errors_at": errors, "places_at": places, "runs": runs, "run": run, "panels": panels,
         "pixels": pixels, "block": block, "taps": taps, "depth": p.depth, "columns": p.columns,
-        "group_depth": p.depth, "width": p.columns * p.groups,
+        "line": line, "width": p.columns * p.groups,
         "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
     }  # fmt: skip
     for name, value in numbers.items():
         words.add(name, value)
-    kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), places + block * taps * 8)
+    kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), places + block * line * 8)
     work = 2.0 * count(pixels) * taps * p.depth * p.columns * p.groups
     units = p.groups * panels * runs if p.depth * p.columns * taps else 0
     steps = (*steps, Step(kernel, tuple(words.contents), units, work))
     constants: tuple[Array, ...] = (
         np.zeros(max(p.depth, 1) * dtype.itemsize, np.uint8), tap_table(p, part),
+        flat_table(p, part, dtype.itemsize),
     )  # fmt: skip
     why = f"sums over pixels by taps, tiles of {ROWS} channels x {tile.columns} filters"
     return Lowering(steps, temporaries, constants, why=why)
@@ -105,27 +108,31 @@ def lower_filter_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     tile, part = tiling(host, dtype, e.attributes["dtype"]), p.parts[0]
     taps, chunks = part.tap_count, -(-p.channels // tile.columns)
     run = min(_RUN, -(-chunks // min(max(chunks, 1), _UNITS)))
-    block = max(8, min(_FEW_PIXELS, (16 << 10) // (8 * max(taps, 1))))
+    line = line_places(taps)
+    block = max(8, min(_FEW_PIXELS, (16 << 10) // (8 * line)))
     words = Words()
     for name, operand in (
         ("x", Operand("in", inputs[0])), ("y", Operand("in", inputs[1])),
         ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
+        ("flat", Operand("constant", 2)),
     ):  # fmt: skip
         words.add(name, operand)
     epilogue_words(words, epilogue)
     places = taps * run * tile.columns * tile.size
     numbers: dict[str, Dim] = {
         "places_at": places, "run": run * tile.columns, "chunks": run, "pixels": p.batch * part.positions,
-        "block": block, "taps": taps, "width": p.channels, "depth": 0,
+        "block": block, "taps": taps, "line": line, "width": p.channels,
         "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
     }  # fmt: skip
     for name, value in numbers.items():
         words.add(name, value)
     text = _filter_text(host, tile, len(part.axes), epilogue, tuple(words.names))
-    kernel = Kernel("conv_filter_grad", text, scratch=places + block * taps * 8 + 64)
+    kernel = Kernel("conv_filter_grad", text, scratch=places + block * line * 8)
     work = 2.0 * count(p.batch) * part.positions * taps * p.channels
     step = Step(kernel, tuple(words.contents), -(-chunks // run) if chunks else 0, work)
-    constants: tuple[Array, ...] = (np.zeros(max(p.channels, 1), dtype), tap_table(p, part))
+    constants: tuple[Array, ...] = (
+        np.zeros(max(p.channels, 1), dtype), tap_table(p, part), flat_table(p, part, dtype.itemsize),
+    )  # fmt: skip
     return Lowering((step,), (), constants, why="one filter per channel: sums over pixels by taps")
 
 

@@ -17,8 +17,9 @@ _UNROLL = 2  # pixels of one round
 
 
 class WeightTile:
-    def __init__(self, t: Text, tiling: Tiling, rows: int) -> None:
-        self.t, self.tiling, self.rows = t, tiling, rows
+    def __init__(self, t: Text, tiling: Tiling, rows: int, gathered: bool) -> None:
+        """`gathered`: `places` holds addresses; else it is the first row, and the others follow it."""
+        self.t, self.tiling, self.rows, self.gathered = t, tiling, rows, gathered
 
     @property
     def name(self) -> str:
@@ -46,7 +47,8 @@ class WeightTile:
         t, tiling = self.t, self.tiling
         place, errors, *sums = carried
         for _ in range(count):
-            row = t.address(t.load_type("ptr", place), channel, tiling.operand)
+            row = t.load_type("ptr", place) if self.gathered else place
+            row = t.address(row, channel, tiling.operand)
             columns = [
                 t.load_type(tiling.vector, t.address(errors, v * tiling.lanes * tiling.size), 32)
                 for v in range(VECTORS)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from trilobite.compiler.cpu.conv.direct_steps import axis_words, direct_step, tap_table
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, direct_step, flat_table, tap_table
 from trilobite.compiler.cpu.conv.finish import epilogue_words, plain_epilogue
 from trilobite.compiler.cpu.conv.problem import Axis, Part, Problem
 from trilobite.compiler.cpu.conv.tiling import Tiling, tiling
@@ -44,6 +44,7 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     middle = Problem(0, points * points, points * points * channels, channels, columns, (), (_ROWS,))
     constants = (
         np.zeros(max(channels, 1), x.dtype), tap_table(p, part), np.zeros((1, 2), np.int64),
+        flat_table(p, part, x.dtype.itemsize),
     )  # fmt: skip
     v, m = Operand("temporary", 0), Operand("temporary", 1)
     steps: list[Step] = []
@@ -80,6 +81,7 @@ def _source(
     for name, operand in (
         ("x", buffers[0]), ("v", buffers[1]),
         ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
+        ("flat", Operand("constant", 3)),
     ):  # fmt: skip
         words.add(name, operand)
     image = int(p.source[0]) * int(p.source[1]) * p.channels
