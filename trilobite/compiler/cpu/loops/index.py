@@ -123,6 +123,8 @@ def _variables(atom: Atom) -> frozenset[str]:
 
 def _index(constant: Dim, terms: Mapping[Atom, Dim]) -> Index:
     kept = [(a, c) for a, c in terms.items() if c != 0]
+    if len(kept) < 2:
+        return Index(constant, tuple(kept))
     return Index(constant, tuple(sorted(kept, key=lambda t: (not isinstance(t[0], str), str(t[0])))))
 
 

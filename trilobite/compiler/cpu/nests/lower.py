@@ -28,6 +28,7 @@ from trilobite.compiler.cpu.nests.reader import CannotRead, Reader, Source
 from trilobite.compiler.cpu.nests.rewrite import prepared
 from trilobite.compiler.cpu.nests.rows import Rows, around
 from trilobite.compiler.cpu.nests.scalars import Scalars
+from trilobite.compiler.cpu.nests.sharing import shared
 from trilobite.compiler.cpu.nests.transposes import tiled
 from trilobite.compiler.kernels import Lowering, Operand, Step
 from trilobite.ir.graph import Equation, Graph, Var
@@ -142,8 +143,8 @@ class _Assembly:
         return [self.groups.producers[v].attributes["value"].array for v in self.groups.constants]
 
     def _in_place(self) -> tuple[tuple[int, int], ...]:
-        """Outputs that may overwrite an input: read only at the element that is written, in the last step."""
-        return ()
+        """Outputs that may overwrite an input."""
+        return shared(self.nests, len(self.region.inputs), len(self.region.outputs))
 
     def _reader(self, sources: dict[Var, Source], scalars: Scalars, ranges: Ranges) -> Reader:
         return Reader(self.groups.producers, sources, ranges, scalars)

@@ -1,0 +1,76 @@
+"""Outputs that share an input's buffer: said only where it is right, and right where it is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.compiler.arrays import assert_same_bits
+from tests.compiler.loops.regions import Region, execute, fusion_of, made, normalised, reference
+from tests.compiler.loops.test_random import Maker, arrays_of
+from trilobite.compiler.cpu.nests import lower
+from trilobite.ir.graph import Graph
+
+
+def pairs(build: Any, *types: Any) -> tuple[tuple[int, int], ...]:
+    region, _ = made(build, *types)
+    return lower(fusion_of(region)).in_place
+
+
+def test_elementwise_overwrites() -> None:
+    assert pairs(lambda r, x, y: r.add(x, y), (7, 33), (7, 33)) == ((0, 0),)
+    assert pairs(lambda r, x, y: (r.add(x, y), r.sub(x, y)), (7, 33), (7, 33)) == ((0, 0), (1, 1))
+    assert pairs(lambda r, x: r.cast(x, dtype=np.dtype("int32")), (7, 33)) == ((0, 0),)
+
+
+def test_what_is_read_elsewhere_is_not_overwritten() -> None:
+    assert pairs(lambda r, x: r.reverse(x, axes=(0,)), (33,)) == ()
+    assert pairs(lambda r, x: r.transpose(x, axes=(1, 0)), (9, 9)) == ()
+    assert pairs(lambda r, x: r.add(x, r.reverse(x, axes=(1,))), (9, 9)) == ()
+    assert pairs(lambda r, x: r.cast(x, dtype=np.dtype("float64")), (7, 33)) == ()
+
+
+def test_rows_may_be_overwritten_by_their_own_results() -> None:
+    assert pairs(lambda r, x, g: normalised(r, x, g, (1,)), (64, 130), (130,))[0] == (0, 0)
+
+
+def in_place(region: Graph, values: list[Any], pair: tuple[int, int], cuts: int) -> list[Any]:
+    lowering = lower(fusion_of(region))
+    inputs = [v.copy() for v in values]
+    outputs = [np.zeros(t.shape, t.dtype) for t in region.output_types]
+    k, i = pair
+    shape, dtype = region.output_types[k].shape, region.output_types[k].dtype
+    outputs[k] = inputs[i].reshape(-1).view(dtype).reshape(shape)
+    execute(lowering, inputs, outputs, cuts=cuts)
+    return outputs
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_sharing_changes_nothing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    maker = Maker(rng)
+    for _ in range(rng.integers(1, 5)):
+        maker.grow()
+    region = maker.graph()
+    values = arrays_of(region, rng)
+    expected = reference(region, values)
+    for pair in lower(fusion_of(region)).in_place:
+        for found, wanted in zip(in_place(region, values, pair, 1 + seed % 3), expected, strict=True):
+            zero = np.zeros((), wanted.dtype)
+            if wanted.dtype.kind == "f":
+                found, wanted = found + zero, wanted + zero
+            assert_same_bits(found, wanted, f"{seed} {pair}\n{region}")
+
+
+def test_softmax_in_its_own_memory() -> None:
+    r = Region()
+    x = r.input((9, 37))
+    top = r.reduce_max(x, axes=(1,))
+    e = r.exp(r.sub(x, r.spread(top, (9, 37), 1)))
+    region = r.graph(r.div(e, r.spread(r.reduce_sum(e, axes=(1,)), (9, 37), 1)))
+    value = np.random.default_rng(0).normal(size=(9, 37)).astype(np.float32)
+    assert lower(fusion_of(region)).in_place == ((0, 0),)
+    (found,) = in_place(region, [value], (0, 0), 2)
+    np.testing.assert_allclose(found, reference(region, [value])[0], rtol=1e-6)

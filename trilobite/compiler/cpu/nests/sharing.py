@@ -1,0 +1,106 @@
+"""Which outputs may overwrite which inputs.
+
+Enters: the scheduled nests of a region, in order. Leaves: pairs (output, input) that may share one buffer:
+every element of the input is read for the last time no later than the element that takes its place is
+written, whatever the order of units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trilobite.compiler.cpu.loops.index import Index, bounds
+from trilobite.compiler.cpu.loops.ir import Buffer, Load, Loop, Micro, Nest, Node, Statement, ranges_of
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A statement that reads or writes a buffer, with its place in the text and the loops around it."""
+
+    nest: int
+    order: int
+    statement: Statement
+    around: tuple[str, ...]
+
+
+def shared(nests: Sequence[Nest], inputs: int, outputs: int) -> tuple[tuple[int, int], ...]:
+    """Each input and each output at most once."""
+    uses = [_Use(k, order, s, around) for k, nest in enumerate(nests)
+            for order, (s, around) in enumerate(_statements(nest.body, ()))]  # fmt: skip
+    buffers = {b.name: b for nest in nests for b in nest.arguments}
+    out: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for k in range(outputs):
+        for i in range(inputs):
+            x, y = buffers.get(f"x{i}"), buffers.get(f"y{k}")
+            if i in taken or x is None or y is None or not _same_size(x, y):
+                continue
+            if _may_share(nests, uses, x.name, y.name):
+                out.append((k, i))
+                taken.add(i)
+                break
+    return tuple(out)
+
+
+def _statements(nodes: tuple[Node, ...], around: tuple[str, ...]) -> list[tuple[Statement, tuple[str, ...]]]:
+    out: list[tuple[Statement, tuple[str, ...]]] = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            out += _statements(node.body, (*around, node.var))
+        elif isinstance(node, Micro):
+            out += _statements(node.meaning, around)
+        else:
+            out.append((node, around))
+    return out
+
+
+def _same_size(x: Buffer, y: Buffer) -> bool:
+    return x.shape == y.shape and x.dtype.itemsize == y.dtype.itemsize
+
+
+def _may_share(nests: Sequence[Nest], uses: Sequence[_Use], x: str, y: str) -> bool:
+    reads = [u for u in uses if any(load.buffer == x for load in u.statement.loads())]
+    writes = [u for u in uses if any(t.buffer == y for t in u.statement.targets)]
+    first = min(u.nest for u in writes)
+    if any(u.nest > first for u in reads):
+        return False
+    here = [u for u in reads if u.nest == first]
+    if not here:
+        return True
+    if len(writes) != 1:
+        return False
+    (write,) = writes
+    (target,) = (t for t in write.statement.targets if t.buffer == y)
+    once = all(any(v in i.variables for i in target.index) for v in write.around)
+    if target.combine is not None or not once:
+        return False
+    return all(_is_before(nests[first], u, write, x, target.index) for u in here)
+
+
+def _is_before(nest: Nest, read: _Use, write: _Use, x: str, target: tuple[Index, ...]) -> bool:
+    """Is what this statement reads of x never overwritten before?"""
+    loads = [load for load in read.statement.loads() if load.buffer == x]
+    if read.statement is write.statement:
+        # The same element, by the same turn, which reads before it writes.
+        return all(load in read.statement.leaves and load.index == target for load in loads)
+    apart = read.order < write.order and read.around[-1:] != write.around[-1:]
+    return (
+        apart and bool(read.around) and all(_same_row(nest, read.around[0], load, target) for load in loads)
+    )
+
+
+def _same_row(nest: Nest, unit: str, load: Load, target: tuple[Index, ...]) -> bool:
+    """Does the unit read only of the row that it alone writes?"""
+    if len(load.index) != 1 or len(target) != 1:
+        return False
+    step = target[0].coefficient(unit)
+    if not isinstance(step, int) or step < 1 or load.index[0].coefficient(unit) != step:
+        return False
+    ranges = ranges_of(nest.body)
+    for index in (load.index[0], target[0]):
+        rest = index.without(unit)
+        span = bounds(rest, ranges)
+        if unit in rest.variables or span is None or span[0] < 0 or span[1] >= step:
+            return False
+    return True
