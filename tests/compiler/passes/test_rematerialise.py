@@ -132,3 +132,17 @@ def test_a_training_step_of_a_network_takes_less_and_stays_equal() -> None:
     values = inputs_of(graph, np.random.default_rng(0), wild=False)
     for found, expected in zip(run(after, values), run(graph, values), strict=True):
         assert_same_bits(found, expected)
+
+
+def test_symbolic_sizes_count_as_large_as_they_may_be() -> None:
+    text = """
+        dims n: 1..8
+        graph main(%0: f32[n]) {
+          %1: f32[n,n] = broadcast %0 {shape=(n, n), axes=(0,)}
+          %2: f32[n,n] = exp %1
+          return %2
+        }
+    """
+    graph = graph_of(text)
+    assert peak_bytes(graph) == 4 * 64
+    assert rematerialise(graph, 1) is graph

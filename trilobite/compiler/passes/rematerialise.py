@@ -23,6 +23,7 @@ from trilobite.compiler.regions import extent
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import table
+from trilobite.ir.types import Affine, TensorType
 
 _VIEWS = frozenset({"broadcast", "reshape", "stop_gradient", "barrier"})
 _SOURCES = frozenset({"constant", "full", "iota"})
@@ -168,11 +169,13 @@ def _chosen(lives: Lives, point: int, excess: float) -> dict[Var, Choice]:
 
 
 def _operations(e: Equation) -> float:
-    """Operations, and one per element written."""
-    types = [v.type for v in e.outputs]
-    return e.primitive.cost([v.type for v in e.inputs], types, e.attributes) + sum(
-        extent(t.shape) for t in types
-    )
+    """Operations, and one per element written; of symbolic sizes the most there can be."""
+    inputs, outputs = ([_at_most(v.type) for v in values] for values in (e.inputs, e.outputs))
+    return e.primitive.cost(inputs, outputs, e.attributes) + sum(extent(t.shape) for t in outputs)
+
+
+def _at_most(t: TensorType) -> TensorType:
+    return TensorType(tuple(d.bounds()[1] if isinstance(d, Affine) else d for d in t.shape), t.dtype)
 
 
 # -- writing -------------------------------------------------------------------------------------------------
