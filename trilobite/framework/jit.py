@@ -191,7 +191,7 @@ targets["cpu"] = _compile_for_cpu
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
-    target: str = "reference",
+    target: str = "cpu",
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     shapes: Sequence[Any] | None = None,
