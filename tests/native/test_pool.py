@@ -159,7 +159,7 @@ def test_more_threads_than_cores_do_not_spin(code: Kernels) -> None:
 
 def test_two_programs_at_once_the_second_does_not_wait(code: Kernels) -> None:
     set_threads(2)
-    count = np.array([300_000_000])
+    count = np.array([1_000_000_000])
     long = _burn(code, count, 1)
     x = np.arange(1000, dtype=np.float32)
     ended: list[float] = []

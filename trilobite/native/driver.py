@@ -96,8 +96,6 @@ class Patch:
 _OPS = {Call: 0, Jump: 1, JumpIfZero: 2, Repeat: 3, Again: 4, Swap: 5, Set: 6, Host: 7}
 _BUSY, _IN_USE, _STALE, _NO_TUPLE, _NO_ARRAY = -1, -2, -3, -4, -16
 _ONE_ARGUMENT = 8  # METH_O
-
-
 _CallOn = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
 
 
@@ -132,6 +130,7 @@ class Table:
         brief: bool = False,
     ) -> None:
         self.words: Words = np.array(words, np.int64)
+        self._base = int(self.words.ctypes.data)
         self._lists: list[Words] = []
         self._alive = alive, [row.function for row in rows if isinstance(row, Host)]
         _check(rows, patches, len(self.words), arrays)
@@ -142,26 +141,13 @@ class Table:
         self._patches: Words = np.array(
             [(self._word(p.word), p.array, p.offset) for p in patches], np.int64
         ).reshape(-1, 3)
-        parallel = any(isinstance(row, Call) and not row.serial for row in rows)
         self._pool = pool()
         self._pool.reserve(scratch)
-        self.header: Words = np.array(
-            [
-                0,
-                self.rows.ctypes.data,
-                len(rows),
-                self._patches.ctypes.data,
-                len(patches),
-                parallel,
-                0,
-                0,
-                0,
-                arrays,
-                self._pool.control.ctypes.data,
-                0,
-            ],
-            np.int64,
-        )
+        self.header: Words = np.zeros(12, np.int64)
+        self.header[1:3] = self.rows.ctypes.data, len(rows)
+        self.header[3:5] = self._patches.ctypes.data, len(patches)
+        self.header[5] = any(isinstance(row, Call) and not row.serial for row in rows)
+        self.header[9:11] = arrays, self._pool.control.ctypes.data
         code = runtime()
         self._call_on = _CallOn(code["call_on"])
         self._method = _Method(b"run", code["call_brief" if brief else "call"], _ONE_ARGUMENT, None)
@@ -205,7 +191,7 @@ class Table:
                 raise _refusal(code, arrays, int(self.header[9]))
 
     def _word(self, index: int) -> int:
-        return int(self.words.ctypes.data) + 8 * index
+        return self._base + 8 * index
 
     def _pairs(self, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Address and number of a list that lives as long as the table."""

@@ -128,9 +128,8 @@ class Pool:
         for block in free:
             if block.scratch.nbytes >= self._scratch_bytes:
                 return block.control
-        made = _Alone(
-            self._scratch_bytes
-        )  # more than one is in use when a program calls Python calls a program
+        # A second one is in use when a program calls Python, and that another program.
+        made = _Alone(self._scratch_bytes)
         self._own.blocks = [block for block in blocks if block not in free] + [made]
         return made.control
 
