@@ -18,6 +18,7 @@ from trilobite.processor.lang.ops import COMPARISONS
 from trilobite.processor.lang.python.building import BuildContext
 from trilobite.processor.lang.python.dtypes import DType
 from trilobite.processor.lang.python.frames import Frame, Names, Slot, is_missing
+from trilobite.processor.lang.python.pipeline import PLAIN, call_name
 from trilobite.processor.lang.python.symbols import Symbol, binary
 from trilobite.processor.lang.python.view import View
 from trilobite.processor.lang.types import is_float
@@ -281,7 +282,9 @@ def _instead(name: str) -> str:
 
 def _is_simple(node: ast.expr) -> bool:
     """Arithmetic that may be computed whether it is needed or not."""
-    return not any(isinstance(n, (ast.Call, ast.Subscript)) for n in ast.walk(node))
+    nodes = list(ast.walk(node))
+    calls = [n for n in nodes if isinstance(n, ast.Call)]
+    return not any(isinstance(n, ast.Subscript) for n in nodes) and all(call_name(c) in PLAIN for c in calls)
 
 
 _HANDLERS: dict[type, Callable[[Expressions, Frame, Any], Any]] = {

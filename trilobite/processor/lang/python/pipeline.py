@@ -48,7 +48,8 @@ class Split:
         self.refuse = refuse
         for statement in body:
             self._check(statement)
-        self.parts = {part: self._part(list(body), part) for part in PARTS}
+        alone = one_by_one(list(body))
+        self.parts = {part: self._part(alone, part) for part in PARTS}
         self.slots = self._slots()
 
     @property
@@ -124,6 +125,30 @@ class Split:
                     if isinstance(node, ast.Call) and call_name(node) in ALLOCATIONS:
                         found.setdefault(node, []).append(place)
         return {node: max(places) - min(places) + 1 for node, places in found.items()}
+
+
+def one_by_one(body: list[ast.stmt]) -> list[ast.stmt]:
+    """`a, b = x, y` as two assignments where neither reads what the other writes."""
+    found: list[ast.stmt] = []
+    for statement in body:
+        if isinstance(statement, (ast.If, ast.For, ast.While)):
+            inner, other = one_by_one(statement.body), one_by_one(statement.orelse)
+            found.append(_with_body(statement, inner, other))
+            continue
+        pairs = _pairs(statement)
+        found += [ast.copy_location(ast.Assign([t], v), statement) for t, v in pairs] or [statement]
+    return found
+
+
+def _pairs(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return []
+    target, value = statement.targets[0], statement.value
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+        return []
+    if len(target.elts) != len(value.elts) or names_written(target) & names_read(value):
+        return []
+    return list(zip(target.elts, value.elts, strict=True))
 
 
 def _is_plain_target(target: ast.expr) -> bool:

@@ -88,6 +88,13 @@ class Walker(Looping):
 
     def named_value(self, frame: Frame, node: ast.expr, target: ast.expr) -> Any:
         """A buffer that is made here takes the name it is assigned to."""
+        if (
+            isinstance(target, ast.Tuple)
+            and isinstance(node, ast.Tuple)
+            and len(target.elts) == len(node.elts)
+        ):
+            pairs = zip(node.elts, target.elts, strict=True)
+            return tuple(self.named_value(frame, value, place) for value, place in pairs)
         self.context.buffer_name = target.id if isinstance(target, ast.Name) else "buffer"
         return self.evaluate(frame, node)
 
