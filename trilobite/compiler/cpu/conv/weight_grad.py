@@ -25,12 +25,14 @@ from trilobite.native.host import Host
 
 @dataclass
 class _Unit:
+    """A group, a run of channels, and the panel of filters at hand."""
+
     group: Value
-    panel: Value
     channel: Value  # the first of the run
     channels: Value
     column: Value  # of the result
     width: Value  # columns that exist
+    sums: Value
 
 
 class WeightGrad:
@@ -57,24 +59,36 @@ class WeightGrad:
         return t.module()
 
     def _unit(self, number: Value) -> None:
-        t, w, tiling = self.t, self.w, self.tiling
+        t, w = self.t, self.w
         run, rest = t.urem(number, w["runs"]), t.udiv(number, w["runs"])
-        panel, group = t.urem(rest, w["panels"]), t.udiv(rest, w["panels"])
+        panel, group = t.mul(t.urem(rest, w["panel_runs"]), w["panel_run"]), t.udiv(rest, w["panel_runs"])
+        last = t.smin(t.add(panel, w["panel_run"]), w["panels"])
         channel = t.mul(run, w["run"])
-        inside = t.mul(panel, tiling.columns)
-        unit = _Unit(
-            group, panel, channel, t.smin(t.sub(w["depth"], channel), w["run"]),
-            t.add(t.mul(group, w["columns"]), inside),
-            t.smin(t.sub(w["columns"], inside), tiling.columns),
-        )  # fmt: skip
-        self._clear(t.mul(t.mul(w["taps"], unit.channels), VECTORS))
+        channels = t.smin(t.sub(w["depth"], channel), w["run"])
+        lines = t.mul(w["taps"], channels)
+        self._clear(t.mul(t.mul(lines, t.sub(last, panel)), VECTORS))
+
+        def at(number: Value) -> _Unit:
+            return self._panel(group, channel, channels, number, t.mul(t.sub(number, panel), lines))
+
         start = self.gather.coordinates(t.constant("i64", 0), t.constant("i64", 0))
         with t.loop(0, w["pixels"], w["block"], carried=start, name="block") as block:
             count = t.smin(t.sub(w["pixels"], block.index), w["block"])
-            block.next(*self._places(unit, count, block.values))
-            self._pack(unit, block.index, count)
-            self._block(unit, block.index, count)
-        self._store(unit)
+            block.next(*self._places(at(panel), count, block.values))
+            with t.loop(panel, last, name="panel") as p:
+                unit = at(p.index)
+                self._pack(unit, block.index, count)
+                self._block(unit, block.index, count)
+        with t.loop(panel, last, name="panel") as p:
+            self._store(at(p.index))
+
+    def _panel(self, group: Value, channel: Value, channels: Value, panel: Value, line: Value) -> _Unit:
+        t, w, tiling = self.t, self.w, self.tiling
+        inside = t.mul(panel, tiling.columns)
+        column = t.add(t.mul(group, w["columns"]), inside)
+        width = t.smin(t.sub(w["columns"], inside), tiling.columns)
+        sums = t.address(t.scratch, t.mul(line, tiling.columns * tiling.size))
+        return _Unit(group, channel, channels, column, width, sums)
 
     def _clear(self, vectors: Value) -> None:
         t, tiling = self.t, self.tiling
@@ -142,7 +156,7 @@ class WeightGrad:
         line = tiling.columns * tiling.size
         with t.loop(0, w["taps"], name="tap") as tap:
             places = t.address(rows, t.mul(tap.index, 8))
-            begin = t.address(t.scratch, t.mul(t.mul(tap.index, unit.channels), line))
+            begin = t.address(unit.sums, t.mul(t.mul(tap.index, unit.channels), line))
             zero = t.constant("i64", 0)
             with t.loop(0, tiles, carried=[zero], name="tile") as tile:
                 size = t.add(small, t.convert("zext", t.icmp("slt", tile.index, larger), "i64"))
@@ -162,7 +176,7 @@ class WeightGrad:
                 number = t.add(t.mul(tap.index, w["depth"]), t.add(unit.channel, row.index))
                 places = self.finish.row(number)
                 at = t.add(t.mul(tap.index, unit.channels), row.index)
-                line = t.address(t.scratch, t.mul(at, tiling.columns * tiling.size))
+                line = t.address(unit.sums, t.mul(at, tiling.columns * tiling.size))
                 self.finish.line(line, places, unit.column, None if full else unit.width)
 
         t.either(t.icmp("eq", unit.width, tiling.columns), lambda: each(True), lambda: each(False))

@@ -37,8 +37,8 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     p, steps, temporaries, source = prepared(weight_problem(e), dtype, Operand("in", inputs[0]), host)
     part = p.parts[0]
     taps, panels = part.tap_count, -(-p.columns // tile.columns)
-    run = _run(p, taps, panels, tile)
-    runs = -(-p.depth // run)
+    run, panel_run = _runs(p, taps, panels, tile)
+    runs, panel_runs = -(-p.depth // run), -(-panels // panel_run)
     pixels = p.batch * part.positions
     block, line = _block(p, taps, tile), line_places(taps)
     words = Words()
@@ -49,10 +49,11 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     ):  # fmt: skip
         words.add(name, operand)
     epilogue_words(words, epilogue)
-    errors = taps * run * tile.columns * tile.size
+    errors = taps * run * panel_run * tile.columns * tile.size
     places = errors + block * tile.columns * tile.size
     numbers: dict[str, Dim] = {
         "errors_at": errors, "places_at": places, "runs": runs, "run": run, "panels": panels,
+        "panel_runs": panel_runs, "panel_run": panel_run,
         "pixels": pixels, "block": block, "taps": taps, "depth": p.depth, "columns": p.columns,
         "line": line, "width": p.columns * p.groups,
         "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
@@ -61,7 +62,7 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
         words.add(name, value)
     kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), places + block * line * 8)
     work = 2.0 * count(pixels) * taps * p.depth * p.columns * p.groups
-    units = p.groups * panels * runs if p.depth * p.columns * taps else 0
+    units = p.groups * panel_runs * runs if p.depth * p.columns * taps else 0
     steps = (*steps, Step(kernel, tuple(words.contents), units, work))
     constants: tuple[Array, ...] = (
         np.zeros(max(p.depth, 1) * dtype.itemsize, np.uint8), tap_table(p, part),
@@ -71,13 +72,23 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     return Lowering(steps, temporaries, constants, why=why)
 
 
-def _run(p: Problem, taps: int, panels: int, tile: Tiling) -> int:
-    """Channels of a unit: sums that stay in the second-level cache, and units enough for all threads."""
-    most = max(ROWS, _SUMS_BYTES // (max(taps, 1) * tile.columns * tile.size))
-    runs = max(
-        -(-p.depth // most), min(-(-_UNITS // max(panels * p.groups, 1)), -(-p.depth // (4 * ROWS))), 1
-    )
-    return max(-(-p.depth // runs), 1)
+def _runs(p: Problem, taps: int, panels: int, tile: Tiling) -> tuple[int, int]:
+    """Channels and panels of a unit: their sums stay in the second-level cache, units are enough for all
+    threads, and of the ways to cut so the one that reads x and y least.
+    """
+    room = _SUMS_BYTES // (max(taps, 1) * tile.columns * tile.size)
+    best = (1, max(panels, 1))
+    least = float("inf")
+    for pieces in range(1, panels + 1):
+        panel_run = -(-panels // pieces)
+        wanted = -(-_UNITS // (p.groups * pieces))
+        runs = max(-(-p.depth * panel_run // max(room, 1)), min(wanted, -(-p.depth // ROWS)), 1)
+        run = max(-(-p.depth // runs), 1)
+        runs = max(-(-p.depth // run), 1)
+        read = (pieces * p.depth + runs * p.columns) * max(1.0, _UNITS / (p.groups * pieces * runs))
+        if read < least:
+            best, least = (run, panel_run), read
+    return best
 
 
 def _block(p: Problem, taps: int, tile: Tiling) -> int:
