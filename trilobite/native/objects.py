@@ -49,7 +49,7 @@ def _lowered(text: str, level: int, host: Host) -> tuple[Any, Any]:
         raise IRError(f"there is no level {level}", where="a kernel's text", expected="0, 1, 2 or 3")
     import llvmlite.binding as llvm
 
-    machine = target_machine(host)
+    machine = _compiler(host)
     module = parse(text, host, machine, llvm.create_context())
     if all(function.name != ENTRY or function.is_declaration for function in module.functions):
         raise IRError(
@@ -93,6 +93,12 @@ def target_machine(host: Host) -> Any:
     return llvm.Target.from_triple(host.triple).create_target_machine(
         cpu=host.cpu, features=host.features, opt=3, reloc="pic", codemodel="small", jit=True
     )
+
+
+@lru_cache(maxsize=8)
+def _compiler(host: Host) -> Any:
+    """One that stays, for object code: reading the features takes longer than compiling a small kernel."""
+    return target_machine(host)
 
 
 def optimise(module: Any, level: int, machine: Any) -> None:
