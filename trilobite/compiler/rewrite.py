@@ -137,16 +137,27 @@ class Rule:
         return self.tree.head
 
 
-Rules = Mapping[str, Sequence[Rule]]
+class Rules:
+    """Rules under the operation they begin with; those under `*` are tried on every equation, last."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.heads: dict[str, list[Rule]] = {}
+        for rule in rules:
+            self.heads.setdefault(rule.head, []).append(rule)
+        self._fitting: dict[tuple[str, DType | None], tuple[Rule, ...]] = {}
+
+    def fitting(self, name: str, dtype: DType | None) -> tuple[Rule, ...]:
+        """The rules for an operation whose first operand has this dtype."""
+        found = self._fitting.get((name, dtype))
+        if found is None:
+            rules = (*self.heads.get(name, ()), *self.heads.get("*", ()))
+            found = tuple(r for r in rules if dtype is None or dtype in r.on)
+            self._fitting[name, dtype] = found
+        return found
 
 
 def by_head(*groups: Sequence[Rule]) -> Rules:
-    """Rules under the operation they begin with; those under `*` are tried on every equation."""
-    found: dict[str, list[Rule]] = {}
-    for rule in (r for group in groups for r in group):
-        found.setdefault(rule.head, []).append(rule)
-    general = found.get("*", [])
-    return {head: rules if head == "*" else [*rules, *general] for head, rules in found.items()}
+    return Rules([r for group in groups for r in group])
 
 
 class Match:
@@ -193,7 +204,6 @@ class Rewriter:
 
     def __init__(self, graph: Graph, rules: Rules, counters: Counters) -> None:
         self.graph, self.rules, self.counters = graph, rules, counters
-        self.general = rules.get("*", ())
         self.equations: list[Equation] = []
         self.makers: dict[Var, Equation] = {}
         self.numbers: dict[Var, Element] = {}
@@ -239,9 +249,7 @@ class Rewriter:
         if e.primitive.multiple or e.primitive.effect:
             return None
         dtype = e.inputs[0].type.dtype if e.inputs else None
-        for rule in self.rules.get(e.primitive.name, self.general):
-            if dtype is not None and dtype not in rule.on:
-                continue
+        for rule in self.rules.fitting(e.primitive.name, dtype):
             found = self._apply(rule, e)
             if found is not None:
                 self._check(rule, found, e)

@@ -183,3 +183,31 @@ def test_a_network_at_inference_has_one_shift_per_convolution_and_the_rest_is_st
     rng = np.random.default_rng(1)
     values = [np.asarray(rng.uniform(0.2, 1, t.shape)).astype(t.dtype) for t in graph.input_types]
     np.testing.assert_allclose(run(after, values)[0], run(graph, values)[0], rtol=2e-5, atol=1e-5)
+
+
+def test_a_batch_of_one_has_its_vectors_as_reshapes() -> None:
+    before = """
+        graph main(%0: f64[1,3], %1: f64[3,4], %2: f64[4], %3: f64[1,4]) {
+          %4: f64[1,4] = dot %0, %1 {contract=((1,), (0,)), batch=((), ()), dtype=f64}
+          %5: f64[1,4] = reshape %2 {shape=(1, 4)}
+          %6: f64[1,4] = mul %4, %5
+          %7: f64[1,4] = add %6, %3
+          return %7
+        }
+    """
+    after = """
+        graph main(%0: f64[1,3], %1: f64[3,4], %2: f64[4], %3: f64[1,4]) {
+          %4: f64[1,4] = reshape %2 {shape=(1, 4)}
+          %5: f64[4] = reshape %4 {shape=(4,)}
+          %6: f64[4] = reshape %3 {shape=(4,)}
+          %7: f64[3,4] = broadcast %5 {shape=(3, 4), axes=(1,)}
+          %8: f64[3,4] = mul %1, %7
+          %9: f64[1,4] = dot %0, %8 {contract=((1,), (0,)), batch=((), ()), dtype=f64}
+          %10: f64[1,4] = broadcast %6 {shape=(1, 4), axes=(1,)}
+          %11: f64[1,4] = add %9, %10
+          return %11
+        }
+    """
+    found = dce(fold_batch_norm(graph_of(before), {1, 2, 3}))
+    assert found == graph_of(after), str(found)
+    equal(graph_of(before), found)

@@ -8,7 +8,9 @@ import pytest
 import trilobite as tb
 from tests.compiler.arrays import assert_close, inputs_of
 from tests.compiler.passes.texts import graph_of
+from trilobite.compiler.passes.dce import dce
 from trilobite.compiler.passes.merge_branches import merge_branches
+from trilobite.compiler.passes.simplify import simplify
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
@@ -96,6 +98,24 @@ def test_one_token_of_attention_has_one_product_for_query_key_and_value() -> Non
     q, k, v = (tb.nn.Linear(16, 16) for _ in range(3))
     fn = tb.jit(lambda x: (q(x), k(x), v(x)), target="reference")
     before = fn.lower(tb.ones((1, 16))).graph
-    after = merge_branches(before, set(range(1, len(before.inputs))))
-    assert sum(e.primitive.name == "dot" for e in after.equations) == 1
+    after = dce(merge_branches(dce(simplify(before)), set(range(1, len(before.inputs)))))
+    names = [e.primitive.name for e in after.equations if e.primitive.name != "reshape"]
+    # One product with one bias; the biases are put together where they first stand.
+    assert names == ["concatenate", "dot", "concatenate", "broadcast", "add", "slice", "slice", "slice"]
+    equal(before, after)
+
+
+def test_a_bias_that_others_do_not_have_stays_behind_the_slice() -> None:
+    before = graph_of(f"""
+        graph main(%0: f32[1,8], %1: f32[8,4], %2: f32[8,3], %3: f32[4]) {{
+          %4: f32[1,4] = dot %0, %1 {ROWS}
+          %5: f32[1,4] = broadcast %3 {{shape=(1, 4), axes=(1,)}}
+          %6: f32[1,4] = add %4, %5
+          %7: f32[1,3] = dot %0, %2 {ROWS}
+          return %6, %7
+        }}
+    """)
+    after = merge_branches(before, {1, 2, 3})
+    names = [e.primitive.name for e in after.equations]
+    assert names == ["concatenate", "dot", "slice", "slice", "broadcast", "add"]
     equal(before, after)

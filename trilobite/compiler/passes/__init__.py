@@ -58,6 +58,10 @@ def _merge_branches(g: Graph, o: Options, c: Counters) -> Graph:
     return merge_branches(g, o.stable, c)
 
 
+def _tidy(g: Graph, o: Options, c: Counters) -> Graph:
+    return dce(cse(_simplify(g, o, c), c), c)
+
+
 PASSES: tuple[Pass, ...] = (
     Pass("inline", _inline, "calls become their bodies, unless the target runs them whole"),
     Pass("dce", lambda g, o, c: dce(g, c), "without what nothing needs"),
@@ -70,7 +74,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("merge_branches", _merge_branches, "small products of one value become one"),
     Pass("mixed_precision", lambda g, o, c: mixed_precision(g, o.mixed_precision, c), "on request"),
     Pass("reduce_strength", lambda g, o, c: reduce_strength(g, c), "dear operations by cheap ones"),
-    Pass("tidy", lambda g, o, c: dce(cse(g, c), c), "cse and dce once more"),
+    Pass("tidy", _tidy, "simplify, cse and dce once more"),
     Pass(
         "rematerialise", lambda g, o, c: rematerialise(g, o.memory, c), "within a number of bytes, on request"
     ),

@@ -9,7 +9,7 @@ Rounding happens elsewhere than before: of w·s instead of conv·s, each within 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
 from trilobite.ir.primitives.dot import free_axes
-from trilobite.ir.types import TensorType
+from trilobite.ir.types import Shape, TensorType
 
 _WIDE = frozenset({float32, float64})  # in shorter formats a rounded weight is too far from the exact one
 _CHAINED = frozenset({"add", "sub", "mul", "div", "neg"})
@@ -130,11 +130,18 @@ class _Finder:
     def _is_per_channel(self, v: Var, root: Root) -> bool:
         """Stable, and the same along every axis but the channels'."""
         e = self.makers.get(v)
-        if v not in self.stable or e is None:
+        if v not in self.stable:
             return False
-        if e.primitive.name == "full":
+        if has_only_channels(v.type.shape, root.result_axes):
             return True
-        return e.primitive.name == "broadcast" and set(e.attributes["axes"]) <= set(root.result_axes)
+        if e is None or e.primitive.name not in ("full", "broadcast"):
+            return False
+        return e.primitive.name == "full" or set(e.attributes["axes"]) <= set(root.result_axes)
+
+
+def has_only_channels(shape: Shape, axes: Sequence[int]) -> bool:
+    """Is every other axis of size 1?"""
+    return all(d == 1 for i, d in enumerate(shape) if i not in axes)
 
 
 # -- writing -------------------------------------------------------------------------------------------------
@@ -207,7 +214,10 @@ class _Writer:
 
     def _vector(self, v: Var, chain: Chain) -> Var:
         """A repeated value, repeated along the channels alone."""
-        e, wanted = self.makers[v], _channel_type(chain)
+        wanted = _channel_type(chain)
+        if has_only_channels(v.type.shape, chain.root.result_axes):
+            return v if v.type == wanted else self.make("reshape", v, shape=wanted.shape)
+        e = self.makers[v]
         if e.primitive.name == "full":
             return self._number(e.attributes["value"], wanted)
         source, axes = e.inputs[0], [chain.root.result_axes.index(a) for a in e.attributes["axes"]]
