@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.compiler.arrays import assert_same_bits
-from tests.compiler.loops.regions import Build, Region, made, native, reference, same
+from tests.compiler.loops.regions import Build, Region, fusion_of, made, native, reference, same
 from trilobite.base import dtypes as dt
+from trilobite.compiler.cpu.nests import lower
 from trilobite.ir.graph import Dense
 
 REAL = sorted(dt.ALL - dt.COMPLEX, key=lambda d: d.name)
@@ -214,3 +215,34 @@ def test_a_running_sum_among_others() -> None:
         return r.sub(run, r.broadcast(top, shape=(7, 33), axes=(0,))), top
 
     same(build, ((7, 33), "int32"), cuts=2)
+
+
+# -- random bits -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 33), (5, 2, 17)], ids=str)
+def test_random_bits_in_every_bit(shape: tuple[int, ...]) -> None:
+    two = ((2,), "uint32")
+    same(lambda r, k, c: r.random_bits(k, c, shape=shape, stream=3), two, two, cuts=2)
+
+
+def test_random_bits_of_several_keys_and_far_counters() -> None:
+    r = Region()
+    key, counter = r.input((3, 2), "uint32"), r.input((3, 2), "uint32")
+    region = r.graph(r.random_bits(key, counter, shape=(37,), stream=0))
+    rng = np.random.default_rng(0)
+    keys = rng.integers(0, 2**32, (3, 2), np.uint64).astype(np.uint32)
+    edge = np.array([[2**32 - 3, 5], [2**32 - 1, 2**32 - 1], [0, 0]], np.uint64).astype(np.uint32)
+    for found, expected in zip(native(region, [keys, edge]), reference(region, [keys, edge]), strict=True):
+        assert_same_bits(found, expected)
+
+
+def test_a_dropout_mask_needs_no_memory() -> None:
+    def build(r: Region, k: Any, c: Any, x: Any) -> Any:
+        bits = r.random_bits(k, c, shape=(9, 33), stream=1)
+        keep = r.lt(bits, r.full(shape=(9, 33), dtype=dt.uint32, value=1 << 31))
+        return r.select(keep, r.add(x, x), r.full(shape=(9, 33), dtype=dt.float32, value=0.0))
+
+    two = ((2,), "uint32")
+    region = same(build, two, two, (9, 33))
+    assert lower(fusion_of(region)).temporaries == ()

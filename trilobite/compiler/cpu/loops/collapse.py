@@ -34,7 +34,7 @@ def flattened(nest: Nest) -> Nest:
     buffers = tuple(
         b if b.strides else Buffer(b.name, b.dtype, (size_of(b.shape),), (), b.kind) for b in nest.buffers
     )
-    return Nest(nest.name, buffers, body)
+    return Nest(nest.name, buffers, body, nest.unless_same)
 
 
 class _Flat:

@@ -54,6 +54,9 @@ class _File:
             word = c.memory_word(self.buffers[name].dtype)
             head.append(f"    {word} *{name} = ({word} *)(scratch + {offset});")
         head.append("    (void)args, (void)begin, (void)end, (void)scratch;")
+        if self.nest.unless_same is not None:
+            first, second = self.nest.unless_same
+            head.append(f"    if ((const void *){first} == (const void *){second}) return;")
         self._nodes(self.nest.body, 1)
         return "\n".join([f"/* {self.nest.name} */", c.PRELUDE, *head, *self.lines, "}", ""])
 

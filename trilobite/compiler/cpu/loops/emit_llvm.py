@@ -42,7 +42,12 @@ def emit(nest: Nest, host: Host) -> str:
         scope.sizes[s] = text.argument(i, "i64")
     for name, offset in local_offsets(nest)[0].items():
         scope.pointers[name] = text.address(text.scratch, offset)
-    _Walk(scope).units(nest.body)
+    if nest.unless_same is None:
+        _Walk(scope).units(nest.body)
+        return text.module()
+    first, second = (scope.pointers[name] for name in nest.unless_same)
+    with text.when(text.icmp("ne", first, second)), scope.entered({}):
+        _Walk(scope).units(nest.body)
     return text.module()
 
 

@@ -25,7 +25,10 @@ Array = np.ndarray[Any, Any]
 
 def interpret(nest: Nest, arguments: Sequence[Array], sizes: Mapping[Symbol, int] | None = None) -> None:
     """Run a nest on its argument buffers, in place."""
-    Interpreter(nest, arguments, sizes or {}).nodes(nest.body, {})
+    run_of = Interpreter(nest, arguments, sizes or {})
+    first, second = nest.unless_same or ("", "")
+    if not first or not np.shares_memory(run_of.memory[first], run_of.memory[second]):
+        run_of.nodes(nest.body, {})
 
 
 class Interpreter:

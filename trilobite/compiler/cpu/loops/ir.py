@@ -183,6 +183,7 @@ class Nest:
     name: str
     buffers: tuple[Buffer, ...]
     body: tuple[Node, ...]
+    unless_same: tuple[str, str] | None = None  # nothing to do where these two buffers are one
 
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)

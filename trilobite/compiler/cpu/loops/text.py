@@ -20,6 +20,8 @@ def show(nest: Nest) -> str:
     lines = [f"nest {nest.name}"]
     lines += [f"  {_buffer(b)}" for b in nest.buffers]
     lines += [f"  size {s.name} in {s.lower}..{s.upper}" for s in nest.symbols]
+    if nest.unless_same is not None:
+        lines.append(f"  unless {' is '.join(nest.unless_same)}")
     _nodes(nest.body, 1, lines)
     return "\n".join(lines) + "\n"
 

@@ -18,6 +18,7 @@ COMBINE = {
 }  # fmt: skip
 ARGUMENTS = {"argmax": ("maximum", "reduce_max"), "argmin": ("minimum", "reduce_min")}
 REDUCTIONS = frozenset((*COMBINE, *ARGUMENTS))
+RENEWALS = frozenset({"update_slice", "dynamic_update_slice"})
 INJECTIVE = ELEMENTWISE | RULES.keys() | {"constant", "iota", "full"}
 SCATTERS = frozenset({"scatter", "scatter_along", "scatter_reduce", "scatter_reduce_along"})
 WRITES = SCATTERS | {"cumulative"}  # lowered by loops of their own, whose order counts

@@ -19,7 +19,7 @@ from typing import Literal
 
 from trilobite.compiler.cpu.loops.index import Index, upper, variable
 from trilobite.compiler.cpu.loops.ir import row_major
-from trilobite.compiler.cpu.nests.classes import COMBINE, WRITES
+from trilobite.compiler.cpu.nests.classes import COMBINE, RENEWALS, WRITES
 from trilobite.compiler.cpu.nests.defaults import BLOCK
 from trilobite.compiler.cpu.nests.movement import place_operands
 from trilobite.compiler.cpu.nests.reader import ELEMENTWISE, CannotRead, Reader, Source
@@ -29,6 +29,7 @@ from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Dim, Shape, TensorType
 
 DEAR, MANY = 3, 16  # operations of a value, and rows it is repeated over, that make it worth memory
+RENEWS = 4  # how many times as large a value must be for replacing a part of it in place
 ROOM = 1 << 18  # elements of the state of a running sum
 
 
@@ -101,6 +102,7 @@ class Groups:
         self.group_of: dict[Var, int] = {}
         self._direct: dict[Var, frozenset[Var]] = {}
         self._apart = self._needed_apart()
+        self._renewed = self._renewals()
         for root in self._roots():
             self._place(root)
 
@@ -120,7 +122,7 @@ class Groups:
             v = e.outputs[0]
             if e.primitive.name in COMBINE:
                 roots.append(Root(v, e))
-            elif e.primitive.name in WRITES:
+            elif e.primitive.name in WRITES or v in self._renewed:
                 roots.append(Root(v, write=e))
             elif v in wanted and v not in self.inputs:
                 roots.append(Root(v))
@@ -149,8 +151,22 @@ class Groups:
                     self._direct[out] = frozenset(found)
         return self._direct.get(v, frozenset())
 
+    def _renewals(self) -> set[Var]:
+        """Outputs that are an input with a small part of it replaced: only that part is written where the two
+        share their memory.
+        """
+        out: set[Var] = set()
+        for e in self.region.equations:
+            v = e.outputs[0]
+            if e.primitive.name in RENEWALS and e.inputs[0] in self.inputs and v in self.region.outputs:
+                part, whole = size(e.inputs[1].type.shape), size(v.type.shape)
+                out |= {v} if part * RENEWS <= whole else set()
+        return out
+
     def materialised(self, v: Var) -> bool:
         e = self.producers.get(v)
+        if v in self._renewed:
+            return True
         return e is not None and (
             e.primitive.name in COMBINE or e.primitive.name in WRITES or v in self._apart
         )

@@ -195,6 +195,9 @@ class _Assembly:
         def reader_of(scalars: Scalars, ranges: Ranges) -> Reader:
             return self._reader(sources, scalars, ranges)
 
+        if e.primitive.name in classes.RENEWALS:
+            self._renew(e, reader_of, sources, names)
+            return
         if e.primitive.name == "cumulative":
             body, local = writes.running(e, reader_of, names)
             self._step(self._nest((body,), local))
@@ -213,6 +216,17 @@ class _Assembly:
 
         for other in names if dtype != result.dtype else names[1:]:
             self._step(self._nest((writes.copied(wide, wide_reader, other, result.dtype),), ()))
+
+    def _renew(
+        self, e: Equation, reader_of: writes.ReaderOf, sources: dict[Var, Source], names: list[str]
+    ) -> None:
+        """A copy where input and output are apart, then the part that is new."""
+        for name in names:
+            whole = self._nest((writes.copied(e.inputs[0], reader_of, name, e.outputs[0].type.dtype),), ())
+            self._step(replace(whole, unless_same=(sources[e.inputs[0]].buffer, name)))
+        if not any(d == 0 for d in e.inputs[1].type.shape):
+            for name in names:
+                self._step(self._nest((writes.replaced(e, reader_of, name),), ()))
 
     def _partial(self, group: Group, build: Any) -> None:
         """One nest, or one that leaves partial results by block and one that combines them."""

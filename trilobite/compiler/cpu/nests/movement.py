@@ -18,6 +18,7 @@ from trilobite.compiler.cpu.loops.index import (
     divided,
 )
 from trilobite.compiler.cpu.loops.ir import Load, Test
+from trilobite.compiler.cpu.nests.bits import random_bits
 from trilobite.compiler.cpu.nests.reader import CannotRead, Indices, Reader, Rule, RuleOf
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.types import Dim, Shape
@@ -291,6 +292,7 @@ RULES: dict[str, RuleOf] = {
     "update_slice": _update_slice,
     "quantise": _quantised,
     "dequantise": _quantised,
+    "random_bits": random_bits,
 }
 PLACES = {"gather": (1,), "gather_nd": (1,), "take_along": (1,)}  # operands that name places
 

@@ -68,9 +68,10 @@ def _may_share(nests: Sequence[Nest], uses: Sequence[_Use], x: str, y: str) -> b
     here = [u for u in reads if u.nest == first]
     if not here:
         return True
-    if len(writes) != 1:
+    there = [u for u in writes if u.nest == first]
+    if len(there) != 1:
         return False
-    (write,) = writes
+    (write,) = there
     (target,) = (t for t in write.statement.targets if t.buffer == y)
     once = all(any(v in i.variables for i in target.index) for v in write.around)
     if target.combine is not None or not once:

@@ -143,6 +143,28 @@ def _moves(index: Index, var: str) -> bool:
     return index.coefficient(var) != 0
 
 
+# -- a part replaced ---------------------------------------------------------------------------------------
+
+
+def replaced(e: Equation, reader_of: ReaderOf, to: str) -> Node:
+    """The part alone, into a buffer that holds the rest."""
+    x, y, *starts = e.inputs
+    names = [f"u{a}" for a in range(y.type.ndim)]
+    scalars = Scalars()
+    reader = reader_of(scalars, dict(zip(names, y.type.shape, strict=True)))
+    index = tuple(map(variable, names))
+    value = reader.element(y, index)
+    if starts:
+        at = tuple(
+            i + _place(scalars, reader.element(s, ()), d - n) if d != n else i
+            for i, s, d, n in zip(index, starts, x.type.shape, y.type.shape, strict=True)
+        )
+    else:
+        steps = zip(index, e.attributes["start"], e.attributes["step"], strict=True)
+        at = tuple(i * step + start for i, start, step in steps)
+    return looped(names, y.type.shape, scalars.statement([value], [Target(to, at)]))
+
+
 # -- running sums ------------------------------------------------------------------------------------------
 
 
