@@ -136,6 +136,12 @@ class Rule:
     def head(self) -> str:
         return self.tree.head
 
+    @cached_property
+    def needs(self) -> tuple[tuple[int, str], ...]:
+        """Operands that a quick look can refuse: which operation must make them; none: a number."""
+        kinds = ((i, p, p.kind) for i, p in enumerate(self.tree.inner or ()))
+        return tuple((i, p.head if kind == "operation" else "") for i, p, kind in kinds if kind != "value")
+
 
 class Rules:
     """Rules under the operation they begin with; those under `*` are tried on every equation, last."""
@@ -250,12 +256,25 @@ class Rewriter:
             return None
         dtype = e.inputs[0].type.dtype if e.inputs else None
         for rule in self.rules.fitting(e.primitive.name, dtype):
+            if rule.needs and not self._may_fit(rule.needs, e.inputs):
+                continue
             found = self._apply(rule, e)
             if found is not None:
                 self._check(rule, found, e)
                 self.counters[rule.name] += 1
                 return found
         return None
+
+    def _may_fit(self, needs: Sequence[tuple[int, str]], inputs: Sequence[Var]) -> bool:
+        for i, name in needs:
+            if not name:
+                if inputs[i] not in self.numbers:
+                    return False
+            else:
+                maker = self.makers.get(inputs[i])
+                if maker is None or maker.primitive.name != name:
+                    return False
+        return True
 
     def _check(self, rule: Rule, found: Var, e: Equation) -> None:
         if found.type != e.outputs[0].type:
