@@ -180,7 +180,8 @@ def test_symbolic_sizes_share_one_kernel(n: int) -> None:
     region = r.graph(
         r.neg(x), total, r.reduce_max(x, axes=(0,)), r.transpose(x, axes=(1, 0)), r.reduce_max(y, axes=(1,)),
         r.sub(y, r.broadcast(total, shape=(3, size), axes=(1,))), r.reverse(total, axes=(0,)),
-        r.concatenate(y, y, axis=1), r.pad(y, low=(0, 1), high=(1, 2), between=(0, 0), value=4.0),
+        r.concatenate(y, y, axis=1), r.concatenate(*[x] * 6, axis=0),
+        r.pad(y, low=(0, 1), high=(1, 2), between=(0, 0), value=4.0),
     )  # fmt: skip
     ((symbol, _),) = size.terms
     rng = np.random.default_rng(n)

@@ -31,10 +31,18 @@ def flattened(nest: Nest) -> Nest:
     """Every buffer with one axis."""
     flat = _Flat(nest)
     body = rewritten(nest.body, lambda n: (flat.statement(n),) if isinstance(n, Statement) else (n,))
-    buffers = tuple(
-        b if b.strides else Buffer(b.name, b.dtype, (size_of(b.shape),), (), b.kind) for b in nest.buffers
-    )
+    buffers = tuple(Buffer(b.name, b.dtype, (_span(b),), (), b.kind) for b in nest.buffers)
     return Nest(nest.name, buffers, body, nest.unless_same)
+
+
+def _span(b: Buffer) -> Dim:
+    """Elements from the first to the last."""
+    if not b.strides:
+        return size_of(b.shape)
+    last: Dim = 1
+    for d, step in zip(b.shape, b.strides, strict=True):
+        last = last + (d - 1) * step
+    return last
 
 
 class _Flat:
@@ -44,8 +52,6 @@ class _Flat:
         self.buffers = {b.name: b for b in nest.buffers}
 
     def place(self, name: str, index: tuple[Index, ...]) -> tuple[Index, ...]:
-        if self.buffers[name].strides:
-            return tuple(map(self.index, index))
         out = Index(0)
         for i, step in zip(index, self.buffers[name].steps, strict=True):
             out = out + self.index(i) * step

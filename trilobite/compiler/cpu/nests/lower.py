@@ -17,13 +17,13 @@ from trilobite.base.dtypes import DType
 from trilobite.base.errors import DeviceError, ShapeError
 from trilobite.compiler.cpu.loops.collapse import collapsed
 from trilobite.compiler.cpu.loops.combine import accumulates_in
-from trilobite.compiler.cpu.loops.index import Ranges, as_index, variable
-from trilobite.compiler.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Target, loops
+from trilobite.compiler.cpu.loops.index import Ranges, variable
+from trilobite.compiler.cpu.loops.ir import Buffer, Load, Nest, Node, Target, loops
 from trilobite.compiler.cpu.nests import classes, writes
 from trilobite.compiler.cpu.nests.accuracy import in_chunks
 from trilobite.compiler.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
 from trilobite.compiler.cpu.nests.defaults import BLOCK, kernel, parallelised, units, vectorised, work
-from trilobite.compiler.cpu.nests.groups import Group, Groups, Root, readers_of
+from trilobite.compiler.cpu.nests.groups import Group, Groups, Root, readers_of, size
 from trilobite.compiler.cpu.nests.reader import CannotRead, Reader, Source
 from trilobite.compiler.cpu.nests.rewrite import prepared
 from trilobite.compiler.cpu.nests.rows import Rows, around
@@ -37,6 +37,7 @@ from trilobite.ir.types import Affine, Dim, Shape, TensorType, size_of
 from trilobite.native.host import Host, features
 
 LARGEST = 512  # equations of a region
+PIECES = 8  # of a join that are written one by one
 
 
 def accepts(region: Graph) -> str | None:
@@ -150,21 +151,45 @@ class _Assembly:
         return Reader(self.groups.producers, sources, ranges, scalars)
 
     def _map(self, group: Group, sources: dict[Var, Source]) -> None:
-        scalars = Scalars()
-        ranges = {f"o{a}": d for a, d in enumerate(group.shape)}
-        reader = self._reader(sources, scalars, ranges)
-        index = tuple(variable(f"o{a}") for a in range(len(group.shape)))
-        values: list[Var] = []
-        targets: list[Target] = []
-        for r in group.roots:
-            value = reader.element(r.var, index)
+        joins = [r for r in group.roots if self._is_large_join(r.var, sources)]
+        for r in joins:
             for name in self.stores[r.var]:
-                values.append(value)
-                targets.append(Target(name, index))
-        body: tuple[Node, ...] = (scalars.statement(values, targets),)
-        for a in reversed(range(len(group.shape))):
-            body = (Loop(f"o{a}", (as_index(group.shape[a]),), body),)
-        self._step(self._nest(body, ()))
+                self._join(self.groups.producers[r.var], name, sources)
+        roots = [r for r in group.roots if r not in joins]
+        results = [(r.var, Target(name, ())) for r in roots for name in self.stores[r.var]]
+        if results:
+            self._elements(group.shape, results, sources)
+
+    def _elements(
+        self, shape: Shape, results: Sequence[tuple[Var, Target]], sources: dict[Var, Source]
+    ) -> None:
+        """One nest over a shape that computes every element of some values."""
+        scalars = Scalars()
+        names = [f"o{a}" for a in range(len(shape))]
+        reader = self._reader(sources, scalars, dict(zip(names, shape, strict=True)))
+        index = tuple(map(variable, names))
+        values = [reader.element(v, index) for v, _ in results]
+        body = scalars.statement(values, [replace(t, index=index) for _, t in results])
+        self._step(self._nest((writes.looped(names, shape, body),), ()))
+
+    def _is_large_join(self, v: Var, sources: dict[Var, Source]) -> bool:
+        e = self.groups.producers.get(v)
+        joined = e is not None and e.primitive.name == "concatenate" and v not in sources
+        return joined and e is not None and len(e.inputs) <= PIECES and size(v.type.shape) >= BLOCK
+
+    def _join(self, e: Equation, name: str, sources: dict[Var, Source]) -> None:
+        """Each piece by itself, into its part of the result: no element asks where it belongs."""
+        whole, axis = self.buffers[name], e.attributes["axis"]
+        start: Dim = 0
+        for k, x in enumerate(e.inputs):
+            shape = x.type.shape
+            if not any(d == 0 for d in shape):
+                part = f"{name}_{k}"
+                place = start * whole.steps[axis] * whole.dtype.itemsize
+                self.buffers[part] = Buffer(part, whole.dtype, shape, whole.steps)
+                self.operands[part] = replace(self.operands[name], offset=place)
+                self._elements(shape, [(x, Target(part, ()))], sources)
+            start = start + shape[axis]
 
     def _rows(self, group: Group, sources: dict[Var, Source]) -> None:
         rows = Rows(group, self.groups.producers, sources, self.stores, self.region.equations)
