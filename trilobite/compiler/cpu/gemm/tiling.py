@@ -28,7 +28,7 @@ class Tiling:
     pairs: bool
     lanes: int
     vectors: int  # that make up a row of the register tile
-    k_block: int  # a panel of B of this height fills half of the first cache
+    k_block: int  # a panel of B of this height fills three quarters of the first cache
     m_block: int  # a block of A of this height lies in the second cache
     n_block: int
 
@@ -64,7 +64,7 @@ def tiling(host: Host, accumulator: DType, pairs: bool = False) -> Tiling:
     lanes = host.lanes(size)
     vectors = 2 if host.registers <= 16 else 4
     columns = lanes * vectors
-    k_block = _multiple(host.l1 // 2 // (columns * size), 64, 64)
+    k_block = _multiple(host.l1 * 3 // 4 // (columns * size), 64, 64)
     m_block = _multiple(host.l2 * 3 // 8 // (k_block * size), ROWS * 4, ROWS * 4)
     n_block = _multiple(min(host.l3 // 8, 2 << 20) // (k_block * size), columns, columns * 4)
     if pairs and not (is_integer(accumulator) and accumulator == int32):
