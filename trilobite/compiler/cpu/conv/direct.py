@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trilobite.compiler.cpu.conv.finish import Finish
-from trilobite.compiler.cpu.conv.gather import Block, Gather, cut
+from trilobite.compiler.cpu.conv.gather import Block, Gather, cut, table_bytes
 from trilobite.compiler.cpu.conv.tile import Tile
 from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling
 from trilobite.compiler.cpu.conv.words import read_words
@@ -34,7 +34,7 @@ def scratch_of(tiling: Tiling, pixels: int, taps: int) -> Scratch:
     tiles = -(-pixels // ROWS) + 1
     rows = tiles * ROWS * tiling.columns * tiling.size
     places = rows + tiles * ROWS * 8
-    return Scratch(rows, places, places + tiles * max(taps, 1) * ROWS * 8)
+    return Scratch(rows, places, places + table_bytes(tiles * ROWS, taps))
 
 
 class Direct:
@@ -92,7 +92,8 @@ class Direct:
                 t.icmp("sge", t.add(tap.index, w["tap_block"]), w["taps"]),
                 t.icmp("sge", t.add(deep.index, w["depth_block"]), w["depth"]),
             )
-            where = (weights, w["table"], tap.index, end, deep.index, channels)
+            line = t.mul(w["taps"], 8)
+            where = (line, weights, w["table"], tap.index, end, deep.index, channels)
             self._tiles(block, where, begins, ends, column, width)
 
     def _tiles(

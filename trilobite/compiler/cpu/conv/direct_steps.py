@@ -53,9 +53,9 @@ def lower_direct(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host:
     for part in p.parts:
         if part.positions == 0 or p.batch == 0 or p.columns == 0:
             continue
-        constants.append(tap_table(p, part))
+        constants += [tap_table(p, part), flat_table(p, part, dtype.itemsize)]
         weights = Operand("in", inputs[1])
-        steps.append(direct_step(p, part, tile, epilogue, (source, weights, len(constants) - 1), host))
+        steps.append(direct_step(p, part, tile, epilogue, (source, weights, len(constants) - 2), host))
     why = f"rows of {p.depth} channels by {len(p.parts)} set(s) of taps, tiles of {ROWS} x {tile.columns}"
     return Lowering(tuple(steps), temporaries, tuple(constants), why=why)
 
@@ -117,7 +117,7 @@ def direct_step(
     p: Problem, part: Part, tile: Tiling, epilogue: Epilogue, buffers: tuple[Operand, Operand, int],
     host: Host, result: Operand | None = None,
 ) -> Step:  # fmt: skip
-    """The step of one part. `buffers`: source, weights, and which constant the table of taps is."""
+    """The step of one part. `buffers`: source, weights, and which constants the two tables of taps are."""
     taps, panels = part.tap_count, -(-p.columns // tile.columns)
     symbolic = isinstance(p.batch, Affine)
     pixels = part.positions if symbolic else part.positions * int(p.batch)
@@ -171,6 +171,7 @@ def _buffers(epilogue: Epilogue, buffers: tuple[Operand, Operand, int], result: 
     for name, operand in (
         ("x", source), ("w", weights),
         ("zeros", Operand("constant", 0)), ("table", Operand("constant", table)),
+        ("flat", Operand("constant", table + 1)),
     ):  # fmt: skip
         words.add(name, operand)
     epilogue_words(words, epilogue, result)

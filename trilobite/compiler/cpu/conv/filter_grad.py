@@ -66,8 +66,8 @@ class FilterGrad:
         with t.loop(0, w["pixels"], w["block"], carried=start, name="block") as block:
             count = t.smin(t.sub(w["pixels"], block.index), w["block"])
             with t.loop(0, count, carried=block.values, name="pixel") as pixel:
-                at = t.address(self.places, t.mul(t.mul(pixel.index, w["line"]), 8))
-                self.gather.pixel(pixel.values, w["x"], at, 8)
+                at = t.address(self.places, t.mul(t.mul(pixel.index, w["taps"]), 8))
+                self.gather.pixel(pixel.values, w["x"], at)
                 pixel.next(*self.gather.after(pixel.values))
             block.next(*pixel.results)
             with t.loop(first, last, tiling.columns, name="chunk") as chunk:
@@ -89,7 +89,7 @@ class FilterGrad:
     def _block(self, run: _Run, first: Value, pixels: Value) -> None:
         t, w, tiling = self.t, self.w, self.tiling
         errors = t.address(w["y"], t.add(t.mul(first, w["width"]), run.channel), tiling.operand)
-        apart = t.mul(w["line"], 8)
+        apart = t.mul(w["taps"], 8)
         whole = t.icmp("eq", run.width, tiling.columns)
         with t.loop(0, w["taps"], ROWS, name="tap") as tap:
             left = t.sub(w["taps"], tap.index)

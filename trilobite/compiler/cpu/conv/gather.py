@@ -16,8 +16,13 @@ from trilobite.compiler.cpu.emit.text import Text, Value
 _AT_ONCE = 4
 
 
+def table_bytes(pixels: int, taps: int) -> int:
+    """Of the places of some pixels, with what is written beyond the last one."""
+    return 8 * (pixels * taps + _AT_ONCE)
+
+
 def line_places(taps: int) -> int:
-    """Places that a line of `taps` has room for."""
+    """Offsets of taps that are read at once, four by four."""
     return max(-(-taps // _AT_ONCE), 1) * _AT_ONCE
 
 
@@ -56,7 +61,7 @@ class Gather:
             base = t.address(places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
             line = t.address(rows, t.mul(tile.index, 8 * ROWS))
             with t.loop(0, size, carried=tile.values, name="pixel") as pixel:
-                self.pixel(pixel.values, source, t.address(base, t.mul(pixel.index, 8)), 8 * ROWS)
+                self.pixel(pixel.values, source, t.address(base, t.mul(pixel.index, t.mul(w["taps"], 8))))
                 t.store_type(self.row(pixel.values), t.address(line, t.mul(pixel.index, 8)))
                 pixel.next(*self.after(pixel.values))
             tile.next(*pixel.results)
@@ -89,10 +94,9 @@ class Gather:
             row = t.add(row, t.mul(place, w[f"out_rows{a}"]))
         return row
 
-    def pixel(self, at: list[Value], source: Value, target: Value, apart: int) -> None:
-        """One pixel's addresses, tap by tap, `apart` bytes from one to the next. Where no tap is outside, as
-        for most pixels, nothing is compared; and side by side (8 bytes apart, in a line of `line_places`)
-        they are written four at once.
+    def pixel(self, at: list[Value], source: Value, target: Value) -> None:
+        """One pixel's addresses, tap after tap. Where no tap is outside, as for most pixels, nothing is
+        compared and four are written at once: up to three beyond the taps, before the next pixel's.
         """
         t, w = self.t, self.w
         corner = [t.mul(at[a + 1], w[f"step{a}"]) for a in range(self.rank)]
@@ -106,8 +110,8 @@ class Gather:
         origin = t.address(source, flat, self.operand)
         t.either(
             inside,
-            lambda: self._line(origin, target) if apart == 8 else self._taps(origin, target, apart, []),
-            lambda: self._taps(origin, target, apart, corner),
+            lambda: self._line(origin, target),
+            lambda: self._taps(origin, target, corner),
         )
 
     def _line(self, origin: Value, target: Value) -> None:
@@ -119,8 +123,8 @@ class Gather:
             offsets = t.load_type(f"<{_AT_ONCE} x i64>", t.address(w["flat"], at))
             t.store_type(t.add(begin, offsets), t.address(target, at))
 
-    def _taps(self, origin: Value, target: Value, apart: int, corner: list[Value]) -> None:
-        """Addresses for all taps; checked along the axes whose coordinates are given."""
+    def _taps(self, origin: Value, target: Value, corner: list[Value]) -> None:
+        """Addresses of all taps, each checked along every axis."""
         t, w = self.t, self.w
         with t.loop(0, w["taps"], name="tap") as tap:
             line = t.address(w["table"], t.mul(tap.index, 8 * self.tap_words))
@@ -130,4 +134,4 @@ class Gather:
                 along = t.load_type("i64", t.address(line, 8 * a))
                 inside = t.icmp("ult", t.add(place, along), w[f"extent{a}"])
                 address = t.select(inside, address, w["zeros"])
-            t.store_type(address, t.address(target, t.mul(tap.index, apart)))
+            t.store_type(address, t.address(target, t.mul(tap.index, 8)))

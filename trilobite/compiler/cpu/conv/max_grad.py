@@ -15,7 +15,7 @@ import numpy as np
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, tap_table
-from trilobite.compiler.cpu.conv.gather import Gather, line_places
+from trilobite.compiler.cpu.conv.gather import Gather, table_bytes
 from trilobite.compiler.cpu.conv.problem import Problem, window_problem
 from trilobite.compiler.cpu.conv.words import Words, read_words
 from trilobite.compiler.cpu.emit.text import Text, Value
@@ -57,7 +57,7 @@ def lower_max_grad(e: Equation, inputs: tuple[int, int], disjoint: bool, host: H
     text = _text(host, dtype, rank, disjoint, tuple(words.names))
     work = 2.0 * count(p.batch) * p.channels * (plane + taps * (part.positions if part else 0))
     step = Step(
-        Kernel("window_max_grad", text, scratch=8 * line_places(taps)),
+        Kernel("window_max_grad", text, scratch=table_bytes(1, taps)),
         tuple(words.contents),
         p.batch * runs,
         work,
@@ -119,7 +119,7 @@ class MaxGrad:
             self._channels(first, last, partial(self._clear, row))
         begin = self.gather.coordinates(t.constant("i64", 0), image)
         with t.loop(0, w["windows"], carried=begin, name="window") as window:
-            self.gather.pixel(window.values, w["x"], t.scratch, 8)
+            self.gather.pixel(window.values, w["x"], t.scratch)
             row = t.add(t.mul(image, w["windows"]), window.index)
             errors = t.address(w["y"], t.mul(row, w["width"]), self.dtype)
             self._channels(first, last, partial(self._window, errors))

@@ -45,7 +45,7 @@ class _Frame:
     """The parameters of a tile function, and how many pixels it has."""
 
     source: Source
-    places: Value
+    lines: list[Value]  # where each pixel's places begin
     channel: Value
     sums: Value
     count: Value | None  # channels that exist; None: all
@@ -61,9 +61,13 @@ class RowTile:
     def emit(self) -> None:
         for rows in range(1, ROWS + 1):
             with self.t.function(f"rows{rows}", _PARAMETERS) as p:
-                self._body(_Frame(self._source(p), p[5], p[6], p[7], None, rows))
+                self._body(_Frame(self._source(p), self._lines(p, rows), p[6], p[7], None, rows))
         with self.t.function("some", _PARAMETERS) as p:
-            self._body(_Frame(self._source(p), p[5], p[6], p[7], p[8], 1))
+            self._body(_Frame(self._source(p), [p[5]], p[6], p[7], p[8], 1))
+
+    def _lines(self, p: list[Value], rows: int) -> list[Value]:
+        line = self.t.mul(p[4], 8)
+        return [self.t.address(p[5], self.t.mul(line, i)) for i in range(rows)]
 
     def _source(self, p: list[Value]) -> Source:
         return Source(p[0], p[1], p[2], self.source.tap_words, p[3], p[4])
@@ -80,7 +84,8 @@ class RowTile:
         def some() -> None:
             with t.loop(0, rows, name="pixel") as i:
                 out = t.address(sums, t.mul(i.index, tiling.columns * tiling.size))
-                t.call("some", *shared, t.address(places, t.mul(i.index, 8)), channel, out, width)
+                place = t.address(places, t.mul(t.mul(i.index, self.source.taps), 8))
+                t.call("some", *shared, place, channel, out, width)
 
         t.either(t.icmp("eq", width, tiling.columns), whole, some)
 
@@ -96,7 +101,7 @@ class RowTile:
 
     def _tap(self, f: _Frame, tap: Value, sums: list[Value]) -> list[Value]:
         t, tiling = self.t, self.tiling
-        here = t.address(f.places, t.mul(tap, 8 * ROWS))
+        here = t.mul(tap, 8)
         weights: list[Value | None] = [None] * VECTORS
         if self.combine == "filter":
             words = f.source.tap_words
@@ -108,7 +113,7 @@ class RowTile:
             weights = [self._load(row, v, f.count) for v in range(VECTORS)]
         out = []
         for i in range(f.rows):
-            row = t.address(t.load_type("ptr", t.address(here, 8 * i)), f.channel, tiling.operand)
+            row = t.address(t.load_type("ptr", t.address(f.lines[i], here)), f.channel, tiling.operand)
             for v in range(VECTORS):
                 value = self._load(row, v, f.count)
                 out.append(self._combined(sums[i * VECTORS + v], value, weights[v]))

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.cpu.conv.direct_steps import axis_words, tap_table
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, tap_table
 from trilobite.compiler.cpu.conv.finish import epilogue_words
+from trilobite.compiler.cpu.conv.gather import table_bytes
 from trilobite.compiler.cpu.conv.problem import Part, Problem
 from trilobite.compiler.cpu.conv.row_tile import Combine
 from trilobite.compiler.cpu.conv.rowwise import Rowwise
@@ -45,8 +46,8 @@ def lower_rowwise(rows: Rows, tile: Tiling, epilogue: Epilogue, host: Host) -> L
     for part in p.parts:
         if part.positions == 0 or p.batch == 0 or p.channels == 0:
             continue
-        constants.append(tap_table(p, part))
-        steps.append(_step(rows, part, tile, epilogue, len(constants) - 1, host))
+        constants += [tap_table(p, part), flat_table(p, part, tile.operand.itemsize)]
+        steps.append(_step(rows, part, tile, epilogue, len(constants) - 2, host))
     why = f"rows of {p.channels} channels, {rows.combine} over {len(p.parts)} set(s) of taps"
     return Lowering(tuple(steps), (), tuple(constants), why=why)
 
@@ -63,6 +64,7 @@ def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, 
         words.add("w", Operand("in", rows.inputs[1]))
     words.add("zeros", Operand("constant", 0))
     words.add("table", Operand("constant", table))
+    words.add("flat", Operand("constant", table + 1))
     epilogue_words(words, epilogue)
     tiles = -(-block // ROWS) + 1
     rows_at = ROWS * tile.columns * tile.size
@@ -76,7 +78,7 @@ def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, 
         words.add(name, value)
     text = _text(host, tile, len(part.axes), rows.combine, epilogue, tuple(words.names))
     name = "conv_channelwise" if rows.combine == "filter" else f"window_{rows.combine}"
-    kernel = Kernel(name, text, scratch=places_at + tiles * max(taps, 1) * ROWS * 8)
+    kernel = Kernel(name, text, scratch=places_at + table_bytes(tiles * ROWS, taps))
     outer = p.batch if symbolic else 1
     work = 2.0 * pixels * taps * p.channels
     return Step(kernel, tuple(words.contents), outer * blocks, work, work < 2 * _SERIAL)

@@ -1,20 +1,20 @@
 """The register tile of the direct convolution: up to 6 gathered rows times 16 columns of a weight panel.
 
-Enters: a `Text`. Leaves: an internal function per number of rows, `tile<rows>(places, panel, taps, first
-tap, last tap, first channel, channels, sums, begins)`. `places` holds for each tap the addresses of the
-rows, so padding, strides and dilation are addresses like any other; the activations are never copied.
+Enters: a `Text`. Leaves: an internal function per number of rows, `tile<rows>(places, line, panel, taps,
+first tap, last tap, first channel, channels, sums, begins)`. `places` holds for each tap the addresses of
+the rows, so padding, strides and dilation are addresses like any other; the activations are never copied.
 `sums` is where the tile's accumulators stay between blocks of depth.
 """
 
 from __future__ import annotations
 
-from trilobite.compiler.cpu.conv.tiling import ROWS, UNROLL, VECTORS, Tiling
+from trilobite.compiler.cpu.conv.tiling import UNROLL, VECTORS, Tiling
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import is_float_type
 from trilobite.compiler.cpu.gemm.convert import widen
 
 _PARAMETERS = (
-    "ptr noalias", "ptr noalias", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias", "i1",
+    "ptr noalias", "i64", "ptr noalias", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias", "i1",
 )  # fmt: skip
 
 
@@ -36,8 +36,8 @@ class Tile:
             self._body(*p)
 
     def _body(
-        self, places: Value, panel: Value, taps: Value, first: Value, last: Value, channel: Value,
-        channels: Value, sums: Value, begins: Value,
+        self, places: Value, line: Value, panel: Value, taps: Value, first: Value, last: Value,
+        channel: Value, channels: Value, sums: Value, begins: Value,
     ) -> None:  # fmt: skip
         t, width = self.t, self.tiling.columns
         spots = [(i, v) for i in range(self.rows) for v in range(self.vectors)]
@@ -52,8 +52,9 @@ class Tile:
             lambda: [t.load_type(self.tiling.vector, at(*s), 32) for s in spots],
         )
         whole = t.and_(channels, -UNROLL)
+        lines = [t.address(places, t.mul(line, i)) for i in range(self.rows)]
         with t.loop(first, last, carried=start, name="tap") as tap:
-            rows, weights = self._addresses(places, panel, taps, tap.index, channel)
+            rows, weights = self._addresses(lines, panel, taps, tap.index, channel)
             with t.loop(0, whole, UNROLL, carried=[weights, *tap.values], name="deep") as deep:
                 deep.next(*self._steps(rows, deep.index, deep.values, UNROLL))
             with t.loop(whole, channels, carried=deep.results, name="rest") as rest:
@@ -63,11 +64,11 @@ class Tile:
             t.store_type(value, at(*s), 32)
 
     def _addresses(
-        self, places: Value, panel: Value, taps: Value, tap: Value, channel: Value
+        self, lines: list[Value], panel: Value, taps: Value, tap: Value, channel: Value
     ) -> tuple[list[Value], Value]:
         t = self.t
-        here = t.address(places, t.mul(tap, 8 * ROWS))
-        rows = [t.load_type("ptr", t.address(here, 8 * i)) for i in range(self.rows)]
+        at = t.mul(tap, 8)
+        rows = [t.load_type("ptr", t.address(line, at)) for line in lines]
         rows = [t.address(r, channel, self.tiling.operand) for r in rows]
         word = t.load_type(
             "i64", t.address(taps, t.add(t.mul(tap, 8 * self.tap_words), 8 * (self.tap_words - 1)))

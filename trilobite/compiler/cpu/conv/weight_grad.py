@@ -102,9 +102,9 @@ class WeightGrad:
         if self.rank == 0:
             return at
         source = self._source(unit)
-        line = t.mul(w["line"], 8)
+        line = t.mul(w["taps"], 8)
         with t.loop(0, count, carried=at, name="pixel") as pixel:
-            self.gather.pixel(pixel.values, source, t.address(self.places, t.mul(pixel.index, line)), 8)
+            self.gather.pixel(pixel.values, source, t.address(self.places, t.mul(pixel.index, line)))
             pixel.next(*self.gather.after(pixel.values))
         return pixel.results
 
@@ -145,7 +145,7 @@ class WeightGrad:
         """Where the tiles find the rows of a block, and how far they are apart."""
         t, w = self.t, self.w
         if self.rank:
-            return self.places, t.mul(w["line"], 8)
+            return self.places, t.mul(w["taps"], 8)
         begin = t.address(self._source(unit), t.mul(first, w["image"]), self.tiling.operand)
         return begin, t.mul(w["image"], self.tiling.operand.itemsize)
 

@@ -11,7 +11,7 @@ import numpy as np
 from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, prepared, tap_table
 from trilobite.compiler.cpu.conv.filter_grad import FilterGrad
 from trilobite.compiler.cpu.conv.finish import epilogue_words
-from trilobite.compiler.cpu.conv.gather import line_places
+from trilobite.compiler.cpu.conv.gather import table_bytes
 from trilobite.compiler.cpu.conv.problem import Problem, weight_problem
 from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling, tiling
 from trilobite.compiler.cpu.conv.weight_grad import WeightGrad
@@ -40,7 +40,7 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     run, panel_run = _runs(p, taps, panels, tile)
     runs, panel_runs = -(-p.depth // run), -(-panels // panel_run)
     pixels = p.batch * part.positions
-    block, line = _block(p, taps, tile), line_places(taps)
+    block = _block(p, taps, tile)
     words = Words()
     for name, operand in (
         ("x", source), ("y", Operand("in", inputs[1])),
@@ -55,12 +55,14 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
         "errors_at": errors, "places_at": places, "runs": runs, "run": run, "panels": panels,
         "panel_runs": panel_runs, "panel_run": panel_run,
         "pixels": pixels, "block": block, "taps": taps, "depth": p.depth, "columns": p.columns,
-        "line": line, "width": p.columns * p.groups,
+        "width": p.columns * p.groups,
         "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
     }  # fmt: skip
     for name, value in numbers.items():
         words.add(name, value)
-    kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), places + block * line * 8)
+    kernel = _kernel(
+        host, tile, len(part.axes), epilogue, tuple(words.names), places + table_bytes(block, taps)
+    )
     work = 2.0 * count(pixels) * taps * p.depth * p.columns * p.groups
     units = p.groups * panel_runs * runs if p.depth * p.columns * taps else 0
     steps = (*steps, Step(kernel, tuple(words.contents), units, work))
@@ -119,8 +121,7 @@ def lower_filter_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     tile, part = tiling(host, dtype, e.attributes["dtype"]), p.parts[0]
     taps, chunks = part.tap_count, -(-p.channels // tile.columns)
     run = min(_RUN, -(-chunks // min(max(chunks, 1), _UNITS)))
-    line = line_places(taps)
-    block = max(8, min(_FEW_PIXELS, (16 << 10) // (8 * line)))
+    block = max(8, min(_FEW_PIXELS, (16 << 10) // (8 * max(taps, 1))))
     words = Words()
     for name, operand in (
         ("x", Operand("in", inputs[0])), ("y", Operand("in", inputs[1])),
@@ -132,13 +133,13 @@ def lower_filter_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     places = taps * run * tile.columns * tile.size
     numbers: dict[str, Dim] = {
         "places_at": places, "run": run * tile.columns, "chunks": run, "pixels": p.batch * part.positions,
-        "block": block, "taps": taps, "line": line, "width": p.channels,
+        "block": block, "taps": taps, "width": p.channels,
         "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
     }  # fmt: skip
     for name, value in numbers.items():
         words.add(name, value)
     text = _filter_text(host, tile, len(part.axes), epilogue, tuple(words.names))
-    kernel = Kernel("conv_filter_grad", text, scratch=places + block * line * 8)
+    kernel = Kernel("conv_filter_grad", text, scratch=places + table_bytes(block, taps))
     work = 2.0 * count(p.batch) * part.positions * taps * p.channels
     step = Step(kernel, tuple(words.contents), -(-chunks // run) if chunks else 0, work)
     constants: tuple[Array, ...] = (

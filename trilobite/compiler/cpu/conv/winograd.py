@@ -99,7 +99,7 @@ def source_text(host: Host, tiling: Tiling, tile: int, names: tuple[str, ...]) -
     vectors = _Vectors(t, dtype, tiling.lanes)
     with t.loop(t.begin, t.end, name="tile") as unit:
         at = gather.coordinates(t.add(unit.index, w["tile"]), t.constant("i64", 0))
-        gather.pixel(at, w["x"], t.scratch, 8)
+        gather.pixel(at, w["x"], t.scratch)
         line = t.mul(unit.index, points * points)
 
         def body(channel: Value, count: Value | None, line: Value = line) -> None:

@@ -43,16 +43,17 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     chunk = -(-total // -(-total // chunk)) if total else 0
     middle = Problem(0, points * points, points * points * channels, channels, columns, (), (_ROWS,))
     constants = (
-        np.zeros(max(channels, 1), x.dtype), tap_table(p, part), np.zeros((1, 2), np.int64),
-        flat_table(p, part, x.dtype.itemsize),
-    )  # fmt: skip
+        np.zeros(max(channels, 1), x.dtype),
+        *(tap_table(p, part), flat_table(p, part, x.dtype.itemsize)),
+        *(np.zeros((1, 2), np.int64), np.zeros(4, np.int64)),  # a row of a product is one tap
+    )
     v, m = Operand("temporary", 0), Operand("temporary", 1)
     steps: list[Step] = []
     for first in range(0, total if channels and columns else 0, max(chunk, 1)):
         count = min(chunk, total - first)
         steps.append(_source(kept, tile, p, part, (Operand("in", inputs[0]), v), first, count, host))
         rows = replace(middle, batch=count)
-        buffers = (v, Operand("in", inputs[1]), 2)
+        buffers = (v, Operand("in", inputs[1]), 3)
         steps.append(direct_step(rows, _ROWS, kept, plain_epilogue(kept.accumulator), buffers, host, m))
         steps.append(_result(e, kept, part, epilogue, m, first, count, host))
     sizes = (chunk * each * channels, chunk * each * columns)
@@ -81,7 +82,7 @@ def _source(
     for name, operand in (
         ("x", buffers[0]), ("v", buffers[1]),
         ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
-        ("flat", Operand("constant", 3)),
+        ("flat", Operand("constant", 2)),
     ):  # fmt: skip
         words.add(name, operand)
     image = int(p.source[0]) * int(p.source[1]) * p.channels
