@@ -46,7 +46,7 @@ def test_eager_and_recorded_give_the_same_bits(case: Case, training: bool) -> No
     layer = build(case, "float32").train(training)
     twin = copy.deepcopy(layer)
     args = inputs(case, "float32")
-    compiled = tb.jit(lambda *a: call(twin, case, list(a)))
+    compiled = tb.jit(lambda *a: call(twin, case, list(a)), target="reference")
     for _ in range(2):  # the second run meets the state that the first has left
         same_bits(leaves(call(layer, case, args)), leaves(compiled(*args)))
     same_bits(leaves(layer.state_dict()), leaves(twin.state_dict()))
@@ -68,7 +68,9 @@ def test_gradients_inside_jit_have_the_bits_of_eager_ones(case: Case) -> None:
 
     if not moving and not list(layer.parameters()):
         pytest.skip("nothing to differentiate")
-    same_bits(leaves(step(layer, args)), leaves(tb.jit(lambda *a: step(twin, list(a)))(*args)))
+    same_bits(
+        leaves(step(layer, args)), leaves(tb.jit(lambda *a: step(twin, list(a)), target="reference")(*args))
+    )
     grads, twins = [[p.grad for p in m.parameters()] for m in (layer, twin)]
     same_bits(leaves(grads), leaves(twins))
 
@@ -111,3 +113,42 @@ def test_two_dropouts_differ_and_a_seed_repeats_them() -> None:
     random.manual_seed(1)
     assert not np.array_equal(first, second)
     assert np.array_equal(first, nn.Dropout()(x).numpy())
+
+
+# -- on the cpu ----------------------------------------------------------------------------------------------
+
+
+def close(a: list[np.ndarray], b: list[np.ndarray]) -> None:
+    """Equal integers; floats within rounding of sums of a few hundred terms."""
+    assert len(a) == len(b)
+    for x, y in zip(a, b, strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape
+        if x.dtype.kind in "iub":
+            assert x.tobytes() == y.tobytes()
+        else:
+            size = max(float(np.abs(y[np.isfinite(y)]).max(initial=0.0)), 1e-3)
+            np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-5 * size)
+
+
+@every
+def test_every_layer_runs_on_the_cpu(case: Case) -> None:
+    layer = build(case, "float32")
+    twin = copy.deepcopy(layer)
+    args, moving = inputs(case, "float32"), differentiable(case)
+
+    def step(module: nn.Module, given: list[Any]) -> Any:
+        given = list(given)
+        for i in moving:
+            given[i] = given[i].detach().clone().requires_grad_()
+        out = call(module, case, given)
+        if moving or list(module.parameters()):
+            loss_of(module, case, given).backward()
+        return out, [given[i].grad for i in moving]
+
+    compiled = tb.jit(lambda *a: step(twin, list(a)), target="cpu")
+    tb.manual_seed(7)
+    want = leaves(step(layer, args))
+    tb.manual_seed(7)
+    close(leaves(compiled(*args)), want)
+    grads, twins = [[p.grad for p in m.parameters()] for m in (layer, twin)]
+    close(leaves(twins), leaves(grads))

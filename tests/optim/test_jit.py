@@ -5,6 +5,7 @@ statistics, dropout.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def train(case: str, schedule: str, jitted: bool, steps: int = 100) -> list[np.n
         made.step(loss) if schedule == "plateau" else made.step()
         return loss
 
-    run = tb.jit(step) if jitted else step
+    run = tb.jit(step, target="reference") if jitted else step
     losses = [run(tb.tensor(DATA)).item() for _ in range(steps)]
     if jitted:
         assert sum(map(len, run.entries.values())) <= 2, run.recompilations
@@ -95,7 +96,7 @@ def test_one_cycle_moves_the_momentum_under_jit() -> None:
             schedule.step()
             return optimizer.param_groups[0]["momentum"] * 1.0
 
-        f = tb.jit(step) if jitted else step
+        f = tb.jit(step, target="reference") if jitted else step
         return [f().item() for _ in range(25)] + p.detach().tolist()
 
     eager, jitted = run(False), run(True)
@@ -148,7 +149,7 @@ def test_the_first_step_may_be_a_recorded_one() -> None:
         first()
         return p.detach().tolist()
 
-    assert run(tb.jit) == run(lambda f: f)
+    assert run(partial(tb.jit, target="reference")) == run(lambda f: f)
 
 
 def test_state_moves_between_eager_and_recorded_steps() -> None:
@@ -160,7 +161,7 @@ def test_state_moves_between_eager_and_recorded_steps() -> None:
         (p * p).sum().backward()
         optimizer.step()
 
-    jitted = tb.jit(step)
+    jitted = tb.jit(step, target="reference")
     for f in (jitted, step, jitted, jitted, step):
         f()
     assert optimizer.state[p]["step"].item() == 5
@@ -205,7 +206,7 @@ def test_an_optimiser_may_live_inside_a_recorded_function() -> None:
         return w.detach() * 1.0
 
     x = tb.tensor([0.5, -1.0])
-    np.testing.assert_array_equal(tb.jit(inner)(x).numpy(), inner(x).numpy())
+    np.testing.assert_array_equal(tb.jit(inner, target="reference")(x).numpy(), inner(x).numpy())
 
 
 def test_gradients_that_are_new_tensors_every_time_are_read_anew() -> None:
@@ -221,7 +222,7 @@ def test_gradients_that_are_new_tensors_every_time_are_read_anew() -> None:
             optim.clip_grad_norm_([p], 3.0)
             optimizer.step()
 
-        f = tb.jit(step) if jitted else step
+        f = tb.jit(step, target="reference") if jitted else step
         norms = []
         for k in (1.0, 10.0, 0.1, 5.0):
             optimizer.zero_grad()

@@ -47,7 +47,7 @@ def run(jitted: bool, steps: int = 40, **settings: Any) -> tuple[list[float], li
         ema.update()
         return scaler._scale * 1.0
 
-    f = tb.jit(step) if jitted else step
+    f = tb.jit(step, target="reference") if jitted else step
     rng = np.random.default_rng(3)
     scales = []
     for _ in range(steps):

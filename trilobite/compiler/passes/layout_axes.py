@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from trilobite.compiler.regions import extent
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitives.common import count
 from trilobite.ir.types import TensorType
 
 Order = tuple[int, ...]  # memory axis j is the value's axis order[j]
@@ -131,7 +131,7 @@ def _plain(e: Equation) -> Iterator[Var]:
 
 
 def _weight(t: TensorType) -> float:
-    return count(t.size) * t.dtype.itemsize
+    return extent(t.shape) * t.dtype.itemsize
 
 
 class _Ballot:
