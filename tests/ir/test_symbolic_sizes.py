@@ -12,6 +12,7 @@ from derivative_checks import batched, pull
 from test_primitive_table import NAMES, assert_same, cases, loop
 
 from trilobite.base import dtypes as dt
+from trilobite.base.errors import ShapeError
 from trilobite.ir.evaluate import run
 from trilobite.ir.primitive import Absent, table
 from trilobite.ir.text import parse, show
@@ -95,3 +96,17 @@ def test_slopes_along_a_length_that_only_a_run_knows(name: str) -> None:
         for got, want in zip(run(graph, values), slopes(*values), strict=True):
             assert type_of(got) == type_of(want)
             np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-13)
+
+
+def test_a_reshape_beside_two_symbolic_axes() -> None:
+    """n·n is no affine size, but as many elements as n·n."""
+    n = dim("n", max=9)
+    square = TensorType((1, n, n), dt.float32)
+    graph = record_graph(lambda x: [table["reshape"](x, shape=(n, 1, n))], [square])
+    verify(graph)
+    x = np.arange(9, dtype=np.float32).reshape(1, 3, 3)
+    assert np.array_equal(run(graph, [x])[0], x.reshape(3, 1, 3))
+    assert table["exp"].cost([square], [square], {}) == 10 * 81
+    with pytest.raises(ShapeError) as error:
+        record_graph(lambda x: [table["reshape"](x, shape=(n, n, 2))], [square])
+    assert "expected: 1·n·n elements" in str(error.value)

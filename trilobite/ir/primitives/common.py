@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
@@ -62,7 +63,7 @@ def count(dim: Dim) -> float:
 
 
 def elements(types: Sequence[TensorType]) -> float:
-    return sum(count(t.size) for t in types)
+    return sum(math.prod(map(count, t.shape)) for t in types)
 
 
 def flops_per_element(flops: float) -> Callable[..., float]:

@@ -77,15 +77,32 @@ broadcast: Primitive = Primitive(
 # -- reshape and transpose ----------------------------------------------------------------------------------
 
 
+def _without(shape: Shape, other: Shape) -> list[Dim]:
+    """The sizes but those symbolic ones that the other shape has too: n·n is no size, but it is n·n."""
+    left = [d for d in other if isinstance(d, Affine)]
+    kept = []
+    for d in shape:
+        if isinstance(d, Affine) and d in left:
+            left.remove(d)
+        else:
+            kept.append(d)
+    return kept
+
+
 def _reshape_type(x: TensorType, shape: Shape) -> TensorType:
-    if size_of(x.shape) != size_of(shape):
+    if size_of(_without(x.shape, shape)) != size_of(_without(shape, x.shape)):
         raise ShapeError(
             f"reshape of {x} to {list(shape)}",
             where=user_location(),
-            expected=f"{size_of(x.shape)} elements",
-            remedy=f"got {size_of(shape)}",
+            expected=f"{_product(x.shape)} elements",
+            remedy=f"got {_product(shape)}",
         )
     return TensorType(shape, x.dtype)
+
+
+def _product(shape: Shape) -> str:
+    symbolic = sum(isinstance(d, Affine) for d in shape) > 1
+    return "·".join(map(str, shape)) if symbolic else str(size_of(shape))
 
 
 reshape: Primitive = Primitive(
