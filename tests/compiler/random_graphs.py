@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.compiler.random_values import DTYPES, Chooser
+from tests.compiler.random_values import DTYPES
+from tests.compiler.random_windows import WindowSteps
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import TrilobiteError
 from trilobite.ir.graph import Graph
@@ -48,7 +49,7 @@ def random_graph(seed: int, *, steps: int = 14, depth: int = 2, symbolic: bool =
 graphs = st.builds(random_graph, st.integers(0, 2**32), symbolic=st.booleans())
 
 
-class _Maker(Chooser):
+class _Maker(WindowSteps):
     depth = 0  # how deep regions may still nest
 
     # -- graphs ----------------------------------------------------------------------------------------------
@@ -326,7 +327,8 @@ STEPS: Sequence[Callable[[_Maker, list[Any]], list[Any]]] = (
     *[_Maker.transpose] * 3, *[_Maker.slice] * 2, _Maker.pad, _Maker.concatenate, _Maker.reverse,
     *[_Maker.create] * 2, _Maker.mean_nothing, _Maker.gather, *[_Maker.reduce] * 3, _Maker.order,
     *[_Maker.dot] * 2, _Maker.cumulate, _Maker.random_bits, _Maker.cond, _Maker.scan, _Maker.while_loop,
-    _Maker.call,
+    _Maker.call, _Maker.conv, _Maker.window_reduce, _Maker.scatter, _Maker.sort, _Maker.dynamic_slice,
+    _Maker.quantise,
 )  # fmt: skip
 
 
