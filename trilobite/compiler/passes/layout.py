@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import accumulator, is_complex
+from trilobite.base.dtypes import is_complex
+from trilobite.compiler.cpu.gemm.convert import accumulator_of
 from trilobite.compiler.passes.layout_axes import (
     CONVOLUTIONS,
     POINTWISE,
@@ -55,9 +56,9 @@ def permuted(t: TensorType, order: Order) -> TensorType:
     return TensorType(tuple(t.shape[i] for i in order), t.dtype)
 
 
-def panel_lanes(dtype: Any, host: Host) -> int:
+def panel_lanes(operand: Any, result: Any, host: Host) -> int:
     """Columns of a panel: two registers of what sums are kept in."""
-    return 2 * host.lanes(accumulator(dtype).itemsize)
+    return 2 * host.lanes(accumulator_of(operand, result)[0].itemsize)
 
 
 class _Layout:
@@ -68,7 +69,7 @@ class _Layout:
         self.versions: dict[Var, dict[Order, Var]] = {v: {identity(v.type.ndim): v} for v in graph.inputs}
         self.equations: list[Equation] = []
         self.maker = {v: e for e in graph.equations for v in e.outputs}
-        self.panels: dict[tuple[Var, bool, int, int], Var] = {}
+        self.panels: dict[tuple[Var, bool, int, int, int], Var] = {}
 
     def run(self) -> Graph:
         for e in self.graph.equations:
@@ -218,9 +219,9 @@ class _Layout:
         groups = e.attributes["groups"]
         if groups > 1 and w.type.shape[0] == groups and w.type.shape[1] == 1:
             return self.get(w, weight_last(w.type.ndim))
-        key = (w, transposed, groups, tile)
+        lanes = panel_lanes(w.type.dtype, e.attributes["dtype"], self.host)
+        key = (w, transposed, groups, tile, lanes)
         if key not in self.panels:
-            lanes = panel_lanes(w.type.dtype, self.host)
             source = self.get(w, identity(w.type.ndim))
             attributes = {"lanes": lanes, "transposed": transposed}
             if tile:
