@@ -47,11 +47,22 @@ def accepts(region: Graph) -> str | None:
     for e in region.equations:
         if classes.classify(e) == "opaque" and not classes.writes(e):
             return f"{e.primitive.name} of {', '.join(str(v.type) for v in e.inputs)} has no loops"
+    if not any(map(_needs_a_look, region.equations)):
+        return None
     try:
+        for v in (v for e in region.equations for v in (*e.inputs, *e.outputs)):
+            size_of(v.type.shape[1:])  # steps between rows must be affine
         Groups(prepared(region)).check()
     except (CannotRead, ShapeError) as error:
         return str(error).splitlines()[0]
     return None
+
+
+def _needs_a_look(e: Equation) -> bool:
+    """May an equation be impossible for its sizes? Symbolic ones, running sums, reshapes of nothing."""
+    if e.primitive.name in ("cumulative", "reshape"):
+        return True
+    return any(not isinstance(d, int) for v in (*e.inputs, *e.outputs) for d in v.type.shape)
 
 
 def lower(equation: Equation) -> Lowering:
