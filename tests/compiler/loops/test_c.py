@@ -39,8 +39,12 @@ def run_c(region: Graph, values: Any, folder: Path, sizes: Any = None) -> list[A
         command = [str(CC), "-O1", "-Wall", "-Werror", "-Wno-unused-function", "-ffp-contract=off", "-shared",
                    "-fPIC", "-o", str(library), str(source), "-lm"]  # fmt: skip
         subprocess.run(command, check=True)
-        words = [memory[a.role][a.index].ctypes.data + size_of(a.offset, known) if isinstance(a, Operand) else size_of(a, known)
-                 for a in step.args]  # fmt: skip
+        words = [
+            memory[a.role][a.index].ctypes.data + size_of(a.offset, known)
+            if isinstance(a, Operand)
+            else size_of(a, known)
+            for a in step.args
+        ]
         args = (ctypes.c_int64 * max(len(words), 1))(*words)
         scratch = np.zeros(step.kernel.scratch + 64, np.uint8)
         entry = ctypes.CDLL(str(library)).entry

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
+from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.emit.scalar import supports
 from trilobite.compiler.cpu.nests.movement import RULES
 from trilobite.compiler.cpu.nests.reader import ELEMENTWISE
@@ -36,10 +38,14 @@ def classify(what: Primitive | Equation) -> Class:
 
 def real(e: Equation) -> bool:
     """Has code for these dtypes: no complex numbers, and what the scalar emitter knows."""
-    dtypes = [v.type.dtype for v in (*e.inputs, *e.outputs)]
+    return _real(e.primitive, tuple(v.type.dtype for v in (*e.inputs, *e.outputs)))
+
+
+@lru_cache(maxsize=4096)
+def _real(primitive: Primitive, dtypes: tuple[DType, ...]) -> bool:
     if any(d.kind == "c" for d in dtypes):
         return False
-    return e.primitive.name not in ELEMENTWISE or supports(e.primitive, dtypes)
+    return primitive.name not in ELEMENTWISE or supports(primitive, dtypes)
 
 
 def writes(e: Equation) -> bool:

@@ -28,7 +28,8 @@ class Scalars:
         return self.leaves[leaf]
 
     def apply(self, p: Primitive, inputs: Sequence[Var], dtype: DType, attributes: Mapping[str, Any]) -> Var:
-        key = (p.name, tuple(map(id, inputs)), tuple((k, exact(v)) for k, v in sorted(attributes.items())))
+        how = tuple((k, exact(v)) for k, v in sorted(attributes.items())) if attributes else ()
+        key = (p.name, tuple(map(id, inputs)), how)
         if key not in self._made:
             out = Var(TensorType((), dtype))
             self.equations.append(Equation(p, tuple(inputs), dict(attributes), (out,)))
