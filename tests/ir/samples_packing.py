@@ -46,7 +46,19 @@ def _nibble_unpack(rng: Rng) -> Rows:
         yield [table["nibble_pack"].evaluate(q)], {"columns": q.shape[-1], "dtype": q.dtype}
 
 
+def _dot_quantised(rng: Rng) -> Rows:
+    for contract, axis in ((0, None), (0, 1), (1, 0), (1, 1)):
+        q = _codes(rng, 21, int4)
+        k, scales = q.shape[contract], () if axis is None else (q.shape[axis],)
+        x, scale = rng.uniform(0.5, 1.5, (2, k)), rng.uniform(0.1, 1.0, scales)
+        zero = np.full(scales, -8, np.int8).astype(int4)  # so that nothing cancels
+        settings = {"contract": contract, "axis": axis, "dtype": np.dtype(np.float64)}
+        yield [x, q, scale, zero], {**settings, "columns": None}
+        yield [x, table["nibble_pack"].evaluate(q), scale, zero], {**settings, "columns": 21}
+
+
 samples = {
+    "dot_quantised": _dot_quantised,
     "nibble_pack": _nibble_pack,
     "nibble_unpack": _nibble_unpack,
     "gemm_pack": _gemm_pack,

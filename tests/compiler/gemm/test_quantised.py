@@ -10,10 +10,14 @@ import pytest
 from tests.compiler.gemm.products import graph_of, native, random_matrix
 from trilobite.base.dtypes import float8_e4m3fn, int4, uint4
 from trilobite.compiler.cpu.gemm import accepts
+from trilobite.compiler.passes.dce import dce
+from trilobite.compiler.passes.prepack import prepack
+from trilobite.compiler.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
 from trilobite.ir.types import TensorType
+from trilobite.ir.verify import verify
 
 
 def layer(m: int, n: int, k: int, grid: Any, axis: int | None, tb: bool) -> Graph:
@@ -88,3 +92,25 @@ def test_what_is_refused() -> None:
     assert accepts(layer(3, 4, 5, "int32", None, False)) == (
         "numbers on a grid of 32 bits, which float32 does not hold"
     )
+
+
+@pytest.mark.parametrize("grid, packs", [(int4, 1), ("int8", 0)])
+@pytest.mark.parametrize("tb", [False, True])
+def test_the_pass_keeps_weights_small(grid: Any, packs: int, tb: bool) -> None:
+    for m, axis in ((1, None), (5, 0), (3, 1)):
+        graph, counters = layer(m, 20, 30, grid, axis, tb), Counters()
+        after = prepack(graph, graph.inputs[1:], counters)
+        after = dce(after)
+        verify(after)
+        names = [e.primitive.name for e in after.equations]
+        assert names == ["nibble_pack"] * packs + ["dot_quantised"]
+        assert counters == {"dot_quantised": 1}
+        values = values_of(graph)
+        (expected,) = run(graph, values)
+        np.testing.assert_array_equal(run(after, values)[0], expected)
+        weight = table["nibble_pack"].evaluate(values[1]) if packs else values[1]
+        last = after.equations[-1]
+        product = Graph(last.inputs, [last], after.outputs)
+        assert accepts(product) is None
+        (found,) = native(product, [values[0], weight, *values[2:]], cuts=(0.5,))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)

@@ -32,7 +32,7 @@ def kinds() -> Kinds:
     )
 
 
-_PRODUCTS = frozenset({"dot", "dot_packed", "gemm_pack"})
+_PRODUCTS = frozenset({"dot", "dot_packed", "dot_quantised", "gemm_pack"})
 _UNLIKE = frozenset(
     {"conv", "conv_input_grad", "conv_weight_grad"}
 )  # not channels last: the layout pass left them

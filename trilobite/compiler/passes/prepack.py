@@ -3,6 +3,9 @@
 Enters: a graph and which of its values are stable. Leaves: the graph in which products with a stable matrix
 are `dot_packed` with its `gemm_pack`, which depends on stable values alone and so runs only when they change.
 Products with a single row stay as they are: they read the matrix once, where it is.
+
+Products with a dequantised matrix become `dot_quantised`: the matrix stays as small as it is, and stable
+4-bit numbers are packed two to a byte.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from trilobite.base.dtypes import float32, float64
+from trilobite.base.dtypes import float32, float64, int4, int32, uint4
 from trilobite.compiler.cpu.gemm.tiling import tiling
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
@@ -28,10 +31,11 @@ def prepack(
 
 class _Packer:
     def __init__(self, graph: Graph, stable: Collection[Var], counters: Counters, host: Host) -> None:
-        self.graph, self.counters, self.host = graph, counters, host
+        self.graph, self.counters, self.host = graph, Counters(), host
+        self.total = counters
         self.settled = set(stable)
         self.made: dict[Var, Equation] = {}
-        self.packed: dict[tuple[Var, int], Var] = {}
+        self.packed: dict[tuple[Any, ...], Var] = {}
         self.out: list[Equation] = []
 
     def run(self) -> Graph:
@@ -39,38 +43,70 @@ class _Packer:
             if e.inputs and all(v in self.settled for v in e.inputs) and not e.primitive.effect:
                 self.settled.update(e.outputs)
             self.made.update(dict.fromkeys(e.outputs, e))
-            self.out.append(self.product(e) if self.pays(e) else e)
-        if not self.packed:
+            self.out.append(self.rewritten(e))
+        self.total.update(self.counters)
+        if not self.counters:
             return self.graph
         return Graph(self.graph.inputs, self.out, self.graph.outputs, self.graph.name)
 
-    def pays(self, e: Equation) -> bool:
-        if e.primitive.name != "dot" or e.inputs[1] not in self.settled or e.outputs[0] in self.settled:
-            return False
-        x, y = (v.type for v in e.inputs)
-        contract, dtype = e.attributes["contract"], e.attributes["dtype"]
-        plain = e.attributes["batch"] == ((), ()) and contract[0] == (x.ndim - 1,) and y.ndim == 2
-        whole = all(isinstance(d, int) and d > 0 for d in y.shape)
-        return plain and whole and dtype == y.dtype and dtype in (float32, float64) and _rows(x.shape[:-1])
-
-    def product(self, e: Equation) -> Equation:
+    def rewritten(self, e: Equation) -> Equation:
+        """A product of a row or rows with a matrix in its best form; anything else as it is."""
+        if e.primitive.name != "dot" or e.outputs[0] in self.settled:
+            return e
         x, y = e.inputs
-        (contract,) = e.attributes["contract"][1]
-        columns = y.type.shape[1 - contract]
+        contract = e.attributes["contract"]
+        matrix = y.type.ndim == 2 and all(isinstance(d, int) and d > 0 for d in y.type.shape)
+        if e.attributes["batch"] != ((), ()) or contract[0] != (x.type.ndim - 1,) or not matrix:
+            return e
+        weight, along = self.untransposed(y, contract[1][0])
+        if weight in self.made and self.made[weight].primitive.name == "dequantise":
+            return self.quantised(e, self.made[weight], along)
+        return self.product(e, weight, along) if self.pays(e) else e
+
+    def pays(self, e: Equation) -> bool:
+        x, y = (v.type for v in e.inputs)
+        same = e.attributes["dtype"] == y.dtype and y.dtype in (float32, float64)
+        return e.inputs[1] in self.settled and same and _rows(x.shape[:-1])
+
+    def untransposed(self, y: Var, contract: int) -> tuple[Var, int]:
+        """The matrix behind transposes, and its axis that is contracted."""
         while y in self.made and self.made[y].primitive.name == "transpose":
             y, contract = self.made[y].inputs[0], 1 - contract if _turns(self.made[y]) else contract
-        if (y, contract) not in self.packed:
-            width = tiling(self.host, y.type.dtype).columns
-            self.packed[y, contract] = self.emit(e, "gemm_pack", (y,), {"contract": contract, "width": width})
+        return y, contract
+
+    def quantised(self, e: Equation, grid: Equation, contract: int) -> Equation:
+        q, scale, zero = grid.inputs
+        if scale.type.dtype != float32 or q.type.dtype == int32:
+            return e
+        columns: int | None = None
+        if q.type.dtype in (int4, uint4) and q in self.settled:
+            columns = int(q.type.shape[1])
+            q = self.once(e, "nibble_pack", q, {})
+        attributes = {
+            "contract": contract, "axis": grid.attributes["axis"], "columns": columns,
+            "dtype": e.attributes["dtype"],
+        }  # fmt: skip
+        self.counters["dot_quantised"] += 1
+        inputs = (e.inputs[0], q, scale, zero)
+        return Equation(table["dot_quantised"], inputs, attributes, e.outputs, e.location)
+
+    def product(self, e: Equation, y: Var, contract: int) -> Equation:
+        x = e.inputs[0]
+        columns = y.type.shape[1 - contract]
+        width = tiling(self.host, y.type.dtype).columns
+        packed = self.once(e, "gemm_pack", y, {"contract": contract, "width": width})
         self.counters["dot_packed"] += 1
         attributes = {"columns": columns, "dtype": e.attributes["dtype"]}
-        return Equation(table["dot_packed"], (x, self.packed[y, contract]), attributes, e.outputs, e.location)
+        return Equation(table["dot_packed"], (x, packed), attributes, e.outputs, e.location)
 
-    def emit(self, near: Equation, name: str, inputs: tuple[Var, ...], attributes: Mapping[str, Any]) -> Var:
-        (type_,) = result_types(table[name], [v.type for v in inputs], attributes)
-        out = Var(type_)
-        self.out.append(Equation(table[name], inputs, attributes, (out,), near.location))
-        return out
+    def once(self, near: Equation, name: str, source: Var, attributes: Mapping[str, Any]) -> Var:
+        """A weight in another form, made once however many products read it."""
+        key = (name, source, tuple(sorted(attributes.items())))
+        if key not in self.packed:
+            (type_,) = result_types(table[name], [source.type], attributes)
+            self.packed[key] = Var(type_)
+            self.out.append(Equation(table[name], (source,), attributes, (self.packed[key],), near.location))
+        return self.packed[key]
 
 
 def _turns(e: Equation) -> bool:

@@ -1,4 +1,4 @@
-"""A matrix in panels, and the product with it: what a target makes of a weight that many products read.
+"""Matrices in panels, in half bytes, and products with them: what a target makes of a weight.
 
 Made by the compiler after derivatives and batching. A panel is `width` columns side by side, k by k, so that
 a product reads memory in one direction; the last panel is filled up with zeros.
@@ -17,6 +17,7 @@ from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Primitive
 from trilobite.ir.primitives.common import count, same_types
 from trilobite.ir.primitives.dot import dot
+from trilobite.ir.primitives.quantise import dequantise
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -133,4 +134,41 @@ nibble_unpack: Primitive = Primitive(
     "nibble_unpack", "p", type=_unpack_type, evaluate=array_rule(_nibble_unpack),
     jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(o[0].size),
     doc="the 4-bit integers that nibble_pack made of rows of `columns`",
+)  # fmt: skip
+
+
+# -- products with a quantised matrix ------------------------------------------------------------------------
+
+
+def _matrix_type(q: TensorType, columns: int | None, grid: DType) -> TensorType:
+    """The type of the matrix that is multiplied, before it is dequantised."""
+    return q if columns is None else _unpack_type(q, columns, grid)
+
+
+def _quantised_type(
+    x: TensorType, q: TensorType, scale: TensorType, zero_point: TensorType, contract: int,
+    axis: int | None, columns: int | None, dtype: DType,
+) -> TensorType:  # fmt: skip
+    matrix = _matrix_type(q, columns, zero_point.dtype)
+    w = dequantise.type(matrix, scale, zero_point, axis=axis)
+    if w.ndim != 2 or x.ndim < 1:
+        raise ShapeError(f"dot_quantised of {x} and {w}", expected="x[..., K] and a matrix")
+    found: TensorType = dot.type(x, w, contract=((x.ndim - 1,), (contract,)), batch=((), ()), dtype=dtype)
+    return found
+
+
+def _quantised(
+    x: Array, q: Array, scale: Array, zero_point: Array, contract: int, axis: int | None,
+    columns: int | None, dtype: DType,
+) -> Array:  # fmt: skip
+    matrix = q if columns is None else _nibble_unpack(q, columns, zero_point.dtype)
+    w = dequantise.evaluate(matrix, scale, zero_point, axis=axis)
+    out: Array = dot.evaluate(x, w, contract=((x.ndim - 1,), (contract,)), batch=((), ()), dtype=dtype)
+    return out
+
+
+dot_quantised: Primitive = Primitive(
+    "dot_quantised", "x q scale zero_point", type=_quantised_type, evaluate=array_rule(_quantised),
+    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=_dot_cost,
+    doc="x[..., K] times dequantise(q) along its axis `contract`; with `columns`, q is what nibble_pack made",
 )  # fmt: skip

@@ -76,14 +76,27 @@ class Operand:
 
     def _grid(self, e: Equation, axes: Sequence[int]) -> Grid:
         _, scale, zero = e.inputs
-        if scale in self.made or zero in self.made or scale.type.dtype != float32:
-            raise Refused("a scale that is computed in the same region, or is not float32")
-        if zero.type.dtype == int32:
-            raise Refused("numbers on a grid of 32 bits, which float32 does not hold")
+        if scale in self.made or zero in self.made:
+            raise Refused("scales that are computed in the same region")
+        _check_grid(scale, zero)
         axis = e.attributes["axis"]
         inputs = self.region.inputs
         place = None if axis is None else axes.index(axis)
         return Grid(inputs.index(scale), inputs.index(zero), place)
+
+    def put_on_grid(self, root: Equation) -> None:
+        """The second operand of `dot_quantised`, as if it were dequantised before."""
+        if self.grid or self.nibbles or any(v in self.made for v in root.inputs[2:]):
+            raise Refused("scales that are computed in the same region")
+        scale, zero = root.inputs[2:]
+        _check_grid(scale, zero)
+        inputs = self.region.inputs
+        self.grid = Grid(inputs.index(scale), inputs.index(zero), root.attributes["axis"])
+        columns = root.attributes["columns"]
+        if columns is not None:
+            self.nibbles, self.dtype = True, zero.type.dtype
+            self.strides = row_major((self.shape[0], 2 * self.shape[1]))
+            self.shape = [self.shape[0], columns]
 
     def axes(self, which: Sequence[int]) -> list[Axis]:
         return [Axis(product([self.shape[i]]), (self.strides[i],)) for i in which]
@@ -110,6 +123,13 @@ class Operand:
         self.buffer = Buffer("temporary", temporary)
         strides = row_major([self.shape[i] for i in order])
         self.strides = [strides[order.index(i)] for i in range(len(order))]
+
+
+def _check_grid(scale: Var, zero: Var) -> None:
+    if scale.type.dtype != float32:
+        raise Refused(f"scales that are {scale.type.dtype}")
+    if zero.type.dtype == int32:
+        raise Refused("numbers on a grid of 32 bits, which float32 does not hold")
 
 
 def single(axes: Sequence[Axis], buffers: int) -> Axis | None:

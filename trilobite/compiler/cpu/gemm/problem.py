@@ -17,7 +17,8 @@ from trilobite.compiler.kernels import Operand as Buffer
 from trilobite.ir.graph import Equation, Graph
 from trilobite.ir.primitives.dot import free_axes
 
-ROOTS = ("dot", "dot_packed", "gemm_pack")
+ROOTS = ("dot", "dot_packed", "dot_quantised", "gemm_pack")
+Axes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,9 @@ def root_of(region: Graph) -> Equation:
 
 def problem_of(region: Graph) -> Problem:
     root = root_of(region)
-    x, y = (Operand(region, v) for v in root.inputs)
+    x, y = (Operand(region, v) for v in root.inputs[:2])
+    if root.primitive.name == "dot_quantised":
+        y.put_on_grid(root)
     why = refused(x.multiplied, root.attributes["dtype"])
     if why:
         raise Refused(why)
@@ -94,11 +97,19 @@ def problem_of(region: Graph) -> Problem:
     return _checked(_general(root, x, y, epilogue))
 
 
+def _axes(root: Equation) -> tuple[Axes, Axes]:
+    """Contracted and batch axes."""
+    contract = root.attributes["contract"]
+    if root.primitive.name == "dot":
+        return contract, root.attributes["batch"]
+    return ((root.inputs[0].type.ndim - 1,), (contract,)), ((), ())
+
+
 def _general(root: Equation, x: Operand, y: Operand, epilogue: Epilogue) -> Problem:
-    contract, batch = root.attributes["contract"], root.attributes["batch"]
+    contract, batch = _axes(root)
     free = [free_axes(len(o.shape), c, b) for o, c, b in zip((x, y), contract, batch, strict=True)]
 
-    def together(axes: tuple[tuple[int, ...], tuple[int, ...]]) -> list[Axis]:
+    def together(axes: Axes) -> list[Axis]:
         return collapse(
             [Axis(product([x.shape[i]]), (x.strides[i], y.strides[j])) for i, j in zip(*axes, strict=True)]
         )
