@@ -10,11 +10,12 @@ units.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from trilobite.compiler.cpu.conv.finish import Finish
+from trilobite.compiler.cpu.conv.finish import SHORT, Finish
 from trilobite.compiler.cpu.conv.gather import Block, Gather, cut, table_bytes
 from trilobite.compiler.cpu.conv.tile import Tile
-from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling
+from trilobite.compiler.cpu.conv.tiling import ROWS, VECTORS, Tiling
 from trilobite.compiler.cpu.conv.words import read_words
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.epilogue import Epilogue
@@ -103,10 +104,28 @@ class Direct:
         with t.loop(0, block.tiles, name="tile") as tile:
             size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
             places = t.address(self.places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
+            rows = t.address(self.rows, t.mul(tile.index, 8 * ROWS))
+            at_once = t.and_(t.and_(begins, ends), t.icmp("eq", width, tiling.columns))
+            at_once = t.and_(at_once, t.icmp("eq", size, ROWS))
             sums = t.address(t.scratch, t.mul(tile.index, ROWS * tiling.columns * tiling.size))
-            for kind in reversed(self.tiles):
-                with t.when(t.icmp("eq", size, kind.rows)):
-                    t.call(kind.name, places, *where, sums, begins)
-            with t.when(ends):
-                rows = t.address(self.rows, t.mul(tile.index, 8 * ROWS))
-                self.finish.tile(sums, rows, size, column, width)
+
+            def in_blocks() -> None:
+                for kind in reversed(self.tiles):
+                    with t.when(t.icmp("eq", size, kind.rows)):
+                        t.call(kind.name, places, *where, sums, begins)
+                with t.when(ends):
+                    self.finish.tile(sums, rows, size, column, width)
+
+            if len(self.epilogue.body.equations) > SHORT:
+                in_blocks()
+            else:
+                t.either(at_once, partial(self._whole, places, where, rows, column), in_blocks)
+
+    def _whole(self, places: Value, where: tuple[Value, ...], rows: Value, column: Value) -> None:
+        """A full tile with all its depth: sums go from registers through the epilogue."""
+        t, tiling = self.t, self.tiling
+        zero = t.constant(tiling.vector, 0)
+        line, weights, table, first, last, channel, channels = where
+        start = [zero] * (ROWS * VECTORS)
+        sums = self.tiles[-1].sums(places, line, weights, table, first, last, channel, channels, start)
+        self.finish.registers(sums, rows, column)

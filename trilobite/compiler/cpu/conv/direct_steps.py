@@ -147,12 +147,13 @@ def direct_step(
 
 
 def _block(pixels: int, p: Problem, part: Part, tile: Tiling) -> int:
-    """Pixels of a unit: as many as leave their rows in the second-level cache, in blocks of equal size."""
+    """Pixels of a unit: as many as leave their rows in the second-level cache, in blocks of
+    about equal size that whole tiles fill."""
     most = min(_PIXELS, _ROWS_BYTES // max(p.depth * tile.operand.itemsize, 1))
     most = min(most, _TABLE_BYTES // (8 * max(part.tap_count, 1)))
     most = max(most // ROWS * ROWS, ROWS)
     blocks = -(-pixels // most)
-    return -(-pixels // blocks)
+    return -(-pixels // (blocks * ROWS)) * ROWS if blocks > 1 else pixels
 
 
 def _depth_blocks(depth: int, taps: int) -> tuple[int, int]:

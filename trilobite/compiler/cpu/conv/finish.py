@@ -6,7 +6,9 @@ epilogue is emitted twice: for whole rows of a tile, and masked for a last panel
 
 from __future__ import annotations
 
-from trilobite.compiler.cpu.conv.tiling import VECTORS, Tiling
+from collections.abc import Sequence
+
+from trilobite.compiler.cpu.conv.tiling import ROWS, VECTORS, Tiling
 from trilobite.compiler.cpu.conv.words import Words
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.gemm.convert import narrow
@@ -42,6 +44,9 @@ def plain_stride(stride: object) -> Dim:
     return stride
 
 
+SHORT = 12  # equations of an epilogue that may stand once for every register of a tile
+
+
 class Finish:
     """Emits stores for one kernel. Words: those of `epilogue_words`, and `width`, the columns of a row."""
 
@@ -74,6 +79,15 @@ class Finish:
             left = t.sub(width, at)
             with t.when(t.icmp("sgt", left, 0)):
                 self._vector(here, places, t.add(column, at), left)
+
+    def registers(self, sums: Sequence[Value], rows: Value, column: Value) -> None:
+        """Sums of a full tile that are still in registers, row by row."""
+        t = self.t
+        for i in range(ROWS):
+            places = self.row(t.load_type("i64", t.address(rows, 8 * i)))
+            for v in range(VECTORS):
+                at = t.add(column, v * self.tiling.lanes)
+                self.store(sums[i * VECTORS + v], places, at, None)
 
     def row(self, row: Value) -> tuple[list[Value], list[Value]]:
         """Where a row of every operand and of every result begins."""

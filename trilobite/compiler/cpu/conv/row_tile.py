@@ -90,14 +90,23 @@ class RowTile:
         t.either(t.icmp("eq", width, tiling.columns), whole, some)
 
     def _body(self, f: _Frame) -> None:
+        spots = [(i, v) for i in range(f.rows) for v in range(VECTORS)]
+        for value, (i, v) in zip(self._sums(f), spots, strict=True):
+            at = (i * self.tiling.columns + v * self.tiling.lanes) * self.tiling.size
+            self.t.store_type(value, self.t.address(f.sums, at), 32)
+
+    def whole(self, places: Value, channel: Value) -> list[Value]:
+        """The code of a full tile itself: its sums, pixel by pixel."""
+        line = self.t.mul(self.source.taps, 8)
+        lines = [self.t.address(places, self.t.mul(line, i)) for i in range(ROWS)]
+        return self._sums(_Frame(self.source, lines, channel, places, None, ROWS))
+
+    def _sums(self, f: _Frame) -> list[Value]:
         t, tiling = self.t, self.tiling
         first = t.splat(self._wide(t.load(tiling.operand, f.source.outside)), tiling.lanes)
-        spots = [(i, v) for i in range(f.rows) for v in range(VECTORS)]
-        with t.loop(0, f.source.taps, carried=[first for _ in spots], name="tap") as tap:
+        with t.loop(0, f.source.taps, carried=[first] * (f.rows * VECTORS), name="tap") as tap:
             tap.next(*self._tap(f, tap.index, tap.values))
-        for value, (i, v) in zip(tap.results, spots, strict=True):
-            at = (i * tiling.columns + v * tiling.lanes) * tiling.size
-            t.store_type(value, t.address(f.sums, at), 32)
+        return tap.results
 
     def _tap(self, f: _Frame, tap: Value, sums: list[Value]) -> list[Value]:
         t, tiling = self.t, self.tiling

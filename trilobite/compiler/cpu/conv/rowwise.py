@@ -7,7 +7,7 @@ through all channels, so rows are read front to back.
 
 from __future__ import annotations
 
-from trilobite.compiler.cpu.conv.finish import Finish
+from trilobite.compiler.cpu.conv.finish import SHORT, Finish
 from trilobite.compiler.cpu.conv.gather import Gather, cut
 from trilobite.compiler.cpu.conv.row_tile import Combine, RowTile, Source
 from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling
@@ -54,5 +54,21 @@ class Rowwise:
             rows = t.address(self.rows, t.mul(tile.index, 8 * ROWS))
             with t.loop(0, w["width"], self.tiling.columns, name="channel") as c:
                 width = t.smin(t.sub(w["width"], c.index), self.tiling.columns)
-                self.tile.call(size, places, c.index, t.scratch, width)
-                self.finish.tile(t.scratch, rows, size, c.index, width)
+                self._channels(size, places, rows, c.index, width)
+
+    def _channels(self, size: Value, places: Value, rows: Value, channel: Value, width: Value) -> None:
+        """Two vectors of channels of a tile. A full tile's sums go from registers through the epilogue."""
+        t = self.t
+
+        def some() -> None:
+            self.tile.call(size, places, channel, t.scratch, width)
+            self.finish.tile(t.scratch, rows, size, channel, width)
+
+        def whole() -> None:
+            self.finish.registers(self.tile.whole(places, channel), rows, channel)
+
+        if len(self.epilogue.body.equations) > SHORT:
+            some()
+            return
+        full = t.and_(t.icmp("eq", size, ROWS), t.icmp("eq", width, self.tiling.columns))
+        t.either(full, whole, some)

@@ -87,7 +87,8 @@ def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, 
 def _block(pixels: int, channels: int, taps: int) -> int:
     most = min(_PIXELS, _TABLE_BYTES // (8 * max(taps, 1)), max(ROWS, _WORK // max(channels * taps, 1)))
     most = max(most // ROWS * ROWS, ROWS)
-    return -(-pixels // -(-pixels // most))
+    blocks = -(-pixels // most)
+    return -(-pixels // (blocks * ROWS)) * ROWS if blocks > 1 else pixels
 
 
 @lru_cache(maxsize=256)

@@ -51,6 +51,16 @@ class Tile:
             lambda: [zero for _ in spots],
             lambda: [t.load_type(self.tiling.vector, at(*s), 32) for s in spots],
         )
+        found = self.sums(places, line, panel, taps, first, last, channel, channels, start)
+        for value, s in zip(found, spots, strict=True):
+            t.store_type(value, at(*s), 32)
+
+    def sums(
+        self, places: Value, line: Value, panel: Value, taps: Value, first: Value, last: Value,
+        channel: Value, channels: Value, start: list[Value],
+    ) -> list[Value]:  # fmt: skip
+        """The code of the tile itself, from sums to sums, row by row."""
+        t = self.t
         whole = t.and_(channels, -UNROLL)
         lines = [t.address(places, t.mul(line, i)) for i in range(self.rows)]
         with t.loop(first, last, carried=start, name="tap") as tap:
@@ -60,8 +70,7 @@ class Tile:
             with t.loop(whole, channels, carried=deep.results, name="rest") as rest:
                 rest.next(*self._steps(rows, rest.index, rest.values, 1))
             tap.next(*rest.results[1:])
-        for value, s in zip(tap.results, spots, strict=True):
-            t.store_type(value, at(*s), 32)
+        return tap.results
 
     def _addresses(
         self, lines: list[Value], panel: Value, taps: Value, tap: Value, channel: Value
