@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -14,7 +15,7 @@ from trilobite.compiler.cpu.emit.text import Text
 from trilobite.native.host import Host, features
 
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
-BLOCK = 1 << 22
+BLOCK = 1 << 16  # numbers at a time: what is computed of them stays in the cache
 UNARY = sorted(set(FUNCTIONS) - TWO_OPERANDS)
 
 
@@ -23,17 +24,23 @@ def _host(plain: bool) -> Host:
     return plain_host() if plain else features()
 
 
-def apply(name: str, xs: list[Array], lanes: int, plain: bool = False) -> Array:
-    """The function over arrays whose length is a multiple of 16."""
-    host, dtype = _host(plain), xs[0].dtype
+@cache
+def compiled(name: str, dtype: np.dtype[np.generic], lanes: int, plain: bool) -> Callable[..., None]:
+    host, count = _host(plain), 2 if name in TWO_OPERANDS else 1
     t = Text(host)
-    ins = [t.argument(i, "ptr") for i in range(len(xs))]
-    result = t.argument(len(xs), "ptr")
+    ins = [t.argument(i, "ptr") for i in range(count)]
+    result = t.argument(count, "ptr")
     with t.loop(t.begin, t.end, max(lanes, 1)) as i:
         values = [t.load(dtype, t.address(p, i.index, dtype), lanes) for p in ins]
         t.store(dtype, FUNCTIONS[name](t, *values), t.address(result, i.index, dtype))
+    return load_entry(t.module(), host)
+
+
+def apply(name: str, xs: list[Array], lanes: int, plain: bool = False) -> Array:
+    """The function over arrays whose length is a multiple of 16."""
     out = np.zeros_like(xs[0])
-    load_entry(t.module(), host)([*(x.ctypes.data for x in xs), out.ctypes.data], 0, len(out))
+    words = [x.ctypes.data for x in (*xs, out)]
+    compiled(name, out.dtype, lanes, plain)(words, 0, len(out))
     return out
 
 
@@ -125,12 +132,24 @@ def test_every_function_has_a_bound() -> None:
     assert all(0.5 <= bound <= 10 for pair in ULPS.values() for bound in pair)
 
 
+def doubtful(name: str, x: Array, found: Array, bound: float) -> Array:
+    """Where a quick look does not show that the error is within the bound."""
+    with np.errstate(all="ignore"):
+        error = np.abs(found - exact(name, x))
+        # A unit of what was found may be twice that of the exact result, never more.
+        return np.flatnonzero(~(error <= 0.5 * bound * np.spacing(np.abs(found))) | (found == 0))
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", UNARY)
 def test_all_floats(name: str) -> None:
-    """Every one of the 2^32 floats, block by block."""
+    """Every one of the 2^32 floats, block by block: about two minutes a function."""
+    bound = ULPS[name][0]
     for start in range(0, 1 << 32, BLOCK):
         x = np.arange(start, start + BLOCK, dtype=np.uint64).astype(np.uint32).view(np.float32)
-        error, where = worst(name, [x], apply(name, [x], 16))
-        assert error <= ULPS[name][0], where
+        found = apply(name, [x], 16)
+        near = doubtful(name, x, found, bound)
+        if len(near):
+            error, where = worst(name, [x[near]], found[near])
+            assert error <= bound, where
