@@ -13,8 +13,11 @@ from tests.compiler.loops.regions import Region, fusion_of, made, native, normal
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import DeviceError
 from trilobite.compiler.cpu.nests import accepts, classify, lower
+from trilobite.compiler.cpu.nests.lower import lowered
 from trilobite.ir.primitive import table
 from trilobite.ir.types import dim
+from trilobite.native import objects
+from trilobite.native.host import AARCH64, SSE2
 
 REAL = sorted(dt.ALL - dt.COMPLEX, key=lambda d: d.name)
 NUMBERS = [d for d in REAL if d != dt.bool_]
@@ -26,7 +29,8 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((37, 119), (1,)), ((37, 119), (0,)), ((37, 119), (0, 1)), ((5, 7, 3), (0, 2)), ((5, 7, 3), (1,)),
     ((5, 7, 3), ()), ((), ()), ((3, 0), (1,)), ((0, 3), (0,)), ((0, 3), (1,)), ((1, 1), (0, 1)),
     ((9, 1), (1,)), ((1, 9), (0,)), ((2, 3, 4, 5), (0, 2)), ((2, 3, 4, 5), (1, 3)), ((2, 5001), (0,)),
-    ((70001,), (0,)), ((3, 70001), (1,)), ((4099, 9), (0,)),
+    ((70001,), (0,)), ((7, 3, 5000), (0,)), ((7, 5000, 3), (0,)), ((3, 2, 70, 90), (1,)),
+    ((3, 70001), (1,)), ((4099, 9), (0,)),
 ]  # fmt: skip
 
 
@@ -190,3 +194,29 @@ def test_symbolic_sizes_share_one_kernel(n: int) -> None:
         found = native(region, values, {symbol: n}, cuts)
         for a, b in zip(found, reference(region, values), strict=True):
             assert_same_bits(a, b, str(region))
+
+
+@pytest.mark.parametrize("n", [1, 3, 2048, 5000])
+def test_columns_of_symbolic_length(n: int) -> None:
+    """The upper bound is far away: accumulators are a strip, not a row."""
+    size = dim("n", max=2**30)
+    r = Region()
+    x = r.input((5, size), "int32")
+    region = r.graph(r.reduce_sum(x, axes=(0,)))
+    (step,) = lower(fusion_of(region)).steps
+    assert step.kernel.scratch < 1 << 20
+    value = random_array(np.random.default_rng(n), (5, n), dt.int32)
+    ((symbol, _),) = size.terms
+    assert_same_bits(native(region, [value], {symbol: n})[0], reference(region, [value])[0])
+
+
+@pytest.mark.parametrize("host", [SSE2, AARCH64], ids=["sse2", "aarch64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "bool"])
+def test_nests_compile_for_plain_machines(host: Any, dtype: str) -> None:
+    def build(r: Region, x: Any, i: Any) -> Any:
+        moved = r.pad(r.transpose(x, axes=(1, 0)), low=(1, 1), high=(1, 1), between=(0, 0), value=1.0)
+        return moved, r.gather(x, i, axis=0), r.reduce_max(x, axes=(1,)), r.argmax(x, axis=0)
+
+    region, _ = made(build, ((40, 50), dtype), ((3,), "int32"))
+    for step in lowered(region, host).steps:
+        assert len(objects.compile_object(step.kernel.text, step.kernel.level, host)) > 100

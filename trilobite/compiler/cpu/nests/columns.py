@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from trilobite.compiler.cpu.loops.combine import accumulates_in, identity
-from trilobite.compiler.cpu.loops.index import Index, Ranges, as_index, variable
+from trilobite.compiler.cpu.loops.index import Index, Quotient, Ranges, as_index, atom_index, upper, variable
 from trilobite.compiler.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Target, substituted
 from trilobite.compiler.cpu.loops.transform import extent_of, split_loop
 from trilobite.compiler.cpu.nests.defaults import BLOCK
@@ -23,6 +23,7 @@ from trilobite.ir.types import Dim, Shape
 
 STRIP = 2048  # accumulators that stay in the first cache
 ReaderOf = Callable[[Scalars, Ranges], Reader]
+FEWEST = 16  # rows that are worth cutting into blocks
 RUN = 512  # rows that are added one after the other before partial results are kept apart
 BLOCK_VAR = "block"
 
@@ -50,13 +51,26 @@ class Columns:
         self.strip = self._strip()
 
     def _strip(self) -> tuple[int, int] | None:
-        """The axis to cut into strips, and how many of its places make one; None: no need."""
+        """The axis to cut into strips, and how many of its places make one; None: no need. Axes before it
+        become loops outside.
+        """
         shape = tuple(self.group.shape[a] for a in self.inner)
-        first = self.group.shape[self.inner[0]]
-        rest = size(shape[1:])
-        if size(shape) <= 2 * STRIP or not isinstance(first, int) or rest > STRIP:
+        if size(shape) <= 2 * STRIP:
             return None
-        return self.inner[0], max(int(STRIP // rest), 1)
+        rest = 1.0
+        for k in reversed(range(len(shape))):
+            if rest * upper(shape[k]) > STRIP:
+                self.outer, self.inner = (*self.outer, *self.inner[:k]), self.inner[k:]
+                return self.inner[0], max(int(STRIP // rest), 1)
+            rest *= upper(shape[k])
+        return None
+
+    def _strips(self) -> Index:
+        """How many strips there are."""
+        assert self.strip is not None
+        axis, cut = self.strip
+        d = self.group.shape[axis]
+        return Index(-(-d // cut)) if isinstance(d, int) else atom_index(Quotient(Index(d + (cut - 1)), cut))
 
     def _extents(self, phase: str) -> list[tuple[str, tuple[Index, ...]]]:
         """Variables and extents of the loops along a strip."""
@@ -66,7 +80,8 @@ class Columns:
             extent: tuple[Index, ...] = (as_index(d),)
             if self.strip is not None and a == self.strip[0]:
                 cut = self.strip[1]
-                extent = (Index(cut),) if d % cut == 0 else (Index(cut), as_index(d) - variable("s") * cut)
+                whole = isinstance(d, int) and d % cut == 0
+                extent = (Index(cut),) if whole else (Index(cut), as_index(d) - variable("s") * cut)
             out.append((f"{phase}{a}", extent))
         return out
 
@@ -110,10 +125,7 @@ class Columns:
             sums = Loop(f"i{a}", (as_index(self.group.shape[a]),), (sums,))
         body: tuple[Node, ...] = (self._start(roots, accs), sums, self._end(roots, accs))
         if self.strip is not None:
-            axis, cut = self.strip
-            count = self.group.shape[axis]
-            assert isinstance(count, int)
-            body = (Loop("s", (Index(-(-count // cut)),), body),)
+            body = (Loop("s", (self._strips(),), body),)
         for a in reversed(self.outer):
             body = (Loop(f"o{a}", (as_index(self.group.shape[a]),), body),)
         return body, tuple(accs.values())
@@ -137,9 +149,8 @@ class Columns:
         out.update({f"o{a}": self.group.shape[a] for a in self.outer})
         out.update({f"c{a}": d for a, d in zip(self.inner, self._strip_shape(), strict=True)})
         if self.strip is not None:
-            count = self.group.shape[self.strip[0]]
-            assert isinstance(count, int)
-            out["s"] = -(-count // self.strip[1])
+            axis, cut = self.strip
+            out["s"] = -(-upper(self.group.shape[axis]) // cut)
         return out
 
     def _end(self, roots: Sequence[Root], accs: dict[Var, Buffer]) -> Node:
@@ -179,7 +190,7 @@ def rows_per_block(nest: Nest, group: Group) -> int | None:
     """How many turns of the reduction make one block; None where one block is enough."""
     found = reduction_loop(nest.body)
     turns = None if found is None else extent_of(found)
-    if found is None or not isinstance(turns, int) or turns < 2:
+    if found is None or not isinstance(turns, int) or turns < FEWEST:
         return None
     per_turn = size(group.shape) / max(size(group.kept_shape), 1) / turns
     outside = _outside(nest.body)
@@ -196,8 +207,8 @@ def _outside(body: tuple[Node, ...]) -> int:
     """Units that there are without blocks."""
     total = 1
     while len(body) == 1 and isinstance(body[0], Loop):
-        extent = body[0].extent[0].constant
-        total *= extent if isinstance(extent, int) else 8
+        extent = extent_of(body[0])
+        total *= max(extent, 1) if isinstance(extent, int) else 8
         body = body[0].body
     return total
 

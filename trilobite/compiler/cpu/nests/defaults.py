@@ -107,6 +107,20 @@ def _work(node: Node) -> float:
     return sum(map(_work, node.meaning))
 
 
+def flops(nest: Nest) -> float:
+    """Arithmetic of a nest at the largest sizes: its scalar graphs, and one operation to combine."""
+    return sum(_flops(node) for node in nest.body)
+
+
+def _flops(node: Node) -> float:
+    if isinstance(node, Loop):
+        known = [upper(e.constant) for e in node.extent if e.is_constant]
+        return (min(known) if known else 1) * sum(map(_flops, node.body))
+    if isinstance(node, Statement):
+        return graph_flops(node.body) + sum(t.combine is not None for t in node.targets)
+    return sum(map(_flops, node.meaning))
+
+
 def parallelised(nest: Nest) -> Nest:
     """The outermost loops as one parallel loop."""
     if len(nest.body) != 1 or not isinstance(nest.body[0], Loop):
@@ -125,6 +139,8 @@ def parallelised(nest: Nest) -> Nest:
         block = _block_size(row)
         blocked = fuse_pair(replace(top, body=(split_loop(row, block),)))
         top = blocked if blocked is not None else top
+    if extent_of(top) is None:  # how many units there are must be known without other loops
+        return nest
     return replace(nest, body=(replace(top, kind="parallel"),))
 
 

@@ -22,7 +22,7 @@ from trilobite.compiler.cpu.loops.ir import Buffer, Load, Nest, Node, Target, lo
 from trilobite.compiler.cpu.nests import classes, writes
 from trilobite.compiler.cpu.nests.accuracy import in_chunks
 from trilobite.compiler.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
-from trilobite.compiler.cpu.nests.defaults import BLOCK, kernel, parallelised, units, vectorised, work
+from trilobite.compiler.cpu.nests.defaults import BLOCK, flops, kernel, parallelised, units, vectorised, work
 from trilobite.compiler.cpu.nests.groups import Group, Groups, Root, readers_of, size
 from trilobite.compiler.cpu.nests.reader import CannotRead, Reader, Source
 from trilobite.compiler.cpu.nests.rewrite import prepared
@@ -32,7 +32,6 @@ from trilobite.compiler.cpu.nests.sharing import shared
 from trilobite.compiler.cpu.nests.transposes import tiled
 from trilobite.compiler.kernels import Lowering, Operand, Step
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitives.call import graph_flops
 from trilobite.ir.types import Affine, Dim, Shape, TensorType, size_of
 from trilobite.native.host import Host, features
 
@@ -96,7 +95,6 @@ class _Assembly:
 
     def __init__(self, region: Graph, host: Host) -> None:
         self.host, self.name = host, region.name
-        self.flops = graph_flops(region)
         self.region = prepared(region)
         self.groups = Groups(self.region)
         self.operands: dict[str, Operand] = {}
@@ -345,7 +343,9 @@ class _Assembly:
         sizes = [Affine(0, [(s, 1)]) for s in done.symbols]
         amount = work(done)
         self.nests.append(done)
-        self.steps.append(Step(kernel(done, self.host), (*words, *sizes), turns, amount, amount <= 2 * BLOCK))
+        self.steps.append(
+            Step(kernel(done, self.host), (*words, *sizes), turns, flops(done), amount <= 2 * BLOCK)
+        )
 
 
 def _by_block(node: Node, names: set[str], rows: Rows) -> Node:
