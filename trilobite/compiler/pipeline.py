@@ -25,6 +25,7 @@ class Options:
     stop_after: str = ""
     accuracy: str = "default"  # "strict": no algorithm whose error bound is above the plain one's
     mixed_precision: str = ""  # a dtype to keep operands of large products in
+    eager: bool = False  # one operation of many that run one by one: they share their memory
     claimed: Callable[[Equation], bool] | None = None  # calls that the target runs whole
     reassociate: bool = False  # sums and products of numbers may be taken in another order
     memory: int = 0  # bytes of values to stay within by computing again what is cheap; 0: no limit

@@ -11,12 +11,14 @@ import math
 from typing import Any
 
 from trilobite.base import dtypes, errors, pytree
-from trilobite.framework import ops
+from trilobite.framework import heavy, ops
 from trilobite.framework.inspection import NamespaceInfo
 from trilobite.framework.modes import enable_grad, is_grad_enabled, no_grad, stop_gradient
 from trilobite.framework.tensor import Tensor
 from trilobite.framework.transforms import grad, jvp, value_and_grad, vjp, vmap
 from trilobite.ir.types import dim
+
+heavy.install()
 
 CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
 DTYPES: dict[str, Any] = dict(dtypes.BY_NAME)

@@ -122,6 +122,7 @@ class Primitive:
             vjp if derivative is None else derivative, holomorphic=derivative is not None
         )
         self.differentiable = not isinstance(self.vjp, Absent)
+        self.eager: Callable[..., Any] | None = None  # what an upper room runs instead of `evaluate` at once
         self._plans: dict[int, tuple[tuple[int, ...], bool, bool]] = {}
         if name in table:
             raise IRError(f"there are two primitives named {name!r}")

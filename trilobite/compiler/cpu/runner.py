@@ -1,8 +1,8 @@
 """A Program bound to memory: arena, constants and one step table, ready to run on arrays.
 
 Enters: a `Program` and its kernels' machine code. Leaves: a callable, arrays in and arrays out, one native
-call per run. Equations that only NumPy can do are rows of the table that come back to Python. The arena is
-the runner's own, so one run at a time; who calls meanwhile waits.
+call per run. Equations that only NumPy can do are rows of the table that come back to Python. One run at a
+time: who calls meanwhile waits. The arena is the runner's own, or one that many runners share.
 """
 
 from __future__ import annotations
@@ -28,14 +28,28 @@ _BRIEF = (
 )
 
 
+class Arena:
+    """Memory for intermediate values, as large as the largest of its runners needs. They run one by one."""
+
+    def __init__(self) -> None:
+        self.memory, self.lock = empty(1, np.uint8), threading.RLock()
+
+    def reserve(self, size: int) -> None:
+        if self.memory.nbytes < size:
+            self.memory = empty(size, np.uint8)
+
+
 class Runner:
     """Runs one Program."""
 
-    def __init__(self, program: Program, code: Kernels, inputs: int, compiled: Compile) -> None:
+    def __init__(
+        self, program: Program, code: Kernels, inputs: int, compiled: Compile, shared: Arena | None = None
+    ) -> None:
         self.program, self.inputs = program, inputs
-        self.arena = empty((max(program.packing.peak, 1),), np.uint8)
+        self.shared = shared
+        self.own = empty((1 if shared else max(program.packing.peak, 1),), np.uint8)
         self._compiled = compiled
-        self._lock = threading.RLock()
+        self._lock = threading.RLock() if shared is None else shared.lock
         self._bases = [c.ctypes.data for c in program.constants]
         self._copies = [(k, v) for k, v in enumerate(program.outputs) if v.place != Place("output", k)]
         self.results = Results(program.outputs, program.reuses)
@@ -46,17 +60,26 @@ class Runner:
         """`values` is the caller's own list: arrays in it that are given away may be replaced by copies."""
         with self._lock:
             outs = self.results.allocate(values)
-            self._now = (*values, *outs)
+            if self.shared is not None:
+                self.shared.reserve(self.program.packing.peak)
+            self._now = self._arrays(values, outs)
             try:
                 self.table.run(self._now)
             except ArgumentError:  # an input that is no row-major array
                 values = [np.require(v, requirements=("C", "A")) for v in values]
-                self._now = (*values, *outs)
+                self._now = self._arrays(values, outs)
                 self.table.run(self._now)
             for k, v in self._copies:
                 np.copyto(outs[k], self.view(v))
             self._now = ()
             return outs
+
+    def _arrays(self, values: Sequence[Array], outs: Sequence[Array]) -> tuple[Array, ...]:
+        return (*values, *outs) if self.shared is None else (*values, *outs, self.shared.memory)
+
+    @property
+    def arena(self) -> Array:
+        return self.own if self.shared is None else self.shared.memory
 
     def view(self, v: Value) -> Array:
         """A value as an array over the memory it lies in, during a run."""
@@ -79,18 +102,26 @@ class Runner:
             rows.rows,
             rows.words,
             rows.patches,
-            arrays=self.inputs + len(self.program.outputs),
+            arrays=self.inputs + len(self.program.outputs) + (self.shared is not None),
             scratch=max((s.kernel.scratch for s in run), default=0),
-            alive=(code, self.arena, self.program.constants),
+            alive=(code, self.own, self.program.constants),
             brief=len(run) == len(rows.rows) and sum(s.bytes + s.flops for s in run) < _BRIEF,
         )
+
+    def array_of(self, a: Place) -> int | None:
+        """Which of a run's arrays a place lies in; None for memory that never moves."""
+        if a.space == "arena" and self.shared is not None:
+            return self.inputs + len(self.program.outputs)
+        if a.space in ("input", "output"):
+            return a.index + (self.inputs if a.space == "output" else 0)
+        return None
 
     def word(self, a: Place | int) -> int:
         """An argument as far as it is known before a run."""
         if not isinstance(a, Place):
             return a
         if a.space == "arena":
-            return int(self.arena.ctypes.data) + a.offset
+            return int(self.own.ctypes.data) + a.offset
         return self._bases[a.index] + a.offset if a.space == "constant" else 0
 
     def host(self, call: HostCall) -> Callable[[], None]:
@@ -147,8 +178,8 @@ class _Rows:
         for a in step.args:
             if isinstance(a, Place):
                 self._moving.append((len(self.words), a.strides))
-                if a.space in ("input", "output"):
-                    at = a.index + (self.runner.inputs if a.space == "output" else 0)
+                at = self.runner.array_of(a)
+                if at is not None:
                     self.patches.append(driver.Patch(len(self.words), at, a.offset))
             self.words.append(self.runner.word(a))
 

@@ -16,7 +16,7 @@ import numpy as np
 from trilobite.compiler.cpu.attention import claims
 from trilobite.compiler.cpu.copying import COPY
 from trilobite.compiler.cpu.kinds import kinds
-from trilobite.compiler.cpu.runner import Runner
+from trilobite.compiler.cpu.runner import Arena, Runner
 from trilobite.compiler.cpu.stages import STAGES
 from trilobite.compiler.passes.fuse import fuse
 from trilobite.compiler.passes.split_stable import Halves, split_stable
@@ -28,14 +28,16 @@ from trilobite.ir.transforms import cells
 from trilobite.ir.types import Symbol, bind_symbols
 
 Array = np.ndarray[Any, Any]
+EAGER = Arena()  # of operations that run one at a time, outside compiled functions
 _REFERENCES = 5  # to an array that only its cell holds, as `_written` sees it: cell, values, now, seen, a
 
 
 class Compiled:
     """A fused graph with its runners: one for every choice of its symbolic sizes."""
 
-    def __init__(self, graph: Graph, donated: Mapping[int, int]) -> None:
+    def __init__(self, graph: Graph, donated: Mapping[int, int], arena: Arena | None = None) -> None:
         table = kinds()
+        self.arena = arena
         self.fused = fuse(graph, table.kinds, table.roots)
         self.donated = donated
         self.lowerings = {name: _once(lower) for name, lower in table.lowerings.items()}
@@ -58,7 +60,7 @@ class Compiled:
 
         program = self.program(sizes)
         code = kernels([(k.text, k.level) for k in program.kernels])
-        runner = Runner(program, code, len(self.fused.inputs), compile_graph)
+        runner = Runner(program, code, len(self.fused.inputs), compile_graph, self.arena)
         self.runners[key] = runner
         return runner
 
@@ -84,7 +86,7 @@ class Executable:
         self.halves: Halves | None = split_stable(ready, options.stable) if options.stable else None
         donated = dict(options.donated)
         if self.halves is None:
-            self.main = Compiled(ready, donated)
+            self.main = Compiled(ready, donated, EAGER if options.eager else None)
             return
         at = {i: n for n, i in enumerate(self.halves.kept)}
         self.main = Compiled(self.halves.second, {o: at[i] for o, i in donated.items() if i in at})

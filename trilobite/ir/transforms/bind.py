@@ -113,7 +113,7 @@ def bind(primitive: Primitive, *values: Value, **attributes: Any) -> Any:
             level = top.level
     if top is not None:
         return top.process(primitive, values, attributes)
-    out = primitive.evaluate(*values, **attributes)
+    out = (primitive.eager or primitive.evaluate)(*values, **attributes)
     if ctx.watch is not None:
         ctx.watch(primitive, values, out)
     return out
