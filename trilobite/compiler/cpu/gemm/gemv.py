@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trilobite.base.dtypes import DType
+from trilobite.base.dtypes import DType, int4, uint4
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, is_float_type, register_type, vector
 from trilobite.compiler.cpu.gemm.convert import accumulator_of, widen
 from trilobite.compiler.cpu.gemm.finish import Finish
-from trilobite.compiler.cpu.gemm.nibbles import load_nibbles
+from trilobite.compiler.cpu.gemm.nibbles import load_codes, load_nibbles
 from trilobite.compiler.cpu.gemm.operands import Along
 from trilobite.compiler.cpu.gemm.problem import Problem
 from trilobite.compiler.cpu.gemm.scales import Scales
@@ -119,11 +119,13 @@ class Gemv:
         starts = [t.address(here, t.mul(i, w["b_k"])) for i in numbers]
         whole = t.and_(count, -lanes)
 
+        zeros = [self.fixed_zero(i, "k") for i in numbers]
+
         def step(column: Value, lanes: int) -> None:
             total = self.sum_at(column, lanes)
-            for x, row, number in zip(factors, starts, numbers, strict=True):
-                y = self.element(row, column, lanes, None)
-                y = self.above_zero(y, column, number, "line")
+            zero = self.running_zero(column, lanes, "line", None)
+            for x, row, fixed in zip(factors, starts, zeros, strict=True):
+                y = self.without(self.element(row, column, lanes, None), zero, fixed)
                 total = self.multiply_add(t.splat(x, lanes), y, total)
             t.store_type(total, self.place(column), self.accumulator.itemsize)
 
@@ -148,20 +150,32 @@ class Gemv:
         lanes = self.lanes if x.type == self.type else 0
         return self.t.fmul(x, self.scales.several(k, lanes, count))
 
-    def above_zero(
-        self, y: Value, line: Value, k: Value, running: Along, count: Value | None = None
-    ) -> Value:
-        """An element of the matrix without its zero point."""
-        if self.scales is None:
-            return y
-        lanes = self.lanes if y.type == self.type else 0
-        return self.t.fsub(y, self.scales.zero(line, k, lanes, running, count))
+    # Zero points either run along with the vector that is read, or are one number for all of it.
+
+    def running_zero(self, first: Value, lanes: int, running: Along, count: Value | None) -> Value | None:
+        if self.scales is None or self.scales.along != running:
+            return None
+        return self.scales.zero(first, first, lanes, running, count)
+
+    def fixed_zero(self, number: Value, along: Along) -> Value | None:
+        if self.scales is None or self.scales.along not in (along, "all"):
+            return None
+        return self.scales.zero(number, number, 0, "all")
+
+    def without(self, y: Value, running: Value | None, fixed: Value | None) -> Value:
+        t, zero = self.t, running
+        if zero is None:
+            zero = None if fixed is None else t.splat(fixed, self.lanes if y.type == self.type else 0)
+        return y if zero is None else t.fsub(y, zero)
 
     def element(self, start: Value, index: Value, lanes: int, count: Value | None) -> Value:
         """Consecutive elements of the matrix; rows of nibbles are filled up, so they need no mask."""
         t, dtype = self.t, self.p.b.dtype
         if self.p.b.nibbles:
             return widen(t, load_nibbles(t, dtype, start, index, lanes), dtype, self.accumulator)
+        if self.p.b.grid and dtype in (int4, uint4) and count is None:
+            codes = load_codes(t, dtype, t.address(start, index, dtype), lanes)
+            return widen(t, codes, dtype, self.accumulator)
         return self.consecutive(dtype, start, index, lanes, count)
 
     def consecutive(self, dtype: DType, start: Value, index: Value, lanes: int, count: Value | None) -> Value:
@@ -184,26 +198,28 @@ class Gemv:
         t, w = self.t, self.w
         numbers = [t.add(n, c) for c in range(columns)]
         lines = [t.address(here, t.mul(i, w["b_line"])) for i in numbers]
+        zeros = [self.fixed_zero(i, "line") for i in numbers]
         sums = [constant(self.type, 0)] * columns
         whole = t.and_(w["k"], -self.lanes)
         with t.loop(0, whole, self.lanes, sums, name="k") as k:
-            k.next(*self.products(k.index, lines, numbers, k.values, None))
+            k.next(*self.products(k.index, lines, zeros, k.values, None))
         with t.loop(whole, w["k"], self.lanes, k.results, name="tail") as tail:
             left = t.sub(w["k"], tail.index)
-            tail.next(*self.products(tail.index, lines, numbers, tail.values, left))
+            tail.next(*self.products(tail.index, lines, zeros, tail.values, left))
         for i, total in zip(numbers, tail.results, strict=True):
             t.store_type(t.sum_lanes(total), self.place(i), self.accumulator.itemsize)
 
     def products(
-        self, k: Value, lines: Sequence[Value], numbers: Sequence[Value], sums: Sequence[Value],
+        self, k: Value, lines: Sequence[Value], zeros: Sequence[Value | None], sums: Sequence[Value],
         count: Value | None,
     ) -> list[Value]:  # fmt: skip
         """A vector of k of every column, added to its sums; of the last one only `count` lanes exist."""
         row = self.consecutive(self.p.a.dtype, self.a, k, self.lanes, count)
         x = self.times_scale(row, k, count)
+        zero = self.running_zero(k, self.lanes, "k", count)
         out = []
-        for line, number, total in zip(lines, numbers, sums, strict=True):
-            y = self.above_zero(self.element(line, k, self.lanes, count), number, k, "k", count)
+        for line, fixed, total in zip(lines, zeros, sums, strict=True):
+            y = self.without(self.element(line, k, self.lanes, count), zero, fixed)
             out.append(self.multiply_add(x, y, total))
         return out
 

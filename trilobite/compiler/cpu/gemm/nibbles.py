@@ -25,9 +25,19 @@ def load_nibbles(t: Text, dtype: DType, row: Value, index: Value, lanes: int) ->
     if not lanes:
         byte = t.convert("zext", t.load_type("i8", at), "i32")
         return _number(t, dtype, t.lshr(byte, t.convert("trunc", t.shl(t.and_(index, 1), 2), "i32")))
-    word = t.convert("zext", t.load_type(f"i{4 * lanes}", at, 1), "i32")
-    steps = lanes_constant(vector("i32", lanes), tuple(range(0, 4 * lanes, 4)))
-    return _number(t, dtype, t.lshr(t.splat(word, lanes), steps))
+    word = t.splat(t.convert("zext", t.load_type(f"i{4 * lanes}", at, 1), "i32"), lanes)
+    if dtype == int4:  # up to the sign, and down again
+        return t.ashr(t.shl(word, _by_lane(lanes, 28, -4)), 28)
+    return t.and_(t.lshr(word, _by_lane(lanes, 0, 4)), 15)
+
+
+def load_codes(t: Text, dtype: DType, at: Value, lanes: int) -> Value:
+    """The same of numbers that have a byte each: shifted as 32 bits, for vectors of bytes have no shifts."""
+    return _number(t, dtype, t.convert("zext", t.load_type(vector("i8", lanes), at), "i32"))
+
+
+def _by_lane(lanes: int, first: int, step: int) -> Value:
+    return lanes_constant(vector("i32", lanes), tuple(first + step * i for i in range(lanes)))
 
 
 def _number(t: Text, dtype: DType, word: Value) -> Value:

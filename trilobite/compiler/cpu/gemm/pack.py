@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trilobite.base.dtypes import DType
+from trilobite.base.dtypes import DType, int4, uint4
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, vector
 from trilobite.compiler.cpu.gemm.convert import widen
-from trilobite.compiler.cpu.gemm.nibbles import load_nibbles
+from trilobite.compiler.cpu.gemm.nibbles import load_codes, load_nibbles
 from trilobite.compiler.cpu.gemm.operands import Along
 from trilobite.compiler.cpu.gemm.scales import Scales
 from trilobite.compiler.cpu.gemm.squares import transpose
@@ -212,6 +212,8 @@ class _Pack:
         if self.nibbles:
             return load_nibbles(t, self.dtype, start, line if self.nibbles == "line" else k, lanes)
         at = start if running == "all" else t.address(start, line if running == "line" else k, self.dtype)
+        if self.scales and self.dtype in (int4, uint4):
+            return load_codes(t, self.dtype, at, lanes)
         return t.load(self.dtype, at, lanes)
 
     def store(self, value: Value, place: Value) -> None:
