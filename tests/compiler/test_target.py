@@ -222,3 +222,25 @@ def test_stages_show_every_level() -> None:
     assert list(stages)[0] == "graph" and list(stages)[-5:] == ["fuse", "program", "loops", "llvm", "asm"]
     assert "fusion" in stages["fuse"] and "arena" in stages["program"]
     assert "define" in stages["llvm"] and "entry" in stages["asm"]
+
+
+def test_memory_of_results_that_nobody_holds_is_used_again() -> None:
+    f = compiled(lambda x: x * 2.0)
+    x = tb.tensor(normal(64, 64))
+    places = set()
+    for _ in range(6):
+        y = f(x)
+        places.add(y._cell.value.ctypes.data)
+    assert len(places) <= 2
+
+
+def test_results_that_are_held_are_left_alone() -> None:
+    f = compiled(lambda x: x * 2.0)
+    held, views = [], []
+    for i in range(5):
+        y = f(tb.tensor(normal(64, 64, seed=i)))
+        held.append(y)
+        views.append(f(tb.tensor(normal(64, 64, seed=10 + i))).numpy()[3:5])
+    for i in range(5):
+        assert held[i].numpy().tobytes() == (normal(64, 64, seed=i) * np.float32(2)).tobytes()
+        assert views[i].tobytes() == (normal(64, 64, seed=10 + i) * np.float32(2))[3:5].tobytes()
