@@ -73,7 +73,7 @@ def expressions(body: Graph, leaves: list[str], lines: list[str]) -> list[str]:
         word = _expression(e, [words[v] for v in e.inputs])
         out = e.outputs[0]
         if uses[out] > 1 and e.inputs:
-            name = f"t{len(lines)}"
+            name = f"v{len(lines)}"
             lines.append(f"{name} = {word}")
             word = name
         words[out] = word

@@ -190,9 +190,11 @@ def rows_per_block(nest: Nest, group: Group) -> int | None:
     """How many turns of the reduction make one block; None where one block is enough."""
     found = reduction_loop(nest.body)
     turns = None if found is None else extent_of(found)
-    if found is None or not isinstance(turns, int) or turns < FEWEST:
+    if found is None or not isinstance(turns, int) or turns < 2:
         return None
     per_turn = size(group.shape) / max(size(group.kept_shape), 1) / turns
+    if turns * per_turn < FEWEST:
+        return None
     outside = _outside(nest.body)
     each = size(group.shape) / max(turns, 1) / outside
     enough = outside >= 8 or turns * each * outside <= 4 * BLOCK
@@ -200,7 +202,15 @@ def rows_per_block(nest: Nest, group: Group) -> int | None:
         return None
     rows = max(int(BLOCK // each), 1)
     rows = min(rows, max(RUN, int((turns * RUN) ** 0.5)))
-    return rows if rows < turns else None
+    return _even(rows, turns) if rows < turns else None
+
+
+def _even(rows: int, turns: int) -> int:
+    """A size of about so many rows that divides all of them, if there is one; else a multiple of four."""
+    for n in range(rows, rows // 2, -1):
+        if turns % n == 0 and n % 4 == 0:
+            return n
+    return max(rows // 4 * 4, 1)
 
 
 def _outside(body: tuple[Node, ...]) -> int:

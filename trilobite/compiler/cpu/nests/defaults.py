@@ -85,6 +85,8 @@ def _unroll(node: Loop, lanes: int) -> int:
     size = sum(len(s.body.equations) + len(s.leaves) for s in node.body if isinstance(s, Statement))
     most = 4 if size <= 8 else 2 if size <= 16 else 1
     longest = extent_of(node)
+    if isinstance(longest, int) and longest % lanes == 0 and 0 < longest // lanes <= 4 and size <= 24:
+        return longest // lanes  # the whole loop, written out
     while longest is not None and most > 1 and upper(longest) < lanes * most:
         most //= 2
     return most

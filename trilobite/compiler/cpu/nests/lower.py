@@ -24,6 +24,7 @@ from trilobite.compiler.cpu.nests.accuracy import in_chunks
 from trilobite.compiler.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
 from trilobite.compiler.cpu.nests.defaults import BLOCK, flops, kernel, parallelised, units, vectorised, work
 from trilobite.compiler.cpu.nests.groups import Group, Groups, Root, readers_of, size
+from trilobite.compiler.cpu.nests.jam import jammed
 from trilobite.compiler.cpu.nests.reader import CannotRead, Reader, Source
 from trilobite.compiler.cpu.nests.rewrite import prepared
 from trilobite.compiler.cpu.nests.rows import Rows, around
@@ -268,7 +269,7 @@ class _Assembly:
         nest = build(whole)
         rows = rows_per_block(nest, group)
         if rows is None:
-            self._step(in_chunks(nest), flat=True)
+            self._step(in_chunks(jammed(nest)), flat=True)
             return
         count = self._count(in_blocks(nest, rows))
         shape = (count, *group.kept_shape)
@@ -276,7 +277,7 @@ class _Assembly:
             r.var: self.temporary(shape, accumulates_in(r.combine, r.var.type.dtype)) for r in group.roots
         }
         nest = in_blocks(build({v: Destination((t,), partial=True) for v, t in parts.items()}), rows)
-        self._step(in_chunks(nest), flat=True)
+        self._step(in_chunks(jammed(nest)), flat=True)
         self._combine(group, shape, parts)
 
     def _count(self, nest: Nest) -> int:
