@@ -28,7 +28,7 @@ from trilobite.native.host import Host
 PANEL = 16
 """Columns that a range of units is rounded to."""
 _CHUNK = 4096  # columns whose sums wait in scratch, in the first cache
-_ROWS = 4  # rows of the matrix swept at once, each a stream of memory
+_ROWS = 4  # rows of the matrix swept at once, each a stream of memory; twice as many of small numbers
 _COLUMNS = 8  # columns that share what is loaded of the row
 
 
@@ -104,11 +104,12 @@ class Gemv:
     def sweep(self, here: Value, count: Value) -> None:
         """Groups of rows; the first one begins the sums."""
         t, w = self.t, self.w
-        whole = t.and_(w["k"], -_ROWS)
+        rows = _ROWS if self.p.b.dtype.itemsize >= 4 else 2 * _ROWS
+        whole = t.and_(w["k"], -rows)
         with t.loop(0, count, self.lanes, name="clear") as i:
             t.store_type(constant(self.type, 0), self.place(i.index), self.accumulator.itemsize)
-        with t.loop(0, whole, _ROWS, name="k") as k:
-            self.sweep_rows(here, count, k.index, _ROWS)
+        with t.loop(0, whole, rows, name="k") as k:
+            self.sweep_rows(here, count, k.index, rows)
         with t.loop(whole, w["k"], name="k") as k:
             self.sweep_rows(here, count, k.index, 1)
 
@@ -120,13 +121,14 @@ class Gemv:
         whole = t.and_(count, -lanes)
 
         zeros = [self.fixed_zero(i, "k") for i in numbers]
+        in_lanes = [t.splat(x, lanes) for x in factors]
 
         def step(column: Value, lanes: int) -> None:
             total = self.sum_at(column, lanes)
             zero = self.running_zero(column, lanes, "line", None)
-            for x, row, fixed in zip(factors, starts, zeros, strict=True):
+            for x, row, fixed in zip(in_lanes if lanes else factors, starts, zeros, strict=True):
                 y = self.without(self.element(row, column, lanes, None), zero, fixed)
-                total = self.multiply_add(t.splat(x, lanes), y, total)
+                total = self.multiply_add(x, y, total)
             t.store_type(total, self.place(column), self.accumulator.itemsize)
 
         both = t.and_(count, -2 * lanes)
