@@ -40,29 +40,35 @@ def average_pool(
 @dlp.kernel
 def convolution(
     x: dlp.gm[dlp.f32], weights: dlp.gm[dlp.f32], bias: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32],
-    h: int, w: int, ci: int, co: int,
+    images: int, h: int, w: int, ci: int, co: int,
     *, kernel: int = 3, stride: int = 1, border: int = 1, groups: int = 1, rows: int = 2,
     room: int = 16384, filters: int = 65536, activation: str = "",
 ):  # fmt: skip
-    """out[p][q][co] = x[h][w][ci] convolved with weights[co][kernel][kernel][ci / groups], plus bias."""
+    """out[b][p][q][co] = x[b][h][w][ci] convolved with weights[co][kernel][kernel][ci / groups], plus bias.
+
+    The weights stay in WRAM; bands of `rows` output rows are dealt to the tasks, over all images.
+    """
     p, q = (h + 2 * border - kernel) // stride + 1, (w + 2 * border - kernel) // stride + 1
     size = co * kernel * kernel * (ci // groups)
     held, added = dlp.wram(filters, dlp.f32), dlp.nram(4096, dlp.f32)
     dlp.copy(held[:size], weights[:size])
     dlp.copy(added[:co], bias[:co])
     taps = held[:size].view(co, kernel, kernel, ci // groups)
-    for first in dlp.pipeline(dlp.task_id() * rows, p, dlp.task_dim() * rows):
+    bands = (p + rows - 1) // rows
+    for band in dlp.pipeline(dlp.task_id(), images * bands, dlp.task_dim()):
+        image, first = band // bands, band % bands * rows
         lines = min(rows, p - first)
         top = first * stride - border
         begin = max(top, 0)
         end = min(top + (lines - 1) * stride + kernel, h)
-        image, result = dlp.nram(room, dlp.f32), dlp.nram(room, dlp.f32)
+        a, result = dlp.nram(room, dlp.f32), dlp.nram(room, dlp.f32)
         count = (end - begin) * w * ci
-        dlp.load(image[:count], x[begin * w * ci : begin * w * ci + count])
+        start = (image * h + begin) * w * ci
+        dlp.load(a[:count], x[start : start + count])
         above, below = begin - top, top + (lines - 1) * stride + kernel - end
         dlp.conv(
             result[: lines * q * co],
-            image[:count].view(end - begin, w, ci),
+            a[:count].view(end - begin, w, ci),
             taps,
             stride=(stride, stride),
             border=(above, below, border, border),
@@ -70,7 +76,8 @@ def convolution(
             bias=added[:co],
             activation=activation,
         )
-        dlp.store(out[first * q * co : first * q * co + lines * q * co], result[: lines * q * co])
+        place = (image * p + first) * q * co
+        dlp.store(out[place : place + lines * q * co], result[: lines * q * co])
 
 
 @dlp.kernel

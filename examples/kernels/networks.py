@@ -52,62 +52,117 @@ def lstm_cell(
 def flash_attention(
     q: dlp.gm[dlp.f32], k: dlp.gm[dlp.f32], v: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32],
     heads: int, queries: int, keys: int, scale: float,
-    *, width: int = 64, rows: int = 64, cols: int = 64, causal: bool = False,
+    *, width: int = 128, rows: int = 192, cols: int = 64, causal: bool = False,
 ):  # fmt: skip
-    """out[h] = softmax(q[h] k[h]^T * scale) v[h] without ever holding the scores: q [heads][queries][width].
+    """out[h] = softmax(q[h] k[h]^T * scale) v[h] without ever holding all scores: q [heads][queries][width].
 
-    A block of queries stays on chip; blocks of keys pass by. The running maximum and sum of each row stay,
-    and what was added before is scaled when the maximum grows.
+    A block of queries stays in WRAM, blocks of keys and values pass by. Everything lies as [...][query], so
+    that what belongs to a query repeats along the rows. While the vector unit turns the scores of one block
+    into weights, the matrix unit multiplies the next block, and the one after that comes from memory.
     """
-    ones = dlp.nram(max(cols, width), dlp.f32)
-    dlp.fill(ones, 1.0)
+    factor = dlp.nram(rows, dlp.f32)
+    dlp.fill(factor, scale)
     blocks = (queries + rows - 1) // rows
     for t in range(dlp.task_id(), heads * blocks, dlp.task_dim()):
         head, first = t // blocks, (t % blocks) * rows
-        attend(q, k, v, out, head, first, queries, keys, scale, ones, width, rows, cols, causal)
+        m = min(rows, queries - first)
+        mine = (head * queries + first) * width
+        last = min(keys, first + m) if causal else keys
+        result = attend(q + mine, k + head * keys * width, v + head * keys * width, m, first, last,
+                        factor, width, rows, cols, causal)  # fmt: skip
+        turned = dlp.nram(rows * width, dlp.f32)
+        dlp.transpose(turned[: m * width].view(m, width), result[: m * width].view(width, m))
+        dlp.copy(out[mine : mine + m * width], turned[: m * width])
 
 
 @dlp.device
-def attend(q, k, v, out, head, first, queries, keys, scale, ones, width, rows, cols, causal):
-    m = min(rows, queries - first)
-    mine = (head * queries + first) * width
-    block, result = dlp.nram(rows * width, dlp.f32), dlp.nram(rows * width, dlp.f32)
-    scores, spread = dlp.nram(rows * cols, dlp.f32), dlp.nram(rows * max(cols, width), dlp.f32)
-    product = dlp.nram(rows * width, dlp.f32)
-    largest, before, total, sums = (dlp.nram(rows, dlp.f32), dlp.nram(rows, dlp.f32), dlp.nram(rows, dlp.f32),
-                                    dlp.nram(rows, dlp.f32))  # fmt: skip
-    dlp.copy(block[: m * width], q[mine : mine + m * width])
-    dlp.mul(block[: m * width], block[: m * width], scale)
+def attend(q, k, v, m, first, last, factor, width, rows, cols, causal):
+    """[width][query] of one block of queries over the keys up to `last`."""
+    held, result = dlp.wram(rows * width, dlp.f32), dlp.nram(rows * width, dlp.f32)
+    largest, total, before = dlp.nram(rows, dlp.f32), dlp.nram(rows, dlp.f32), dlp.nram(rows, dlp.f32)
+    k0, k1 = dlp.nram(cols * width, dlp.f32), dlp.nram(cols * width, dlp.f32)
+    v0, v1 = dlp.nram(cols * width, dlp.f32), dlp.nram(cols * width, dlp.f32)
+    s0, s1 = dlp.nram(cols * rows, dlp.f32), dlp.nram(cols * rows, dlp.f32)
+    p0, p1 = dlp.wram(cols * rows, dlp.f32), dlp.wram(cols * rows, dlp.f32)
+    dlp.copy(held[: m * width], q[: m * width])
     dlp.fill(result[: m * width], 0.0)
     dlp.fill(largest[:m], -1e30)
     dlp.fill(total[:m], 0.0)
-    last = min(keys, first + m) if causal else keys
-    for j in dlp.pipeline(0, last, cols):
-        n = min(cols, keys - j)
-        theirs = (head * keys + j) * width
-        kb, vb = dlp.wram(cols * width, dlp.f32), dlp.wram(cols * width, dlp.f32)
-        dlp.load(kb[: n * width], k[theirs : theirs + n * width])
-        dlp.load(vb[: n * width], v[theirs : theirs + n * width])
-        s = scores[: m * n].view(m, n)
-        dlp.matmul(s, block[: m * width].view(m, width), kb[: n * width].view(n, width), transpose_b=True)
-        if causal:
-            for row in range(m):
-                seen = max(0, min(n, first + row + 1 - j))
-                dlp.fill(scores[row * n + seen : row * n + n], -1e30)
-        dlp.copy(before[:m], largest[:m])
-        dlp.max(sums[:m], s, axis=1)
-        dlp.maximum(largest[:m], largest[:m], sums[:m])
-        dlp.outer(spread[: m * n].view(m, n), largest[:m], ones[:n])
-        dlp.sub(scores[: m * n], scores[: m * n], spread[: m * n])
-        dlp.exp(scores[: m * n], scores[: m * n])
-        dlp.sub(before[:m], before[:m], largest[:m])
-        dlp.exp(before[:m], before[:m])
-        dlp.sum(sums[:m], s, axis=1)
-        dlp.fma(total[:m], total[:m], before[:m], sums[:m])
-        dlp.matmul(product[: m * width].view(m, width), s, vb[: n * width].view(n, width))
-        dlp.outer(spread[: m * width].view(m, width), before[:m], ones[:width])
-        dlp.fma(result[: m * width], result[: m * width], spread[: m * width], product[: m * width])
+    n = min(cols, last)
+    dlp.copy(k0[: n * width], k[: n * width])
+    score(s0, k0, held, factor, m, n, width)
+    fetch(k1, k, cols, last, cols, width)
+    turned = result[: m * width].view(width, m)
+    weigh(0, s0, s1, p0, k0, k1, v0, k, v, held, largest, total, before, m, first, last,
+          factor, width, rows, cols, causal)  # fmt: skip
+    for j in range(cols, last, 2 * cols):
+        dlp.sync("io")
+        add_values(turned, v0, p0, before, m, cols, width)
+        weigh(j, s1, s0, p1, k1, k0, v1, k, v, held, largest, total, before, m, first, last,
+              factor, width, rows, cols, causal)  # fmt: skip
+        if j + cols < last:
+            dlp.sync("io")
+            add_values(turned, v1, p1, before, m, cols, width)
+            weigh(j + cols, s0, s1, p0, k0, k1, v0, k, v, held, largest, total, before, m, first, last,
+                  factor, width, rows, cols, causal)  # fmt: skip
+    dlp.sync("io")
+    steps = (last + cols - 1) // cols
+    n = last - (steps - 1) * cols
+    if steps % 2 == 1:
+        add_values(turned, v0, p0, before, m, n, width)
+    else:
+        add_values(turned, v1, p1, before, m, n, width)
     dlp.recip(total[:m], total[:m])
-    dlp.outer(spread[: m * width].view(m, width), total[:m], ones[:width])
-    dlp.mul(result[: m * width], result[: m * width], spread[: m * width])
-    dlp.copy(out[mine : mine + m * width], result[: m * width])
+    dlp.mul(turned, turned, total[:m])
+    return result
+
+
+@dlp.device
+def score(s, keys, held, factor, m, n, width):
+    """s[n][m] = keys[n] . queries[m] * scale"""
+    left, right = keys[: n * width].view(n, width), held[: m * width].view(m, width)
+    dlp.matmul(s[: n * m].view(n, m), left, right, scale=factor[:m], transpose_b=True)
+
+
+@dlp.device
+def fetch(buffer, source, at, last, cols, width):
+    """Starts the copy of a block, if there is one."""
+    if at < last:
+        n = min(cols, last - at)
+        dlp.copy_async(buffer[: n * width], source[at * width : at * width + n * width])
+
+
+@dlp.device
+def add_values(turned, values, weights, before, m, n, width):
+    """What was added so far is scaled to the new maximum, and the weighted values of a block are added."""
+    dlp.mul(turned, turned, before[:m])
+    left, right = values[: n * width].view(n, width), weights[: n * m].view(n, m)
+    dlp.matmul(turned, left, right, accumulate=True, transpose_a=True)
+
+
+@dlp.device
+def weigh(j, s, s_next, p, kb, kb_next, vb, k, v, held, largest, total, before, m, first, last,
+          factor, width, rows, cols, causal):  # fmt: skip
+    """Scores of block j in s become weights in p, while block j + 1 is multiplied and further ones come."""
+    n = min(cols, last - j)
+    sums = dlp.nram(rows, dlp.f32)
+    dlp.sync("io")
+    if j + cols < last:
+        score(s_next, kb_next, held, factor, m, min(cols, last - j - cols), width)
+    fetch(kb, k, j + 2 * cols, last, cols, width)
+    fetch(vb, v, j, last, cols, width)
+    block = s[: n * m].view(n, m)
+    if causal:
+        for row in range(n):
+            hidden = max(0, min(m, j + row - first))
+            dlp.fill(s[row * m : row * m + hidden], -1e30)
+    dlp.max(sums[:m], block, axis=0)
+    dlp.maximum(sums[:m], sums[:m], largest[:m])
+    dlp.sub(before[:m], largest[:m], sums[:m])
+    dlp.exp(before[:m], before[:m])
+    dlp.maximum(largest[:m], largest[:m], sums[:m])
+    dlp.sub(block, block, largest[:m])
+    dlp.exp(s[: n * m], s[: n * m])
+    dlp.copy(p[: n * m], s[: n * m])
+    dlp.sum(sums[:m], block, axis=0)
+    dlp.fma(total[:m], total[:m], before[:m], sums[:m])

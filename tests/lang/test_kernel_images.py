@@ -45,10 +45,10 @@ def convolved(image: np.ndarray, w: np.ndarray, stride: int, border: int) -> np.
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("stride, border, kernel", [(1, 1, 3), (2, 1, 3), (1, 0, 1), (2, 2, 5)])
 def test_convolution(machine: str, stride: int, border: int, kernel: int) -> None:
-    image, w, bias = wide(9, 11, 5), wide(7, kernel, kernel, 5), wide(7)
-    want = convolved(image, w, stride, border) + bias
+    batch, w, bias = wide(2, 9, 11, 5), wide(7, kernel, kernel, 5), wide(7)
+    want = np.stack([convolved(image, w, stride, border) for image in batch]) + bias
     chosen = images.convolution.meta(stride=stride, border=border, kernel=kernel)
-    out = run(chosen, [image, w, bias, np.zeros(want.shape, np.float32), 9, 11, 5, 7], machine)[3]
+    out = run(chosen, [batch, w, bias, np.zeros(want.shape, np.float32), 2, 9, 11, 5, 7], machine)[3]
     assert np.allclose(out, want, rtol=1e-5, atol=2e-4)
 
 

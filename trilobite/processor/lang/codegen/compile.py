@@ -18,7 +18,7 @@ from trilobite.processor.isa.program import RESERVED_SECTIONS, Program, Symbol
 from trilobite.processor.lang import text
 from trilobite.processor.lang.cfg import Graph, remove_unreachable
 from trilobite.processor.lang.codegen.emit import Emitted, Emitter
-from trilobite.processor.lang.codegen.legalise import legalise
+from trilobite.processor.lang.codegen.legalise import legalise, share
 from trilobite.processor.lang.codegen.registers import allocate
 from trilobite.processor.lang.codegen.variables import VariablePlace, homes_in_frame, noted_places
 from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Variable
@@ -163,6 +163,7 @@ class _Assembly:
         legalise(function, fuse=self.level > 0)
         if self.level:
             hoist(function, room=44)
+            share(function)
         graph = Graph(function)
         allocation = allocate(function, graph)
         first_home = max(allocation.slots.values(), default=-1) + 1

@@ -11,7 +11,7 @@ import struct
 
 from trilobite.processor.isa.formats import F32, F64, I64, U64, Format
 from trilobite.processor.isa.row import Operand
-from trilobite.processor.lang.cfg import predecessors
+from trilobite.processor.lang.cfg import Graph, predecessors
 from trilobite.processor.lang.intrinsics import DRAIN_POINTERS, contract
 from trilobite.processor.lang.ir import Block, Constant, Function, Op, Result, Target, Value
 from trilobite.processor.lang.ops import BINARY, COMPARISONS
@@ -180,6 +180,38 @@ def _print_operands(op: Op, made: list[Op]) -> None:
     op.operands = [_run(words, op, made)] if words else []
 
 
+def share(function: Function) -> None:
+    """Equal constants and runs that a dominating block has made are not made again."""
+    graph = Graph(function)
+    mapping: dict[Value, Value] = {}
+    tables: dict[Block, dict[object, Value]] = {}
+    for block in graph.order:
+        table = dict(tables[graph.parent[block]]) if block is not graph.order[0] else {}
+        tables[block] = table
+        in_loop = block in graph.innermost()
+        kept: list[Op] = []
+        for op in block.ops:
+            op.replace_uses(mapping)
+            if op.opcode in ("constant", "run") and not in_loop:
+                found = table.setdefault(_key(op), op.result)
+                if found is not op.result:
+                    mapping[op.result] = found
+                    continue
+            kept.append(op)
+        block.ops = kept
+    for op in function.ops():
+        op.replace_uses(mapping)
+
+
+def _key(op: Op) -> object:
+    def of(value: Value) -> object:
+        return (value.type, constant_word(value)) if isinstance(value, Constant) else value
+
+    if op.opcode == "constant":
+        return ("constant", of(op.attrs["value"]))
+    return ("run", tuple(of(value) for value in op.operands))
+
+
 def split_critical_edges(function: Function) -> None:
     """A block that passes arguments along one of two edges gets a block in between."""
     before = predecessors(function.blocks)
@@ -196,4 +228,4 @@ def split_critical_edges(function: Function) -> None:
                 function.blocks.insert(function.blocks.index(block) + 1, between)
 
 
-__all__ = ["NULL_RUN", "as_immediate", "legalise", "split_critical_edges"]
+__all__ = ["NULL_RUN", "as_immediate", "legalise", "share", "split_critical_edges"]

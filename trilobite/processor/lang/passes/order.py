@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trilobite.processor.isa.row import DMA, IO, MOVE
-from trilobite.processor.lang.cfg import Graph
+from trilobite.processor.lang.cfg import Graph, Loop
 from trilobite.processor.lang.intrinsics import contract
 from trilobite.processor.lang.ir import Block, Buffer, Function, Op, Value
 from trilobite.processor.lang.provenance import EVERYWHERE, Points, Provenance
@@ -143,11 +143,17 @@ class _Order:
         """Fixed point of what may be under way at each block's start, then the syncs that this asks for."""
         graph = Graph(function)
         start: dict[Block, State] = {block: {} for block in graph.order}
+        loops = {loop.head: loop for loop in graph.loops}
+        before: dict[Block, set[str]] = {}  # queues to wait for at a block's end, before a loop begins
         work = list(graph.order)
         while work:
             block = work.pop(0)
             state = self._through(block, start[block], None)
             for following in block.successors:
+                loop = loops.get(following)
+                if loop is not None and block not in loop.blocks:
+                    before.setdefault(block, set()).update(self._needed_inside(loop, state))
+                state = {q: held for q, held in state.items() if q not in before.get(block, ())}
                 merged = _union(start[following], state)
                 if merged != start[following]:
                     start[following] = merged
@@ -155,8 +161,20 @@ class _Order:
                         work.append(following)
         for block in graph.order:
             kept: list[Op] = []
-            self._through(block, start[block], kept)
+            state = self._through(block, start[block], kept)
+            waits = tuple(q for q in QUEUES if q in before.get(block, ()) and state.get(q))
+            if waits:
+                kept.insert(len(kept) - 1, _sync(block, kept[-1], waits))
             block.ops = kept
+
+    def _needed_inside(self, loop: Loop, state: State) -> set[str]:
+        """Queues whose work from before a loop some operation in it needs: better waited for once."""
+        found: set[str] = set()
+        for block in loop.blocks:
+            for op in block.ops:
+                if op.opcode != "sync":
+                    found.update(self._waits(op, state))
+        return found
 
     def _through(self, block: Block, state: State, kept: list[Op] | None) -> State:
         for op in block.ops:

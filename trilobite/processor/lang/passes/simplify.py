@@ -15,6 +15,7 @@ from trilobite.processor.lang.ops import PURE
 from trilobite.processor.lang.scalar import constant_of, constant_word, evaluate
 from trilobite.processor.lang.types import is_integer
 
+_COMMUTATIVE = ("add", "mul", "and", "or", "xor")
 _PLACED = ("address", "table", "special")  # pure, but known only to the machine
 
 
@@ -36,13 +37,23 @@ def _is(value: Value, number: int) -> bool:
     return isinstance(value, Constant) and is_integer(value.type) and value.value == number
 
 
+def _adds(total: Value, part: Value) -> Value | None:
+    """y where the total is part + y."""
+    op = getattr(total, "op", None)
+    if op is None or op.opcode != "add" or not is_integer(op.fmt) or op.fmt != part.type:
+        return None
+    rest = [value for value in op.operands if value is not part]
+    return rest[0] if len(rest) == 1 else None
+
+
 # Algebra of integers: opcode -> (test on the operands, what it becomes).
 Rule = tuple[Callable[[Value, Value], bool], Callable[[Op], Value | None]]
 _RULES: dict[str, tuple[Rule, ...]] = {
     "add": ((lambda a, b: _is(b, 0), lambda op: op.operands[0]),  # x + 0 -> x
             (lambda a, b: _is(a, 0), lambda op: op.operands[1])),
     "sub": ((lambda a, b: _is(b, 0), lambda op: op.operands[0]),  # x - 0 -> x
-            (lambda a, b: a is b, lambda op: Constant(op.fmt, 0))),  # x - x -> 0
+            (lambda a, b: a is b, lambda op: Constant(op.fmt, 0)),  # x - x -> 0
+            (lambda a, b: _adds(a, b) is not None, lambda op: _adds(*op.operands))),  # (x + y) - x -> y
     "mul": ((lambda a, b: _is(b, 1), lambda op: op.operands[0]),  # x * 1 -> x
             (lambda a, b: _is(a, 1), lambda op: op.operands[1]),
             (lambda a, b: _is(a, 0) or _is(b, 0), lambda op: Constant(op.fmt, 0))),  # x * 0 -> 0
@@ -94,7 +105,8 @@ def _selected(op: Op) -> Value | None:
 
 def _rewrite(op: Op) -> None:
     """Cheaper operations with the same result, in place."""
-    if op.opcode in ("add", "mul", "and", "or", "xor") and isinstance(op.operands[0], Constant):
+    turns = ("min", "max") if op.opcode in ("min", "max") and is_integer(op.fmt) else _COMMUTATIVE
+    if op.opcode in turns and isinstance(op.operands[0], Constant):
         op.operands.reverse()  # constants to the right: the immediate form takes them there
     if op.opcode == "mul" and is_integer(op.fmt) and (shift := _shift_of(op.operands[1])):
         op.opcode, op.operands[1] = "shl", Constant(op.fmt, shift)  # x * 2^k -> x << k

@@ -1,0 +1,94 @@
+"""Debug metadata: where an instruction came from, what a variable is called, what a function was written as."""
+
+from __future__ import annotations
+
+import re
+
+from trilobite.processor.lang.ir import NOWHERE, Location
+
+_FIELD = re.compile(r'(\w+): ("(?:[^"\\]|\\.)*"|[^,()]+(?:\([^)]*\))?)')
+
+
+class Debug:
+    """Metadata nodes by number; each is parsed when it is first asked for."""
+
+    def __init__(self, nodes: dict[int, str]) -> None:
+        self._nodes = nodes
+        self._fields: dict[int, dict[str, str]] = {}
+        self._places: dict[int, Location] = {}
+
+    def fields(self, number: int) -> dict[str, str]:
+        """The fields of a node, as text; strings without quotes."""
+        if number not in self._fields:
+            text = self._nodes.get(number, "")
+            self._fields[number] = {name: value.strip().strip('"') for name, value in _FIELD.findall(text)}
+        return self._fields[number]
+
+    def kind(self, number: int) -> str:
+        found = re.match(r"(?:distinct )?!(\w+)\(", self._nodes.get(number, ""))
+        return found[1] if found else ""
+
+    def reference(self, number: int, field: str) -> int | None:
+        text = self.fields(number).get(field, "")
+        return int(text[1:]) if text.startswith("!") and text[1:].isdigit() else None
+
+    def location(self, number: int | None) -> Location:
+        """The place that a DILocation names; of inlined code, where it was written."""
+        if number is None:
+            return NOWHERE
+        if number not in self._places:
+            fields = self.fields(number)
+            scope = self.reference(number, "scope")
+            line, column = int(fields.get("line", "0")), int(fields.get("column", "0"))
+            self._places[number] = Location(self._file(scope), line, column)
+        return self._places[number]
+
+    def outermost(self, number: int | None) -> Location:
+        """The place in the function that everything was inlined into."""
+        while number is not None and (outer := self.reference(number, "inlinedAt")) is not None:
+            number = outer
+        return self.location(number)
+
+    def declared_at(self, number: int | None) -> Location:
+        """Where a function or a variable was declared."""
+        if number is None:
+            return NOWHERE
+        if self.kind(number) == "DIGlobalVariableExpression":
+            number = self.reference(number, "var") or number
+        line = int(self.fields(number).get("line", "0"))
+        return Location(self._file(number), line)
+
+    def name(self, number: int | None) -> str:
+        if number is None:
+            return ""
+        if self.kind(number) == "DIGlobalVariableExpression":
+            number = self.reference(number, "var") or number
+        return self.fields(number).get("name", "")
+
+    def scope_name(self, number: int) -> str:
+        """The function that a scope, or a variable's scope, belongs to."""
+        scope: int | None = self.reference(number, "scope")
+        while scope is not None and self.kind(scope) != "DISubprogram":
+            scope = self.reference(scope, "scope")
+        return self.name(scope)
+
+    def _file(self, scope: int | None) -> str:
+        while scope is not None:
+            if self.kind(scope) == "DIFile":
+                return self.fields(scope).get("filename", "<none>")
+            file = self.reference(scope, "file")
+            scope = file if file is not None else self.reference(scope, "scope")
+        return "<none>"
+
+    def parameters(self, number: int | None) -> list[str]:
+        """Names of a function's parameters, in order, as far as they were kept."""
+        if number is None:
+            return []
+        retained = self.reference(number, "retainedNodes")
+        text = self._nodes.get(retained, "") if retained is not None else ""
+        found: dict[int, str] = {}
+        for node in re.findall(r"!(\d+)", text.replace("!{", "")):
+            fields = self.fields(int(node))
+            if "arg" in fields:
+                found[int(fields["arg"])] = fields.get("name", "")
+        return [found.get(place, "") for place in range(1, max(found, default=0) + 1)]
