@@ -59,7 +59,10 @@ def _conv_last_weight_grad(rng: Rng) -> Rows:
 def _conv_winograd_weight(rng: Rng) -> Rows:
     for tile in (2, 4):
         for transposed in (False, True):
-            yield [rng.standard_normal((5, 3, 3, 3)).astype("f")], {"tile": tile, "lanes": 4, "transposed": transposed}
+            yield (
+                [rng.standard_normal((5, 3, 3, 3)).astype("f")],
+                {"tile": tile, "lanes": 4, "transposed": transposed},
+            )
 
 
 def _conv_winograd(rng: Rng) -> Rows:
@@ -68,6 +71,12 @@ def _conv_winograd(rng: Rng) -> Rows:
         weight = table["conv_winograd_weight"].evaluate(w, **{**attributes, "tile": tile})
         window = {"tile": tile, "low": low, "high": high, "columns": 5, "dtype": weight.dtype}
         yield [rng.standard_normal((2, 6, 7, 3)).astype("f"), weight], window
+
+
+def _conv_winograd_weight_grad(rng: Rng) -> Rows:
+    for tile in (2, 4):
+        x, y = (rng.standard_normal(s).astype("f") for s in ((2, 6, 7, 3), (2, 6, 5, 4)))
+        yield [x, y], {"tile": tile, "low": (1, 0), "high": (1, 0), "dtype": x.dtype}
 
 
 _POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
@@ -119,6 +128,7 @@ samples = {
     "conv_last_weight_grad": _conv_last_weight_grad,
     "conv_winograd": _conv_winograd,
     "conv_winograd_weight": _conv_winograd_weight,
+    "conv_winograd_weight_grad": _conv_winograd_weight_grad,
     "window_last_reduce": _window_last_reduce,
     "window_last_argmax": _window_last_argmax,
     "window_last_gather": _window_last_gather,

@@ -78,6 +78,28 @@ def test_convolution(tile: int, dtype: str) -> None:
         assert np.abs(got - want).max() <= 64 * np.finfo(dtype).eps * size
 
 
+@pytest.mark.parametrize("tile", [2, 4])
+def test_gradient_of_the_weight(tile: int) -> None:
+    """Odd sizes, uneven padding, several chunks of tiles."""
+    rng = np.random.default_rng(tile)
+    for n, h, w, c, k, low, high in (
+        (2, 9, 7, 5, 7, (1, 1), (1, 1)), (1, 13, 6, 20, 36, (0, 2), (1, 0)),
+        (9, 40, 40, 66, 70, (1, 1), (1, 1)),
+    ):  # fmt: skip
+        out = (h + low[0] + high[0] - 2, w + low[1] + high[1] - 2)
+        x, y = random(rng, (n, h, w, c), float32), random(rng, (n, *out, k), float32)
+        window = {"tile": tile, "low": low, "high": high, "dtype": float32}
+        graph = region("conv_winograd_weight_grad", types_of([x, y]), window)
+        (got,), (other,) = native(graph, [x, y]), native(graph, [x, y], 5)
+        assert got.tobytes() == other.tobytes()
+        ones = {"stride": (1, 1), "x_dilation": (1, 1), "w_dilation": (1, 1), "groups": 1, "kernel": (3, 3)}
+        plain_window = {**ones, "low": low, "high": high, "dtype": np.dtype("float64")}
+        rule = table["conv_last_weight_grad"].evaluate
+        want = rule(x.astype(np.float64), y.astype(np.float64), **plain_window)
+        size = rule(np.abs(x).astype(np.float64), np.abs(y).astype(np.float64), **plain_window).max()
+        assert np.abs(got - want).max() <= 64 * 2.0**-23 * size
+
+
 def test_error_is_what_is_stated() -> None:
     """Root mean square against float64, in units of the direct sum's: about 1.2 and 6 to 8."""
     rng = np.random.default_rng(0)
@@ -133,7 +155,7 @@ def test_text_compiles_for_other_machines(host: Any) -> None:
 
 def recorded(
     c: int, k: int, size: int, kernel: int = 3, stride: int = 1, batch: int = 1, back: bool = False,
-    dtype: Any = float32, pad: int = 1,
+    dtype: Any = float32, pad: int = 1, gradient: bool = False,
 ) -> Graph:  # fmt: skip
     two = {
         n: (v, v)
@@ -141,6 +163,10 @@ def recorded(
     }
     attributes = {**two, "groups": 1, "dtype": dtype}
     name, shape = ("conv", (batch, c, size, size))
+    if gradient:
+        types = [TensorType((batch, n, size, size), dtype) for n in (c, k)]
+        attributes["kernel"] = (kernel, kernel)
+        return record_graph(lambda x, y: (table["conv_weight_grad"](x, y, **attributes),), types)
     if back:
         name, shape, attributes["space"] = "conv_input_grad", (batch, k, size, size), (size, size)
     types = [TensorType(shape, dtype), TensorType((k, c, kernel, kernel), dtype)]
@@ -155,6 +181,8 @@ def recorded(
         ({"c": 512, "k": 512, "size": 7}, False, 0),  # the transform of the weight would cost too much
         ({"c": 64, "k": 64, "size": 32, "batch": 32}, False, 4),
         ({"c": 64, "k": 64, "size": 32, "batch": 32, "back": True}, False, 4),
+        ({"c": 64, "k": 64, "size": 32, "batch": 32, "gradient": True}, False, 4),
+        ({"c": 512, "k": 512, "size": 7, "gradient": True}, False, 0),
         ({"c": 3, "k": 64, "size": 224}, True, 0),
         ({"c": 64, "k": 64, "size": 56, "stride": 2}, True, 0),
         ({"c": 64, "k": 64, "size": 56, "kernel": 5}, True, 0),
@@ -179,6 +207,19 @@ def test_layout_keeps_the_meaning_and_strict_keeps_the_algorithm(back: bool) -> 
         np.testing.assert_allclose(
             run(other, values)[0], run(graph, values)[0], rtol=0, atol=64 * 2.0**-23 * size
         )
+
+
+def test_layout_of_a_weight_gradient() -> None:
+    graph = recorded(24, 32, 18, batch=8, gradient=True)
+    tiled = layout(graph)
+    assert _names(tiled) == ["transpose", "transpose", "conv_winograd_weight_grad", "transpose"]
+    assert "conv_last_weight_grad" in _names(layout(graph, accuracy="strict"))
+    rng = np.random.default_rng(3)
+    values = [random(rng, t.shape, t.dtype) for t in graph.input_types]
+    size = run(graph, [np.abs(v) for v in values])[0].max()
+    np.testing.assert_allclose(
+        run(tiled, values)[0], run(graph, values)[0], rtol=0, atol=64 * 2.0**-23 * size
+    )
 
 
 def _names(graph: Graph) -> list[str]:

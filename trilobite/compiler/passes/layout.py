@@ -193,26 +193,33 @@ class _Layout:
 
     def convolution(self, e: Equation) -> None:
         if e.primitive.name == "conv_weight_grad":
-            x, y = (self.get(v, channels_last(v.type.ndim, v.type.ndim - 2)) for v in e.inputs)
-            made = self.emit(e, "conv_last_weight_grad", (x, y), e.attributes)
-            self.keep(e.outputs[0], weight_last(e.outputs[0].type.ndim), made)
+            self.weight_gradient(e)
             return
         x, w = e.inputs
         last = channels_last(x.type.ndim, x.type.ndim - 2)
         transposed = e.primitive.name == "conv_input_grad"
-        tile = tile_of(e, w in self.stable) if self.accuracy != "strict" else 0
+        tile = self.tile(e, w)
+        weight = self.weight(e, w, transposed, tile)
         if tile:
-            weight = self.weight(e, w, transposed, tile)
-            made = self.emit(e, "conv_winograd", (self.get(x, last), weight), tiled_attributes(e, tile))
-            self.keep(e.outputs[0], last, made)
-            return
-        filters, channels = w.type.shape[0] // e.attributes["groups"], w.type.shape[1]
-        attributes = {**e.attributes, "columns": channels if transposed else filters}
-        weight = self.weight(e, w, transposed)
-        made = self.emit(
-            e, e.primitive.name.replace("conv", "conv_last"), (self.get(x, last), weight), attributes
-        )
-        self.keep(e.outputs[0], last, made)
+            name, attributes = "conv_winograd", tiled_attributes(e, tile)
+        else:
+            filters, channels = w.type.shape[0] // e.attributes["groups"], w.type.shape[1]
+            name = e.primitive.name.replace("conv", "conv_last")
+            attributes = {**e.attributes, "columns": channels if transposed else filters}
+        self.keep(e.outputs[0], last, self.emit(e, name, (self.get(x, last), weight), attributes))
+
+    def tile(self, e: Equation, w: Var | None) -> int:
+        return tile_of(e, w in self.stable) if self.accuracy != "strict" else 0
+
+    def weight_gradient(self, e: Equation) -> None:
+        operands = tuple(self.get(v, channels_last(v.type.ndim, v.type.ndim - 2)) for v in e.inputs)
+        tile = self.tile(e, None)
+        if tile:
+            attributes = {"tile": tile, **{k: e.attributes[k] for k in ("low", "high", "dtype")}}
+            made = self.emit(e, "conv_winograd_weight_grad", operands, attributes)
+        else:
+            made = self.emit(e, "conv_last_weight_grad", operands, e.attributes)
+        self.keep(e.outputs[0], weight_last(e.outputs[0].type.ndim), made)
 
     def weight(self, e: Equation, w: Var, transposed: bool, tile: int = 0) -> Var:
         """In panels; one filter per channel stays plain, its channels are lanes as they are."""

@@ -1,6 +1,6 @@
 """Which 3x3 convolutions are quicker by tiles, estimated.
 
-Enters: a `conv` or `conv_input_grad`, and whether its weight stays between runs. Leaves: the tile, 0 for
+Enters: a `conv` or one of its gradients, and whether its weight stays between runs. Leaves: the tile, 0 for
 none. The figures are those of one core with AVX2 and FMA; their ratios, which decide, change little from
 machine to machine. It knows nothing of accuracy: who wants no algorithm but the plain one does not ask.
 """
@@ -18,6 +18,8 @@ from trilobite.ir.types import Affine
 _FLOPS = 88e9  # of products, a second
 _POINTS = 6e9  # elements transformed a second, before and after the products
 _WEIGHT = 1.4e9  # elements of a transformed weight made a second
+_SUMS = 75e9  # flops of sums over pixels or tiles, a second
+_WRITTEN = 10e9  # bytes of sums at all points written and read again a second
 _CACHED = 1 << 20  # bytes of a weight that stay close to the core
 _READ = 20e9  # bytes of a larger weight read a second
 _WORTH = 0.85  # of the direct time, at most: less is not worth the error
@@ -25,21 +27,31 @@ _LEAST = 16  # channels and filters
 
 
 def tile_of(e: Equation, stable: bool) -> int:
-    """Outputs along one side of a tile that make this convolution quickest; 0: direct."""
+    """Outputs along one side of a tile that make it quickest; 0: direct."""
     if not _fits(e):
         return 0
-    x, y = e.inputs[0].type, e.outputs[0].type
+    gradient = e.primitive.name == "conv_weight_grad"
+    x, y = e.inputs[0].type, (e.inputs[1] if gradient else e.outputs[0]).type
     channels, filters = (int(t.shape[1]) for t in (x, y))
     batch, (height, width) = int(x.shape[0]), (int(n) for n in y.shape[2:])
-    direct = 2.0 * batch * height * width * 9 * channels * filters / _FLOPS
+    direct = 2.0 * batch * height * width * 9 * channels * filters / (_SUMS if gradient else _FLOPS)
     best, least = 0, _WORTH * direct
     for tile, transform in TRANSFORMS.items():
         tiles = batch * -(-height // tile) * -(-width // tile)
         points = len(transform.source) ** 2
-        found = _seconds(tiles, points, channels, filters, stable)
+        if gradient:
+            found = _gradient_seconds(tiles, points, channels, filters)
+        else:
+            found = _seconds(tiles, points, channels, filters, stable)
         if found < least:
             best, least = tile, found
     return best
+
+
+def _gradient_seconds(tiles: int, points: int, channels: int, filters: int) -> float:
+    sums = points * channels * filters
+    moved = 8 * sums / _WRITTEN if 4 * sums > _CACHED else 0.0
+    return 2.0 * tiles * sums / _SUMS + tiles * points * (channels + filters) / _POINTS + moved
 
 
 def _seconds(tiles: int, points: int, channels: int, filters: int, stable: bool) -> float:
@@ -51,7 +63,8 @@ def _seconds(tiles: int, points: int, channels: int, filters: int, stable: bool)
 
 
 def _fits(e: Equation) -> bool:
-    a, w = e.attributes, e.inputs[1].type
+    a = e.attributes
+    w = (e.outputs[0] if e.primitive.name == "conv_weight_grad" else e.inputs[1]).type
     ones = (1, 1)
     plain = w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1
     if not plain or any(a[k] != ones for k in ("stride", "x_dilation", "w_dilation")):

@@ -3,8 +3,9 @@
 The minimal algorithms F(2x2, 3x3) and F(4x4, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional
 Neural Networks" (2015): y = A'[(G w G') * (B' x B)]A for every tile of 2x2 or 4x4 outputs. Against float64,
 sums of 576 products of normal numbers in float32 err by about 1.2 (F(2x2)) and 6 to 8 (F(4x4)) times what a
-direct sum does; tests hold them to that. The transform of the weight is an equation of its own, so that it
-runs once for weights that stay. The layout pass makes these; they are never differentiated.
+direct sum does, gradients of weights by up to 14 times; tests hold them to that. The transform of the
+weight is an equation of its own, so that it runs once for weights that stay. The layout pass makes these;
+they are never differentiated.
 """
 
 from __future__ import annotations
@@ -108,18 +109,23 @@ def _conv_type(
     return TensorType((x.shape[0], *out, columns), dtype)
 
 
+def _under_tiles(x: Array, tiles: list[int], tile: int, size: int, low: Ints) -> Array:
+    """A view (image, tile, tile, channel, size, size) of what each tile of outputs reads."""
+    padded = np.zeros((x.shape[0], *(t * tile + 2 for t in tiles), x.shape[3]), x.dtype)
+    h, w = x.shape[1:3]
+    padded[:, low[0] : low[0] + h, low[1] : low[1] + w] = x[
+        :, : padded.shape[1] - low[0], : padded.shape[2] - low[1]
+    ]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (1, 2))
+    return windows[:, ::tile, ::tile]
+
+
 def _conv(x: Array, u: Array, tile: int, low: Ints, high: Ints, columns: int, dtype: DType) -> Array:
     b, _, a = (np.array(m, u.dtype) for m in _transform(tile))
     n, size = x.shape[0], len(b)
     out = [d + lo + hi - 2 for d, lo, hi in zip(x.shape[1:3], low, high, strict=True)]
     tiles = [-(-d // tile) for d in out]
-    padded = np.zeros((n, *(t * tile + 2 for t in tiles), x.shape[3]), x.dtype)
-    h, w = x.shape[1:3]
-    padded[:, low[0] : low[0] + h, low[1] : low[1] + w] = x[
-        :, : padded.shape[1] - low[0], : padded.shape[2] - low[1]
-    ]
-    view = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (1, 2))[:, ::tile, ::tile]
-    v = np.einsum("ai,nhwcij,bj->abnhwc", b, view, b)
+    v = np.einsum("ai,nhwcij,bj->abnhwc", b, _under_tiles(x, tiles, tile, size, low), b)
     weight = u.swapaxes(1, 2).reshape(size, size, u.shape[2], -1)[..., :columns]
     m = np.einsum("abnhwc,abck->nhwkab", v, weight, optimize=True)
     y = np.einsum("pa,nhwkab,qb->nhpwqk", a, m, a)
@@ -138,4 +144,39 @@ conv_winograd: Primitive = Primitive(
     jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: _flops(i[0], o[0], a["tile"]),
     doc="3x3 convolution of stride 1 of x[N, H, W, C] by tiles; u is the value of conv_winograd_weight",
+)  # fmt: skip
+
+
+# -- the gradient of the weight ----------------------------------------------------------------------------
+
+
+def _grad_type(x: TensorType, y: TensorType, tile: int, low: Ints, high: Ints, dtype: DType) -> TensorType:
+    out = tuple(n + lo + hi - 2 for n, lo, hi in zip(x.shape[1:3], low, high, strict=True))
+    _transform(tile)
+    if x.ndim != 4 or y.shape[:3] != (x.shape[0], *out):
+        raise ShapeError(
+            f"the weight gradient by tiles of {x} and {y}", expected=f"errors (N, {out[0]}, {out[1]}, K)"
+        )
+    return TensorType((3, 3, x.shape[3], y.shape[3]), dtype)
+
+
+def _grad(x: Array, y: Array, tile: int, low: Ints, high: Ints, dtype: DType) -> Array:
+    """G'[sum over tiles of (B' x B) * (A y A')]G."""
+    b, g, a = (np.array(m, y.dtype) for m in _transform(tile))
+    n, size = x.shape[0], len(b)
+    tiles = [-(-d // tile) for d in y.shape[1:3]]
+    v = np.einsum("ai,nhwcij,bj->abnhwc", b, _under_tiles(x, tiles, tile, size, low), b)
+    errors = np.zeros((n, tiles[0] * tile, tiles[1] * tile, y.shape[3]), y.dtype)
+    errors[:, : y.shape[1], : y.shape[2]] = y
+    split = errors.reshape(n, tiles[0], tile, tiles[1], tile, y.shape[3])
+    z = np.einsum("pa,nhpwqk,qb->abnhwk", a, split, a)
+    u = np.einsum("abnhwc,abnhwk->abck", v, z, optimize=True)
+    return np.ascontiguousarray(np.einsum("ar,abck,bs->rsck", g, u, g).astype(dtype))
+
+
+conv_winograd_weight_grad: Primitive = Primitive(
+    "conv_winograd_weight_grad", "x y", type=_grad_type, evaluate=one_thread(array_rule(_grad)),
+    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
+    cost=lambda i, o, a: _flops(i[0], i[1], a["tile"]),
+    doc="the gradient of a 3x3 weight of stride 1 by tiles: x[N, H, W, C] and y[N, *out, K] to w[3, 3, C, K]",
 )  # fmt: skip

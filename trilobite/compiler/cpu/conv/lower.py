@@ -14,7 +14,11 @@ from trilobite.compiler.cpu.conv.problem import problem
 from trilobite.compiler.cpu.conv.rowwise_steps import Rows, lower_rowwise
 from trilobite.compiler.cpu.conv.tiling import tiling
 from trilobite.compiler.cpu.conv.weight_grad_steps import lower_filter_grad, lower_weight_grad
-from trilobite.compiler.cpu.conv.winograd_steps import lower_winograd, lower_winograd_weight
+from trilobite.compiler.cpu.conv.winograd_steps import (
+    lower_winograd,
+    lower_winograd_grad,
+    lower_winograd_weight,
+)
 from trilobite.compiler.cpu.epilogue import Epilogue, epilogue_of
 from trilobite.compiler.kernels import Lowering
 from trilobite.ir.graph import Equation, Graph
@@ -23,7 +27,9 @@ from trilobite.native.host import Host, features
 
 _GATHERED = ("conv_last", "conv_last_input_grad")
 _ALONE = ("conv_panels", "conv_winograd_weight")  # of a weight: nothing is fused with them
-ROOTS = (*_GATHERED, "conv_last_weight_grad", "conv_winograd", *_ALONE)
+_TILED = ("conv_winograd", "conv_winograd_weight_grad")
+_GRADIENTS = ("conv_last_weight_grad", "conv_winograd_weight_grad")
+ROOTS = (*_GATHERED, "conv_last_weight_grad", *_TILED, *_ALONE)
 
 
 def accepts(region: Graph) -> str | None:
@@ -48,7 +54,7 @@ def accepts(region: Graph) -> str | None:
 
 
 def _refused(e: Equation) -> str | None:
-    if e.primitive.name == "conv_winograd":
+    if e.primitive.name in _TILED:
         whole = isinstance(e.inputs[0].type.shape[0], Affine) or e.inputs[0].type.dtype not in (
             float32,
             float64,
@@ -68,7 +74,7 @@ def _symbolic(e: Equation) -> bool:
     name = e.primitive.name
     if name in _ALONE:
         whole, lead = [*e.inputs], []
-    elif name == "conv_last_weight_grad":
+    elif name in _GRADIENTS:
         whole, lead = [*e.outputs], [*e.inputs]
     else:
         whole, lead = [e.inputs[1]], [e.inputs[0], *e.outputs]
@@ -94,8 +100,9 @@ def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
         x, y = (v.type.shape[-1] for v in root.inputs)
         channelwise = root.attributes["groups"] == x == y
         return (lower_filter_grad if channelwise else lower_weight_grad)(root, epilogue, inputs, host)
-    if root.primitive.name == "conv_winograd":
-        return lower_winograd(root, epilogue, inputs, host)
+    if root.primitive.name in _TILED:
+        lower_tiled = lower_winograd if root.primitive.name == "conv_winograd" else lower_winograd_grad
+        return lower_tiled(root, epilogue, inputs, host)
     if root.inputs[1].type.ndim == root.inputs[0].type.ndim:
         rows = Rows(problem(root), "filter", 0, inputs)
         return lower_rowwise(

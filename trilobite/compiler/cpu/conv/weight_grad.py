@@ -39,8 +39,11 @@ class WeightGrad:
     """Emits one kernel."""
 
     def __init__(
-        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]
-    ) -> None:
+        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...],
+        adds: bool = False,
+    ) -> None:  # fmt: skip
+        """`adds`: sums go on from what the result holds where the word `begins` is 0."""
+        self.adds = adds
         self.t, self.tiling, self.rank = Text(host), tiling, rank
         self.epilogue, self.names = epilogue, names
 
@@ -71,6 +74,9 @@ class WeightGrad:
         def at(number: Value) -> _Unit:
             return self._panel(group, channel, channels, number, t.mul(t.sub(number, panel), lines))
 
+        if self.adds:
+            with t.when(t.icmp("eq", w["begins"], 0)), t.loop(panel, last, name="panel") as p:
+                self._resume(at(p.index))
         start = self.gather.coordinates(t.constant("i64", 0), t.constant("i64", 0))
         with t.loop(0, w["pixels"], w["block"], carried=start, name="block") as block:
             count = t.smin(t.sub(w["pixels"], block.index), w["block"])
@@ -95,6 +101,20 @@ class WeightGrad:
         zero = t.constant(tiling.vector, 0)
         with t.loop(0, vectors, name="clear") as i:
             t.store_type(zero, t.address(t.scratch, t.mul(i.index, tiling.lanes * tiling.size)), 32)
+
+    def _resume(self, unit: _Unit) -> None:
+        """Sums as an earlier step left them in the only result, which is in the accumulator's dtype."""
+        t, w, tiling = self.t, self.w, self.tiling
+        kept = tiling.accumulator
+        with t.loop(0, w["taps"], name="tap") as tap, t.loop(0, unit.channels, name="row") as row:
+            number = t.add(t.mul(tap.index, w["depth"]), t.add(unit.channel, row.index))
+            source = t.address(w["result0"], t.add(t.mul(number, w["width"]), unit.column), kept)
+            at = t.add(t.mul(tap.index, unit.channels), row.index)
+            line = t.address(unit.sums, t.mul(at, tiling.columns * tiling.size))
+            for v in range(VECTORS):
+                left = t.smax(t.sub(unit.width, v * tiling.lanes), 0)
+                value = t.load_partial(kept, t.address(source, v * tiling.lanes, kept), left, tiling.lanes)
+                t.store_type(value, t.address(line, v * tiling.lanes * tiling.size), 32)
 
     def _places(self, unit: _Unit, count: Value, at: list[Value]) -> list[Value]:
         """Addresses of the rows of a block, pixel by pixel; the coordinates after it."""

@@ -36,21 +36,36 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     tile = tiling(host, dtype, e.attributes["dtype"])
     p, steps, temporaries, source = prepared(weight_problem(e), dtype, Operand("in", inputs[0]), host)
     part = p.parts[0]
+    steps = (*steps, weight_step(p, tile, epilogue, (source, Operand("in", inputs[1]), 0), host))
+    constants: tuple[Array, ...] = (
+        np.zeros(max(p.depth, 1) * dtype.itemsize, np.uint8), tap_table(p, part),
+        flat_table(p, part, dtype.itemsize),
+    )  # fmt: skip
+    why = f"sums over pixels by taps, tiles of {ROWS} channels x {tile.columns} filters"
+    return Lowering(steps, temporaries, constants, why=why)
+
+
+def weight_step(
+    p: Problem, tile: Tiling, epilogue: Epilogue, buffers: tuple[Operand, Operand, int], host: Host,
+    result: Operand | None = None, begins: bool | None = None,
+) -> Step:  # fmt: skip
+    """`buffers`: x, y, and the first of three constants: zeros and the two tables of taps. Unless `begins` is
+    None, sums go on from the result where it is false.
+    """
+    part = p.parts[0]
     taps, panels = part.tap_count, -(-p.columns // tile.columns)
     run, panel_run = _runs(p, taps, panels, tile)
     runs, panel_runs = -(-p.depth // run), -(-panels // panel_run)
     pixels = p.batch * part.positions
     block = _block(p, taps, tile)
-    words = Words()
-    for name, operand in (
-        ("x", source), ("y", Operand("in", inputs[1])),
-        ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
-        ("flat", Operand("constant", 2)),
-    ):  # fmt: skip
-        words.add(name, operand)
-    epilogue_words(words, epilogue)
     errors = taps * run * panel_run * tile.columns * tile.size
     places = errors + block * tile.columns * tile.size
+    words = Words()
+    words.add("x", buffers[0])
+    words.add("y", buffers[1])
+    for i, name in enumerate(("zeros", "table", "flat")):
+        words.add(name, Operand("constant", buffers[2] + i))
+    epilogue_words(words, epilogue, result)
     numbers: dict[str, Dim] = {
         "errors_at": errors, "places_at": places, "runs": runs, "run": run, "panels": panels,
         "panel_runs": panel_runs, "panel_run": panel_run,
@@ -58,20 +73,15 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
         "width": p.columns * p.groups,
         "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
     }  # fmt: skip
+    if begins is not None:
+        numbers["begins"] = int(begins)
     for name, value in numbers.items():
         words.add(name, value)
-    kernel = _kernel(
-        host, tile, len(part.axes), epilogue, tuple(words.names), places + table_bytes(block, taps)
-    )
+    text = _text(host, tile, len(part.axes), epilogue, tuple(words.names), begins is not None)
+    kernel = Kernel("conv_weight_grad", text, scratch=places + table_bytes(block, taps))
     work = 2.0 * count(pixels) * taps * p.depth * p.columns * p.groups
     units = p.groups * panel_runs * runs if p.depth * p.columns * taps else 0
-    steps = (*steps, Step(kernel, tuple(words.contents), units, work))
-    constants: tuple[Array, ...] = (
-        np.zeros(max(p.depth, 1) * dtype.itemsize, np.uint8), tap_table(p, part),
-        flat_table(p, part, dtype.itemsize),
-    )  # fmt: skip
-    why = f"sums over pixels by taps, tiles of {ROWS} channels x {tile.columns} filters"
-    return Lowering(steps, temporaries, constants, why=why)
+    return Step(kernel, tuple(words.contents), units, work)
 
 
 def _runs(p: Problem, taps: int, panels: int, tile: Tiling) -> tuple[int, int]:
@@ -98,15 +108,9 @@ def _block(p: Problem, taps: int, tile: Tiling) -> int:
     return max(16, min(_PIXELS, rows))
 
 
-def _kernel(
-    host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], scratch: int
-) -> Kernel:
-    return Kernel("conv_weight_grad", _text(host, tile, rank, epilogue, names), scratch=scratch)
-
-
 @lru_cache(maxsize=64)
-def _text(host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
-    return WeightGrad(host, tile, rank, epilogue, names).text()
+def _text(host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], adds: bool) -> str:
+    return WeightGrad(host, tile, rank, epilogue, names, adds).text()
 
 
 # -- one filter per channel --------------------------------------------------------------------------------

@@ -88,12 +88,14 @@ class _Vectors:
             self.t.store_partial(self.dtype, value, at, count)
 
 
-def source_text(host: Host, tiling: Tiling, tile: int, names: tuple[str, ...]) -> str:
-    """V = B' x B for the tiles from word `tile` on; a unit is a tile. Scratch: places, then the square."""
+def source_text(host: Host, tiling: Tiling, tile: int, errors: bool, names: tuple[str, ...]) -> str:
+    """V = B' x B, or of errors Z = A y A', for the tiles from word `tile` on; a unit is a tile. Scratch:
+    places, then the square.
+    """
     t = Text(host)
     w = read_words(t, names)
-    matrix = TRANSFORMS[tile].source
-    points, dtype = len(matrix), tiling.operand
+    matrix: Matrix = tuple(zip(*TRANSFORMS[tile].result, strict=True)) if errors else TRANSFORMS[tile].source
+    under, points, dtype = len(matrix[0]), len(matrix), tiling.operand
     gather = Gather(t, w, 2, dtype)
     square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
     vectors = _Vectors(t, dtype, tiling.lanes)
@@ -104,7 +106,7 @@ def source_text(host: Host, tiling: Tiling, tile: int, names: tuple[str, ...]) -
 
         def body(channel: Value, count: Value | None, line: Value = line) -> None:
             def load(i: int, j: int) -> Value:
-                place = t.load_type("ptr", t.address(t.scratch, 8 * (i * points + j)))
+                place = t.load_type("ptr", t.address(t.scratch, 8 * (i * under + j)))
                 return vectors.load(t.address(place, channel, dtype), count)
 
             def store(i: int, j: int, value: Value) -> None:
@@ -157,6 +159,37 @@ def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names
                 total = t.load_type(tiling.vector, t.address(results, at), 32)
                 row = t.add(t.add(corner, t.mul(i.index, w["across"])), j.index)
                 finish.store(total, finish.row(row), channel, count)
+
+        vectors.each(w["width"], body)
+    return t.module()
+
+
+def gradient_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
+    """dw = G' U G through the epilogue, for U[C, point, K]; a unit is a channel."""
+    t = Text(host)
+    w = read_words(t, names)
+    matrix: Matrix = tuple(zip(*TRANSFORMS[tile].weight, strict=True))
+    points, dtype = len(matrix[0]), tiling.accumulator
+    square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
+    results = t.address(t.scratch, RESULT_AT)
+    vectors, finish = _Vectors(t, dtype, tiling.lanes), Finish(t, tiling, epilogue, w)
+    step = tiling.lanes * tiling.size
+    with t.loop(t.begin, t.end, name="channel") as unit:
+        line = t.mul(unit.index, points * points)
+
+        def body(column: Value, count: Value | None, line: Value = line, unit: Value = unit.index) -> None:
+            def load(i: int, j: int) -> Value:
+                row = t.mul(t.add(line, i * points + j), w["width"])
+                return vectors.load(t.address(w["u"], t.add(row, column), dtype), count)
+
+            def store(i: int, j: int, value: Value) -> None:
+                t.store_type(value, t.address(results, (i * 3 + j) * step), 32)
+
+            square.emit(load, store)
+            with t.loop(0, 9, name="tap") as tap:
+                total = t.load_type(tiling.vector, t.address(results, t.mul(tap.index, step)), 32)
+                row = t.add(t.mul(tap.index, w["depth"]), unit)
+                finish.store(total, finish.row(row), column, count)
 
         vectors.each(w["width"], body)
     return t.module()

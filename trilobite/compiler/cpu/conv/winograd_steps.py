@@ -6,6 +6,7 @@ transformed back before the next, so what lies between stays in the caches and t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -15,7 +16,14 @@ from trilobite.compiler.cpu.conv.direct_steps import axis_words, direct_step, fl
 from trilobite.compiler.cpu.conv.finish import epilogue_words, plain_epilogue
 from trilobite.compiler.cpu.conv.problem import Axis, Part, Problem
 from trilobite.compiler.cpu.conv.tiling import Tiling, tiling
-from trilobite.compiler.cpu.conv.winograd import RESULT_AT, result_text, source_text, weight_text
+from trilobite.compiler.cpu.conv.weight_grad_steps import weight_step
+from trilobite.compiler.cpu.conv.winograd import (
+    RESULT_AT,
+    gradient_text,
+    result_text,
+    source_text,
+    weight_text,
+)
 from trilobite.compiler.cpu.conv.words import Words
 from trilobite.compiler.cpu.epilogue import Epilogue
 from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
@@ -51,7 +59,7 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     steps: list[Step] = []
     for first in range(0, total if channels and columns else 0, max(chunk, 1)):
         count = min(chunk, total - first)
-        steps.append(_source(kept, tile, p, part, (Operand("in", inputs[0]), v), first, count, host))
+        steps.append(_source(kept, tile, p, (Operand("in", inputs[0]), v, 0), first, count, host))
         rows = replace(middle, batch=count)
         buffers = (v, Operand("in", inputs[1]), 3)
         steps.append(direct_step(rows, _ROWS, kept, plain_epilogue(kept.accumulator), buffers, host, m))
@@ -63,7 +71,8 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
 
 def _tiles(e: Equation, points: int) -> tuple[Problem, Part]:
     """Tiles as pixels, the places under a tile as taps."""
-    x, y, tile = e.inputs[0].type, e.outputs[0].type, e.attributes["tile"]
+    x, tile = e.inputs[0].type, e.attributes["tile"]
+    y = e.outputs[0].type if e.primitive.name == "conv_winograd" else e.inputs[1].type
     source, out = (tuple(int(n) for n in t.shape[1:3]) for t in (x, y))
     axes = tuple(
         Axis(-(-o // tile), 0, 1, tile, s, tuple(range(points)), tuple(i - lo for i in range(points)))
@@ -75,16 +84,15 @@ def _tiles(e: Equation, points: int) -> tuple[Problem, Part]:
 
 
 def _source(
-    kept: Tiling, tile: int, p: Problem, part: Part, buffers: tuple[Operand, Operand], first: int, count: int,
-    host: Host,
+    kept: Tiling, tile: int, p: Problem, buffers: tuple[Operand, Operand, int], first: int, count: int,
+    host: Host, errors: bool = False,
 ) -> Step:  # fmt: skip
-    words = Words()
-    for name, operand in (
-        ("x", buffers[0]), ("v", buffers[1]),
-        ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
-        ("flat", Operand("constant", 2)),
-    ):  # fmt: skip
-        words.add(name, operand)
+    """`buffers`: what is read, what is made, the first of three constants (zeros, tables of taps)."""
+    words, (part,) = Words(), p.parts
+    words.add("x", buffers[0])
+    words.add("v", buffers[1])
+    for i, name in enumerate(("zeros", "table", "flat")):
+        words.add(name, Operand("constant", buffers[2] + i))
     image = int(p.source[0]) * int(p.source[1]) * p.channels
     numbers: dict[str, Dim] = {
         "tile": first, "width": p.channels, "taps": part.tap_count, "image": image, "image_rows": 0,
@@ -92,8 +100,9 @@ def _source(
     }  # fmt: skip
     for name, value in numbers.items():
         words.add(name, value)
-    kernel = Kernel("winograd_source", _source_text(host, kept, tile, tuple(words.names)), scratch=8192)
-    return Step(kernel, tuple(words.contents), count)
+    text = _source_text(host, kept, tile, errors, tuple(words.names))
+    name = "winograd_errors" if errors else "winograd_source"
+    return Step(Kernel(name, text, scratch=8192), tuple(words.contents), count)
 
 
 def _result(
@@ -111,6 +120,73 @@ def _result(
         words.add(name, value)
     text = _result_text(host, kept, e.attributes["tile"], epilogue, tuple(words.names))
     return Step(Kernel("winograd_result", text, scratch=RESULT_AT + 8192), tuple(words.contents), count)
+
+
+# -- the gradient of the weight ----------------------------------------------------------------------------
+
+
+def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
+    """A `conv_winograd_weight_grad`: both operands are transformed chunk by chunk, their products summed over
+    tiles at every point, and the sums transformed back at the end.
+    """
+    x, y, tile = e.inputs[0].type, e.inputs[1].type, e.attributes["tile"]
+    kept = tiling(host, x.dtype, e.attributes["dtype"])
+    points = len(TRANSFORMS[tile].source)
+    p, part = _tiles(e, points)
+    q = _error_tiles(y.shape[1:3], int(y.shape[-1]), tile)
+    channels, columns, square = p.channels, int(y.shape[-1]), points * points
+    total, each = part.positions * int(x.shape[0]), square * kept.size
+    chunk = max(_LEAST_TILES, 2 * _CHUNK_BYTES // max(each * (channels + columns), 1))
+    chunk = -(-total // -(-total // chunk)) if total else 0
+    v, z, u = (Operand("temporary", i) for i in range(3))
+    steps: list[Step] = []
+    middle = Problem(0, square, square * channels, channels, columns, (), (_ROWS,))
+    plain = plain_epilogue(kept.accumulator)
+    for first in range(0, total, max(chunk, 1)):
+        count = min(chunk, total - first)
+        steps.append(_source(kept, tile, p, (Operand("in", inputs[0]), v, 0), first, count, host))
+        steps.append(
+            _source(kept, tile, q, (Operand("in", inputs[1]), z, 3), first, count, host, errors=True)
+        )
+        rows = replace(middle, batch=count)
+        steps.append(weight_step(rows, kept, plain, (v, z, 6), host, u, begins=first == 0))
+    steps.append(_gradient(kept, tile, channels, columns, epilogue, u, host))
+    constants = tuple(
+        c
+        for width, one in ((channels, p), (columns, q))
+        for c in (
+            np.zeros(width, x.dtype), tap_table(one, one.parts[0]),
+            flat_table(one, one.parts[0], x.dtype.itemsize),
+        )
+    )  # fmt: skip
+    ends = (np.zeros(channels, x.dtype), np.zeros((1, 2), np.int64), np.zeros(4, np.int64))
+    sizes = (chunk * each * channels, chunk * each * columns, each * channels * columns)
+    why = f"sums over tiles of {tile}x{tile} errors at {square} points"
+    return Lowering(tuple(steps), sizes, (*constants, *ends), why=why)
+
+
+def _error_tiles(out: Sequence[Dim], channels: int, tile: int) -> Problem:
+    """Tiles of errors as pixels, the errors of a tile as taps."""
+    sizes = tuple(int(n) for n in out)
+    axes = tuple(Axis(-(-n // tile), 0, 1, tile, n, tuple(range(tile)), tuple(range(tile))) for n in sizes)
+    part = Part(axes, tuple(a.count for a in axes), (tile, tile))
+    return Problem(1, 1, channels, channels, channels, sizes, (part,))
+
+
+def _gradient(
+    kept: Tiling, tile: int, channels: int, columns: int, epilogue: Epilogue, u: Operand, host: Host
+) -> Step:
+    words = Words()
+    words.add("u", u)
+    epilogue_words(words, epilogue)
+    words.add("width", columns)
+    words.add("depth", channels)
+    text = _gradient_text(host, kept, tile, epilogue, tuple(words.names))
+    kernel = Kernel("winograd_gradient", text, scratch=RESULT_AT + 8192)
+    return Step(kernel, tuple(words.contents), channels)
+
+
+# -- the weight --------------------------------------------------------------------------------------------
 
 
 def lower_winograd_weight(e: Equation, host: Host) -> Lowering:
@@ -134,6 +210,7 @@ def lower_winograd_weight(e: Equation, host: Host) -> Lowering:
     return Lowering((step,), why="a 3x3 weight at the points of its tiles, in panels")
 
 
+_gradient_text = lru_cache(maxsize=16)(gradient_text)
 _source_text = lru_cache(maxsize=16)(source_text)
 _result_text = lru_cache(maxsize=64)(result_text)
 _weight_text = lru_cache(maxsize=16)(weight_text)
