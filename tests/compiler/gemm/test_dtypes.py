@@ -53,7 +53,13 @@ def test_what_is_refused() -> None:
     assert accepts(matrices(3, 4, 5)) is None
 
 
-@pytest.mark.parametrize("host", [SSE2, AARCH64], ids=["sse2", "aarch64"])
+AVX512 = Host(
+    "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq",
+    64, 32, fma=True, f16c=True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("host", [SSE2, AARCH64, AVX512], ids=["sse2", "aarch64", "avx512"])
 @pytest.mark.parametrize(
     "operand, result",
     [("float32",) * 2, ("float64",) * 2, ("int8", "int32"), (bfloat16, bfloat16), ("int64",) * 2],

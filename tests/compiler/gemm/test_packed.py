@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.compiler.gemm.products import assert_product, graph_of, matrices, matrices_of, native
+from trilobite.compiler.cpu.gemm import accepts
 from trilobite.compiler.passes.prepack import prepack
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.evaluate import run
@@ -46,6 +47,15 @@ def test_product_with_panels(m: int, n: int, k: int) -> None:
     (cut,) = native(graph, [x, panels], cuts=(0.2, 0.5, 0.9))
     assert_product(found, x, y, ((1,), (0,)))
     np.testing.assert_array_equal(found, cut)
+
+
+def test_panels_of_another_width_are_refused() -> None:
+    def product(a: Any, b: Any) -> Any:
+        return table["dot_packed"](a, b, columns=5, dtype=np.dtype("float32"))
+
+    graph = graph_of(product, ((4, 7), "float32"), ((2, 7, 3), "float32"))
+    width = features().lanes(4) * 2
+    assert accepts(graph) == f"panels of 3 float32\n  expected: {width} float32"
 
 
 def _network(x: Any, w: Any, v: Any) -> Any:

@@ -17,7 +17,7 @@ from trilobite.compiler.cpu.gemm.operands import Refused
 from trilobite.compiler.cpu.gemm.panels import check_pack, lower_pack
 from trilobite.compiler.cpu.gemm.problem import Problem, problem_of, root_of, transposed
 from trilobite.compiler.cpu.gemm.sizes import ONE, Product
-from trilobite.compiler.cpu.gemm.tiling import ROWS, tiling
+from trilobite.compiler.cpu.gemm.tiling import ROWS, Tiling, tiling
 from trilobite.compiler.cpu.gemm.words import Words, product_of, words_of
 from trilobite.compiler.kernels import Kernel, Lowering, Step
 from trilobite.ir.graph import Equation, Graph
@@ -35,7 +35,7 @@ def accepts(region: Graph) -> str | None:
         if root.primitive.name == "gemm_pack":
             check_pack(region, root)
         else:
-            problem_of(region)
+            _check_panels(problem_of(region), features())
     except Refused as why:
         return str(why)
     return None
@@ -79,8 +79,16 @@ class _Parts(NamedTuple):
     why: str
 
 
-def _blocked(p: Problem, host: Host) -> _Parts:
+def _check_panels(p: Problem, host: Host) -> Tiling:
+    """The tiling of a product, if panels that were packed before are as wide as it needs them."""
     plan = tiling(host, *accumulator_of(p.multiplied, p.dtype))
+    if p.packed and (p.b.k != Product(plan.columns) or plan.pairs or p.b.dtype != plan.accumulator):
+        raise Refused(f"panels of {p.b.k.number} {p.b.dtype}", expected=f"{plan.columns} {plan.accumulator}")
+    return plan
+
+
+def _blocked(p: Problem, host: Host) -> _Parts:
+    plan = _check_panels(p, host)
     units = _units(p.batches, p.n, plan.columns, p.m, ROWS)
     words = words_of(p, units)
     emitter = Blocked(host, plan, p, words)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trilobite.base.dtypes import DType, float32, int32
+from trilobite.base.errors import IRError
 from trilobite.compiler.cpu.gemm.sizes import ONE, Axis, Product, collapse, product, row_major
 from trilobite.compiler.kernels import Operand as Buffer
 from trilobite.ir.graph import Equation, Graph, Var
@@ -19,7 +20,7 @@ from trilobite.ir.types import Dim
 Along = Literal["all", "line", "k"]
 
 
-class Refused(Exception):
+class Refused(IRError):
     """A region that is no matrix product of this room, and why."""
 
 

@@ -62,7 +62,8 @@ class Tiling:
 def tiling(host: Host, accumulator: DType, pairs: bool = False) -> Tiling:
     size = accumulator.itemsize
     lanes = host.lanes(size)
-    vectors = 2 if host.registers <= 16 else 4
+    # Twice the registers, if they are short, make twice the width: loads of A are shared by more columns.
+    vectors = 4 if host.registers > 16 and host.vector_bytes <= 16 else 2
     columns = lanes * vectors
     k_block = _multiple(host.l1 * 3 // 4 // (columns * size), 64, 64)
     m_block = _multiple(host.l2 * 3 // 8 // (k_block * size), ROWS * 4, ROWS * 4)
