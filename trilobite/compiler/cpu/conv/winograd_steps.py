@@ -136,7 +136,9 @@ def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     q = _error_tiles(y.shape[1:3], int(y.shape[-1]), tile)
     channels, columns, square = p.channels, int(y.shape[-1]), points * points
     total, each = part.positions * int(x.shape[0]), square * kept.size
-    chunk = max(_LEAST_TILES, 2 * _CHUNK_BYTES // max(each * (channels + columns), 1))
+    # Sums at all points are read and written once for each chunk: it should not be smaller than they are.
+    room = max(2 * _CHUNK_BYTES, each * channels * columns)
+    chunk = max(_LEAST_TILES, room // max(each * (channels + columns), 1))
     chunk = -(-total // -(-total // chunk)) if total else 0
     v, z, u = (Operand("temporary", i) for i in range(3))
     steps: list[Step] = []
