@@ -18,7 +18,7 @@ from trilobite.compiler.cpu.emit.exponential import exp
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant
 from trilobite.compiler.cpu.gemm.micro import call_micro, emit_micro
-from trilobite.compiler.cpu.gemm.pack import emit_pack
+from trilobite.compiler.cpu.gemm.pack import Stored, emit_pack
 from trilobite.compiler.kernels import Kernel
 from trilobite.native.host import Host
 
@@ -49,7 +49,7 @@ def backward_kernel(p: Problem, host: Host) -> Kernel:
     mask = t.argument(9, "ptr") if p.mask is not None else None
     queries, keys, repeats = (t.argument(i, "i64") for i in (10, 11, 12))
     emit_micro(t, p.plan)
-    emit_pack(t, p.plan, "pack_rows", b.dtype, b.columns, exact=True)
+    emit_pack(t, p.plan, "pack_rows", Stored(b.dtype), b.columns, exact=True)
     s = _scratch(b, t.scratch)
     wide, value_wide = p.features * b.size, p.value_features * b.size
     with t.loop(t.begin, t.end, name="unit") as unit:

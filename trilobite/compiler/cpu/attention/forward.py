@@ -19,7 +19,8 @@ from trilobite.compiler.cpu.emit.logarithm import log
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant
 from trilobite.compiler.cpu.gemm.micro import call_micro, emit_micro
-from trilobite.compiler.cpu.gemm.pack import emit_pack, transpose
+from trilobite.compiler.cpu.gemm.pack import Stored, emit_pack
+from trilobite.compiler.cpu.gemm.squares import transpose
 from trilobite.compiler.cpu.gemm.tiling import ROWS
 from trilobite.compiler.kernels import Kernel
 from trilobite.native.host import Host
@@ -145,7 +146,7 @@ def forward_kernel(p: Problem, host: Host) -> Kernel:
     mask = t.argument(5, "ptr") if p.mask is not None else None
     queries, keys, repeats = (t.argument(i, "i64") for i in (6, 7, 8))
     emit_micro(t, p.plan)
-    emit_pack(t, p.plan, "pack_queries", b.dtype, b.columns, exact=True)
+    emit_pack(t, p.plan, "pack_queries", Stored(b.dtype), b.columns, exact=True)
     panel = t.scratch
     scores = t.address(panel, p.features * b.row)
     sums = t.address(scores, KEYS * b.row)
