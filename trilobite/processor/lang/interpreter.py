@@ -51,7 +51,7 @@ class Interpreter:
 
     def __init__(self, module: KernelModule, machine: Machine, memory: Memory) -> None:
         self.module, self.machine, self.memory = module, machine, memory
-        self.layout: Layout = place(module.buffers.values(), machine)
+        self.layout = self._layout()
         self.tables: dict[str, int] = {}
         self.printed: list[str] = []
         content = bytearray()
@@ -60,6 +60,15 @@ class Interpreter:
             self.tables[name] = address(LETTERS["code"], len(content))
             content.extend(data)
         self.code = np.frombuffer(bytes(content), np.uint8)
+
+    def _layout(self) -> Layout:
+        """Buffers of a module with one function may share their places; those of several do not."""
+        from trilobite.processor.lang.passes.lifetimes import layout_of
+
+        buffers, functions = list(self.module.buffers.values()), list(self.module.functions.values())
+        if len(functions) == 1:
+            return layout_of(functions[0], buffers, self.machine, share=False)
+        return place(buffers, self.machine)
 
     def launch(
         self,

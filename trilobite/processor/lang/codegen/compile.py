@@ -20,17 +20,21 @@ from trilobite.processor.lang.cfg import Graph, remove_unreachable
 from trilobite.processor.lang.codegen.emit import Emitted, Emitter
 from trilobite.processor.lang.codegen.legalise import legalise, share
 from trilobite.processor.lang.codegen.registers import allocate
+from trilobite.processor.lang.codegen.select import RULES
 from trilobite.processor.lang.codegen.variables import VariablePlace, homes_in_frame, noted_places
 from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Variable
 from trilobite.processor.lang.passes.clone import clone_module
 from trilobite.processor.lang.passes.dead_code import remove_dead_code
 from trilobite.processor.lang.passes.hoist import hoist
 from trilobite.processor.lang.passes.inline import inline
-from trilobite.processor.lang.passes.lifetimes import together
+from trilobite.processor.lang.passes.lifetimes import layout_of
 from trilobite.processor.lang.passes.order import order
 from trilobite.processor.lang.passes.promote import promote
+from trilobite.processor.lang.passes.rotate import rotate
 from trilobite.processor.lang.passes.simplify import simplify
-from trilobite.processor.lang.scratchpad import Layout, place, room_of
+from trilobite.processor.lang.passes.strength import reduce_strength
+from trilobite.processor.lang.passes.unroll import unroll
+from trilobite.processor.lang.scratchpad import Layout, room_of
 from trilobite.processor.lang.types import STACK
 from trilobite.processor.lang.verify import verify
 from trilobite.processor.machine import Machine
@@ -130,6 +134,13 @@ def optimise(function: Function, level: int) -> None:
         changed |= hoist(function)
         if not changed:
             break
+    if unroll(function):
+        simplify(function)
+    reduce_strength(function)
+    hoist(function)
+    simplify(function)
+    remove_dead_code(function)
+    rotate(function)
     simplify(function)
     remove_dead_code(function)
 
@@ -168,7 +179,7 @@ class _Assembly:
         allocation = allocate(function, graph)
         first_home = max(allocation.slots.values(), default=-1) + 1
         homes = {v: first_home + n for n, v in enumerate(_homed(function, self.level))}
-        emitter = Emitter(allocation, layout, self.tables, homes)
+        emitter = Emitter(allocation, layout, self.tables, homes, RULES)
         emitted = emitter.run(function, graph)
         self._append(function, emitted, layout)
         if self.level == 0:
@@ -181,7 +192,7 @@ class _Assembly:
     def _layout(self, function: Function) -> Layout:
         used = {op.attrs["buffer"] for op in function.ops() if op.opcode == "address"}
         buffers = [b for b in self.module.buffers.values() if b in used]
-        return place(buffers, self.machine, together(function, buffers) if self.level else None)
+        return layout_of(function, buffers, self.machine, share=self.level > 0)
 
     def _place_tables(self) -> None:
         for name, content in self.module.tables.items():

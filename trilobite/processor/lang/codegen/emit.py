@@ -6,27 +6,26 @@ lines, and what the debugger needs to know about places. Nothing is optimised he
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from trilobite.processor.isa.address import LETTERS, address
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import I64, U32, U64, Format
 from trilobite.processor.isa.row import Row, signed
-from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
 from trilobite.processor.isa.table import MNEMONICS
 from trilobite.processor.lang.cfg import Graph
-from trilobite.processor.lang.codegen.legalise import NULL_RUN, as_immediate
+from trilobite.processor.lang.codegen.legalise import as_immediate
 from trilobite.processor.lang.codegen.moves import Destination, Number, Register, Slot, Source, in_order
 from trilobite.processor.lang.codegen.registers import SPILL_REGISTERS, STACK_POINTER, Allocation
-from trilobite.processor.lang.intrinsics import contract
 from trilobite.processor.lang.ir import Block, Constant, Function, Location, Op, Value, Variable
 from trilobite.processor.lang.ops import BINARY, COMPARISONS, OPS, UNARY
 from trilobite.processor.lang.scalar import constant_word, scalar_row
 from trilobite.processor.lang.scratchpad import Layout
-from trilobite.processor.lang.types import STACK, is_float
+from trilobite.processor.lang.types import STACK
 
 WORD = 8
+_BINARY = frozenset((*BINARY, *COMPARISONS))
+_UNARY_ROWS = frozenset((*UNARY, "fma"))
 # Branches by comparison: (mnemonic, whether the operands change places), signed and unsigned.
 _BRANCHES = {"lt": ("BLT", False), "ge": ("BGE", False), "gt": ("BLT", True), "le": ("BGE", True),
              "eq": ("BEQ", False), "ne": ("BNE", False)}  # fmt: skip
@@ -51,20 +50,32 @@ class Emitted:
 
 class Emitter:
     def __init__(
-        self, allocation: Allocation, layout: Layout, tables: dict[str, int], homes: dict[Variable, int]
+        self,
+        allocation: Allocation,
+        layout: Layout,
+        tables: dict[str, int],
+        homes: dict[Variable, int],
+        rules: Mapping[str, Callable[[Emitter, Op], None]],
     ) -> None:
+        self.rules = rules
         self.allocation, self.layout, self.tables, self.homes = allocation, layout, tables, homes
         self.out = Emitted()
         self.location = Location("", 0)
         self.jumps: list[tuple[int, Block]] = []
+        self.threaded: dict[Block, Block] = {}
 
     def run(self, function: Function, graph: Graph) -> Emitted:
-        """The whole function, in the order of its blocks."""
-        for place, block in enumerate(graph.order):
+        """The whole function, in the order of its blocks; those that only pass on are left out."""
+        self.threaded = {b: b.ops[-1].targets[0].block for b in graph.order[1:] if self._passes_on(b)}
+        order = [block for block in graph.order if block not in self.threaded]
+        for block in self.threaded:
+            self.out.spans[block] = (0, 0)
+            self.out.places.update(dict.fromkeys(block.ops, 0))
+        for place, block in enumerate(order):
             first = len(self.out.instructions)
             if place == 0:
                 self._parameters(function)
-            following = graph.order[place + 1] if place + 1 < len(graph.order) else None
+            following = order[place + 1] if place + 1 < len(order) else None
             for op in block.ops:
                 self.out.places[op] = len(self.out.instructions)
                 self.location = op.location
@@ -73,10 +84,25 @@ class Emitter:
                 else:
                     self._operation(op)
             self.out.spans[block] = (first, len(self.out.instructions))
-        for at, block in self.jumps:
+        for at, goal in self.jumps:
+            block = self.final(goal)
             old = self.out.instructions[at]
             self.out.instructions[at] = replace(old, immediate=self.out.spans[block][0] - at)
         return self.out
+
+    def _passes_on(self, block: Block) -> bool:
+        """Whether the block is a jump that has nothing to copy."""
+        last = block.ops[-1]
+        if len(block.ops) != 1 or last.opcode != "jump" or last.targets[0].block is block:
+            return False
+        pairs = zip(last.targets[0].block.args, last.targets[0].args, strict=True)
+        return all(self.place_of(arg) == self.place_of(value) for arg, value in pairs)
+
+    def final(self, block: Block) -> Block:
+        """Where a jump to the block ends up."""
+        for _ in range(len(self.threaded)):
+            block = self.threaded.get(block, block)
+        return block
 
     # one instruction
     def put(
@@ -181,13 +207,13 @@ class Emitter:
             self._branch(op, following)
 
     def _go(self, block: Block, following: Block | None) -> None:
-        if block is not following:
+        if self.final(block) is not following:
             self.jumps.append((len(self.out.instructions), block))
             self.put(row_of("JUMP", "target"))
 
     def _branch(self, op: Op, following: Block | None) -> None:
         """Falls through to the block that follows, if one of the two does."""
-        yes, no = op.targets[0].block, op.targets[1].block
+        yes, no = self.final(op.targets[0].block), self.final(op.targets[1].block)
         compare = op.attrs.get("compare", "ne")
         if yes is following:
             yes, no, compare = no, yes, _OPPOSITE[compare]
@@ -223,7 +249,7 @@ class Emitter:
             self.put(scalar_row(OPS[op.opcode].mnemonic), (self.target(op.result), *registers), (op.fmt,))
             self.keep(op.result)
         else:
-            _EMIT[op.opcode](self, op)
+            self.rules[op.opcode](self, op)
 
     def _binary(self, op: Op) -> None:
         a = self.take(op.operands[0], SPILL_REGISTERS[0])
@@ -242,158 +268,3 @@ class Emitter:
         """An instruction that writes the operation's result to its first register."""
         self.put(row, (self.target(op.result), *registers), formats, flags, immediate)
         self.keep(op.result)
-
-
-def _constant(emit: Emitter, op: Op) -> None:
-    emit.number(emit.target(op.result), constant_word(op.attrs["value"]))
-    emit.keep(op.result)
-
-
-def _run(emit: Emitter, op: Op) -> None:
-    first = emit.allocation.registers[op.result]
-    for place, value in enumerate(op.operands):
-        emit.copy(Register(first + place), emit.place_of(value))
-
-
-def _select(emit: Emitter, op: Op) -> None:
-    emit.finish(op, scalar_row("SSEL"), emit.takes(op.operands))
-
-
-def _convert(emit: Emitter, op: Op) -> None:
-    source = op.attrs["source"]
-    registers = emit.takes(op.operands)
-    if source is op.fmt:
-        emit.finish(op, scalar_row("SMOVE"), registers)
-    else:
-        emit.finish(op, scalar_row("SCVT"), registers, (op.fmt, source), (op.attrs["rounding"],))
-
-
-def _cast(emit: Emitter, op: Op) -> None:
-    """Words are already extended as their type says, so widening is a move; the rest reads the low bits."""
-    source, to = op.operands[0].type, op.attrs["type"]
-    registers = emit.takes(op.operands)
-    wide = not isinstance(to, Format) or to.bits == 64
-    if wide:
-        emit.finish(op, scalar_row("SMOVE"), registers)
-        return
-    as_format = _unsigned(to) if is_float(to) else to
-    if source == to or (isinstance(source, Format) and source.kind == "uint" and source.bits < to.bits):
-        emit.finish(op, scalar_row("SMOVE"), registers)
-    else:
-        emit.finish(op, scalar_row("SADD", True), registers, (as_format,))
-
-
-def _unsigned(fmt: Format) -> Format:
-    from trilobite.processor.isa.formats import U8, U16
-
-    return {8: U8, 16: U16, 32: U32, 64: U64}[fmt.bits]
-
-
-def _offset(emit: Emitter, op: Op) -> None:
-    a = emit.take(op.operands[0], SPILL_REGISTERS[0])
-    second = op.operands[1]
-    if isinstance(second, Constant):
-        emit.finish(op, scalar_row("SADD", True), [a], (I64,), immediate=second.integer)
-    else:
-        emit.finish(op, scalar_row("SADD"), [a, emit.take(second, SPILL_REGISTERS[1])], (I64,))
-
-
-def _address(emit: Emitter, op: Op) -> None:
-    buffer = op.attrs["buffer"]
-    offset = emit.layout.offsets[buffer]
-    if buffer.space == STACK:
-        below = offset - emit.layout.sizes[STACK]
-        emit.finish(op, scalar_row("SADD", True), [STACK_POINTER], (I64,), immediate=below)
-    else:
-        emit.number(emit.target(op.result), address(LETTERS[buffer.space], offset))
-        emit.keep(op.result)
-
-
-def _table(emit: Emitter, op: Op) -> None:
-    emit.number(emit.target(op.result), emit.tables[op.attrs["table"]])
-    emit.keep(op.result)
-
-
-def _special(emit: Emitter, op: Op) -> None:
-    which = SPECIAL_REGISTERS.index(op.attrs.get("name", "clock"))
-    emit.put(row_of("SREAD", "out", "imm"), (emit.target(op.result),), immediate=which)
-    emit.keep(op.result)
-
-
-def _get(emit: Emitter, op: Op) -> None:
-    offset = emit.slot_offset(emit.homes[op.attrs["variable"]])
-    emit.finish(op, scalar_row("SLOAD", True), [STACK_POINTER], (I64,), immediate=offset)
-
-
-def _set(emit: Emitter, op: Op) -> None:
-    emit.copy(Slot(emit.homes[op.attrs["variable"]]), emit.place_of(op.operands[0]))
-
-
-def _load(emit: Emitter, op: Op) -> None:
-    emit.finish(
-        op, scalar_row("SLOAD", True), emit.takes(op.operands), (op.fmt,), immediate=op.attrs["offset"]
-    )
-
-
-def _store(emit: Emitter, op: Op) -> None:
-    registers = tuple(emit.takes(op.operands))
-    emit.put(scalar_row("SSTORE", True), registers, (op.fmt,), immediate=op.attrs["offset"])
-
-
-def _atomic(emit: Emitter, op: Op) -> None:
-    flags = (op.attrs["op"],) if op.opcode == "atomic" else ()
-    emit.finish(op, scalar_row(OPS[op.opcode].mnemonic), emit.takes(op.operands), (op.fmt,), flags)
-
-
-def _tensor(emit: Emitter, op: Op) -> None:
-    """One register per operand of the row; a scalar that is left constant takes the immediate form."""
-    row = contract(op.attrs["row"]).row
-    registers: list[int] = []
-    immediate: int | None = None
-    for place, value in enumerate(op.operands):
-        if not isinstance(value, Constant):
-            registers.append(emit.take(value, SPILL_REGISTERS[place]))
-        elif value.type is I64 and value.value == NULL_RUN and row.operands[place].kind == "run":
-            registers.append(NULL_RUN)
-        else:
-            immediate = as_immediate(op.attrs["formats"][0], value)
-    if op.results:
-        registers.append(emit.target(op.result))
-    if immediate is None:
-        emit.put(row, tuple(registers), op.attrs["formats"], op.attrs["flags"])
-    else:
-        form = next(r for r in MNEMONICS[row.mnemonic] if r.immediate is not None)
-        emit.put(form, tuple(registers), op.attrs["formats"], immediate=immediate)
-    if op.results:
-        emit.keep(op.result)
-
-
-def _sync(emit: Emitter, op: Op) -> None:
-    named = op.attrs["queues"]
-    row = MNEMONICS["SYNC"][0]
-    emit.put(row, flags=tuple(flag.name if flag.name in named else "" for flag in row.flags))
-
-
-def _barrier(emit: Emitter, op: Op) -> None:
-    emit.put(MNEMONICS["BARRIER"][0], flags=(op.attrs["scope"], op.attrs["members"]))
-
-
-def _print(emit: Emitter, op: Op) -> None:
-    emit.number(SPILL_REGISTERS[0], emit.tables[op.attrs["table"]])
-    first = emit.allocation.registers[op.operands[0]] if op.operands else 0
-    emit.put(MNEMONICS["PRINT"][0], (SPILL_REGISTERS[0], first))
-
-
-def _nothing(emit: Emitter, op: Op) -> None:
-    """For the tools only."""
-
-
-_BINARY = frozenset((*BINARY, *COMPARISONS))
-_UNARY_ROWS = frozenset((*UNARY, "fma"))
-_EMIT: dict[str, Callable[[Emitter, Op], None]] = {
-    "constant": _constant, "run": _run, "select": _select, "convert": _convert, "cast": _cast,
-    "offset": _offset, "address": _address, "table": _table, "special": _special, "clock": _special,
-    "get": _get, "set": _set, "load": _load, "store": _store, "atomic": _atomic, "cas": _atomic,
-    "tensor": _tensor, "sync": _sync, "barrier": _barrier, "print": _print, "note": _nothing,
-    "begin": _nothing,
-}  # fmt: skip

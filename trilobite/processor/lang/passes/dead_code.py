@@ -12,32 +12,61 @@ from trilobite.processor.lang.ops import PURE
 
 
 def remove_dead_code(function: Function) -> bool:
-    """Marks from effects backwards, then sweeps."""
+    """Marks from effects backwards, then sweeps. A block argument is needed only if something reads it."""
     remove_unreachable(function)
+    passed = _passed(function)
     needed: set[Value] = set()
-    work: list[Op] = [op for op in function.ops() if op.opcode not in PURE and not _droppable(op)]
-    alive = set(work)
+    work: list[Value] = []
+    for op in function.ops():
+        if op.opcode not in PURE and not _droppable(op):
+            work.extend(op.operands)
     while work:
-        for value in work.pop().uses():
-            needed.add(value)
-            if isinstance(value, Result) and value.op not in alive:
-                alive.add(value.op)
-                work.append(value.op)
+        value = work.pop()
+        if value in needed:
+            continue
+        needed.add(value)
+        if isinstance(value, Result):
+            work.extend(value.op.operands)
+        work.extend(passed.get(value, ()))
+    return _sweep(function, needed)
+
+
+def _passed(function: Function) -> dict[Value, list[Value]]:
+    """What each block argument may be."""
+    found: dict[Value, list[Value]] = {}
+    for op in function.ops():
+        for target in op.targets:
+            for arg, value in zip(target.block.args, target.args, strict=True):
+                found.setdefault(arg, []).append(value)
+    return found
+
+
+def _sweep(function: Function, needed: set[Value]) -> bool:
     changed = False
+    entry = function.blocks[0]
+    for op in function.ops():
+        for target in op.targets:
+            pairs = zip(target.block.args, target.args, strict=True)
+            target.args = [value for arg, value in pairs if arg in needed]
     for block in function.blocks:
-        kept = [op for op in block.ops if op in alive or _shown(op, needed)]
+        if block is not entry:
+            changed |= any(arg not in needed for arg in block.args)
+            block.args = [arg for arg in block.args if arg in needed]
+        kept = [op for op in block.ops if _stays(op, needed)]
         changed |= len(kept) != len(block.ops)
         block.ops = kept
     return changed
+
+
+def _stays(op: Op, needed: set[Value]) -> bool:
+    if op.opcode == "note":
+        return isinstance(op.operands[0], Constant) or op.operands[0] in needed
+    if op.opcode in PURE or _droppable(op):
+        return any(result in needed for result in op.results)
+    return True
 
 
 def _droppable(op: Op) -> bool:
     """Reading a variable or memory has no effect of its own (a load that would fault is a fault all the same
     only if its value matters)."""
     return op.opcode in ("get", "note", "load")
-
-
-def _shown(op: Op, needed: set[Value]) -> bool:
-    if op.opcode != "note":
-        return False
-    return isinstance(op.operands[0], Constant) or op.operands[0] in needed

@@ -7,10 +7,13 @@ and those whose address goes through memory are live all the time.
 
 from __future__ import annotations
 
+from trilobite.base.errors import KernelError
 from trilobite.processor.lang.cfg import Graph
 from trilobite.processor.lang.ir import Block, Buffer, Function, Op
 from trilobite.processor.lang.provenance import Provenance
+from trilobite.processor.lang.scratchpad import Layout, place
 from trilobite.processor.lang.types import STACK, is_pointer
+from trilobite.processor.machine import Machine
 
 MOVES_POINTERS = ("offset", "select", "cast", "note", "run", "branch", "jump")
 
@@ -28,6 +31,16 @@ def together(function: Function, buffers: list[Buffer]) -> dict[Buffer, set[Buff
     for block in graph.order:
         _conflicts(block, uses, after[block], touched[block], found)
     return found
+
+
+def layout_of(function: Function, buffers: list[Buffer], machine: Machine, share: bool) -> Layout:
+    """Places for the buffers. Without `share` they have bytes of their own, unless only sharing makes them fit."""
+    if not share:
+        try:
+            return place(buffers, machine)
+        except KernelError:
+            pass  # the layout below says what is wrong, if something is
+    return place(buffers, machine, together(function, buffers))
 
 
 class _Uses:
