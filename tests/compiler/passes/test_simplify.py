@@ -92,6 +92,16 @@ PAIRS: list[tuple[str, bool, str, str, str]] = [
      "%4: f32[2,6] = concatenate %2, %3, %1 {axis=1}",
      "%2: f32[2,5] = slice %0 {start=(0, 1), stop=(2, 6), step=(1, 1)}\n"
      "%3: f32[2,6] = concatenate %2, %1 {axis=1}"),
+    ("add(pad(x), pad(y)) -> side_by_side", True, "%0: i32[2,3], %1: i32[2,4], %2: i32[2,1]",
+     "%3: i32[2,8] = pad %1 {low=(0, 3), high=(0, 1), between=(0, 0), value=0}\n"
+     "%4: i32[2,8] = pad %0 {low=(0, 0), high=(0, 5), between=(0, 0), value=0}\n%5: i32[2,8] = add %3, %4\n"
+     "%6: i32[2,8] = pad %2 {low=(0, 7), high=(0, 0), between=(0, 0), value=0}\n%7: i32[2,8] = add %5, %6",
+     "%3: i32[2,8] = concatenate %0, %1, %2 {axis=1}"),
+    ("add(pad(x), pad(y)) -> side_by_side", False, "%0: f32[3], %1: f32[2]",
+     "%2: f32[7] = pad %0 {low=(1,), high=(3,), between=(0,), value=0.0}\n"
+     "%3: f32[7] = pad %1 {low=(4,), high=(1,), between=(0,), value=0.0}\n%4: f32[7] = add %2, %3",
+     "%2: f32[5] = concatenate %0, %1 {axis=0}\n"
+     "%3: f32[7] = pad %2 {low=(1,), high=(1,), between=(0,), value=0}"),
     ("reverse(x) -> reverse", True, "%0: f32[3,1]", "%1: f32[3,1] = reverse %0 {axes=(0, 1)}",
      "%1: f32[3,1] = reverse %0 {axes=(0,)}"),
     ("reverse(reverse(x)) -> reverse_twice", True, "%0: f32[3,2]",
@@ -173,6 +183,13 @@ def test_every_rule_over_shapes_casts_and_reductions_has_a_pair() -> None:
 
 
 KEPT = [
+    # slices that overlap, leave a hole, or lie on other axes
+    *(
+        f"%0: i32[3], %1: i32[2]\n%2: i32[7] = pad %0 {{low=(1,), high=(3,), between=(0,), value=0}}\n"
+        f"%3: i32[7] = pad %1 {{low=({low},), high=({5 - low},), between=(0,), value={value}}}\n"
+        "%4: i32[7] = add %2, %3"
+        for low, value in ((3, 0), (5, 0), (4, 1))
+    ),
     "%0: f32[3]\n%1: f32[3] = full {shape=(3,), dtype=f32, value=0.0}\n%2: f32[3] = add %0, %1",
     "%0: f32[3]\n%1: f32[3] = full {shape=(3,), dtype=f32, value=0.0}\n%2: f32[3] = mul %0, %1",
     "%0: f32[3]\n%1: f32[3] = sub %0, %0",

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trilobite.base.dtypes import INEXACT, INTEGERS
 from trilobite.compiler.rewrite import Element, Match, Rule, filled
 from trilobite.ir.graph import Var
-from trilobite.ir.types import Dim, Shape
+from trilobite.ir.types import Affine, Dim, Shape
 
+_PARTS = 16  # of a part that become parts of the whole
 _FEW = 64  # elements that are looked at before all of a constant
 
 
@@ -160,16 +162,51 @@ def _pad_nothing(m: Match) -> Var | None:
     return None if any(at["low"]) or any(at["high"]) or any(at["between"]) else m["x"]
 
 
+def _side_by_side(m: Match) -> Var | None:
+    """pad(x) + pad(y) -> pad(concatenate(x, y)), where zeros meet what is not: the slopes of two slices."""
+    parts = [m.rewriter.makers[v] for v in m.equation.inputs]
+    if any(any(e.attributes["between"]) or e.attributes["value"] != 0 for e in parts):
+        return None
+    axes = {i for e in parts for k in ("low", "high") for i, d in enumerate(e.attributes[k]) if d != 0}
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    first, second = sorted(parts, key=lambda e: _known(e.attributes["low"][axis]))
+    begin, end = first.attributes["low"][axis], second.attributes["high"][axis]
+    meets = first.attributes["low"][axis] + first.inputs[0].type.shape[axis] == second.attributes["low"][axis]
+    if not meets or _known(begin) < 0 or _known(end) < 0:
+        return None
+    joined = m.make("concatenate", first.inputs[0], second.inputs[0], axis=axis)
+    around = {"low": first.attributes["low"], "high": second.attributes["high"]}
+    return m.make("pad", joined, **around, between=first.attributes["between"], value=0)
+
+
+def _known(d: Dim) -> int:
+    """A size to compare by; symbolic ones stand last and meet nothing."""
+    return -1 if isinstance(d, Affine) else d
+
+
 def _one_part(m: Match) -> Var | None:
-    """Parts without elements go; one part is itself; slices that follow each other are one slice."""
+    """Parts without elements go; one part is itself; parts of a part are parts; slices that follow each other
+    are one slice.
+    """
     axis, parts = m.attributes["axis"], m.equation.inputs
-    some = [v for v in parts if v.type.shape[axis] != 0]
+    some = [v for w in parts for v in _parts(m, w, axis) if v.type.shape[axis] != 0]
     if len(some) == 1:
         return some[0]
     joined = _joined(m, some, axis)
-    if len(joined) == len(parts) or not joined:
+    if tuple(joined) == parts or not joined:
         return None
     return joined[0] if len(joined) == 1 else m.make("concatenate", *joined, axis=axis)
+
+
+def _parts(m: Match, v: Var, axis: int) -> Sequence[Var]:
+    """The parts of a value that is joined itself, if nobody else reads it and they are few."""
+    e = m.maker(v)
+    joins = e is not None and e.primitive.name == "concatenate" and e.attributes["axis"] == axis
+    if e is None or not joins or len(e.inputs) > _PARTS or m.rewriter.readers[v] > 1:
+        return [v]
+    return e.inputs
 
 
 def _joined(m: Match, parts: Sequence[Var], axis: int) -> list[Var]:
@@ -236,6 +273,8 @@ RULES = (
     Rule("slice(x)", _slice_of_parts),
     Rule("pad(x)", _pad_nothing),
     Rule("concatenate", _one_part),
+    Rule("add(pad(x), pad(y))", _side_by_side, INTEGERS),
+    Rule("add(pad(x), pad(y))", _side_by_side, INEXACT, exact=False),  # -0.0 + 0.0 is 0.0, and here -0.0
     Rule("reverse(x)", _reverse),
     Rule("reverse(reverse(x))", _reverse_twice),
     Rule("update_slice(x, y)", _update_all),
