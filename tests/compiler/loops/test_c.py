@@ -103,7 +103,8 @@ def test_symbolic_sizes_in_c(tmp_path: Path) -> None:
     n = dim("n", max=50)
     r = Region()
     x = r.input((n, 5))
-    region = r.graph(r.transpose(r.neg(x), axes=(1, 0)), r.reduce_max(x, axes=(0,)))
+    square = r.spread(r.reduce_max(x, axes=(1,)), (3, n, n), 0, 1)
+    region = r.graph(r.transpose(r.neg(x), axes=(1, 0)), r.reduce_max(x, axes=(0,)), square)
     value = random_array(np.random.default_rng(0), (37, 5), np.dtype("float32"), wild=False)
     ((symbol, _),) = n.terms
     for a, b in zip(run_c(region, [value], tmp_path, {symbol: 37}), reference(region, [value]), strict=True):

@@ -220,3 +220,21 @@ def test_nests_compile_for_plain_machines(host: Any, dtype: str) -> None:
     region, _ = made(build, ((40, 50), dtype), ((3,), "int32"))
     for step in lowered(region, host).steps:
         assert len(objects.compile_object(step.kernel.text, step.kernel.level, host)) > 100
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 5), (17, 8), (33, 40)])
+def test_products_of_symbolic_sizes(n: int, m: int) -> None:
+    """Scores of attention: two symbolic axes beside each other, and one squared."""
+    a, b = dim("n", max=64), dim("m", max=64)
+    r = Region()
+    x, y = r.input((3, a, b)), r.input((2, a, a), "int32")
+    low = r.reduce_min(x, axes=(2,))
+    region = r.graph(
+        r.sub(x, r.spread(low, (3, a, b), 2)), r.transpose(x, axes=(2, 1, 0)), r.reduce_max(x, axes=(1,)),
+        r.transpose(y, axes=(0, 2, 1)), r.reduce_sum(y, axes=(0,)), r.concatenate(y, y, axis=1),
+    )  # fmt: skip
+    sizes = {a.terms[0][0]: n, b.terms[0][0]: m}
+    rng = np.random.default_rng(n)
+    values = [random_array(rng, (3, n, m), dt.float32, wild=False), random_array(rng, (2, n, n), dt.int32)]
+    for found, expected in zip(native(region, values, sizes, 2), reference(region, values), strict=True):
+        assert_same_bits(found, expected)

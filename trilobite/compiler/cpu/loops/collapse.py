@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trilobite.compiler.cpu.loops.index import Index, Indirect, product
+from trilobite.compiler.cpu.loops.index import Index, Indirect, product, times
 from trilobite.compiler.cpu.loops.ir import (
     Buffer,
     Leaf,
@@ -24,7 +24,7 @@ from trilobite.compiler.cpu.loops.ir import (
     substituted,
     walk,
 )
-from trilobite.ir.types import Dim, size_of
+from trilobite.ir.types import Dim
 
 
 def flattened(nest: Nest) -> Nest:
@@ -37,11 +37,11 @@ def flattened(nest: Nest) -> Nest:
 
 def _span(b: Buffer) -> Dim:
     """Elements from the first to the last."""
-    if not b.strides:
-        return size_of(b.shape)
     last: Dim = 1
-    for d, step in zip(b.shape, b.strides, strict=True):
-        last = last + (d - 1) * step
+    for d, step in zip(b.shape, b.steps, strict=True):
+        if d == 0:
+            return 0
+        last = last + times(d - 1, step)
     return last
 
 

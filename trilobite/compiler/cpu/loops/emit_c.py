@@ -7,13 +7,15 @@ loop runs, not what it computes. Compile with `-ffp-contract=off -lm` to get the
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from trilobite.base.dtypes import DType, int64, is_float
 from trilobite.compiler.cpu.loops import c_scalars as c
 from trilobite.compiler.cpu.loops.combine import scalar_graph
 from trilobite.compiler.cpu.loops.emit_llvm import local_offsets
-from trilobite.compiler.cpu.loops.index import Index, Indirect, Quotient
+from trilobite.compiler.cpu.loops.index import Index, Indirect, Quotient, factors
 from trilobite.compiler.cpu.loops.ir import (
     Buffer,
     Leaf,
@@ -27,7 +29,7 @@ from trilobite.compiler.cpu.loops.ir import (
     statements,
 )
 from trilobite.ir.graph import Var
-from trilobite.ir.types import Affine, Dim
+from trilobite.ir.types import Affine, Dim, Symbol
 
 
 def emit_c(nest: Nest) -> str:
@@ -50,10 +52,15 @@ class _File:
             head.append(f"    {const}{word} *{b.name} = ({const}{word} *)args[{i}];")
         for i, s in enumerate(self.nest.symbols, start=len(self.nest.arguments)):
             head.append(f"    const int64_t {s.name} = args[{i}];")
+        for s in self.nest.sizes:
+            pair = factors(s)
+            if pair is not None:
+                head.append(f"    const int64_t {_name(s)} = {self.size(pair[0])} * {self.size(pair[1])};")
         for name, offset in local_offsets(self.nest)[0].items():
             word = c.memory_word(self.buffers[name].dtype)
             head.append(f"    {word} *{name} = ({word} *)(scratch + {offset});")
-        head.append("    (void)args, (void)begin, (void)end, (void)scratch;")
+        unused = ["args", "begin", "end", "scratch", *map(_name, self.nest.sizes)]
+        head.append(f"    {', '.join(f'(void){name}' for name in unused)};")
         if self.nest.unless_same is not None:
             first, second = self.nest.unless_same
             head.append(f"    if ((const void *){first} == (const void *){second}) return;")
@@ -94,7 +101,7 @@ class _File:
     def size(self, d: Dim) -> str:
         if not isinstance(d, Affine):
             return str(d)
-        parts = [f"{k} * {s.name}" if k != 1 else s.name for s, k in d.terms]
+        parts = [f"{k} * {_name(s)}" if k != 1 else _name(s) for s, k in d.terms]
         return f"({' + '.join([*parts, str(d.constant)] if d.constant else parts)})"
 
     def index(self, index: Index) -> str:
@@ -168,6 +175,11 @@ class _File:
                 word = self._value(buffer.dtype, c.expression(e, [there, word]), depth + 1)
             self._line(depth + 1, f"{at} = {c.written(buffer.dtype, word)};")
         self._line(depth, "}")
+
+
+def _name(s: Symbol) -> str:
+    """A size's name in C; a product's is made of those of its factors."""
+    return re.sub(r"\W+", "_", s.name.replace("*", "_by_")) if factors(s) is not None else s.name
 
 
 def _held(fill: float, dtype: DType) -> float | int | bool:

@@ -14,6 +14,7 @@ from trilobite.base.errors import IRError
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.loops.emit_inner import Inner, innermost
 from trilobite.compiler.cpu.loops.emit_values import Scope
+from trilobite.compiler.cpu.loops.index import factors
 from trilobite.compiler.cpu.loops.ir import Loop, Micro, Nest, Node, Statement
 from trilobite.compiler.cpu.loops.ir import loop as plain_loop
 from trilobite.compiler.cpu.loops.micro import KERNELS
@@ -40,6 +41,10 @@ def emit(nest: Nest, host: Host) -> str:
         scope.pointers[b.name] = text.argument(i, "ptr")
     for i, s in enumerate(nest.symbols, start=len(nest.arguments)):
         scope.sizes[s] = text.argument(i, "i64")
+    for s in nest.sizes:
+        pair = factors(s)
+        if pair is not None:
+            scope.sizes[s] = text.mul(scope.size(pair[0]), scope.size(pair[1]))
     for name, offset in local_offsets(nest)[0].items():
         scope.pointers[name] = text.address(text.scratch, offset)
     if nest.unless_same is None:

@@ -7,11 +7,11 @@ reshape), or a loaded integer held inside a range (gather). It emits nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trilobite.ir.types import Affine, Dim, Symbol
+from trilobite.ir.types import Affine, Dim, Symbol, symbols_of
 
 if TYPE_CHECKING:
     from trilobite.compiler.cpu.loops.ir import Load
@@ -74,7 +74,7 @@ class Index:
         return self + as_index(other) * -1
 
     def __mul__(self, k: Dim) -> Index:
-        return _index(self.constant * k, {atom: c * k for atom, c in self.terms})
+        return _index(times(self.constant, k), {atom: times(c, k) for atom, c in self.terms})
 
     def coefficient(self, atom: Atom) -> Dim:
         return dict(self.terms).get(atom, 0)
@@ -178,7 +178,13 @@ def evaluate(
 
 
 def size_value(d: Dim, sizes: Mapping[Symbol, int]) -> int:
-    return d.value(sizes) if isinstance(d, Affine) else d
+    if not isinstance(d, Affine):
+        return d
+    total = d.constant
+    for s, c in d.terms:
+        pair = factors(s)
+        total += c * (sizes[s] if pair is None else size_value(pair[0], sizes) * size_value(pair[1], sizes))
+    return total
 
 
 # -- ranges ------------------------------------------------------------------------------------------------
@@ -256,7 +262,7 @@ def _multiples(index: Index, by: Dim) -> tuple[Index, Index]:
     first = 0 if k is None else k
     if k is None and isinstance(constant, int) and isinstance(by, int):
         first = constant // by
-    return _index(first, whole), _index(constant - by * first, rest)
+    return _index(first, whole), _index(constant - times(by, first), rest)
 
 
 def ratio(a: Dim, b: Dim) -> Dim | None:
@@ -271,6 +277,36 @@ def ratio(a: Dim, b: Dim) -> Dim | None:
     symbol, c = b.terms[0]
     k = dict(a.terms).get(symbol, 0) // c
     return k if b * k == a else None
+
+
+# Products of symbolic sizes are no sizes of the IR; here each is a symbol of its own, computed at the start.
+_PRODUCTS: dict[Symbol, tuple[Dim, Dim]] = {}
+
+
+def times(a: Dim, b: Dim) -> Dim:
+    """a * b for any sizes."""
+    if not isinstance(a, Affine) or not isinstance(b, Affine):
+        return a * b
+    first, second = sorted((a, b), key=str)
+    symbol = Symbol(f"({first})*({second})", lower(a) * lower(b), upper(a) * upper(b))
+    _PRODUCTS[symbol] = (first, second)
+    return Affine(0, [(symbol, 1)])
+
+
+def factors(symbol: Symbol) -> tuple[Dim, Dim] | None:
+    """The two sizes whose product a symbol stands for; None for one that a run passes."""
+    return _PRODUCTS.get(symbol)
+
+
+def with_products(symbols: Iterable[Symbol]) -> list[Symbol]:
+    """Symbols and those inside products, every one after what it is made of."""
+    out: dict[Symbol, None] = {}
+    for s in sorted(symbols):
+        pair = factors(s)
+        if pair is not None:
+            out.update(dict.fromkeys(with_products(symbols_of(pair))))
+        out[s] = None
+    return list(out)
 
 
 def product(a: Dim, b: Dim) -> Dim | None:

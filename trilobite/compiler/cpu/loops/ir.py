@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from trilobite.base.dtypes import DType, bool_
-from trilobite.compiler.cpu.loops.index import Index, Indirect, Ranges, as_index, substitute, upper
+from trilobite.compiler.cpu.loops.index import (
+    Index,
+    Indirect,
+    Ranges,
+    as_index,
+    factors,
+    substitute,
+    times,
+    upper,
+    with_products,
+)
 from trilobite.ir.graph import Graph
 from trilobite.ir.types import Affine, Dim, Shape, Symbol, size_of, symbols_of
 
@@ -43,11 +53,9 @@ class Buffer:
 
 def row_major(shape: Shape) -> Shape:
     out: list[Dim] = []
-    step: Dim = 1
-    for d in reversed(shape):
-        out.append(step)
-        step = step * d
-    return tuple(reversed(out))
+    for d in reversed(shape[1:]):
+        out.append(times(out[-1], d) if out else d)
+    return (*reversed(out), 1) if shape else ()
 
 
 # -- statements --------------------------------------------------------------------------------------------
@@ -195,13 +203,18 @@ class Nest:
     @property
     def symbols(self) -> tuple[Symbol, ...]:
         """The sizes that a run passes, after the buffers, in this order."""
+        return tuple(s for s in self.sizes if factors(s) is None)
+
+    @property
+    def sizes(self) -> tuple[Symbol, ...]:
+        """Those, and products of them, each after its factors."""
         found: set[Symbol] = set()
         for b in self.buffers:
-            found |= symbols_of((*b.shape, *b.strides))
+            found |= symbols_of((*b.steps, *(b.shape if b.kind == "local" else ())))
         for node in walk(self.body):
             for i in node_indices(node):
                 found |= symbols_of(list(index_sizes(i)))
-        return tuple(sorted(found))
+        return tuple(with_products(found))
 
     def __str__(self) -> str:
         from trilobite.compiler.cpu.loops.text import show

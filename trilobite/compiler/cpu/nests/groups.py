@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from trilobite.compiler.cpu.loops.index import Index, upper, variable
-from trilobite.compiler.cpu.loops.ir import row_major
 from trilobite.compiler.cpu.nests.classes import COMBINE, RENEWALS, WRITES
 from trilobite.compiler.cpu.nests.defaults import BLOCK
 from trilobite.compiler.cpu.nests.movement import place_operands
@@ -26,7 +25,7 @@ from trilobite.compiler.cpu.nests.reader import ELEMENTWISE, CannotRead, Reader,
 from trilobite.compiler.cpu.nests.rewrite import producers
 from trilobite.compiler.cpu.nests.scalars import Scalars
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.types import Dim, Shape, TensorType
+from trilobite.ir.types import Dim, Shape, TensorType, size_of
 
 DEAR, MANY = 3, 16  # operations of a value, and rows it is repeated over, that make it worth memory
 RENEWS = 4  # how many times as large a value must be for replacing a part of it in place
@@ -245,7 +244,8 @@ class Groups:
         for group in self.groups:
             reader = Reader(self.producers, sources, group.ranges("o"), Scalars())
             for root in group.roots:
-                row_major(root.var.type.shape)
+                if self.materialised(root.var) and root.var not in self.region.outputs:
+                    size_of(root.var.type.shape)  # of a temporary the bytes must be a size
                 if root.write is not None:
                     self._check_write(root.write, sources)
                     continue

@@ -33,7 +33,7 @@ from trilobite.compiler.cpu.nests.sharing import shared
 from trilobite.compiler.cpu.nests.transposes import tiled
 from trilobite.compiler.kernels import Lowering, Operand, Step
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.types import Affine, Dim, Shape, TensorType, size_of
+from trilobite.ir.types import Affine, Dim, Shape, TensorType, size_of, symbols_of
 from trilobite.native.host import Host, features
 
 LARGEST = 512  # equations of a region
@@ -50,8 +50,6 @@ def accepts(region: Graph) -> str | None:
     if not any(map(_needs_a_look, region.equations)):
         return None
     try:
-        for v in (v for e in region.equations for v in (*e.inputs, *e.outputs)):
-            size_of(v.type.shape[1:])  # steps between rows must be affine
         Groups(prepared(region)).check()
     except (CannotRead, ShapeError) as error:
         return str(error).splitlines()[0]
@@ -185,7 +183,10 @@ class _Assembly:
     def _is_large_join(self, v: Var, sources: dict[Var, Source]) -> bool:
         e = self.groups.producers.get(v)
         joined = e is not None and e.primitive.name == "concatenate" and v not in sources
-        return joined and e is not None and len(e.inputs) <= PIECES and size(v.type.shape) >= BLOCK
+        if not joined or e is None or len(e.inputs) > PIECES or size(v.type.shape) < BLOCK:
+            return False
+        # Where a piece begins must be a size that a step can have.
+        return all(isinstance(d, int) for d in v.type.shape[e.attributes["axis"] + 1 :])
 
     def _join(self, e: Equation, name: str, sources: dict[Var, Source]) -> None:
         """Each piece by itself, into its part of the result: no element asks where it belongs."""
@@ -267,7 +268,7 @@ class _Assembly:
         """One nest, or one that leaves partial results by block and one that combines them."""
         whole = {r.var: Destination(tuple(self.stores[r.var])) for r in group.roots}
         nest = build(whole)
-        rows = rows_per_block(nest, group)
+        rows = rows_per_block(nest, group) if len(symbols_of(group.kept_shape)) < 2 else None
         if rows is None:
             self._step(in_chunks(jammed(nest)), flat=True)
             return

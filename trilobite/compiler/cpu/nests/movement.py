@@ -16,6 +16,7 @@ from trilobite.compiler.cpu.loops.index import (
     atom_index,
     bounds,
     divided,
+    times,
 )
 from trilobite.compiler.cpu.loops.ir import Load, Test
 from trilobite.compiler.cpu.nests.bits import random_bits
@@ -83,10 +84,10 @@ def axis_groups(a: Shape, b: Shape) -> list[tuple[list[int], list[int]]]:
             if j == len(b) or (i < len(a) and _count(m) <= _count(n)):
                 if i == len(a):
                     raise CannotRead(f"a reshape of {list(b)} to {list(a)} with no elements")
-                m, i = m * a[i], i + 1
+                m, i = times(m, a[i]), i + 1
                 left.append(i - 1)
             else:
-                n, j = n * b[j], j + 1
+                n, j = times(n, b[j]), j + 1
                 right.append(j - 1)
         groups.append((left, right))
     return groups
