@@ -21,7 +21,7 @@ _WEIGHT = 1.4e9  # elements of a transformed weight made a second
 _SUMS = 75e9  # flops of sums over pixels or tiles, a second
 _WRITTEN = 10e9  # bytes of sums at all points written and read again a second
 _CACHED = 1 << 20  # bytes of a weight that stay close to the core
-_READ = 20e9  # bytes of a larger weight read a second
+_READ = 28e9  # bytes of a larger weight read a second
 _WORTH = 0.85  # of the direct time, at most: less is not worth the error
 _LEAST = 16  # channels and filters
 

@@ -80,6 +80,15 @@ def prepared(
     return longer, (step,), (lines * (line + sum(around)) * dtype.itemsize,), target
 
 
+def group_words(p: Problem) -> dict[str, Dim]:
+    """How far groups are apart in elements of x, in columns and rows of the result; a row's columns."""
+    if p.apart:
+        x = p.apart * p.channels
+        return {"group_x": x, "group_columns": 0, "group_rows": p.apart, "width": p.columns}
+    whole = p.columns * p.groups
+    return {"group_x": p.depth, "group_columns": p.columns, "group_rows": 0, "width": whole}
+
+
 def axis_words(p: Problem, part: Part) -> dict[str, Dim]:
     """What `Gather` asks for each axis."""
     numbers: dict[str, Dim] = {}
@@ -134,7 +143,7 @@ def direct_step(
         "groups": p.groups, "blocks": blocks, "block": block, "pixels": pixels, "taps": taps,
         "tap_block": tap_block, "depth": p.depth, "depth_block": depth_block,
         "panel_size": math.prod(part.kernel) * p.depth * tile.columns,
-        "columns": p.columns, "width": p.columns * p.groups,
+        "columns": p.columns, **group_words(p),
         "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out),
     }  # fmt: skip
     numbers |= axis_words(p, part)

@@ -53,7 +53,10 @@ class Gather:
         """Offsets along the axes, their sum in elements, the row of the panel."""
         return self.rank + 2
 
-    def fill(self, block: Block, image: Value, source: Value, places: Value, rows: Value) -> None:
+    def fill(
+        self, block: Block, image: Value, source: Value, places: Value, rows: Value, first: Value | int = 0
+    ) -> None:
+        """Places and rows of a block; `first` is added to every row's number."""
         t, w = self.t, self.w
         start = self.coordinates(block.first, image)
         with t.loop(0, block.tiles, carried=start, name="tile") as tile:
@@ -62,7 +65,8 @@ class Gather:
             line = t.address(rows, t.mul(tile.index, 8 * ROWS))
             with t.loop(0, size, carried=tile.values, name="pixel") as pixel:
                 self.pixel(pixel.values, source, t.address(base, t.mul(pixel.index, t.mul(w["taps"], 8))))
-                t.store_type(self.row(pixel.values), t.address(line, t.mul(pixel.index, 8)))
+                row = t.add(self.row(pixel.values), first)
+                t.store_type(row, t.address(line, t.mul(pixel.index, 8)))
                 pixel.next(*self.after(pixel.values))
             tile.next(*pixel.results)
 

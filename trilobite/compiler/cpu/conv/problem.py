@@ -73,6 +73,7 @@ class Problem:
     columns: int
     source: tuple[int, ...]
     parts: tuple[Part, ...]
+    apart: int = 0  # rows from group to group where they lie one after the other; 0: side by side in each row
 
     @property
     def out(self) -> tuple[int, ...]:

@@ -91,7 +91,7 @@ class WeightGrad:
     def _panel(self, group: Value, channel: Value, channels: Value, panel: Value, line: Value) -> _Unit:
         t, w, tiling = self.t, self.w, self.tiling
         inside = t.mul(panel, tiling.columns)
-        column = t.add(t.mul(group, w["columns"]), inside)
+        column = t.add(t.mul(group, w["group_columns"]), inside)
         width = t.smin(t.sub(w["columns"], inside), tiling.columns)
         sums = t.address(t.scratch, t.mul(line, tiling.columns * tiling.size))
         return _Unit(group, channel, channels, column, width, sums)
@@ -107,7 +107,7 @@ class WeightGrad:
         t, w, tiling = self.t, self.w, self.tiling
         kept = tiling.accumulator
         with t.loop(0, w["taps"], name="tap") as tap, t.loop(0, unit.channels, name="row") as row:
-            number = t.add(t.mul(tap.index, w["depth"]), t.add(unit.channel, row.index))
+            number = self._number(unit, tap.index, row.index)
             source = t.address(w["result0"], t.add(t.mul(number, w["width"]), unit.column), kept)
             at = t.add(t.mul(tap.index, unit.channels), row.index)
             line = t.address(unit.sums, t.mul(at, tiling.columns * tiling.size))
@@ -115,6 +115,12 @@ class WeightGrad:
                 left = t.smax(t.sub(unit.width, v * tiling.lanes), 0)
                 value = t.load_partial(kept, t.address(source, v * tiling.lanes, kept), left, tiling.lanes)
                 t.store_type(value, t.address(line, v * tiling.lanes * tiling.size), 32)
+
+    def _number(self, unit: _Unit, tap: Value, channel: Value) -> Value:
+        """Which row of the result a tap and a channel of the run are."""
+        t, w = self.t, self.w
+        inside = t.add(t.mul(tap, w["depth"]), t.add(unit.channel, channel))
+        return t.add(inside, t.mul(unit.group, w["group_rows"]))
 
     def _places(self, unit: _Unit, count: Value, at: list[Value]) -> list[Value]:
         """Addresses of the rows of a block, pixel by pixel; the coordinates after it."""
@@ -134,7 +140,8 @@ class WeightGrad:
 
         def each(full: bool) -> None:
             with t.loop(0, count, name="pack") as i:
-                index = t.add(t.mul(t.add(first, i.index), w["width"]), unit.column)
+                pixel = t.add(t.add(first, i.index), t.mul(unit.group, w["group_pixels"]))
+                index = t.add(t.mul(pixel, w["width"]), unit.column)
                 row = t.address(w["y"], index, tiling.operand)
                 out = t.address(self.errors, t.mul(i.index, tiling.columns * tiling.size))
                 for v in range(VECTORS):
@@ -158,7 +165,7 @@ class WeightGrad:
         return tiles, t.udiv(unit.channels, safe), t.urem(unit.channels, safe)
 
     def _source(self, unit: _Unit) -> Value:
-        offset = self.t.add(self.t.mul(unit.group, self.w["depth"]), unit.channel)
+        offset = self.t.add(self.t.mul(unit.group, self.w["group_x"]), unit.channel)
         return self.t.address(self.w["x"], offset, self.tiling.operand)
 
     def _rows(self, unit: _Unit, first: Value) -> tuple[Value, Value]:
@@ -193,7 +200,7 @@ class WeightGrad:
 
         def each(full: bool) -> None:
             with t.loop(0, w["taps"], name="tap") as tap, t.loop(0, unit.channels, name="row") as row:
-                number = t.add(t.mul(tap.index, w["depth"]), t.add(unit.channel, row.index))
+                number = self._number(unit, tap.index, row.index)
                 places = self.finish.row(number)
                 at = t.add(t.mul(tap.index, unit.channels), row.index)
                 line = t.address(unit.sums, t.mul(at, tiling.columns * tiling.size))

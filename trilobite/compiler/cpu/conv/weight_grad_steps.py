@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, prepared, tap_table
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, group_words, prepared, tap_table
 from trilobite.compiler.cpu.conv.filter_grad import FilterGrad
 from trilobite.compiler.cpu.conv.finish import epilogue_words
 from trilobite.compiler.cpu.conv.gather import table_bytes
@@ -70,7 +70,8 @@ def weight_step(
         "errors_at": errors, "places_at": places, "runs": runs, "run": run, "panels": panels,
         "panel_runs": panel_runs, "panel_run": panel_run,
         "pixels": pixels, "block": block, "taps": taps, "depth": p.depth, "columns": p.columns,
-        "width": p.columns * p.groups,
+        **group_words(p), "group_rows": p.depth if p.apart else 0,
+        "group_pixels": p.apart,
         "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
     }  # fmt: skip
     if begins is not None:

@@ -1,7 +1,7 @@
 """The kernels around the products of a tiled 3x3 convolution: transforms of weight, source and result.
 
 Enters: dtypes, the tile, an epilogue. Leaves: texts for every size. The products between them are a
-convolution of groups (`direct`): V[tile, point, C] with U[point, panels, C, lanes] to M[tile, point, K]. A
+convolution of groups (`direct`): V[point, tile, C] with U[point, panels, C, lanes] to M[point, tile, K]. A
 transform of a tile is two rounds of sums, down the columns into scratch and then along the rows, a vector
 of channels at once.
 """
@@ -102,15 +102,14 @@ def source_text(host: Host, tiling: Tiling, tile: int, errors: bool, names: tupl
     with t.loop(t.begin, t.end, name="tile") as unit:
         at = gather.coordinates(t.add(unit.index, w["tile"]), t.constant("i64", 0))
         gather.pixel(at, w["x"], t.scratch)
-        line = t.mul(unit.index, points * points)
 
-        def body(channel: Value, count: Value | None, line: Value = line) -> None:
+        def body(channel: Value, count: Value | None, unit: Value = unit.index) -> None:
             def load(i: int, j: int) -> Value:
                 place = t.load_type("ptr", t.address(t.scratch, 8 * (i * under + j)))
                 return vectors.load(t.address(place, channel, dtype), count)
 
             def store(i: int, j: int, value: Value) -> None:
-                row = t.mul(t.add(line, i * points + j), w["width"])
+                row = t.mul(t.add(unit, t.mul(w["tiles"], i * points + j)), w["width"])
                 vectors.store(value, t.address(w["v"], t.add(row, channel), dtype), count)
 
             square.emit(load, store)
@@ -140,14 +139,13 @@ def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names
         top, left = t.mul(down, tile), t.mul(across, tile)
         corner = t.add(t.mul(t.add(t.mul(image, w["height"]), top), w["across"]), left)
         high, wide = t.smin(t.sub(w["height"], top), tile), t.smin(t.sub(w["across"], left), tile)
-        line = t.mul(unit.index, points * points)
 
         def body(
-            channel: Value, count: Value | None, line: Value = line, corner: Value = corner,
+            channel: Value, count: Value | None, unit: Value = unit.index, corner: Value = corner,
             high: Value = high, wide: Value = wide,
         ) -> None:  # fmt: skip
             def load(i: int, j: int) -> Value:
-                row = t.mul(t.add(line, i * points + j), w["width"])
+                row = t.mul(t.add(unit, t.mul(w["tiles"], i * points + j)), w["width"])
                 return vectors.load(t.address(w["m"], t.add(row, channel), dtype), count)
 
             def store(i: int, j: int, value: Value) -> None:
@@ -165,7 +163,7 @@ def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names
 
 
 def gradient_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
-    """dw = G' U G through the epilogue, for U[C, point, K]; a unit is a channel."""
+    """dw = G' U G through the epilogue, for U[point, C, K]; a unit is a channel."""
     t = Text(host)
     w = read_words(t, names)
     matrix: Matrix = tuple(zip(*TRANSFORMS[tile].weight, strict=True))
@@ -175,11 +173,10 @@ def gradient_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, nam
     vectors, finish = _Vectors(t, dtype, tiling.lanes), Finish(t, tiling, epilogue, w)
     step = tiling.lanes * tiling.size
     with t.loop(t.begin, t.end, name="channel") as unit:
-        line = t.mul(unit.index, points * points)
 
-        def body(column: Value, count: Value | None, line: Value = line, unit: Value = unit.index) -> None:
+        def body(column: Value, count: Value | None, unit: Value = unit.index) -> None:
             def load(i: int, j: int) -> Value:
-                row = t.mul(t.add(line, i * points + j), w["width"])
+                row = t.mul(t.add(unit, t.mul(w["depth"], i * points + j)), w["width"])
                 return vectors.load(t.address(w["u"], t.add(row, column), dtype), count)
 
             def store(i: int, j: int, value: Value) -> None:

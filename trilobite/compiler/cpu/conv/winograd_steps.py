@@ -35,6 +35,7 @@ from trilobite.native.host import Host
 _CHUNK_BYTES = 4 << 20  # of points before and after the products of a chunk
 _LEAST_TILES = 48  # so that products have rows enough for each pass over the weight
 _DEPTH_RUN = 32
+# Points lie `count + 1` rows apart: a whole number of pages would put all points of a tile in one cache set.
 _ROWS = Part((), (), ())  # a tile at a point is a row of a product
 
 
@@ -49,7 +50,7 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     each = points * points * kept.size
     chunk = max(_LEAST_TILES, _CHUNK_BYTES // max(each * (channels + columns), 1))
     chunk = -(-total // -(-total // chunk)) if total else 0
-    middle = Problem(0, points * points, points * points * channels, channels, columns, (), (_ROWS,))
+    middle = Problem(0, points * points, channels, channels, columns, (), (_ROWS,))
     constants = (
         np.zeros(max(channels, 1), x.dtype),
         *(tap_table(p, part), flat_table(p, part, x.dtype.itemsize)),
@@ -60,11 +61,11 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     for first in range(0, total if channels and columns else 0, max(chunk, 1)):
         count = min(chunk, total - first)
         steps.append(_source(kept, tile, p, (Operand("in", inputs[0]), v, 0), first, count, host))
-        rows = replace(middle, batch=count)
+        rows = replace(middle, batch=count, apart=count + 1)
         buffers = (v, Operand("in", inputs[1]), 3)
         steps.append(direct_step(rows, _ROWS, kept, plain_epilogue(kept.accumulator), buffers, host, m))
         steps.append(_result(e, kept, part, epilogue, m, first, count, host))
-    sizes = (chunk * each * channels, chunk * each * columns)
+    sizes = ((chunk + 1) * each * channels, (chunk + 1) * each * columns)
     why = f"tiles of {tile}x{tile} outputs by {points * points} products instead of {9 * tile * tile}"
     return Lowering(tuple(steps), sizes, constants, why=why)
 
@@ -95,7 +96,8 @@ def _source(
         words.add(name, Operand("constant", buffers[2] + i))
     image = int(p.source[0]) * int(p.source[1]) * p.channels
     numbers: dict[str, Dim] = {
-        "tile": first, "width": p.channels, "taps": part.tap_count, "image": image, "image_rows": 0,
+        "tile": first, "tiles": count + 1, "width": p.channels, "taps": part.tap_count,
+        "image": image, "image_rows": 0,
         **axis_words(p, part),
     }  # fmt: skip
     for name, value in numbers.items():
@@ -113,7 +115,7 @@ def _result(
     epilogue_words(words, epilogue)
     y = e.outputs[0].type
     for name, value in (
-        ("tile", first), ("width", int(y.shape[-1])),
+        ("tile", first), ("tiles", count + 1), ("width", int(y.shape[-1])),
         ("height", int(y.shape[1])), ("across", int(y.shape[2])),
         ("count0", part.axes[0].count), ("count1", part.axes[1].count),
     ):  # fmt: skip
@@ -142,7 +144,7 @@ def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     chunk = -(-total // -(-total // chunk)) if total else 0
     v, z, u = (Operand("temporary", i) for i in range(3))
     steps: list[Step] = []
-    middle = Problem(0, square, square * channels, channels, columns, (), (_ROWS,))
+    middle = Problem(0, square, channels, channels, columns, (), (_ROWS,))
     plain = plain_epilogue(kept.accumulator)
     for first in range(0, total, max(chunk, 1)):
         count = min(chunk, total - first)
@@ -150,7 +152,7 @@ def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
         steps.append(
             _source(kept, tile, q, (Operand("in", inputs[1]), z, 3), first, count, host, errors=True)
         )
-        rows = replace(middle, batch=count)
+        rows = replace(middle, batch=count, apart=count + 1)
         steps.append(weight_step(rows, kept, plain, (v, z, 6), host, u, begins=first == 0))
     steps.append(_gradient(kept, tile, channels, columns, epilogue, u, host))
     constants = tuple(
@@ -162,7 +164,9 @@ def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
         )
     )  # fmt: skip
     ends = (np.zeros(channels, x.dtype), np.zeros((1, 2), np.int64), np.zeros(4, np.int64))
-    sizes = (chunk * each * channels, chunk * each * columns, each * channels * columns)
+    sizes = (
+        (chunk + 1) * each * channels, (chunk + 1) * each * columns, each * channels * columns,
+    )  # fmt: skip
     why = f"sums over tiles of {tile}x{tile} errors at {square} points"
     return Lowering(tuple(steps), sizes, (*constants, *ends), why=why)
 
