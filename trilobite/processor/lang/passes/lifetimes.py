@@ -10,6 +10,8 @@ from __future__ import annotations
 from trilobite.base.errors import KernelError
 from trilobite.processor.lang.cfg import Graph
 from trilobite.processor.lang.ir import Block, Buffer, Function, Op
+from trilobite.processor.lang.passes.clone import clone_function
+from trilobite.processor.lang.passes.promote import promote
 from trilobite.processor.lang.provenance import Provenance
 from trilobite.processor.lang.scratchpad import Layout, place
 from trilobite.processor.lang.types import STACK, is_pointer
@@ -34,13 +36,15 @@ def together(function: Function, buffers: list[Buffer]) -> dict[Buffer, set[Buff
 
 
 def layout_of(function: Function, buffers: list[Buffer], machine: Machine, share: bool) -> Layout:
-    """Places for the buffers. Without `share` they have bytes of their own, unless only sharing makes them fit."""
-    if not share:
-        try:
-            return place(buffers, machine)
-        except KernelError:
-            pass  # the layout below says what is wrong, if something is
-    return place(buffers, machine, together(function, buffers))
+    """Places for the buffers; without `share` bytes of their own, unless only sharing makes them fit."""
+    if share:
+        return place(buffers, machine, together(function, buffers))
+    try:
+        return place(buffers, machine)
+    except KernelError:
+        seen = clone_function(function)  # in which pointers are values, so that one sees where they point
+        promote(seen)
+        return place(buffers, machine, together(seen, buffers))
 
 
 class _Uses:

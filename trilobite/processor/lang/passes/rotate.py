@@ -69,3 +69,13 @@ def _receive(function: Function, graph: Graph, head: Block, target: Target, made
     for block in region:
         for op in block.ops:
             op.replace_uses(mapping)
+    _note_again(head, target.block, mapping)
+
+
+def _note_again(head: Block, block: Block, mapping: dict[Value, Value]) -> None:
+    """What the debugger was told in the head holds for the arguments that took its values."""
+    for op in head.ops:
+        if op.opcode == "note" and op.operands[0] in mapping:
+            note = Op("note", [mapping[op.operands[0]]], dict(op.attrs), location=block.ops[0].location)
+            note.block = block
+            block.ops.insert(0, note)

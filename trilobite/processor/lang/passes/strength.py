@@ -1,8 +1,8 @@
 """Addresses by addition: a product or sum of a loop's counter becomes a counter of its own.
 
 Enters: a function. Leaves: loops in which `p + (i * K + j) * 4` is one pointer that grows by a constant.
-Chains of add, mul, shl and offset over a counter and values that do not change are followed; only the end of a
-chain that something else reads gets a register. It is arithmetic modulo 2^64, so no bit changes.
+Chains of add, mul, shl and offset over a counter and values that do not change are followed; only the end of
+a chain that something else reads gets a register. It is arithmetic modulo 2^64, so no bit changes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,84 @@
+"""The debugger on Python kernels: source lines, variables, buffers, at both levels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from harness import EXAMPLES, example
+
+from trilobite import dlp
+from trilobite.base.errors import ArgumentError
+from trilobite.processor import Device
+from trilobite.processor.lang.inspection import buffer, variables
+from trilobite.processor.tools.debugger import Debugger
+
+
+@dlp.kernel
+def count(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.i64], n: int, limit: float):
+    tile = dlp.nram(64, dlp.f32)
+    dlp.copy(tile[:n], x[:n])
+    found = 0
+    for i in range(n):
+        value = tile[i]
+        if value > limit:
+            found += 1
+    out[0] = found
+
+
+def line_of(text: str) -> int:
+    source = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(n for n, line in enumerate(source, 1) if line.strip() == text)
+
+
+def held(level: int, text: str) -> Debugger:
+    dev = Device("dlp-m")
+    x = dev.array(np.array([1.5, -2.0, 4.25, 8.0], np.float32))
+    out = dev.array(np.zeros(1, np.int64))
+    debug = Debugger(dev, dev.load(count.at_level(level))["count"], [x, out, 4, 1.0])
+    debug.break_at(f"{line_of(text)}")
+    debug.run()
+    return debug
+
+
+def test_every_variable_is_there_at_level_0() -> None:
+    debug = held(0, "found += 1")
+    seen = variables(debug)
+    assert {"n": 4, "limit": 1.0, "i": 0, "value": 1.5, "found": 0}.items() <= seen.items()
+    debug.run()
+    seen = variables(debug)
+    assert (seen["i"], seen["value"], seen["found"]) == (2, 4.25, 1)
+    assert buffer(debug, "tile")[:4].tolist() == [1.5, -2.0, 4.25, 8.0]
+
+
+def test_values_that_exist_are_there_at_level_2() -> None:
+    debug = held(2, "found += 1")
+    seen = variables(debug)
+    assert seen["found"] == 0 and seen["i"] == 0 and seen["n"] == 4
+    debug.run()
+    assert variables(debug)["found"] == 1
+
+
+def test_steps_follow_source_lines() -> None:
+    debug = held(0, "value = tile[i]")
+    first = line_of("value = tile[i]")
+    debug.step_line()
+    assert debug.program.where(debug.core.pc).endswith(f":{first + 1}")
+
+
+def test_a_device_functions_variables_carry_its_name() -> None:
+    dev = Device("dlp-m")
+    a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    program = dev.load(example("rows").softmax.meta(tile=16).at_level(0))
+    debug = Debugger(dev, program["softmax"], [dev.array(a), dev.array(a * 0), 3, 4])
+    text = (EXAMPLES / "rows.py").read_text(encoding="utf-8").splitlines()
+    debug.break_at(str(1 + next(n for n, line in enumerate(text) if "dlp.exp(a[:m], a[:m])" in line)))
+    debug.run()
+    assert any(name.startswith("softmax_short.") for name in variables(debug))
+
+
+def test_an_unknown_buffer_is_refused_by_name() -> None:
+    debug = held(2, "out[0] = found")
+    with pytest.raises(ArgumentError, match="the kernel has no buffer 'nothing'"):
+        buffer(debug, "nothing")

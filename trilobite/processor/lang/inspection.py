@@ -1,0 +1,77 @@
+"""Variables and buffers of a kernel while the debugger holds it.
+
+Enters: a debugger on a compiled kernel. Leaves: the values of the source's names at the instruction where the
+core in focus stands. At level 0 every variable is there; at level 2 those whose value still exists.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trilobite.base.errors import ArgumentError
+from trilobite.processor.isa.address import LETTERS, address
+from trilobite.processor.isa.formats import BY_NAME, I64, Array
+from trilobite.processor.isa.row import region
+from trilobite.processor.isa.rows.scalar import from_register
+from trilobite.processor.lang.codegen.compile import KernelProgram
+from trilobite.processor.lang.codegen.variables import VariablePlace
+from trilobite.processor.sim.control import LOADABLE
+
+if TYPE_CHECKING:
+    from trilobite.processor.tools.debugger import Debugger
+
+MASK = (1 << 64) - 1
+STACK_POINTER = 62
+
+
+def variables(debugger: Debugger) -> dict[str, Any]:
+    """Names and values, those of device functions as `function.name`; later assignments stand."""
+    program = _program(debugger)
+    core = debugger.core
+    found: dict[str, Any] = {}
+    for place in program.variables:
+        if place.first <= core.pc < place.last and not place.name.startswith("("):
+            found[_full_name(program, place)] = _value(debugger, place)
+    return found
+
+
+def buffer(debugger: Debugger, name: str, slot: int = 0) -> Array:
+    """A buffer's elements in its own shape; `slot` picks one of a pipelined loop's copies."""
+    program = _program(debugger)
+    known = {b.name: b for b in program.buffers}
+    if name not in known:
+        raise ArgumentError(
+            f"the kernel has no buffer {name!r}",
+            expected="one of " + ", ".join(known),
+            remedy="buffers have the names they are assigned to",
+        )
+    found = known[name]
+    at = address(LETTERS[found.space], found.offset + slot * (found.bytes // found.slots))
+    return debugger.tensor(at, found.element, found.shape or (found.bytes,))
+
+
+def _program(debugger: Debugger) -> KernelProgram:
+    if not isinstance(debugger.program, KernelProgram):
+        raise ArgumentError(
+            "the program was not compiled from a kernel",
+            expected="a Python or BANG C kernel",
+            remedy="look at registers and memory instead",
+        )
+    return debugger.program
+
+
+def _full_name(program: KernelProgram, place: VariablePlace) -> str:
+    return place.name if place.scope in program.entries else f"{place.scope}.{place.name}"
+
+
+def _value(debugger: Debugger, place: VariablePlace) -> Any:
+    core = debugger.core
+    if place.kind == "number":
+        word = place.where
+    elif place.kind == "register":
+        word = core.registers[place.where]
+    else:
+        at = (core.registers[STACK_POINTER] + place.where) & MASK
+        word = int(debugger.device.memory.read(core.place, region(at, I64, (1,), LOADABLE))[0]) & MASK
+    fmt = BY_NAME.get(place.type)
+    return word if fmt is None else from_register(fmt, word)[0].item()
