@@ -103,6 +103,39 @@ def test_steps_over_constants_happen_before_the_loop() -> None:
     assert_same_bits(run(after, values)[0], run(graph_of(before), values)[0])
 
 
+def test_products_of_a_sequence_with_a_constant_are_one_before_the_loop() -> None:
+    row = "contract=((1,), (0,)), batch=((), ()), dtype=f64"
+    before = f"""
+        graph main(%0: f64[3,2], %1: f64[2,2], %2: f64[4,2], %3: f64[5,4,3]) {{
+          %4: f64[4,2] = scan %0, %1, %2, %3 {{body=^0, consts=2, carries=1, length=5, reverse=false}}
+            ^0 graph step(%0: f64[3,2], %1: f64[2,2], %2: f64[4,2], %3: f64[4,3]) {{
+              %4: f64[4,2] = dot %3, %0 {{{row}}}
+              %5: f64[4,2] = dot %2, %1 {{{row}}}
+              %6: f64[4,2] = add %4, %5
+              return %6
+            }}
+          return %4
+        }}
+    """
+    after = f"""
+        graph main(%0: f64[3,2], %1: f64[2,2], %2: f64[4,2], %3: f64[5,4,3]) {{
+          %4: f64[5,4,2] = dot %3, %0 {{contract=((2,), (0,)), batch=((), ()), dtype=f64}}
+          %5: f64[4,2] = scan %1, %2, %4 {{body=^0, consts=1, carries=1, length=5, reverse=false}}
+            ^0 graph step(%0: f64[2,2], %1: f64[4,2], %2: f64[4,2]) {{
+              %3: f64[4,2] = dot %1, %0 {{{row}}}
+              %4: f64[4,2] = add %2, %3
+              return %4
+            }}
+          return %5
+        }}
+    """
+    found = dce(hoist_scan(graph_of(before)))
+    verify(found)
+    assert found == graph_of(after), str(found)
+    values = inputs_of(found, np.random.default_rng(3), wild=False)
+    assert_close(run(found, values)[0], run(graph_of(before), values)[0], ulps=1024)
+
+
 SUMS = """
     graph main(%0: f64[3,2], %1: f64[3], %2: f64[5,4,3], %3: f64[5,4,2]) {
       %4: f64[3,2], %5: f64[3] = scan %0, %1, %2, %3 {body=^0, consts=0, carries=2, length=5, reverse=REVERSE}

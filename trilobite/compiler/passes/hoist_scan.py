@@ -4,10 +4,11 @@ Enters: a graph. Leaves: the graph whose scans
   - take what is the same in every step as a constant: sequences that repeat one value, carries that nothing
     changes; and give it repeated, instead of stacking it step by step (a weight that the backward pass reads
     would be stacked as often as there are steps),
-  - compute before the loop what depends on constants alone,
+  - compute before the loop what depends on constants alone, and products of a sequence with a constant,
   - leave sums over steps to one product after it: carry + dot(aₜ, bₜ) in every step becomes one dot that
     also contracts the steps (the gradient of a recurrent weight), and so for sums over axes.
-Sums are then taken in another order, which changes bits within rounding of the terms; the rest changes none.
+Products and sums are then taken in other blocks and orders, which changes bits within rounding of the terms;
+the rest changes none.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class _Loop:
         self._still_carries()
         outside = self._invariant_steps()
         self._invariant_results(outside)
+        self._products_of_sequences()
         self._sums()
         if not self.changed:
             return [self.equation]
@@ -202,6 +204,25 @@ class _Loop:
                 continue
             self.ys.remove(y)
             self._fired("result -> repeated")
+
+    # -- products of all steps at once -----------------------------------------------------------------------
+
+    def _products_of_sequences(self) -> None:
+        """dot(xₜ, w) with a constant w, for all steps before the loop: one large product for many small."""
+        sequences, fixed = {p.inner: p.outer for p in self.xs}, {p.inner: p.outer for p in self.consts}
+        kept: list[Equation] = []
+        for e in self.steps:
+            fits = e.primitive.name == "dot" and e.inputs[0] in sequences and e.inputs[1] in fixed
+            if not fits or any(e.attributes["batch"]):
+                kept.append(e)
+                continue
+            cx, cy = e.attributes["contract"]
+            operands = (sequences[e.inputs[0]], fixed[e.inputs[1]])
+            attributes = {**e.attributes, "contract": (_shifted(cx), cy)}
+            sequence = self._make(self.before, "dot", *operands, **attributes)
+            self.xs.append(Pair(sequence, e.outputs[0]))
+            self._fired("product -> before the loop")
+        self.steps = kept
 
     # -- sums over steps -------------------------------------------------------------------------------------
 
