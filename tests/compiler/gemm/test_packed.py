@@ -82,7 +82,8 @@ def test_products_with_stable_weights_are_packed() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows, dtype, stable", [(1, "float32", (1, 2)), (4, "int32", (1, 2)), (4, "float32", (0,))]
+    "rows, dtype, stable",
+    [(1, "float32", (1, 2)), (4, "int32", (1, 2)), (4, "float32", (0,)), (5000, "float32", (1, 2))],
 )
 def test_what_is_left_alone(rows: int, dtype: str, stable: tuple[int, ...]) -> None:
     graph = record_graph(_network, _types(rows, dtype))

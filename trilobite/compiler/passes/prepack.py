@@ -2,7 +2,8 @@
 
 Enters: a graph and which of its values are stable. Leaves: the graph in which products with a stable matrix
 are `dot_packed` with its `gemm_pack`, which depends on stable values alone and so runs only when they change.
-Products with a single row stay as they are: they read the matrix once, where it is.
+Products with a single row stay as they are: they read the matrix once, where it is. So do products with very
+many rows.
 
 Products with a dequantised matrix become `dot_quantised`: the matrix stays as small as it is, and stable
 4-bit numbers are packed two to a byte.
@@ -11,6 +12,7 @@ Products with a dequantised matrix become `dot_quantised`: the matrix stays as s
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import prod
 from typing import Any
 
 from trilobite.base.dtypes import float32, float64, int4, int32, uint4
@@ -20,6 +22,9 @@ from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host, features
+
+MANY_ROWS = 1024
+"""From so many rows on, a product that packs as it goes is as fast, and the weight needs no second copy."""
 
 
 def prepack(
@@ -114,5 +119,6 @@ def _turns(e: Equation) -> bool:
 
 
 def _rows(shape: tuple[Dim, ...]) -> bool:
-    """Whether there is, or may be, more than one row."""
-    return any(d != 1 for d in shape)
+    """Whether there is, or may be, more than one row, and not so many that packing no longer shows."""
+    known = [d for d in shape if isinstance(d, int)]
+    return any(d != 1 for d in shape) and (len(known) < len(shape) or prod(known) < MANY_ROWS)

@@ -66,7 +66,7 @@ def tiling(host: Host, accumulator: DType, pairs: bool = False) -> Tiling:
     vectors = 4 if host.registers > 16 and host.vector_bytes <= 16 else 2
     columns = lanes * vectors
     k_block = _multiple(host.l1 * 3 // 4 // (columns * size), 64, 64)
-    m_block = _multiple(host.l2 * 3 // 8 // (k_block * size), ROWS * 4, ROWS * 4)
+    m_block = _multiple(host.l2 // 4 // (k_block * size), ROWS * 4, ROWS * 4)
     n_block = _multiple(min(host.l3 // 8, 2 << 20) // (k_block * size), columns, columns * 4)
     if pairs and not (is_integer(accumulator) and accumulator == int32):
         raise ValueError(f"pairs are added in int32, not {accumulator}")
