@@ -4,19 +4,37 @@ from __future__ import annotations
 
 from trilobite.compiler.passes import PASSES, Pass
 from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.passes.hoist import hoist
+from trilobite.compiler.passes.hoist_scan import hoist_scan
 from trilobite.compiler.passes.layout import layout
 from trilobite.compiler.passes.narrow_calls import narrow_calls
 from trilobite.compiler.passes.prepack import prepack
 from trilobite.compiler.pipeline import Options
+from trilobite.compiler.regions import on_every_graph
 from trilobite.compiler.rewrite import Counters
-from trilobite.ir.graph import Graph
+from trilobite.ir.graph import Equation, Graph
 
 
 def _prepack(g: Graph, o: Options, c: Counters) -> Graph:
     """Weights that stay from run to run, and those that stay from round to round of a loop."""
     packed = prepack(g, [g.inputs[i] for i in sorted(o.stable)], c)
-    return hoist(packed, c, inside=lambda body, consts: prepack(body, consts, c))
+    inside = on_every_graph(packed, lambda h: _in_loops(h, c))
+    return packed if inside is packed else hoist_scan(inside, c)
+
+
+def _in_loops(graph: Graph, c: Counters) -> Graph:
+    """Packing within the bodies of scans, of what is constant there; `hoist_scan` then takes it out."""
+    equations = [_packed_body(e, c) if e.primitive.name == "scan" else e for e in graph.equations]
+    if all(a is b for a, b in zip(equations, graph.equations, strict=True)):
+        return graph
+    return Graph(graph.inputs, equations, graph.outputs, graph.name)
+
+
+def _packed_body(e: Equation, c: Counters) -> Equation:
+    body: Graph = e.attributes["body"]
+    packed = prepack(body, body.inputs[: e.attributes["consts"]], c)
+    if packed is body:
+        return e
+    return Equation(e.primitive, e.inputs, {**e.attributes, "body": packed}, e.outputs, e.location)
 
 
 _INLINE, *_OTHERS = PASSES
@@ -29,9 +47,6 @@ STAGES: tuple[tuple[str, Pass], ...] = tuple(
             "narrow_calls", lambda g, o, c: narrow_calls(g, c), "whole calls give what they compute, no more"
         ),
         *_OTHERS,
-        Pass(
-            "hoist", lambda g, o, c: hoist(g, c), "out of loops what is alike in every round or only added up"
-        ),
         Pass("layout", lambda g, o, c: layout(g), "convolutions and what is between them, channels last"),
         Pass("prepack", _prepack, "weights that stay are packed for products once"),
         Pass("sweep", lambda g, o, c: dce(g, c), "what layout and packing left behind"),
