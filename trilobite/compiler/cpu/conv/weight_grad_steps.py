@@ -24,7 +24,8 @@ from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 
 Array = np.ndarray[Any, Any]
-_PIXELS = 128  # of a block: their packed filters are a quarter of a first-level cache
+_PIXELS = 64  # of a block: rows of several taps and packed filters share a first-level cache
+_PIXELS_OF_ONE_TAP = 128
 _ROWS_BYTES = 128 << 10
 _SUMS_BYTES = 160 << 10
 _UNITS = 4  # at least, two for each of two threads; bits do not depend on it
@@ -106,7 +107,7 @@ def _runs(p: Problem, taps: int, panels: int, tile: Tiling) -> tuple[int, int]:
 
 def _block(p: Problem, taps: int, tile: Tiling) -> int:
     rows = _ROWS_BYTES // max(p.depth * tile.operand.itemsize, 1)
-    return max(16, min(_PIXELS, rows))
+    return max(16, min(_PIXELS if taps > 1 else _PIXELS_OF_ONE_TAP, rows))
 
 
 @lru_cache(maxsize=64)
