@@ -203,12 +203,23 @@ class Expressions:
         if not isinstance(truth, Symbol):
             return self.evaluate(frame, node.body if truth else node.orelse)
         if not (_is_simple(node.body) and _is_simple(node.orelse)):
-            raise self.refuse(
-                frame, node, "a conditional expression whose branches read memory or call functions",
-                "branches that are plain arithmetic", "write an if statement",
-            )  # fmt: skip
+            return self._branches(frame, node, truth)
         a, b = self.evaluate(frame, node.body), self.evaluate(frame, node.orelse)
         return self.context.select(truth, a, b)
+
+    def _branches(self, frame: Frame, node: ast.IfExp, truth: Symbol) -> Any:
+        """Only the chosen side is evaluated, because it reads memory or calls something."""
+        function, name = self.builder.function, f"(choice {len(self.builder.function.variables)})"
+        yes, no, join = (function.add_block(n) for n in ("chosen", "otherwise", "join"))
+        self.builder.branch(truth.value, yes, no)
+        frame.depth += 1
+        for start, side in ((yes, node.body), (no, node.orelse)):
+            self.builder.block = start
+            self.names.assign(frame, name, self.evaluate(frame, side))
+            self.builder.jump(join)
+        frame.depth -= 1
+        self.builder.block = join
+        return self.names.read(frame, name)
 
     # calls
     def _call(self, frame: Frame, node: ast.Call) -> Any:
