@@ -25,7 +25,9 @@ from trilobite.native.host import Host, features
 
 _SYMBOLIC_UNITS = 64
 _MOST_UNITS = 256
-_SERIAL = 1 << 15  # multiplications: below, waking another thread costs more than it brings
+# Multiplications below which waking another thread costs more than it brings: about 5 µs of work. A row
+# product does one for each element it reads, so it is slower.
+_SERIAL, _SERIAL_ROW = 1 << 18, 1 << 15
 
 
 def accepts(region: Graph) -> str | None:
@@ -64,7 +66,7 @@ def lower_problem(p: Problem, host: Host) -> Lowering:
         tuple(parts.words.contents),
         parts.units,
         flops=2.0 * known if known is not None else 0.0,
-        serial=known is not None and known < _SERIAL,
+        serial=known is not None and known < (_SERIAL_ROW if p.m == ONE else _SERIAL),
     )
     copies = tuple(lower_copy(c, i, host) for i, c in enumerate(p.copies))
     in_place = _in_place(p) if parts.reads_once else ()

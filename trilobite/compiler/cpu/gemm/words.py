@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.gemm.problem import Problem
-from trilobite.compiler.cpu.gemm.sizes import Product
+from trilobite.compiler.cpu.gemm.sizes import Product, product
 from trilobite.compiler.kernels import Operand
 from trilobite.ir.types import Dim
 
@@ -70,6 +70,4 @@ def words_of(p: Problem, units: int) -> Words:
 
 
 def product_of(stride: Product | Dim) -> Product:
-    from trilobite.compiler.cpu.gemm.sizes import product
-
     return stride if isinstance(stride, Product) else product([stride])
