@@ -1,8 +1,8 @@
 """Memory.
 
 How much a fresh process grows, at the highest, when a network is made and called three times: weights, packed
-weights, activations and what else a system needs. Its import is not in it, nor is the making of the file that
-ONNX Runtime reads. The bytes of the weights alone are the floor.
+weights, activations and what else a system needs. Its import is not in it, nor are our compiler's and the
+making of the file that ONNX Runtime reads. The bytes of the weights alone are the floor.
 """
 
 from __future__ import annotations
