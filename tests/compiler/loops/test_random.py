@@ -6,20 +6,23 @@ give the same bits.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.compiler.arrays import assert_same_bits
-from tests.compiler.loops.regions import Array, Region, fusion_of, native, reference
+from tests.compiler.loops.regions import Array, Region, fusion_of, native, reference, size_of
 from trilobite.base import dtypes as dt
+from trilobite.base.errors import ShapeError
 from trilobite.compiler.cpu.loops.interpret import interpret
 from trilobite.compiler.cpu.loops.verify import verify
 from trilobite.compiler.cpu.nests import accepts, lower
 from trilobite.compiler.cpu.nests.lower import nests_of
 from trilobite.compiler.kernels import Operand
 from trilobite.ir.graph import Graph, Var
+from trilobite.ir.types import TensorType, dim
 
 DTYPES = [dt.float32, dt.float32, dt.float64, dt.int32, dt.int8, dt.uint8, dt.int64, dt.bool_]
 UNARY = ("neg", "abs", "sign", "floor", "stop_gradient")
@@ -198,6 +201,56 @@ def check(seed: int, slowly: bool) -> bool:
 @pytest.mark.parametrize("seed", range(60))
 def test_random_regions(seed: int) -> None:
     assert check(seed, slowly=seed % 4 == 0)
+
+
+class SymbolicMaker(Maker):
+    """Inputs with symbolic axes; an equation that their sizes do not allow is left out."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng, self.r = rng, Region()
+        n, m = dim("n", max=40), dim("m", min=2, max=40)
+        choices = [n, n, m, 2 * n, n + 1, 3, 8, 17]
+        self.values = [
+            self.r.input([self.pick(choices) for _ in range(rng.integers(1, 4))], self.pick(DTYPES))
+            for _ in range(rng.integers(1, 4))
+        ]
+
+    def grow(self) -> None:
+        x = self.pick(self.values)
+        with contextlib.suppress(ShapeError, TypeError):  # sizes that nobody can compare or take apart
+            found = getattr(self, self.pick(STEPS))(x)
+            if found is not None and found.type.ndim <= 4:
+                self.values.append(found)
+
+
+def check_symbolic(seed: int) -> bool:
+    """Whatever is accepted is lowered once and right for every size."""
+    rng = np.random.default_rng(seed)
+    maker = SymbolicMaker(rng)
+    for _ in range(rng.integers(1, 7)):
+        maker.grow()
+    region = maker.graph()
+    if accepts(region) is not None:
+        return False
+    for number in (1, int(rng.integers(2, 41))):
+        sizes = {s: max(number, s.lower) for s in region.symbols}
+        fixed = Graph(
+            [Var(TensorType(tuple(size_of(d, sizes) for d in t.shape), t.dtype)) for t in region.input_types],
+            (), (),
+        )  # fmt: skip
+        values = arrays_of(fixed, rng)
+        expected = reference(region, values)
+        if any(v.size > 1 << 20 for v in expected):
+            continue
+        for a, b in zip(native(region, values, sizes, cuts=1 + seed % 3), expected, strict=True):
+            zero = np.zeros((), b.dtype) if b.dtype in dt.FLOATS else None
+            same = (a, b) if zero is None else (a + zero, b + zero)
+            assert_same_bits(*same, f"{seed} {sizes}\n{region}")
+    return True
+
+
+def test_symbolic_regions() -> None:
+    assert sum(map(check_symbolic, range(60))) > 30  # and the others are refused before anything runs
 
 
 @pytest.mark.long

@@ -273,6 +273,8 @@ def test_quotients_disappear_where_ranges_allow() -> None:
     ranges = {"i": 5, "j": 8}
     assert divided(i * 8 + j, 8, ranges) == (i, j)
     assert divided(i * 16 + j + 8, 8, ranges) == (i * 2 + 1, j)
+    backwards, _ = divided(Index(48) - j, 2, ranges)
+    assert str(backwards) == "(-1*j + 48) div 2"  # not 24 + (-1*j) div 2: machines divide towards 0
     quotient, rest = divided(i * 3 + j, 8, ranges)
     assert str(quotient) == "(3*i + j) div 8" and str(rest) == "(3*i + j) mod 8"
 

@@ -227,13 +227,18 @@ def _atom_bounds(atom: Atom, ranges: Ranges) -> tuple[int, int] | None:
 
 
 def divided(index: Index, by: Dim, ranges: Ranges) -> tuple[Index, Index]:
-    """Quotient and remainder of an index, as plain sums where the ranges of the variables allow it."""
+    """Quotient and remainder of an index that is never negative, as plain sums where the ranges of the
+    variables allow it.
+    """
     if by == 1:
         return index, Index(0)
     multiple, rest = _multiples(index, by)
     span = bounds(rest, ranges)
     if span is not None and span[0] >= 0 and _below(rest, span[1], by, ranges):
         return multiple, rest
+    if span is None or span[0] < 0:
+        # The index itself is never negative, but what is left of it may be, and machines divide towards 0.
+        return atom_index(Quotient(index, by)), atom_index(Remainder(index, by))
     return multiple + atom_index(Quotient(rest, by)), atom_index(Remainder(rest, by))
 
 
