@@ -41,9 +41,15 @@ class Sample:
     rough: tuple[bool, ...]  # per result
 
 
-def random_graph(seed: int, *, steps: int = 14, depth: int = 2, symbolic: bool = False) -> Sample:
-    """A graph of about that many equations, with regions nested so deep at most."""
-    return _Maker(seed, symbolic).sample(steps, depth)
+def random_graph(
+    seed: int, *, steps: int = 14, depth: int = 2, symbolic: bool = False, fused: bool = False
+) -> Sample:
+    """A graph of about that many equations, with regions nested so deep at most. `fused`: for a target that
+    keeps short floats in float32 within a kernel, arithmetic on them is rough.
+    """
+    maker = _Maker(seed, symbolic)
+    maker.fused = fused
+    return maker.sample(steps, depth)
 
 
 graphs = st.builds(random_graph, st.integers(0, 2**32), symbolic=st.booleans())
@@ -51,6 +57,7 @@ graphs = st.builds(random_graph, st.integers(0, 2**32), symbolic=st.booleans())
 
 class _Maker(WindowSteps):
     depth = 0  # how deep regions may still nest
+    fused = False
 
     # -- graphs ----------------------------------------------------------------------------------------------
 
@@ -104,7 +111,7 @@ class _Maker(WindowSteps):
     def unary(self, pool: list[Any]) -> list[Any]:
         if self.chance(0.5):
             x = self.pick(pool)
-            return self.mark(self.is_rough(x), table[self.pick(EXACT_UNARY)](x))
+            return self.mark(self.is_rough(x) or self._is_short(x), table[self.pick(EXACT_UNARY)](x))
         if self.chance(0.5):
             return [table[self.pick(JUMPING_UNARY)](self.firm(pool))]
         floats = [v for v in pool if dt.is_float(v.dtype)]
@@ -115,9 +122,11 @@ class _Maker(WindowSteps):
         y = self.like(pool, TensorType(x.shape, x.dtype))
         x, y = (x, y) if self.chance(0.7) else (y, x)
         name = self.pick(EXACT_BINARY if self.chance(0.8) else ROUGH_BINARY)
-        return self.mark(
-            self.is_rough(x, y) or (name in ROUGH_BINARY and dt.is_inexact(x.dtype)), table[name](x, y)
-        )
+        rounds = (name in ROUGH_BINARY and dt.is_inexact(x.dtype)) or self._is_short(x)
+        return self.mark(self.is_rough(x, y) or rounds, table[name](x, y))
+
+    def _is_short(self, x: Any) -> bool:
+        return self.fused and x.dtype in dt.SMALL_FLOATS
 
     def jumping(self, pool: list[Any]) -> list[Any]:
         x = self.firm(pool)
