@@ -47,7 +47,11 @@ STAGES: tuple[tuple[str, Pass], ...] = tuple(
             "narrow_calls", lambda g, o, c: narrow_calls(g, c), "whole calls give what they compute, no more"
         ),
         *_OTHERS,
-        Pass("layout", lambda g, o, c: layout(g), "convolutions and what is between them, channels last"),
+        Pass(
+            "layout",
+            lambda g, o, c: layout(g, accuracy=o.accuracy, stable=o.stable),
+            "convolutions and what is between them, channels last",
+        ),
         Pass("prepack", _prepack, "weights that stay are packed for products once"),
         Pass("sweep", lambda g, o, c: dce(g, c), "what layout and packing left behind"),
     )
