@@ -28,27 +28,29 @@ class Writer:
         r = self.random
         if depth > 3 or r.random() < 0.3:
             return r.choice(
-                [*INTS, str(r.randint(-9, 9)), str(r.choice([0, 1, 2, 8, 64, 1000003, -(1 << 40)]))]
+                [*INTS, str(r.randint(-9, 9)), str(r.choice([0, 1, 2, 8, 64, 1000003, -(1 << 33)]))]
             )
         left, right = self.integer(depth + 1), self.integer(depth + 1)
         kind = r.randint(0, 11)
-        if kind < 4:
-            return f"({left} {r.choice('+-*')} {right})"
-        if kind == 4:
-            return f"({left} {r.choice(['//', '%'])} {r.choice([1, 2, 3, 7, 16, -5])})"
-        if kind == 5:
-            return f"({left} {r.choice('&|^')} {right})"
-        if kind == 6:
-            return f"({left} {r.choice(['<<', '>>'])} {r.randint(0, 7)})"
-        if kind == 7:
-            return f"{r.choice(['min', 'max'])}({left}, {right})"
-        if kind == 8:
-            return f"({left} if {self.truth(depth + 1)} else {right})"
-        if kind == 9:
-            return f"(-{left})"
-        if kind == 10:
-            return f"data[({left}) % 8]"
-        return f"abs({left} % 1000)"
+        if kind < 2:
+            return f"({left} {r.choice('+-')} {right})"
+        if kind < 4:  # products of small numbers: Python's integers do not wrap, the machine's do
+            return f"({left} % 1009 * ({right} % 4099))"
+        return self._other(kind, left, right, depth)
+
+    def _other(self, kind: int, left: str, right: str, depth: int) -> str:
+        r = self.random
+        forms = {
+            4: f"({left} {r.choice(['//', '%'])} {r.choice([1, 2, 3, 7, 16, -5])})",
+            5: f"({left} {r.choice('&|^')} {right})",
+            6: f"({left} {r.choice(['<<', '>>'])} {r.randint(0, 7)})",
+            7: f"{r.choice(['min', 'max'])}({left}, {right})",
+            8: f"({left} if {self.truth(depth + 1)} else {right})",
+            9: f"(-{left})",
+            10: f"data[({left}) % 8]",
+            11: f"abs({left} % 1000)",
+        }
+        return forms[kind]
 
     def floating(self, depth: int = 0) -> str:
         r = self.random

@@ -61,10 +61,16 @@ def scalar_of(fmt: Format, word: int) -> Any:
 def word_of(fmt: Format, value: Any) -> int:
     """The register word of a scalar in a format; floats are rounded, integers keep their low bits."""
     if is_float(fmt):
-        if isinstance(value, (np.generic,)) and value.dtype == fmt.dtype:
-            return to_register(fmt, np.asarray([value], fmt.dtype))
+        if isinstance(value, np.generic) and value.dtype == fmt.dtype:
+            word = to_register(fmt, np.asarray([value], fmt.dtype))
+            # the host's arithmetic makes NaN with a sign, the processor's without; others are kept as they are
+            return word & ~(1 << (fmt.bits - 1)) if word == _host_nan(fmt) else word
         return constant_word(Constant(fmt, float(value)))
     return to_register(fmt, from_register(fmt, int(value) & MASK))
+
+
+def _host_nan(fmt: Format) -> int:
+    return to_register(fmt, np.asarray([-np.float64("nan")], fmt.dtype)) | 1 << (fmt.bits - 1)
 
 
 class HostContext:

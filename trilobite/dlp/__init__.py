@@ -11,13 +11,15 @@
 
     dev.launch(scale, [x, n, 0.5], dim=(16, 1, 1))
 
-Everything here re-exports `trilobite.processor.lang.python`. The framework is not loaded.
+Everything here re-exports `trilobite.processor.lang.python`. The framework is not loaded, except by an
+operation that `dlp.operation` made when it is called.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from trilobite.dlp.operation import Launcher, operation
 from trilobite.processor.lang.python.arrangement import (
     avg_unpool,
     col2im,
@@ -34,6 +36,7 @@ from trilobite.processor.lang.python.arrangement import (
     sort,
     transpose,
 )
+from trilobite.processor.lang.python.autotune import Autotuned, autotune
 from trilobite.processor.lang.python.copies import (
     BUILT_INS,
     acc,
@@ -97,7 +100,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "kernel", "device", "Kernel", "DType", "gm", "pipeline", "static_range",
+    "kernel", "device", "Kernel", "autotune", "Autotuned", "operation", "Launcher",
+    "DType", "gm", "pipeline", "static_range",
     "nram", "wram", "sram", "ldram", "acc", "copy", "copy_async", "load", "store", "broadcast",
     "sync", "sync_cluster", "sync_all", "sync_all_compute", "clock", "atomic", "compare_and_swap", "select",
     "printf", "trap", "machine", "fma", "where", "fill", "iota", "random", "convert", "dot", "scan",

@@ -1,0 +1,73 @@
+"""Kernels as operations of the framework, and the choice of meta-parameters by measurement."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from harness import example
+
+import trilobite as tb
+from trilobite import dlp
+from trilobite.base.errors import ArgumentError, KernelError
+from trilobite.processor import Device
+
+elementwise = example("elementwise")
+
+
+def forward(launch: dlp.Launcher, x: np.ndarray) -> np.ndarray:
+    out: np.ndarray = launch(elementwise.sigmoid, [x, np.zeros_like(x), x.size], (launch.cores, 1, 1))[1]
+    return out
+
+
+def backward(
+    launch: dlp.Launcher, inputs: tuple[np.ndarray], y: np.ndarray, dy: np.ndarray
+) -> tuple[np.ndarray]:
+    return (launch(elementwise.sigmoid_backward, [y, dy, np.zeros_like(y), y.size], (4, 1, 1))[2],)
+
+
+def test_an_operation_has_values_and_gradients() -> None:
+    sigmoid = dlp.operation(forward, backward)
+    x = tb.tensor(np.linspace(-4, 5, 37, dtype=np.float32), requires_grad=True)
+    y = sigmoid(x)
+    (y * y).sum().backward()
+    want = 1 / (1 + np.exp(-np.linspace(-4, 5, 37, dtype=np.float32).astype(float)))
+    assert np.allclose(y.detach().numpy(), want, rtol=1e-6)
+    assert np.allclose(x.grad.numpy(), 2 * want * want * (1 - want), rtol=1e-5)
+    assert sigmoid.launch.last is not None and sigmoid.launch.last.cycles > 0
+
+
+def test_without_a_derivative_it_still_computes() -> None:
+    x = tb.tensor(np.array([0.0, 2.0], np.float32))
+    assert np.allclose(dlp.operation(forward, machine="dlp-s")(x).numpy(), [0.5, 0.880797])
+
+
+def test_the_framework_stays_outside() -> None:
+    code = (
+        "import sys; from trilobite import dlp; dlp.kernel; assert 'trilobite.framework' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_autotune_chooses_the_fastest_and_puts_arrays_back() -> None:
+    tuned = dlp.autotune([{"tile": 32}, {"tile": 1024}, {"tile": 1 << 20}], key=("n",))(elementwise.sigmoid)
+    dev = Device("dlp-m")
+    x, out = dev.array(np.ones(4096, np.float32)), dev.array(np.full(4096, 7.0, np.float32))
+    best = tuned.best(dev, [x, out, 4096], (4, 1, 1))
+    (cycles,) = tuned.cycles.values()
+    assert best.chosen["tile"] == 1024 and cycles[1] < cycles[0] and cycles[2] is None
+    assert (out.numpy() == 7.0).all()
+    tuned.launch(dev, [x, out, 4096], (4, 1, 1))
+    assert np.allclose(out.numpy(), 1 / (1 + np.exp(-1.0)))
+
+
+def test_autotune_refuses_what_cannot_work() -> None:
+    with pytest.raises(ArgumentError, match="the key 'tile' is no parameter of sigmoid"):
+        dlp.autotune([{"tile": 32}], key=("tile",))(elementwise.sigmoid)
+    tuned = dlp.autotune([{"tile": 1 << 20}])(elementwise.sigmoid)
+    dev = Device("dlp-s")
+    x = dev.array(np.ones(4, np.float32))
+    with pytest.raises(KernelError, match="nram overflows by"):
+        tuned.best(dev, [x, x, 4])
