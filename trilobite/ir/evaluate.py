@@ -21,9 +21,11 @@ from trilobite.ir.transforms.bind import bind
 from trilobite.ir.types import Affine, Symbol, bind_symbols, substitute
 
 
-def run(graph: Graph, values: Sequence[Value]) -> list[Value]:
-    """The outputs of `graph` for these inputs."""
-    sizes = _check(graph, values)
+def run(graph: Graph, values: Sequence[Value], around: Mapping[Symbol, int] | None = None) -> list[Value]:
+    """The outputs of `graph` for these inputs. `around` are sizes that the graph around decides: a fusion's
+    region is a part of it.
+    """
+    sizes = {**(around or {}), **_check(graph, values)}
     if entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values):
         return _run_arrays(graph, values, sizes)
     env: dict[Var, Value] = dict(zip(graph.inputs, values, strict=True))
@@ -55,7 +57,10 @@ def _store(env: dict[Var, Value], e: Equation, out: Any) -> None:
 
 
 def _attributes(e: Equation, sizes: Mapping[Symbol, int]) -> Mapping[str, Any]:
-    return {k: substitute(v, sizes) for k, v in e.attributes.items()} if sizes else e.attributes
+    if not sizes:
+        return e.attributes
+    fixed = {k: substitute(v, sizes) for k, v in e.attributes.items()}
+    return {**fixed, "sizes": sizes} if e.primitive.name == "fusion" else fixed
 
 
 def _check(graph: Graph, values: Sequence[Value]) -> dict[Symbol, int]:

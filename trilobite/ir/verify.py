@@ -7,7 +7,7 @@ sizes come from inputs. Not checked: whether the graph computes what it should.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trilobite.base.errors import IRError, TrilobiteError
@@ -25,11 +25,23 @@ def verify(graph: Graph) -> None:
     for g in graphs:
         for v in (*g.inputs, *(o for e in g.equations for o in e.outputs)):
             owner.setdefault(v, g)
+    around = _sizes_around(graphs)
     for g in reversed(graphs):  # inner ones first: their hashes are then known when an outer one asks
-        _verify_one(g, owner)
+        _verify_one(g, owner, around.get(id(g), frozenset()))
 
 
-def _verify_one(graph: Graph, owner: dict[Var, Graph]) -> None:
+def _sizes_around(graphs: Sequence[Graph]) -> dict[int, frozenset[Symbol]]:
+    """Sizes that the graph around decides: a fusion is a part of it, unlike regions of other equations."""
+    out: dict[int, frozenset[Symbol]] = {}
+    for g in graphs:
+        for e in g.equations:
+            if e.primitive.name == "fusion":
+                out[id(e.attributes["region"])] = g.symbols | out.get(id(g), frozenset())
+    return out
+
+
+def _verify_one(graph: Graph, owner: dict[Var, Graph], around: frozenset[Symbol]) -> None:
+    decided = graph.symbols | around
     known: set[Var] = set()
     for i, v in enumerate(graph.inputs):
         if v in known:
@@ -40,13 +52,13 @@ def _verify_one(graph: Graph, owner: dict[Var, Graph]) -> None:
         _check_primitive(e, where)
         for k, v in enumerate(e.inputs):
             _check_known(v, f"operand {k}", known, graph, owner, where)
-        _check_attributes(e, graph, where)
+        _check_attributes(e, graph, decided, where)
         _check_types(e, where)
         for k, v in enumerate(e.outputs):
             if v in known:
                 raise IRError(f"output {k} is defined a second time", where=where)
             known.add(v)
-            _check_sizes(v.type.shape, graph, where)
+            _check_sizes(v.type.shape, graph, decided, where)
     for k, v in enumerate(graph.outputs):
         _check_known(v, f"output {k}", known, graph, owner, f"graph {graph.name}")
 
@@ -76,7 +88,7 @@ def _check_primitive(e: Equation, where: str) -> None:
         raise IRError(f"{e.primitive.name!r} is not a primitive of the table", where=where)
 
 
-def _check_attributes(e: Equation, graph: Graph, where: str) -> None:
+def _check_attributes(e: Equation, graph: Graph, decided: frozenset[Symbol], where: str) -> None:
     for name, value in e.attributes.items():
         try:
             hash(value)
@@ -85,7 +97,7 @@ def _check_attributes(e: Equation, graph: Graph, where: str) -> None:
                 f"the attribute {name} is a {type(value).__name__}, which is not hashable", where=where,
                 expected="immutable values: tuples instead of lists, Dense instead of arrays",
             ) from None  # fmt: skip
-        _check_sizes(_sizes_in(value), graph, where)
+        _check_sizes(_sizes_in(value), graph, decided, where)
 
 
 def _sizes_in(value: Any) -> Iterable[Dim]:
@@ -101,8 +113,8 @@ def _sizes_in(value: Any) -> Iterable[Dim]:
             pending += v
 
 
-def _check_sizes(sizes: Iterable[Dim], graph: Graph, where: str) -> None:
-    loose: set[Symbol] = symbols_of(tuple(sizes)) - graph.symbols
+def _check_sizes(sizes: Iterable[Dim], graph: Graph, decided: frozenset[Symbol], where: str) -> None:
+    loose: set[Symbol] = symbols_of(tuple(sizes)) - decided
     if loose:
         names = ", ".join(sorted(s.name for s in loose))
         raise IRError(f"no input of graph {graph.name} decides the size {names}", where=where)

@@ -37,7 +37,8 @@ class Kind:
 @dataclass
 class _Group:
     kind: str
-    equations: list[Equation]
+    equations: list[Equation]  # its own
+    body: list[Equation]  # with copies of the floating ones that they read when they joined
     why: str = ""
     refusals: list[str] = field(default_factory=list)  # why equations that tried to join could not
 
@@ -124,7 +125,7 @@ class _Fuser:
             return False
         reason = "it would repeat the group's work for every element" if self._grows(group, e) else None
         if reason is None:
-            reason = self.kinds[group.kind].accepts(self.region([*group.equations, e]))
+            reason = self.kinds[group.kind].accepts(self._region_with(e, group))
         if reason is not None:
             group.refusals.append(f"{e.primitive.name} ({e.location}) stayed out: {reason}")
             return False
@@ -155,20 +156,21 @@ class _Fuser:
 
     def _begin(self, e: Equation) -> None:
         kind = self.roots.get(e.primitive.name, "loops")
-        why = (
-            "no target kind runs it" if kind not in self.kinds else self.kinds[kind].accepts(self.region([e]))
-        )
+        why = "no kind runs it" if kind not in self.kinds else self._refusal(kind, e)
         if why is not None and kind in self.kinds and any(v in self.floating for v in e.inputs):
             self._materialise(e.inputs)
-            why = self.kinds[kind].accepts(self.region([e]))
+            why = self._refusal(kind, e)
         if why is not None and kind != "loops" and "loops" in self.kinds:
             kind, first = "loops", why
-            why = self.kinds["loops"].accepts(self.region([e]))
+            why = self._refusal(kind, e)
             why = None if why is None else f"{first}; {why}"
         if why is not None:
             self._materialise(e.inputs)
-        self.groups.append(_Group("host" if why is not None else kind, [], why or ""))
+        self.groups.append(_Group("host" if why is not None else kind, [], [], why or ""))
         self._enter(e, len(self.groups) - 1)
+
+    def _refusal(self, kind: str, e: Equation) -> str | None:
+        return self.kinds[kind].accepts(self._region_with(e))
 
     def _scan(self, e: Equation) -> None:
         """A loop whose body is kernels throughout runs without Python; any other is the host's."""
@@ -177,14 +179,16 @@ class _Fuser:
         hosts = [x for x in body.equations if x.primitive.name == "fusion" and x.attributes["kind"] == "host"]
         if hosts:
             inner = hosts[0].attributes["region"].equations[0]
-            self.groups.append(_Group("host", [], f"{inner.primitive.name} in its body does"))
+            self.groups.append(_Group("host", [], [], f"{inner.primitive.name} in its body does"))
         else:
-            self.groups.append(_Group("scan", []))
+            self.groups.append(_Group("scan", [], []))
             e = Equation(e.primitive, e.inputs, {**e.attributes, "body": body}, e.outputs, e.location)
         self._enter(e, len(self.groups) - 1)
 
     def _enter(self, e: Equation, at: int) -> None:
-        self.groups[at].equations.append(e)
+        group = self.groups[at]
+        group.body = self._with_copies(group.body, e)
+        group.equations.append(e)
         for v in e.outputs:
             self.made[v] = at
 
@@ -197,32 +201,27 @@ class _Fuser:
 
     # -- regions ---------------------------------------------------------------------------------------------
 
-    def region(self, equations: Sequence[Equation], name: str = "region") -> Graph:
-        """The equations with copies of the floating ones they read; every value that is not read inside alone
-        is an output.
-        """
-        body = self._with_floating(equations)
+    def _region_with(self, e: Equation, group: _Group | None = None) -> Graph:
+        """What a group would be with this equation."""
+        own, body = ([], []) if group is None else (group.equations, group.body)
+        return self._region([*own, e], self._with_copies(body, e))
+
+    def _region(self, own: Sequence[Equation], body: Sequence[Equation], name: str = "region") -> Graph:
+        """Every value that is not read inside alone is an output."""
         inside = {v for e in body for v in e.outputs}
         inputs = dict.fromkeys(v for e in body for v in e.inputs if v not in inside)
-        return Graph(tuple(inputs), body, self._outputs(equations, body), name)
+        return Graph(tuple(inputs), body, self._outputs(own, body), name)
 
-    def _with_floating(self, equations: Sequence[Equation]) -> list[Equation]:
-        body: list[Equation] = []
-        seen: set[Var] = set()
-        for e in equations:
-            chain: list[Equation] = []
-            pending = [v for v in e.inputs if v in self.floating]
-            while pending:
-                f = self.floating[pending.pop()]
-                if f.outputs[0] not in seen:
-                    chain.append(f)
-                    pending += [v for v in f.inputs if v in self.floating]
-            for f in reversed(chain):
-                if f.outputs[0] not in seen:
-                    seen.add(f.outputs[0])
-                    body.append(f)
-            body.append(e)
-        return body
+    def _with_copies(self, body: Sequence[Equation], e: Equation) -> list[Equation]:
+        """A body with one more equation, and before it the floating ones that it reads and the body lacks."""
+        seen = {v for x in body for v in x.outputs}
+        chain: list[Equation] = []
+        pending = [v for v in e.inputs if v in self.floating and v not in seen]
+        while pending:
+            f = self.floating[pending.pop()]
+            chain.append(f)
+            pending += [v for v in f.inputs if v in self.floating and v not in seen]
+        return [*body, *dict.fromkeys(reversed(chain)), e]
 
     def _outputs(self, equations: Sequence[Equation], body: Sequence[Equation]) -> list[Var]:
         inner: dict[Var, int] = {}
@@ -242,17 +241,19 @@ class _Fuser:
 
     def graph_of_fusions(self) -> Graph:
         self._materialise([v for v in self.graph.outputs if v in self.floating])
-        out = [*self.constants, *(self._fusion("alias", [e]) for e in self.aliases.get(-1, ()))]
-        for at, g in enumerate(self.groups):
-            out.append(self._fusion(g.kind, g.equations, g.why))
-            out += [self._fusion("alias", [e]) for e in self.aliases.get(at, ())]
+        out = [*self.constants, *map(self._alias_fusion, self.aliases.get(-1, ()))]
+        for at, group in enumerate(self.groups):
+            out.append(self._fusion(group))
+            out += map(self._alias_fusion, self.aliases.get(at, ()))
         return Graph(self.graph.inputs, out, self.graph.outputs, self.graph.name)
 
-    def _fusion(self, kind: str, equations: Sequence[Equation], why: str = "") -> Equation:
-        region = self.region(equations, _name(equations))
-        attributes = {"kind": kind, "region": region, **({"why": why} if why else {})}
-        last = equations[-1]
-        return Equation(fusion, region.inputs, attributes, region.outputs, last.location)
+    def _alias_fusion(self, e: Equation) -> Equation:
+        return self._fusion(_Group("alias", [e], [e]))
+
+    def _fusion(self, group: _Group) -> Equation:
+        region = self._region(group.equations, group.body, _name(group.equations))
+        attributes = {"kind": group.kind, "region": region, **({"why": group.why} if group.why else {})}
+        return Equation(fusion, region.inputs, attributes, region.outputs, group.equations[-1].location)
 
 
 def _name(equations: Sequence[Equation]) -> str:

@@ -7,22 +7,24 @@ exists only after those are done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Absent, Primitive, Value
 from trilobite.ir.primitives.call import graph_flops
-from trilobite.ir.types import TensorType
+from trilobite.ir.types import Symbol, TensorType
 
 
 def _type(*types: TensorType, region: Graph, **_: Any) -> tuple[TensorType, ...]:
     return region.output_types
 
 
-def _evaluate(*values: Value, region: Graph, **_: Any) -> tuple[Value, ...]:
-    return tuple(run(region, values))
+def _evaluate(
+    *values: Value, region: Graph, sizes: Mapping[Symbol, int] | None = None, **_: Any
+) -> tuple[Value, ...]:
+    return tuple(run(region, values, sizes))
 
 
 def _cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: Any) -> float:
