@@ -144,7 +144,7 @@ def doubtful(name: str, x: Array, found: Array, bound: float) -> Array:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", UNARY)
 def test_all_floats(name: str) -> None:
-    """Every one of the 2^32 floats, block by block: three minutes of a core a function."""
+    """Every one of the 2^32 floats, block by block: three to six minutes of a core a function."""
     bound = ULPS[name][0]
     for start in range(0, 1 << 32, BLOCK):
         x = np.arange(start, start + BLOCK, dtype=np.uint64).astype(np.uint32).view(np.float32)
