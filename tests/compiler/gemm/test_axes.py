@@ -18,6 +18,7 @@ from tests.compiler.gemm.products import (
     native,
     random_matrix,
 )
+from trilobite.base.dtypes import bfloat16
 from trilobite.ir.primitive import table
 from trilobite.ir.types import Symbol, dim
 
@@ -73,6 +74,27 @@ def test_one_text_serves_all_sizes() -> None:
         return lowered(graph).steps[0].kernel.text
 
     assert text(7, 8, 9) == text(512, 1024, 2048) == text(33, 5, 1)
+
+
+def test_texts_are_made_once_and_depend_on_what_they_must() -> None:
+    """A problem with the form of an earlier one gets its text; each difference in form gives another."""
+    base = ((8, 9), (9, 10), ((1,), (0,)), NO_AXES)
+    forms = [
+        (*base, "float32", "float32"), (*base, "float64", "float64"), (*base, "float32", bfloat16),
+        ((2, 8, 9), (2, 9, 10), ((2,), (1,)), ((0,), (0,)), "float32", "float32"),
+        ((1, 9), (9, 10), ((1,), (0,)), NO_AXES, "float32", "float32"),
+        ((1, 9), (10, 9), ((1,), (1,)), NO_AXES, "float32", "float32"),
+    ]  # fmt: skip
+
+    def kernel(form: Any, scale: int) -> Any:
+        x, y, contract, batch, operand, result = form
+        x, y = (tuple(d * scale if d > 2 else d for d in s) for s in (x, y))
+        return lowered(dot_graph(x, y, operand, result, contract, batch)).steps[0].kernel
+
+    kernels = [kernel(f, 1) for f in forms]
+    assert len({k.text for k in kernels}) == len(forms)
+    for form, first in zip(forms, kernels, strict=True):
+        assert kernel(form, 3) is first
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (5, 9), (40, 33)])

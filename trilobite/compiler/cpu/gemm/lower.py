@@ -7,7 +7,9 @@ epilogue; sizes and strides are words of the step.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from trilobite.compiler.cpu.gemm import gemv
 from trilobite.compiler.cpu.gemm.blocked import Blocked
@@ -89,25 +91,52 @@ def _check_panels(p: Problem, host: Host) -> Tiling:
     return plan
 
 
+@dataclass(frozen=True)
+class _Form:
+    """All of a problem that decides a kernel's text, which is everything but sizes; equal forms share it."""
+
+    key: tuple[Any, ...]
+    problem: Problem = field(compare=False)
+
+
+def _form(p: Problem) -> _Form:
+    sides = tuple(
+        (s.dtype, s.line == ONE, s.k == ONE, s.grid is None, s.along, s.nibbles) for s in (p.a, p.b)
+    )
+    operands = tuple((o.dtype, o.column_stride) for o in p.epilogue.operands)
+    after = (p.epilogue.body, operands, p.epilogue.results)
+    return _Form((sides, len(p.batch), p.packed, p.multiplied, p.dtype, after), p)
+
+
+@lru_cache(maxsize=256)
+def _blocked_kernel(form: _Form, plan: Tiling, host: Host) -> tuple[Kernel, bool]:
+    """The kernel, and whether sums wait in scratch."""
+    p = form.problem
+    emitter = Blocked(host, plan, p, words_of(p, 1))
+    return Kernel(_name("dot", p), emitter.text(), scratch=emitter.layout.end), emitter.waits
+
+
+@lru_cache(maxsize=256)
+def _gemv_kernel(form: _Form, host: Host) -> Kernel:
+    p = form.problem
+    emitter = gemv.Gemv(host, p, words_of(p, 1))
+    return Kernel(_name("row_dot", p), emitter.text(), scratch=emitter.scratch)
+
+
 def _blocked(p: Problem, host: Host) -> _Parts:
     plan = _check_panels(p, host)
     units = _units(p.batches, p.n, plan.columns, p.m, ROWS)
-    words = words_of(p, units)
-    emitter = Blocked(host, plan, p, words)
-    kernel = Kernel(_name("dot", p), emitter.text(), scratch=emitter.layout.end)
+    kernel, waits = _blocked_kernel(_form(p), plan, host)
     blocks = f"{plan.m_block} x {plan.k_block} x {plan.n_block}"
     why = f"a product in blocks of {blocks}, tiles of {ROWS} x {plan.columns}"
-    once = emitter.waits or (p.k.known is not None and p.k.known <= plan.k_block * plan.depth)
-    return _Parts(kernel, words, units, once, why)
+    once = waits or (p.k.known is not None and p.k.known <= plan.k_block * plan.depth)
+    return _Parts(kernel, words_of(p, units), units, once, why)
 
 
 def _gemv(p: Problem, host: Host) -> _Parts:
     units = _units(p.batches, p.n, gemv.PANEL)
-    words = words_of(p, units)
-    emitter = gemv.Gemv(host, p, words)
-    kernel = Kernel(_name("row_dot", p), emitter.text(), scratch=emitter.scratch)
     why = "one row: the matrix is read once, in the order of memory"
-    return _Parts(kernel, words, units, True, why)
+    return _Parts(_gemv_kernel(_form(p), host), words_of(p, units), units, True, why)
 
 
 def _in_place(p: Problem) -> tuple[tuple[int, int], ...]:
