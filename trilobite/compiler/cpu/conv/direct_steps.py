@@ -162,6 +162,7 @@ def _block(pixels: int, p: Problem, part: Part, tile: Tiling) -> int:
     most = min(most, _TABLE_BYTES // (8 * max(part.tap_count, 1)))
     most = max(most // ROWS * ROWS, ROWS)
     blocks = -(-pixels // most)
+    blocks += blocks & (blocks > 1)  # an even number, for two threads
     return -(-pixels // (blocks * ROWS)) * ROWS if blocks > 1 else pixels
 
 

@@ -88,6 +88,7 @@ def _block(pixels: int, channels: int, taps: int) -> int:
     most = min(_PIXELS, _TABLE_BYTES // (8 * max(taps, 1)), max(ROWS, _WORK // max(channels * taps, 1)))
     most = max(most // ROWS * ROWS, ROWS)
     blocks = -(-pixels // most)
+    blocks += blocks & (blocks > 1)  # an even number, for two threads
     return -(-pixels // (blocks * ROWS)) * ROWS if blocks > 1 else pixels
 
 
