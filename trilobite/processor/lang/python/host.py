@@ -63,7 +63,7 @@ def word_of(fmt: Format, value: Any) -> int:
     if is_float(fmt):
         if isinstance(value, np.generic) and value.dtype == fmt.dtype:
             word = to_register(fmt, np.asarray([value], fmt.dtype))
-            # the host's arithmetic makes NaN with a sign, the processor's without; others are kept as they are
+            # the host's arithmetic makes NaN with a sign, the processor's without; others stay as they are
             return word & ~(1 << (fmt.bits - 1)) if word == _host_nan(fmt) else word
         return constant_word(Constant(fmt, float(value)))
     return to_register(fmt, from_register(fmt, int(value) & MASK))
