@@ -91,6 +91,17 @@ def native(
     return outs
 
 
+def pieces(graph: Graph, values: Sequence[Array], cuts: Sequence[float]) -> list[Array]:
+    """Which elements of the first result each piece of the units writes, for a lowering of one step."""
+    (step,) = lowered(graph).steps
+    written = []
+    for begin, end in pairwise([0.0, *cuts, 1.0]):
+        outs = [np.full(t.shape, 77).astype(t.dtype) for t in graph.output_types]
+        _run(step, {"in": values, "out": outs}, (), features(), {}, (begin, end))
+        written.append(outs[0] != np.asarray(77).astype(outs[0].dtype))
+    return written
+
+
 def _poisoned(bytes: int) -> Array:
     out = empty(max(bytes, 64), np.uint8)
     out[...] = 0xFF
@@ -98,8 +109,9 @@ def _poisoned(bytes: int) -> Array:
 
 
 def _run(
-    step: Step, buffers: Mapping[str, Sequence[Array]], cuts: Sequence[float], host: Host, sizes: Any
-) -> None:
+    step: Step, buffers: Mapping[str, Sequence[Array]], cuts: Sequence[float], host: Host, sizes: Any,
+    part: tuple[float, float] = (0.0, 1.0),
+) -> None:  # fmt: skip
     def word(a: Any) -> int:
         if isinstance(a, Operand):
             return int(buffers[a.role][a.index].ctypes.data + substitute(a.offset, sizes))
@@ -107,7 +119,7 @@ def _run(
 
     words = np.array([word(a) for a in step.args], np.int64)
     units = substitute(step.units, sizes)
-    ends = sorted({0, units, *(int(units * c) for c in cuts)})
+    ends = sorted({int(units * c) for c in (*part, *cuts)})
     fn, _library = _entry(step.kernel.text, step.kernel.level, host)
     for begin, end in pairwise(ends):
         scratch = _poisoned(step.kernel.scratch)

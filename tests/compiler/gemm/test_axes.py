@@ -14,8 +14,10 @@ from tests.compiler.gemm.products import (
     dot_graph,
     graph_of,
     lowered,
+    matrices,
     matrices_of,
     native,
+    pieces,
     random_matrix,
 )
 from trilobite.base.dtypes import bfloat16
@@ -53,6 +55,25 @@ def test_any_axes(x: tuple[int, ...], y: tuple[int, ...], contract: Axes, batch:
     assert_product(found, *values, contract, batch)
     (cut,) = native(graph, values, cuts=(0.15, 0.5, 0.8))
     np.testing.assert_array_equal(cut, found)
+
+
+@pytest.mark.parametrize("x, y, contract, batch", [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_units_write_disjoint_memory(
+    x: tuple[int, ...], y: tuple[int, ...], contract: Axes, batch: Axes
+) -> None:
+    graph = dot_graph(x, y, "float32", "float32", contract, batch)
+    if len(lowered(graph).steps) > 1:
+        return  # a copy comes first, which pieces() does not run
+    written = pieces(graph, matrices_of(graph), (0.15, 0.5, 0.8))
+    np.testing.assert_array_equal(sum(w.astype(int) for w in written), 1)
+
+
+@pytest.mark.parametrize("shape", [(50, 70, 20), (9, 500, 40), (500, 9, 40), (1, 700, 30), (300, 1, 30)])
+def test_units_of_large_products_write_disjoint_memory(shape: tuple[int, int, int]) -> None:
+    graph = matrices(*shape)
+    written = pieces(graph, matrices_of(graph), (0.3, 0.31, 0.9))
+    np.testing.assert_array_equal(sum(w.astype(int) for w in written), 1)
+    assert all(w.any() for w in written[::2])
 
 
 def test_transposes_before_the_product_cost_nothing() -> None:
