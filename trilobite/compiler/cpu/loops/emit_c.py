@@ -15,7 +15,7 @@ from trilobite.base.dtypes import DType, int64, is_float
 from trilobite.compiler.cpu.loops import c_scalars as c
 from trilobite.compiler.cpu.loops.combine import scalar_graph
 from trilobite.compiler.cpu.loops.emit_llvm import local_offsets
-from trilobite.compiler.cpu.loops.index import Index, Indirect, Quotient, factors
+from trilobite.compiler.cpu.loops.index import Atom, Index, Indirect, Quotient, factors
 from trilobite.compiler.cpu.loops.ir import (
     Buffer,
     Leaf,
@@ -110,11 +110,11 @@ class _File:
             parts.append(self.size(index.constant))
         return f"{' + '.join(parts)}".replace("+ -", "- ")
 
-    def _term(self, atom: object, k: Dim) -> str:
+    def _term(self, atom: Atom, k: Dim) -> str:
         word = self._atom(atom)
         return word if k == 1 else f"{self.size(k)} * {word}"
 
-    def _atom(self, atom: object) -> str:
+    def _atom(self, atom: Atom) -> str:
         if isinstance(atom, str):
             return atom
         if isinstance(atom, Indirect):
@@ -124,7 +124,7 @@ class _File:
             above = f"({wide}){place} > ({wide})({high})"
             return f"({above} ? {high} : ({wide}){place} < {low} ? {low} : (int64_t){place})"
         sign = "/" if isinstance(atom, Quotient) else "%"
-        return f"(({self.index(atom.index)}) {sign} {self.size(atom.by)})"  # type: ignore[attr-defined]
+        return f"(({self.index(atom.index)}) {sign} {self.size(atom.by)})"
 
     def place(self, buffer: Buffer, index: tuple[Index, ...]) -> str:
         flat = Index(0)

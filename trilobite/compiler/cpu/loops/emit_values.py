@@ -7,7 +7,7 @@ is read by itself. Invariant parts are computed where the innermost of their var
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from trilobite.compiler.cpu.emit import formats
 from trilobite.compiler.cpu.emit.scalar import emit_scalars
 from trilobite.compiler.cpu.emit.text import Text, Value, memory_type, register_type, vector
 from trilobite.compiler.cpu.loops.combine import cast_graph
-from trilobite.compiler.cpu.loops.index import Index, Indirect, Quotient
+from trilobite.compiler.cpu.loops.index import Atom, Index, Indirect, Quotient
 from trilobite.compiler.cpu.loops.ir import Buffer, Leaf, Load, Loop, Nest, Number, Position, ranges_of
 from trilobite.ir.types import Affine, Dim, Symbol
 
@@ -83,12 +83,12 @@ class Scope:
         self._known[-1][index] = out
         return out
 
-    def _atom(self, atom: object) -> Value:
+    def _atom(self, atom: Atom) -> Value:
         if isinstance(atom, str):
             return self._env[-1][atom]
         if isinstance(atom, Indirect):
             return self._indirect(atom)
-        inner, by = self.index(atom.index), self.size(atom.by)  # type: ignore[attr-defined]
+        inner, by = self.index(atom.index), self.size(atom.by)
         # Indices that are taken apart are never negative: they number elements.
         return self.text.udiv(inner, by) if isinstance(atom, Quotient) else self.text.urem(inner, by)
 
@@ -194,10 +194,10 @@ class Scope:
             self.fill(buffer.dtype, load.fill, 0),
         )  # fmt: skip
 
-    def _guarded(self, condition: Value, read: object, fill: Value) -> Value:
+    def _guarded(self, condition: Value, read: Callable[[], Value], fill: Value) -> Value:
         def then() -> list[Value]:
             with self.entered({}):
-                return [read()]  # type: ignore[operator]
+                return [read()]
 
         (out,) = self.text.either(condition, then, lambda: [fill])
         return out
@@ -312,5 +312,5 @@ def linear(index: Index, var: str) -> bool:
     return all(isinstance(atom, str) or var not in atom_variables(atom) for atom, _ in index.terms)
 
 
-def atom_variables(atom: object) -> frozenset[str]:
-    return Index(0, ((atom, 1),)).variables  # type: ignore[arg-type]
+def atom_variables(atom: Atom) -> frozenset[str]:
+    return Index(0, ((atom, 1),)).variables

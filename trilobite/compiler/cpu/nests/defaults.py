@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trilobite.base.dtypes import accumulator, bool_
+from trilobite.compiler.cpu.loops.emit_llvm import emit, local_offsets
 from trilobite.compiler.cpu.loops.emit_values import linear
 from trilobite.compiler.cpu.loops.index import Index, lower, upper
 from trilobite.compiler.cpu.loops.ir import (
@@ -196,8 +197,6 @@ def _blocks(row: Loop) -> Loop:
 
 
 def kernel(nest: Nest, host: Host) -> Kernel:
-    from trilobite.compiler.cpu.loops.emit_llvm import emit, local_offsets
-
     return Kernel(nest.name, emit(nest, host), 0, local_offsets(nest)[1], str(nest))
 
 

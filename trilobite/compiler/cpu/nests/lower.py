@@ -18,7 +18,7 @@ from trilobite.base.errors import DeviceError, ShapeError
 from trilobite.compiler.cpu.loops.collapse import collapsed
 from trilobite.compiler.cpu.loops.combine import accumulates_in
 from trilobite.compiler.cpu.loops.index import Ranges, variable
-from trilobite.compiler.cpu.loops.ir import Buffer, Load, Nest, Node, Target, loops
+from trilobite.compiler.cpu.loops.ir import Buffer, Load, Nest, Node, Statement, Target, loops, statements
 from trilobite.compiler.cpu.nests import classes, writes
 from trilobite.compiler.cpu.nests.accuracy import in_chunks
 from trilobite.compiler.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
@@ -289,8 +289,8 @@ class _Assembly:
 
     def _combine(self, group: Group, shape: Shape, parts: dict[Var, str]) -> None:
         """The second nest: partial results by block, in order."""
-        kind = "columns" if any(d != 1 for d in group.kept_shape) else "rows"
-        again = Group(kind, shape, (0,))  # type: ignore[arg-type]
+        several = any(d != 1 for d in group.kept_shape)
+        again = Group("columns" if several else "rows", shape, (0,))
         sources: dict[Var, Source] = {}
         stores: dict[Var, list[str]] = {}
         for r in group.roots:
@@ -302,7 +302,7 @@ class _Assembly:
             sources[whole] = Source(parts[r.var])
             stores[result] = self.stores[r.var]
         equations = [r.reduction for r in again.roots if r.reduction is not None]
-        if kind == "rows":
+        if not several:
             rows = Rows(again, {}, sources, stores, equations)
             body, local = rows.build()
             nest = self._nest(around(again, body), local)
@@ -352,8 +352,6 @@ class _Assembly:
 
 def _by_block(node: Node, names: set[str], rows: Rows) -> Node:
     """Results of one row become results of one block of it."""
-    from trilobite.compiler.cpu.loops.ir import Statement
-
     if not isinstance(node, Statement):
         return node
     targets = []
@@ -374,8 +372,6 @@ def _by_block(node: Node, names: set[str], rows: Rows) -> Node:
 
 
 def _buffers_of(body: tuple[Node, ...]) -> set[str]:
-    from trilobite.compiler.cpu.loops.ir import statements
-
     out: set[str] = set()
     for s in statements(body):
         out |= {load.buffer for load in s.loads()} | {t.buffer for t in s.targets}

@@ -45,7 +45,6 @@ class Rows:
 
     def _number_passes(self) -> None:
         """A root belongs to the first pass after the reductions it needs."""
-        self.after: dict[Var, int] = {}  # equation by equation, the last pass that must be over
         level: dict[Var, int] = {}
         for e in self.order:
             need = max((level.get(u, -1) for u in e.inputs), default=-1)
