@@ -16,7 +16,9 @@ from tests.compiler.arrays import assert_same_bits
 from tests.compiler.loops.regions import Array, Region, fusion_of, native, reference, size_of
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ShapeError
+from trilobite.compiler.cpu.loops.dependence import carried
 from trilobite.compiler.cpu.loops.interpret import interpret
+from trilobite.compiler.cpu.loops.ir import Nest, loops, node_indices, walk
 from trilobite.compiler.cpu.loops.verify import verify
 from trilobite.compiler.cpu.nests import accepts, lower
 from trilobite.compiler.cpu.nests.lower import nests_of
@@ -201,6 +203,30 @@ def check(seed: int, slowly: bool) -> bool:
 @pytest.mark.parametrize("seed", range(60))
 def test_random_regions(seed: int) -> None:
     assert check(seed, slowly=seed % 4 == 0)
+
+
+def plain(nest: Nest) -> bool:
+    """Is every index linear, so that the dependence test is exact?"""
+    return all(isinstance(atom, str) for n in walk(nest.body) for i in node_indices(n) for atom, _ in i.terms)
+
+
+def test_default_schedules_pass_the_dependence_test() -> None:
+    """Parallel and vector loops of default schedules carry nothing but what may be combined in any order."""
+    looked = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        maker = Maker(rng)
+        for _ in range(rng.integers(1, 6)):
+            maker.grow()
+        for nest in filter(plain, nests_of(maker.graph())):
+            local = {b.name for b in nest.buffers if b.kind == "local"}
+            for each in loops(nest.body):
+                if each.kind == "parallel":
+                    assert not [d for d in carried(nest, each.var) if d.first.buffer not in local], str(nest)
+                elif each.kind == "vector":
+                    assert all(d.reordable for d in carried(nest, each.var)), str(nest)
+                looked += each.kind in ("parallel", "vector")
+    assert looked > 50
 
 
 class SymbolicMaker(Maker):
