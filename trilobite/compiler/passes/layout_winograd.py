@@ -17,7 +17,7 @@ from trilobite.ir.types import Affine
 
 _FLOPS = 88e9  # of products, a second
 _POINTS = 6e9  # elements transformed a second, before and after the products
-_WEIGHT = 1.4e9  # elements of a transformed weight made a second
+_WEIGHT = 2e9  # elements of a transformed weight made a second
 _SUMS = 75e9  # flops of sums over pixels or tiles, a second
 _WRITTEN = 10e9  # bytes of sums at all points written and read again a second
 _CACHED = 1 << 20  # bytes of a weight that stay close to the core

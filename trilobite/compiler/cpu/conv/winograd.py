@@ -205,13 +205,13 @@ def weight_text(host: Host, tiling: Tiling, tile: int, turned: bool, names: tupl
         last = t.smin(t.add(first, w["run"]), w["depth"])
         for v in range(2):
             start = t.add(t.mul(panel, 2 * lanes), v * lanes)
-            columns = [t.add(start, i) for i in range(lanes)]
             end = t.sub(w["columns"], 1)
-            real = [t.icmp("sle", c, end) for c in columns]
-            begins = [t.address(w["w"], t.mul(t.smin(c, end), w["column_stride"]), dtype) for c in columns]
+            real = t.mask(t.smax(t.sub(w["columns"], start), 0), lanes, 8 * dtype.itemsize)
+            columns = [t.smin(t.add(start, i), end) for i in range(lanes)]
+            begins = [t.address(w["w"], t.mul(c, w["column_stride"]), dtype) for c in columns]
             with t.loop(first, last, name="depth") as d:
                 at = t.mul(d.index, w["depth_stride"])
-                taps = [_gathered(t, dtype, begins, real, t.add(at, k)) for k in range(9)]
+                taps = _gathered(t, tiling, [t.address(begin, at, dtype) for begin in begins], real)
                 if turned:
                     taps = taps[::-1]
                 row = t.mul(t.add(t.mul(panel, w["depth"]), d.index), 2 * lanes)
@@ -224,10 +224,32 @@ def weight_text(host: Host, tiling: Tiling, tile: int, turned: bool, names: tupl
     return t.module()
 
 
-def _gathered(t: Text, dtype: DType, begins: Sequence[Value], real: Sequence[Value], at: Value) -> Value:
-    """One element of each column; zero for columns that do not exist."""
-    out = Value("poison", memory_type(dtype, len(begins)))
-    for i, begin in enumerate(begins):
-        one = t.load_type(memory_type(dtype), t.address(begin, at, dtype))
-        out = t.insert(out, t.select(real[i], one, t.constant(memory_type(dtype), 0)), i)
-    return out
+def _gathered(t: Text, tiling: Tiling, rows: Sequence[Value], real: Value) -> list[Value]:
+    """For each of 9 taps one element of each row, which holds them side by side; zero for rows that are not
+    real. As many taps as there are rows are exchanged within registers.
+    """
+    dtype, lanes = tiling.operand, len(rows)
+    out: list[Value] = []
+    for first in range(0, 9 - 9 % lanes, lanes):
+        out += transposed(t, [t.load(dtype, t.address(r, first, dtype), lanes) for r in rows])
+    for tap in range(9 - 9 % lanes, 9):
+        line = Value("poison", memory_type(dtype, lanes))
+        for i, r in enumerate(rows):
+            line = t.insert(line, t.load_type(memory_type(dtype), t.address(r, tap, dtype)), i)
+        out.append(line)
+    return [t.select(real, v, t.constant(v.type, 0)) for v in out]
+
+
+def transposed(t: Text, rows: Sequence[Value]) -> list[Value]:
+    """A square of lanes turned: in each round, halves, quarters, ... of neighbours change places."""
+    found, size = list(rows), len(rows)
+    step = size // 2
+    while step:
+        low = [i if not i & step else size + i - step for i in range(size)]
+        high = [i + step if not i & step else size + i for i in range(size)]
+        for i in range(size):
+            if not i & step:
+                a, b = found[i], found[i + step]
+                found[i], found[i + step] = t.shuffle(a, b, low), t.shuffle(a, b, high)
+        step //= 2
+    return found
