@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.types import symbols_of
 
 _FREE = frozenset({"broadcast", "reshape", "constant", "full", "iota", "stop_gradient", "barrier"})
 
@@ -37,9 +38,7 @@ def split_stable(graph: Graph, stable: Iterable[int]) -> Halves | None:
         return None
     late = [e for e in graph.equations if id(e) not in {id(x) for x in early}]
     crossing = tuple(
-        dict.fromkeys(
-            v for v in (*(v for e in late for v in e.inputs), *graph.outputs) if v in made
-        )
+        dict.fromkeys(v for v in (*(v for e in late for v in e.inputs), *graph.outputs) if v in made)
     )
     first_inputs = {v for e in early for v in e.inputs}
     second_inputs = {v for e in late for v in e.inputs} | set(graph.outputs)
@@ -55,7 +54,8 @@ def _early(graph: Graph, known: set[Var]) -> list[Equation]:
     settled = set(known)
     candidates: list[Equation] = []
     for e in graph.equations:
-        if all(v in settled for v in e.inputs) and not e.primitive.effect and not _random(e):
+        alone = all(v in settled for v in e.inputs) and not e.primitive.effect and not _random(e)
+        if alone and not any(symbols_of(v.type.shape) for v in e.outputs):  # sizes are decided by each run
             settled.update(e.outputs)
             candidates.append(e)
     # From the back: a free equation stays only if something that is not free reads it inside.

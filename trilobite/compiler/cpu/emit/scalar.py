@@ -13,6 +13,7 @@ operation, for their range is so narrow that an overflow on the way is the rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import copysign
 from typing import Any
 
 import numpy as np
@@ -112,13 +113,25 @@ def _classified(floating: Callable[[Text, Value], Value], otherwise: bool) -> Ru
 
 
 def _float_extreme(larger: bool) -> Pair:
+    """NaN if either is; of two zeros maximum gives +0 and minimum -0, whatever their order."""
+    beyond = "ugt" if larger else "ult"  # true for NaN as well
+
+    def settles(c: Value) -> bool:
+        """A constant that may be given back where the other one equals it."""
+        return (
+            c.real is not None and c.real == c.real and (c.real != 0 or (copysign(1, c.real) > 0) is larger)
+        )
+
     def rule(t: Text, x: Value, y: Value, dtype: DType) -> Value:
-        extreme = t.fmax if larger else t.fmin  # the second if either is NaN
-        if x.real is not None and x.real == x.real:
-            return extreme(x, y)
-        if y.real is not None and y.real == y.real:
-            return extreme(y, x)
-        return t.select(t.fcmp("uno", x, x), x, extreme(x, y))
+        if settles(y):
+            return t.select(t.fcmp(beyond, x, y), x, y)
+        if settles(x):
+            return t.select(t.fcmp(beyond, y, x), y, x)
+        join = t.and_ if larger else t.or_
+        alike = t.as_float(join(t.bits(x), t.bits(y)))
+        extreme = t.fmax(x, y) if larger else t.fmin(x, y)  # the second if either is NaN
+        chosen = t.select(t.fcmp("oeq", x, y), alike, extreme)
+        return t.select(t.fcmp("uno", x, x), x, chosen)
 
     return rule
 
