@@ -114,6 +114,14 @@ def test_places_of_extremes(dtype: Any) -> None:
         same(lambda r, x: (r.argmax(x, axis=1), r.argmin(x, axis=0)), ((13, 41), dtype), seed=seed)
 
 
+def test_empty_rows_beside_their_reductions() -> None:
+    def build(r: Region, x: Any) -> Any:
+        top = r.reduce_max(x, axes=(1,))
+        return top, r.sub(x, r.spread(top, (3, 0), 1)), r.neg(top)
+
+    same(build, (3, 0))
+
+
 def test_small_floats_accumulate_in_float32() -> None:
     r = Region()
     x = r.input((2, 4096), "float16")

@@ -6,6 +6,7 @@ Small regions run in one step each, serially; everything else in units that any 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -134,7 +135,7 @@ class _Assembly:
     def lowering(self) -> Lowering:
         sources = dict(self.groups.inputs)
         for group in self.groups.groups:
-            if not any(d == 0 for r in group.roots for d in r.var.type.shape):
+            if any(0 not in r.var.type.shape for r in group.roots):
                 getattr(self, f"_{group.kind}")(group, sources)
             for r in group.roots:
                 if r.var in self.stores and r.var not in sources:
@@ -145,8 +146,9 @@ class _Assembly:
         )  # fmt: skip
 
     def _why(self) -> str:
-        kinds = [g.kind for g in self.groups.groups]
-        return f"{len(self.steps)} loop nest{'s' * (len(self.steps) != 1)}: {', '.join(kinds)}"
+        kinds = Counter(g.kind for g in self.groups.groups)
+        words = [kind if n == 1 else f"{n} {kind}" for kind, n in kinds.items()]
+        return f"{len(self.steps)} loop nest{'s' * (len(self.steps) != 1)}: {', '.join(words)}"
 
     def _constants(self) -> list[np.ndarray[Any, Any]]:
         return [self.groups.producers[v].attributes["value"].array for v in self.groups.constants]
