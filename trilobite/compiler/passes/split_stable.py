@@ -36,7 +36,8 @@ def split_stable(graph: Graph, stable: Iterable[int]) -> Halves | None:
     made = {v for e in early for v in e.outputs}
     if not made:
         return None
-    late = [e for e in graph.equations if id(e) not in {id(x) for x in early}]
+    gone = {id(e) for e in early}
+    late = [e for e in graph.equations if id(e) not in gone]
     crossing = tuple(
         dict.fromkeys(v for v in (*(v for e in late for v in e.inputs), *graph.outputs) if v in made)
     )
