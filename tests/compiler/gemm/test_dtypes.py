@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tests.compiler.gemm.products import assert_product, lowered, matrices, matrices_of, native
+from tests.compiler.gemm.products import assert_product, graph_of, lowered, matrices, matrices_of, native
 from trilobite.base.dtypes import FP8, bfloat16, float4_e2m1fn, float16, int4, uint4
 from trilobite.compiler.cpu.gemm import accepts
+from trilobite.ir.primitive import table
+from trilobite.ir.transforms.record import record_graph
+from trilobite.ir.types import TensorType
 from trilobite.native.host import AARCH64, SSE2, Host
 from trilobite.native.objects import compile_object, undefined
 
@@ -46,6 +51,53 @@ def test_products_of_extremes_do_not_saturate(operand: str) -> None:
         x, y = np.full((6, 66), a, operand), np.full((66, 16), b, operand)
         (found,) = native(graph, [x, y])
         assert_product(found, x, y, CONTRACT)
+
+
+WIDENED = [
+    ("uint8", "int8", "int32"), ("int8", "int8", "int32"), ("uint8", "uint8", "uint32"),
+    (bfloat16, bfloat16, "float32"), (float16, "float32", "float32"), ("int8", "float32", "float32"),
+    ("uint16", "int16", "int64"), (int4, "int8", "int16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("x, y, multiplied", WIDENED)
+def test_casts_that_widen_are_read_as_they_are(x: Any, y: Any, multiplied: str) -> None:
+    """u8 times s8 and the like: the product reads the small numbers itself."""
+
+    def product(a: Any, b: Any) -> Any:
+        a, b = (v if v.dtype == multiplied else table["cast"](v, dtype=np.dtype(multiplied)) for v in (a, b))
+        return table["dot"](a, b, contract=((1,), (1,)), batch=((), ()), dtype=np.dtype(multiplied))
+
+    for m, n, k in ((9, 35, 43), (1, 40, 21), (7, 20, 900)):
+        graph = graph_of(product, ((m, k), x), ((n, k), y))
+        assert accepts(graph) is None
+        values = matrices_of(graph)
+        (found,) = native(graph, values, cuts=(0.4,))
+        assert_product(found, *(v.astype(multiplied) for v in values), ((1,), (1,)))
+
+
+def test_casts_that_lose_something_stay_outside() -> None:
+    for source, to in (
+        ("float32", float16),
+        ("int8", "uint32"),
+        ("int32", "float32"),
+        ("float64", "float32"),
+    ):
+
+        def product(a: Any, b: Any, to: Any = to) -> Any:
+            return table["dot"](
+                table["cast"](a, dtype=np.dtype(to)),
+                b,
+                contract=((1,), (0,)),
+                batch=((), ()),
+                dtype=np.dtype(to),
+            )
+
+        graph = record_graph(
+            lambda a, b, f=product: [f(a, b)],
+            [TensorType((3, 4), np.dtype(source)), TensorType((4, 5), np.dtype(to))],
+        )
+        assert accepts(graph) == "cast before the product"
 
 
 def test_what_is_refused() -> None:

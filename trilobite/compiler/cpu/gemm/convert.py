@@ -15,6 +15,8 @@ from trilobite.base.dtypes import (
     bfloat16,
     bits,
     float16,
+    float32,
+    float64,
     int4,
     int32,
     int64,
@@ -31,16 +33,23 @@ NARROW = frozenset(np.dtype(n) for n in ("int8", "uint8", "int16")) | {int4, uin
 """Integers that 16 signed bits hold: their products are added in pairs."""
 
 
-def accumulator_of(operand: DType, result: DType) -> tuple[DType, bool]:
-    """What products of `operand`s are added in for this result, and whether in pairs. Integers wrap, so all
-    that fit in 32 bits are added there and cut at the end.
+def accumulator_of(operand: DType, result: DType) -> DType:
+    """What products of `operand`s are added in for this result. Integers wrap, so all that fit in 32 bits are
+    added there and cut at the end.
     """
     if not is_integer(result):
-        wide = np.promote_types(accumulator(operand), accumulator(result))
-        return wide, False
-    if bits(result) > 32:
-        return int64, False
-    return int32, operand in NARROW
+        return np.promote_types(accumulator(operand), accumulator(result))
+    return int64 if bits(result) > 32 else int32
+
+
+def widens(source: DType, to: DType) -> bool:
+    """Whether a cast changes no number, so that a product may read the smaller ones itself."""
+    if is_integer(source) and is_integer(to):
+        more = bits(to) > bits(source)
+        return more and (is_unsigned(source) or not is_unsigned(to))
+    if is_integer(source):
+        return source in NARROW and to in (float32, float64)
+    return (source in SMALL_FLOATS and to in (float32, float64)) or (source, to) == (float32, float64)
 
 
 def refused(operand: DType, result: DType) -> str | None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from trilobite.base.dtypes import DType, int4, uint4
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, is_float_type, register_type, vector
-from trilobite.compiler.cpu.gemm.convert import accumulator_of, widen
+from trilobite.compiler.cpu.gemm.convert import widen
 from trilobite.compiler.cpu.gemm.finish import Finish
 from trilobite.compiler.cpu.gemm.nibbles import load_codes, load_nibbles
 from trilobite.compiler.cpu.gemm.operands import Along
@@ -43,7 +43,7 @@ class Gemv:
     def __init__(self, host: Host, p: Problem, words: Words) -> None:
         self.t = t = Text(host)
         self.p = p
-        self.accumulator, _ = accumulator_of(p.multiplied, p.dtype)
+        self.accumulator = p.accumulator
         self.lanes = host.lanes(self.accumulator.itemsize)
         self.type = vector(register_type(self.accumulator), self.lanes)
         self.w = words.read(t)

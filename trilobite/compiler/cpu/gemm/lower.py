@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from trilobite.compiler.cpu.gemm import gemv
 from trilobite.compiler.cpu.gemm.blocked import Blocked
-from trilobite.compiler.cpu.gemm.convert import accumulator_of
 from trilobite.compiler.cpu.gemm.copies import lower_copy
 from trilobite.compiler.cpu.gemm.operands import Refused
 from trilobite.compiler.cpu.gemm.panels import check_pack, lower_pack
@@ -85,7 +84,7 @@ class _Parts(NamedTuple):
 
 def _check_panels(p: Problem, host: Host) -> Tiling:
     """The tiling of a product, if panels that were packed before are as wide as it needs them."""
-    plan = tiling(host, *accumulator_of(p.multiplied, p.dtype))
+    plan = tiling(host, p.accumulator, p.pairs)
     if p.packed and (p.b.k != Product(plan.columns) or plan.pairs or p.b.dtype != plan.accumulator):
         raise Refused(f"panels of {p.b.k.number} {p.b.dtype}", expected=f"{plan.columns} {plan.accumulator}")
     return plan

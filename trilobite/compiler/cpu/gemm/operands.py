@@ -1,4 +1,5 @@
-"""The operands of a product as it sees them: inputs of the region behind transposes and a dequantisation.
+"""The operands of a product as it sees them: inputs of the region behind transposes, casts that widen and a
+dequantisation.
 
 Enters: a region and the value that a product reads. Leaves: an `Operand`: which input, shape and strides in
 the product's order of axes, and the grid if the input is quantised. It emits no code.
@@ -12,6 +13,7 @@ from typing import Literal
 
 from trilobite.base.dtypes import DType, float32, int32
 from trilobite.base.errors import IRError
+from trilobite.compiler.cpu.gemm.convert import widens
 from trilobite.compiler.cpu.gemm.sizes import ONE, Axis, Product, collapse, product, row_major
 from trilobite.compiler.kernels import Operand as Buffer
 from trilobite.ir.graph import Equation, Graph, Var
@@ -61,7 +63,7 @@ class Operand:
                 self.grid = self._grid(e, axes)
             elif e.primitive.name == "nibble_unpack" and self.grid and e.inputs[0] not in self.made:
                 break
-            else:
+            elif not (e.primitive.name == "cast" and _widens(e)) or self.grid:
                 raise Refused(f"{e.primitive.name} before the product")
             value = e.inputs[0]
         self.dtype = value.type.dtype
@@ -124,6 +126,10 @@ class Operand:
         self.buffer = Buffer("temporary", temporary)
         strides = row_major([self.shape[i] for i in order])
         self.strides = [strides[order.index(i)] for i in range(len(order))]
+
+
+def _widens(e: Equation) -> bool:
+    return widens(e.inputs[0].type.dtype, e.outputs[0].type.dtype)
 
 
 def _check_grid(scale: Var, zero: Var) -> None:

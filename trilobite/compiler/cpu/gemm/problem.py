@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trilobite.base.dtypes import DType
+from trilobite.base.dtypes import DType, int32
 from trilobite.compiler.cpu.epilogue import Epilogue, epilogue_of
-from trilobite.compiler.cpu.gemm.convert import refused
+from trilobite.compiler.cpu.gemm.convert import NARROW, accumulator_of, refused
 from trilobite.compiler.cpu.gemm.operands import Along, Copy, Grid, Operand, Refused, single
 from trilobite.compiler.cpu.gemm.sizes import ONE, Axis, Product, collapse, product
 from trilobite.compiler.kernels import Operand as Buffer
@@ -53,6 +53,16 @@ class Problem:
     epilogue: Epilogue
     packed: bool = False  # B is the value of gemm_pack
     copies: tuple[Copy, ...] = ()  # temporaries to be filled before
+
+    @property
+    def accumulator(self) -> DType:
+        return accumulator_of(self.multiplied, self.dtype)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether products are added two by two: both operands are integers that 16 bits hold."""
+        narrow = all(side.dtype in NARROW and not side.grid for side in (self.a, self.b))
+        return narrow and self.accumulator == int32
 
     @property
     def batches(self) -> Product:
