@@ -1,106 +1,124 @@
-"""Memory for results: fresh arrays, and arrays that the caller has given away.
+"""Memory for results: arrays that the caller has given away, and arrays of earlier runs that nobody holds.
 
 Enters: what a program returns, and which inputs may be overwritten by which results. Leaves: an array for
 every result. An input is overwritten only if it is an array that an earlier run made, and nobody but its cell
-holds it, or a view of it; otherwise a copy takes its place. Memory of earlier results that nobody holds any
-more is used again: fresh pages cost as much as many a kernel.
+holds it, or a view of it; otherwise a copy takes its place. Fresh pages cost as much as many a kernel, so
+results of the run before last are used again, unless somebody holds them, or a view of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import is_
+from collections.abc import Callable, Mapping, Sequence
+from operator import is_, itemgetter
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from trilobite.compiler.program import Value
-from trilobite.native.memory import LINE, empty
+from trilobite.native.memory import empty
 
 Array = np.ndarray[Any, Any]
-_PAGE = 1 << 16  # bytes from which small results are cut
-_SMALL = 1 << 11  # results up to this size are cut from pages: an allocation of their own takes longer
-_ARRAY = 5  # references to an array that is given away: cell, values, candidates, record, argument
-_MEMORY = 3  # references to its memory: the array, the record, argument
-_UNHELD = 2  # references to an earlier result that only the record here holds: record, argument
+_GIVEN = 5  # references to an array that is given away: cell, values, candidates, record, argument
+_UNHELD = 2  # to one that only a record here holds: record, argument
+_MEMORY = 3  # to the memory of either: the array, the record, argument
 _RECYCLED = 64 << 20  # bytes of results that are kept for further runs, at most
-_RUNS = 2  # results of so many runs: those of the last one are often still held when the next begins
+_SETS = 2  # runs whose results are kept: those of the last one are often still held when the next begins
+
+
+class _Record:
+    """Arrays made here, and the memory that they lie in."""
+
+    def __init__(self, arrays: list[Array]) -> None:
+        self.arrays = arrays
+        self.memory = [_memory(a) for a in arrays]
+
+    def is_free(self, references: int) -> bool:
+        """Does nobody hold any of them, or a view?"""
+        return (
+            max(map(getrefcount, self.arrays)) <= references and max(map(getrefcount, self.memory)) <= _MEMORY
+        )
+
+    def replace(self, n: int, array: Array) -> None:
+        self.arrays[n], self.memory[n] = array, _memory(array)
 
 
 class Results:
     """Allocates the results of one program."""
 
     def __init__(self, outputs: Sequence[Value], reuses: Mapping[int, int]) -> None:
-        large = {k: i for k, i in reuses.items() if _bytes(outputs[k]) > _SMALL}
-        self.reuses = tuple(large.items())
-        self._fresh = [(k, v.shape, v.dtype) for k, v in enumerate(outputs) if k not in large]
-        self._small = [_bytes(v) <= _SMALL for v in outputs]
-        self._rooms = [-(-_bytes(v) // LINE) * LINE for v in outputs]
-        self._count = len(outputs)
-        self._made: list[Array] = []  # the arrays given for reused results in the last run,
-        self._memory: list[Array] = []  # and what they lie in
-        self._page, self._used = empty(_PAGE, np.uint8), 0
-        kept = sum(_bytes(v) for k, v in enumerate(outputs) if not self._small[k] and k not in large)
-        self._earlier: dict[int, list[Array]] | None = {} if _RUNS * kept <= _RECYCLED else None
+        self.reuses = tuple(reuses.items())
+        self._types = [(v.shape, v.dtype) for v in outputs]
+        self._fresh = [k for k in range(len(outputs)) if k not in reuses]
+        self._given = _Record([])
+        self._sets: list[_Record] = []
+        kept = sum(_bytes(outputs[k]) for k in self._fresh)
+        self._candidates = picker([i for _, i in self.reuses])
+        order = {k: n for n, k in enumerate((*self._fresh, *reuses))}
+        self._in_order = picker([order[k] for k in range(len(outputs))])
+        self._recycles = bool(self._fresh) and _SETS * kept <= _RECYCLED
 
     def allocate(self, values: list[Array]) -> list[Array]:
         """An array per result. Where an input cannot be given away, `values` gets a copy of it."""
-        outs: list[Any] = [None] * self._count
-        for k, shape, dtype in self._fresh:
-            outs[k] = self._cut(k, shape, dtype) if self._small[k] else self._large(k, shape, dtype)
-        if self.reuses:
-            candidates = [values[i] for _, i in self.reuses]
-            if not self._all_ours(candidates):
-                self._replace(values, candidates)
-            del candidates
-            for k, i in self.reuses:
-                outs[k] = values[i]
-        return outs
+        fresh = self._unheld()
+        if not self.reuses:
+            return list(fresh)
+        candidates = list(self._candidates(values))
+        if not self._all_ours(candidates):
+            self._copy(values, candidates)
+        del candidates
+        return list(self._in_order((*fresh, *self._candidates(values))))
 
-    def _cut(self, k: int, shape: tuple[int, ...], dtype: Any) -> Array:
-        at, self._used = self._used, self._used + self._rooms[k]
-        if self._used > _PAGE:
-            self._page, at, self._used = empty(_PAGE, np.uint8), 0, self._rooms[k]
-        return np.ndarray(shape, dtype, self._page, at)
+    # -- fresh ones ------------------------------------------------------------------------------------------
 
-    def _large(self, k: int, shape: tuple[int, ...], dtype: Any) -> Array:
-        if self._earlier is None:
-            return empty(shape, dtype)
-        earlier = self._earlier.setdefault(k, [])
-        for n in range(len(earlier)):
-            if getrefcount(earlier[n]) == _UNHELD and getrefcount(earlier[n].base) == _UNHELD:
-                return earlier[n]
-        out = empty(shape, dtype)
-        earlier.append(out)
-        del earlier[:-_RUNS]
-        return out
+    def _unheld(self) -> list[Array]:
+        """Arrays for the fresh results, of an earlier run where that is possible."""
+        if not self._recycles:
+            return [empty(*self._types[k]) for k in self._fresh]
+        if len(self._sets) < _SETS:
+            self._sets.append(_Record([empty(*self._types[k]) for k in self._fresh]))
+            return self._sets[-1].arrays
+        record = self._sets[0]
+        self._sets.append(self._sets.pop(0))
+        if not record.is_free(_UNHELD):
+            for n, k in enumerate(self._fresh):
+                held = getrefcount(record.arrays[n]) > _UNHELD or getrefcount(record.memory[n]) > _MEMORY
+                if held:
+                    record.replace(n, empty(*self._types[k]))
+        return record.arrays
+
+    # -- given ones ------------------------------------------------------------------------------------------
 
     def _all_ours(self, candidates: Sequence[Array]) -> bool:
-        made = self._made
+        ours = self._given.arrays
         return (
-            len(made) == len(candidates)
-            and all(map(is_, candidates, made))
-            and max(map(getrefcount, candidates)) <= _ARRAY
-            and max(map(getrefcount, self._memory)) <= _MEMORY
+            len(ours) == len(candidates) and all(map(is_, candidates, ours)) and self._given.is_free(_GIVEN)
         )
 
-    def _replace(self, values: list[Array], candidates: list[Array]) -> None:
+    def _copy(self, values: list[Array], candidates: list[Array]) -> None:
         """One by one: what is not ours alone is copied, and the copy is ours."""
-        ours = {id(a): n for n, a in enumerate(self._made)}
-        for n, (_, i) in enumerate(self.reuses):
-            at = ours.get(id(values[i]))
-            if at is not None and _alone(candidates, n) and getrefcount(self._memory[at]) <= _MEMORY:
+        at = {id(a): n for n, a in enumerate(self._given.arrays)}
+        for n, (k, i) in enumerate(self.reuses):
+            mine = at.get(id(candidates[n]))
+            alone = mine is not None and getrefcount(candidates[n]) <= _GIVEN
+            if alone and getrefcount(self._given.memory[mine]) <= _MEMORY:  # type: ignore[index]
                 continue
-            new = empty(values[i].shape, values[i].dtype)
-            np.copyto(new, values[i])
+            new = empty(*self._types[k])
+            np.copyto(new, values[i].reshape(new.shape))
             values[i] = new
-        self._made = [values[i] for _, i in self.reuses]
-        self._memory = [a if a.base is None else a.base for a in self._made]
+        self._given = _Record([values[i] for _, i in self.reuses])
 
 
-def _alone(candidates: Sequence[Array], n: int) -> bool:
-    return getrefcount(candidates[n]) <= _ARRAY
+def picker(places: Sequence[int]) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    """The elements at these places, as a function that costs little."""
+    if len(places) < 2:
+        return lambda values: [values[i] for i in places]
+    pick: Callable[[Sequence[Array]], Sequence[Array]] = itemgetter(*places)
+    return pick
+
+
+def _memory(array: Array) -> Any:
+    return array if array.base is None else array.base
 
 
 def _bytes(v: Value) -> int:

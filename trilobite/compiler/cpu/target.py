@@ -16,6 +16,7 @@ import numpy as np
 from trilobite.compiler.cpu.attention import claims
 from trilobite.compiler.cpu.copying import COPY
 from trilobite.compiler.cpu.kinds import kinds
+from trilobite.compiler.cpu.results import picker
 from trilobite.compiler.cpu.runner import Arena, Runner
 from trilobite.compiler.cpu.stages import STAGES
 from trilobite.compiler.passes.fuse import fuse
@@ -92,6 +93,7 @@ class Executable:
         self.main = Compiled(self.halves.second, {o: at[i] for o, i in donated.items() if i in at})
         self.first = Compiled(self.halves.first, {})
         self._seen: list[Array] | None = None
+        self._kept = picker(self.halves.kept)
         self._when = 0
         self._ready: list[Array] = []
 
@@ -103,7 +105,7 @@ class Executable:
         if self.halves is None:
             given = list(values)
         else:
-            given = [*(values[i] for i in self.halves.kept), *self._stable(values)]
+            given = [*self._kept(values), *self._stable(values)]
         if type(values) is list:
             values.clear()  # arrays that are given away are held by one list alone
         return self.main.runner(given)(given)
