@@ -58,7 +58,7 @@ def permuted(t: TensorType, order: Order) -> TensorType:
 
 def panel_lanes(operand: Any, result: Any, host: Host) -> int:
     """Columns of a panel: two registers of what sums are kept in."""
-    return 2 * host.lanes(accumulator_of(operand, result)[0].itemsize)
+    return 2 * host.lanes(accumulator_of(operand, result).itemsize)
 
 
 class _Layout:

@@ -43,5 +43,5 @@ class Tiling:
 
 
 def tiling(host: Host, operand: DType, result: DType) -> Tiling:
-    kept = accumulator_of(operand, result)[0]
+    kept = accumulator_of(operand, result)
     return Tiling(operand, result, kept, host.lanes(kept.itemsize))
