@@ -146,6 +146,22 @@ def part_of(block, band, core, rows, m):
 
 
 @dlp.kernel
+def matmul_fp16(
+    a: dlp.gm[dlp.f16], b: dlp.gm[dlp.f16], c: dlp.gm[dlp.f16], m: int, k: int, n: int,
+    *, rows: int = 128, room: int = 32768,
+):  # fmt: skip
+    """As step 5, of fp16 operands; sums are fp32 until they leave the unit."""
+    right = dlp.wram(2 * room, dlp.f16)
+    dlp.copy(right[: k * n], b[: k * n])
+    for i in dlp.pipeline(dlp.task_id() * rows, m, dlp.task_dim() * rows):
+        r = min(rows, m - i)
+        left, out = dlp.nram(room, dlp.f16), dlp.nram(room, dlp.f16)
+        dlp.load(left[: r * k], a[i * k : i * k + r * k])
+        dlp.matmul(out[: r * n].view(r, n), left[: r * k].view(r, k), right[: k * n].view(k, n))
+        dlp.store(c[i * n : i * n + r * n], out[: r * n])
+
+
+@dlp.kernel
 def matmul_int8(
     a: dlp.gm[dlp.i8], b: dlp.gm[dlp.i8], scale: dlp.gm[dlp.f32], c: dlp.gm[dlp.f32], m: int, k: int, n: int,
     *, rows: int = 128, room: int = 32768, cols: int = 512,

@@ -62,3 +62,12 @@ def test_integers(machine: str, bits: int) -> None:
     kernel = ladder.matmul_int4 if bits == 4 else ladder.matmul_int8
     out = run(kernel.meta(rows=4), [a, b, scale, np.zeros((m, n), np.float32), m, k, n], machine)[3]
     assert (out == want).all()
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_fp16(machine: str) -> None:
+    m, k, n = SHAPE
+    a, b = (rng.normal(size=s).astype(np.float16) for s in ((m, k), (k, n)))
+    given = [a, b, np.zeros((m, n), np.float16), m, k, n]
+    out = run(ladder.matmul_fp16.meta(rows=4), given, machine)[2]
+    assert np.allclose(out.astype(float), chain(a, b), rtol=1e-3, atol=1e-3)

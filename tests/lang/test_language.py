@@ -202,6 +202,45 @@ def test_values_beyond_the_registers_are_spilled() -> None:
     assert "$62, #-" in text  # something is kept in the frame
 
 
+@dlp.kernel
+def by_mnemonic(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32]):
+    a, w = dlp.nram((4, 4), dlp.f32), dlp.wram((4, 4), dlp.f32)
+    dlp.copy(a.view(16), x[:16])
+    dlp.copy(w.view(16), x[:16])
+    dlp.instruction("MAM", a, 16, a, w, formats=dlp.f32)
+    dlp.instruction("MMS", a, 16, a, 0.5, formats=dlp.f32)
+    kept = dlp.instruction("VFILT", a, 16, a, a, formats=dlp.f32)
+    dlp.copy(out[:16], a.view(16))
+    out[16] = dlp.f32(kept)
+
+
+def test_any_row_of_the_isa_by_its_mnemonic() -> None:
+    x = np.array([1, 0, -2, 3] * 4, np.float32)
+    _, out = run(by_mnemonic, [x, np.zeros(17, np.float32)], dim=(1, 1, 1), ways=WAYS)
+    assert out.tolist() == [1, -2, 3] * 4 + [0] * 4 + [12]
+
+
+@dlp.kernel
+def crowded(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    """Three convolutions in a loop: their runs do not all fit into registers at once."""
+    image, result = dlp.nram((6, 6, 4), dlp.f32), dlp.nram(1024, dlp.f32)
+    w = dlp.wram((4, 3, 3, 4), dlp.f32)
+    dlp.copy(image.view(144), x[:144])
+    dlp.copy(w.view(144), x[:144])
+    for i in range(n):
+        dlp.conv(result[:64], image, w)
+        dlp.conv(result[64:208], image, w, border=(1, 1, 1, 1))
+        dlp.conv(result[208:244], image, w, stride=(2, 2), border=(1, 0, 1, 0))
+        dlp.pool(result[244:344], image, (2, 2))
+        dlp.copy(out[i * 344 : i * 344 + 344], result[:344])
+
+
+def test_runs_that_do_not_all_fit() -> None:
+    x = np.random.default_rng(4).normal(size=144).astype(np.float32)
+    _, out = run(crowded, [x, np.zeros(344 * 3, np.float32), 3], dim=(1, 1, 1), ways=WAYS)
+    assert (out[:344] == out[688:]).all() and (out != 0).any()
+
+
 def test_meta_parameters_make_variants() -> None:
     @dlp.kernel
     def repeat(out: dlp.gm[dlp.f32], *, times: int, kind: str = "add"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from trilobite.base.errors import KernelError
 from trilobite.processor.lang.cfg import Graph
 from trilobite.processor.lang.ir import Block, Constant, Function, Op, Value
 
@@ -206,7 +207,13 @@ class _Scan:
         if new.width == 1:
             return min(choices, key=lambda i: i.weight / (i.end - i.start + 1), default=None)
         choices = [i for i in self.active if i.width == 1]
-        assert choices, "runs alone fill the registers"
+        if not choices:
+            raise KernelError(
+                f"an instruction needs {new.width} registers in a row, and others like it hold the rest",
+                where=getattr(getattr(new.value, "op", None), "location", None),
+                expected=f"at most {GIVEN} registers for the runs of one place",
+                remedy="compile with level=0, or move the operation out of the loop",
+            )
         return min(choices, key=lambda i: i.weight / (i.end - i.start + 1))
 
     def _spill(self, interval: Interval) -> None:

@@ -11,6 +11,7 @@ from trilobite.processor.lang.ir import Argument, Block, Constant, Function, Op,
 from trilobite.processor.lang.ops import PURE
 
 MOVABLE = PURE | {"constant", "run"}
+WIDEST = 24  # registers that runs may hold through loops: they cannot be spilled
 
 
 def preheader(function: Function, graph: Graph, loop: Loop) -> Block:
@@ -32,15 +33,16 @@ def preheader(function: Function, graph: Graph, loop: Loop) -> Block:
 def hoist(function: Function, room: int = 40) -> bool:
     """Innermost loops first, so that a value may rise through several."""
     changed = False
+    runs: set[Op] = set()
     for place in range(len(Graph(function).loops)):
         graph = Graph(function)
         loops = sorted(graph.loops, key=lambda loop: -loop.depth)
         if place < len(loops):
-            changed |= _hoist_from(function, graph, loops[place], room)
+            changed |= _hoist_from(function, graph, loops[place], room, runs)
     return changed
 
 
-def _hoist_from(function: Function, graph: Graph, loop: Loop, room: int) -> bool:
+def _hoist_from(function: Function, graph: Graph, loop: Loop, room: int, runs: set[Op]) -> bool:
     inside: set[Op] = {op for block in loop.blocks for op in block.ops}
     carried = _live_through(loop)
     moved: list[Op] = []
@@ -48,8 +50,8 @@ def _hoist_from(function: Function, graph: Graph, loop: Loop, room: int) -> bool
         for op in list(block.ops):
             if op.opcode not in MOVABLE or not _invariant(op, loop, inside):
                 continue
-            width = op.attrs.get("width", 1)
-            if carried + width > room:
+            width = _width(op.result)
+            if carried + width > room or (op.opcode == "run" and not _admitted(op, runs)):
                 continue
             carried += width
             block.ops.remove(op)
@@ -61,6 +63,19 @@ def _hoist_from(function: Function, graph: Graph, loop: Loop, room: int) -> bool
         for op in [*moved, last]:
             before.append(op)
     return bool(moved)
+
+
+def _width(value: Value) -> int:
+    """Registers that a value takes."""
+    return int(value.op.attrs.get("width", 1)) if isinstance(value, Result) else 1
+
+
+def _admitted(op: Op, runs: set[Op]) -> bool:
+    """Whether one more run may live through a loop."""
+    if op not in runs and sum(_width(run.result) for run in runs) + _width(op.result) > WIDEST:
+        return False
+    runs.add(op)
+    return True
 
 
 def _invariant(op: Op, loop: Loop, inside: set[Op]) -> bool:
@@ -84,4 +99,4 @@ def _live_through(loop: Loop) -> int:
             home = value.block if isinstance(value, Argument) else getattr(value, "op", None)
             if home is not None and home not in loop.blocks and home not in inside:
                 outside.add(value)
-    return len(outside)
+    return sum(_width(value) for value in outside)

@@ -218,3 +218,24 @@ def trap(message: str) -> None:
 def machine() -> Any:
     """The machine that the kernel is compiled for: known at compile time."""
     return current().machine
+
+
+@intrinsic
+def instruction(row: str, *operands: Any, formats: Any = (), flags: Any = ()) -> Any:
+    """Any tensor row of the ISA by its mnemonic: operands as the manual lists them, runs field by field.
+
+    Formats are dtypes, flags as the row names them; what the row leaves in registers is given back.
+    """
+    from trilobite.processor.lang.intrinsics import TENSOR_ROWS, fields
+
+    if row not in TENSOR_ROWS:
+        raise current().error(f"there is no tensor row {row!r}", "a mnemonic of docs/isa.md", "correct it")
+    wanted = fields(TENSOR_ROWS[row])
+    if len(operands) != len(wanted):
+        raise current().error(
+            f"{row} with {len(operands)} operands", ", ".join(wanted), "pass one value for each"
+        )
+    given = formats if isinstance(formats, tuple) else (formats,)
+    chosen = flags if isinstance(flags, tuple) else (flags,)
+    results = emit(row, list(operands), tuple(dtype_of(f).fmt for f in given), chosen)
+    return results[0] if results else None
