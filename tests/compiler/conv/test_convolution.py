@@ -229,6 +229,9 @@ def test_refusals_say_why() -> None:
     plain = np.moveaxis(random(rng, g.w, float32), (0, 1), (-1, -2))
     odd = region("conv_last", [graph.input_types[0], *types_of([plain])], {**graph.equations[0].attributes})
     assert conv.accepts(odd) == "a weight that is neither in panels nor one filter per channel"
+    narrow = table["conv_panels"].evaluate(random(rng, g.w, float32), groups=1, lanes=4, transposed=False)
+    thin = region("conv_last", [graph.input_types[0], *types_of([narrow])], {**graph.equations[0].attributes})
+    assert "panels of 4 columns" in str(conv.accepts(thin))
     c64 = np.dtype("complex64")
     values = [TensorType(t.shape, c64) for t in graph.input_types]
     complex_ = region("conv_last", values, {**graph.equations[0].attributes, "dtype": c64})

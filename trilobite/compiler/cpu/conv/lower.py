@@ -54,19 +54,21 @@ def accepts(region: Graph) -> str | None:
 
 
 def _refused(e: Equation) -> str | None:
-    if e.primitive.name in _TILED:
-        whole = isinstance(e.inputs[0].type.shape[0], Affine) or e.inputs[0].type.dtype not in (
-            float32,
-            float64,
-        )
-        return "tiled convolutions are of float32 or float64, with a batch that is known" if whole else None
-    if e.primitive.name == "conv_last_weight_grad":
-        spread = any(d != 1 for d in e.attributes["x_dilation"])
-        return "the weight gradient of an input with zeros between its elements" if spread else None
-    x, w, y = (v.type for v in (*e.inputs, *e.outputs))
-    if w.ndim == x.ndim and not (w.shape[-2] == 1 and e.attributes["groups"] == x.shape[-1] == y.shape[-1]):
-        return "a weight that is neither in panels nor one filter per channel"
-    return None
+    name, x = e.primitive.name, e.inputs[0].type
+    if name in _TILED and (isinstance(x.shape[0], Affine) or x.dtype not in (float32, float64)):
+        return "tiled convolutions are of float32 or float64, with a batch that is known"
+    if name == "conv_last_weight_grad" and any(d != 1 for d in e.attributes["x_dilation"]):
+        return "the weight gradient of an input with zeros between its elements"
+    if name in _GRADIENTS:
+        return None
+    w, y = e.inputs[1].type, e.outputs[0].type
+    if w.ndim == x.ndim and name in _GATHERED:
+        channelwise = w.shape[-2] == 1 and e.attributes["groups"] == x.shape[-1] == y.shape[-1]
+        return None if channelwise else "a weight that is neither in panels nor one filter per channel"
+    columns = tiling(features(), x.dtype, e.attributes["dtype"]).columns
+    return (
+        None if w.shape[-1] == columns else f"panels of {w.shape[-1]} columns where {columns} fill registers"
+    )
 
 
 def _symbolic(e: Equation) -> bool:
