@@ -53,9 +53,11 @@ class _Fuser:
         self.constants: list[Equation] = []
         self.aliases: dict[int, list[Equation]] = {}  # by the group after which they stand; -1: at the start
         self.readers: dict[Var, int] = {}
+        self.read_by: dict[Var, set[str]] = {}
         for e in graph.equations:
             for v in e.inputs:
                 self.readers[v] = self.readers.get(v, 0) + 1
+                self.read_by.setdefault(v, set()).add(e.primitive.name)
         self.results = set(graph.outputs)
 
     # -- growing ---------------------------------------------------------------------------------------------
@@ -64,7 +66,7 @@ class _Fuser:
         name = e.primitive.name
         if name == "constant" and not _is_small(e):
             self.constants.append(e)
-        elif name in _MOVES and e.outputs[0] not in self.results:
+        elif (name in _MOVES or self._is_widening(e)) and e.outputs[0] not in self.results:
             self.floating[e.outputs[0]] = e
         elif name in ALIASES:
             self._alias(e)
@@ -76,6 +78,12 @@ class _Fuser:
             self.floating[e.outputs[0]] = e
         else:
             self._begin(e)
+
+    def _is_widening(self, e: Equation) -> bool:
+        """A cast to a wider dtype that products alone read: they take the small numbers as they are."""
+        if e.primitive.name != "cast" or not self.read_by.get(e.outputs[0], set()) <= {"dot"}:
+            return False
+        return e.inputs[0].type.dtype.itemsize < e.outputs[0].type.dtype.itemsize
 
     def _is_cheaper_again(self, e: Equation) -> bool:
         """Would each of several readers do better to compute this from the one large value behind it?"""
