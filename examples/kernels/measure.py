@@ -77,11 +77,12 @@ def shapes(dev):
     yield "softmax", rows.softmax, [dev.array(normal(r, w)), dev.empty((r, w)), r, w], 0, "", 8 * r * w
     x, gamma, beta = (dev.array(normal(*shape)) for shape in ((r, w), (w,), (w,)))
     yield "layer norm", rows.layer_norm, [x, gamma, beta, dev.empty((r, w)), r, w, 1e-5], 0, "", 8 * r * w
-    block, d = (144, 128) if dev.machine.name == "dlp-m" else (256, 128)
-    flash = networks.flash_attention.meta(rows=block, cols=96 if block == 144 else 64)
-    q = cores * block
-    qkv = [dev.array(normal(1, q, d)) for _ in range(4)]
-    yield "flash attention", flash, [*qkv, 1, q, q, d**-0.5], 2 * q * q * d, "fp32", 16 * q * d
+    block, d = (192 if dev.machine.name == "dlp-m" else 256), 128  # what NRAM holds
+    flash = networks.flash_attention.meta(rows=block)
+    q, keys = cores * block, 2 * cores * block
+    qkv = [dev.array(normal(1, many, d)) for many in (q, keys, keys)] + [dev.empty((1, q, d))]
+    macs = 2 * q * keys * d
+    yield "flash attention", flash, [*qkv, 1, q, keys, d**-0.5], macs, "fp32", 8 * (q + keys) * d
     many = cores * 8192 * 40
     yield (
         "sigmoid",
