@@ -23,7 +23,7 @@ from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host, features
 
-MANY_ROWS = 1024
+MANY_ROWS = 256  # from here on packing anew in every run takes no longer than reading panels, and no memory
 """From so many rows on, a product that packs as it goes is as fast, and the weight needs no second copy."""
 
 
