@@ -89,6 +89,12 @@ def test_one_convolution_is_transposed_in_and_out() -> None:
     assert names(graph) == {"transpose": 2, "conv_last": 1, "conv_panels": 1}
 
 
+def test_counters_say_what_was_made_and_what_still_moves() -> None:
+    counters: Counter[str] = Counter()
+    layout(record(conv, (2, 3, 7, 6), (5, 3, 3, 3)), counters=counters)
+    assert counters == {"transpose": 2, "conv_last": 1, "conv_panels": 1}
+
+
 def test_nothing_stands_between_two_convolutions() -> None:
     def net(x: Any, w: Any, b: Any, v: Any) -> Any:
         h = conv(x, w)

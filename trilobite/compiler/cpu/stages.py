@@ -49,7 +49,7 @@ STAGES: tuple[tuple[str, Pass], ...] = tuple(
         *_OTHERS,
         Pass(
             "layout",
-            lambda g, o, c: layout(g, accuracy=o.accuracy, stable=o.stable),
+            lambda g, o, c: layout(g, accuracy=o.accuracy, stable=o.stable, counters=c),
             "convolutions and what is between them, channels last",
         ),
         Pass("prepack", _prepack, "weights that stay are packed for products once"),

@@ -33,15 +33,19 @@ from trilobite.compiler.passes.layout_axes import (
 )
 from trilobite.compiler.passes.layout_windows import last_window
 from trilobite.compiler.passes.layout_winograd import stable_values, tile_of, tiled_attributes
+from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import TensorType
 from trilobite.native.host import Host
 
+_FORMS = ("conv_last", "conv_panels", "conv_winograd", "window_last")
+
 
 def layout(
-    graph: Graph, host: Host | None = None, accuracy: str = "default", stable: Collection[int] = ()
-) -> Graph:
+    graph: Graph, host: Host | None = None, accuracy: str = "default", stable: Collection[int] = (),
+    counters: Counters | None = None,
+) -> Graph:  # fmt: skip
     """The graph in channels-last form. `host` decides how wide the panels of weights are. Where weights stay
     between runs (`stable` inputs), more convolutions are worth tiles; with accuracy "strict" none is.
     """
@@ -49,7 +53,16 @@ def layout(
         from trilobite.native.host import features
 
         host = features()
-    return _Layout(graph, host, accuracy, stable).run()
+    found = _Layout(graph, host, accuracy, stable).run()
+    if counters is not None:
+        counters.update(e.primitive.name for e in found.equations if _is_counted(e))
+    return found
+
+
+def _is_counted(e: Equation) -> bool:
+    """The forms made here, and the transposes of activations and gradients that are left."""
+    name = e.primitive.name
+    return name.startswith(_FORMS) or (name == "transpose" and e.inputs[0].type.ndim > 2)
 
 
 def permuted(t: TensorType, order: Order) -> TensorType:
