@@ -135,6 +135,17 @@ def test_few_channels_read_whole_rows_of_taps(channels: int) -> None:
         check(*case(form, g, rng, float32, float32))
 
 
+@pytest.mark.parametrize("filters", [3, 8, 24])
+def test_few_filters_fill_tiles_two_by_two(filters: int) -> None:
+    """One vector of columns: tiles in pairs, an odd one left, blocks of depth between them."""
+    rng = np.random.default_rng(filters)
+    for channels, space in ((5, (13, 11)), (300, (9, 7))):
+        g = Geometry(rng, 2, 1)
+        g.channels, g.filters, g.kernel, g.space, g.batch = channels, filters, (3, 3), space, 2
+        g.window |= {"stride": (1, 1), "low": (1, 1), "high": (1, 1), "w_dilation": (1, 1)}
+        check(*case("conv_last", g, rng, float32, float32))
+
+
 def test_many_channels_are_summed_in_blocks() -> None:
     rng = np.random.default_rng(1)
     for kernel in ((3, 3), (1, 1)):

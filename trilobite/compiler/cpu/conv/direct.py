@@ -52,12 +52,13 @@ class Direct:
         self.w = w = read_words(t, self.names)
         self.gather = Gather(t, w, self.rank, self.tiling.operand)
         self.tiles = [Tile(t, self.tiling, self.gather.tap_words, n) for n in range(1, ROWS + 1)]
+        self.pair = Tile(t, self.tiling, self.gather.tap_words, 2 * ROWS, vectors=1)
         self.finish = Finish(t, self.tiling, self.epilogue, w)
         self.rows = t.address(t.scratch, w["rows_at"])
         self.places = t.address(t.scratch, w["places_at"])
         with t.loop(t.begin, t.end, name="unit") as unit:
             self._unit(unit.index)
-        for tile in self.tiles:
+        for tile in (*self.tiles, self.pair):
             tile.emit()
         return t.module()
 
@@ -102,6 +103,7 @@ class Direct:
         self, block: Block, where: tuple[Value, ...], begins: Value, ends: Value, column: Value, width: Value
     ) -> None:
         t, w, tiling = self.t, self.w, self.tiling
+        done = self._pairs(block, where, begins, width)
         with t.loop(0, block.tiles, name="tile") as tile:
             size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
             places = t.address(self.places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
@@ -111,8 +113,9 @@ class Direct:
             sums = t.address(t.scratch, t.mul(tile.index, ROWS * tiling.columns * tiling.size))
 
             def in_blocks() -> None:
+                left = t.icmp("sge", tile.index, done)
                 for kind in reversed(self.tiles):
-                    with t.when(t.icmp("eq", size, kind.rows)):
+                    with t.when(t.and_(left, t.icmp("eq", size, kind.rows))):
                         t.call(kind.name, places, *where, sums, begins)
                 with t.when(ends):
                     self.finish.tile(sums, rows, size, column, width)
@@ -121,6 +124,20 @@ class Direct:
                 in_blocks()
             else:
                 t.either(at_once, partial(self._whole, places, where, rows, column), in_blocks)
+
+    def _pairs(self, block: Block, where: tuple[Value, ...], begins: Value, width: Value) -> Value:
+        """Where columns fill no more than one vector, full tiles two by two with as many accumulators as one
+        tile of two vectors has; how many tiles that were.
+        """
+        t, w, tiling = self.t, self.w, self.tiling
+        full = t.select(t.icmp("eq", block.small, ROWS), block.tiles, block.larger)
+        full = t.select(t.icmp("sge", block.small, ROWS - 1), full, 0)
+        count = t.select(t.icmp("sle", width, tiling.lanes), t.and_(full, -2), 0)
+        with t.loop(0, count, 2, name="pair") as tile:
+            places = t.address(self.places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
+            sums = t.address(t.scratch, t.mul(tile.index, ROWS * tiling.columns * tiling.size))
+            t.call(self.pair.name, places, *where, sums, begins)
+        return count
 
     def _whole(self, places: Value, where: tuple[Value, ...], rows: Value, column: Value) -> None:
         """A full tile with all its depth: sums go from registers through the epilogue."""
