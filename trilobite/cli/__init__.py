@@ -22,11 +22,14 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("asm", "Assemble a program of the processor.", "trilobite.cli.processor:asm"),
+    Command("bench", "Measure against the other frameworks.", "trilobite.cli.compiler:bench"),
     Command("check", "Look for races and memory errors.", "trilobite.processor.tools.launching:check"),
+    Command("compile", "Show what the compiler makes of a network.", "trilobite.cli.compiler:compile"),
     Command("debug", "Step through a program of the processor.", "trilobite.processor.tools.session:debug"),
     Command("disasm", "Show a binary as assembly text.", "trilobite.cli.processor:disasm"),
     Command("demo", "Train a network on handwritten digits.", "trilobite.apps.digits:main"),
     Command("info", "Show versions, the CPU and where the caches are.", "trilobite.cli.info:info"),
+    Command("kernels", "Show how long each kernel of a network takes.", "trilobite.cli.compiler:kernels"),
     Command("machines", "List the processors, or draw one.", "trilobite.cli.processor:machines"),
     Command("profile", "Show where a program's cycles went.", "trilobite.processor.tools.launching:profile"),
 )

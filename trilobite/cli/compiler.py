@@ -1,0 +1,88 @@
+"""The compiler's commands: words of the command line to `compiler/tools` and `compiler/cpu/tuning`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trilobite.base.errors import ArgumentError, StateError
+from trilobite.cli.networks import network, recorded
+
+Name = Annotated[str, typer.Argument(help="a network of the zoo")]
+NameOrPath = Annotated[str, typer.Argument(help="a network of the zoo, or a file with a graph's text")]
+Batch = Annotated[int, typer.Option(help="examples at once")]
+Training = Annotated[bool, typer.Option("--training", help="a whole training step instead of inference")]
+
+
+def compile(
+    name: NameOrPath = "",
+    batch: Batch = 1,
+    training: Training = False,
+    emit: Annotated[str, typer.Option(help="graph, program, memory, loops, c, llvm or asm")] = "graph",
+    stop_after: Annotated[str, typer.Option(help="show the graph after this pass")] = "",
+    skip: Annotated[list[str] | None, typer.Option(help="leave this pass out; may be given again")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="the passes, and what fired in each")] = False,
+) -> str:
+    """Show what the compiler makes of a network, at any level: `trilobite compile resnet18 --emit loops`."""
+    from trilobite.compiler.pipeline import Options
+    from trilobite.compiler.tools import level_text, passes_text
+
+    if not name:
+        if listed:
+            return passes_text()
+        raise ArgumentError(
+            "trilobite compile without a network", expected="trilobite compile NAME, or --list"
+        )
+    graph, usage = recorded(name, batch, training)
+    options = Options(stable=usage.stable, donated=usage.donated, skip=frozenset(skip or ()))
+    if listed:
+        return passes_text(graph, options)
+    return level_text(graph, options, emit, stop_after)
+
+
+def kernels(
+    name: Name,
+    batch: Batch = 1,
+    training: Training = False,
+    repeats: Annotated[int, typer.Option(help="calls; each kernel's least time counts")] = 20,
+    output: Annotated[str, typer.Option("--output", "-o", help="a directory for table, trace and JSON")] = "",
+    again: Annotated[bool, typer.Option("--again", help="measure this machine's roofline again")] = False,
+) -> str:
+    """Show how long each kernel of a network takes, and how close it is to what the machine can do."""
+    from trilobite.compiler.tools import profile, roofline, table, write_profile
+
+    subject = network(name, batch, training)
+    if again:
+        roofline(again=True)
+    with subject.mode():
+        found = profile(subject.jitted, *subject.args, repeats=repeats)
+    shown = table(found)
+    if not output:
+        return shown
+    return "\n".join([shown, *(f"wrote {path}" for path in write_profile(found, output))])
+
+
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="a few rows, printed and not written")] = False,
+    only: Annotated[str, typer.Option(help="rows where 'module: name' matches this")] = "",
+) -> None:
+    """Measure against the other frameworks; needs the repository, which has the benchmarks."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "benchmarks" / "harness.py").is_file():
+        raise StateError(
+            "the benchmarks are not part of the installed package",
+            where=root,
+            expected="a checkout of the repository",
+            remedy="get the repository and run make bench there",
+        )
+    peers = root / ".venv-bench" / "bin" / "python"
+    words = [str(peers if peers.is_file() else sys.executable), "-m", "benchmarks.harness"]
+    words += ["--quick"] * quick + (["--only", only] if only else [])
+    if not peers.is_file():
+        words += ["--systems", "trilobite"]
+        typer.echo("the other frameworks are not installed (make bench does that): ours alone", err=True)
+    raise typer.Exit(subprocess.run(words, cwd=root, check=False).returncode)
