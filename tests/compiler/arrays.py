@@ -120,8 +120,9 @@ def assert_same_results(before: Graph, after: Graph, rng: np.random.Generator, e
 def rounding_spread(
     graph: Graph, values: Sequence[Array], rng: np.random.Generator, trials: int = 8
 ) -> list[Array]:
-    """For each result, how far it moves when every inexact intermediate is off by a unit or so in its last
-    place: the distance that another order of the same algebra may have. NaN where even that is not sure.
+    """For each result, how far it moves when every inexact intermediate, and every term of a sum, is off by a
+    unit or so in its last place: the distance that another order of the same algebra may have. NaN where even
+    that is not sure, as the parts of a complex number that is not finite.
     """
     results = [_perturbed(graph, values, rng) for _ in range(trials)]
     plain = run(graph, values)
@@ -136,7 +137,16 @@ def _largest_distance(plain: Array, others: Sequence[Array]) -> Array:
             np.where((o == a) | (np.isnan(o) & np.isnan(a)), 0, abs(o - a))
             for o in (x.astype(wide) for x in others)
         ]
-        return np.asarray(np.max(np.stack(gaps), axis=0))
+        largest = np.asarray(np.max(np.stack(gaps), axis=0))
+        return np.where(np.isfinite(a), largest, np.nan) if dt.is_complex(plain.dtype) else largest
+
+
+SUMS = frozenset(
+    "dot conv conv_input_grad conv_weight_grad reduce_sum reduce_prod cumulative window_reduce scatter_along"
+    .split()
+)  # fmt: skip
+EXTREMES = frozenset("maximum minimum reduce_max reduce_min cumulative window_reduce".split())
+# conv_input_grad between strides: zeros that are not there may be multiplied by an infinite weight, or not.
 
 
 def _perturbed(graph: Graph, values: Sequence[Array], rng: np.random.Generator) -> list[Array]:
@@ -144,10 +154,42 @@ def _perturbed(graph: Graph, values: Sequence[Array], rng: np.random.Generator) 
     sizes = bind_symbols((t.shape, v.shape) for t, v in zip(graph.input_types, values, strict=True))
     for e in graph.equations:
         attributes = {k: substitute(v, sizes) for k, v in e.attributes.items()}
-        out = e.primitive.evaluate(*(env[v] for v in e.inputs), **attributes)
+        operands = [env[v] for v in e.inputs]
+        if e.primitive.name in SUMS:
+            operands = [_nudged(x, rng) for x in operands]
+        out = e.primitive.evaluate(*operands, **attributes)
         outs = out if e.primitive.multiple else (out,)
+        if e.primitive.name in EXTREMES:
+            outs = [_zeros_of_any_sign(o, rng) for o in outs]
+        if e.primitive.name == "conv_input_grad" and not all(_all_finite(x) for x in operands):
+            outs = [_anything(np.ones(o.shape, np.bool_), o, rng) for o in outs]
+        if e.primitive.name in SUMS and dt.is_inexact(outs[0].dtype):
+            outs = [_anything(_may_overflow(e.primitive, operands, attributes), outs[0], rng)]
         env.update(zip(e.outputs, (_nudged(o, rng) if e.inputs else o for o in outs), strict=True))
     return [env[v] for v in graph.outputs]
+
+
+def _zeros_of_any_sign(x: Array, rng: np.random.Generator) -> Array:
+    """NumPy gives the one or the other of two zeros as its loop's alignment will have it."""
+    if not dt.is_float(x.dtype):
+        return x
+    return np.asarray(np.where((x == 0) & (rng.random(x.shape) < 0.5), -x, x)).astype(x.dtype)
+
+
+def _may_overflow(primitive: Any, operands: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
+    """Where the sum of the terms' sizes has no finite value, a partial sum may be infinite or not."""
+    sizes = [
+        np.where(np.isfinite(x), abs(x), 0).astype(x.dtype) if dt.is_inexact(x.dtype) else x for x in operands
+    ]
+    return ~np.isfinite(primitive.evaluate(*sizes, **attributes))
+
+
+def _anything(where: Array, x: Array, rng: np.random.Generator) -> Array:
+    return np.asarray(np.where(where, rng.choice([np.nan, np.inf, -np.inf], x.shape), x)).astype(x.dtype)
+
+
+def _all_finite(x: Array) -> bool:
+    return not dt.is_inexact(x.dtype) or bool(np.isfinite(x.astype(np.complex128)).all())
 
 
 def _nudged(x: Array, rng: np.random.Generator) -> Array:

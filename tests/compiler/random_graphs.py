@@ -32,6 +32,7 @@ JUMPING_UNARY = "floor ceil trunc round sign is_nan is_finite is_inf signbit".sp
 EXACT_BINARY = "add sub mul div maximum minimum and or xor".split()
 JUMPING_BINARY = "eq ne lt le gt ge floor_div rem copysign shift_left shift_right".split()
 ROUGH_BINARY = "pow atan2 hypot logaddexp".split()
+OPEN_BINARY = [*ROUGH_BINARY, "maximum", "minimum"]  # which of two zeros an extreme gives is open
 REDUCTIONS = "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or".split()
 
 
@@ -122,7 +123,7 @@ class _Maker(WindowSteps):
         y = self.like(pool, TensorType(x.shape, x.dtype))
         x, y = (x, y) if self.chance(0.7) else (y, x)
         name = self.pick(EXACT_BINARY if self.chance(0.8) else ROUGH_BINARY)
-        rounds = (name in ROUGH_BINARY and dt.is_inexact(x.dtype)) or self._is_short(x)
+        rounds = (name in OPEN_BINARY and dt.is_inexact(x.dtype)) or self._is_short(x)
         return self.mark(self.is_rough(x, y) or rounds, table[name](x, y))
 
     def _is_short(self, x: Any) -> bool:

@@ -77,7 +77,8 @@ class Chooser:
         small = [v for v in usable if v.dtype == t.dtype and _axes(v.shape, t.shape) is not None]
         if small and self.chance(0.6):
             v = self.pick(small)
-            return table["broadcast"](v, shape=t.shape, axes=_axes(v.shape, t.shape))
+            wide = table["broadcast"](v, shape=t.shape, axes=_axes(v.shape, t.shape))
+            return self.mark(self.is_rough(v), wide)[0]
         if not self.chance(0.5) or any(isinstance(d, Affine) for d in t.shape):
             return table["full"](shape=t.shape, dtype=t.dtype, value=self.pick([0, 1, 2, 3, 1, 0]))
         return self.constant(t)

@@ -24,7 +24,7 @@ BLOCK = 100
 
 def check(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    sample = random_graph(seed, symbolic=seed % 5 == 0)
+    sample = random_graph(seed, symbolic=seed % 5 == 0, fused=True)
     stable = frozenset(range(1, len(sample.graph.inputs))) if seed % 3 == 0 else frozenset()
     executable = compile_graph(sample.graph, Options(stable=stable))
     for part in executable.parts:

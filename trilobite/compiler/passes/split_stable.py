@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.types import symbols_of
+from trilobite.ir.types import Affine, symbols_of
 
 _FREE = frozenset({"broadcast", "reshape", "constant", "full", "iota", "stop_gradient", "barrier"})
 
@@ -44,10 +44,19 @@ def split_stable(graph: Graph, stable: Iterable[int]) -> Halves | None:
     first_inputs = {v for e in early for v in e.inputs}
     second_inputs = {v for e in late for v in e.inputs} | set(graph.outputs)
     taken = tuple(i for i, v in enumerate(graph.inputs) if v in first_inputs)
-    kept = tuple(i for i, v in enumerate(graph.inputs) if v in second_inputs or i not in wanted)
+    kept = _with_sizes(
+        graph, {i for i, v in enumerate(graph.inputs) if v in second_inputs or i not in wanted}
+    )
     first = Graph([graph.inputs[i] for i in taken], early, crossing, graph.name + ".weights")
     second = Graph([*(graph.inputs[i] for i in kept), *crossing], late, graph.outputs, graph.name)
     return Halves(first, second, taken, kept)
+
+
+def _with_sizes(graph: Graph, kept: set[int]) -> tuple[int, ...]:
+    """These inputs, and those that decide symbolic sizes which these do not."""
+    known = {s for i in kept for s in symbols_of(graph.input_types[i].shape)}
+    more = {i for i, t in enumerate(graph.input_types) if not symbols_of(t.shape) <= known}
+    return tuple(sorted(kept | more))
 
 
 def _early(graph: Graph, known: set[Var]) -> list[Equation]:
@@ -56,7 +65,7 @@ def _early(graph: Graph, known: set[Var]) -> list[Equation]:
     candidates: list[Equation] = []
     for e in graph.equations:
         alone = all(v in settled for v in e.inputs) and not e.primitive.effect and not _random(e)
-        if alone and not any(symbols_of(v.type.shape) for v in e.outputs):  # sizes are decided by each run
+        if alone and not _sized(e):  # sizes are decided by each run
             settled.update(e.outputs)
             candidates.append(e)
     # From the back: a free equation stays only if something that is not free reads it inside.
@@ -68,6 +77,15 @@ def _early(graph: Graph, known: set[Var]) -> list[Equation]:
             needed.update(e.inputs)
             out.append(e)
     return out[::-1] if any(e.primitive.name not in _FREE for e in out) else []
+
+
+def _sized(e: Equation) -> bool:
+    """Does a size of what it makes, or of how often it repeats, depend on a symbol?"""
+    return any(symbols_of(v.type.shape) for v in e.outputs) or _names_size(e.attributes.values())
+
+
+def _names_size(values: Iterable[object]) -> bool:
+    return any(isinstance(v, Affine) or (isinstance(v, tuple) and _names_size(v)) for v in values)
 
 
 def _random(e: Equation) -> bool:

@@ -8,6 +8,7 @@ without it) divide bit by bit, lane after lane, in an internal function.
 from __future__ import annotations
 
 from trilobite.base.dtypes import DType
+from trilobite.compiler.cpu.emit.formats import FORMATS
 from trilobite.compiler.cpu.emit.rounding import floor, trunc
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, integer_like, lanes_of, width
@@ -91,7 +92,7 @@ def rem(t: Text, x: Value, y: Value, dtype: DType) -> Value:
     """x - y·floor(x/y), with the sign of y; NaN where y is 0."""
     r, other_side, some = _divmod(t, x, y)
     moved = t.select(other_side, t.fadd(r, y), r)
-    return t.select(some, moved, t.copysign(constant(x.type, 0.0), y))
+    return _positive_nan(t, t.select(some, moved, t.copysign(constant(x.type, 0.0), y)), dtype)
 
 
 def floor_div(t: Text, x: Value, y: Value, dtype: DType) -> Value:
@@ -104,7 +105,14 @@ def floor_div(t: Text, x: Value, y: Value, dtype: DType) -> Value:
     ratio = t.fdiv(x, y)
     signed_zero = t.copysign(constant(x.type, 0.0), ratio)
     found = t.select(t.fcmp("une", whole, 0.0), near, signed_zero)
-    return t.select(t.fcmp("oeq", y, 0.0), ratio, found)
+    return _positive_nan(t, t.select(t.fcmp("oeq", y, 0.0), ratio, found), dtype)
+
+
+def _positive_nan(t: Text, x: Value, dtype: DType) -> Value:
+    """A type without NaN makes a zero of it, whose sign is NaN's turned over; here NaN has none."""
+    if dtype not in FORMATS or FORMATS[dtype].special != "none":
+        return x
+    return t.select(t.fcmp("uno", x, x), constant(x.type, float("nan")), x)
 
 
 def nextafter(t: Text, x: Value, y: Value) -> Value:

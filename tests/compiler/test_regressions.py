@@ -1,0 +1,56 @@
+"""Graphs and functions that once went wrong on the target `cpu`, each by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.compiler.arrays import assert_same_bits
+from trilobite.base import dtypes as dt
+from trilobite.compiler.cpu.target import Executable
+from trilobite.compiler.pipeline import Options
+from trilobite.ir.evaluate import run
+from trilobite.ir.primitive import table
+from trilobite.ir.transforms.record import record_graph
+from trilobite.ir.types import Affine, Symbol, TensorType
+
+N = Affine(0, [(Symbol("n", 1, 6), 1)])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["floor_div", "rem"])
+def test_a_type_without_nan_divides_by_zero(name: str) -> None:
+    x, y = (a.astype(np.uint8).view(dt.float4_e2m1fn).reshape(-1) for a in np.mgrid[:16, :16])
+    graph = record_graph(lambda x, y: [table[name](x, y)], [TensorType((256,), x.dtype)] * 2, name)
+    assert_same_bits(Executable(graph, Options())([x, y])[0], run(graph, [x, y])[0])
+
+
+def test_a_size_that_only_weights_decide() -> None:
+    def body(w: Any, x: Any) -> list[Any]:
+        total = table["reduce_sum"](table["exp"](w), axes=(0,))
+        return [table["add"](x, total), table["full"](shape=(N,), dtype=dt.float32, value=1)]
+
+    graph = record_graph(body, [TensorType((N, 3), dt.float32), TensorType((3,), dt.float32)], "sized")
+    executable = Executable(graph, Options(stable=frozenset([0])))
+    for n in (2, 5, 2):
+        values = [np.ones((n, 3), np.float32), np.arange(3, dtype=np.float32)]
+        found = executable(list(values))
+        np.testing.assert_allclose(found[0], np.arange(3) + n * np.e, rtol=1e-6)
+        assert found[1].shape == (n,)
+
+
+def test_a_weights_part_whose_work_has_a_size_that_it_does_not_know() -> None:
+    body = record_graph(lambda c: [table["add"](c, c)], [TensorType((), dt.float32)], "body")
+
+    def repeated(w: Any, x: Any) -> list[Any]:
+        (c,) = table["scan"](w, body=body, consts=0, carries=1, length=N, reverse=False)
+        return [table["add"](x, table["broadcast"](c, shape=(N,), axes=()))]
+
+    graph = record_graph(repeated, [TensorType((), dt.float32), TensorType((N,), dt.float32)], "repeated")
+    executable = Executable(graph, Options(stable=frozenset([0])))
+    for n in (1, 4):
+        assert (
+            executable([np.full((), 3, np.float32), np.zeros(n, np.float32)])[0].tolist() == [3.0 * 2**n] * n
+        )
