@@ -14,16 +14,17 @@ def reverse_postorder(function: Function) -> list[Block]:
     """Reachable blocks, each before its successors except along back edges."""
     seen: set[Block] = {function.blocks[0]}
     order: list[Block] = []
-    stack = [(function.blocks[0], iter(reversed(function.blocks[0].successors)))]
+    stack = [(function.blocks[0], function.blocks[0].successors)]
     while stack:
         block, rest = stack[-1]
-        following = next((found for found in rest if found not in seen), None)
-        if following is None:
+        if not rest:
             order.append(block)
             stack.pop()
-        else:
+            continue
+        following = rest.pop()
+        if following not in seen:
             seen.add(following)
-            stack.append((following, iter(reversed(following.successors))))
+            stack.append((following, following.successors))
     return order[::-1]
 
 

@@ -128,9 +128,15 @@ class Op:
             yield from target.args
 
     def replace_uses(self, mapping: dict[Value, Value]) -> None:
-        self.operands = [mapping.get(value, value) for value in self.operands]
+        if not mapping:
+            return
+        operands = self.operands
+        for place, value in enumerate(operands):
+            if value in mapping:
+                operands[place] = mapping[value]
         for target in self.targets:
-            target.args = [mapping.get(value, value) for value in target.args]
+            if target.args:
+                target.args = [mapping.get(value, value) for value in target.args]
 
     def __repr__(self) -> str:
         return f"<{self.opcode} at {self.location}>"

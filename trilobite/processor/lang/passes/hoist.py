@@ -15,7 +15,7 @@ WIDEST = 24  # registers that runs may hold through loops: they cannot be spille
 
 
 def preheader(function: Function, graph: Graph, loop: Loop) -> Block:
-    """The one block before the loop, made if there is none."""
+    """The one block before the loop, made (and entered into the graph) if there is none."""
     outside = [block for block in graph.predecessors[loop.head] if block not in loop.blocks]
     if len(outside) == 1 and outside[0].successors == [loop.head]:
         return outside[0]
@@ -27,6 +27,13 @@ def preheader(function: Function, graph: Graph, loop: Loop) -> Block:
             if target.block is loop.head:
                 target.block = made
     function.blocks.insert(function.blocks.index(loop.head), made)
+    graph.order.insert(graph.order.index(loop.head), made)
+    graph.predecessors[made] = outside
+    graph.predecessors[loop.head] = [made, *(b for b in graph.predecessors[loop.head] if b in loop.blocks)]
+    around = loop.parent
+    while around is not None:
+        around.blocks.add(made)
+        around = around.parent
     return made
 
 
@@ -34,11 +41,9 @@ def hoist(function: Function, room: int = 40) -> bool:
     """Innermost loops first, so that a value may rise through several."""
     changed = False
     runs: set[Op] = set()
-    for place in range(len(Graph(function).loops)):
-        graph = Graph(function)
-        loops = sorted(graph.loops, key=lambda loop: -loop.depth)
-        if place < len(loops):
-            changed |= _hoist_from(function, graph, loops[place], room, runs)
+    graph = Graph(function)
+    for loop in sorted(graph.loops, key=lambda loop: -loop.depth):
+        changed |= _hoist_from(function, graph, loop, room, runs)
     return changed
 
 

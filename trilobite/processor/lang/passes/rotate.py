@@ -16,14 +16,12 @@ LONGEST = 6  # operations of a head that is worth repeating
 
 def rotate(function: Function) -> bool:
     changed = False
-    for place in range(len(Graph(function).loops)):
-        graph = Graph(function)
-        loops = sorted(graph.loops, key=lambda loop: graph.number[loop.head])
-        if place < len(loops):
-            shape = shape_of(graph, loops[place])
-            if shape is not None and _is_test(graph, shape):
-                _rotate(function, graph, shape)
-                changed = True
+    graph = Graph(function)  # what it says of dominance stays true: a rotated loop's body keeps its entry
+    for loop in sorted(graph.loops, key=lambda loop: graph.number[loop.head]):
+        shape = shape_of(graph, loop)
+        if shape is not None and _is_test(graph, shape):
+            _rotate(function, graph, shape)
+            changed = True
     return changed
 
 

@@ -175,10 +175,7 @@ def _fold(function: Function) -> bool:
                 mapping[op.result] = mapping.get(value, value)
                 changed = True
         block.ops = kept
-    if mapping:
-        for op in function.ops():
-            op.replace_uses(mapping)
-    return changed
+    return changed  # definitions come before their uses in this order, so every use has been replaced
 
 
 def _decide_branches(function: Function) -> bool:
@@ -256,10 +253,11 @@ def _replace_everywhere(function: Function, mapping: dict[Value, Value]) -> None
 
 def _merge_blocks(function: Function) -> bool:
     """A block whose only predecessor goes nowhere else continues it."""
-    changed = False
+    merged: dict[Value, Value] = {}
+    gone: set[Block] = set()
     before = predecessors(function.blocks)
     for block in list(function.blocks):
-        while block in before:
+        while block not in gone:
             last = block.ops[-1]
             if last.opcode != "jump":
                 break
@@ -267,13 +265,14 @@ def _merge_blocks(function: Function) -> bool:
             following = target.block
             if following is function.blocks[0] or following is block or len(before[following]) != 1:
                 break
-            _replace_everywhere(function, dict(zip(following.args, target.args, strict=True)))
+            merged.update(zip(following.args, target.args, strict=True))
             block.ops.pop()
             for op in following.ops:
                 block.append(op)
             for after in block.successors:
                 before[after] = [block if b is following else b for b in before[after]]
-            function.blocks.remove(following)
-            del before[following]
-            changed = True
-    return changed
+            gone.add(following)
+    function.blocks = [block for block in function.blocks if block not in gone]
+    if merged:
+        _replace_everywhere(function, merged)
+    return bool(gone)

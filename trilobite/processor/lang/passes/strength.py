@@ -30,8 +30,9 @@ class Affine:
 def reduce_strength(function: Function) -> bool:
     """Innermost loops first."""
     changed = False
-    for loop in sorted(Graph(function).loops, key=lambda one: -one.depth):
-        shape = shape_of(Graph(function), loop)
+    graph = Graph(function)
+    for loop in sorted(graph.loops, key=lambda one: -one.depth):
+        shape = shape_of(graph, loop)
         if shape is not None:
             changed |= _reduce(shape)
     return changed
