@@ -8,6 +8,7 @@ matrices multiply pairs of them in one instruction. Exact, as all arithmetic of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -19,6 +20,7 @@ from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import Affine
 
 _SMALL = (int8, uint8)
+_WIDE = 32  # channels from which a product per tap is long enough
 
 
 def unfold_integers(graph: Graph, counters: Counters | None = None) -> Graph:
@@ -59,14 +61,37 @@ class _Unfolder:
             none = (0,) * (rank + 2)
             last = self.make(e, "pad", last, low=low, high=high, between=none, value=0)
         taps = [self.tap(e, last, tap, space) for tap in product(*(range(n) for n in w.type.shape[2:]))]
-        rows = taps[0] if len(taps) == 1 else self.make(e, "concatenate", *taps, axis=rank + 1)
         filters = self.make(e, "transpose", w, axes=(0, *range(2, rank + 2), 1))
-        columns = rows.type.shape[-1]
-        filters = self.make(e, "reshape", filters, shape=(w.type.shape[0], columns))
-        contract = ((rank + 1,), (1,))
-        sums = self.make(e, "dot", rows, filters, contract=contract, batch=((), ()), dtype=a["dtype"])
+        joined = len(taps) == 1 or x.type.shape[1] < _WIDE
+        sums = self.together(e, taps, filters) if joined else self.one_by_one(e, taps, filters)
         order = (0, rank + 1, *range(1, rank + 1))
         self.make(e, "transpose", sums, axes=order, into=e.outputs[0])
+
+    def together(self, e: Equation, taps: Sequence[Var], filters: Var) -> Var:
+        """One product over all taps: their values side by side."""
+        axis = taps[0].type.ndim - 1
+        rows = taps[0] if len(taps) == 1 else self.make(e, "concatenate", *taps, axis=axis)
+        flat = self.make(e, "reshape", filters, shape=(filters.type.shape[0], rows.type.shape[-1]))
+        return self.product(e, rows, flat)
+
+    def one_by_one(self, e: Equation, taps: Sequence[Var], filters: Var) -> Var:
+        """A product per tap, each added to those before: with many channels that costs less than joining."""
+        count, channels = filters.type.shape[0], filters.type.shape[-1]
+        flat = self.make(e, "reshape", filters, shape=(count, len(taps), channels))
+        sums: Var | None = None
+        for n, rows in enumerate(taps):
+            stop = (count, n + 1, channels)
+            one = self.make(e, "slice", flat, start=(0, n, 0), stop=stop, step=(1, 1, 1))
+            out = self.product(e, rows, self.make(e, "reshape", one, shape=(count, channels)))
+            sums = out if sums is None else self.make(e, "add", out, sums)
+        assert sums is not None
+        return sums
+
+    def product(self, e: Equation, rows: Var, filters: Var) -> Var:
+        contract = ((rows.type.ndim - 1,), (1,))
+        return self.make(
+            e, "dot", rows, filters, contract=contract, batch=((), ()), dtype=e.attributes["dtype"]
+        )
 
     def tap(self, e: Equation, x: Var, at: tuple[int, ...], space: tuple[Any, ...]) -> Var:
         """What one tap of the filters meets: a window of the image, at the stride of the result."""
