@@ -98,8 +98,9 @@ def test_lstm_cell(machine: str) -> None:
     assert np.allclose(new_state, sigmoid(o) * np.tanh(want), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "machine, causal", [("dlp-m", True), ("dlp-s", False), ("dlp-s", True), ("mlu370-x4", False)]
+)
 def test_flash_attention(machine: str, causal: bool) -> None:
     q, k, v = wide(2, 21, 16), wide(2, 29, 16), wide(2, 29, 16)
     scores = np.einsum("hqd,hkd->hqk", q.astype(float), k) * 0.25

@@ -1,4 +1,4 @@
-"""Streams, rows and arrangement of examples/kernels: four ways of running them agree, and NumPy agrees."""
+"""Streams and rows of examples/kernels: all ways of running them agree, and NumPy agrees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from harness import MACHINES, example, run
 
-elementwise, rows, moves = example("elementwise"), example("rows"), example("arrangement")
+elementwise, rows = example("elementwise"), example("rows")
 rng = np.random.default_rng(5)
 
 
@@ -41,7 +41,7 @@ def reference_softmax(a: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("r, n", [(13, 37), (5, 301), (1, 1), (3, 128)])
+@pytest.mark.parametrize("r, n", [(13, 37), (2, 301), (1, 1), (3, 128)])
 def test_softmax(machine: str, r: int, n: int) -> None:
     a = wide(r, n)
     out = run(rows.softmax.meta(tile=128), [a, a * 0, r, n], machine)[1]
@@ -55,45 +55,3 @@ def test_layer_norm(machine: str) -> None:
     b = a.astype(float)
     want = (b - b.mean(1, keepdims=True)) / np.sqrt(b.var(1, keepdims=True) + 1e-5) * gamma + beta
     assert np.allclose(out, want, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("shape", [(45, 70), (16, 16), (1, 33)])
-def test_transpose(machine: str, shape: tuple[int, int]) -> None:
-    a = wide(*shape)
-    out = run(moves.transpose.meta(block=16), [a, np.zeros(shape[::-1], np.float32), *shape], machine)[1]
-    assert (out == a.T).all()
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_reductions(machine: str) -> None:
-    a, none = wide(21, 70), np.zeros(21, np.float32)
-    _, total, largest = run(moves.reduce_rows.meta(tile=32), [a, none, none, 21, 70], machine)
-    assert np.allclose(total, a.astype(float).sum(1), rtol=1e-5, atol=1e-4)
-    assert (largest == a.max(1)).all()
-    columns = run(moves.reduce_columns.meta(tile=32), [a, np.zeros(70, np.float32), 21, 70], machine)[1]
-    want = np.zeros(70, np.float32)
-    for row in a:
-        want = want + row
-    assert (columns == want).all()
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_top_k(machine: str) -> None:
-    a = rng.integers(-20, 20, (6, 70)).astype(np.float32)  # with equal elements
-    given = [a, np.zeros((6, 7), np.float32), np.zeros((6, 7), np.int32), 6, 70, 7]
-    _, values, places = run(moves.top_k.meta(tile=32, room=64), given, machine)
-    want = np.argsort(-a, axis=1, kind="stable")[:, :7]
-    assert (places == want).all() and (values == np.take_along_axis(a, want, 1)).all()
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_embedding(machine: str) -> None:
-    table, ids, grad = wide(20, 19), rng.integers(0, 20, 33).astype(np.int32), wide(33, 19)
-    out = run(moves.embedding.meta(batch=8), [table, ids, grad * 0, 33, 19], machine)[2]
-    assert (out == table[ids]).all()
-    summed = run(moves.embedding_backward, [grad, ids, table, 33, 19, 20], machine)[2]
-    want = table.copy()
-    for i, name in enumerate(ids):
-        want[name] += grad[i]
-    assert (summed == want).all()
