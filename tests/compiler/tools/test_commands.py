@@ -49,7 +49,8 @@ def test_networks_run(name: str, training: bool) -> None:
 def test_each_level_is_shown(emit: str) -> None:
     words = {
         "program": r"^program: \d+ steps", "loops": r"\bfor |parallel|vector",
-        "c": r"void entry\(const int64_t", "llvm": r"define void @entry", "asm": r"\bret", "memory": r"every run: arena [\d,]+ bytes",
+        "c": r"void entry\(const int64_t", "llvm": r"define void @entry", "asm": r"\bret",
+        "memory": r"every run: arena [\d,]+ bytes",
     }  # fmt: skip
     graph = tb.make_graph(lambda x: tb.exp(x * 2).sum(0))(tb.ones((40, 30)))
     assert re.search(words[emit], level_text(graph, Options(), emit), re.MULTILINE)

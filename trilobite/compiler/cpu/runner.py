@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.errors import ArgumentError
+from trilobite.base.errors import ArgumentError, PlanError
 from trilobite.compiler.cpu.control import CONTROL, Compile
 from trilobite.compiler.cpu.results import Results
 from trilobite.compiler.kernels import Kernel
@@ -36,7 +36,18 @@ class Arena:
 
     def reserve(self, size: int) -> None:
         if self.memory.nbytes < size:
-            self.memory = empty(size, np.uint8)
+            self.memory = _room(size)
+
+
+def _room(size: int) -> Array:
+    try:
+        return empty((size,), np.uint8)
+    except MemoryError as error:
+        raise PlanError(
+            f"there is no memory for the {size:,} bytes of a program's intermediate values",
+            expected="a program that fits this machine",
+            remedy="use smaller batches, or tb.checkpoint parts of it",
+        ) from error
 
 
 class Runner:
@@ -47,7 +58,7 @@ class Runner:
     ) -> None:
         self.program, self.inputs = program, inputs
         self.shared = shared
-        self.own = empty((1 if shared else max(program.packing.peak, 1),), np.uint8)
+        self.own = _room(1 if shared else max(program.packing.peak, 1))
         self._compiled = compiled
         self._lock = threading.RLock() if shared is None else shared.lock
         self._bases = [c.ctypes.data for c in program.constants]
