@@ -214,12 +214,17 @@ class Device:
         return Statistics(self._used, self._peak, len(self.memory.gdram), len(self._sizes))
 
     def load(self, source: str | Path | Program | KernelSource) -> Module:
-        """Assembly text, the path of assembly (.s) or of a binary (.dlp), a linked program, or a kernel."""
+        """Assembly text, the path of assembly (.s), of BANG C (.mlu) or of a binary (.dlp), a linked program, or a
+        kernel."""
         if isinstance(source, Program):
             return Module(source)
         if isinstance(source, KernelSource):
             return Module(source.program(self.machine))
         text = str(source)
+        if "\n" not in text and text.endswith(".mlu"):
+            from trilobite.processor.lang.bang.source import compile_file
+
+            return Module(compile_file(text, self.machine))
         if "\n" not in text and text.endswith(".dlp"):
             return Module(link([load_object(text)]))
         if "\n" not in text and text.endswith(".s"):

@@ -22,7 +22,9 @@ _TRAIL = re.compile(r"((?:,? ![\w.]+ ![\w.]+)+)\s*$")
 _DEBUG = re.compile(r"!dbg !(\d+)")
 _LABEL = re.compile(r'^("[^"]*"|[-\w.$]+):')
 
-BINARY = frozenset("add sub mul sdiv udiv srem urem shl lshr ashr and or xor fadd fsub fmul fdiv frem".split())
+BINARY = frozenset(
+    "add sub mul sdiv udiv srem urem shl lshr ashr and or xor fadd fsub fmul fdiv frem".split()
+)
 CASTS = frozenset(
     "trunc zext sext fptrunc fpext fptoui fptosi uitofp sitofp ptrtoint inttoptr bitcast addrspacecast".split()
 )

@@ -125,7 +125,9 @@ class Module:
         line = self._globals.get(name)
         if line is None:
             return None
-        tokens = Tokens(re.sub(r'(, section "[^"]*"|, comdat(\(\$[^)]*\))?|, partition.*)', "", line), self.structs)
+        tokens = Tokens(
+            re.sub(r'(, section "[^"]*"|, comdat(\(\$[^)]*\))?|, partition.*)', "", line), self.structs
+        )
         linkage = set()
         while tokens.ahead not in ("global", "constant"):
             linkage.add(tokens.take())
@@ -157,7 +159,9 @@ class Module:
         result = self._result(head[: found.start()])
         params = self._params(head[found.end() - 1 :])
         debug = _DEBUG.search(head)
-        return DefinedFunction(name, result, params, self._blocks(lines[1:], params), int(debug[1]) if debug else None)
+        return DefinedFunction(
+            name, result, params, self._blocks(lines[1:], params), int(debug[1]) if debug else None
+        )
 
     def _result(self, text: str) -> LType:
         tokens = Tokens(text, self.structs)

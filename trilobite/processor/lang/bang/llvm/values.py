@@ -218,7 +218,9 @@ def constant_bytes(item: Operand) -> bytes | None:
 
 def _number_bytes(kind: LType, value: int | float) -> bytes:
     if isinstance(kind, Float):
-        dtype = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32}.get(kind.name, np.float64)
+        dtype = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32}.get(
+            kind.name, np.float64
+        )
         with np.errstate(all="ignore"):
             return np.array([value]).astype(dtype).tobytes()
     size = size_of(kind)

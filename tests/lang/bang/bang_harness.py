@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from trilobite.processor.device import Device, Kernel
 from trilobite.processor.lang.bang.clang import find_clang
 from trilobite.processor.lang.bang.source import Options, compile_file
+from trilobite.processor.lang.codegen.compile import KernelProgram
+from trilobite.processor.machine import load_machine
 
 KERNELS = Path(__file__).parents[3] / "examples" / "kernels" / "bang"
 needs_clang = pytest.mark.skipif(
@@ -19,7 +22,10 @@ needs_clang = pytest.mark.skipif(
 )
 LEVELS = (0, 2)
 
-_folder: dict[str, Path] = {}
+
+@lru_cache(maxsize=64)
+def compiled(source: Path, machine: str = "mlu370-x4", level: int = 2) -> KernelProgram:
+    return compile_file(source, load_machine(machine), Options(level=level))
 
 
 def written(text: str, folder: Path) -> Path:
@@ -41,7 +47,7 @@ def run(
 ) -> list[Any]:
     """Arrays are copied to the device; what they hold afterwards comes back, in order."""
     device = Device(machine)
-    program = compile_file(source, device.machine, Options(level=level))
+    program = compiled(source, machine, level)
     given = [device.array(a) if isinstance(a, np.ndarray) else a for a in args]
     device.launch(Kernel(program, kernel), given, dim, task, checks=checks, traced=False)
     return [g.numpy() for g, a in zip(given, args, strict=True) if isinstance(a, np.ndarray)]

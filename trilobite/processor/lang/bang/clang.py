@@ -1,0 +1,179 @@
+"""Runs a real clang: the one inside the ziglang wheel, or one of the system.
+
+Enters: a source file or text, options. Leaves: LLVM text, kept under the hash of everything it depends on.
+Errors of the source become one `KernelError` with every diagnostic in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from trilobite.base.errors import KernelError
+
+# One 64-bit triple whose small structs travel in words and whose others travel as pointers to a copy.
+TRIPLE = "x86_64-unknown-linux-musl"
+_MINIMUM = 17
+_DIAGNOSTIC = re.compile(r"^(.+?):(\d+):(\d+): (?:fatal )?error: (.*)$", re.MULTILINE)
+_GENERATE = (
+    "-ffp-contract=off -fno-math-errno -fno-vectorize -fno-slp-vectorize -fno-unroll-loops "
+    "-Xclang -ffloat16-excess-precision=none -fno-discard-value-names -fno-threadsafe-statics -fno-stack-protector "
+    "-fno-use-cxa-atexit -mllvm -replexitval=never -mllvm -disable-loop-idiom-all -fno-jump-tables -fno-builtin-memset"
+).split()
+LIBCPP = (
+    "_LIBCPP_ABI_VERSION=1 _LIBCPP_ABI_NAMESPACE=__1 _LIBCPP_HAS_THREADS=1 _LIBCPP_HAS_MONOTONIC_CLOCK=1 "
+    "_LIBCPP_HAS_TERMINAL=1 _LIBCPP_HAS_MUSL_LIBC=1 _LIBCXXABI_DISABLE_VISIBILITY_ANNOTATIONS "
+    "_LIBCPP_DISABLE_VISIBILITY_ANNOTATIONS _LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS=0 _LIBCPP_HAS_FILESYSTEM=1 "
+    "_LIBCPP_HAS_RANDOM_DEVICE=1 _LIBCPP_HAS_LOCALIZATION=1 _LIBCPP_HAS_UNICODE=1 _LIBCPP_HAS_WIDE_CHARACTERS=1 "
+    "_LIBCPP_HAS_NO_STD_MODULES _LIBCPP_HAS_TIME_ZONE_DATABASE=1 _LIBCPP_PSTL_BACKEND_SERIAL "
+    "_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_NONE "
+    "_LIBCPP_ASSERTION_SEMANTIC_DEFAULT=_LIBCPP_ASSERTION_SEMANTIC_IGNORE"
+).split()
+
+
+@dataclass(frozen=True)
+class Clang:
+    """A compiler: the words that call it, and those that tell it where its own headers are."""
+
+    command: tuple[str, ...]
+    headers: tuple[str, ...]
+    version: str
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    file: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.message}"
+
+
+@lru_cache(maxsize=1)
+def find_clang() -> Clang | None:
+    """The wheel's clang, else a system's; None if there is neither."""
+    return _wheel() or _system()
+
+
+def require_clang() -> Clang:
+    found = find_clang()
+    if found is None:
+        raise KernelError(
+            "BANG C needs a clang and there is none",
+            expected=f"the ziglang wheel, or clang++ {_MINIMUM} or newer on the PATH",
+            remedy="pip install 'trilobite[bang]'",
+        )
+    return found
+
+
+def _wheel() -> Clang | None:
+    from importlib.util import find_spec
+
+    spec = find_spec("ziglang")
+    if spec is None or spec.origin is None:
+        return None
+    root = Path(spec.origin).parent
+    zig = root / "zig"
+    if not zig.exists():
+        return None
+    lib = root / "lib"
+    folders = ("libcxx/include", "libcxxabi/include", "include", "libc/include/x86_64-linux-musl",
+               "libc/include/generic-musl", "libc/include/x86-linux-any", "libc/include/any-linux-any")  # fmt: skip
+    headers = ["-nostdinc", "-nostdinc++", *(f"-D{name}" for name in LIBCPP)]
+    for folder in folders:
+        headers += ["-isystem", str(lib / folder)]
+    version = _version((str(zig), "clang"))
+    return Clang((str(zig), "clang"), tuple(headers), version) if version else None
+
+
+def _system() -> Clang | None:
+    path = shutil.which("clang++")
+    if path is None:
+        return None
+    version = _version((path,))
+    found = re.search(r"version (\d+)", version)
+    if found is None or int(found[1]) < _MINIMUM:
+        return None
+    return Clang((path,), (), version)
+
+
+def _version(command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else ""
+
+
+def _run(words: Sequence[str], text: str | None = None) -> tuple[str, str, bool]:
+    clang = require_clang()
+    done = subprocess.run(
+        [*clang.command, "-x", "c++", "-target", TRIPLE, "-std=c++17", "-w", "-fno-caret-diagnostics",
+         "-fno-color-diagnostics", "-ferror-limit=60", "-fno-exceptions", "-fno-rtti", *clang.headers, *words],
+        input=text, capture_output=True, text=True, encoding="utf-8", errors="replace", timeout=300, check=False,
+    )  # fmt: skip
+    return done.stdout, done.stderr, done.returncode == 0
+
+
+def preprocess(path: Path, words: Sequence[str]) -> tuple[str, list[Diagnostic]]:
+    """The source with its includes and macros resolved; the line markers stay."""
+    out, errors, fine = _run(["-E", *words, str(path)])
+    return out, [] if fine else diagnostics(errors)
+
+
+def to_llvm(text: str, level: int) -> tuple[str, list[Diagnostic]]:
+    """LLVM text of preprocessed C++, from the cache if it was compiled before."""
+    flags = [*_GENERATE, "-O0" if level == 0 else "-O2", "-g", "-fno-use-cxa-atexit", "-S", "-emit-llvm"]
+    if level == 0:
+        flags += ["-Xclang", "-disable-O0-optnone"]
+    key = hashlib.sha256("\0".join([require_clang().version, *flags, text]).encode()).hexdigest()
+    kept = cache_directory() / key[:2] / f"{key}.ll"
+    try:
+        return kept.read_text(encoding="utf-8"), []
+    except OSError:
+        pass
+    out, errors, fine = _run(["-x", "c++", *flags, "-o", "-", "-"], text)
+    if not fine:
+        return "", diagnostics(errors)
+    _keep(kept, out)
+    return out, []
+
+
+def _keep(path: Path, text: str) -> None:
+    """Written beside and moved, so that nobody reads half a file; a cache that cannot be written is none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError:
+        return
+
+
+def cache_directory() -> Path:
+    """TRILOBITE_CACHE, or `trilobite` in the user's cache directory; clang's output in `bang`."""
+    chosen = os.environ.get("TRILOBITE_CACHE")
+    root = (
+        Path(chosen)
+        if chosen
+        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trilobite"
+    )
+    return root / "bang"
+
+
+def diagnostics(errors: str) -> list[Diagnostic]:
+    found = [Diagnostic(m[1], int(m[2]), int(m[3]), m[4]) for m in _DIAGNOSTIC.finditer(errors)]
+    if not found and errors.strip():
+        found = [Diagnostic("clang", 0, 0, errors.strip().splitlines()[0])]
+    return found

@@ -1,0 +1,3 @@
+// Another name of the device side.
+#pragma once
+#include "mlu.h"

@@ -1,0 +1,85 @@
+// Device side of BANG C: qualifiers, types, built-in variables, directions. Memory qualifiers (__nram__ and
+// so on) are left alone here: they are rewritten by scope after preprocessing. Intrinsics are declared where
+// the pragma stands, those that the source names and no others.
+#pragma once
+typedef __SIZE_TYPE__ size_t;
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT64_TYPE__ uint64_t;
+typedef __UINTPTR_TYPE__ uintptr_t;
+typedef __INTPTR_TYPE__ intptr_t;
+typedef _Float16 half;
+typedef __bf16 bfloat16_t;
+typedef __bf16 bfloat16;
+typedef signed char int8;
+typedef signed char fix8;
+typedef short int16;
+typedef short fix16;
+typedef unsigned char uint8;
+typedef unsigned short uint16;
+typedef unsigned int uint32;
+struct int4x2_t { unsigned char bits; };
+
+#define __mlu_entry__ __attribute__((annotate("bang.entry"), used, noinline))
+#define __mlu_global__ __mlu_entry__
+#define __mlu_func__ __attribute__((always_inline)) inline
+#define __mlu_device__
+#define __mlu_host__
+#define __mlu_const__ const
+#define __mlu_builtin__
+#define __mlu_vector__ __mlu_func__
+
+extern const int taskId __asm__("bang.taskId"), taskIdX __asm__("bang.taskIdX");
+extern const int taskIdY __asm__("bang.taskIdY"), taskIdZ __asm__("bang.taskIdZ");
+extern const int taskDim __asm__("bang.taskDim"), taskDimX __asm__("bang.taskDimX");
+extern const int taskDimY __asm__("bang.taskDimY"), taskDimZ __asm__("bang.taskDimZ");
+extern const int clusterId __asm__("bang.clusterId"), clusterDim __asm__("bang.clusterDim");
+extern const int coreId __asm__("bang.coreId"), coreDim __asm__("bang.coreDim");
+
+enum mluMemcpyDirection_t {
+  GDRAM2NRAM, NRAM2GDRAM, NRAM2NRAM, GDRAM2WRAM, WRAM2GDRAM, GDRAM2SRAM, SRAM2GDRAM, NRAM2SRAM, SRAM2NRAM,
+  SRAM2WRAM, WRAM2SRAM, SRAM2SRAM, GDRAM2GDRAM, NRAM2WRAM, WRAM2NRAM, WRAM2WRAM, LDRAM2NRAM, NRAM2LDRAM,
+  LDRAM2WRAM, WRAM2LDRAM, LDRAM2SRAM, SRAM2LDRAM, LDRAM2GDRAM, GDRAM2LDRAM, LDRAM2LDRAM
+};
+enum mluFusionOpCode {
+  FUSION_FAA, FUSION_FAS, FUSION_FAM, FUSION_FSA, FUSION_FSS, FUSION_FSM, FUSION_FMA, FUSION_FMS
+};
+enum mluPoolBPOverlap { OVERLAP_ACC, OVERLAP_COVER };
+
+extern "C" {
+int printf(const char *, ...);
+void *memcpy(void *, const void *, size_t);
+void *memset(void *, int, size_t);
+float sqrtf(float); float expf(float); float exp2f(float); float logf(float); float log2f(float);
+float log10f(float); float sinf(float); float cosf(float); float tanf(float); float tanhf(float);
+float fabsf(float); float floorf(float); float ceilf(float); float roundf(float); float truncf(float);
+float rintf(float); float powf(float, float); float fmaxf(float, float); float fminf(float, float);
+float fmodf(float, float); float erff(float); float atanf(float); float atan2f(float, float);
+float sinhf(float); float coshf(float); float expm1f(float); float log1pf(float); float rsqrtf(float);
+}
+void __bang_printf(const char *, ...) __asm__("printf");
+
+template <typename T> struct __dlp_same { typedef T type; };
+template <typename A, typename B> __mlu_func__ constexpr auto min(A a, B b) -> decltype(true ? a : b) {
+  return b < a ? b : a;
+}
+template <typename A, typename B> __mlu_func__ constexpr auto max(A a, B b) -> decltype(true ? a : b) {
+  return a < b ? b : a;
+}
+#define __DLP_HALF(name) \
+  __mlu_func__ half name(half x) { return (half)__builtin_##name##f((float)x); } \
+  __mlu_func__ bfloat16_t name(bfloat16_t x) { return (bfloat16_t)__builtin_##name##f((float)x); }
+__DLP_HALF(sqrt) __DLP_HALF(exp) __DLP_HALF(exp2) __DLP_HALF(log) __DLP_HALF(log2) __DLP_HALF(sin)
+__DLP_HALF(cos) __DLP_HALF(tanh) __DLP_HALF(fabs) __DLP_HALF(floor) __DLP_HALF(ceil) __DLP_HALF(round)
+__DLP_HALF(trunc)
+__mlu_func__ half abs(half x) { return x < (half)0 ? -x : x; }
+__mlu_func__ half pow(half x, half y) { return (half)__builtin_powf((float)x, (float)y); }
+__mlu_func__ bool isnan(half x) { return x != x; }
+__mlu_func__ bool isinf(half x) { return x == x && x - x != (half)0; }
+
+#pragma dlp_intrinsics

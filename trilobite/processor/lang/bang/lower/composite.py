@@ -1,0 +1,272 @@
+"""Intrinsics that are more than a fixed sequence of rows: copies, fills, extremes, products, synchronisation.
+
+Each function takes a call and the words behind its name in the table, and gives what the intrinsic returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from trilobite.processor.isa.formats import F16, F32, F64, I16, I32, I64, U16, Format
+from trilobite.processor.lang.bang.lower.function import FunctionLowering
+from trilobite.processor.lang.bang.lower.tensor import Call
+from trilobite.processor.lang.ir import Block, Constant, Target, Value
+
+LANES = 64
+Composite = Callable[[FunctionLowering, Call, Sequence[str]], Value | None]
+
+
+# copies and fills
+def copy(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    a = call.args
+    _check_direction(f, call)
+    f.builder.tensor("COPY", [a["dst"], a["src"], a["n"]], is_async="async" in flags)
+
+
+def copy2(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    """Segments are counted without the first."""
+    a, b = call.args, f.builder
+    _check_direction(f, call)
+    count = b.arithmetic("add", I64, a["segments"], b.integer(1))
+    operands = [a["dst"], a["src"], a["n"], a["dst_stride"], a["src_stride"], count]
+    b.tensor("COPY2", operands, is_async="async" in flags)
+
+
+def copy3(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    a = call.args
+    _check_direction(f, call)
+    names = ("dst", "src", "n", "d0", "s0", "c0", "d1", "s1", "c1")
+    f.builder.tensor("COPY3", [a[name] for name in names], is_async="async" in flags)
+
+
+DIRECTIONS = (
+    "GDRAM2NRAM NRAM2GDRAM NRAM2NRAM GDRAM2WRAM WRAM2GDRAM GDRAM2SRAM SRAM2GDRAM NRAM2SRAM SRAM2NRAM SRAM2WRAM "
+    "WRAM2SRAM SRAM2SRAM GDRAM2GDRAM NRAM2WRAM WRAM2NRAM WRAM2WRAM LDRAM2NRAM NRAM2LDRAM LDRAM2WRAM WRAM2LDRAM "
+    "LDRAM2SRAM SRAM2LDRAM LDRAM2GDRAM GDRAM2LDRAM LDRAM2LDRAM"
+).split()
+
+
+def _check_direction(f: FunctionLowering, call: Call) -> None:
+    """A direction that contradicts the memory of an operand is refused where both are known."""
+    direction = call.args.get("direction")
+    if not isinstance(direction, Constant) or not 0 <= direction.integer < len(DIRECTIONS):
+        return
+    name = DIRECTIONS[direction.integer]
+    for operand, wanted in zip(("src", "dst"), name.lower().split("2"), strict=True):
+        found = f.owner.space_of(call.args[operand])
+        if found and found != wanted:
+            f.refuse(f"{call.form.name} with {name}: {operand} lies in {found}, the direction says {wanted}")
+
+
+def fill(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    """NRAM: the element is as wide as the value; a double is taken as a float."""
+    fmt, value = _element(f, call)
+    f.builder.tensor("VSET", [call.args["dst"], call.args["n"], value], [fmt])
+
+
+def fill_any(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    from trilobite.processor.lang.bang.lower.memory import repeat
+
+    fmt, value = _element(f, call)
+    repeat(f, call.args["dst"], fmt, value, call.args["n"])
+
+
+def _element(f: FunctionLowering, call: Call) -> tuple[Format, Value]:
+    fmt, value = call.formats["T"], call.args["value"]
+    if fmt is not F64:
+        return fmt, value
+    if isinstance(value, Constant):
+        return F32, Constant(F32, value.value)
+    return F32, f.builder.convert(value, F32)
+
+
+def nothing(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    return None
+
+
+# reductions
+def extreme(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    """The value first, then its place: 32 bits behind a 32-bit value, 16 and 16 bits behind a 16-bit one."""
+    b, fmt = f.builder, call.formats["T"]
+    dst, src, n = call.args["dst"], call.args["src"], call.args["n"]
+    cell = f.owner.cell(f)
+    b.tensor(f"VARG{flags[0].upper()}", [cell, n, src], [fmt])
+    b.tensor(f"V{flags[0].upper()}", [dst, n, src], [fmt])
+    place = b.load(I32, cell)
+    if fmt.bits == 32:
+        b.store(I32, place, dst, 4)
+        return
+    step = fmt.bits // 8
+    b.store(U16 if step == 2 else I16, b.cast(place, U16 if step == 2 else I16), dst, 2)
+    high = b.arithmetic("shr", I32, place, Constant(I32, 16))
+    b.store(U16, b.cast(high, U16), dst, 4)
+
+
+def total(f: FunctionLowering, call: Call, flags: Sequence[str]) -> Value:
+    b, fmt = f.builder, call.formats["T"]
+    cell = f.owner.cell(f)
+    b.tensor("VSUM", [cell, call.args["n"], call.args["src"]], [fmt])
+    return b.load(fmt, cell)
+
+
+def random(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    """Random numbers in [0, 1) as halves, stretched over 16 bits in their own place."""
+    b, dst, n = f.builder, call.args["dst"], call.args["n"]
+    b.tensor("RV", [dst, n], [F16])
+    b.tensor("VMS", [dst, n, dst, Constant(F16, 32767.0)], [F16])
+    b.tensor("VCVT", [dst, n, dst], [I16, F16], ["rz"])
+
+
+# products
+def _scale(f: FunctionLowering, call: Call, count: Value) -> None:
+    """A fix position multiplies the result by a power of two."""
+    position = call.args.get("position")
+    fmt = call.formats["D"]
+    if position is None or fmt.kind != "float" or (isinstance(position, Constant) and position.integer == 0):
+        return
+    if call.formats["S"].kind == "float":
+        return
+    b = f.builder
+    bits = b.arithmetic("shl", I64, b.arithmetic("add", I64, position, b.integer(1023)), b.integer(52))
+    power = b.convert(b.cast(bits, F64), fmt)
+    b.tensor("VMS", [call.args["dst"], count, call.args["dst"], power], [fmt])
+
+
+def _deal(f: FunctionLowering, call: Call, rows: Value, channels: Value) -> None:
+    """Output channels came out lane by lane; with more than one slot a lane they are put in order."""
+    b, dst, fmt = f.builder, call.args["dst"], call.formats["D"]
+    if isinstance(channels, Constant):
+        if channels.integer > LANES and channels.integer % LANES == 0:
+            slots = b.integer(channels.integer // LANES)
+            b.tensor("VTRANS", [dst, dst, rows, b.integer(LANES), slots], [fmt])
+        return
+    rest = b.arithmetic("and", I64, channels, b.integer(LANES - 1))
+    even = b.arithmetic("eq", I64, rest, b.integer(0))
+    many = b.arithmetic("and", I64, even, b.arithmetic("gt", I64, channels, b.integer(LANES)))
+    inside, behind = _fork(f, many)
+    b.tensor(
+        "VTRANS", [dst, dst, rows, b.integer(LANES), b.arithmetic("shr", I64, channels, b.integer(6))], [fmt]
+    )
+    b.emit("jump", targets=[Target(behind)])
+    b.block = behind
+
+
+def _fork(f: FunctionLowering, truth: Value) -> tuple[Block, Block]:
+    """Two new blocks: where it holds, which is entered, and where both ways meet."""
+    b = f.builder
+    inside, behind = Block("dealt"), Block("behind")
+    at = f.function.blocks.index(b.block) + 1
+    f.function.blocks[at:at] = [inside, behind]
+    b.emit("branch", [truth], targets=[Target(inside), Target(behind)])
+    b.block = inside
+    return inside, behind
+
+
+def _formats(call: Call) -> list[Format]:
+    return [call.formats[letter] for letter in "DSI"]
+
+
+def matmul(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    a, b = call.args, f.builder
+    none = Constant(a["dst"].type, 0)
+    operands = [a["dst"], a["left"], a["right"], a["m"], a["n"], a["k"], none, none]
+    b.tensor("MM", operands, _formats(call), ["", "", "", "", "", "tb"])
+    _scale(f, call, b.arithmetic("mul", I64, a["m"], a["n"]))
+    _deal(f, call, a["m"], a["n"])
+
+
+def mlp(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    a, b = call.args, f.builder
+    none = Constant(a["dst"].type, 0)
+    operands = [a["dst"], a["src"], a["right"], b.integer(1), a["height"], a["width"], none, none]
+    b.tensor("MM", operands, _formats(call), ["", "", "", "", "", "tb"])
+    _scale(f, call, a["height"])
+    _deal(f, call, b.integer(1), a["height"])
+    if "bias" in a:
+        b.tensor("VAV", [a["dst"], a["height"], a["dst"], a["bias"]], [call.formats["D"]])
+
+
+def conv(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    a, b = call.args, f.builder
+    none, one, zero = Constant(a["dst"].type, 0), b.integer(1), b.integer(0)
+    operands = [
+        a["dst"], a["src"], a["right"], a["h"], a["w"], a["ci"], a["kh"], a["kw"], a["co"], a["sh"], a["sw"],
+        a.get("dh", one), a.get("dw", one), zero, zero, zero, zero, one, none, none,
+    ]  # fmt: skip
+    b.tensor("CONV", operands, _formats(call), ["", "", "", ""])
+    rows = b.arithmetic("mul", I64, _outputs(f, call, "h"), _outputs(f, call, "w"))
+    count = b.arithmetic("mul", I64, rows, a["co"])
+    _scale(f, call, count)
+    _deal(f, call, rows, a["co"])
+    if "bias" in a:
+        b.tensor("VCAV", [a["dst"], count, a["dst"], a["bias"], a["co"]], [call.formats["D"]])
+    if "partial" in a:
+        b.tensor("VAV", [a["dst"], count, a["dst"], a["partial"]], [call.formats["D"]])
+
+
+def _outputs(f: FunctionLowering, call: Call, axis: str) -> Value:
+    """(extent - dilation (kernel - 1) - 1) / stride + 1."""
+    a, b = call.args, f.builder
+    reach = b.arithmetic("sub", I64, a[f"k{axis}"], b.integer(1))
+    if f"d{axis}" in a:
+        reach = b.arithmetic("mul", I64, reach, a[f"d{axis}"])
+    room = b.arithmetic("sub", I64, b.arithmetic("sub", I64, a[axis], reach), b.integer(1))
+    return b.arithmetic("add", I64, b.arithmetic("div", I64, room, a[f"s{axis}"]), b.integer(1))
+
+
+# order, traps, the core
+def sync(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    f.builder.sync(*flags)
+
+
+def barrier(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    """Sources rely on a barrier to complete their copies first."""
+    f.builder.sync()
+    f.builder.barrier(flags[0], flags[1] if len(flags) > 1 else "")
+
+
+def trap(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    trap_here(f, "__abort")
+
+
+def trap_here(f: FunctionLowering, message: str) -> None:
+    """Stops the launch; what LLVM writes behind it is never reached."""
+    f.builder.trap(1, message)
+    following = Block("behind")
+    f.function.blocks.insert(f.function.blocks.index(f.builder.block) + 1, following)
+    f.builder.block = following
+
+
+def special(f: FunctionLowering, call: Call, flags: Sequence[str]) -> Value:
+    return f.builder.special(flags[0])
+
+
+def clock(f: FunctionLowering, call: Call, flags: Sequence[str]) -> Value:
+    return f.builder.emit("clock", results=[I64]).result
+
+
+def atomic(f: FunctionLowering, call: Call, flags: Sequence[str]) -> Value:
+    return f.builder.atomic(flags[0], call.formats["T"], call.args["p"], call.args["value"])
+
+
+def cas(f: FunctionLowering, call: Call, flags: Sequence[str]) -> Value:
+    a = call.args
+    return f.builder.cas(call.formats["T"], a["p"], a["expected"], a["value"])
+
+
+def convert(f: FunctionLowering, call: Call, flags: Sequence[str]) -> Value:
+    from trilobite.processor.isa.formats import BY_NAME
+
+    source, target = call.format_of("x"), BY_NAME[call.form.returns]
+    value = call.args["x"]
+    if source.kind == "uint":
+        value = f.builder.cast(value, source)
+    return f.builder.convert(value, target, flags[0])
+
+
+COMPOSITES: dict[str, Composite] = {
+    "copy": copy, "copy2": copy2, "copy3": copy3, "fill": fill, "fill_any": fill_any, "nothing": nothing,
+    "extreme": extreme, "sum": total, "random": random, "matmul": matmul, "mlp": mlp, "conv": conv, "sync": sync,
+    "barrier": barrier, "trap": trap, "special": special, "clock": clock, "atomic": atomic, "cas": cas,
+    "convert": convert,
+}  # fmt: skip

@@ -1,0 +1,168 @@
+"""A whole LLVM module: from its entries to everything they call; buffers, constant tables, faults.
+
+Enters: the module, a machine, the level it was compiled at. Leaves: a `KernelModule`, or a `KernelError` that
+lists everything in the source that the processor has no way to do.
+"""
+
+from __future__ import annotations
+
+from trilobite.base.errors import KernelError
+from trilobite.processor.isa.formats import I64, Format
+from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
+from trilobite.processor.lang.bang.llvm.instructions import Instruction
+from trilobite.processor.lang.bang.llvm.module import DefinedFunction, GlobalVariable, Module
+from trilobite.processor.lang.bang.llvm.types import Array, LType, Void, size_of
+from trilobite.processor.lang.bang.llvm.values import constant_bytes
+from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
+from trilobite.processor.lang.bang.lower.memory_core import leave_out_memory_core
+from trilobite.processor.lang.bang.lower.scalars import type_of
+from trilobite.processor.lang.builder import Builder
+from trilobite.processor.lang.ir import Argument, Buffer, Constant, KernelModule, Location, Result, Value
+from trilobite.processor.lang.types import ANY, Pointer
+from trilobite.processor.machine import Machine
+
+SECTIONS = ("nram", "wram", "sram", "ldram")
+ENTRY = "bang.entry"
+
+
+class ModuleLowering:
+    """The state that all functions of a module share."""
+
+    def __init__(self, llvm: Module, machine: Machine, level: int, source: str, shown_file: str) -> None:
+        self.llvm, self.machine, self.level = llvm, machine, level
+        self.module = KernelModule(source)
+        self.faults: dict[str, None] = {}
+        self._shown_file, self._source = shown_file, source
+        self._needed: list[str] = []
+        self._buffers: dict[str, Buffer] = {}
+        self._names: dict[str, str] = {}
+
+    def run(self) -> KernelModule:
+        entries = [name for name, label in self.llvm.annotations.items() if label == ENTRY]
+        self._name_entries(entries)
+        for name in entries:
+            found = self.llvm.function(name)
+            if found is not None:
+                self.module.add_function(FunctionLowering(self, found, True).run())
+        while self._needed:
+            name = self._needed.pop()
+            found = self.llvm.function(name)
+            if found is not None and name not in self.module.functions:
+                self.module.add_function(FunctionLowering(self, found, False).run())
+        if self.faults:
+            raise KernelError(
+                "the source uses what the processor does not have:\n  " + "\n  ".join(self.faults),
+                where=self._source,
+                expected="BANG C as docs/bang.md describes it",
+                remedy="write it another way",
+            )
+        leave_out_memory_core(self.module)
+        return self.module
+
+    def _name_entries(self, entries: list[str]) -> None:
+        """Entries are called as the source calls them; overloads also by what tells them apart."""
+        taken: set[str] = set()
+        for mangled in entries:
+            found = self.llvm.function(mangled)
+            name = self.llvm.debug.name(found.debug) if found is not None else mangled
+            name = name.replace("_Float16", "half").replace("__bf16", "bfloat16_t") or mangled
+            self._names[mangled] = mangled if name in taken else name
+            taken.add(name)
+
+    def public_name(self, function: DefinedFunction) -> str:
+        return self._names.get(function.name, function.name)
+
+    def need(self, name: str) -> None:
+        self._needed.append(name)
+
+    def returns(self, i: Instruction) -> bool:
+        return not isinstance(i.type, Void)
+
+    def shown(self, place: Location) -> Location:
+        """The source is called by its own name, whatever path clang was given."""
+        return Location(self._source, place.line, place.column) if place.file == self._shown_file else place
+
+    def refuse(self, what: str, place: Location) -> None:
+        self.faults[f"{place}: {what}"] = None
+
+    # variables of the source
+    def special(self, f: FunctionLowering, name: str, kind: LType) -> Lowered | None:
+        """A load of a built-in variable, or of the guard of a static's initialiser."""
+        if name.startswith("_ZGV"):
+            return f.dummy(kind)
+        if not name.startswith("bang."):
+            return None
+        register = name[5:]
+        if register not in SPECIAL_REGISTERS:
+            f.refuse(f"the built-in variable {register} does not exist")
+            return f.dummy(kind)
+        value = f.builder.special(register)
+        scalar = f.scalar(kind)
+        return (value if scalar is I64 else f.builder.cast(value, scalar),)
+
+    def address(self, f: FunctionLowering, name: str) -> Value:
+        """Where a variable lies: a buffer of its memory, or a table of constants."""
+        name = name.removeprefix("\x01")
+        variable = self.llvm.variable(name)
+        if variable is None:
+            f.refuse(f"the address of {name}: pointers to functions do not exist on the processor")
+            return Constant(ANY, 0)
+        if variable.section in SECTIONS:
+            return f.builder.address(self.buffer(variable))
+        content = constant_bytes(variable.init) if variable.init is not None else None
+        if variable.is_constant and content is not None:
+            return f.builder.table(content, _plain(name))
+        shown = self.llvm.debug.name(variable.debug) or name
+        if variable.init is None:
+            f.refuse(f"the variable {shown} is declared and never defined")
+        elif variable.is_constant:
+            f.refuse(f"the constant {shown} holds addresses")
+        else:
+            f.refuse(f"the variable {shown} is writable and in device memory; pass a pointer to it instead")
+        return Constant(ANY, 0)
+
+    def buffer(self, variable: GlobalVariable) -> Buffer:
+        if variable.name not in self._buffers:
+            debug = self.llvm.debug
+            shape, element = _shape(variable.type)
+            made = Buffer(
+                debug.name(variable.debug) or variable.name, variable.section, max(1, size_of(variable.type)),
+                max(64, variable.align), self.shown(debug.declared_at(variable.debug)), element, shape,
+            )  # fmt: skip
+            self._buffers[variable.name] = self.module.add_buffer(made)
+        return self._buffers[variable.name]
+
+    def cell(self, f: FunctionLowering) -> Value:
+        """A few bytes of NRAM for a result: in the frame where that lies in NRAM."""
+        if self.machine.core.nram.reserved_kib:
+            return f.builder.address(f.stack(64, "cell", 64))
+        if "cell" not in self._buffers:
+            self._buffers["cell"] = self.module.add_buffer(Buffer("cell", "nram", 64))
+        return f.builder.address(self._buffers["cell"])
+
+    def initialise_variables(self, b: Builder) -> None:
+        """Variables in scratchpads with a value of their own get it where a kernel begins."""
+
+    def space_of(self, value: Value) -> str:
+        """The memory of a pointer if it is plain to see, else nothing."""
+        while isinstance(value, Result) and value.op.opcode == "offset":
+            value = value.op.operands[0]
+        if isinstance(value, Result) and value.op.opcode == "address" and isinstance(value.type, Pointer):
+            return value.type.space if value.type != ANY else ""
+        if isinstance(value, Argument) and isinstance(value.type, Pointer):
+            return value.type.space if value.type != ANY else ""
+        return ""
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in name).strip("_") or "table"
+
+
+def _shape(kind: LType) -> tuple[tuple[int, ...], str]:
+    """Extents and element format of an array, for the debugger."""
+    extents: list[int] = []
+    while isinstance(kind, Array):
+        extents.append(kind.count)
+        kind = kind.element
+    scalar = type_of(kind)
+    return tuple(extents), scalar.name if isinstance(scalar, Format) else "u8"

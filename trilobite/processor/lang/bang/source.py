@@ -1,0 +1,139 @@
+"""A BANG C source: from its file to programs.
+
+Enters: a `.mlu` file, a machine, options. Leaves: the `KernelProgram` that `Device.load` takes. Missing headers
+of host libraries and host functions that need them are left out; everything else that clang or the lowering
+refuses is one `KernelError` with every place in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trilobite.base.errors import KernelError
+from trilobite.processor.lang.bang import clang
+from trilobite.processor.lang.bang.headers import INCLUDE
+from trilobite.processor.lang.bang.llvm.module import Module
+from trilobite.processor.lang.bang.lower.module import ModuleLowering
+from trilobite.processor.lang.bang.rewrite import rewrite, without_host_functions
+from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
+from trilobite.processor.lang.ir import KernelModule
+from trilobite.processor.machine import Machine
+
+_MISSING = re.compile(r"'([^']+)' file not found")
+_LIBRARY = re.compile(r"\bstd::|\b(isnan|isinf|isfinite|numeric_limits|is_same)\b")
+_ARCHITECTURES = {"mlu270": 270, "mlu290": 290, "mlu220": 220, "mlu370-x4": 372, "mlu370-x8": 372}
+DEFAULT_ARCHITECTURE = 372
+ROUNDS = 4  # how often headers or host functions are left out before clang's word is final
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a command line would say: -I, -D, -O."""
+
+    includes: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    level: int = 2
+
+
+def architecture(machine: Machine) -> int:
+    """The number that sources ask for in __BANG_ARCH__."""
+    return _ARCHITECTURES.get(machine.name, DEFAULT_ARCHITECTURE)
+
+
+def compile_file(path: str | Path, machine: Machine, options: Options | None = None) -> KernelProgram:
+    """Every entry of a source, for a machine."""
+    chosen = options or Options()
+    return compile_module(kernel_module(path, machine, chosen), machine, chosen.level)
+
+
+def kernel_module(path: str | Path, machine: Machine, options: Options) -> KernelModule:
+    """The kernel IR of a source."""
+    file = Path(path)
+    if not file.is_file():
+        raise KernelError(f"there is no file {file}", expected="a BANG C source", remedy="check the path")
+    text, missing = _preprocessed(file, machine, options)
+    llvm = Module(_compiled(file, rewrite(text), missing, options))
+    lowered = ModuleLowering(llvm, machine, options.level, file.name, str(file)).run()
+    if not lowered.entries:
+        raise KernelError(
+            "the source has no kernel", where=file.name,
+            expected="a function marked __mlu_global__ or __mlu_entry__; a template must be instantiated or launched",
+            remedy="mark one",
+        )  # fmt: skip
+    return lowered
+
+
+def _compiled(file: Path, text: str, missing: list[str], options: Options) -> str:
+    """What clang makes of a source, without the host functions that it cannot make anything of."""
+    faults: list[clang.Diagnostic] = []
+    for turn in range(ROUNDS):
+        llvm, faults = clang.to_llvm(text, options.level)
+        if not faults:
+            return llvm
+        shorter = without_host_functions(text, {(d.file, d.line) for d in faults}, keep_launches=turn == 0)
+        if shorter == text:
+            break
+        text = shorter
+    raise _refused(file, faults, missing)
+
+
+def _words(file: Path, machine: Machine, options: Options) -> list[str]:
+    sram = machine.sram.kib
+    values = {
+        "__BANG__": 300, "__BANG_ARCH__": architecture(machine), "__MLU_NRAM_SIZE__": machine.core.nram.kib,
+        "__MLU_WRAM_SIZE__": machine.core.wram.kib, "__MLU_SRAM_SIZE__": sram, "__BANG_DEVICE__": 1,
+    }  # fmt: skip
+    words = [f"-D{name}={value}" for name, value in values.items()]
+    words += [f"-D{text}" for text in options.defines]
+    for folder in (*options.includes, str(INCLUDE)):
+        words += ["-I", folder]
+    if _LIBRARY.search(file.read_text(encoding="utf-8", errors="replace")):
+        for header in ("algorithm", "cmath", "limits", "type_traits"):
+            words += ["-include", header]
+    return words
+
+
+def _preprocessed(file: Path, machine: Machine, options: Options) -> tuple[str, list[str]]:
+    """The preprocessed text, and the headers that were not found and stand empty."""
+    from tempfile import TemporaryDirectory
+
+    words = _words(file, machine, options)
+    missing: list[str] = []
+    with TemporaryDirectory() as folder:
+        words += ["-I", folder]
+        while True:
+            text, faults = clang.preprocess(file, words)
+            found = [m[1] for d in faults if (m := _MISSING.search(d.message))]
+            if not faults:
+                return text, missing
+            if not found or len(missing) > 40:
+                raise _refused(file, faults, missing)
+            for name in found:
+                words += _supplied(file, name, Path(folder), missing)
+
+
+def _supplied(file: Path, name: str, folder: Path, missing: list[str]) -> list[str]:
+    """A missing header: from a folder above the source if it is there, else an empty one."""
+    for above in file.resolve().parents:
+        if (above / name).is_file():
+            return ["-I", str(above)]
+    target = folder / name.lstrip("/").replace("..", "_")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("", encoding="utf-8")
+    missing.append(name)
+    return []
+
+
+def _refused(file: Path, faults: Sequence[clang.Diagnostic], missing: Sequence[str]) -> KernelError:
+    shown = [str(d).replace(str(file), file.name) for d in faults]
+    lines = list(dict.fromkeys(shown))
+    absent = f"; these headers were not found: {', '.join(missing)}" if missing else ""
+    return KernelError(
+        "the source does not compile:\n  " + "\n  ".join(lines[:30]),
+        where=file.name,
+        expected="BANG C as docs/bang.md describes it" + absent,
+        remedy="correct these places" + (", or add the folders of the headers with -I" if missing else ""),
+    )
