@@ -143,7 +143,8 @@ class _Maker(WindowSteps):
     def cast(self, pool: list[Any]) -> list[Any]:
         dtype = self.dtype()
         x = self.pick(pool) if dt.is_inexact(dtype) else self.firm(pool)
-        return self.mark(self.is_rough(x), table["cast"](x, dtype=dtype))
+        open_sign = dtype == dt.float4_e2m1fn  # a zero for NaN, whose own sign is anyone's
+        return self.mark(self.is_rough(x) or open_sign, table["cast"](x, dtype=dtype))
 
     def bitcast(self, pool: list[Any]) -> list[Any]:
         x = self.firm(pool)

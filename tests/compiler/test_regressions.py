@@ -54,3 +54,12 @@ def test_a_weights_part_whose_work_has_a_size_that_it_does_not_know() -> None:
         assert (
             executable([np.full((), 3, np.float32), np.zeros(n, np.float32)])[0].tolist() == [3.0 * 2**n] * n
         )
+
+
+@pytest.mark.parametrize("middle", [dt.float32, dt.float64, dt.complex64], ids=str)
+@pytest.mark.parametrize("target", [dt.int4, dt.uint8, dt.int8, dt.int16, dt.uint16, dt.int32], ids=str)
+def test_integers_by_way_of_floats_do_not_wrap_around(middle: Any, target: Any) -> None:
+    x = np.array([0, 5, 7, 8, 127, 128, 255, 256, 32767, 32768, 65535], np.uint16)
+    there = lambda x: [table["cast"](table["cast"](x, dtype=middle), dtype=target)]  # noqa: E731
+    graph = record_graph(there, [TensorType(x.shape, x.dtype)], "casts")
+    assert_same_bits(Executable(graph, Options())([x])[0], run(graph, [x])[0])

@@ -63,6 +63,8 @@ def _by_one(m: Match) -> Var | None:
     cut = all(is_integer(d) for d in (source, middle, target)) and bits(middle) >= bits(target)
     if not (cut or holds(middle, source)) or (source in COMPLEX and middle not in COMPLEX):
         return None
+    if is_integer(source) and is_integer(target) and not is_integer(middle) and not holds(target, source):
+        return None  # integers of floats end at the range's ends, integers of integers wrap around
     return m["x"] if source == target else m.make("cast", m["x"], dtype=target)
 
 
