@@ -23,6 +23,7 @@ _MOVES = frozenset({"constant", "full", "iota", "broadcast"})
 _CHEAP = frozenset(
     "add sub mul neg abs maximum minimum select cast eq ne lt le gt ge and or xor not sign is_nan".split()
 )
+_LARGE = 1 << 15  # elements: more than fit beside other data in the first cache
 _CHAIN = 6  # cheap equations that are computed again by each reader rather than written and read
 
 
@@ -131,6 +132,8 @@ class _Fuser:
             return False
         if any(self.behind[v] >= at for v in self._sources(e) if v in self.behind):
             return False
+        if group.kind == "loops" and any(map(_is_large_turn, (e, *group.equations))):
+            return False  # moved through registers in squares, which other work would keep from being so
         reason = "it would repeat the group's work for every element" if self._grows(group, e) else None
         if reason is None:
             reason = self.kinds[group.kind].accepts(self._region_with(e, group))
@@ -271,6 +274,13 @@ def _name(equations: Sequence[Equation]) -> str:
 
 def _is_small(e: Equation) -> bool:
     return bool(e.attributes["value"].array.size <= _SMALL)
+
+
+def _is_large_turn(e: Equation) -> bool:
+    """A transpose that moves the last axis of much data."""
+    if e.primitive.name != "transpose" or e.attributes["axes"][-1:] == (e.outputs[0].type.ndim - 1,):
+        return False
+    return not _symbolic(e.outputs[0]) and bool(size_of(e.outputs[0].type.shape) >= _LARGE)
 
 
 def _symbolic(v: Var) -> bool:
