@@ -11,11 +11,23 @@ from harness import example, run
 from trilobite import dlp
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I64
+from trilobite.processor.lang import text
 from trilobite.processor.lang.builder import Builder
+from trilobite.processor.lang.cfg import remove_unreachable
 from trilobite.processor.lang.codegen.compile import compile_module
 from trilobite.processor.lang.codegen.moves import Number, Register, Slot, in_order
 from trilobite.processor.lang.ir import Function, KernelModule
+from trilobite.processor.lang.parse import read
+from trilobite.processor.lang.passes.clone import clone_module
+from trilobite.processor.lang.passes.dead_code import remove_dead_code
+from trilobite.processor.lang.passes.hoist import hoist
+from trilobite.processor.lang.passes.promote import promote
+from trilobite.processor.lang.passes.rotate import rotate
+from trilobite.processor.lang.passes.simplify import simplify
+from trilobite.processor.lang.passes.strength import reduce_strength
+from trilobite.processor.lang.passes.unroll import unroll
 from trilobite.processor.lang.types import Pointer
+from trilobite.processor.lang.verify import verify
 from trilobite.processor.machine import load_machine
 
 ladder = example("matmul")
@@ -135,6 +147,27 @@ def test_a_value_carried_around_a_loop_keeps_its_buffer() -> None:
         dlp.copy(x[:16], total)
 
     run(carried, [np.linspace(-1, 1, 64, dtype=np.float32), 4], dim=(1, 1, 1))
+
+
+PASSES = (promote, simplify, remove_dead_code, hoist, simplify, unroll, simplify, reduce_strength, hoist,
+          simplify, remove_dead_code, rotate, simplify, remove_dead_code)  # fmt: skip
+LIBRARY = [
+    (name, kernel)
+    for name in ("elementwise", "rows", "arrangement", "images", "detection", "networks", "matmul")
+    for kernel in vars(example(name)).values()
+    if isinstance(kernel, dlp.Kernel)
+]
+
+
+@pytest.mark.parametrize("name, kernel", LIBRARY, ids=lambda value: getattr(value, "name", value))
+def test_every_pass_leaves_lawful_ir(name: str, kernel: dlp.Kernel) -> None:
+    module = clone_module(kernel.module("mlu370-x4"))
+    (function,) = module.entries
+    remove_unreachable(function)
+    for step in PASSES:
+        step(function)
+        verify(module)
+    assert text.write(read(text.write(module))) == text.write(module)
 
 
 def module_with_calls() -> KernelModule:
