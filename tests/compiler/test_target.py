@@ -244,3 +244,23 @@ def test_results_that_are_held_are_left_alone() -> None:
     for i in range(5):
         assert held[i].numpy().tobytes() == (normal(64, 64, seed=i) * np.float32(2)).tobytes()
         assert views[i].tobytes() == (normal(64, 64, seed=10 + i) * np.float32(2))[3:5].tobytes()
+
+
+# -- options -------------------------------------------------------------------------------------------------
+
+
+def test_options_reach_the_compiler() -> None:
+    x = tb.tensor(normal(1, 32, 24, 24))
+    w = tb.tensor(normal(32, 32, 3, 3, seed=1))
+    plain = tb.jit(lambda x: tb.nn.functional.conv2d(x, w))
+    strict = tb.jit(lambda x: tb.nn.functional.conv2d(x, w), options={"accuracy": "strict"})
+    assert "winograd" in plain.explain(x) and "winograd" not in strict.explain(x)
+    np.testing.assert_allclose(plain(x).numpy(), strict(x).numpy(), rtol=1e-3, atol=1e-4)
+    skipping = tb.jit(lambda x: x + 1.0, options={"skip": {"simplify"}})
+    assert "simplify" not in skipping.lower(x).stages
+
+
+def test_an_unknown_option_is_refused_by_name() -> None:
+    with pytest.raises(tb.errors.ArgumentError, match="the cpu has no option 'speed'") as error:
+        tb.jit(lambda x: x + 1.0, options={"speed": 11})(tb.ones(3))
+    assert "accuracy" in str(error.value)

@@ -30,7 +30,23 @@ class Options:
     reassociate: bool = False  # sums and products of numbers may be taken in another order
     memory: int = 0  # bytes of values to stay within by computing again what is cheap; 0: no limit
 
+    @staticmethod
+    def of(
+        chosen: Mapping[str, Any], stable: frozenset[int], donated: tuple[tuple[int, int], ...]
+    ) -> Options:
+        """What a user chose by name, with what the caller knows."""
+        wrong = [name for name in chosen if name not in CHOICES]
+        if wrong:
+            raise ArgumentError(
+                f"the cpu has no option {wrong[0]!r}",
+                expected=f"one of {', '.join(CHOICES)}",
+                remedy='for example tb.jit(f, options={"accuracy": "strict"})',
+            )
+        skip = frozenset(chosen.get("skip", ()))
+        return Options(**{**chosen, "skip": skip, "stable": stable, "donated": donated})
 
+
+CHOICES = ("accuracy", "memory", "mixed_precision", "reassociate", "skip")
 Stage = Callable[[Graph, Options], tuple[Graph, Mapping[str, int]]]
 
 

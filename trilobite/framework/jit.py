@@ -40,8 +40,10 @@ class Jitted:
         static_argnums: Sequence[int],
         static_argnames: Sequence[str],
         shapes: Any,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.fn, self.target, self.shapes = fn, target, shapes
+        self.options = tuple(sorted((options or {}).items()))
         self.static_argnums, self.static_argnames = tuple(static_argnums), tuple(static_argnames)
         self.entries: dict[Signature, list[Entry]] = {}
         self.recompilations: list[str] = []
@@ -75,6 +77,7 @@ class Jitted:
                 [n - 1 for n in self.static_argnums],
                 self.static_argnames,
                 self.shapes,
+                dict(self.options),
             )
         return bound[name]
 
@@ -92,7 +95,7 @@ class Jitted:
                 return e
         if self.entries:
             self.recompilations.append(reason or self._difference(call.signature))
-        found = trace(self.fn, call)
+        found = trace(self.fn, call, self.options)
         if (
             not found.recording.values
         ):  # one that closes over values of a running transform serves this call only
@@ -182,7 +185,7 @@ def _compile_for_cpu(graph: Graph, usage: Usage) -> Any:
     from trilobite.compiler.cpu.target import compile_graph
     from trilobite.compiler.pipeline import Options
 
-    return compile_graph(graph, Options(stable=usage.stable, donated=usage.donated))
+    return compile_graph(graph, Options.of(dict(usage.options), usage.stable, usage.donated))
 
 
 targets["cpu"] = _compile_for_cpu
@@ -195,17 +198,22 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     shapes: Sequence[Any] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Compile a function. `shapes` declares symbolic dimensions: one entry per positional argument, None for
-    "as it is".
+    "as it is". `options` go to the target; the cpu knows accuracy="strict" (no algorithm that rounds more
+    than plain sums do), mixed_precision="bfloat16" (operands of large products), memory=bytes (compute again
+    what is cheap, to stay below) and skip={"pass", ...}.
     """
     numbers = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
     names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
     if fn is None:
-        return lambda f: jit(f, target=target, static_argnums=numbers, static_argnames=names, shapes=shapes)
+        return lambda f: jit(
+            f, target=target, static_argnums=numbers, static_argnames=names, shapes=shapes, options=options
+        )
     check_function("jit", fn)
     _check_static(fn, numbers, names)
-    return Jitted(fn, target, numbers, tuple(names) + _names_of(fn, numbers), shapes)
+    return Jitted(fn, target, numbers, tuple(names) + _names_of(fn, numbers), shapes, options)
 
 
 def _check_static(fn: Callable[..., Any], numbers: Sequence[int], names: Sequence[str]) -> None:

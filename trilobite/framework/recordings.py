@@ -58,7 +58,7 @@ class Entry:
         return {cell: grad._cell for cell, grad in found if grad is not None}
 
 
-def trace(fn: Callable[..., Any], call: Call) -> Entry:
+def trace(fn: Callable[..., Any], call: Call, options: tuple[tuple[str, Any], ...] = ()) -> Entry:
     """Run the function once on placeholders and keep what it does."""
     rows = call.signature.leaves
     dynamic = [r for r in rows if isinstance(r, Dynamic)]
@@ -100,17 +100,17 @@ def trace(fn: Callable[..., Any], call: Call) -> Entry:
         "name": recording.graph.name,
         "tracked": recording.tracked,
     }
-    e.usage = _usage(recording, len(dynamic))
+    e.usage = _usage(recording, len(dynamic), options)
     return e
 
 
-def _usage(r: Recording, arguments: int) -> Usage:
+def _usage(r: Recording, arguments: int, options: tuple[tuple[str, Any], ...]) -> Usage:
     """Cells that are only read are stable; those read and written give their arrays to the new values."""
     at = {cell: arguments + i for i, cell in enumerate(r.cells)}
     written = set(r.writes)
     first = len(r.graph.outputs) - len(r.writes)
     donated = tuple((first + k, at[c]) for k, c in enumerate(r.writes) if c in at)
-    return Usage(frozenset(i for c, i in at.items() if c not in written), donated)
+    return Usage(frozenset(i for c, i in at.items() if c not in written), donated, options)
 
 
 def requires(cell: cells.Cell) -> bool:
