@@ -63,3 +63,14 @@ def test_integers_by_way_of_floats_do_not_wrap_around(middle: Any, target: Any) 
     there = lambda x: [table["cast"](table["cast"](x, dtype=middle), dtype=target)]  # noqa: E731
     graph = record_graph(there, [TensorType(x.shape, x.dtype)], "casts")
     assert_same_bits(Executable(graph, Options())([x])[0], run(graph, [x])[0])
+
+
+def test_sums_into_places_of_a_matrix_with_a_symbolic_size_twice() -> None:
+    t, where = TensorType((N, N), dt.bfloat16), TensorType((N, N), dt.int32)
+    body = lambda x, i: [table["scatter_along"](x, i, x, axis=0, kind="add")]  # noqa: E731
+    graph = record_graph(body, [t, where], "scattered")
+    executable = Executable(graph, Options())
+    for n in (1, 5, 3):
+        x = np.arange(n * n).reshape(n, n).astype(dt.bfloat16)
+        i = (np.arange(n * n).reshape(n, n) % n).astype(np.int32)
+        assert_same_bits(executable([x, i])[0], run(graph, [x, i])[0])

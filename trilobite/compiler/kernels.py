@@ -56,12 +56,15 @@ class Step:
     serial: bool = False  # too little work to be worth waking another thread
 
 
+Room = Dim | tuple[Dim, ...]  # bytes; as factors where their product is not affine in the symbols: n by n
+
+
 @dataclass(frozen=True)
 class Lowering:
     """What one fusion equation becomes."""
 
     steps: tuple[Step, ...]
-    temporaries: tuple[Dim, ...] = ()  # bytes of each; alive during this fusion only
+    temporaries: tuple[Room, ...] = ()  # bytes of each; alive during this fusion only
     constants: tuple[np.ndarray[Any, Any], ...] = field(default=(), compare=False)
     in_place: tuple[tuple[int, int], ...] = ()  # (output, input) that may share one buffer
     why: str = ""  # for explain(): why it became these kernels

@@ -7,6 +7,7 @@ its symbolic sizes, and which inputs the caller gives away. Leaves: a `Program`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -218,7 +219,9 @@ def _intervals(
                 intervals.append(Interval(at, p.last[v], p.bytes(v)))
                 owners.append(v)
         for n, size in enumerate(low.temporaries if isinstance(low, Lowering | Nested) else ()):
-            intervals.append(Interval(at, at, p.number(size)))
+            intervals.append(
+                Interval(at, at, prod(map(p.number, size if isinstance(size, tuple) else (size,))))
+            )
             owners.append((at, n))
     return intervals, owners
 

@@ -25,7 +25,7 @@ from trilobite.compiler.cpu.nests.reader import ELEMENTWISE, CannotRead, Reader,
 from trilobite.compiler.cpu.nests.rewrite import producers
 from trilobite.compiler.cpu.nests.scalars import Scalars
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.types import Dim, Shape, TensorType, size_of
+from trilobite.ir.types import Dim, Shape, TensorType
 
 DEAR, MANY = 3, 16  # operations of a value, and rows it is repeated over, that make it worth memory
 RENEWS = 4  # how many times as large a value must be for replacing a part of it in place
@@ -244,8 +244,6 @@ class Groups:
         for group in self.groups:
             reader = Reader(self.producers, sources, group.ranges("o"), Scalars())
             for root in group.roots:
-                if self.materialised(root.var) and root.var not in self.region.outputs:
-                    size_of(root.var.type.shape)  # of a temporary the bytes must be a size
                 if root.write is not None:
                     self._check_write(root.write, sources)
                     continue

@@ -32,7 +32,7 @@ from trilobite.compiler.cpu.nests.rows import Rows, around
 from trilobite.compiler.cpu.nests.scalars import Scalars
 from trilobite.compiler.cpu.nests.sharing import shared
 from trilobite.compiler.cpu.nests.transposes import tiled
-from trilobite.compiler.kernels import Lowering, Operand, Step
+from trilobite.compiler.kernels import Lowering, Operand, Room, Step
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Affine, Dim, Shape, TensorType, size_of, symbols_of
 from trilobite.native.host import Host, features
@@ -99,7 +99,7 @@ class _Assembly:
         self.groups = Groups(self.region)
         self.operands: dict[str, Operand] = {}
         self.buffers: dict[str, Buffer] = {}
-        self.temporaries: list[Dim] = []
+        self.temporaries: list[Room] = []
         self.steps: list[Step] = []
         self.nests: list[Nest] = []
         self.stores: dict[Var, list[str]] = {}
@@ -127,7 +127,10 @@ class _Assembly:
     def temporary(self, shape: Shape, dtype: DType) -> str:
         name = f"t{len(self.temporaries)}"
         self._buffer(name, TensorType(shape, dtype), Operand("temporary", len(self.temporaries)))
-        self.temporaries.append(size_of(shape) * dtype.itemsize)
+        factors = (*shape, dtype.itemsize)
+        self.temporaries.append(
+            size_of(factors) if sum(isinstance(d, Affine) for d in shape) < 2 else factors
+        )
         return name
 
     # -- groups --------------------------------------------------------------------------------------------
