@@ -59,7 +59,8 @@ def test_autotune_chooses_the_fastest_and_puts_arrays_back() -> None:
     (cycles,) = tuned.cycles.values()
     assert best.chosen["tile"] == 1024 and cycles[1] < cycles[0] and cycles[2] is None
     assert (out.numpy() == 7.0).all()
-    tuned.launch(dev, [x, out, 4096], (4, 1, 1))
+    run = dev.launch(tuned, [x, out, 4096], (4, 1, 1))
+    assert run.cycles == cycles[1]
     assert np.allclose(out.numpy(), 1 / (1 + np.exp(-1.0)))
 
 

@@ -255,6 +255,7 @@ class Device:
         `checks` decides. `poison` makes in-flight results look wrong until somebody waits for them.
         """
         if isinstance(kernel, KernelSource):
+            kernel = kernel.chosen_for(self, args, dim, task)
             chosen, words = Kernel(kernel.program(self.machine), kernel.name), kernel.words(args)
         else:
             chosen = kernel if isinstance(kernel, Kernel) else Kernel(kernel.program, "")

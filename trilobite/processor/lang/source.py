@@ -19,6 +19,12 @@ class KernelSource(ABC):
     def program(self, machine: Machine) -> Program:
         """The linked program; its entry is called `name`."""
 
+    def chosen_for(
+        self, device: Any, args: Sequence[Any], dim: tuple[int, int, int], task: str
+    ) -> KernelSource:
+        """What is launched with these arguments: itself, unless there are several to choose from."""
+        return self
+
     @abstractmethod
     def words(self, args: Sequence[Any]) -> list[int]:
         """Arguments as the entry takes them, checked against its parameters."""

@@ -18,7 +18,6 @@ from trilobite.processor.machine import Machine
 
 if TYPE_CHECKING:
     from trilobite.processor.device import Device
-    from trilobite.processor.sim.run import Run
 
 Dim = tuple[int, int, int]
 
@@ -49,11 +48,8 @@ class Autotuned(KernelSource):
     def words(self, args: Sequence[Any]) -> list[int]:
         return self.kernel.words(args)
 
-    def launch(
-        self, device: Device, args: Sequence[Any], dim: Dim = (1, 1, 1), task: str = "block", **options: Any
-    ) -> Run:
-        """Launches the best configuration for these arguments, measured first if it is not known."""
-        return device.launch(self.best(device, args, dim, task), args, dim, task, **options)
+    def chosen_for(self, device: Device, args: Sequence[Any], dim: Dim, task: str) -> Kernel:
+        return self.best(device, args, dim, task)
 
     def best(self, device: Device, args: Sequence[Any], dim: Dim = (1, 1, 1), task: str = "block") -> Kernel:
         values = dict(zip(self.kernel.parameters, args, strict=True))
