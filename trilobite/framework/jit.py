@@ -8,6 +8,7 @@ None, and whatever static_argnums and static_argnames name.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -28,6 +29,13 @@ from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.record import see
+
+
+class _Bound(dict[str, "Jitted"]):
+    """Compiled methods of one instance. They are no part of a copy of it, which makes its own."""
+
+    def __reduce__(self) -> Any:
+        return _Bound, ()
 
 
 class Jitted:
@@ -68,7 +76,7 @@ class Jitted:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        bound = instance.__dict__.setdefault("_jitted", {}) if hasattr(instance, "__dict__") else {}
+        bound = instance.__dict__.setdefault("_jitted", _Bound()) if hasattr(instance, "__dict__") else {}
         name = self.fn.__name__
         if name not in bound:
             bound[name] = Jitted(
@@ -80,6 +88,16 @@ class Jitted:
                 dict(self.options),
             )
         return bound[name]
+
+    def __reduce__(self) -> Any:
+        """By its name if it stands for its function there; else a copy of function and settings that records
+        anew.
+        """
+        name = getattr(self, "__qualname__", "")
+        if name and getattr(sys.modules.get(self.__module__), name, None) is self:
+            return name
+        settings = (self.target, self.static_argnums, self.static_argnames, self.shapes)
+        return Jitted, (self.fn, *settings)
 
     def _take_apart(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         return take_apart(args, kwargs, self.static_argnums, self.static_argnames, self.shapes)

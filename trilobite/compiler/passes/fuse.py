@@ -124,7 +124,7 @@ class _Fuser:
 
     def _join(self, e: Equation) -> bool:
         direct = [self.made[v] for v in self._sources(e) if v in self.made]
-        if not direct:
+        if not direct or not e.outputs:  # what gives nothing is there for its effect
             return False
         at = max(direct)
         group = self.groups[at]
