@@ -8,13 +8,15 @@ from typing import Any
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I64, Format
+from trilobite.processor.isa.rows.scalar import ATOMICS
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, contract
 from trilobite.processor.lang.ir import Buffer, Value
 from trilobite.processor.lang.python.symbols import Symbol, binary, value_of
 from trilobite.processor.lang.python.view import View
-from trilobite.processor.lang.types import ANY, Pointer, is_float
+from trilobite.processor.lang.types import ANY, SCALARS, Pointer, is_float
 from trilobite.processor.machine import Machine
+from trilobite.processor.sim.control import PRINTF
 
 ON_CHIP = ("nram", "wram", "sram", "acc")
 NONNEGATIVE = True
@@ -104,13 +106,23 @@ class BuildContext:
                 "places that do not depend on what the loop computes",
                 "use a plain loop, or keep the value in memory",
             )
+        self._element(fmt)
         value = self.builder.load(fmt, address)
         return self.symbol(value if is_float(fmt) else self.widened(value), fmt.kind == "uint")
+
+    def _element(self, fmt: Format) -> None:
+        if fmt not in SCALARS:
+            raise self.error(
+                f"a single element of {fmt.name}",
+                "a format that the scalar unit has",
+                "convert with dlp.convert",
+            )
 
     def widened(self, value: Value) -> Value:
         return value if value.type is I64 else self.builder.cast(value, I64)
 
     def store(self, fmt: Format, value: Any, address: Any) -> None:
+        self._element(fmt)
         self.builder.store(fmt, self._narrow(value, fmt), address)
 
     def _narrow(self, value: Any, fmt: Format) -> Value:
@@ -129,10 +141,17 @@ class BuildContext:
         return self.builder.offset(address, self.whole(count))
 
     def atomic(self, op: str, fmt: Format, address: Any, value: Any) -> Any:
+        if op not in ATOMICS or fmt.name not in ("i32", "i64", "u32", "u64", "f32"):
+            raise self.error(
+                f"the atomic {op!r} on {fmt.name}", f"{', '.join(ATOMICS)} on i32 i64 u32 u64 f32",
+                "choose another",
+            )  # fmt: skip
         old = self.builder.atomic(op, fmt, address, self._narrow(value, fmt))
         return self.symbol(old if is_float(fmt) else self.widened(old))
 
     def compare_and_swap(self, fmt: Format, address: Any, expected: Any, value: Any) -> Any:
+        if fmt.name not in ("i32", "i64"):
+            raise self.error(f"compare_and_swap on {fmt.name}", "i32 or i64", "choose another type")
         old = self.builder.cas(fmt, address, self._narrow(expected, fmt), self._narrow(value, fmt))
         return self.symbol(self.widened(old))
 
@@ -198,9 +217,13 @@ class BuildContext:
     def extreme(self, opcode: str, a: Any, b: Any) -> Any:
         if not isinstance(a, Symbol) and not isinstance(b, Symbol):
             return min(a, b) if opcode == "min" else max(a, b)
-        return binary(self.builder, opcode, a, b)
+        found = binary(self.builder, opcode, a, b)
+        if found is NotImplemented:
+            raise self.error(f"{opcode} of {a} and {b}", "two scalars", f"use dlp.{opcode}imum for views")
+        return found
 
     def convert(self, value: Any, fmt: Format, rounding: str) -> Any:
+        self._element(fmt)
         if not isinstance(value, Symbol):
             if is_float(fmt):
                 return self.symbol(value_of(self.builder, float(value), fmt))
@@ -233,6 +256,13 @@ class BuildContext:
     def printf(self, form: str, values: Sequence[Any]) -> None:
         if not isinstance(form, str):
             raise self.error("the format of printf is not a literal", "a string", "write it in the call")
+        wanted = [m[1] for m in PRINTF.finditer(form) if m[0] != "%%"]
+        if len(wanted) != len(values) or "s" in wanted:
+            raise self.error(
+                f"printf of {len(values)} values with {form!r}",
+                "one value for each of %d %u %x %f %e %g %c %p",
+                "match them",
+            )
         words: list[Value] = []
         for value in values:
             if isinstance(value, float):
@@ -246,7 +276,9 @@ class BuildContext:
         self.builder.print(form, *words)
 
     def trap(self, message: str) -> None:
-        self.builder.print(f"{self.builder.location}: {message}\n")
+        if not isinstance(message, str):
+            raise self.error("the message of a trap is not a literal", "a string", "write it in the call")
+        self.builder.print(f"{self.builder.location}: {message}\n".replace("%", "%%"))
         self.builder.trap(self._next_code, message)
         self._next_code += 1
         self.builder.block = self.builder.function.add_block("behind a trap")

@@ -82,6 +82,11 @@ def current() -> Context:
     return found
 
 
+def is_inside() -> bool:
+    """Whether a kernel is being built or run in this thread."""
+    return getattr(_LOCAL, "context", None) is not None
+
+
 @contextmanager
 def within(context: Context) -> Iterator[None]:
     """Makes a context the current one."""

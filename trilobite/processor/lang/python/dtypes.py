@@ -11,7 +11,7 @@ from typing import Any
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import BY_NAME, Format
-from trilobite.processor.lang.python.context import current
+from trilobite.processor.lang.python.context import current, is_inside
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,12 @@ def dtype_of(given: Any) -> DType:
         return NAMED[given.name]
     if isinstance(given, str) and given in NAMED:
         return NAMED[given]
-    raise KernelError(
-        f"{given!r} is no element type",
-        expected="one of " + ", ".join(f"dlp.{name}" for name in NAMED),
-        remedy="use a dtype of trilobite.dlp",
+    what, expected = f"{given!r} is no element type", "one of " + ", ".join(f"dlp.{name}" for name in NAMED)
+    remedy = "use a dtype of trilobite.dlp"
+    raise (
+        current().error(what, expected, remedy)
+        if is_inside()
+        else KernelError(what, expected=expected, remedy=remedy)
     )
 
 

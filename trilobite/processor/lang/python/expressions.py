@@ -237,7 +237,7 @@ class Expressions:
     ) -> Any:
         if getattr(function, "__dlp__", False) or isinstance(function, DType) or _is_ours(function):
             return function(*args, **named)
-        if function in (min, max) and _has_symbol(args):
+        if function in (min, max) and _has_symbol(args) and len(args) > 1:
             result = args[0]
             for other in args[1:]:
                 result = self.context.extreme(function.__name__, result, other)

@@ -195,6 +195,8 @@ def _annotation(
             raise _bad_annotation(function, name, f"{parameter.annotation}: {error}") from error
     if found is float:
         return DType(F32)
+    if found is bool:
+        return int
     if found is int or isinstance(found, (DType, GlobalPointer)):
         return found
     raise _bad_annotation(function, name, str(found))

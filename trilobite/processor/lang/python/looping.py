@@ -58,6 +58,11 @@ class Looping(Expressions):
             and node.iter.func.id == "range"
         ):
             args = [self.evaluate(frame, a) for a in node.iter.args]
+            if not 1 <= len(args) <= 3 or node.iter.keywords:
+                raise self.refuse(
+                    frame, node.iter, f"range of {len(args)} arguments", "one to three of them",
+                    "correct it",
+                )  # fmt: skip
             self._range(frame, node, *_bounds(args))
             return
         over = self.evaluate(frame, node.iter)
@@ -141,6 +146,8 @@ class Looping(Expressions):
 
     def _pipeline(self, frame: Frame, node: ast.For, over: Pipeline) -> None:
         """Loads of iteration t beside the computation of t - 1 and the stores of t - 2."""
+        if not isinstance(node.target, ast.Name):
+            raise self.refuse(frame, node.target, "a loop over several names", "one name", "use one")
         split = Split(node.body, lambda n, what, want: self.refuse(frame, n, what, want, "use a plain loop"))
         parts = split.used
         start, step = over.start, over.step

@@ -195,6 +195,13 @@ def value_of(builder: Builder, given: Any, fmt: Format) -> Value:
         given = int(given)
     if hasattr(given, "dtype") and hasattr(given, "item"):
         given = given.item()
+    if isinstance(given, int) and not -(1 << 63) <= given < 1 << 64:
+        raise KernelError(
+            f"the number {given} needs more than 64 bits",
+            where=builder.location,
+            expected="a number of 64 bits",
+            remedy="use a smaller one",
+        )
     if isinstance(given, int):
         return builder.constant(fmt, float(given) if is_float(fmt) else given)
     if isinstance(given, float) and is_float(fmt):
@@ -258,9 +265,17 @@ def _whole(builder: Builder, a: Any, b: Any, sign: str) -> None:
         )
 
 
+def _not_zero(builder: Builder, divisor: Any) -> None:
+    if isinstance(divisor, int) and divisor == 0:
+        raise KernelError(
+            "a division by 0", where=builder.location, expected="another divisor", remedy="correct it"
+        )
+
+
 def floor_divide(builder: Builder, a: Any, b: Any) -> Any:
     """Rounds down, as Python does; the machine cuts towards zero."""
     _whole(builder, a, b, "//")
+    _not_zero(builder, b)
     if isinstance(b, int) and b > 0 and b & (b - 1) == 0:
         return binary(builder, "shr", a, b.bit_length() - 1) if b > 1 else a
     quotient = binary(builder, "div", a, b)
@@ -275,6 +290,7 @@ def floor_divide(builder: Builder, a: Any, b: Any) -> Any:
 def modulo(builder: Builder, a: Any, b: Any) -> Any:
     """Has the sign of the divisor, as in Python."""
     _whole(builder, a, b, "%")
+    _not_zero(builder, b)
     if isinstance(b, int) and b > 0 and b & (b - 1) == 0:
         return binary(builder, "and", a, b - 1)
     rest = binary(builder, "rem", a, b)

@@ -166,6 +166,8 @@ class View:
         extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         if not self.contiguous and self.shape[0] is not None:
             raise self._wrong("a view with gaps cannot be reshaped", "a contiguous view", "copy it first")
+        if any(isinstance(e, (str, float, View, tuple)) or e is None for e in extents):
+            raise self._wrong(f"a shape of {extents}", "whole numbers", "correct it")
         known = [e for e in (*self.shape, *extents) if not isinstance(e, int)]
         if not known and product(tuple(extents)) > product(self.shape):
             raise self._wrong(
