@@ -89,6 +89,8 @@ def run(
         rows = [row for row in found.rows if chosen(name, row, options)]
         if options.systems:
             rows = [row.only(options.systems) for row in rows]
+        if options.leave_out:
+            rows = [without(name, row, options.leave_out) for row in rows]
         if not rows:
             continue
         print(found.title, file=sys.stderr, flush=True)
@@ -100,6 +102,12 @@ def run(
     return measured
 
 
+def without(module: str, row: Row, pattern: str) -> Row:
+    """The row without the systems of which 'system: module: name' matches."""
+    out = re.compile(pattern, re.IGNORECASE)
+    return row.only([name for name in row.systems if not out.search(f"{name}: {module}: {row.name}")])
+
+
 def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench ARGS=...", description="Measure Trilobite beside its peers."
@@ -109,6 +117,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     add("--only", metavar="REGEX", help="only rows where 'module: name' matches; printed and not written")
     add("--threads", type=int, choices=(1, 2), help="only rows of this many threads; printed and not written")
     add("--systems", nargs="+", metavar="SYSTEM", help="only these systems; printed and not written")
+    add("--leave-out", metavar="REGEX", help="not where 'system: module: name' matches; the page says so")
     add("--target", default="cpu", help="what we compile for (usually cpu)")
     add("--reuse-peers", action="store_true", help="show peers' earlier results, if they still hold")
     add("--rounds", type=int, metavar="N", help=f"most samples of each system a row (usually {ROUNDS})")
@@ -124,6 +133,8 @@ def main(words: list[str] | None = None) -> int:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(KEPT / "inductor"))
     facts = machine_facts()
     measured = run(options.modules or row_modules(), options, facts)
+    if options.leave_out:
+        facts = {**facts, "left out of this run": f"`{options.leave_out}`, as system: module: row"}
     text = page(measured, facts)
     partial = options.quick or any((options.only, options.threads, options.systems))
     output = options.output or ("-" if partial else str(ROOT / "docs" / "benchmarks.md"))
