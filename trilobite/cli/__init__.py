@@ -30,8 +30,10 @@ COMMANDS = (
     Command("demo", "Train a network on handwritten digits.", "trilobite.apps.digits:main"),
     Command("info", "Show versions, the CPU and where the caches are.", "trilobite.cli.info:info"),
     Command("kernels", "Show how long each kernel of a network takes.", "trilobite.cli.compiler:kernels"),
+    Command("kernel", "Run, check or profile a BANG C kernel.", "trilobite.cli.kernel:kernel"),
     Command("machines", "List the processors, or draw one.", "trilobite.cli.processor:machines"),
     Command("profile", "Show where a program's cycles went.", "trilobite.processor.tools.launching:profile"),
+    Command("tune", "Search for better schedules of a network's kernels.", "trilobite.cli.compiler:tune"),
 )
 
 

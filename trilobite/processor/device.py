@@ -222,9 +222,9 @@ class Device:
             return Module(source.program(self.machine))
         text = str(source)
         if "\n" not in text and text.endswith(".mlu"):
-            from trilobite.processor.lang.bang.source import compile_file
+            from trilobite.processor.lang.bang.kernel import compile_bang
 
-            return Module(compile_file(text, self.machine))
+            return Module(compile_bang(text, self.machine))
         if "\n" not in text and text.endswith(".dlp"):
             return Module(link([load_object(text)]))
         if "\n" not in text and text.endswith(".s"):

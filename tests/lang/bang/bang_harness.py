@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trilobite.processor.device import Device, Kernel
+from trilobite.processor.device import Device, Module
 from trilobite.processor.lang.bang.clang import find_clang
 from trilobite.processor.lang.bang.source import Options, compile_file
 from trilobite.processor.lang.codegen.compile import KernelProgram
@@ -49,5 +49,5 @@ def run(
     device = Device(machine)
     program = compiled(source, machine, level)
     given = [device.array(a) if isinstance(a, np.ndarray) else a for a in args]
-    device.launch(Kernel(program, kernel), given, dim, task, checks=checks, traced=False)
+    device.launch(Module(program)[kernel], given, dim, task, checks=checks, traced=False)
     return [g.numpy() for g, a in zip(given, args, strict=True) if isinstance(a, np.ndarray)]

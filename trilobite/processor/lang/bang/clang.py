@@ -45,6 +45,7 @@ class Clang:
     command: tuple[str, ...]
     headers: tuple[str, ...]
     version: str
+    extremes: tuple[str, ...] = ("algorithm",)  # where std::min and std::max are; libc++ has them apart
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def _wheel() -> Clang | None:
     for folder in folders:
         headers += ["-isystem", str(lib / folder)]
     version = _version((str(zig), "clang"))
-    return Clang((str(zig), "clang"), tuple(headers), version) if version else None
+    apart = ("__algorithm/min.h", "__algorithm/max.h", "__utility/swap.h")
+    return Clang((str(zig), "clang"), tuple(headers), version, apart) if version else None
 
 
 def _system() -> Clang | None:

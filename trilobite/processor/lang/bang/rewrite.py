@@ -150,6 +150,34 @@ def _closing(text: str, at: int) -> int:
     return at
 
 
+_ENUM = re.compile(r"\benum\s+(?:class\s+|struct\s+)?(\w+)[^;{}()]*\{([^{}]*)\}")
+
+
+def enumerators(text: str) -> dict[tuple[str, int], str]:
+    """(enumeration, value) -> name, as far as values are written as numbers."""
+    found: dict[tuple[str, int], str] = {}
+    for kind, body in _ENUM.findall("".join(chunk for chunk, is_user in _chunks(text) if is_user)):
+        value = -1
+        for item in body.split(","):
+            name, _, given = (part.strip() for part in item.partition("="))
+            try:
+                value = int(given, 0) if given else value + 1
+            except ValueError:
+                break
+            found.setdefault((kind, value), name)
+    return found
+
+
+def without_launching_functions(text: str) -> str:
+    """The text without the host functions that launch templates by their full names: only those launches stay."""
+    for found in reversed(definitions(text)):
+        inside = text[found.start : found.end]
+        launches = inside.count("/*launch*/")
+        if launches and not found.is_device and len(_LAUNCHED.findall(inside)) == launches:
+            text = _blanked(text, found, keep_launches=True)
+    return text
+
+
 def without_host_functions(text: str, faults: Iterable[tuple[str, int]], keep_launches: bool) -> str:
     """The text without the host functions that hold a fault (file, line), else unchanged.
 
@@ -159,17 +187,18 @@ def without_host_functions(text: str, faults: Iterable[tuple[str, int]], keep_la
     for found in reversed(definitions(text)):
         if found.is_device or not any(found.start <= place < found.end for place in places):
             continue
-        inside = text[found.start : found.end]
-        blank = re.sub(r"[^\n]", " ", inside)
-        if keep_launches:
-            stubs = dict.fromkeys(re.sub(r"\s+", " ", name) for name in _LAUNCHED.findall(inside))
-            made = "".join(
-                f"__attribute__((used)) static auto __launch_{found.start}_{i} = &{name};"
-                for i, name in enumerate(stubs)
-            )
-            blank = made + blank
-        text = text[: found.start] + blank + text[found.end :]
+        text = _blanked(text, found, keep_launches)
     return text
+
+
+def _blanked(text: str, found: Definition, keep_launches: bool) -> str:
+    inside = text[found.start : found.end]
+    blank = re.sub(r"[^\n]", " ", inside)
+    if keep_launches:
+        names = dict.fromkeys(re.sub(r"\s+", " ", name) for name in _LAUNCHED.findall(inside))
+        keep = "__attribute__((used)) static auto __launch"
+        blank = "".join(f"{keep}_{found.start}_{i} = &{name};" for i, name in enumerate(names)) + blank
+    return text[: found.start] + blank + text[found.end :]
 
 
 def _places(text: str, faults: set[tuple[str, int]]) -> list[int]:

@@ -17,12 +17,18 @@ from trilobite.processor.lang.bang import clang
 from trilobite.processor.lang.bang.headers import INCLUDE
 from trilobite.processor.lang.bang.llvm.module import Module
 from trilobite.processor.lang.bang.lower.module import ModuleLowering
-from trilobite.processor.lang.bang.rewrite import rewrite, without_host_functions
+from trilobite.processor.lang.bang.rewrite import (
+    enumerators,
+    rewrite,
+    without_host_functions,
+    without_launching_functions,
+)
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
 from trilobite.processor.lang.ir import KernelModule
 from trilobite.processor.machine import Machine
 
 _MISSING = re.compile(r"'([^']+)' file not found")
+_QUOTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _LIBRARY = re.compile(r"\bstd::|\b(isnan|isinf|isfinite|numeric_limits|is_same)\b")
 _ARCHITECTURES = {"mlu270": 270, "mlu290": 290, "mlu220": 220, "mlu370-x4": 372, "mlu370-x8": 372}
 DEFAULT_ARCHITECTURE = 372
@@ -56,7 +62,7 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
         raise KernelError(f"there is no file {file}", expected="a BANG C source", remedy="check the path")
     text, missing = _preprocessed(file, machine, options)
     llvm = Module(_compiled(file, rewrite(text), missing, options))
-    lowered = ModuleLowering(llvm, machine, options.level, file.name, str(file)).run()
+    lowered = ModuleLowering(llvm, machine, options.level, file.name, str(file), enumerators(text)).run()
     if not lowered.entries:
         raise KernelError(
             "the source has no kernel", where=file.name,
@@ -68,6 +74,8 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
 
 def _compiled(file: Path, text: str, missing: list[str], options: Options) -> str:
     """What clang makes of a source, without the host functions that it cannot make anything of."""
+    if missing:
+        text = without_launching_functions(text)
     faults: list[clang.Diagnostic] = []
     for turn in range(ROUNDS):
         llvm, faults = clang.to_llvm(text, options.level)
@@ -91,9 +99,9 @@ def _words(file: Path, machine: Machine, options: Options) -> list[str]:
     for folder in (*options.includes, str(INCLUDE)):
         words += ["-I", folder]
     if _LIBRARY.search(file.read_text(encoding="utf-8", errors="replace")):
-        for header in ("algorithm", "cmath", "limits", "type_traits"):
+        for header in (*clang.require_clang().extremes, "cmath", "limits", "type_traits"):
             words += ["-include", header]
-    return words
+    return [*words, "-include", "bang.h"]  # as the vendor's driver does: sources may name nothing
 
 
 def _preprocessed(file: Path, machine: Machine, options: Options) -> tuple[str, list[str]]:
@@ -104,6 +112,9 @@ def _preprocessed(file: Path, machine: Machine, options: Options) -> tuple[str, 
     missing: list[str] = []
     with TemporaryDirectory() as folder:
         words += ["-I", folder]
+        for name in _QUOTED.findall(file.read_text(encoding="utf-8", errors="replace")):
+            if not any((Path(place) / name).is_file() for place in (file.parent, INCLUDE, *options.includes)):
+                words += _supplied(file, name, Path(folder), missing)
         while True:
             text, faults = clang.preprocess(file, words)
             found = [m[1] for d in faults if (m := _MISSING.search(d.message))]

@@ -101,8 +101,6 @@ class FunctionLowering:
             self.blocks[block.name] = self.function.add_block(block.name)
         for block in order:
             self._phi_arguments(block)
-        if self.is_entry:
-            self.owner.initialise_variables(self.builder)
         plan_locals(self)
         for block in order:
             self.builder.block = self.blocks[block.name]

@@ -16,17 +16,18 @@ MEMORY_CORE = 0x80  # its coreId
 
 def leave_out_memory_core(module: KernelModule) -> None:
     """For every entry that does not ask; a function that others call as well keeps its barriers."""
-    unaware = [entry for entry in module.entries if not _asks(_reachable(module, entry))]
-    shared = {f for entry in module.entries if entry not in unaware for f in _reachable(module, entry)}
+    unaware = [entry for entry in module.entries if not _asks(reachable(module, entry))]
+    shared = {f for entry in module.entries if entry not in unaware for f in reachable(module, entry)}
     for entry in unaware:
-        for function in _reachable(module, entry) - shared:
+        for function in reachable(module, entry) - shared:
             for op in function.ops():
                 if op.opcode == "barrier" and not op.attrs["members"]:
                     op.attrs["members"] = "ipu"
         _return_at_once(entry)
 
 
-def _reachable(module: KernelModule, entry: Function) -> set[Function]:
+def reachable(module: KernelModule, entry: Function) -> set[Function]:
+    """The entry and everything it calls."""
     found: set[Function] = set()
     work = [entry]
     while work:

@@ -6,6 +6,9 @@ lists everything in the source that the processor has no way to do.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
@@ -14,9 +17,9 @@ from trilobite.processor.lang.bang.llvm.module import DefinedFunction, GlobalVar
 from trilobite.processor.lang.bang.llvm.types import Array, LType, Void, size_of
 from trilobite.processor.lang.bang.llvm.values import constant_bytes
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
+from trilobite.processor.lang.bang.lower.initial import initialise
 from trilobite.processor.lang.bang.lower.memory_core import leave_out_memory_core
 from trilobite.processor.lang.bang.lower.scalars import type_of
-from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Argument, Buffer, Constant, KernelModule, Location, Result, Value
 from trilobite.processor.lang.types import ANY, Pointer
 from trilobite.processor.machine import Machine
@@ -28,7 +31,16 @@ ENTRY = "bang.entry"
 class ModuleLowering:
     """The state that all functions of a module share."""
 
-    def __init__(self, llvm: Module, machine: Machine, level: int, source: str, shown_file: str) -> None:
+    def __init__(
+        self,
+        llvm: Module,
+        machine: Machine,
+        level: int,
+        source: str,
+        shown_file: str,
+        enumerators: Mapping[tuple[str, int], str],
+    ) -> None:
+        self._enumerators = enumerators
         self.llvm, self.machine, self.level = llvm, machine, level
         self.module = KernelModule(source)
         self.faults: dict[str, None] = {}
@@ -36,6 +48,7 @@ class ModuleLowering:
         self._needed: list[str] = []
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[str, str] = {}
+        self._initial: dict[Buffer, bytes] = {}
 
     def run(self) -> KernelModule:
         entries = [name for name, label in self.llvm.annotations.items() if label == ENTRY]
@@ -56,6 +69,8 @@ class ModuleLowering:
                 expected="BANG C as docs/bang.md describes it",
                 remedy="write it another way",
             )
+        for entry in self.module.entries:
+            initialise(self.module, entry, self._initial)
         leave_out_memory_core(self.module)
         return self.module
 
@@ -65,9 +80,13 @@ class ModuleLowering:
         for mangled in entries:
             found = self.llvm.function(mangled)
             name = self.llvm.debug.name(found.debug) if found is not None else mangled
-            name = name.replace("_Float16", "half").replace("__bf16", "bfloat16_t") or mangled
+            name = self._readable(name) or mangled
             self._names[mangled] = mangled if name in taken else name
             taken.add(name)
+
+    def _readable(self, name: str) -> str:
+        name = name.replace("_Float16", "half").replace("__bf16", "bfloat16_t")
+        return re.sub(r"\((?:\w+::)*(\w+)\)(-?\d+)", lambda m: self._enumerators.get((m[1], int(m[2])), m[0]), name)
 
     def public_name(self, function: DefinedFunction) -> str:
         return self._names.get(function.name, function.name)
@@ -130,6 +149,9 @@ class ModuleLowering:
                 max(64, variable.align), self.shown(debug.declared_at(variable.debug)), element, shape,
             )  # fmt: skip
             self._buffers[variable.name] = self.module.add_buffer(made)
+            content = constant_bytes(variable.init) if variable.init is not None else None
+            if content is not None and (any(content) or (len(content) <= 8 and variable.section != "sram")):
+                self._initial[made] = content
         return self._buffers[variable.name]
 
     def cell(self, f: FunctionLowering) -> Value:
@@ -139,9 +161,6 @@ class ModuleLowering:
         if "cell" not in self._buffers:
             self._buffers["cell"] = self.module.add_buffer(Buffer("cell", "nram", 64))
         return f.builder.address(self._buffers["cell"])
-
-    def initialise_variables(self, b: Builder) -> None:
-        """Variables in scratchpads with a value of their own get it where a kernel begins."""
 
     def space_of(self, value: Value) -> str:
         """The memory of a pointer if it is plain to see, else nothing."""

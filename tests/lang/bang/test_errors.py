@@ -1,0 +1,132 @@
+"""What is refused, and how: by name, with the line, all at once; and that nothing crashes on broken sources."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bang_harness import KERNELS, needs_clang, run, written
+
+from trilobite.base.errors import KernelError, TrilobiteError
+from trilobite.processor.lang.bang import clang
+from trilobite.processor.lang.bang.source import Options, compile_file
+from trilobite.processor.machine import load_machine
+
+pytestmark = needs_clang
+MACHINE = load_machine("mlu370-x4")
+
+
+def refused(text: str, folder: Path, level: int = 2) -> str:
+    path = folder / "wrong.mlu"
+    path.write_text("#include <bang.h>\n" + text, encoding="utf-8")
+    with pytest.raises(KernelError) as caught:
+        compile_file(path, MACHINE, Options(level=level))
+    return str(caught.value)
+
+
+def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
+    said = refused(
+        "__mlu_global__ void k(float *x, int n) {\n"
+        "  __bang_foo(x, x, n);\n"
+        "  __bang_add(x, x, n);\n"
+        "  undeclared = 3;\n"
+        "}\n",
+        tmp_path,
+    )
+    assert "wrong.mlu:3:3: use of undeclared identifier '__bang_foo'" in said
+    assert "wrong.mlu:4:3: no matching function for call to '__bang_add'" in said
+    assert "wrong.mlu:5:3: use of undeclared identifier 'undeclared'" in said
+    assert "docs/bang.md" in said
+
+
+def test_what_the_processor_lacks_is_named_with_its_line(tmp_path: Path) -> None:
+    said = refused(
+        'extern "C" int elsewhere(int);\n'
+        "__mlu_device__ int counter;\n"
+        "__mlu_global__ void k(int *x, int n) {\n"
+        "  x[0] = elsewhere(n);\n"
+        "  counter += n;\n"
+        '  __asm__ volatile("strange.thing;");\n'
+        "}\n",
+        tmp_path,
+    )
+    assert "wrong.mlu:5:10: the function elsewhere has no body here and is no intrinsic" in said
+    assert "wrong.mlu:6:11: the variable counter is writable and in device memory" in said
+    assert "wrong.mlu:7:3: the inline assembly 'strange.thing'" in said
+
+
+def test_a_direction_that_contradicts_the_memories(tmp_path: Path) -> None:
+    said = refused(
+        "__mlu_global__ void k(float *x) {\n  __nram__ float a[64];\n  __memcpy(a, x, 256, NRAM2GDRAM);\n}\n", tmp_path
+    )
+    assert "wrong.mlu:4:3: __memcpy with NRAM2GDRAM: src lies in gdram, the direction says nram" in said
+
+
+def test_recursion(tmp_path: Path) -> None:
+    said = refused(
+        "__attribute__((noinline)) int f(int n) { return n < 2 ? 1 : f(n - 1) + f(n - 2); }\n"
+        "__mlu_global__ void k(int *x, int n) { *x = f(n); }\n",
+        tmp_path,
+        level=0,
+    )
+    assert "calls itself" in said
+
+
+def test_scratchpads_that_overflow_say_by_how_much(tmp_path: Path) -> None:
+    said = refused(
+        "__mlu_global__ void k(float *x) {\n"
+        "  __nram__ float a[200000];\n"
+        "  __memcpy(a, x, 256, GDRAM2NRAM);\n  __memcpy(x, a, 256, NRAM2GDRAM);\n}\n",
+        tmp_path,
+    )
+    assert "wrong.mlu:3" in said and "144640" in said.replace(" ", "")
+
+
+def test_a_source_without_a_kernel(tmp_path: Path) -> None:
+    assert "the source has no kernel" in refused("int f() { return 3; }\n", tmp_path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(KernelError, match="there is no file"):
+        compile_file(tmp_path / "none.mlu", MACHINE)
+
+
+def test_without_a_clang_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(clang, "find_clang", lambda: None)
+    with pytest.raises(KernelError, match=r"pip install 'trilobite\[bang\]'"):
+        compile_file(KERNELS / "power_difference.mlu", MACHINE)
+
+
+def test_host_code_and_its_headers_are_left_out(tmp_path: Path, rng: np.random.Generator) -> None:
+    path = written(
+        '#include "vendor/library.h"\n#include <bang.h>\n'
+        "template <typename T> __mlu_global__ void twice(T *x, int n) {\n"
+        "  __nram__ T a[64];\n  __memcpy(a, x, n * sizeof(T), GDRAM2NRAM);\n"
+        "  __bang_add(a, a, a, n);\n  __memcpy(x, a, n * sizeof(T), NRAM2GDRAM);\n}\n"
+        "vendorStatus_t host(vendorHandle_t handle, cnrtDim3_t dim, void *x, int n) {\n"
+        '  LOG(INFO) << "kernel <<<" << dim.x << ">>>";\n'
+        "  twice<float><<<dim, CNRT_FUNC_TYPE_BLOCK, handle->queue>>>((float *)x, n);\n"
+        "  return VENDOR_SUCCESS;\n}\n",
+        tmp_path,
+    )
+    x = rng.standard_normal(50).astype(np.float32)
+    np.testing.assert_array_equal(run(path, "twice<float>", [x, 50])[0], x + x)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_broken_sources_never_crash(seed: int, tmp_path: Path) -> None:
+    """Cut, doubled, swapped and foreign pieces: a program, or an error of the house that names a place."""
+    chance = random.Random(seed)
+    text = (KERNELS / chance.choice(["power_difference.mlu", "clusters.mlu", "selection.mlu"])).read_text("utf-8")
+    for _ in range(chance.randrange(1, 4)):
+        at, size = chance.randrange(len(text)), chance.randrange(1, 40)
+        piece = chance.choice(["", "<<<", "__nram__ ", "}", "{", "(", '"', "#include \"x\"\n", "0.5h ", "\x00", "template <", "é"])
+        text = text[:at] + piece + text[at + chance.choice([0, size]) :]
+    path = tmp_path / "broken.mlu"
+    path.write_text(text, encoding="utf-8")
+    try:
+        compile_file(path, MACHINE)
+    except TrilobiteError as error:
+        assert "broken.mlu" in str(error)

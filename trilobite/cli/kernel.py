@@ -1,0 +1,98 @@
+"""`trilobite kernel run|check|profile`: BANG C sources from the command line.
+
+Enters: a source, a kernel, the grid, arguments as words (`processor/tools/arguments.py`). Leaves: what is
+printed: the kernel's own output, its arrays afterwards, findings of the checkers, or the profile.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from trilobite.base.errors import ArgumentError
+from trilobite.processor.device import Device, DeviceArray
+from trilobite.processor.lang.bang.kernel import BangKernel
+from trilobite.processor.lang.bang.source import Options
+from trilobite.processor.sim.run import Run
+from trilobite.processor.tools.arguments import argument
+
+ACTIONS = ("run", "check", "profile")
+SHOWN = 8
+
+
+def kernel(
+    action: Annotated[str, typer.Argument(help="run, check or profile")],
+    source: Annotated[str, typer.Argument(help="a .mlu file")],
+    name: Annotated[str, typer.Option("--kernel", help="the entry; may be left out if there is one")] = "",
+    dim: Annotated[str, typer.Option(help="tasks: 16 or 16,1,1")] = "1",
+    task: Annotated[str, typer.Option(help="block, or union1 to union16")] = "block",
+    machine: Annotated[str, typer.Option(help="a preset or a YAML file")] = "mlu370-x4",
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(help="a number, random:f32:8x4, zeros:i32:16, empty:f16:64, a .npy file"),
+    ] = None,
+    level: Annotated[int, typer.Option("--level", "-O", help="0 or 2")] = 2,
+    include: Annotated[list[str] | None, typer.Option("--include", "-I", help="a folder of headers")] = None,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="NAME or NAME=VALUE")] = None,
+    output: Annotated[str, typer.Option(help="a folder for arrays (run) or traces (profile)")] = "",
+    poison: Annotated[
+        bool, typer.Option(help="check: results under way look wrong until waited for")
+    ] = False,
+) -> str:
+    """Run a BANG C kernel, look for its races and memory errors, or show where its cycles went."""
+    if action not in ACTIONS:
+        raise ArgumentError(
+            f"trilobite kernel {action}", expected=" or ".join(ACTIONS), remedy="use one of them"
+        )
+    device = Device(machine)
+    chosen = BangKernel(source, name, Options(tuple(include or ()), tuple(define or ()), level))
+    program = chosen.program(device.machine)
+    args = [argument(device, word) for word in arg or []]
+    checked = action == "check"
+    run = device.launch(
+        chosen, args, _extents(dim), task, checks=checked, poison=poison, traced=not checked
+    )  # fmt: skip
+    head = f"{run.printed}{chosen.name} on {device.machine.name}\n{program.scratchpad_text()}\n"
+    if checked:
+        return f"{head}no errors in {run.instructions} instructions"
+    timing = f"{run.cycles} cycles, {run.seconds * 1e6:.3f} us\n"
+    return head + timing + (_profile(run, output) if action == "profile" else _arrays(args, output))
+
+
+def _extents(dim: str) -> tuple[int, int, int]:
+    parts = dim.replace("x", ",").split(",")
+    if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() for part in parts):
+        raise ArgumentError(f"a task grid of {dim}", expected="16 or 16,1,1", remedy="correct it")
+    x, y, z = (*(int(part) for part in parts), 1, 1)[:3]
+    return x, y, z
+
+
+def _arrays(args: list[Any], output: str) -> str:
+    """The first values of every array afterwards; all of them as files if a folder is given."""
+    lines = []
+    for place, value in enumerate(args):
+        if not isinstance(value, DeviceArray):
+            continue
+        held = value.numpy()
+        first = np.array2string(held.ravel()[:SHOWN], precision=6, separator=" ")
+        lines.append(f"argument {place}: {held.dtype} {'x'.join(map(str, held.shape))} {first}")
+        if output:
+            folder = Path(output)
+            folder.mkdir(parents=True, exist_ok=True)
+            np.save(folder / f"argument{place}.npy", held)
+    return "\n".join(lines)
+
+
+def _profile(run: Run, output: str) -> str:
+    from trilobite.processor.tools.critical import critical_text
+    from trilobite.processor.tools.line_stalls import line_text
+    from trilobite.processor.tools.profile import write_profile
+    from trilobite.processor.tools.roofs import roofline_text
+
+    parts = (("queues", run.stall_text()), ("source lines", line_text(run)),
+             ("critical path", critical_text(run, 12)), ("roofline", roofline_text(run, 12)))  # fmt: skip
+    text = "".join(f"\n{title}\n{body}" for title, body in parts)
+    return text + "".join(f"wrote {path}\n" for path in (write_profile(run, output) if output else ()))

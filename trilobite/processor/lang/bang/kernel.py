@@ -1,0 +1,103 @@
+"""A BANG C kernel that a device can launch: a source, an entry, options, and the types of its parameters.
+
+Enters: a path, the entry's name, arguments of a launch. Leaves: the program for a machine, and the arguments as
+the words that the entry takes: a Python float becomes what the parameter is (half, float, double), a struct
+(`bytes`, or a NumPy record) as many words as it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import ArgumentError
+from trilobite.processor.isa.formats import BY_NAME
+from trilobite.processor.lang.bang.source import Options, kernel_module
+from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
+from trilobite.processor.lang.source import KernelSource
+from trilobite.processor.machine import Machine
+
+
+@dataclass(frozen=True, eq=False)
+class BangProgram(KernelProgram):
+    """A program that knows what its entries take: name and type of every word."""
+
+    parameters: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+
+def compile_bang(path: str | Path, machine: Machine, options: Options | None = None) -> BangProgram:
+    """Every entry of a source, with its parameters."""
+    chosen = options or Options()
+    module = kernel_module(path, machine, chosen)
+    program = compile_module(module, machine, chosen.level)
+    known = {field.name: getattr(program, field.name) for field in fields(program)}
+    signatures = {entry.name: tuple((arg.name, arg.type.name) for arg in entry.params) for entry in module.entries}
+    return BangProgram(**known, parameters=signatures)
+
+
+class BangKernel(KernelSource):
+    """One entry of a source; `name` may be left out if there is only one."""
+
+    def __init__(self, path: str | Path, name: str = "", options: Options | None = None) -> None:
+        self.path, self.name, self.options = Path(path), name, options or Options()
+        self._programs: dict[str, BangProgram] = {}
+
+    def program(self, machine: Machine) -> BangProgram:
+        if machine.name not in self._programs:
+            made = compile_bang(self.path, machine, self.options)
+            self._choose(made)
+            self._programs[machine.name] = made
+        return self._programs[machine.name]
+
+    def _choose(self, program: BangProgram) -> None:
+        names = sorted(program.parameters)
+        if not self.name and len(names) == 1:
+            self.name = names[0]
+        if self.name not in program.parameters:
+            raise ArgumentError(
+                f"{self.path.name} has no kernel {self.name!r}" if self.name else f"{self.path.name} has several kernels",
+                expected="one of " + ", ".join(names),
+                remedy="name one of them",
+            )  # fmt: skip
+
+    def words(self, args: Sequence[Any]) -> list[int]:
+        """Called behind `program`, which found the parameters."""
+        program = next(iter(self._programs.values()))
+        return argument_words(self.name, program.parameters[self.name], args)
+
+
+def argument_words(name: str, parameters: Sequence[tuple[str, str]], args: Sequence[Any]) -> list[int]:
+    """Arguments of a launch as words, checked against what the entry takes."""
+    words: list[int] = []
+    for value in args:
+        if isinstance(value, bytes | np.void):
+            words += _struct(value if isinstance(value, bytes) else value.tobytes())
+        else:
+            place = len(words)
+            words.append(_word(value, parameters[place][1] if place < len(parameters) else "i64"))
+    if len(words) != len(parameters):
+        shown = ", ".join(f"{kind} {label}" for label, kind in parameters)
+        raise ArgumentError(
+            f"{name} takes {len(parameters)} words, {len(words)} were given", expected=shown or "no argument",
+            remedy="give one argument a parameter; a struct as bytes",
+        )  # fmt: skip
+    return words
+
+
+def _struct(content: bytes) -> list[int]:
+    padded = content + bytes(-len(content) % 8)
+    return [int.from_bytes(padded[at : at + 8], "little") for at in range(0, len(padded), 8)]
+
+
+def _word(value: Any, kind: str) -> int:
+    from trilobite.processor.device import argument_word
+
+    fmt = BY_NAME.get(kind)
+    plain = isinstance(value, float | int) and not isinstance(value, np.generic)
+    if plain and fmt is not None and fmt.kind == "float":
+        return int.from_bytes(np.array([value]).astype(fmt.dtype).tobytes(), "little")
+    return argument_word(int(value) if plain and isinstance(value, float) and value.is_integer() else value)
