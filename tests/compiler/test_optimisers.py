@@ -1,5 +1,5 @@
-"""Training on the target `cpu` beside eager: every optimiser, accumulated and clipped gradients, autocast, loss
-scaling, averages of weights. What is compared: every loss, every parameter, all state.
+"""Training on the target `cpu` beside eager: every optimiser, accumulated and clipped gradients, autocast,
+loss scaling, averages of weights. What is compared: every loss, every parameter, all state.
 """
 
 from __future__ import annotations

@@ -74,3 +74,14 @@ def test_sums_into_places_of_a_matrix_with_a_symbolic_size_twice() -> None:
         x = np.arange(n * n).reshape(n, n).astype(dt.bfloat16)
         i = (np.arange(n * n).reshape(n, n) % n).astype(np.int32)
         assert_same_bits(executable([x, i])[0], run(graph, [x, i])[0])
+
+
+@pytest.mark.parametrize("dtype", sorted(dt.ALL - dt.COMPLEX, key=str), ids=str)
+@pytest.mark.parametrize("name", ["reduce_max", "reduce_min"])
+def test_the_extreme_of_nothing_is_the_other_end_of_the_range(name: str, dtype: Any) -> None:
+    x = np.zeros((5, 0, 2), dtype)
+    graph = record_graph(lambda x: [table[name](x, axes=(1,))], [TensorType(x.shape, dtype)], name)
+    (want,) = run(graph, [x])
+    if dtype == dt.int4:
+        assert want.astype(int).tolist() == [[-8 if name == "reduce_max" else 7] * 2] * 5
+    assert_same_bits(Executable(graph, Options())([x])[0], want)

@@ -148,13 +148,16 @@ reduce_prod: Primitive = Primitive(
 
 
 def _extreme(ufunc: np.ufunc, identity: Callable[[DType], Any]) -> Callable[..., Array]:
+    some = in_bytes(lambda x, axes: np.asarray(ufunc.reduce(x, axis=axes)))
+
     def rule(x: Array, axes: tuple[int, ...]) -> Array:
         if all(x.shape[a] for a in axes):
-            return np.asarray(ufunc.reduce(x, axis=axes))
-        start = np.asarray(identity(x.dtype)).astype(x.dtype)
-        return np.asarray(ufunc.reduce(x, axis=axes, initial=start[()]), x.dtype)
+            found: Array = some(x, axes=axes)
+            return found
+        kept = tuple(d for a, d in enumerate(x.shape) if a not in axes)
+        return np.broadcast_to(np.asarray(identity(x.dtype)).astype(x.dtype), kept).copy()
 
-    return in_bytes(rule)
+    return rule
 
 
 def _extreme_mask(x: Value, out: Value, axes: Sequence[int]) -> tuple[Value, Value]:
