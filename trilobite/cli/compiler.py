@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,33 @@ def kernels(
     if not output:
         return shown
     return "\n".join([shown, *(f"wrote {path}" for path in write_profile(found, output))])
+
+
+def tune(
+    name: Name,
+    batch: Batch = 1,
+    training: Training = False,
+    budget: Annotated[str, typer.Option(help="how long to search: 30s, 5m, 1h")] = "30s",
+    seed: Annotated[int, typer.Option(help="of the search's random numbers")] = 0,
+) -> str:
+    """Search for better schedules of a network's kernels; compiled functions use them from then on."""
+    from trilobite.compiler.cpu.target import compile_graph
+    from trilobite.compiler.cpu.tuning.report import outcomes_table
+    from trilobite.compiler.cpu.tuning.tuner import tune as search
+    from trilobite.compiler.pipeline import Options
+
+    seconds = duration(budget)
+    graph, usage = network(name, batch, training).lowered()
+    executable = compile_graph(graph, Options(stable=usage.stable, donated=usage.donated))
+    return outcomes_table(search(executable, seconds, lambda line: typer.echo(line, err=True), seed))
+
+
+def duration(text: str) -> float:
+    """Seconds of "30s", "5m", "1h" or a plain number of seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if found is None or float(found[1]) == 0:
+        raise ArgumentError(f"a budget of {text!r}", expected="a time such as 30s, 5m or 1h")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def bench(

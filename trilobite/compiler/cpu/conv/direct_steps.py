@@ -29,6 +29,7 @@ from trilobite.compiler.cpu.conv.problem import (
 from trilobite.compiler.cpu.conv.tiling import DEPTH, ROWS, Tiling, tiling
 from trilobite.compiler.cpu.conv.words import Words
 from trilobite.compiler.cpu.epilogue import Epilogue
+from trilobite.compiler.cpu.tuning.choices import choice
 from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Affine, Dim
@@ -130,13 +131,15 @@ def direct_step(
     taps, panels = part.tap_count, -(-p.columns // tile.columns)
     symbolic = isinstance(p.batch, Affine)
     pixels = part.positions if symbolic else part.positions * int(p.batch)
-    block = _block(pixels, p, part, tile)
+    most = min(_PIXELS, _ROWS_BYTES // max(p.depth * tile.operand.itemsize, 1))
+    cut = choice("conv", lambda: _description(p, part, tile, pixels), pixels=most, depth=DEPTH, units=_UNITS)
+    block = _block(pixels, part, cut["pixels"])
     blocks = -(-pixels // block)
-    runs = min(panels, max(1, -(-_UNITS // (blocks * p.groups))))
+    runs = min(panels, max(1, -(-cut["units"] // (blocks * p.groups))))
     run = -(-panels // runs)
     runs = -(-panels // run)
     scratch = scratch_of(tile, block, taps)
-    tap_block, depth_block = _depth_blocks(p.depth, taps)
+    tap_block, depth_block = _depth_blocks(p.depth, taps, cut["depth"])
     words = _buffers(epilogue, buffers, result)
     numbers: dict[str, Dim] = {
         "rows_at": scratch.rows, "places_at": scratch.places, "runs": runs, "run": run, "panels": panels,
@@ -155,10 +158,13 @@ def direct_step(
     return Step(kernel, tuple(words.contents), outer * (blocks * p.groups * runs), work, work < 2 * _SERIAL)
 
 
-def _block(pixels: int, p: Problem, part: Part, tile: Tiling) -> int:
-    """Pixels of a unit: as many as leave their rows in the second-level cache, in blocks of
-    about equal size that whole tiles fill."""
-    most = min(_PIXELS, _ROWS_BYTES // max(p.depth * tile.operand.itemsize, 1))
+def _description(p: Problem, part: Part, tile: Tiling, pixels: int) -> str:
+    axes = " ".join(f"{a.count}of{a.extent}x{len(a.offsets)}by{a.step}" for a in part.axes)
+    return f"{pixels} x {p.depth} to {p.columns} in {p.groups} {tile.operand} to {tile.result} {axes}"
+
+
+def _block(pixels: int, part: Part, most: int) -> int:
+    """Pixels of a unit: at most as many as are given, in blocks of about equal size that whole tiles fill."""
     most = min(most, _TABLE_BYTES // (8 * max(part.tap_count, 1)))
     most = max(most // ROWS * ROWS, ROWS)
     blocks = -(-pixels // most)
@@ -166,13 +172,13 @@ def _block(pixels: int, p: Problem, part: Part, tile: Tiling) -> int:
     return -(-pixels // (blocks * ROWS)) * ROWS if blocks > 1 else pixels
 
 
-def _depth_blocks(depth: int, taps: int) -> tuple[int, int]:
+def _depth_blocks(depth: int, taps: int, deepest: int) -> tuple[int, int]:
     """Taps and channels of a block of depth: several taps, or a part of one."""
-    if depth <= DEPTH:
-        wanted = max(1, DEPTH // max(depth, 1))
+    if depth <= deepest:
+        wanted = max(1, deepest // max(depth, 1))
         pieces = -(-max(taps, 1) // wanted)
         return -(-max(taps, 1) // pieces), max(depth, 1)
-    pieces = -(-depth // DEPTH)
+    pieces = -(-depth // deepest)
     return 1, (-(-depth // pieces) + 3) // 4 * 4
 
 

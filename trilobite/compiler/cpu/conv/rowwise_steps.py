@@ -18,6 +18,7 @@ from trilobite.compiler.cpu.conv.rowwise import Rowwise
 from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling
 from trilobite.compiler.cpu.conv.words import Words
 from trilobite.compiler.cpu.epilogue import Epilogue
+from trilobite.compiler.cpu.tuning.choices import choice
 from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
 from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host
@@ -56,7 +57,8 @@ def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, 
     p, taps = rows.problem, part.tap_count
     symbolic = isinstance(p.batch, Affine)
     pixels = part.positions if symbolic else part.positions * int(p.batch)
-    block = _block(pixels, p.channels, taps)
+    cut = choice("rows", lambda: _description(rows, part, tile, pixels), pixels=_PIXELS, work=_WORK)
+    block = _block(pixels, p.channels, taps, cut["pixels"], cut["work"])
     blocks = -(-pixels // block)
     words = Words()
     words.add("x", Operand("in", rows.inputs[0]))
@@ -84,8 +86,13 @@ def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, 
     return Step(kernel, tuple(words.contents), outer * blocks, work, work < 2 * _SERIAL)
 
 
-def _block(pixels: int, channels: int, taps: int) -> int:
-    most = min(_PIXELS, _TABLE_BYTES // (8 * max(taps, 1)), max(ROWS, _WORK // max(channels * taps, 1)))
+def _description(rows: Rows, part: Part, tile: Tiling, pixels: int) -> str:
+    axes = " ".join(f"{a.count}of{a.extent}x{len(a.offsets)}by{a.step}" for a in part.axes)
+    return f"{rows.combine} {pixels} x {rows.problem.channels} {tile.operand} to {tile.result} {axes}"
+
+
+def _block(pixels: int, channels: int, taps: int, wanted: int, work: int) -> int:
+    most = min(wanted, _TABLE_BYTES // (8 * max(taps, 1)), max(ROWS, work // max(channels * taps, 1)))
     most = max(most // ROWS * ROWS, ROWS)
     blocks = -(-pixels // most)
     blocks += blocks & (blocks > 1)  # an even number, for two threads

@@ -31,8 +31,6 @@ COLUMN_PANELS = 16
 """From so many panels of columns on, units are columns however many rows there are."""
 ROW_GROUP = 384
 """Rows whose sums fit in scratch at once, where they cannot wait in the result."""
-DIRECT_COLUMNS = 128
-"""Up to so many columns, A is read where it is: packing would cost more than it saves."""
 
 
 @dataclass(frozen=True)
@@ -242,12 +240,12 @@ class Blocked:
         return t.address(self.packed_b, t.mul(t.mul(j, block.words), size)), step
 
     def prepare_a(self, block: Block, m: Value, panels: Value, base: Value, extra: Value) -> None:
-        t, w, size = self.t, self.w, self.plan.size
+        t, w, plan, size = self.t, self.w, self.plan, self.plan.size
         here = t.address(t.address(self.a, t.mul(block.k0, w["a_k"])), t.mul(m, w["a_line"]))
         self.a_here, self.a_first = here, m
         self.a_direct = constant("i1", 0)
         if self._same(self.p.a.dtype):
-            few = t.icmp("sle", block.columns, DIRECT_COLUMNS)
+            few = t.icmp("sle", block.columns, plan.direct)
             self.a_direct = t.and_(t.icmp("eq", w["a_k"], size), few)
         with t.loop(0, t.select(self.a_direct, constant("i64", 0), panels), name="pack") as i:
             start, height = self.span(i.index, base, extra)

@@ -7,7 +7,7 @@ epilogue; sizes and strides are words of the step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from trilobite.compiler.cpu.gemm.problem import Problem, problem_of, root_of, tr
 from trilobite.compiler.cpu.gemm.sizes import ONE, Product
 from trilobite.compiler.cpu.gemm.tiling import ROWS, Tiling, tiling
 from trilobite.compiler.cpu.gemm.words import Words, product_of, words_of
+from trilobite.compiler.cpu.tuning.choices import choice
 from trilobite.compiler.kernels import Kernel, Lowering, Step
 from trilobite.ir.graph import Equation, Graph
 from trilobite.native.host import Host, features
@@ -124,12 +125,30 @@ def _gemv_kernel(form: _Form, host: Host) -> Kernel:
 
 def _blocked(p: Problem, host: Host) -> _Parts:
     plan = _check_panels(p, host)
-    units = _units(p.batches, p.n, plan.columns, p.m, ROWS)
+    plan, units = _scheduled(p, plan, _units(p.batches, p.n, plan.columns, p.m, ROWS))
     kernel, waits = _blocked_kernel(_form(p), plan, host)
     blocks = f"{plan.m_block} x {plan.k_block} x {plan.n_block}"
     why = f"a product in blocks of {blocks}, tiles of {ROWS} x {plan.columns}"
     once = waits or (p.k.known is not None and p.k.known <= plan.k_block * plan.depth)
     return _Parts(kernel, words_of(p, units), units, once, why)
+
+
+def _scheduled(p: Problem, plan: Tiling, units: int) -> tuple[Tiling, int]:
+    """With what tuning found for products like this. The depth of blocks decides bits: it stays."""
+    if any(s.known is None for s in (p.batches, p.m, p.n, p.k)):
+        return plan, units
+    defaults = {"m_block": plan.m_block, "n_block": plan.n_block, "direct": plan.direct, "units": units}
+    found = choice("dot", lambda: _description(p), **defaults)
+    blocks = replace(plan, m_block=found["m_block"], n_block=found["n_block"], direct=found["direct"])
+    return blocks, min(found["units"], units)
+
+
+def _description(p: Problem) -> str:
+    sizes = "x".join(str(s.known) for s in (p.batches, p.m, p.n, p.k))
+    along = ["k" if s.k == ONE else "line" if s.line == ONE else "apart" for s in (p.a, p.b)]
+    sides = f"{p.a.dtype} by {along[0]} {p.b.dtype} by {along[1]}"
+    after = " ".join(e.primitive.name for e in p.epilogue.body.equations)
+    return f"{sizes} {sides}{' packed' * p.packed} to {p.dtype} {after}".rstrip()
 
 
 def _gemv(p: Problem, host: Host) -> _Parts:

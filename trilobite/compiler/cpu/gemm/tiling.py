@@ -14,6 +14,7 @@ from trilobite.native.host import Host
 
 ROWS = 6
 """Rows of the register tile: 6 rows of 2 vectors leave 4 of 16 registers for operands."""
+_DIRECT = 128
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Tiling:
     k_block: int  # a panel of B of this height fills three quarters of the first cache
     m_block: int  # a block of A of this height lies in the second cache
     n_block: int
+    direct: int  # up to so many columns, A is read where it is: packing would cost more than it saves
 
     @property
     def columns(self) -> int:
@@ -70,7 +72,7 @@ def tiling(host: Host, accumulator: DType, pairs: bool = False) -> Tiling:
     n_block = _multiple(min(host.l3 // 8, 2 << 20) // (k_block * size), columns, columns * 4)
     if pairs and not (is_integer(accumulator) and accumulator == int32):
         raise ValueError(f"pairs are added in int32, not {accumulator}")
-    return Tiling(accumulator, pairs, lanes, vectors, k_block, m_block, n_block)
+    return Tiling(accumulator, pairs, lanes, vectors, k_block, m_block, n_block, _DIRECT)
 
 
 def _multiple(number: int, of: int, least: int) -> int:

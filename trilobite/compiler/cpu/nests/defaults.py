@@ -124,13 +124,13 @@ def _flops(node: Node) -> float:
     return sum(map(_flops, node.meaning))
 
 
-def parallelised(nest: Nest) -> Nest:
-    """The outermost loops as one parallel loop."""
+def parallelised(nest: Nest, block: int = BLOCK) -> Nest:
+    """The outermost loops as one parallel loop; a row that is cut gives units of about `block` operations."""
     if len(nest.body) != 1 or not isinstance(nest.body[0], Loop):
         return nest
     top = nest.body[0]
     if all(isinstance(n, Statement) for n in top.body):
-        return replace(nest, body=(_blocks(top),))
+        return replace(nest, body=(_blocks(top, block),))
     while True:
         fused = _fused(top)
         if fused is None:
@@ -139,8 +139,7 @@ def parallelised(nest: Nest) -> Nest:
     if _few_long_rows(top):
         (row,) = top.body
         assert isinstance(row, Loop)
-        block = _block_size(row)
-        blocked = fuse_pair(replace(top, body=(split_loop(row, block),)))
+        blocked = fuse_pair(replace(top, body=(split_loop(row, _block_size(row, block)),)))
         top = blocked if blocked is not None else top
     if extent_of(top) is None:  # how many units there are must be known without other loops
         return nest
@@ -177,20 +176,20 @@ def _reduces(row: Loop) -> bool:
     return any(t.combine is not None for s in statements(row.body) for t in s.targets)
 
 
-def _block_size(row: Loop) -> int:
+def _block_size(row: Loop, block: int) -> int:
     """Turns that make one unit, a multiple of the longest vectors."""
     each = sum(map(_work, row.body))
-    return max(int(4 * BLOCK / each) // 256, 4) * 256
+    return max(int(4 * block / each) // 256, 4) * 256
 
 
-def _blocks(row: Loop) -> Loop:
+def _blocks(row: Loop, least: int) -> Loop:
     """A single loop: blocks of fixed size, or of symbolic sizes the elements themselves are units."""
     n = extent_of(row)
     if _reduces(row) or n is None:
         return row
     if not isinstance(n, int):
         return replace(row, kind="parallel")
-    block = _block_size(row)
+    block = _block_size(row, least)
     if n <= block:
         return row
     return replace(split_loop(row, block), kind="parallel")

@@ -32,6 +32,7 @@ from trilobite.compiler.cpu.nests.rows import Rows, around
 from trilobite.compiler.cpu.nests.scalars import Scalars
 from trilobite.compiler.cpu.nests.sharing import shared
 from trilobite.compiler.cpu.nests.transposes import tiled
+from trilobite.compiler.cpu.tuning.choices import choice
 from trilobite.compiler.kernels import Lowering, Operand, Room, Step
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Affine, Dim, Shape, TensorType, size_of, symbols_of
@@ -75,12 +76,18 @@ def lower(equation: Equation) -> Lowering:
             expected="elementwise, reduction and data-movement primitives of real numbers",
             remedy='let it run by its NumPy rules: kind="host"',
         )
-    return lowered(region, features())
+    cut = choice("loops", lambda: _description(region), block=BLOCK)
+    return lowered(region, features(), cut["block"])
 
 
 @lru_cache(maxsize=512)
-def lowered(region: Graph, host: Host) -> Lowering:
-    return _Assembly(region, host).lowering()
+def lowered(region: Graph, host: Host, block: int = BLOCK) -> Lowering:
+    return _Assembly(region, host, block).lowering()
+
+
+def _description(region: Graph) -> str:
+    names = " ".join(e.primitive.name for e in region.equations)
+    return f"{' '.join(str(t) for t in region.output_types)} of {names}"
 
 
 def nests_of(region: Graph) -> tuple[Nest, ...]:
@@ -93,8 +100,8 @@ def nests_of(region: Graph) -> tuple[Nest, ...]:
 class _Assembly:
     """A lowering in the making."""
 
-    def __init__(self, region: Graph, host: Host) -> None:
-        self.host, self.name = host, region.name
+    def __init__(self, region: Graph, host: Host, block: int = BLOCK) -> None:
+        self.host, self.name, self.block = host, region.name, block
         self.region = prepared(region)
         self.groups = Groups(self.region)
         self.operands: dict[str, Operand] = {}
@@ -340,7 +347,7 @@ class _Assembly:
         return Nest(self.name, (*arguments, *local), body)
 
     def _step(self, nest: Nest, flat: bool = False) -> None:
-        self._emit(parallelised(nest if flat else tiled(collapsed(nest))))
+        self._emit(parallelised(nest if flat else tiled(collapsed(nest)), self.block))
 
     def _emit(self, nest: Nest) -> None:
         """The last part of a schedule, and the step."""
