@@ -47,13 +47,26 @@ def ladder_step(step, many=524288):
     return dev.launch(getattr(matmul, f"step{step}"), args, dim=dim, task="union1" if step == 6 else "block")
 
 
+def profile(run):
+    """The share of the time behind the launch in which each queue of a core works or waits for bandwidth."""
+    first = run.stalls[0]
+    shares = []
+    for row in run.stalls:
+        if (row.cluster, row.core) == (first.cluster, first.core):
+            work = row.cycles["busy"] + row.cycles["bandwidth"]
+            shares.append(f"{row.queue} {work / (run.cycles - row.cycles['launch']):.0%}")
+    return ", ".join(shares)
+
+
 def ladder():
-    print("| step | this kernel, ms | published, ms | error | what bounds it |")
-    print("|---|---|---|---|---|")
+    print("| step | this kernel, ms | published, ms | error | queues at work | what bounds it |")
+    print("|---|---|---|---|---|---|")
     for step, published in PUBLISHED.items():
-        ms = ladder_step(step).seconds * 1e3
+        run = ladder_step(step)
+        ms = run.seconds * 1e3
+        error = f"{ms / published - 1:+.1%}"
         print(
-            f"| {step} | {ms:.3f} | {published:.3f} | {ms / published - 1:+.1%} | {SAYS[step]} |", flush=True
+            f"| {step} | {ms:.3f} | {published:.3f} | {error} | {profile(run)} | {SAYS[step]} |", flush=True
         )
 
 
