@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trilobite.processor.lang.bang.headers import declarations
+from trilobite.processor.lang.bang.llvm.debug import GENERATED
 
 SPACES = {
     "__nram__": "nram", "__wram__": "wram", "__mlu_shared__": "sram", "__ldram__": "ldram",
@@ -40,7 +41,7 @@ def rewrite(text: str) -> str:
     """The whole preprocessed text, with the intrinsics it names declared where the header says so."""
     names: set[str] = set()
     parts = [_user(chunk, names) if is_user else chunk for chunk, is_user in _chunks(text)]
-    header = '# 1 "intrinsics" 3\n' + declarations(names)
+    header = f'# 1 "{GENERATED}" 3\n' + declarations(names)
     return _PRAGMA.sub(lambda _: header, "".join(parts), count=1)
 
 

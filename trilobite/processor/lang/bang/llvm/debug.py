@@ -6,6 +6,7 @@ import re
 
 from trilobite.processor.lang.ir import NOWHERE, Location
 
+GENERATED = "intrinsics"  # the file that bodies of intrinsics claim to be from
 _FIELD = re.compile(r'(\w+): ("(?:[^"\\]|\\.)*"|[^,()]+(?:\([^)]*\))?)')
 
 
@@ -33,21 +34,19 @@ class Debug:
         return int(text[1:]) if text.startswith("!") and text[1:].isdigit() else None
 
     def location(self, number: int | None) -> Location:
-        """The place that a DILocation names; of inlined code, where it was written."""
+        """The place that a DILocation names; of inlined code, where it was written, of an intrinsic's body, where
+        it is called."""
         if number is None:
             return NOWHERE
         if number not in self._places:
             fields = self.fields(number)
             scope = self.reference(number, "scope")
             line, column = int(fields.get("line", "0")), int(fields.get("column", "0"))
-            self._places[number] = Location(self._file(scope), line, column)
+            found = Location(self._file(scope), line, column)
+            outer = self.reference(number, "inlinedAt")
+            is_ours = found.file == GENERATED and outer is not None
+            self._places[number] = self.location(outer) if is_ours else found
         return self._places[number]
-
-    def outermost(self, number: int | None) -> Location:
-        """The place in the function that everything was inlined into."""
-        while number is not None and (outer := self.reference(number, "inlinedAt")) is not None:
-            number = outer
-        return self.location(number)
 
     def declared_at(self, number: int | None) -> Location:
         """Where a function or a variable was declared."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trilobite.processor.lang.bang.llvm.types import Int, LType, Other, Ptr, Tokens, Void, unreadable
+from trilobite.processor.lang.bang.llvm.types import LType, Other, Ptr, Tokens, Void
 from trilobite.processor.lang.bang.llvm.values import (
     Assembly,
     Metadata,
@@ -349,19 +349,10 @@ def _cmpxchg(tokens: Tokens, opcode: str) -> Instruction:
     return made
 
 
-def _shuffle(tokens: Tokens, opcode: str) -> Instruction:
-    made = _operands(tokens, opcode)
-    mask = made.args[2]
-    if not hasattr(mask.value, "items") and mask.value.__class__.__name__ not in ("Zero", "Undefined"):
-        raise unreadable(tokens.text, "a shuffle without a constant mask")
-    return made
-
-
 _READERS: dict[str, Callable[[Tokens, str], Instruction]] = {
     **dict.fromkeys(BINARY, _binary),
     **dict.fromkeys(CASTS, _cast),
-    **dict.fromkeys(("select", "extractvalue", "insertvalue", "extractelement", "insertelement"), _operands),
-    "shufflevector": _shuffle,
+    **dict.fromkeys(("select", "extractvalue", "insertvalue", "extractelement", "insertelement", "shufflevector"), _operands),
     "icmp": _compare,
     "fcmp": _compare,
     "fneg": _unary,
@@ -378,4 +369,3 @@ _READERS: dict[str, Callable[[Tokens, str], Instruction]] = {
     "atomicrmw": _atomicrmw,
     "cmpxchg": _cmpxchg,
 }
-TRUTH = Int(1)

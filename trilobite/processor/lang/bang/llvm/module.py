@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +16,7 @@ from trilobite.processor.lang.bang.llvm.instructions import (
     instruction,
     label_of,
 )
-from trilobite.processor.lang.bang.llvm.types import LType, Tokens, Void
+from trilobite.processor.lang.bang.llvm.types import LType, Tokens
 from trilobite.processor.lang.bang.llvm.values import Operand, name_of, operand
 
 _STRUCT = re.compile(r'^(%(?:"[^"]*"|[-\w.$]+)) = type (.*)$')
@@ -94,11 +95,11 @@ class Module:
         self._parsed: dict[str, DefinedFunction] = {}
         self._variables: dict[str, GlobalVariable] = {}
 
-    def _define(self, line: str, lines: object) -> None:
+    def _define(self, line: str, lines: Iterator[str]) -> None:
         found = _DEFINED.search(line)
         assert found is not None
         body = [line]
-        for inner in lines:  # type: ignore[attr-defined]
+        for inner in lines:
             if inner == "}":
                 break
             body.append(inner)
@@ -164,26 +165,11 @@ class Module:
         )
 
     def _result(self, text: str) -> LType:
+        """What stands between the attributes and the name."""
         tokens = Tokens(text, self.structs)
-        words = len(tokens.items)
-        last: LType = Void()
-        for start in range(words - 2, -1, -1):  # the type is the longest tail that parses
-            tokens.at = start
-            if tokens.ahead in ("]", "}", ">", "x", ",", ")"):
-                continue
-            if tokens.ahead[:1].isdigit():
-                continue
-            if not tokens.ahead.isalpha() or _parses(tokens):
-                tokens.at = start
-                if not _parses(tokens):
-                    continue
-                tokens.at = start
-                last = tokens.type()
-                if tokens.at == words - 1:
-                    outer = start and tokens.items[start - 1] in ("[", "{", "<", "x", ",", "]")
-                    if not outer:
-                        return last
-        return last
+        tokens.take()
+        attributes(tokens)
+        return tokens.type()
 
     def _params(self, text: str) -> list[Parameter]:
         tokens = Tokens(text, self.structs)
@@ -220,13 +206,3 @@ class Module:
                 blocks[-1].items.append(instruction(pending, self.structs))
                 pending = ""
         return blocks if blocks[0].items else blocks[1:]
-
-
-def _parses(tokens: Tokens) -> bool:
-    from trilobite.base.errors import KernelError
-
-    try:
-        tokens.type()
-    except (KernelError, ValueError):
-        return False
-    return True

@@ -1,0 +1,57 @@
+"""The debugger on BANG C: source lines, variables and buffers at both levels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bang_harness import LEVELS, needs_clang, written
+
+from trilobite.processor.device import Device, Module
+from trilobite.processor.lang.bang.source import Options, compile_file
+from trilobite.processor.lang.inspection import buffer, variables
+from trilobite.processor.tools.debugger import Debugger
+
+pytestmark = needs_clang
+SOURCE = """#include <bang.h>
+__mlu_global__ void count(float *x, int *out, int n, float limit) {
+  __nram__ float tile[64];
+  __memcpy(tile, x, n * sizeof(float), GDRAM2NRAM);
+  int found = 0;
+  for (int i = 0; i < n; i++) {
+    float value = tile[i];
+    if (value > limit) {
+      printf("%d\\n", i);
+      found += 1;
+    }
+  }
+  out[0] = found;
+}
+"""
+
+
+def held(level: int, folder: Path) -> Debugger:
+    device = Device("mlu370-x4")
+    program = compile_file(written(SOURCE, folder), device.machine, Options(level=level))
+    x, out = device.array(np.array([1.5, -2.0, 4.25, 8.0], np.float32)), device.array(np.zeros(1, np.int32))
+    debug = Debugger(device, Module(program)["count"], [x, out, 4, 1.0])
+    debug.break_at("9")
+    debug.run()
+    return debug
+
+
+def test_every_variable_is_there_at_level_0(tmp_path: Path) -> None:
+    debug = held(0, tmp_path)
+    assert {"n": 4, "limit": 1.0, "i": 0, "value": 1.5, "found": 0}.items() <= variables(debug).items()
+    debug.run()
+    seen = variables(debug)
+    assert (seen["i"], seen["value"], seen["found"]) == (2, 4.25, 1)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_buffers_and_values_that_exist(level: int, tmp_path: Path) -> None:
+    debug = held(level, tmp_path)
+    assert buffer(debug, "tile")[:4].tolist() == [1.5, -2.0, 4.25, 8.0]
+    debug.run()
+    assert variables(debug)["i"] == 2
