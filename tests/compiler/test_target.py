@@ -194,9 +194,8 @@ def test_two_threads_may_call_one_function() -> None:
     wrong: list[int] = []
 
     def work(i: int) -> None:
-        for _ in range(50):
-            if f(inputs[i]).numpy().tobytes() != want[i].tobytes():
-                wrong.append(i)
+        runs = (f(inputs[i]).numpy().tobytes() for _ in range(50))
+        wrong.extend(i for bits in runs if bits != want[i].tobytes())
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for t in threads:

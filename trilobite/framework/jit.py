@@ -51,7 +51,8 @@ class Jitted:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.fn, self.target, self.shapes = fn, target, shapes
-        self.options = tuple(sorted((options or {}).items()))
+        kept = ((k, frozenset(v) if isinstance(v, set | list) else v) for k, v in (options or {}).items())
+        self.options = tuple(sorted(kept))
         self.static_argnums, self.static_argnames = tuple(static_argnums), tuple(static_argnames)
         self.entries: dict[Signature, list[Entry]] = {}
         self.recompilations: list[str] = []
