@@ -196,9 +196,11 @@ class Launch:
         if core.observer is not None:
             core.native = core.observer.native(core)
         elif self.chip.translate and core.native is None:
+            # code that is passed through once is not worth compiling, however long it is
+            patience = min(max(TRANSLATE_AFTER, 2 * len(self.code)), SLICE)
             if self.program not in _TRANSLATIONS:
-                done = core.run(TRANSLATE_AFTER, HANDLERS)
-            if done in (0, TRANSLATE_AFTER):
+                done = core.run(patience, HANDLERS)
+            if done in (0, patience):
                 core.native = CoreCode(self._translated(), self.chip.memory, core.place)
         if done == 0 or (core.event is None and done < SLICE):  # an event may be the last turn's
             done += core.run(SLICE - done, HANDLERS)

@@ -8,6 +8,7 @@ row's; loads, stores, atomics and control act on the core and stand in `sim/cont
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +34,8 @@ from trilobite.processor.isa.row import (
 )
 from trilobite.processor.sim.memory import Memory, MemoryFault, Place, store
 from trilobite.processor.sim.observer import Observer
+from trilobite.processor.sim.plans import MOST, Plan
+from trilobite.processor.sim.quick import quick
 from trilobite.processor.sim.record import SCALAR_CLASSES, CoreTrace, ScalarRecord, SyncRecord, TensorRecord
 
 MASK = (1 << 64) - 1
@@ -51,7 +54,8 @@ Handlers = Mapping[str, Callable[["Core", "Prepared"], None]]
 class Prepared:
     """An instruction with everything about it that does not change from one execution to the next."""
 
-    __slots__ = ("fields", "instruction", "outputs", "row", "scalar_class", "static")
+    __slots__ = ("fields", "heat", "instruction", "key", "outputs", "plain", "quick", "row", "scalar_class",
+                 "static")  # fmt: skip
 
     def __init__(self, instruction: Instruction) -> None:
         row = instruction.row
@@ -71,6 +75,11 @@ class Prepared:
             else:
                 self.fields.append((operand.name, register, operand.name in SIGNED_FIELDS and row.is_tensor))
         self.scalar_class = _scalar_class(row, instruction.formats)
+        self.heat = 0
+        self.quick = quick(instruction)
+        numbers = [register for _, register, _ in self.fields]
+        self.key: Callable[[list[int]], Any] = itemgetter(*numbers) if numbers else tuple
+        self.plain = row.mnemonic != "RV"  # RV goes on in a stream: its operands do not decide its result
 
 
 def _scalar_class(row: Row, formats: tuple[Format, ...]) -> int:
@@ -113,6 +122,7 @@ class Core:
         self.native: NativeCode | None = None  # translated scalar code, once it is worth its price
         self.observer: Observer | None = None
         self._scalar: ScalarRecord | None = None
+        self._plans: dict[int, dict[Any, Plan]] = {}
 
     def start(
         self,
@@ -172,12 +182,18 @@ class Core:
             self._tensor(prepared)
             self.pc += 1
         else:
-            assert row.meaning is not None
-            results = row.meaning(self.operands(prepared))
-            for register, value in zip(prepared.outputs, results, strict=True):
-                self.registers[register] = value & MASK
+            self._scalar_step(prepared)
             self.count(prepared.scalar_class)
             self.pc += 1
+
+    def _scalar_step(self, prepared: Prepared) -> None:
+        if prepared.quick is not None and self.kernels:
+            self.registers[prepared.outputs[0]] = prepared.quick(self.registers)
+            return
+        assert prepared.row.meaning is not None
+        results = prepared.row.meaning(self.operands(prepared))
+        for register, value in zip(prepared.outputs, results, strict=True):
+            self.registers[register] = value & MASK
 
     def operands(self, prepared: Prepared) -> Operands:
         registers = self.registers
@@ -188,6 +204,32 @@ class Core:
         return Operands(values)
 
     def _tensor(self, prepared: Prepared) -> None:
+        if self.observer is None and prepared.plain:
+            self._planned(prepared)
+        else:
+            self._shown(prepared)
+
+    def _planned(self, prepared: Prepared) -> None:
+        """With operands that were met before, only the work itself is left."""
+        plans = self._plans.get(self.pc)
+        if plans is None:
+            plans = self._plans[self.pc] = {}
+        key = prepared.key(self.registers)
+        plan = plans.get(key)
+        if plan is None:
+            if len(plans) >= MOST:
+                plans.clear()
+            plan = plans[key] = Plan(self, prepared, self.operands(prepared))
+        for register, value in zip(prepared.outputs, plan.run(self), strict=True):
+            self.registers[register] = value & MASK
+        if self.traced:
+            self.flush()
+            if not plan.records:
+                plan.records = self._records(prepared, plan.operands, plan.reads, plan.writes)
+            self.trace.records.extend(plan.records)
+
+    def _shown(self, prepared: Prepared) -> None:
+        """The same in the sight of an observer, who is told before anything changes."""
         row = prepared.row
         o = self.operands(prepared)
         if row.mnemonic == "RV":
@@ -208,7 +250,8 @@ class Core:
         for register, value in zip(prepared.outputs, results[len(writes) :], strict=True):
             self.registers[register] = int(value) & MASK
         if self.traced:
-            self._record(prepared, o, reads, writes)
+            self.flush()
+            self.trace.records.extend(self._records(prepared, o, reads, writes))
 
     def _show(self, prepared: Prepared, o: Operands, reads: Regions, writes: Regions) -> None:
         assert self.observer is not None
@@ -216,18 +259,16 @@ class Core:
             self.memory.view(self.place, region)
         self.observer.tensor(self, prepared, o, reads, writes)
 
-    def _record(
-        self, prepared: Prepared, o: Operands, reads: tuple[Region, ...], writes: tuple[Region, ...]
-    ) -> None:
+    def _records(
+        self, prepared: Prepared, o: Operands, reads: Regions, writes: Regions
+    ) -> tuple[TensorRecord | SyncRecord, ...]:
         row = prepared.row
-        self.flush()
         work = dict(row.work(o)) if row.work else {}
         queue = queue_of(row, reads, writes)
-        self.trace.records.append(
-            TensorRecord(self.pc, queue, row.timing, work, prepared.instruction.formats, reads, writes)
-        )
+        made = TensorRecord(self.pc, queue, row.timing, work, prepared.instruction.formats, reads, writes)
         if prepared.outputs:  # the register is needed before the next instruction can be decoded
-            self.trace.records.append(SyncRecord(self.pc, (queue,)))
+            return made, SyncRecord(self.pc, (queue,))
+        return (made,)
 
     def count(self, scalar_class: int) -> None:
         """One scalar instruction more in the running record."""

@@ -21,7 +21,7 @@ COMPARE = {"SGT": "gt", "SGE": "ge", "SE": "eq", "SNE": "ne", "SLT": "lt", "SLE"
 MERGE = {"SMAX": "gt", "SMIN": "lt"}
 COUNT = {"SCTZ": "cttz", "SCLZ": "ctlz", "SPOPC": "ctpop"}
 PLAIN = ("SLI", "SLIH", "SMOVE", "SSEL")
-NAN = {"float": "0x7FF8000000000000", "double": "0x7FF8000000000000"}
+NAN = {"float": 0x7FC00000, "double": 0x7FF8000000000000}
 TYPE = {"f32": "float", "f64": "double"}
 
 
@@ -274,8 +274,9 @@ class Writer:
     def _canonical(self, value: str, fmt: Format) -> str:
         kind = TYPE[fmt.name]
         nan = self.new(f"fcmp uno {kind} {value}, {value}")
-        chosen = self.new(f"select i1 {nan}, {kind} {NAN[kind]}, {kind} {value}")
-        return self._extend(self.new(f"bitcast {kind} {chosen} to i{fmt.bits}"), fmt)
+        bits = self.new(f"bitcast {kind} {value} to i{fmt.bits}")
+        # chosen as bits, for LLVM may take any NaN for another
+        return self._extend(self.new(f"select i1 {nan}, i{fmt.bits} {NAN[kind]}, i{fmt.bits} {bits}"), fmt)
 
     def _convert(self, instruction: Instruction, register: int) -> str:
         to, source = instruction.formats

@@ -159,12 +159,16 @@ class Memory:
 
     def read(self, place: Place, region: Region) -> Array:
         """The region as an array of its format and shape; a view of the memory where that is possible."""
-        raw = self.view(place, region)
-        flat = raw if raw.flags.c_contiguous else np.ascontiguousarray(raw)
-        return unpack(region.fmt, flat.reshape(-1), region.count).reshape(region.shape)
+        return typed(self.view(place, region), region)
 
     def write(self, place: Place, region: Region, values: Array) -> None:
         store(self.view(place, region), region, values)
+
+
+def typed(raw: Array, region: Region) -> Array:
+    """The bytes that `Memory.view` gave for the region, as elements; a view of them where possible."""
+    flat = raw if raw.flags.c_contiguous else np.ascontiguousarray(raw)
+    return unpack(region.fmt, flat.reshape(-1), region.count).reshape(region.shape)
 
 
 def store(raw: Array, region: Region, values: Array) -> None:

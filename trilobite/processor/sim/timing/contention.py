@@ -105,6 +105,11 @@ class Sharing:
     def _share(self) -> None:
         """Fill all rates at the same pace; whoever meets its own top or a full part stays there."""
         waiting = list(self._groups.values())
+        if len(waiting) == 1:  # nobody else is there
+            group = waiting[0]
+            count = len(group.ends)
+            group.rate = min([group.top_rate, *(self._limit(part) / count for part in group.resources)])
+            return
         room = {resource: self._limit(resource) for group in waiting for resource in group.resources}
         while waiting:
             users = dict.fromkeys(room, 0)

@@ -53,8 +53,8 @@ class Operation:
     missing: int = 0
     cause: Operation | None = None  # what it waited for after its dispatch
     core_wait: Operation | None = None  # what control had last waited for before it
-    waiters: list[Operation] = field(default_factory=list)
-    blocked: list[CoreTimer] = field(default_factory=list)
+    waiters: list[Operation] | None = None
+    blocked: list[CoreTimer] | None = None
 
     @property
     def known(self) -> bool:
@@ -85,7 +85,8 @@ class CoreTimer:
     places: list[int] = field(default_factory=list)  # the instruction behind each segment
     operations: list[Operation] = field(default_factory=list)
     waited_for: Operation | None = None
-    in_flight: list[tuple[Operation, Footprint]] = field(default_factory=list)
+    # By record: where one instruction is under way several times with the same bytes, the last is done last.
+    in_flight: dict[int, tuple[Operation, Footprint]] = field(default_factory=dict)
 
     def spend(self, until: int, what: str) -> None:
         if until > self.clock:
@@ -112,6 +113,9 @@ class Engine:
         self.transfers: dict[Transfer, Operation] = {}
         self.sequence = 0
         self.costs: dict[tuple[int, tuple[object, ...]], Cost] = {}
+        self.known: dict[tuple[int, int], tuple[Cost, Footprint]] = {}  # by cluster and record
+        self.meet: dict[tuple[int, int], bool] = {}  # whether two records touch a common byte
+        self.scalars: dict[tuple[int, ...], int] = {}
         self.turn = lcm(machine.dram.granule_bytes, machine.dram.burst_bytes * machine.dram.channels)
         self.ready: deque[CoreTimer] = deque()
         self.expected = _meeting_sizes(trace)
@@ -155,15 +159,18 @@ class Engine:
         while pending:
             done, done_finish = pending.pop()
             done.finish = done_finish
-            self.ready.extend(core for core in done.blocked if core not in self.ready)
-            done.blocked.clear()
+            if done.blocked is not None:
+                self.ready.extend(core for core in done.blocked if core not in self.ready)
+                done.blocked = None
+            if done.waiters is None:
+                continue
             for waiter in done.waiters:
                 waiter.missing -= 1
                 if waiter.missing == 0:
                     known = self._place(waiter)
                     if known is not None:
                         pending.append((waiter, known))
-            done.waiters.clear()
+            done.waiters = None
 
     def _place(self, operation: Operation) -> int | None:
         """Fixes the start; gives the finish if nothing shared is involved."""
@@ -213,8 +220,8 @@ class Engine:
     def _wait(self, core: CoreTimer, operations: Iterable[Operation], what: str) -> bool:
         """Control waits for results; false if one of them is not known yet."""
         for operation in operations:
-            if not operation.known:
-                operation.blocked.append(core)
+            if operation.finish < 0:
+                operation.blocked = [*(operation.blocked or ()), core]
                 return False
             if operation.finish > core.clock:
                 core.spend(operation.finish, what)
@@ -233,10 +240,14 @@ class Engine:
     def _scalar(self, core: CoreTimer, record: ScalarRecord) -> bool:
         if self.machine.interlock == "ranges" and (record.reads or record.writes):
             touched = Footprint(_as_regions(record.reads), _as_regions(record.writes))
-            needed = [op for op, footprint in core.in_flight if touched.conflicts(footprint)]
+            needed = [op for op, footprint in core.in_flight.values() if touched.conflicts(footprint)]
             if not self._wait(core, needed, "operand"):
                 return False
-        core.spend(core.clock + scalar_cycles(self.machine, record), "scalar")
+        counts = tuple(record.counts)
+        cycles = self.scalars.get(counts)
+        if cycles is None:
+            cycles = self.scalars[counts] = scalar_cycles(self.machine, record)
+        core.spend(core.clock + cycles, "scalar")
         return True
 
     def _barrier(self, core: CoreTimer, record: BarrierRecord) -> bool:
@@ -254,8 +265,10 @@ class Engine:
         return True
 
     def _dispatch(self, core: CoreTimer, record: TensorRecord) -> bool:
-        queue = core.outstanding.setdefault(record.queue, deque())
-        while queue and queue[0].known and queue[0].finish <= core.clock:
+        queue = core.outstanding.get(record.queue)
+        if queue is None:
+            queue = core.outstanding[record.queue] = deque()
+        while queue and 0 <= queue[0].finish <= core.clock:
             queue.popleft()
         if len(queue) >= self.machine.core.queues.depth:
             if not self._wait(core, [queue[0]], "queue full"):
@@ -266,36 +279,64 @@ class Engine:
         queue.append(operation)
         core.last[record.queue] = operation
         core.operations.append(operation)
-        before = [op for op in (operation.behind, *operation.needs) if op is not None and not op.known]
-        operation.missing = len(before)
-        for op in before:
-            op.waiters.append(operation)
-        if not before:
+        self._await(operation)
+        if operation.missing == 0:
             finish = self._place(operation)
             if finish is not None:
-                self._settle(operation, finish)
+                operation.finish = finish  # nobody can wait for it yet
         return True
 
+    def _await(self, operation: Operation) -> None:
+        """Counts what it must wait for and does not know the time of."""
+        for op in (operation.behind, *operation.needs):
+            if op is not None and op.finish < 0:
+                operation.missing += 1
+                if op.waiters is None:
+                    op.waiters = []
+                op.waiters.append(operation)
+
     def _operation(self, core: CoreTimer, record: TensorRecord) -> Operation:
-        made = Operation(record, self._cost(core, record), core, core.clock, core.last.get(record.queue), [])
+        cost, own = self._cost(core, record)
+        needs: list[Operation] = []
+        made = Operation(record, cost, core, core.clock, core.last.get(record.queue), needs)
         made.core_wait = core.waited_for
         if self.machine.interlock == "ranges":
-            own = Footprint(record.reads, record.writes)
-            core.in_flight = [e for e in core.in_flight if not e[0].known or e[0].finish > core.clock]
-            for op, footprint in core.in_flight:
-                ordered = op.record.queue == record.queue and op.cost.latency == op.cost.interval
-                if not ordered and own.conflicts(footprint):
-                    made.needs.append(op)
-            core.in_flight.append((made, own))
+            self._interlock(core, made, own)
         return made
 
-    def _cost(self, core: CoreTimer, record: TensorRecord) -> Cost:
-        """Loops repeat their shapes: costs are kept by what they depend on."""
-        key = (core.trace.cluster, cost_key(record, self.turn))
-        found = self.costs.get(key)
-        if found is None:
-            found = self.costs[key] = cost_of(self.machine, record, core.trace.cluster)
-        return found
+    def _interlock(self, core: CoreTimer, made: Operation, own: Footprint) -> None:
+        clock, number, queue = core.clock, id(made.record), made.record.queue
+        over = [key for key, (op, _) in core.in_flight.items() if 0 <= op.finish <= clock]
+        for key in over:
+            del core.in_flight[key]
+        implied: set[int] = set()  # what a later one already waits for need not be looked at
+        for key, (op, footprint) in reversed(core.in_flight.items()):
+            if id(op) in implied:
+                implied.update(map(id, op.needs))
+                continue
+            if op.record.queue == queue and op.cost.latency == op.cost.interval:
+                continue  # the queue itself orders them
+            touches = self.meet.get((number, key))
+            if touches is None:
+                touches = self.meet[number, key] = own.conflicts(footprint)
+            if touches:
+                made.needs.append(op)
+                implied.update(map(id, op.needs))
+        made.needs.reverse()
+        core.in_flight.pop(number, None)  # the order of the dictionary is that of dispatch
+        core.in_flight[number] = (made, own)
+
+    def _cost(self, core: CoreTimer, record: TensorRecord) -> tuple[Cost, Footprint]:
+        """Loops repeat their records and shapes: costs are kept by what they depend on."""
+        cluster = core.trace.cluster
+        known = self.known.get((cluster, id(record)))
+        if known is None:
+            key = (cluster, cost_key(record, self.turn))
+            cost = self.costs.get(key)
+            if cost is None:
+                cost = self.costs[key] = cost_of(self.machine, record, cluster)
+            known = self.known[cluster, id(record)] = (cost, Footprint(record.reads, record.writes))
+        return known
 
 
 def _as_regions(span: tuple[int, int] | None) -> list[Region]:

@@ -1,0 +1,202 @@
+"""The processor's simulator.
+
+One thread. Every row computes data and cycles, the ResNet row energy as well; programs are loaded beforehand.
+SCALE-Sim 3.0.0 is asked for the cycles and addresses of the same convolutions on the same 32 × 32 array; it
+computes no data. It needs NumPy 1 and is run in an environment of its own (`python -m venv .venv-scalesim`,
+then `pip install scalesim==3.0.0 "numpy<2"` in it), once, with a limit of ten minutes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.row import Row, Work
+
+ROOT = Path(__file__).resolve().parent.parent
+SCALESIM = ROOT / ".venv-scalesim" / "bin" / "python"
+LIMIT = 600  # seconds
+# AlexNet's convolutions: input side with its border, channels, outputs, window, stride, groups
+ALEXNET = ((227, 3, 96, 11, 4, 1), (31, 96, 256, 5, 1, 2), (15, 256, 384, 3, 1, 1),
+           (15, 384, 384, 3, 1, 2), (15, 384, 256, 3, 1, 2))  # fmt: skip
+RECORDS = 8000
+
+
+def scalar_loop() -> Work:
+    """A hundred million scalar instructions."""
+    from trilobite.processor import Device
+
+    device = Device("dlp-s")
+    text = "SMOVE $1, #25000000\nloop: SADD $2, $2, $1\nSXOR $3, $3, $2\nSADD $1, $1, #-1\nCB #loop, $1"
+    module = device.load(text)
+    return lambda: device.launch(module)
+
+
+def small_vectors(with_time: bool) -> Work:
+    """Eight thousand instructions on 64 numbers each: loads, additions, stores."""
+    from trilobite.processor import Device
+
+    device = Device("dlp-s")
+    data = device.array(np.ones(4096, np.float32))
+    body = "VLOAD $10, $1, $0, #0\nVLOAD $11, $1, $0, #1024\nVAV $12, $1, $10, $11\nVSTORE $12, $1, $0, #2048"
+    module = device.load(
+        "LI $10, #nram(0)\nLI $11, #nram(4096)\nLI $12, #nram(8192)\nSMOVE $1, #64\n"
+        f"SMOVE $2, #{RECORDS // 4}\nloop:\n{body}\nSADD $2, $2, #-1\nCB #loop, $2"
+    )
+
+    def work() -> object:
+        run = device.launch(module, [data], traced=with_time)
+        return run.cycles if with_time else run
+
+    return work
+
+
+def alexnet() -> Work:
+    """Five convolutions in fp32 on a 32 x 32 array, each from NRAM and WRAM, drained to NRAM."""
+    from trilobite.processor import Device, load_machine
+    from trilobite.processor.machine.description import MatrixUnit
+
+    base = load_machine("tpu-v1")
+    unit = MatrixUnit("systolic-ws", 32, 32, {"fp32": 1024}, weight_buffers=2)
+    pads = {
+        "nram": replace(base.core.nram, kib=16384),
+        "wram": replace(base.core.wram, kib=8192, fifo_tiles=0),
+    }
+    device = Device(replace(base, name="array-32", core=replace(base.core, mfu=unit, **pads)))
+    rng = np.random.default_rng(1)
+    launches = []
+    for side, inputs, outputs, kernel, stride, groups in ALEXNET:
+        image = device.array(rng.standard_normal((side, side, inputs), np.float32))
+        filters = device.array(rng.standard_normal((outputs, kernel, kernel, inputs // groups), np.float32))
+        run = (side, side, inputs, kernel, kernel, outputs, stride, stride, 1, 1, 0, 0, 0, 0, groups)
+        moves = "\n".join(f"SMOVE ${20 + place}, #{value}" for place, value in enumerate(run))
+        lengths = f"SMOVE $2, #{side * side * inputs}\nSMOVE $3, #{outputs * kernel**2 * inputs // groups}"
+        module = device.load(
+            f"{moves}\n{lengths}\nLI $10, #nram(0)\nLI $11, #wram(0)\nLI $12, #nram({8 << 20})\n"
+            "VLOAD $10, $2, $0, #0\nMLOAD $11, $3, $1, #0\nCONV $12, $10, $11, $20, $40"
+        )
+        launches.append((module, [image, filters]))
+    return lambda: sum(device.launch(module, given).cycles for module, given in launches)
+
+
+SCALE_CONFIG = """[general]
+run_name = alexnet
+[architecture_presets]
+ArrayHeight: 32
+ArrayWidth: 32
+IfmapSramSzkB: 16384
+FilterSramSzkB: 8192
+OfmapSramSzkB: 8192
+IfmapOffset: 0
+FilterOffset: 10000000
+OfmapOffset: 20000000
+Dataflow: ws
+Bandwidth: 10
+MemoryBanks: 1
+ReadRequestBuffer: 32
+WriteRequestBuffer: 32
+[layout]
+IfmapCustomLayout: False
+FilterCustomLayout: False
+IfmapSRAMBankBandwidth: 10
+IfmapSRAMBankNum: 10
+IfmapSRAMBankPort: 2
+FilterSRAMBankBandwidth: 10
+FilterSRAMBankNum: 10
+FilterSRAMBankPort: 2
+[sparsity]
+SparsitySupport: false
+SparseRep: ellpack_block
+OptimizedMapping: false
+BlockSize: 8
+RandomNumberGeneratorSeed: 40
+[run_presets]
+InterfaceBandwidth: CALC
+UseRamulatorTrace: False
+"""
+
+
+def scalesim() -> Work:
+    """The same layers; grouped ones as one group, as many times."""
+    if not SCALESIM.exists():
+        raise RuntimeError("SCALE-Sim is not installed: see the text of this section")
+
+    def work() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            lines = ["Layer,IFMAP Height,IFMAP Width,Filter Height,Filter Width,Channels,Num Filter,Strides,"]
+            for number, (side, inputs, outputs, kernel, stride, groups) in enumerate(ALEXNET):
+                shape = f"{side},{side},{kernel},{kernel},{inputs // groups},{outputs // groups},{stride},"
+                lines += [f"Conv{number}g{group},{shape}" for group in range(groups)]
+            (place / "topology.csv").write_text("\n".join(lines) + "\n")
+            (place / "config.cfg").write_text(SCALE_CONFIG)
+            command = [str(SCALESIM), "-m", "scalesim.scale", "-c", "config.cfg", "-t", "topology.csv",
+                       "-p", ".", "-i", "conv", "-s", "N"]  # fmt: skip
+            begun = time.perf_counter()
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False
+            )
+            if done.returncode:
+                raise RuntimeError(f"SCALE-Sim ended with {done.returncode}: {done.stderr.strip()[-200:]}")
+            return time.perf_counter() - begun
+
+    return work
+
+
+def resnet() -> Work:
+    """A picture through ResNet-50 in int8: data, cycles, energy."""
+    sys.path.insert(0, str(ROOT / "examples" / "processor"))
+    import resnet50
+
+    from trilobite.processor import Device
+
+    device = Device("tpu-v1")
+    writer = resnet50.network(device.machine.core.wram.bytes)
+    module = device.load("\n".join(writer.lines))
+    raw = resnet50.parameters(writer.layers)
+    picture = np.random.default_rng(1).integers(-128, 128, (224, 224, 3), dtype=np.int8)
+
+    def work() -> float:
+        _, run = resnet50.launch(device, module, raw, picture)
+        return run.cycles + run.energy.total
+
+    return work
+
+
+def mappings() -> Work:
+    """Half a million mappings of a product by the closed forms."""
+    from trilobite.processor import load_machine
+    from trilobite.processor.sim.timing.roofline import gemm_candidates
+
+    machine = load_machine("dlp-m")
+    m, n, k = np.random.default_rng(1).integers(1, 4096, (3, 500_000))
+    return lambda: gemm_candidates(machine, "int8", 1, m, n, k)
+
+
+def _row(name: str, ours: Callable[[], Work], aim: float, rounds: int = 5) -> Row:
+    return Row(name, {"trilobite": ours}, unit="ms", aim=aim, most_rounds=rounds)
+
+
+ROWS = (
+    _row("100 M scalar instructions", scalar_loop, 1.0),
+    _row("8,000 small tensor instructions", partial(small_vectors, False), RECORDS / 1e6),
+    _row("8,000 small tensor instructions, and cycles", partial(small_vectors, True), 2 * RECORDS / 1e6),
+    _row("AlexNet's convolutions on 32×32, data and cycles", alexnet, 0.5),
+    Row(
+        "AlexNet's convolutions on 32×32 by SCALE-Sim, no data",
+        {"scalesim": scalesim},
+        unit="ms",
+        times_itself=True,
+        most_rounds=1,
+    ),
+    _row("ResNet-50 int8: data, cycles, energy", resnet, 2.0, 3),
+    _row("500,000 mappings by closed forms (T0)", mappings, 1.0),
+)
