@@ -19,6 +19,7 @@ from trilobite.compiler.cpu.runner import Runner
 from trilobite.compiler.cpu.target import compile_graph
 from trilobite.compiler.cpu.tuning.choices import Asked, trying
 from trilobite.compiler.plan import plan
+from trilobite.compiler.program import Program
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import TensorType
 from trilobite.native.memory import empty
@@ -43,11 +44,14 @@ class Subject:
             plan(self.graph, kinds().lowerings, copy=COPY)
         return tuple(trial.asked)
 
+    def program(self, parameters: Mapping[str, int] | None) -> Program:
+        with trying(parameters):
+            return plan(self.graph, kinds().lowerings, copy=COPY)
+
     def runner(self, parameters: Mapping[str, int] | None) -> Runner:
         from trilobite.native.cache import kernels
 
-        with trying(parameters):
-            program = plan(self.graph, kinds().lowerings, copy=COPY)
+        program = self.program(parameters)
         code = kernels([(k.text, k.level) for k in program.kernels])
         return Runner(program, code, len(self.graph.inputs), compile_graph)
 

@@ -10,6 +10,8 @@ from trilobite.compiler.cpu.tuning.tuner import Outcome
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> str:
     """The kernels by the time that they take, and what all gains together are worth."""
+    if not outcomes:
+        return "no kernel of it has parameters"
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -31,8 +33,6 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> str:
     kept = sum(o.kept for o in outcomes)
     lines.append(
         f"{kept} of {len(outcomes)} kernels kept; together {_time(before)} before, {_time(after)} after"
-        if outcomes
-        else "no kernel of it has parameters"
     )
     return "\n".join(lines)
 
