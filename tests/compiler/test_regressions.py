@@ -85,3 +85,12 @@ def test_the_extreme_of_nothing_is_the_other_end_of_the_range(name: str, dtype: 
     if dtype == dt.int4:
         assert want.astype(int).tolist() == [[-8 if name == "reduce_max" else 7] * 2] * 5
     assert_same_bits(Executable(graph, Options())([x])[0], want)
+
+
+def test_nothing_from_the_end_of_a_slice_with_steps() -> None:
+    def body(x: Any) -> list[Any]:
+        every_third = table["slice"](x, start=(0, 0), stop=(1, 4), step=(3, 1))
+        return [table["slice"](every_third, start=(1, 1), stop=(1, 3), step=(1, 2))]
+
+    graph = record_graph(body, [TensorType((1, 4), dt.float32)], "slices")
+    assert Executable(graph, Options())([np.ones((1, 4), np.float32)])[0].shape == (0, 1)

@@ -115,11 +115,13 @@ def _transpose_twice(m: Match) -> Var:
 
 def _slice_twice(m: Match) -> Var:
     a, b = m.inner().attributes, m.attributes
-    start = tuple(s + t * k for s, t, k in zip(a["start"], b["start"], a["step"], strict=True))
-    step = tuple(k * n for k, n in zip(a["step"], b["step"], strict=True))
-    stop = tuple(
-        s if d == 0 else s + (d - 1) * k + 1 for s, d, k in zip(start, m.type.shape, step, strict=True)
+    shape = m.type.shape  # where nothing is left, the start may lie behind x's end
+    start = tuple(
+        0 if d == 0 else s + t * k
+        for d, s, t, k in zip(shape, a["start"], b["start"], a["step"], strict=True)
     )
+    step = tuple(k * n for k, n in zip(a["step"], b["step"], strict=True))
+    stop = tuple(0 if d == 0 else s + (d - 1) * k + 1 for s, d, k in zip(start, shape, step, strict=True))
     return m.make("slice", m["x"], start=start, stop=stop, step=step)
 
 
