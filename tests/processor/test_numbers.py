@@ -8,6 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from trilobite.processor.isa import functions
 from trilobite.processor.isa.formats import (
@@ -203,3 +205,45 @@ def test_int4_packs_two_values_a_byte(rng) -> None:
     assert raw.size == 16 and raw[-1] >> 4 == 0
     assert unpack(I4, raw, 31).tolist() == values.tolist()
     assert raw[0] == (values[0] & 15) | (values[1] & 15) << 4
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(width=64), min_size=3, max_size=3), st.booleans())
+def test_fused_multiply_add_of_float64_rounds_once(given_values: list[float], cancel: bool) -> None:
+    """Against whole numbers; half of the examples cancel the product but for its last bits."""
+
+    from trilobite.processor.isa.numbers import fma64
+
+    a, b, c = given_values
+    with np.errstate(all="ignore"):
+        if cancel:
+            c = -float(np.float64(a) * np.float64(b))
+        got = float(fma64(np.array([a]), np.array([b]), np.array([c]))[0])
+        plain = float(np.float64(a) * np.float64(b) + np.float64(c))
+    if not all(map(np.isfinite, (a, b, c))):
+        plain = c if np.isfinite(a) and np.isfinite(b) else plain
+        assert got == plain or (np.isnan(got) and np.isnan(plain))
+        return
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    try:
+        want = float(exact)
+    except OverflowError:
+        want = float("inf") if exact > 0 else float("-inf")
+    assert got == want
+
+
+def test_fused_multiply_add_of_float64_in_its_hard_cases() -> None:
+    from trilobite.processor.isa.numbers import fma64
+
+    one = 1 + 2.0**-52
+    cases = [
+        (one, one, -(1 + 2.0**-51), 2.0**-104),  # only the fused form keeps the last product bit
+        (2.0**-600, 2.0**-600, 1.0, 1.0),
+        (2.0**600, 2.0**600, -np.inf, -np.inf),
+        (2.0**1000, 2.0**1000, 1.0, np.inf),
+        (2.0**-540, 2.0**-540, 0.0, 0.0),
+        (3.0, 2.0**-1074, 2.0**-1074, 4 * 2.0**-1074),
+    ]
+    a, b, c, want = (np.array(x) for x in zip(*cases, strict=True))
+    with np.errstate(all="ignore"):
+        assert fma64(a, b, c).tolist() == want.tolist()

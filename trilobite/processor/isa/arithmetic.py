@@ -13,7 +13,7 @@ import numpy as np
 
 from trilobite.processor.isa import functions
 from trilobite.processor.isa.formats import F64, Array, Format
-from trilobite.processor.isa.numbers import finish, fma32, integer_range, round_whole, widen
+from trilobite.processor.isa.numbers import finish, fma32, fma64, integer_range, round_whole, widen
 
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -212,9 +212,9 @@ def reciprocal(fmt: Format, a: Array) -> Array:
 
 
 def fused(fmt: Format, a: Array, b: Array, c: Array) -> Array:
-    """a * b + c: one rounding up to 32 bits, two in float64."""
+    """a * b + c with one rounding."""
     if fmt is F64:
-        return finish(fmt, a * b + c)
+        return finish(fmt, fma64(a, b, c))
     return finish(fmt, fma32(*(widen(fmt, x).astype(np.float32) for x in (a, b, c))))
 
 

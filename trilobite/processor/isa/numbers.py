@@ -7,6 +7,9 @@ canonical quiet NaN. Denormals are kept everywhere.
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import inf, isfinite
+
 import numpy as np
 
 from trilobite.processor.isa.formats import E4M3, E5M2, F16, F32, F64, I4, TF32, Array, Format
@@ -48,6 +51,70 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     inexact = (lost != 0) & ((bits & 1) == 0) & np.isfinite(total)
     step = np.where((lost > 0) == (total > 0), 1, -1)
     return (bits + np.where(inexact, step, 0)).view(np.float64).astype(np.float32)
+
+
+def fma64(a: Array, b: Array, c: Array) -> Array:
+    """round(a * b + c) with one rounding, in float64.
+
+    The product and the sums are split into exact pairs; the small parts meet rounded to odd (Boldo and
+    Melquiond). Where a part could leave the range of float64 the sum is taken in whole numbers.
+    """
+    a, b, c = (np.array(x, np.float64) for x in np.broadcast_arrays(a, b, c))
+    high, low = _exact_product(a, b)
+    upper, lower = _exact_sum(c, low)
+    top, rest = _exact_sum(high, upper)
+    result = np.asarray(top + _odd_sum(lower, rest))
+    sizes = [np.abs(x) for x in (a, b, c, a * b)]
+    inside = [((x > 2.0**-400) | (x == 0)) & (x < 2.0**400) for x in sizes]
+    safe = np.logical_and.reduce(inside) & ((a * b != 0) | (a == 0) | (b == 0))
+    for place in np.argwhere(~safe):
+        at = tuple(place)
+        result[at] = _whole_fma(float(a[at]), float(b[at]), float(c[at]))
+    return result
+
+
+def _exact_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """a * b and what rounding took from it (Dekker)."""
+    product = a * b
+    (a1, a0), (b1, b0) = _halves(a), _halves(b)
+    return product, np.asarray(((a1 * b1 - product) + a1 * b0 + a0 * b1) + a0 * b0)
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    wide = x * 134217729.0  # 2^27 + 1
+    upper = wide - (wide - x)
+    return upper, x - upper
+
+
+def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    total = a + b
+    part = total - a
+    return total, np.asarray((a - (total - part)) + (b - part))
+
+
+def _odd_sum(a: Array, b: Array) -> Array:
+    """a + b; if bits are lost, the neighbour whose last bit is 1."""
+    total, lost = _exact_sum(a, b)
+    bits = np.ascontiguousarray(total).view(np.int64)
+    inexact = (lost != 0) & ((bits & 1) == 0) & np.isfinite(total)
+    step = np.where((lost > 0) == (total > 0), 1, -1)
+    return np.asarray((bits + np.where(inexact, step, 0)).view(np.float64))
+
+
+def _whole_fma(a: float, b: float, c: float) -> float:
+    if isfinite(a) and isfinite(b) and not isfinite(c):
+        return c  # also where the rounded product would be infinite
+    with np.errstate(all="ignore"):
+        plain = float(np.float64(a) * np.float64(b) + np.float64(c))
+    if not all(map(isfinite, (a, b, c))) or a == 0 or b == 0:
+        return plain  # infinities, NaN, and a sum with an exact product
+    total = Fraction(a) * Fraction(b) + Fraction(c)
+    if total == 0:
+        return plain  # the sign of an exact zero is that of the sum
+    try:
+        return float(total)
+    except OverflowError:
+        return inf if total > 0 else -inf
 
 
 def tf32(x: Array) -> Array:

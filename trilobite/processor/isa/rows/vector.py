@@ -261,7 +261,7 @@ def _random(o: Operands) -> Sequence[Array]:
 CONVERTIBLE = (*INTEGERS, *FLOATS, I4, E4M3, E5M2, TF32)
 CONVERSIONS = tuple((to, source) for to in CONVERTIBLE for source in CONVERTIBLE if to is not source)
 _MORE = [
-    _row("VFMA", "dst n a b c", REAL, "vector", "dst[i] = a[i] * b[i] + c[i], one rounding up to f32", _fused,
+    _row("VFMA", "dst n a b c", REAL, "vector", "dst[i] = a[i] * b[i] + c[i], one rounding", _fused,
          "a", "b", "c"),
     _row("VSEL", "dst n mask a b", ANY, "vector", "dst[i] = mask[i] != 0 ? a[i] : b[i]", _select,
          "mask", "a", "b"),
