@@ -368,3 +368,20 @@ def test_formats_without_a_rate_run_on_the_vector_unit() -> None:
     assert run.timeline.cores[0].operations[0].cost.on_vector_unit
     assert "on the vector unit" in run.explain()
     assert "on the vector unit" not in launch(source, "dlp-s").explain()
+
+
+def test_the_cores_of_a_union_task_begin_its_next_round_together() -> None:
+    """One core of each round is late; the others wait for it before the next round, not only at barriers."""
+    device = Device("dlp-m")
+    module = device.load(
+        "SREAD $1, #taskId\nSAND $1, $1, #15\nCBNZ #done, $1\nSMOVE $2, #5000\n"
+        "loop: SADD $2, $2, #-1\nCB #loop, $2\ndone: HALT"
+    )
+    run = device.launch(module, dim=(32, 1, 1), task="union4")
+    begins = []
+    for core in run.timeline.cores:
+        launches = [end for _, end, what in core.segments if what == "launch"]
+        begins.append(tuple(launches))
+    assert len(set(begins)) == 1 and len(begins[0]) == 2
+    assert begins[0][1] - begins[0][0] > 5000
+    assert all(row.total == run.cycles for row in run.stalls)

@@ -110,6 +110,7 @@ class Launch:
         self.held = 0
         self.executed = 0
         self.rounds = 0
+        self.groups = 0  # begun so far
         self.printed: list[str] = []
         self.timing_dependent = False
 
@@ -145,9 +146,11 @@ class Launch:
                 core = self._core(member.place)
                 core.start(self.program, self.code, entry, arguments, dict(member.special))
                 if self.traced:
-                    core.trace.records.append(TaskRecord(entry, member.special["taskId"], self.rounds))
+                    number = member.special["taskId"]
+                    core.trace.records.append(TaskRecord(entry, number, self.rounds, self.groups))
                 group_of[member.place] = index
                 running.append(core)
+            self.groups += 1
             if self.chip.observer is not None:
                 self.chip.observer.began(running[-len(group) :])
         members = {index: [member.place for member in group] for index, group in enumerate(groups)}

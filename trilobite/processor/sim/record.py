@@ -61,11 +61,12 @@ class BarrierRecord:
 
 @dataclass(slots=True)
 class TaskRecord:
-    """A task begins on this core."""
+    """A task begins on this core, together with the other cores of its group (`group` numbers it)."""
 
     place: int
     number: int
     round: int
+    group: int
 
 
 Record = ScalarRecord | TensorRecord | SyncRecord | BarrierRecord | TaskRecord

@@ -12,7 +12,7 @@ only transfers over shared parts wait for the clock, because others may slow the
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import lcm
@@ -120,6 +120,8 @@ class Engine:
         self.ready: deque[CoreTimer] = deque()
         self.expected = _meeting_sizes(trace)
         self.arrived: dict[int, list[CoreTimer]] = {}
+        self.members = Counter(r.group for c in trace.cores for r in c.records if isinstance(r, TaskRecord))
+        self.gathered: dict[int, list[CoreTimer]] = {}
 
     def run(self) -> Timeline:
         self.ready.extend(self.cores)
@@ -201,7 +203,7 @@ class Engine:
             elif isinstance(record, SyncRecord):
                 passed = self._drain(core, record.queues)
             elif isinstance(record, TaskRecord):
-                passed = self._task(core)
+                passed = self._task(core, record)
             else:
                 passed = self._barrier(core, record)
             if not passed:
@@ -228,13 +230,23 @@ class Engine:
                 core.waited_for = operation
         return True
 
-    def _task(self, core: CoreTimer) -> bool:
+    def _task(self, core: CoreTimer, record: TaskRecord) -> bool:
+        """A task begins when all cores of its group are free."""
         if not self._drain(core, core.outstanding):
             return False
-        launch = self.machine.launch
-        ahead = self.machine.cycles(launch.round_ns if core.tasks else launch.overhead_ns)
-        core.spend(core.clock + ahead, "launch")
-        core.tasks += 1
+        here = self.gathered.setdefault(record.group, [])
+        if core not in here:
+            here.append(core)
+        if len(here) < self.members[record.group]:
+            return False
+        launch, free = self.machine.launch, max(member.clock for member in here)
+        for member in here:
+            ahead = self.machine.cycles(launch.round_ns if member.tasks else launch.overhead_ns)
+            member.spend(free + ahead, "launch")
+            member.tasks += 1
+            if member is not core:
+                member.place += 1
+                self.ready.append(member)
         return True
 
     def _scalar(self, core: CoreTimer, record: ScalarRecord) -> bool:
