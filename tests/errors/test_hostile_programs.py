@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import trilobite as tb
 from trilobite import nn
 
 from .hostile import draw, near, same_bits, slopes
+
+jit = partial(tb.jit, target="reference")  # whose bits are those of eager
 
 F = nn.functional
 
@@ -25,11 +28,11 @@ def test_a_tensor_used_many_times() -> None:
 
     a = draw(3, dtype=np.float64) * 0.5
     near(tb.grad(f)(tb.tensor(a)), slopes(f, a), 0.0001)
-    same_bits(tb.grad(f)(tb.tensor(a)), tb.jit(tb.grad(f))(tb.tensor(a)))
+    same_bits(tb.grad(f)(tb.tensor(a)), jit(tb.grad(f))(tb.tensor(a)))
 
 
 def test_jit_in_vmap_in_grad_in_jit() -> None:
-    inner = tb.jit(lambda a, b: (a.sin() * b).sum())
+    inner = jit(lambda a, b: (a.sin() * b).sum())
 
     def f(x, w):
         return tb.vmap(lambda r: inner(r, w))(x).pow(2).sum()
@@ -39,8 +42,8 @@ def test_jit_in_vmap_in_grad_in_jit() -> None:
         g = tb.grad(f, argnums=n)(tb.tensor(x), tb.tensor(w))
         h = slopes((lambda q: f(q, tb.tensor(w))) if n == 0 else lambda q: f(tb.tensor(x), q), (x, w)[n])
         near(g, h, 0.0001)
-        same_bits(g, tb.jit(tb.grad(f, argnums=n))(tb.tensor(x), tb.tensor(w)))
-        same_bits(tb.jit(tb.jit(tb.grad(tb.jit(f), argnums=n)))(tb.tensor(x), tb.tensor(w)), g)
+        same_bits(g, jit(tb.grad(f, argnums=n))(tb.tensor(x), tb.tensor(w)))
+        same_bits(jit(jit(tb.grad(jit(f), argnums=n)))(tb.tensor(x), tb.tensor(w)), g)
 
 
 def test_randomness_under_vmap() -> None:
@@ -51,7 +54,7 @@ def test_randomness_under_vmap() -> None:
         a = f(x)
         b = f(x)
         tb.manual_seed(3)
-        j = tb.jit(f)
+        j = jit(f)
         c = j(x)
         d = j(x)
         same_bits(a, c)
@@ -63,13 +66,13 @@ def test_randomness_under_vmap() -> None:
         tb.manual_seed(3)
         q = g(x)
         tb.manual_seed(3)
-        same_bits(q, tb.jit(g)(x))
+        same_bits(q, jit(g)(x))
     m = nn.Dropout(0.5)
     tb.manual_seed(1)
     f = tb.vmap(lambda a: m(a), randomness="different")
     q = f(tb.ones((3, 8)))
     tb.manual_seed(1)
-    same_bits(q, tb.jit(f)(tb.ones((3, 8))))
+    same_bits(q, jit(f)(tb.ones((3, 8))))
 
 
 @pytest.mark.parametrize("rev", [False, True])
@@ -93,7 +96,7 @@ def test_scan_over_trees_both_ways(rev: bool) -> None:
     same_bits(c["b"][1], cc["b"][1])
     same_bits(y["o"], tb.stack([q["o"] for q in ys]))
     same_bits(y["n"][0], tb.stack([q["n"][0] for q in ys]))
-    c2, y2 = tb.jit(lambda i, x: tb.scan(body, i, x, reverse=rev))(init, xs)
+    c2, y2 = jit(lambda i, x: tb.scan(body, i, x, reverse=rev))(init, xs)
     same_bits(c2["a"], c["a"])
     same_bits(y2["o"], y["o"])
 
@@ -104,7 +107,7 @@ def test_loops_of_no_steps() -> None:
     def f(c, x):
         return (c * w + x, c.sum())
 
-    for fn in (lambda a, b: tb.scan(f, a, b), tb.jit(lambda a, b: tb.scan(f, a, b))):
+    for fn in (lambda a, b: tb.scan(f, a, b), jit(lambda a, b: tb.scan(f, a, b))):
         c, y = fn(tb.ones((3,), dtype=tb.float64), tb.zeros((0, 3), dtype=tb.float64))
         assert y.shape == (0,) and c.numpy().tolist() == [1, 1, 1]
     g = tb.grad(lambda a: tb.scan(f, a, tb.zeros((0, 3), dtype=tb.float64))[0].sum())(
@@ -125,7 +128,7 @@ def test_loops_of_no_steps() -> None:
     assert r[1].shape == (0, 4)
     assert tb.fori_loop(3, 3, lambda i, s: s + 1, tb.tensor(1.0)).item() == 1
     assert tb.fori_loop(3, 1, lambda i, s: s + 1, tb.tensor(1.0)).item() == 1
-    assert tb.jit(lambda n: tb.fori_loop(3, n, lambda i, s: s + 1, tb.tensor(1.0)))(tb.tensor(1)).item() == 1
+    assert jit(lambda n: tb.fori_loop(3, n, lambda i, s: s + 1, tb.tensor(1.0)))(tb.tensor(1)).item() == 1
 
 
 def test_branches_that_write_different_tensors() -> None:
@@ -138,7 +141,7 @@ def test_branches_that_write_different_tensors() -> None:
         def f(p, x):
             return tb.cond(p, lambda a: (s.add_(a), a * 2)[1], lambda a: (u.copy_(a * 3), s * a)[1], x)
 
-        g = tb.jit(f) if j else f
+        g = jit(f) if j else f
         o = [g(tb.tensor(b), tb.tensor(n)) for b in (True, False, True)]
         return ([q.numpy().tolist() for q in o], s.numpy().tolist(), u.numpy().tolist())
 
@@ -149,7 +152,7 @@ def test_branches_that_write_different_tensors() -> None:
 
 def test_a_condition_that_is_a_python_bool() -> None:
     assert tb.cond(True, lambda: tb.tensor(1.0), lambda: tb.tensor(2.0)).item() == 1.0
-    assert tb.jit(lambda: tb.cond(False, lambda: tb.tensor(1.0), lambda: tb.tensor(2.0)))().item() == 2.0
+    assert jit(lambda: tb.cond(False, lambda: tb.tensor(1.0), lambda: tb.tensor(2.0)))().item() == 2.0
 
 
 def test_a_loop_with_an_integer_and_a_float() -> None:
@@ -164,7 +167,7 @@ def test_a_loop_with_an_integer_and_a_float() -> None:
         b = np.float32(np.float32(b * np.float32(1.5)) + np.float32(a))
         a += 1
     assert i.item() == a and v.item() == b and (v.dtype == tb.float32)
-    p, q = tb.jit(f)(tb.tensor(9), tb.tensor(1.0))
+    p, q = jit(f)(tb.tensor(9), tb.tensor(1.0))
     same_bits(p, i)
     same_bits(q, v)
     r = tb.vmap(f, in_axes=(0, None))(tb.tensor([0, 3, 9, 50]), tb.tensor(1.0))
@@ -202,11 +205,11 @@ def test_python_numbers_promote_alike() -> None:
                     e = f(x, k)
                 except tb.errors.TrilobiteError as ex:
                     try:
-                        tb.jit(f)(x, k)
+                        jit(f)(x, k)
                         raise AssertionError((dt, name, k, "eager raises, jit not", str(ex)[:80]))
                     except tb.errors.TrilobiteError:
                         continue
-                j = tb.jit(f)(x, k)
+                j = jit(f)(x, k)
                 assert e.dtype == j.dtype, (dt, name, k, e.dtype, j.dtype)
                 same_bits(e, j)
 
@@ -222,7 +225,7 @@ def test_threads_differentiate_apart() -> None:
                     with tb.no_grad():
                         y = x * 2
                         assert not y.requires_grad
-                    f = tb.jit(lambda a: a * i)
+                    f = jit(lambda a: a * i)
                     same_bits(f(x.detach()), x.detach() * i)
                 else:
                     (x * x).sum().backward()
@@ -238,7 +241,7 @@ def test_threads_differentiate_apart() -> None:
 
 
 def test_threads_share_a_compiled_function() -> None:
-    f = tb.jit(lambda a: (a * a).sum())
+    f = jit(lambda a: (a * a).sum())
     out = []
 
     def work(i):
@@ -275,12 +278,12 @@ class _Odd(tb.Function):
 @pytest.mark.parametrize("f", [_odd, _Odd.apply], ids=["custom_vjp", "Function"])
 def test_a_rule_of_its_own_holds_when_a_compiled_function_is_differentiated_from_outside(f) -> None:
     w = tb.tensor([1.0, 2.0], requires_grad=True)
-    compiled = tb.jit(lambda a: f(a).sum())
-    for loss in (lambda: tb.jit(lambda: f(w).sum())(), lambda: compiled(w), lambda: compiled(w * 1)):
+    compiled = jit(lambda a: f(a).sum())
+    for loss in (lambda: jit(lambda: f(w).sum())(), lambda: compiled(w), lambda: compiled(w * 1)):
         w.grad = None
         loss().backward()
         same_bits(w.grad, tb.tensor([100.0, 100.0]))
-    slope = tb.grad(tb.jit(lambda a: f(a * w).sum()))(tb.ones((2,)))
+    slope = tb.grad(jit(lambda a: f(a * w).sum()))(tb.ones((2,)))
     same_bits(slope, tb.tensor([100.0, 200.0]))
 
 
@@ -292,7 +295,7 @@ def test_composites_stay_whole_and_differentiate_to_the_same_bits_beside_paramet
         "batch_norm": lambda v: (F.batch_norm(v, None, None, w, training=True) * k).sum(),
     }
     for name, f in programs.items():
-        compiled = tb.jit(f)
+        compiled = jit(f)
         calls = [e.attributes["name"] for e in compiled.lower(x).graph.equations if "name" in e.attributes]
         assert calls == [name]
         same_bits(tb.grad(compiled)(x), tb.grad(f)(x))
@@ -328,5 +331,5 @@ def test_a_rule_of_its_own_holds_inside_loops_and_branches_of_a_compiled_functio
         return tb.cond(a.sum() > 0, lambda q: _odd(q * w), lambda q: q, a).sum()
 
     for f, expected in ((loop, [1e6, 1e6]), (branch, [100.0, 200.0])):
-        for slope in (tb.grad(f), tb.grad(tb.jit(f)), tb.jit(tb.grad(f)), tb.grad(tb.jit(tb.jit(f)))):
+        for slope in (tb.grad(f), tb.grad(jit(f)), jit(tb.grad(f)), tb.grad(jit(jit(f)))):
             near(slope(x), np.array(expected, np.float32))
