@@ -65,11 +65,11 @@ def _product(x: Array, y: Array, contract: Any, batch: Any, **_: Any) -> float:
 
 def _convolution(x: Array, w: Array, groups: int, **_: Any) -> float:
     """Every element of an image with all filters of its group and taps."""
-    return x.size * w.size / max(w.shape[1] if w.ndim > 1 else 1, 1) / groups
+    return x.size * w.size / max(w.shape[1] if w.ndim > 1 else 1, 1) / max(groups, 1)
 
 
 def _weight_gradient(x: Array, y: Array, groups: int, **_: Any) -> float:
-    return x.size * (y.shape[1] if y.ndim > 1 else 1) / groups * 9
+    return x.size * (y.shape[1] if y.ndim > 1 else 1) / max(groups, 1) * 9
 
 
 def _windows(x: Array, *_: Any, **__: Any) -> float:
