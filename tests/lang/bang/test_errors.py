@@ -1,4 +1,5 @@
-"""What is refused, and how: by name, with the line, all at once; and that nothing crashes on broken sources."""
+"""What is refused, and how: by name, with the line, all at once; broken sources never crash."""
+
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def test_what_the_processor_lacks_is_named_with_its_line(tmp_path: Path) -> None
 
 def test_a_direction_that_contradicts_the_memories(tmp_path: Path) -> None:
     said = refused(
-        "__mlu_global__ void k(float *x) {\n  __nram__ float a[64];\n  __memcpy(a, x, 256, NRAM2GDRAM);\n}\n", tmp_path
+        "__mlu_global__ void k(float *x) {\n  __nram__ float a[64];\n  __memcpy(a, x, 256, NRAM2GDRAM);\n}\n",
+        tmp_path,
     )
     assert "wrong.mlu:4:3: __memcpy with NRAM2GDRAM: src lies in gdram, the direction says nram" in said
 
@@ -93,7 +95,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         compile_file(tmp_path / "none.mlu", MACHINE)
 
 
-def test_without_a_clang_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_clang_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(clang, "find_clang", lambda: None)
     with pytest.raises(KernelError, match=r"pip install 'trilobite\[bang\]'"):
         compile_file(KERNELS / "power_difference.mlu", MACHINE)
@@ -119,10 +123,14 @@ def test_host_code_and_its_headers_are_left_out(tmp_path: Path, rng: np.random.G
 def test_broken_sources_never_crash(seed: int, tmp_path: Path) -> None:
     """Cut, doubled, swapped and foreign pieces: a program, or an error of the house that names a place."""
     chance = random.Random(seed)
-    text = (KERNELS / chance.choice(["power_difference.mlu", "clusters.mlu", "selection.mlu"])).read_text("utf-8")
+    text = (KERNELS / chance.choice(["power_difference.mlu", "clusters.mlu", "selection.mlu"])).read_text(
+        "utf-8"
+    )
     for _ in range(chance.randrange(1, 4)):
         at, size = chance.randrange(len(text)), chance.randrange(1, 40)
-        piece = chance.choice(["", "<<<", "__nram__ ", "}", "{", "(", '"', "#include \"x\"\n", "0.5h ", "\x00", "template <", "é"])
+        piece = chance.choice(
+            ["", "<<<", "__nram__ ", "}", "{", "(", '"', '#include "x"\n', "0.5h ", "\x00", "template <", "é"]
+        )
         text = text[:at] + piece + text[at + chance.choice([0, size]) :]
     path = tmp_path / "broken.mlu"
     path.write_text(text, encoding="utf-8")

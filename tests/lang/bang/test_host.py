@@ -1,5 +1,6 @@
 """The CNRT-like host API, kernels with options, arguments by type, and the commands."""
 
+# ruff: noqa: E501 (tables and sources of kernels)
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,6 @@
 """The kernels of images.mlu and matmul_ladder.mlu against NumPy."""
 
+# ruff: noqa: E501 (tables and sources of kernels)
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,6 @@
 """The kernels of features.mlu and selection.mlu: C++ as kernels use it, masks, tables, conversions."""
 
+# ruff: noqa: E501 (tables and sources of kernels)
 from __future__ import annotations
 
 import math
@@ -57,9 +58,18 @@ def test_halves(level: int, rng: np.random.Generator) -> None:
     x = rng.integers(-20, 20, 16).astype(np.float16) / np.float16(4)
     _, out, wide = run(FEATURES, "halves", [x, np.zeros_like(x), np.zeros(4, np.float32), 16], level=level)
     np.testing.assert_array_equal(out, np.minimum(x * np.float16(2) + np.float16(0.5), np.float16(3)))
-    down = float(np.nextafter(np.float16(0.1), np.float16(0))) if float(np.float16(0.1)) > 0.1 else float(np.float16(0.1))
+    down = (
+        float(np.nextafter(np.float16(0.1), np.float16(0)))
+        if float(np.float16(0.1)) > 0.1
+        else float(np.float16(0.1))
+    )
     assert wide.tolist() == pytest.approx(
-        [float(x.astype(np.float64).sum()), float(x[0]) + abs(float(x[1])), float(np.float16(0.1)) + down * 16, int(x[2])]
+        [
+            float(x.astype(np.float64).sum()),
+            float(x[0]) + abs(float(x[1])),
+            float(np.float16(0.1)) + down * 16,
+            int(x[2]),
+        ]
     )
 
 
@@ -78,7 +88,9 @@ def test_mathematics(level: int, rng: np.random.Generator) -> None:
 
 def test_pointers_into_every_memory(level: int, rng: np.random.Generator) -> None:
     x = rng.integers(-9, 9, 64).astype(np.float32)
-    out = run(FEATURES, "pointers", [x, np.zeros(2, np.float32), 40], (4, 1, 1), "union1", level=level, checks=False)[1]
+    out = run(
+        FEATURES, "pointers", [x, np.zeros(2, np.float32), 40], (4, 1, 1), "union1", level=level, checks=False
+    )[1]
     assert out.tolist() == [x[:40].sum(), x[40]]
 
 
@@ -100,7 +112,9 @@ def test_counters_polynomials_loops(level: int, rng: np.random.Generator) -> Non
     assert run(FEATURES, "counters", [np.zeros(2, np.int32)], level=level)[0].tolist() == [21, 13]
     x = rng.standard_normal(9).astype(np.float32)
     out = run(FEATURES, "polynomial", [x, np.zeros_like(x), 9], level=level)[1]
-    np.testing.assert_allclose(out, np.polyval([0.125, 2, -1.25, 0.5], x.astype(np.float64)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        out, np.polyval([0.125, 2, -1.25, 0.5], x.astype(np.float64)), rtol=1e-5, atol=1e-6
+    )
     steps = run(FEATURES, "loops", [np.zeros(30, np.int32), 30], (3, 1, 1), level=level)[0]
     assert steps[2:].tolist() == [collatz(n) for n in range(2, 30)]
 
@@ -115,7 +129,9 @@ def collatz(n: int) -> int:
 # selection.mlu
 def test_compact(level: int, rng: np.random.Generator) -> None:
     x = rng.standard_normal(300).astype(np.float32)
-    _, out, count = run(SELECTION, "compact", [x, np.zeros_like(x), np.zeros(1, np.int32), 300, 0.3], level=level)
+    _, out, count = run(
+        SELECTION, "compact", [x, np.zeros_like(x), np.zeros(1, np.int32), 300, 0.3], level=level
+    )
     kept = x[x > np.float32(0.3)]
     assert count[0] == len(kept)
     np.testing.assert_array_equal(out[: len(kept)], kept)
@@ -135,7 +151,9 @@ def test_look_up_and_histogram(level: int, rng: np.random.Generator) -> None:
     out = run(SELECTION, "look_up", [table, index, np.zeros(200, np.float32), 200, 37], level=level)[2]
     np.testing.assert_array_equal(out, table[index])
     values = rng.integers(-2, 12, 200).astype(np.int32)
-    bins = run(SELECTION, "histogram", [values, np.zeros(10, np.int32), 200, 10], (4, 1, 1), "union1", level=level)[1]
+    bins = run(
+        SELECTION, "histogram", [values, np.zeros(10, np.int32), 200, 10], (4, 1, 1), "union1", level=level
+    )[1]
     np.testing.assert_array_equal(bins, np.bincount(values[(values >= 0) & (values < 10)], minlength=10))
 
 
@@ -151,7 +169,9 @@ def test_conversions(level: int, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("position", [0, -2, 3])
 def test_quantisation(position: int, level: int, rng: np.random.Generator) -> None:
     x = np.concatenate([rng.standard_normal(60) * 40, [2.5, -2.5, 1e4, -1e4]]).astype(np.float32)
-    _, out, back = run(SELECTION, "quantise", [x, np.zeros(64, np.int8), np.zeros(64, np.float32), 64, position], level=level)
+    _, out, back = run(
+        SELECTION, "quantise", [x, np.zeros(64, np.int8), np.zeros(64, np.float32), 64, position], level=level
+    )
     scaled = x.astype(np.float64) / 2.0**position
     want = np.clip(np.copysign(np.floor(np.abs(scaled) + 0.5), scaled), -128, 127)
     np.testing.assert_array_equal(out, want)
@@ -178,14 +198,22 @@ def test_bits(level: int, rng: np.random.Generator) -> None:
     out = run(SELECTION, "bits", [x, np.zeros_like(x), 77], level=level)[1]
     np.testing.assert_array_equal(out, [(int(v) & 0xFFFF).bit_count() & 1 for v in x])
     a, b = (rng.standard_normal(64).astype(np.float32) for _ in range(2))
-    _, _, kept, count = run(SELECTION, "bit_masks", [a, b, np.zeros(64, np.float32), np.zeros(1, np.uint32), 64], level=level)
+    _, _, kept, count = run(
+        SELECTION, "bit_masks", [a, b, np.zeros(64, np.float32), np.zeros(1, np.uint32), 64], level=level
+    )
     np.testing.assert_array_equal(kept[: count[0]], a[a > b])
 
 
 def test_counting(level: int) -> None:
     x = np.array([0, 0, 3, 0, -1, 5, 0], np.float32)
-    assert run(SELECTION, "count_and_find", [x, np.zeros(3, np.uint32), 7], level=level)[1].tolist() == [3, 2, 5]
-    assert run(SELECTION, "count_and_find", [x[:2], np.zeros(3, np.uint32), 2], level=level)[1].tolist()[:2] == [0, 2**32 - 1]
+    assert run(SELECTION, "count_and_find", [x, np.zeros(3, np.uint32), 7], level=level)[1].tolist() == [
+        3,
+        2,
+        5,
+    ]
+    assert run(SELECTION, "count_and_find", [x[:2], np.zeros(3, np.uint32), 2], level=level)[1].tolist()[
+        :2
+    ] == [0, 2**32 - 1]
 
 
 def test_fusion(level: int, rng: np.random.Generator) -> None:

@@ -21,17 +21,24 @@ from trilobite.base.errors import KernelError
 # One 64-bit triple whose small structs travel in words and whose others travel as pointers to a copy.
 TRIPLE = "x86_64-unknown-linux-musl"
 _MINIMUM = 17
+_MUSL = ("x86_64-linux-musl", "generic-musl", "x86-linux-any", "any-linux-any")
 _DIAGNOSTIC = re.compile(r"^(.+?):(\d+):(\d+): (?:fatal )?error: (.*)$", re.MULTILINE)
+_COMMON = (
+    f"-x c++ -target {TRIPLE} -std=c++17 -w -fno-caret-diagnostics -fno-color-diagnostics -ferror-limit=60 "
+    "-fno-exceptions -fno-rtti"
+).split()
 _GENERATE = (
     "-ffp-contract=off -fno-math-errno -fno-vectorize -fno-slp-vectorize -fno-unroll-loops "
-    "-Xclang -ffloat16-excess-precision=none -fno-discard-value-names -fno-threadsafe-statics -fno-stack-protector "
-    "-fno-use-cxa-atexit -mllvm -replexitval=never -mllvm -disable-loop-idiom-all -fno-jump-tables -fno-builtin-memset"
+    "-Xclang -ffloat16-excess-precision=none -fno-discard-value-names -fno-threadsafe-statics "
+    "-fno-stack-protector -fno-use-cxa-atexit -fno-jump-tables -fno-builtin-memset "
+    "-mllvm -replexitval=never -mllvm -disable-loop-idiom-all"
 ).split()
 LIBCPP = (
     "_LIBCPP_ABI_VERSION=1 _LIBCPP_ABI_NAMESPACE=__1 _LIBCPP_HAS_THREADS=1 _LIBCPP_HAS_MONOTONIC_CLOCK=1 "
     "_LIBCPP_HAS_TERMINAL=1 _LIBCPP_HAS_MUSL_LIBC=1 _LIBCXXABI_DISABLE_VISIBILITY_ANNOTATIONS "
-    "_LIBCPP_DISABLE_VISIBILITY_ANNOTATIONS _LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS=0 _LIBCPP_HAS_FILESYSTEM=1 "
-    "_LIBCPP_HAS_RANDOM_DEVICE=1 _LIBCPP_HAS_LOCALIZATION=1 _LIBCPP_HAS_UNICODE=1 _LIBCPP_HAS_WIDE_CHARACTERS=1 "
+    "_LIBCPP_DISABLE_VISIBILITY_ANNOTATIONS _LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS=0 "
+    "_LIBCPP_HAS_FILESYSTEM=1 _LIBCPP_HAS_RANDOM_DEVICE=1 _LIBCPP_HAS_LOCALIZATION=1 _LIBCPP_HAS_UNICODE=1 "
+    "_LIBCPP_HAS_WIDE_CHARACTERS=1 "
     "_LIBCPP_HAS_NO_STD_MODULES _LIBCPP_HAS_TIME_ZONE_DATABASE=1 _LIBCPP_PSTL_BACKEND_SERIAL "
     "_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_NONE "
     "_LIBCPP_ASSERTION_SEMANTIC_DEFAULT=_LIBCPP_ASSERTION_SEMANTIC_IGNORE"
@@ -87,8 +94,8 @@ def _wheel() -> Clang | None:
     if not zig.exists():
         return None
     lib = root / "lib"
-    folders = ("libcxx/include", "libcxxabi/include", "include", "libc/include/x86_64-linux-musl",
-               "libc/include/generic-musl", "libc/include/x86-linux-any", "libc/include/any-linux-any")  # fmt: skip
+    folders = ["libcxx/include", "libcxxabi/include", "include"]
+    folders += [f"libc/include/{name}" for name in _MUSL]
     headers = ["-nostdinc", "-nostdinc++", *(f"-D{name}" for name in LIBCPP)]
     for folder in folders:
         headers += ["-isystem", str(lib / folder)]
@@ -121,10 +128,14 @@ def _version(command: tuple[str, ...]) -> str:
 def _run(words: Sequence[str], text: str | None = None) -> tuple[str, str, bool]:
     clang = require_clang()
     done = subprocess.run(
-        [*clang.command, "-x", "c++", "-target", TRIPLE, "-std=c++17", "-w", "-fno-caret-diagnostics",
-         "-fno-color-diagnostics", "-ferror-limit=60", "-fno-exceptions", "-fno-rtti", *clang.headers, *words],
-        input=text, capture_output=True, text=True, encoding="utf-8", errors="replace", timeout=300, check=False,
-    )  # fmt: skip
+        [*clang.command, *_COMMON, *clang.headers, *words],
+        input=text,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=300,
+        check=False,
+    )
     return done.stdout, done.stderr, done.returncode == 0
 
 
@@ -136,9 +147,7 @@ def preprocess(path: Path, words: Sequence[str]) -> tuple[str, list[Diagnostic]]
 
 def to_llvm(text: str, level: int) -> tuple[str, list[Diagnostic]]:
     """LLVM text of preprocessed C++, from the cache if it was compiled before."""
-    flags = [*_GENERATE, "-O0" if level == 0 else "-O2", "-g", "-fno-use-cxa-atexit", "-S", "-emit-llvm"]
-    if level == 0:
-        flags += ["-Xclang", "-disable-O0-optnone"]
+    flags = [*_GENERATE, "-O0" if level == 0 else "-O2", "-g", "-S", "-emit-llvm"]
     key = hashlib.sha256("\0".join([require_clang().version, *flags, text]).encode()).hexdigest()
     kept = cache_directory() / key[:2] / f"{key}.ll"
     try:

@@ -75,9 +75,10 @@ class Cnrt:
         block = self._blocks.pop(pointer.address, None)
         if block is None:
             raise DeviceError(
-                f"{pointer.address:#x} was not allocated, or is free already", expected="what cnrtMalloc gave",
+                f"{pointer.address:#x} was not allocated, or is free already",
+                expected="what cnrtMalloc gave",
                 remedy="free every block once",
-            )  # fmt: skip
+            )
         block.free()
 
     def _bytes(self, pointer: DevicePointer, size: int) -> Array:
@@ -87,9 +88,10 @@ class Cnrt:
                 self.device.memory.unwritten.pop(start, None)
                 return block._view()[at : at + size]
         raise DeviceError(
-            f"{size} bytes at {pointer.address:#x} lie in no allocated block", expected="a range inside one block",
+            f"{size} bytes at {pointer.address:#x} lie in no allocated block",
+            expected="a range inside one block",
             remedy="check the pointer and the size",
-        )  # fmt: skip
+        )
 
     def cnrtMemcpy(self, dst: Any, src: Any, size: int, direction: int) -> None:
         """Host ends are NumPy arrays."""
@@ -103,7 +105,9 @@ class Cnrt:
             _host(dst)[:size] = _host(src)[:size]
         else:
             raise ArgumentError(
-                f"there is no copy direction {direction}", expected="cnrtMemcpyHostToDev and the like", remedy="use one"
+                f"there is no copy direction {direction}",
+                expected="cnrtMemcpyHostToDev and the like",
+                remedy="use one",
             )
 
     def cnrtMemset(self, dst: DevicePointer, value: int, size: int) -> None:
@@ -131,19 +135,28 @@ class Cnrt:
         """Microseconds of the processor between two marks."""
         if start.microseconds is None or end.microseconds is None:
             raise DeviceError(
-                "a notifier was never placed", expected="cnrtPlaceNotifier for both", remedy="place it in a queue"
+                "a notifier was never placed",
+                expected="cnrtPlaceNotifier for both",
+                remedy="place it in a queue",
             )
         return end.microseconds - start.microseconds
 
     # launches
     def launch(
-        self, kernel: BangKernel | Kernel, dim: tuple[int, int, int], task: int, queue: Queue, args: Sequence[Any]
+        self,
+        kernel: BangKernel | Kernel,
+        dim: tuple[int, int, int],
+        task: int,
+        queue: Queue,
+        args: Sequence[Any],
     ) -> Run:
         """What `kernel<<<dim, task, queue>>>(args)` does."""
         _require_open(queue)
         if task not in TASKS:
             raise ArgumentError(
-                f"there is no task type {task}", expected="CNRT_FUNC_TYPE_BLOCK or _UNION1 to _UNION16", remedy="use one"
+                f"there is no task type {task}",
+                expected="CNRT_FUNC_TYPE_BLOCK or _UNION1 to _UNION16",
+                remedy="use one",
             )
         words = [arg.address if isinstance(arg, DevicePointer) else arg for arg in args]
         run = self.device.launch(kernel, words, dim, TASKS[task])
@@ -162,7 +175,9 @@ def _host(values: Any) -> Array:
     given = np.asarray(values)
     if not given.flags.c_contiguous:
         raise ArgumentError(
-            "a host array must lie in one piece", expected="a C-contiguous array", remedy="np.ascontiguousarray"
+            "a host array must lie in one piece",
+            expected="a C-contiguous array",
+            remedy="np.ascontiguousarray",
         )
     flat: Array = given.reshape(-1).view(np.uint8)
     return flat

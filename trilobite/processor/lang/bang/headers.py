@@ -79,7 +79,7 @@ def _declared(row: Intrinsic) -> list[str]:
     made = []
     for types in row.types:
         formats = dict(zip(row.letters, types.split("-"), strict=True)) if types else {}
-        fixed = {p.type for p in row.parameters if p.type in C_NAMES} | ({row.returns} & set(C_NAMES))
+        fixed = {p.type for p in row.parameters if p.type in C_NAMES}
         keys = [*formats, *sorted(fixed)]
         for spelled in product(*(C_NAMES[formats.get(key, key)] for key in keys)):
             names = dict(zip(keys, spelled, strict=True))
@@ -89,7 +89,7 @@ def _declared(row: Intrinsic) -> list[str]:
 
 
 def _c_type(kind: str, names: dict[str, str]) -> str:
-    return names.get(kind, kind)
+    return names.get(kind) or C_NAMES.get(kind, (kind,))[0]
 
 
 def _parameter(p: Parameter, names: dict[str, str]) -> str:

@@ -1,7 +1,7 @@
 """A BANG C kernel that a device can launch: a source, an entry, options, and the types of its parameters.
 
-Enters: a path, the entry's name, arguments of a launch. Leaves: the program for a machine, and the arguments as
-the words that the entry takes: a Python float becomes what the parameter is (half, float, double), a struct
+Enters: a path, the entry's name, arguments of a launch. Leaves: the program for a machine, and the arguments
+as the words that the entry takes: a Python float becomes what the parameter is, a struct
 (`bytes`, or a NumPy record) as many words as it has.
 """
 
@@ -35,7 +35,9 @@ def compile_bang(path: str | Path, machine: Machine, options: Options | None = N
     module = kernel_module(path, machine, chosen)
     program = compile_module(module, machine, chosen.level)
     known = {field.name: getattr(program, field.name) for field in fields(program)}
-    signatures = {entry.name: tuple((arg.name, arg.type.name) for arg in entry.params) for entry in module.entries}
+    signatures = {
+        entry.name: tuple((arg.name, arg.type.name) for arg in entry.params) for entry in module.entries
+    }
     return BangProgram(**known, parameters=signatures)
 
 
@@ -58,8 +60,9 @@ class BangKernel(KernelSource):
         if not self.name and len(names) == 1:
             self.name = names[0]
         if self.name not in program.parameters:
+            what = f"no kernel {self.name!r}" if self.name else "several kernels"
             raise ArgumentError(
-                f"{self.path.name} has no kernel {self.name!r}" if self.name else f"{self.path.name} has several kernels",
+                f"{self.path.name} has {what}",
                 expected="one of " + ", ".join(names),
                 remedy="name one of them",
             )  # fmt: skip

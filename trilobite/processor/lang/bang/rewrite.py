@@ -33,7 +33,7 @@ DEVICE = re.compile(r'annotate\("bang\.entry"\)|always_inline|__mlu_')
 
 
 def qualifier(space: str) -> str:
-    """thread_local gives static storage in every scope, and an address that the optimiser does not see through."""
+    """thread_local gives static storage in every scope."""
     return f'thread_local __attribute__((section("{space}"), used))'
 
 
@@ -47,7 +47,8 @@ def rewrite(text: str) -> str:
 
 def _chunks(text: str) -> Iterable[tuple[str, bool]]:
     """Runs of lines with one origin; whether they are the user's."""
-    is_user, run = True, []
+    is_user = True
+    run: list[str] = []
     for line in text.splitlines(keepends=True):
         found = _MARKER.match(line) if line.startswith("# ") else None
         if found and run:
@@ -170,7 +171,7 @@ def enumerators(text: str) -> dict[tuple[str, int], str]:
 
 
 def without_launching_functions(text: str) -> str:
-    """The text without the host functions that launch templates by their full names: only those launches stay."""
+    """The text without host functions that launch templates by their full names: the launches stay."""
     for found in reversed(definitions(text)):
         inside = text[found.start : found.end]
         launches = inside.count("/*launch*/")

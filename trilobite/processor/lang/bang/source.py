@@ -1,8 +1,8 @@
 """A BANG C source: from its file to programs.
 
-Enters: a `.mlu` file, a machine, options. Leaves: the `KernelProgram` that `Device.load` takes. Missing headers
-of host libraries and host functions that need them are left out; everything else that clang or the lowering
-refuses is one `KernelError` with every place in it.
+Enters: a `.mlu` file, a machine, options. Leaves: the `KernelProgram` that `Device.load` takes. Missing
+headers of host libraries and host functions that need them are left out; everything else that clang or the
+lowering refuses is one `KernelError` with every place in it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
     if not lowered.entries:
         raise KernelError(
             "the source has no kernel", where=file.name,
-            expected="a function marked __mlu_global__ or __mlu_entry__; a template must be instantiated or launched",
+            expected="a function marked __mlu_global__ or __mlu_entry__; a template instantiated or launched",
             remedy="mark one",
         )  # fmt: skip
     return lowered
@@ -112,8 +112,9 @@ def _preprocessed(file: Path, machine: Machine, options: Options) -> tuple[str, 
     missing: list[str] = []
     with TemporaryDirectory() as folder:
         words += ["-I", folder]
+        known = [file.parent, INCLUDE, *(Path(place) for place in options.includes)]
         for name in _QUOTED.findall(file.read_text(encoding="utf-8", errors="replace")):
-            if not any((Path(place) / name).is_file() for place in (file.parent, INCLUDE, *options.includes)):
+            if not any((place / name).is_file() for place in known):
                 words += _supplied(file, name, Path(folder), missing)
         while True:
             text, faults = clang.preprocess(file, words)

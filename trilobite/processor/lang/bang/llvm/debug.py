@@ -1,4 +1,4 @@
-"""Debug metadata: where an instruction came from, what a variable is called, what a function was written as."""
+"""Debug metadata: where an instruction came from, and what variables and functions are called."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ class Debug:
         return int(text[1:]) if text.startswith("!") and text[1:].isdigit() else None
 
     def location(self, number: int | None) -> Location:
-        """The place that a DILocation names; of inlined code, where it was written, of an intrinsic's body, where
-        it is called."""
+        """The place that a DILocation names: where inlined code was written, where an intrinsic is called."""
         if number is None:
             return NOWHERE
         if number not in self._places:

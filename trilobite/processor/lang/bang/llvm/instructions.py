@@ -26,7 +26,8 @@ BINARY = frozenset(
     "add sub mul sdiv udiv srem urem shl lshr ashr and or xor fadd fsub fmul fdiv frem".split()
 )
 CASTS = frozenset(
-    "trunc zext sext fptrunc fpext fptoui fptosi uitofp sitofp ptrtoint inttoptr bitcast addrspacecast".split()
+    "trunc zext sext fptrunc fpext fptoui fptosi uitofp sitofp ptrtoint inttoptr "
+    "bitcast addrspacecast".split()
 )
 _FLAGS = frozenset(
     "nuw nsw exact disjoint nneg samesign inbounds nusw inrange volatile atomic inalloca "
@@ -352,7 +353,8 @@ def _cmpxchg(tokens: Tokens, opcode: str) -> Instruction:
 _READERS: dict[str, Callable[[Tokens, str], Instruction]] = {
     **dict.fromkeys(BINARY, _binary),
     **dict.fromkeys(CASTS, _cast),
-    **dict.fromkeys(("select", "extractvalue", "insertvalue", "extractelement", "insertelement", "shufflevector"), _operands),
+    **dict.fromkeys(("select", "extractvalue", "insertvalue", "extractelement"), _operands),
+    **dict.fromkeys(("insertelement", "shufflevector"), _operands),
     "icmp": _compare,
     "fcmp": _compare,
     "fneg": _unary,

@@ -98,7 +98,7 @@ class Operand:
     value: Local | Global | Number | Undefined | Zero | Text | Group | Expression | Assembly | Metadata
 
 
-_WORDS = {
+_WORDS: dict[str, Number | Zero | Undefined] = {
     "true": Number(1),
     "false": Number(0),
     "null": Zero(),

@@ -20,8 +20,8 @@ from trilobite.processor.lang.bang.lower.scalars import (
 from trilobite.processor.lang.ir import Constant, Value
 from trilobite.processor.lang.types import ANY, is_pointer
 
-_SIGNED = {"add": "add", "sub": "sub", "mul": "mul", "sdiv": "div", "srem": "rem", "shl": "shl", "ashr": "shr",
-           "and": "and", "or": "or", "xor": "xor"}  # fmt: skip
+_SIGNED = {"add": "add", "sub": "sub", "mul": "mul", "sdiv": "div", "srem": "rem", "shl": "shl",
+           "ashr": "shr", "and": "and", "or": "or", "xor": "xor"}  # fmt: skip
 _UNSIGNED = {"udiv": "div", "urem": "rem", "lshr": "shr"}
 _FLOATS = {"fadd": "add", "fsub": "sub", "fmul": "mul", "fdiv": "div"}
 _PREDICATES = {"eq": "eq", "ne": "ne", "gt": "gt", "ge": "ge", "lt": "lt", "le": "le"}

@@ -16,21 +16,21 @@ _FUSE = re.compile(r"fuse\.nram\.(\w+)\s+\[(\$\d+)\],\s*(\$\d+|\d+),\s*\[(\$\d+)
 _STEP = re.compile(r"\.(\w+)\(([^)]*)\)")
 _FUNCTION = re.compile(r"(cos|abs|log2|pow2|sin|sqrt|rsqrt|exp)\.gpr\.(f32|f16)\s+(\$\d+),\s*(\$\d+)")
 _IGNORED = re.compile(r"(mv\.(sreg\.gpr|gpr\.sreg)|readperf\.\w+|pv\.[pv]\.\S+)\b")
-_SCALAR_ROWS = {"add": "VAS", "sub": "VSS", "mul": "VMS", "and": "VBANDS", "or": "VBORS", "xor": "VBXORS", "band": "VBANDS",
-                "bor": "VBORS", "bxor": "VBXORS", "max": "VGTMS", "min": "VLTMS", "eq": "VES", "ne": "VNES", "gt": "VGTS",
-                "ge": "VGES", "lt": "VLTS", "le": "VLES", "sll": "VSHLS", "srl": "VSHRS", "sra": "VSHRS", "div": "VDS"}  # fmt: skip
-_VECTOR_ROWS = {"add": "VAV", "sub": "VSV", "mul": "VMV", "and": "VBAND", "or": "VBOR", "xor": "VBXOR", "band": "VBAND",
-                "bor": "VBOR", "bxor": "VBXOR", "max": "VGTM", "min": "VLTM", "eq": "VE", "ne": "VNE", "gt": "VGT",
-                "ge": "VGE", "lt": "VLT", "le": "VLE", "div": "VDV"}  # fmt: skip
-_UNARY_ROWS = {
-    "abs": "VABS",
-    "relu": "VRELU",
-    "sqrt": "VSQRT",
-    "recip": "VRECIP",
-    "not": "VNOT",
-    "bnot": "VBNOT",
-    "neg": "VNEG",
-}
+
+
+def _rows(text: str) -> dict[str, str]:
+    return dict(pair.split("=") for pair in text.split())
+
+
+_SCALAR_ROWS = _rows(
+    "add=VAS sub=VSS mul=VMS div=VDS max=VGTMS min=VLTMS eq=VES ne=VNES gt=VGTS ge=VGES lt=VLTS le=VLES "
+    "and=VBANDS or=VBORS xor=VBXORS band=VBANDS bor=VBORS bxor=VBXORS sll=VSHLS srl=VSHRS sra=VSHRS"
+)
+_VECTOR_ROWS = _rows(
+    "add=VAV sub=VSV mul=VMV div=VDV max=VGTM min=VLTM eq=VE ne=VNE gt=VGT ge=VGE lt=VLT le=VLE "
+    "and=VBAND or=VBOR xor=VBXOR band=VBAND bor=VBOR bxor=VBXOR"
+)
+_UNARY_ROWS = _rows("abs=VABS relu=VRELU sqrt=VSQRT recip=VRECIP not=VNOT bnot=VBNOT neg=VNEG")
 
 
 def assembly(f: FunctionLowering, i: Instruction, callee: Assembly) -> Lowered:

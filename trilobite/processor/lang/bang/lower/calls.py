@@ -19,8 +19,11 @@ from trilobite.processor.lang.bang.lower.tensor import lower_intrinsic
 from trilobite.processor.lang.ir import Constant, Value
 from trilobite.processor.lang.types import is_float
 
-_NOTHING = ("llvm.lifetime", "llvm.dbg", "llvm.assume", "llvm.experimental.noalias", "llvm.donothing", "llvm.prefetch",
-            "llvm.stacksave", "llvm.stackrestore", "llvm.invariant", "llvm.var.annotation")  # fmt: skip
+_NOTHING = tuple(
+    f"llvm.{name}"
+    for name in "lifetime dbg assume experimental.noalias donothing prefetch stacksave stackrestore "
+    "invariant var.annotation".split()
+)
 
 
 def call(f: FunctionLowering, i: Instruction) -> Lowered:
@@ -231,19 +234,24 @@ def _class(f: FunctionLowering, i: Instruction) -> Lowered:
 _FAMILIES: dict[str, Callable[[FunctionLowering, Instruction], Lowered]] = {
     "smin": _each(_extreme("min", True)), "smax": _each(_extreme("max", True)),
     "umin": _each(_extreme("min", False)), "umax": _each(_extreme("max", False)),
-    "abs": _each(_absolute), "ctpop": _each(_count("popc")), "ctlz": _each(_count("clz")), "cttz": _each(_count("ctz")),
+    "abs": _each(_absolute), "ctpop": _each(_count("popc")), "ctlz": _each(_count("clz")),
+    "cttz": _each(_count("ctz")),
     "fshl": _each(_funnel(True)), "fshr": _each(_funnel(False)), "bswap": _each(_swap),
     "uadd": lambda f, i: _saturated(f, i, "add", False), "usub": lambda f, i: _saturated(f, i, "sub", False),
     "sadd": lambda f, i: _saturated(f, i, "add", True), "ssub": lambda f, i: _saturated(f, i, "sub", True),
     "scmp": _each(_three_way(True)), "ucmp": _each(_three_way(False)),
-    "threadlocal": _threadlocal, "memcpy": _memory, "memmove": _memory, "memset": _set, "trap": _trap, "ubsantrap": _trap,
-    "debugtrap": _trap, "expect": _expected, "is": _class, "launder": _expected, "strip": _expected, "ptrmask": lambda f, i: _mask(f, i),
-    "readcyclecounter": lambda f, i: (f.builder.emit("clock", results=[I64]).result,),
+    "threadlocal": _threadlocal, "memcpy": _memory, "memmove": _memory, "memset": _set, "trap": _trap,
+    "ubsantrap": _trap, "debugtrap": _trap, "expect": _expected, "is": _class, "launder": _expected,
+    "strip": _expected, "ptrmask": lambda f, i: _mask(f, i), "readcyclecounter": lambda f, i: _cycles(f),
 }  # fmt: skip
 
 
+def _cycles(f: FunctionLowering) -> Lowered:
+    return (f.builder.emit("clock", results=[I64]).result,)
+
+
 def _saturated(f: FunctionLowering, i: Instruction, opcode: str, is_signed: bool) -> Lowered:
-    name = i.extra["callee"].value.name
+    name = str(i.extra["callee"].value.name)
     if ".sat." not in name:
         return _overflow(f, i, name)
     if bits_of(leaves(i.type)[0]) == 64:
@@ -289,7 +297,7 @@ def _readable(name: str) -> str:
     found = re.findall(r"(\d+)([A-Za-z_]\w*)", name)
     if name.startswith("_Z") and found:
         length, rest = found[0]
-        return rest[: int(length)]
+        return str(rest)[: int(length)]
     return name
 
 

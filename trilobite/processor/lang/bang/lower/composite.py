@@ -40,8 +40,9 @@ def copy3(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
 
 
 DIRECTIONS = (
-    "GDRAM2NRAM NRAM2GDRAM NRAM2NRAM GDRAM2WRAM WRAM2GDRAM GDRAM2SRAM SRAM2GDRAM NRAM2SRAM SRAM2NRAM SRAM2WRAM "
-    "WRAM2SRAM SRAM2SRAM GDRAM2GDRAM NRAM2WRAM WRAM2NRAM WRAM2WRAM LDRAM2NRAM NRAM2LDRAM LDRAM2WRAM WRAM2LDRAM "
+    "GDRAM2NRAM NRAM2GDRAM NRAM2NRAM GDRAM2WRAM WRAM2GDRAM GDRAM2SRAM SRAM2GDRAM NRAM2SRAM SRAM2NRAM "
+    "SRAM2WRAM WRAM2SRAM SRAM2SRAM GDRAM2GDRAM NRAM2WRAM WRAM2NRAM WRAM2WRAM LDRAM2NRAM NRAM2LDRAM "
+    "LDRAM2WRAM WRAM2LDRAM "
     "LDRAM2SRAM SRAM2LDRAM LDRAM2GDRAM GDRAM2LDRAM LDRAM2LDRAM"
 ).split()
 
@@ -143,7 +144,7 @@ def _deal(f: FunctionLowering, call: Call, rows: Value, channels: Value) -> None
     rest = b.arithmetic("and", I64, channels, b.integer(LANES - 1))
     even = b.arithmetic("eq", I64, rest, b.integer(0))
     many = b.arithmetic("and", I64, even, b.arithmetic("gt", I64, channels, b.integer(LANES)))
-    inside, behind = _fork(f, many)
+    behind = _fork(f, many)
     b.tensor(
         "VTRANS", [dst, dst, rows, b.integer(LANES), b.arithmetic("shr", I64, channels, b.integer(6))], [fmt]
     )
@@ -151,15 +152,15 @@ def _deal(f: FunctionLowering, call: Call, rows: Value, channels: Value) -> None
     b.block = behind
 
 
-def _fork(f: FunctionLowering, truth: Value) -> tuple[Block, Block]:
-    """Two new blocks: where it holds, which is entered, and where both ways meet."""
+def _fork(f: FunctionLowering, truth: Value) -> Block:
+    """Enters a new block, where it holds; gives the one where both ways meet."""
     b = f.builder
     inside, behind = Block("dealt"), Block("behind")
     at = f.function.blocks.index(b.block) + 1
     f.function.blocks[at:at] = [inside, behind]
     b.emit("branch", [truth], targets=[Target(inside), Target(behind)])
     b.block = inside
-    return inside, behind
+    return behind
 
 
 def _formats(call: Call) -> list[Format]:
@@ -266,7 +267,8 @@ def convert(f: FunctionLowering, call: Call, flags: Sequence[str]) -> Value:
 
 COMPOSITES: dict[str, Composite] = {
     "copy": copy, "copy2": copy2, "copy3": copy3, "fill": fill, "fill_any": fill_any, "nothing": nothing,
-    "extreme": extreme, "sum": total, "random": random, "matmul": matmul, "mlp": mlp, "conv": conv, "sync": sync,
+    "extreme": extreme, "sum": total, "random": random, "matmul": matmul, "mlp": mlp, "conv": conv,
+    "sync": sync,
     "barrier": barrier, "trap": trap, "special": special, "clock": clock, "atomic": atomic, "cas": cas,
     "convert": convert,
 }  # fmt: skip

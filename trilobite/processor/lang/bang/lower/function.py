@@ -123,7 +123,7 @@ class FunctionLowering:
         if handler is None:
             self.refuse(f"the LLVM instruction {item.opcode!r} is not supported")
             made = self.dummy(item.type)
-            if item is not None and item.opcode in ("invoke", "resume", "indirectbr", "callbr"):
+            if item.opcode in ("invoke", "resume", "indirectbr", "callbr"):
                 self.builder.trap(1, "unsupported")
         else:
             made = handler(self, item)

@@ -86,7 +86,9 @@ class ModuleLowering:
 
     def _readable(self, name: str) -> str:
         name = name.replace("_Float16", "half").replace("__bf16", "bfloat16_t")
-        return re.sub(r"\((?:\w+::)*(\w+)\)(-?\d+)", lambda m: self._enumerators.get((m[1], int(m[2])), m[0]), name)
+        return re.sub(
+            r"\((?:\w+::)*(\w+)\)(-?\d+)", lambda m: self._enumerators.get((m[1], int(m[2])), m[0]), name
+        )
 
     def public_name(self, function: DefinedFunction) -> str:
         return self._names.get(function.name, function.name)

@@ -71,8 +71,8 @@ def _argument(f: FunctionLowering, sign: str, value: Value) -> Value:
 
 
 def _returned(f: FunctionLowering, i: Instruction, made: Value | None) -> Lowered:
-    if made is None:
-        return f.dummy(i.type) if f.owner.returns(i) else ()
+    if made is None or not f.owner.returns(i):
+        return f.dummy(i.type)
     kind = f.scalar(i.type)
     if made.type == kind or is_float(made.type):
         return (made,)

@@ -1,6 +1,6 @@
 """Rearrangement, selection, reduction, lookup, windows."""
 
-# ruff: noqa: E501, UP031, PERF401 (a row of the table is one line, its C++ has braces of its own)
+# ruff: noqa: E501, UP031 (a row of the table is one line, its C++ has braces of its own)
 from __future__ import annotations
 
 from trilobite.processor.lang.bang.table.row import FLOATS, NARROW, NUMBERS, Intrinsic, form
@@ -10,8 +10,12 @@ _ROTATE = """{
     for (long __i = 0; __i < h; ++__i)
         __dlp_copy3(ADDRESS, (const char *)src + __i * w * (long)sizeof(T), sizeof(T), NRAM2NRAM, STRIDE, sizeof(T), w, 0, 0, 1);
 }"""
-_ROTATE90 = _ROTATE.replace("ADDRESS", "(char *)dst + (h - 1 - __i) * (long)sizeof(T)").replace("STRIDE", "h * (long)sizeof(T)")
-_ROTATE270 = _ROTATE.replace("ADDRESS", "(char *)dst + ((w - 1) * h + __i) * (long)sizeof(T)").replace("STRIDE", "-h * (long)sizeof(T)")
+_ROTATE90 = _ROTATE.replace("ADDRESS", "(char *)dst + (h - 1 - __i) * (long)sizeof(T)").replace(
+    "STRIDE", "h * (long)sizeof(T)"
+)
+_ROTATE270 = _ROTATE.replace("ADDRESS", "(char *)dst + ((w - 1) * h + __i) * (long)sizeof(T)").replace(
+    "STRIDE", "-h * (long)sizeof(T)"
+)
 _BITS = """{
     unsigned char *__to = (unsigned char *)dst;
     for (long __i = 0; __i < n; __i += 8) {
@@ -69,7 +73,16 @@ def _pools() -> list[Intrinsic]:
                          f"{line}, the windows beside each other", in_place=False))  # fmt: skip
     for kind, op in (("max", ">"), ("min", "<")):
         body = _INDEX.replace("OP", op)
-        for stride, place in (("sw: sh:", body), ("", body.replace("/ sh", "/ kh").replace("* sh", "* kh").replace("/ sw", "/ kw").replace("* sw", "* kw"))):
+        for stride, place in (
+            ("sw: sh:", body),
+            (
+                "",
+                body.replace("/ sh", "/ kh")
+                .replace("* sh", "* kh")
+                .replace("/ sw", "/ kw")
+                .replace("* sw", "* kw"),
+            ),
+        ):
             store = place.replace("STORE", f"dst[{_PLACE}] = __best;")
             made.append(form(f"__bang_{kind}pool_index", f"dst>I src<T {_WINDOW} {stride}", FLOATS, store,
                              "the tap r kw + s of each window's extreme", in_place=False))  # fmt: skip
@@ -95,12 +108,45 @@ def _counts() -> list[Intrinsic]:
     made = []
     for name, find, found in (("count", _COUNT, "__k"), ("findfirst1", _FIRST, "(__k < n ? (unsigned)__k : ~0u)"),
                               ("findlast1", _LAST, "(unsigned)__k")):  # fmt: skip
-        line = {"count": "how many are not 0", "findfirst1": "the first that is not 0", "findlast1": "the last that is not 0"}[name]
-        made.append(form(f"__bang_{name}", "src<T n#", NUMBERS, "{ %s return %s; }" % (find, found), line, returns="u32"))
-        made.append(form(f"__bang_{name}", "dst>u32 src<T n#", NUMBERS, "{ %s *dst = %s; }" % (find, found), line))
+        line = {
+            "count": "how many are not 0",
+            "findfirst1": "the first that is not 0",
+            "findlast1": "the last that is not 0",
+        }[name]
+        made.append(
+            form(
+                f"__bang_{name}",
+                "src<T n#",
+                NUMBERS,
+                "{ %s return %s; }" % (find, found),
+                line,
+                returns="u32",
+            )
+        )
+        made.append(
+            form(f"__bang_{name}", "dst>u32 src<T n#", NUMBERS, "{ %s *dst = %s; }" % (find, found), line)
+        )
     bits = "unsigned __k = 0; for (long __i = 0; __i < n; ++__i) __k += ((const unsigned char *)src)[__i >> 3] >> (__i & 7) & 1;"
-    made.append(form("__bang_count_bitindex", "src<void n#", (), "{ %s return __k; }" % bits, "set bits of n", returns="u32"))
-    made.append(form("__bang_popcnt", "src<T n#", ("u32", "i32"), "{ unsigned __k = 0; for (long __i = 0; __i < n; ++__i) __k += __builtin_popcount(src[__i]); return __k; }", "set bits", returns="u32"))
+    made.append(
+        form(
+            "__bang_count_bitindex",
+            "src<void n#",
+            (),
+            "{ %s return __k; }" % bits,
+            "set bits of n",
+            returns="u32",
+        )
+    )
+    made.append(
+        form(
+            "__bang_popcnt",
+            "src<T n#",
+            ("u32", "i32"),
+            "{ unsigned __k = 0; for (long __i = 0; __i < n; ++__i) __k += __builtin_popcount(src[__i]); return __k; }",
+            "set bits",
+            returns="u32",
+        )
+    )
     return made
 
 

@@ -13,8 +13,10 @@ __sync_all=barrier.chip: all cores of the task; __sync_all_ipu=barrier.chip.ipu:
 __sync_all_mpu=barrier.chip.mpu: all memory cores; __sync_all_ipu_within_cluster=barrier.cluster.ipu: the cluster's compute cores;
 __sync_io_move_compute=sync: all queues
 """
-_OLD_COPIES = "nram_to_nram nram_to_dram dram_to_nram wram_to_dram dram_to_wram sram_to_dram dram_to_sram nram_to_sram " \
+_OLD_COPIES = (
+    "nram_to_nram nram_to_dram dram_to_nram wram_to_dram dram_to_wram sram_to_dram dram_to_sram nram_to_sram "
     "sram_to_nram wram_to_sram sram_to_wram sram_to_sram"
+)
 _WIDE = ("i32", "u32", "f32", "i64", "u64")
 _SHORT = ("f16", "bf16", "i16", "u16")
 
@@ -25,7 +27,10 @@ def _syncs() -> list[Intrinsic]:
         left, line = entry.strip().split(":", 1)
         name, how = left.split("=")
         made.append(form(name, "", (), f"@{how}", line.strip(), space=""))
-    made += [form(f"__sync_copy_{ends}", "", (), "@sync.io.move", "waits for copies", space="") for ends in _OLD_COPIES.split()]
+    made += [
+        form(f"__sync_copy_{ends}", "", (), "@sync.io.move", "waits for copies", space="")
+        for ends in _OLD_COPIES.split()
+    ]
     flags = "io0? move0? compute0? io1? move1? compute1?"
     made.append(form("__sync_io_move_compute", flags, (), "@sync", "all queues", space=""))
     return made
@@ -45,22 +50,111 @@ def _atomics() -> list[Intrinsic]:
         made.append(form(f"__dlp_atomic_{op}", "p&T value=T", ("i32", "u32", "i64", "u64") if op in ("and", "or", "xor", "inc", "dec") else _WIDE,
                          f"@atomic.{op}", "the old element", returns="T", space="gdram"))  # fmt: skip
         narrow = ("i16", "u16") if op in ("and", "or", "xor", "inc", "dec") else _SHORT
-        body = "{ while (1) { T __old = *p; T __new = %s; if (__dlp_cas_narrow(p, __old, __new)) return __old; } }" % _NARROW_STEP[op]
+        body = (
+            "{ while (1) { T __old = *p; T __new = %s; if (__dlp_cas_narrow(p, __old, __new)) return __old; } }"
+            % _NARROW_STEP[op]
+        )
         for kind in narrow:
             made.append(form(f"__dlp_atomic_{op}", f"p&{kind} value={kind}", (), body.replace("T ", _c(kind) + " ").replace("(T)", f"({_c(kind)})"),
                              "the old element", returns=kind, space="gdram"))  # fmt: skip
-        types = (*_WIDE, *_SHORT)
+        types = (
+            ("i32", "u32", "i64", "u64", "i16", "u16")
+            if op in ("and", "or", "xor", "inc", "dec")
+            else (*_WIDE, *_SHORT)
+        )
         each = f"{{ for (long __i = 0; __i < n; ++__i) dst[__i] = __dlp_atomic_{op}(src1 + __i, VALUE); }}"
-        made.append(form(f"__bang_atomic_{op}", "dst>T src1&T value=T", types, f"{{ *dst = __dlp_atomic_{op}(src1, value); }}", "dst = the old element", space="dst nram, src1 gdram"))
-        made.append(form(f"__bang_atomic_{op}", "dst>T src1&T value=T n#", types, each.replace("VALUE", "value"), "dst = the old elements", space="dst nram, src1 gdram"))
-        made.append(form(f"__bang_atomic_{op}", "dst>T src1&T src2<T n#", types, each.replace("VALUE", "src2[__i]"), "dst = the old elements", space="dst nram, src1 gdram"))
+        made.append(
+            form(
+                f"__bang_atomic_{op}",
+                "dst>T src1&T value=T",
+                types,
+                f"{{ *dst = __dlp_atomic_{op}(src1, value); }}",
+                "dst = the old element",
+                space="dst nram, src1 gdram",
+            )
+        )
+        made.append(
+            form(
+                f"__bang_atomic_{op}",
+                "dst>T src1&T value=T n#",
+                types,
+                each.replace("VALUE", "value"),
+                "dst = the old elements",
+                space="dst nram, src1 gdram",
+            )
+        )
+        made.append(
+            form(
+                f"__bang_atomic_{op}",
+                "dst>T src1&T src2<T n#",
+                types,
+                each.replace("VALUE", "src2[__i]"),
+                "dst = the old elements",
+                space="dst nram, src1 gdram",
+            )
+        )
         plain = f"{{ for (long __i = 0; __i < n; ++__i) __dlp_atomic_{op}(dst + __i, VALUE); }}"
-        made.append(form(f"__bang_atomic_reduce_{op}", "dst&T value=T", types, f"{{ __dlp_atomic_{op}(dst, value); }}", "dst op value", space="gdram"))
-        made.append(form(f"__bang_atomic_reduce_{op}", "dst&T value=T n#", types, plain.replace("VALUE", "value"), "dst[i] op value", space="gdram"))
-        made.append(form(f"__bang_atomic_reduce_{op}", "dst&T src<T n#", types, plain.replace("VALUE", "src[__i]"), "dst[i] op src[i]", space="dst gdram, src nram"))
-    made.append(form("__dlp_cas", "p&T expected=T value=T", ("i32", "i64"), "@cas", "the old element", returns="T", space="gdram"))
-    made.append(form("__bang_atomic_cas", "dst>T src1&T expected=T value=T", ("i32",), "{ *dst = __dlp_cas(src1, expected, value); }", "dst = the old element", space="dst nram, src1 gdram"))
-    made.append(form("__bang_atomic_reduce_cas", "dst&T expected=T value=T", ("i32",), "{ __dlp_cas(dst, expected, value); }", "becomes value if it was expected", space="gdram"))
+        made.append(
+            form(
+                f"__bang_atomic_reduce_{op}",
+                "dst&T value=T",
+                types,
+                f"{{ __dlp_atomic_{op}(dst, value); }}",
+                "dst op value",
+                space="gdram",
+            )
+        )
+        made.append(
+            form(
+                f"__bang_atomic_reduce_{op}",
+                "dst&T value=T n#",
+                types,
+                plain.replace("VALUE", "value"),
+                "dst[i] op value",
+                space="gdram",
+            )
+        )
+        made.append(
+            form(
+                f"__bang_atomic_reduce_{op}",
+                "dst&T src<T n#",
+                types,
+                plain.replace("VALUE", "src[__i]"),
+                "dst[i] op src[i]",
+                space="dst gdram, src nram",
+            )
+        )
+    made.append(
+        form(
+            "__dlp_cas",
+            "p&T expected=T value=T",
+            ("i32", "i64"),
+            "@cas",
+            "the old element",
+            returns="T",
+            space="gdram",
+        )
+    )
+    made.append(
+        form(
+            "__bang_atomic_cas",
+            "dst>T src1&T expected=T value=T",
+            ("i32",),
+            "{ *dst = __dlp_cas(src1, expected, value); }",
+            "dst = the old element",
+            space="dst nram, src1 gdram",
+        )
+    )
+    made.append(
+        form(
+            "__bang_atomic_reduce_cas",
+            "dst&T expected=T value=T",
+            ("i32",),
+            "{ __dlp_cas(dst, expected, value); }",
+            "becomes value if it was expected",
+            space="gdram",
+        )
+    )
     return made
 
 

@@ -5,7 +5,7 @@
 zero from float to integer. A fix position p means: integer = round(x / 2^p), x = integer * 2^p.
 """
 
-# ruff: noqa: E501, UP031, PERF401 (a row of the table is one line, its C++ has braces of its own)
+# ruff: noqa: E501, UP031 (a row of the table is one line, its C++ has braces of its own)
 from __future__ import annotations
 
 from trilobite.processor.lang.bang.table.row import Intrinsic, form
@@ -76,7 +76,22 @@ def _bits(fmt: str) -> int:
 
 def _pairs() -> list[tuple[str, str]]:
     floats = ("float", "half", "bfloat16")
-    whole = ("int8", "int16", "int32", "int", "short", "char", "uchar", "uint8", "ushort", "uint", "int64", "fix8", "fix16", "int4")
+    whole = (
+        "int8",
+        "int16",
+        "int32",
+        "int",
+        "short",
+        "char",
+        "uchar",
+        "uint8",
+        "ushort",
+        "uint",
+        "int64",
+        "fix8",
+        "fix16",
+        "int4",
+    )
     found = [(a, b) for a in floats for b in (*floats, *whole) if a != b]
     found += [(a, b) for a in whole for b in floats]
     integers = ("int8", "int16", "int32", "int", "short", "char", "uchar", "int4", "int64", "uint8")
@@ -91,7 +106,21 @@ def _vectors() -> list[Intrinsic]:
 def _scalars() -> list[Intrinsic]:
     """`__float2half_rd(x)` and the like."""
     made = []
-    names = ("float", "half", "bfloat16", "int", "uint", "short", "ushort", "char", "uchar")
+    names = (
+        "float",
+        "half",
+        "bfloat16",
+        "int",
+        "uint",
+        "short",
+        "ushort",
+        "char",
+        "uchar",
+        "int32",
+        "int16",
+        "int8",
+        "uint32",
+    )
     for a in names:
         for b in names:
             if a == b or not {a, b} & {"float", "half", "bfloat16"}:
@@ -103,7 +132,9 @@ def _scalars() -> list[Intrinsic]:
                     how = "{ double __x = x; return __dlp_whole<%s>(%s); }" % (_c(d), _SLOW[mode])
                 else:
                     how = f"@convert.{rounding}"
-                made.append(form(f"__{a}2{b}{mode}", f"x={s}", (), how, f"{a} to {b}{mode}", returns=d, space=""))
+                made.append(
+                    form(f"__{a}2{b}{mode}", f"x={s}", (), how, f"{a} to {b}{mode}", returns=d, space="")
+                )
     return made
 
 

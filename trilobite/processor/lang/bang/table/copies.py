@@ -1,6 +1,6 @@
 """Copies, fills, moves, gathers: what carries bytes. Counts are bytes unless a row says elements."""
 
-# ruff: noqa: E501, UP031, PERF401 (a row of the table is one line, its C++ has braces of its own)
+# ruff: noqa: E501 (a row of the table is one line, its C++ has braces of its own)
 from __future__ import annotations
 
 from trilobite.processor.lang.bang.table.row import NUMBERS, Intrinsic, form
@@ -61,13 +61,19 @@ def _fills() -> list[Intrinsic]:
                         ("__gdramset", "gdram"), ("__sramset", "sram"), ("__ldramset", "ldram"),
                         ("__wramset", "wram")):  # fmt: skip
         how = "@fill" if space == "nram" else "@fill_any"
-        made.append(form(name, "dst>void n# value=T", _VALUES, how, "n elements of the value's own type", space=space))
+        made.append(
+            form(name, "dst>void n# value=T", _VALUES, how, "n elements of the value's own type", space=space)
+        )
         made.append(form(name, "dst>void n# value=T stride0: n1: stride1: n2:", _VALUES, _FILL2.replace("NAME", name),
                          "(n1 + 1)(n2 + 1) pieces of n elements", space=space))  # fmt: skip
     for suffix, kind in (("half", "f16"), ("float", "f32"), ("int", "i32"), ("short", "i16"),
                          ("unsigned_int", "u32"), ("unsigned_short", "u16")):  # fmt: skip
-        made.append(form(f"__nramset_{suffix}", f"dst>{kind} n# value={kind}", (), f"VSET:{kind} dst n value", "fill"))
-    made.append(form("__nramset_async", "dst>void n# value=T a: b:", _VALUES, "@fill", "n elements of the value"))
+        made.append(
+            form(f"__nramset_{suffix}", f"dst>{kind} n# value={kind}", (), f"VSET:{kind} dst n value", "fill")
+        )
+    made.append(
+        form("__nramset_async", "dst>void n# value=T a: b:", _VALUES, "@fill", "n elements of the value")
+    )
     made.append(form("__bang_write_zero", "dst>T n#", (*NUMBERS, "f64"), "VSET dst n 0", "n zeros"))
     return made
 
@@ -84,7 +90,9 @@ def _old_names() -> list[Intrinsic]:
             how, how2 = (f"@copy{'.async' if suffix else ''}", f"@copy2{'.async' if suffix else ''}")
             name = f"__memcpy{suffix}_{source}_to_{target}"
             made.append(form(name, "dst>void src<void n%", (), how, "n bytes", space="any"))
-            made.append(form(name, f"dst>void src<void n% {_STRIDED}", (), how2, "segments + 1 pieces", space="any"))
+            made.append(
+                form(name, f"dst>void src<void n% {_STRIDED}", (), how2, "segments + 1 pieces", space="any")
+            )
     return made
 
 

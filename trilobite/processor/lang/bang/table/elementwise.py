@@ -1,6 +1,6 @@
 """Vector intrinsics that go element by element: functions, two vectors, vector and scalar, cyclic, fusion."""
 
-# ruff: noqa: E501, UP031, PERF401 (a row of the table is one line, its C++ has braces of its own)
+# ruff: noqa: E501, PERF401 (a row of the table is one line, its C++ has braces of its own)
 from __future__ import annotations
 
 from trilobite.processor.lang.bang.table.row import (
@@ -62,11 +62,19 @@ def rows(text: str) -> list[tuple[str, str, str]]:
 def _plain() -> list[Intrinsic]:
     made = []
     for name, row, line in rows(_UNARY):
-        made.append(form(f"__bang_{name}", "dst>T src<T n#", NUMBERS, f"{row} dst n src", line, alignment=VECTOR_2XX))
+        made.append(
+            form(f"__bang_{name}", "dst>T src<T n#", NUMBERS, f"{row} dst n src", line, alignment=VECTOR_2XX)
+        )
     for name, row, line in rows(_FUNCTIONS):
-        made.append(form(f"__bang_{name}", "dst>T src<T n#", FLOATS, f"{row} dst n src", line, alignment=VECTOR_2XX))
+        made.append(
+            form(f"__bang_{name}", "dst>T src<T n#", FLOATS, f"{row} dst n src", line, alignment=VECTOR_2XX)
+        )
     for name, row, line in rows(_BINARY):
-        made.append(form(f"__bang_{name}", "dst>T a<T b<T n#", NUMBERS, f"{row} dst n a b", line, alignment=VECTOR_2XX))
+        made.append(
+            form(
+                f"__bang_{name}", "dst>T a<T b<T n#", NUMBERS, f"{row} dst n a b", line, alignment=VECTOR_2XX
+            )
+        )
     for name, row, line in rows(_SCALAR):
         for suffix in ("_scalar", "_const"):
             made.append(form(f"__bang_{name}{suffix}", "dst>T src<T c=T n#", NUMBERS, f"{row} dst n src c", line,
@@ -111,7 +119,9 @@ def _fusion() -> list[Intrinsic]:
         ("b=T c=T n#", _FUSED_SCALAR),
         ("b<T c<T n# n_b# n_c#", _FUSED_CYCLIC),
     )
-    return [form("__bang_fusion", f"op? dst>T a<T {rest}", FLOATS, body, _FUSION_LINE) for rest, body in forms]
+    return [
+        form("__bang_fusion", f"op? dst>T a<T {rest}", FLOATS, body, _FUSION_LINE) for rest, body in forms
+    ]
 
 
 _TZ = """{

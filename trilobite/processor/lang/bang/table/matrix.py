@@ -5,7 +5,7 @@ Rows (output channels) are dealt to 64 lanes: with n a multiple of 64, row r of 
 n = 64, or n no multiple of it, rows lie in order.
 """
 
-# ruff: noqa: E501, UP031, PERF401 (a row of the table is one line, its C++ has braces of its own)
+# ruff: noqa: E501 (a row of the table is one line, its C++ has braces of its own)
 from __future__ import annotations
 
 from trilobite.processor.lang.bang.table.row import Intrinsic, form

@@ -84,6 +84,5 @@ def form(
     made = parse(parameters)
     used = {p.type for p in made} | {returns}
     letters = "".join(letter for letter in "TDSI" if letter in used)
-    return Intrinsic(
-        name, made, letters, types if letters else ("",), how.strip(), line, returns, space, in_place, alignment
-    )
+    chosen = types if letters else ("",)
+    return Intrinsic(name, made, letters, chosen, how.strip(), line, returns, space, in_place, alignment)
