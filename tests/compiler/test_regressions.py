@@ -94,3 +94,25 @@ def test_nothing_from_the_end_of_a_slice_with_steps() -> None:
 
     graph = record_graph(body, [TensorType((1, 4), dt.float32)], "slices")
     assert Executable(graph, Options())([np.ones((1, 4), np.float32)])[0].shape == (0, 1)
+
+
+@pytest.mark.parametrize("dtype", [dt.bfloat16, dt.float16], ids=str)
+@pytest.mark.parametrize("root", ["dot", "conv"])
+def test_a_short_sum_is_rounded_before_it_is_seen(root: str, dtype: Any) -> None:
+    """What a cast or a comparison sees of a product is what storing it would give."""
+
+    def body(x: Any, y: Any) -> list[Any]:
+        if root == "dot":
+            out = table["dot"](x, y, contract=((1,), (0,)), batch=((), ()), dtype=dtype)
+        else:
+            window = {"stride": (1,), "low": (0,), "high": (0,), "x_dilation": (1,), "w_dilation": (1,)}
+            image, kernel = table["reshape"](x, shape=(1, 33, 17)), table["reshape"](y, shape=(17, 33, 1))
+            out = table["conv"](image, kernel, **window, groups=1, dtype=dtype)
+        return [out, table["cast"](out, dtype=dt.float32), table["floor"](out)]
+
+    shapes = ((33, 17), (17, 33))
+    graph = record_graph(body, [TensorType(s, dtype) for s in shapes], "short")
+    rng = np.random.default_rng(2)
+    found = Executable(graph, Options())([rng.standard_normal(s).astype(dtype) for s in shapes])
+    assert found[1].tobytes() == found[0].astype(np.float32).tobytes()
+    assert found[2].tobytes() == np.floor(found[0].astype(np.float32)).astype(dtype).tobytes()

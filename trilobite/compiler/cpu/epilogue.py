@@ -224,7 +224,7 @@ def emit_epilogue(
     for o, row in zip(epilogue.operands, operands, strict=True):
         at = text.address(row, column, o.dtype) if o.column_stride else row
         values.append(_load(text, o, at, lanes, count))
-    found = emit_scalars(text, epilogue.body, values, lanes)
+    found = emit_scalars(text, epilogue.body, values, lanes, unrounded=epilogue.body.inputs[:1])
     for dtype, value, row in zip(epilogue.results, found, results, strict=True):
         at = text.address(row, column, dtype)
         if count is None:

@@ -12,7 +12,7 @@ operation, for their range is so narrow that an overflow on the way is the rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import copysign
 from typing import Any
 
@@ -241,13 +241,17 @@ def supports(primitive: Primitive, dtypes: Sequence[DType]) -> bool:
     return name in RULES or name in WITH_ATTRIBUTES or name in CONSTANTS
 
 
-def emit_scalars(text: Text, body: Graph, values: Sequence[str], lanes: int) -> list[Value]:
-    """The outputs of `body`; lanes = 0 means scalars, else every value is a vector of so many."""
+def emit_scalars(
+    text: Text, body: Graph, values: Sequence[str], lanes: int, unrounded: Iterable[Var] = ()
+) -> list[Value]:
+    """The outputs of `body`; lanes = 0 means scalars, else every value is a vector of so many. `unrounded`
+    are inputs of a short dtype that come as the sums they are.
+    """
     env: dict[Var, Value] = {
         var: v if isinstance(v, Value) else Value(v, register_type(var.type.dtype, lanes))
         for var, v in zip(body.inputs, values, strict=True)
     }
-    pending: set[Var] = set()  # of float16 and bfloat16, not rounded yet
+    pending = {v for v in unrounded if v.type.dtype in _LAZY}  # of float16 and bfloat16, not rounded yet
     for e in body.equations:
         operands = [_seen(text, env, pending, v) if e.primitive.name in _SHARP else env[v] for v in e.inputs]
         out = e.outputs[0]
