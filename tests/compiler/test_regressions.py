@@ -116,3 +116,16 @@ def test_a_short_sum_is_rounded_before_it_is_seen(root: str, dtype: Any) -> None
     found = Executable(graph, Options())([rng.standard_normal(s).astype(dtype) for s in shapes])
     assert found[1].tobytes() == found[0].astype(np.float32).tobytes()
     assert found[2].tobytes() == np.floor(found[0].astype(np.float32)).astype(dtype).tobytes()
+
+
+@pytest.mark.parametrize("stride", [(2, 2), (1, 2), (3, 2), (2, 4)], ids=str)
+@pytest.mark.parametrize("channels", [1, 3, 8])
+def test_a_source_spread_apart_under_a_stride(channels: int, stride: tuple[int, int]) -> None:
+    """Of the kernel's columns only some ever meet an element: the last axis cannot be read as one run."""
+    window = {"stride": stride, "low": (0, 2), "high": (1, 0), "x_dilation": (1, 2), "w_dilation": (1, 1)}
+    body = lambda x, w: [table["conv"](x, w, **window, groups=1, dtype=dt.float32)]  # noqa: E731
+    types = [TensorType(s, dt.float32) for s in ((2, channels, 9, 14), (5, channels, 3, 3))]
+    graph, rng = record_graph(body, types, "spread"), np.random.default_rng(0)
+    values = [rng.standard_normal(t.shape).astype(np.float32) for t in types]
+    want = run(graph, values)[0]
+    np.testing.assert_allclose(Executable(graph, Options())(list(values))[0], want, rtol=1e-4, atol=1e-4)

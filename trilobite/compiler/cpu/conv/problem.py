@@ -180,7 +180,8 @@ def margins(p: Problem) -> tuple[int, int] | None:
         return None
     axis = p.parts[0].axes[-1]
     run = list(range(axis.offsets[0], axis.offsets[0] + len(axis.offsets)))
-    if len(axis.offsets) < 2 or list(axis.offsets) != run or axis.count == 0:
+    whole = axis.taps == tuple(range(p.parts[0].kernel[-1]))  # a source spread apart meets some taps alone
+    if len(axis.offsets) < 2 or list(axis.offsets) != run or axis.count == 0 or not whole:
         return None
     low = max(0, -axis.offsets[0])
     return low, max(0, axis.step * (axis.count - 1) + axis.offsets[-1] + 1 - axis.extent)
