@@ -1,6 +1,5 @@
 """What is refused, and how: by name, with the line, all at once; broken sources never crash."""
 
-
 from __future__ import annotations
 
 import random

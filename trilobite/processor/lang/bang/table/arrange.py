@@ -65,11 +65,12 @@ _UNPOOL = """{
 def _pools() -> list[Intrinsic]:
     made = []
     for kind in ("sum", "avg", "max", "min"):
+        types = FLOATS if kind == "avg" else NUMBERS
         name = f"__bang_{kind}pool"
         line = f"{kind} over windows of [h][w][c]"
-        made.append(form(name, f"dst>T src<T {_WINDOW} sw: sh:", NUMBERS,
+        made.append(form(name, f"dst>T src<T {_WINDOW} sw: sh:", types,
                          f"VPOOL.{kind} dst src h w c kh kw sh sw", line, in_place=False))  # fmt: skip
-        made.append(form(name, f"dst>T src<T {_WINDOW}", NUMBERS, f"VPOOL.{kind} dst src h w c kh kw kh kw",
+        made.append(form(name, f"dst>T src<T {_WINDOW}", types, f"VPOOL.{kind} dst src h w c kh kw kh kw",
                          f"{line}, the windows beside each other", in_place=False))  # fmt: skip
     for kind, op in (("max", ">"), ("min", "<")):
         body = _INDEX.replace("OP", op)
