@@ -137,13 +137,18 @@ class SharedMemory:
 
 @dataclass(frozen=True)
 class Noc:
-    """The network between clusters. Kind `links` names every link as a pair of cluster numbers."""
+    """The network between clusters. Kind `links` names every link as a pair of cluster numbers.
+
+    `dram_at` names the clusters beside which DRAM is attached: others reach it over the links. Without it
+    every cluster has a way of its own.
+    """
 
     kind: str = "none"
     shape: tuple[int, ...] = ()
     link_bytes_per_cycle: int = 0
     hop_cycles: int = 0
     links: tuple[tuple[int, int], ...] = ()
+    dram_at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -179,7 +184,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Machine:
-    """A whole part: `chips` dies with `clusters` clusters in all."""
+    """A whole part: `chips` dies with `clusters` clusters in all, each die with its share of DRAM."""
 
     name: str
     clock_ghz: float

@@ -231,6 +231,14 @@ def _check_noc(machine: str, noc: Noc, clusters: int) -> None:
                 expected=f"pairs of cluster numbers from 0 to {clusters - 1}",
                 remedy="correct the pair",
             )
+    for place in noc.dram_at:
+        if not 0 <= place < clusters:
+            raise MachineError(
+                f"DRAM is attached beside cluster {place}, which is not there",
+                where=f"{machine}: noc.dram_at",
+                expected=f"cluster numbers from 0 to {clusters - 1}",
+                remedy="correct the number, or leave dram_at out",
+            )
     lost = unreachable(noc, clusters)
     if lost:
         names = ", ".join(map(str, lost))

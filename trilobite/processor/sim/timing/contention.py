@@ -3,7 +3,8 @@
 Enters: transfers that begin at some cycle, each with a size, a highest rate of its own, and the parts on its
 way. Leaves: the cycle in which each ends. Round-robin service of equal bursts gives every waiting transfer
 the same share of a part; in the limit of small bursts that is max-min fairness, which is computed here
-without stepping through bursts. Between two events all rates are constant.
+without stepping through bursts. Between two events all rates are constant. A part ("channel", c, n) is
+channel c of the n over which the transfer spreads evenly: it carries only an nth of the bytes.
 
 Transfers with the same parts and the same highest rate always run at the same rate. They form a group, whose
 bytes per member are counted once: an event costs time in the number of groups, not of transfers.
@@ -37,10 +38,20 @@ class _Group:
     rate: float = 0.0
     served: float = 0.0
     ends: list[tuple[float, int, int, Transfer]] = field(default_factory=list)
+    parts: tuple[tuple[Hashable, float], ...] = ()  # and which share of the bytes each carries
+
+    def __post_init__(self) -> None:
+        self.parts = tuple(map(_weighted, self.resources))
 
     def left(self) -> float:
         """Bytes until the next member is done."""
         return max(0.0, self.ends[0][0] - self.served)
+
+
+def _weighted(resource: Hashable) -> tuple[Hashable, float]:
+    if isinstance(resource, tuple) and resource[0] == "channel":
+        return resource[:2], 1 / resource[2]
+    return resource, 1.0
 
 
 class Sharing:
@@ -108,16 +119,17 @@ class Sharing:
         if len(waiting) == 1:  # nobody else is there
             group = waiting[0]
             count = len(group.ends)
-            group.rate = min([group.top_rate, *(self._limit(part) / count for part in group.resources)])
+            limits = [self._limit(part) / (count * weight) for part, weight in group.parts]
+            group.rate = min([group.top_rate, *limits])
             return
-        room = {resource: self._limit(resource) for group in waiting for resource in group.resources}
+        room = {part: self._limit(part) for group in waiting for part, _ in group.parts}
         while waiting:
-            users = dict.fromkeys(room, 0)
+            users = dict.fromkeys(room, 0.0)
             for group in waiting:
-                for resource in group.resources:
-                    users[resource] += len(group.ends)
-            fair = {resource: room[resource] / count for resource, count in users.items() if count}
-            bounds = [min([group.top_rate, *(fair[part] for part in group.resources)]) for group in waiting]
+                for part, weight in group.parts:
+                    users[part] += len(group.ends) * weight
+            fair = {part: room[part] / count for part, count in users.items() if count}
+            bounds = [min([group.top_rate, *(fair[part] for part, _ in group.parts)]) for group in waiting]
             level = min(bounds)
             still = []
             for group, bound in zip(waiting, bounds, strict=True):
@@ -125,6 +137,6 @@ class Sharing:
                     still.append(group)
                     continue
                 group.rate = level
-                for resource in group.resources:
-                    room[resource] -= level * len(group.ends)
+                for part, weight in group.parts:
+                    room[part] -= level * len(group.ends) * weight
             waiting = still

@@ -150,23 +150,25 @@ def _dram_rate(machine: Machine, engine: Dma, region: Region) -> float:
     """The most one engine can draw: its requests under way at a time, and the channels its bytes lie in."""
     dram = machine.dram
     in_flight = engine.outstanding * dram.burst_bytes / max(1, machine.cycles(dram.latency_ns))
-    channels = machine.dram_bytes_per_cycle * _channels(machine, region) / dram.channels
+    channels = machine.dram_bytes_per_cycle * len(_channels(machine, region)) / dram.channels
     return min(in_flight, channels)
 
 
-def _channels(machine: Machine, region: Region) -> int:
+def _channels(machine: Machine, region: Region) -> tuple[int, ...]:
     """Channels take turns every burst; a stride of whole turns stays in one of them."""
     dram = machine.dram
     count, size = _pieces((region,))
     offset = split(region.address)[3]
-    spanned = (offset + size - 1) // dram.burst_bytes - offset // dram.burst_bytes + 1
-    if count == 1 or spanned >= dram.channels:
-        return min(dram.channels, spanned)
-    bursts = np.array([offset // dram.burst_bytes], np.int64) + np.arange(spanned)
-    for extent, stride in zip(region.shape[:-1], region.strides[:-1], strict=True):
-        steps = np.arange(extent, dtype=np.int64) * stride
-        bursts = np.unique((bursts[:, None] + steps // dram.burst_bytes) % dram.channels)
-    return int(min(dram.channels, len(bursts)))
+    first = offset // dram.burst_bytes
+    spanned = (offset + size - 1) // dram.burst_bytes - first + 1
+    if spanned >= dram.channels:
+        return tuple(range(dram.channels))
+    bursts = (first + np.arange(spanned)) % dram.channels
+    if count > 1:
+        for extent, stride in zip(region.shape[:-1], region.strides[:-1], strict=True):
+            steps = np.arange(extent, dtype=np.int64) * stride
+            bursts = np.unique((bursts[:, None] + steps // dram.burst_bytes) % dram.channels)
+    return tuple(sorted(map(int, bursts)))
 
 
 def _pieces(ends: Sequence[Region]) -> tuple[int, int]:
@@ -193,8 +195,9 @@ def _way(
     for region, space, is_write in zip(ends, spaces, (False, True), strict=False):
         if space in DRAM_SPACES:
             amount = max(amount, dram_bytes(machine, region, is_write))
-            resources.append(("dram",))
-            wait = max(wait, machine.cycles(machine.dram.latency_ns))
+            parts, hops = _to_dram(machine, region, is_write, cluster)
+            resources += parts
+            wait = max(wait, machine.cycles(machine.dram.latency_ns) + hops * machine.noc.hop_cycles)
         elif space == SRAM:
             owner = split(region.address)[1]
             homes.append(owner - 1 if owner else cluster)
@@ -206,6 +209,23 @@ def _way(
         resources += [("link", *link) for link in links]
         wait += machine.noc.hop_cycles * len(links)
     return resources, amount, wait
+
+
+def _to_dram(machine: Machine, region: Region, is_write: bool, cluster: int) -> tuple[list[Resource], int]:
+    """The parts between a cluster and DRAM, and the links passed: the whole memory, the die's own half of it
+    where there are several dies, single channels if the bytes lie in a few, the links to the nearest port."""
+    parts: list[Resource] = [("dram",)]
+    if machine.chips > 1:
+        parts.append(("die", cluster * machine.chips // machine.clusters))
+    used = _channels(machine, region)
+    if len(used) < machine.dram.channels:
+        parts += [("channel", number, len(used)) for number in used]
+    if not machine.noc.dram_at:
+        return parts, 0
+    table = routes(machine.noc, machine.clusters)
+    port = min(machine.noc.dram_at, key=lambda place: (len(table[place, cluster]), place))
+    links = table[(cluster, port) if is_write else (port, cluster)]
+    return [*parts, *(("link", *link) for link in links)], len(links)
 
 
 def dram_bytes(machine: Machine, region: Region, is_write: bool) -> int:
@@ -240,6 +260,10 @@ def capacity(machine: Machine, resource: Resource) -> float:
     kind = resource[0]
     if kind == "dram":
         return machine.dram_bytes_per_cycle
+    if kind == "die":
+        return machine.dram_bytes_per_cycle / machine.chips
+    if kind == "channel":
+        return machine.dram_bytes_per_cycle / machine.dram.channels
     if kind == "sram":
         return float(machine.sram.bytes_per_cycle)
     return float(machine.sram.bus_bytes_per_cycle if kind == "bus" else machine.noc.link_bytes_per_cycle)
