@@ -1,7 +1,8 @@
 """Energy by action counts: what was done, times what one action costs at the part's process node.
 
-Enters: a machine, a trace, a time. Leaves: joules per unit and in all. Costs are Horowitz's at 45 nm and
-0.9 V (ISSCC 2014); those marked `between` are interpolated from them by us. On-chip costs are scaled to the
+Enters: a machine, a trace, a time. Leaves: joules per unit and in all, and which of them rest on a default.
+Costs are Horowitz's at 45 nm and 0.9 V (ISSCC 2014); where he gives none, ours are derived from his as the
+entry says, and marked as defaults. On-chip costs are scaled to the
 part's node by (nm / 45) ** 0.57, which takes the published int8 and fp32 multipliers from 45 to 7 nm within
 a tenth; DRAM is not scaled. A scratchpad access costs what one of its banks costs. Idle power is the part's
 published figure, if any.
@@ -20,31 +21,68 @@ from trilobite.processor.sim.record import ScalarRecord, TensorRecord, Trace
 from trilobite.processor.sim.timing.cost import dram_bytes, useful_macs
 
 NODE_EXPONENT = 0.57
-# picojoules at 45 nm of one multiply-accumulate: the multiplier and the adder of its accumulator
-MAC_PJ = {
-    "int4": 0.05 + 0.1,  # between: a quarter of the int8 multiplier
-    "int8": 0.2 + 0.1,
-    "int16": 0.8 + 0.1,  # between: four int8 multipliers
-    "fp8": 0.3 + 0.9,  # between: an int4 multiplier with exponents
-    "fp16": 1.1 + 0.9,
-    "bf16": 1.1 + 0.9,  # between: as fp16
-    "tf32": 1.1 + 0.9,  # between: as fp16, ten bits of fraction
-    "fp32": 3.7 + 0.9,
+PUBLISHED = "published"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One action: its cost at 45 nm (DRAM: at any node), and where that comes from."""
+
+    picojoules: float
+    source: str = PUBLISHED
+
+
+# a multiply-accumulate: the multiplier and the adder of its accumulator
+MACS = {
+    "int4": Entry(0.05 + 0.1, "default: a quarter of the int8 multiplier"),
+    "int8": Entry(0.2 + 0.1),
+    "int16": Entry(0.8 + 0.1, "default: four int8 multipliers"),
+    "fp8": Entry(0.3 + 0.9, "default: an int4 multiplier with exponents"),
+    "fp16": Entry(1.1 + 0.9),
+    "bf16": Entry(1.1 + 0.9, "default: as fp16"),
+    "tf32": Entry(1.1 + 0.9, "default: as fp16, ten bits of fraction"),
+    "fp32": Entry(3.7 + 0.9),
 }
-LANE_PJ_PER_BYTE = 0.9 / 4  # an fp32 addition a four-byte lane; more passes count as more bytes
-SCALAR_PJ = 20.0  # between: fetch, decode and a 64-bit operation
-SRAM_POINTS = ((8, 10.0), (32, 20.0), (1024, 100.0))  # KiB, pJ a 64-bit access
-DRAM_PJ_PER_BYTE = 1300.0 / 8  # the lower end of the published range
+LANE_BYTE = Entry(0.9 / 4, "default: an fp32 addition a four-byte lane; more passes count as more bytes")
+SCALAR = Entry(20.0, "default: fetch, decode and a 64-bit operation")
+DRAM_BYTE = Entry(1300.0 / 8)  # the lower end of the published range
+SRAM_POINTS = ((8, 10.0), (32, 20.0), (1024, 100.0))  # KiB, pJ a 64-bit access; published
+MAC_PJ = {name: entry.picojoules for name, entry in MACS.items()}
+
+
+def energy_table(machine: Machine) -> list[tuple[str, float, str]]:
+    """Every action of a machine: its name, picojoules at the machine's node, and where that comes from."""
+    scale = (machine.process_nm / 45) ** NODE_EXPONENT
+    rows = [(f"{name} multiply-accumulate", MACS[name].picojoules * scale, MACS[name].source)
+            for name in machine.core.mfu.macs_per_cycle]  # fmt: skip
+    rows.append(("vector byte", LANE_BYTE.picojoules * scale, LANE_BYTE.source))
+    rows.append(("scalar instruction", SCALAR.picojoules * scale, SCALAR.source))
+    for name, pad in (("nram", machine.core.nram), ("wram", machine.core.wram), ("acc", machine.core.acc),
+                      ("sram", machine.sram)):  # fmt: skip
+        if pad.bytes:
+            source = "default: between the published sizes, a bank an access"
+            rows.append((f"{name} byte", bank_pj_per_byte(pad) * scale, source))
+    return [*rows, ("dram byte", DRAM_BYTE.picojoules, DRAM_BYTE.source)]
 
 
 @dataclass
 class Energy:
-    """Joules by unit. `total` includes the idle power over the launch's time."""
+    """Joules by unit. `total` includes the idle power over the launch's time.
+
+    `defaults` names the units whose cost is not published, with the reason for the figure taken.
+    """
 
     joules: dict[str, float] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
 
     def add(self, unit: str, picojoules: float) -> None:
         self.joules[unit] = self.joules.get(unit, 0.0) + picojoules * 1e-12
+
+    def spend(self, unit: str, entry: Entry, amount: float) -> None:
+        """So many actions of one kind."""
+        self.add(unit, entry.picojoules * amount)
+        if entry.source != PUBLISHED:
+            self.defaults[unit] = entry.source
 
     @property
     def total(self) -> float:
@@ -76,24 +114,26 @@ def energy_of(machine: Machine, trace: Trace, seconds: float) -> Energy:
     for traced in trace.cores:
         for record in traced.records:
             if isinstance(record, ScalarRecord):
-                result.add("scalar", SCALAR_PJ * scale * sum(record.counts))
+                result.spend("scalar", SCALAR, scale * sum(record.counts))
             elif isinstance(record, TensorRecord):
                 _units(result, record, scale)
                 for is_write, regions in ((False, record.reads), (True, record.writes)):
                     for region in regions:
                         _memory(result, machine, region, is_write, access)
     result.add("idle", machine.power.idle_watts * seconds * 1e12)
+    if not machine.power.idle_watts:
+        result.defaults["idle"] = "default: none is published, 0 is taken"
     return result
 
 
 def _units(result: Energy, record: TensorRecord, scale: float) -> None:
     macs = useful_macs(record)
     if macs:
-        rate = max((MAC_PJ[fmt.rate] for fmt in record.formats[1:3]), default=0.0)
-        result.add("matrix", macs * rate * scale)
+        entries = [MACS[fmt.rate] for fmt in record.formats[1:3]]
+        result.spend("matrix", max(entries, key=lambda entry: entry.picojoules), macs * scale)
     elif record.queue == "vector":
         widest = max((region.bytes for region in (*record.reads, *record.writes)), default=0)
-        result.add("vector", LANE_PJ_PER_BYTE * scale * record.work.get("bytes", widest))
+        result.spend("vector", LANE_BYTE, scale * record.work.get("bytes", widest))
 
 
 def _memory(
@@ -101,7 +141,7 @@ def _memory(
 ) -> None:
     space = split(region.address)[0]
     if space in (GDRAM, LDRAM, CODE):
-        result.add("dram", DRAM_PJ_PER_BYTE * dram_bytes(machine, region, is_write))
+        result.spend("dram", DRAM_BYTE, dram_bytes(machine, region, is_write))
     elif space in access:
         result.add(
             {NRAM: "nram", WRAM: "wram", ACC: "acc", SRAM: "sram"}[space], access[space] * region.bytes
