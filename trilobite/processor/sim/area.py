@@ -1,9 +1,10 @@
 """Area by counted parts: multipliers, lanes and memory cells, at the part's process node.
 
-Enters: a machine. Leaves: square millimetres per unit. Arithmetic is Horowitz's table at 45 nm (synthesised
-operators; ISSCC 2014); a memory is its six-transistor cells of 0.346 um2 over an array efficiency of one half
-(default). Everything shrinks with the square of the node. Control, wires, pads and input-output are not
-counted, so a whole die is larger, by a factor that the comparison with a published die shows.
+Enters: a machine. Leaves: square millimetres per unit. Every figure is a default: operators synthesised at
+45 nm, as tables beside Horowitz's energies print them (no reference of this project holds them), memories as
+six-transistor cells of 0.346 um2 over an array efficiency of one half. All shrink with the node's square.
+Control, wires, pads and input-output are not counted, so a die is larger; tests hold the parts below the
+published dies.
 """
 
 from __future__ import annotations
