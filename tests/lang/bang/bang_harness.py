@@ -23,9 +23,9 @@ needs_clang = pytest.mark.skipif(
 LEVELS = (0, 2)
 
 
-@lru_cache(maxsize=64)
-def compiled(source: Path, machine: str = "mlu370-x4", level: int = 2) -> KernelProgram:
-    return compile_file(source, load_machine(machine), Options(level=level))
+@lru_cache(maxsize=256)
+def compiled(source: Path, kernel: str, machine: str = "mlu370-x4", level: int = 2) -> KernelProgram:
+    return compile_file(source, load_machine(machine), Options(level=level, entry=kernel))
 
 
 def written(text: str, folder: Path) -> Path:
@@ -47,7 +47,7 @@ def run(
 ) -> list[Any]:
     """Arrays are copied to the device; what they hold afterwards comes back, in order."""
     device = Device(machine)
-    program = compiled(source, machine, level)
+    program = compiled(source, kernel, machine, level)
     given = [device.array(a) if isinstance(a, np.ndarray) else a for a in args]
     device.launch(Module(program)[kernel], given, dim, task, checks=checks, traced=False)
     return [g.numpy() for g, a in zip(given, args, strict=True) if isinstance(a, np.ndarray)]

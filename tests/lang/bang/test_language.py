@@ -97,7 +97,9 @@ def test_pointers_into_every_memory(level: int, rng: np.random.Generator) -> Non
 def test_grid_and_printing(level: int) -> None:
     device = Device("mlu370-x4")
     out = device.array(np.zeros((2, 3, 4), np.int32))
-    launched = device.launch(Kernel(compiled(FEATURES, level=level), "grid"), [out], (4, 3, 2), "block")
+    launched = device.launch(
+        Kernel(compiled(FEATURES, "grid", level=level), "grid"), [out], (4, 3, 2), "block"
+    )
     np.testing.assert_array_equal(out.numpy().ravel(), np.arange(24) * 1000 + 24)
     assert launched.printed == "24 tasks, dim:  2.50 x\n"
 

@@ -8,7 +8,7 @@ as the words that the entry takes: a Python float becomes what the parameter is,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class BangKernel(KernelSource):
 
     def program(self, machine: Machine) -> BangProgram:
         if machine.name not in self._programs:
-            made = compile_bang(self.path, machine, self.options)
+            made = compile_bang(self.path, machine, replace(self.options, entry=self.name))
             self._choose(made)
             self._programs[machine.name] = made
         return self._programs[machine.name]

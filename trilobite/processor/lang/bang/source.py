@@ -37,11 +37,12 @@ ROUNDS = 4  # how often headers or host functions are left out before clang's wo
 
 @dataclass(frozen=True)
 class Options:
-    """What a command line would say: -I, -D, -O."""
+    """What a command line would say: -I, -D, -O; and the one entry that is wanted, if not all are."""
 
     includes: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
     level: int = 2
+    entry: str = ""
 
 
 def architecture(machine: Machine) -> int:
@@ -69,7 +70,15 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
             expected="a function marked __mlu_global__ or __mlu_entry__; a template instantiated or launched",
             remedy="mark one",
         )  # fmt: skip
-    return lowered
+    return _only(lowered, options.entry)
+
+
+def _only(module: KernelModule, entry: str) -> KernelModule:
+    """The module without its other entries, if it has the one that is wanted."""
+    if any(function.name == entry for function in module.entries):
+        others = [function.name for function in module.entries if function.name != entry]
+        module.functions = {name: f for name, f in module.functions.items() if name not in others}
+    return module
 
 
 def _compiled(file: Path, text: str, missing: list[str], options: Options) -> str:
