@@ -61,6 +61,7 @@ class Sharing:
         self._capacity = capacity
         self._known: dict[Hashable, float] = {}
         self._groups: dict[tuple[tuple[Hashable, ...], float], _Group] = {}
+        self._alone: dict[tuple[float, float, tuple[Hashable, ...]], int] = {}
         self._begun = 0
         self.now = 0
 
@@ -68,6 +69,18 @@ class Sharing:
     def active(self) -> int:
         """How many transfers are under way."""
         return sum(len(group.ends) for group in self._groups.values())
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._groups
+
+    def cycles_alone(self, amount: float, top_rate: float, resources: tuple[Hashable, ...]) -> int:
+        """How long a transfer takes with nobody beside it."""
+        key = (amount, top_rate, resources)
+        if key not in self._alone:
+            limits = [self._limit(part) / weight for part, weight in map(_weighted, resources)]
+            self._alone[key] = max(0, ceil(amount / min([top_rate, *limits]) - EPSILON))
+        return self._alone[key]
 
     def rate(self, transfer: Transfer) -> float:
         """Bytes per cycle of a transfer that is under way."""

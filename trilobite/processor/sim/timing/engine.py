@@ -143,14 +143,23 @@ class Engine:
         if end is None:
             return False
         for transfer in self.sharing.finish(end):
-            operation = self.transfers.pop(transfer)
-            operation.free = max(end, operation.start + operation.cost.interval)
-            self._settle(operation, operation.free + operation.cost.latency - operation.cost.interval)
+            self._ended(self.transfers.pop(transfer), end)
         return True
+
+    def _ended(self, operation: Operation, end: int) -> None:
+        """A transfer has moved its last byte."""
+        operation.free = max(end, operation.start + operation.cost.interval)
+        self._settle(operation, operation.free + operation.cost.latency - operation.cost.interval)
 
     def _begin(self, operation: Operation, cycle: int) -> None:
         cost = operation.cost
         top = cost.amount / max(cost.interval, cost.alone)
+        if self.sharing.is_idle:
+            end = cycle + self.sharing.cycles_alone(cost.amount, top, cost.resources)
+            if not self.begins or self.begins[0][0] >= end:  # nobody comes in between
+                self.sharing.now = end
+                self._ended(operation, end)
+                return
         transfer = Transfer(cost.amount, top, cost.resources, operation.core.number)
         self.transfers[transfer] = operation
         self.sharing.begin(transfer, cycle)
