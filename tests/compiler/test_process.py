@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
+from trilobite.base.errors import ArgumentError
 
 
 def normal(*shape: int, seed: int = 0) -> Any:
@@ -93,6 +94,57 @@ def test_a_function_that_calls_itself_from_a_callback() -> None:
 
     x = normal(16)
     np.testing.assert_allclose(f(x).numpy(), 3 * np.tanh(x.numpy()), rtol=1e-6)
+
+
+def test_a_function_that_its_own_callback_calls() -> None:
+    depth = [0]
+
+    def again(a: Any) -> Any:
+        if depth[0] == 3:
+            return a
+        depth[0] += 1
+        return f(tb.tensor(a)).numpy()
+
+    @tb.jit
+    def f(x: Any) -> Any:
+        y = tb.tanh(x) + x.sum() * 0.1
+        return tb.debug.callback(again, y, y) * 0.5 + y @ tb.ones((8, 8))
+
+    def plain(x: Any, deep: int) -> Any:
+        y = np.tanh(x) + x.sum() * np.float32(0.1)
+        return (plain(y, deep + 1) if deep < 3 else y) * np.float32(0.5) + y @ np.ones((8, 8), np.float32)
+
+    x = normal(8)
+    for _ in range(2):
+        depth[0] = 0
+        np.testing.assert_allclose(f(x).numpy(), plain(x.numpy(), 0), rtol=1e-5)
+
+
+def test_what_a_callback_raises_does_not_run_it_again() -> None:
+    calls: list[int] = []
+
+    def fail(a: Any) -> Any:
+        calls.append(1)
+        raise ArgumentError("not this one")
+
+    f = tb.jit(lambda x: tb.debug.callback(fail, x, x + 1.0))
+    with pytest.raises(ArgumentError, match="not this one"):
+        f(tb.ones(4))
+    assert calls == [1]
+
+
+def test_what_a_failed_run_held_is_let_go() -> None:
+    def fail(a: Any) -> Any:
+        raise ValueError("on purpose")
+
+    f = tb.jit(lambda x: tb.debug.callback(fail, x, x + 1.0))
+    x = np.ones(1000, np.float32)
+    gone = weakref.ref(x)
+    with pytest.raises(ValueError, match="on purpose"):
+        f(tb.from_numpy(x))
+    del x
+    gc.collect()
+    assert gone() is None
 
 
 # -- interrupts and threads ----------------------------------------------------------------------------------

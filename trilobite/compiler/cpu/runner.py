@@ -65,25 +65,43 @@ class Runner:
         self._copies = [(k, v) for k, v in enumerate(program.outputs) if v.place != Place("output", k)]
         self.results = Results(program.outputs, program.reuses)
         self._now: tuple[Array, ...] = ()
+        self._runs, self._code = False, code
+        self._inner: Runner | None = None
         self.table = self._table(dict(zip(program.kernels, code.addresses, strict=True)), code)
 
     def __call__(self, values: list[Array]) -> list[Array]:
         """`values` is the caller's own list: arrays in it that are given away may be replaced by copies."""
         with self._lock:
-            outs = self.results.allocate(values)
-            if self.shared is not None:
-                self.shared.reserve(self.program.packing.peak)
-            self._now = self._arrays(values, outs)
+            if self._runs:
+                return self._another()(values)
+            self._runs = True
             try:
-                self.table.run(self._now)
-            except ArgumentError:  # an input that is no row-major array
-                values = [np.require(v, requirements=("C", "A")) for v in values]
-                self._now = self._arrays(values, outs)
-                self.table.run(self._now)
-            for k, v in self._copies:
-                np.copyto(outs[k], self.view(v))
-            self._now = ()
-            return outs
+                return self._run(values)
+            finally:
+                self._runs, self._now = False, ()
+
+    def _another(self) -> Runner:
+        """For a run that a callback of this one's run asks for: with memory of its own."""
+        if self._inner is None:
+            self._inner = Runner(self.program, self._code, self.inputs, self._compiled)
+        return self._inner
+
+    def _run(self, values: list[Array]) -> list[Array]:
+        outs = self.results.allocate(values)
+        if self.shared is not None:
+            self.shared.reserve(self.program.packing.peak)
+        self._now = self._arrays(values, outs)
+        try:
+            self.table.run(self._now)
+        except ArgumentError:
+            if all(v.flags.c_contiguous and v.flags.aligned for v in values):
+                raise  # a callback's: nothing may happen twice
+            values = [np.require(v, requirements=("C", "A")) for v in values]
+            self._now = self._arrays(values, outs)
+            self.table.run(self._now)
+        for k, v in self._copies:
+            np.copyto(outs[k], self.view(v))
+        return outs
 
     def _arrays(self, values: Sequence[Array], outs: Sequence[Array]) -> tuple[Array, ...]:
         return (*values, *outs) if self.shared is None else (*values, *outs, self.shared.memory)
