@@ -129,3 +129,20 @@ def test_a_source_spread_apart_under_a_stride(channels: int, stride: tuple[int, 
     values = [rng.standard_normal(t.shape).astype(np.float32) for t in types]
     want = run(graph, values)[0]
     np.testing.assert_allclose(Executable(graph, Options())(list(values))[0], want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["conv", "conv_input_grad"])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_one_tap_in_the_middle_of_a_kernel(groups: int, name: str) -> None:
+    """Stride and spread alike: only the kernel's middle meets elements, each its own."""
+    window = {"stride": (2,), "low": (1,), "high": (1,), "x_dilation": (2,), "w_dilation": (1,)}
+    more = {"groups": groups, "dtype": dt.float32, **({"space": (8,)} if name == "conv_input_grad" else {})}
+    body = lambda x, w: [table[name](x, w, **window, **more)]  # noqa: E731
+    shapes = ((2, 16, 8), (16, 16 // groups, 3))
+    graph, rng = (
+        record_graph(body, [TensorType(s, dt.float32) for s in shapes], "one"),
+        np.random.default_rng(0),
+    )
+    values = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    want = run(graph, values)[0]
+    np.testing.assert_allclose(Executable(graph, Options())(list(values))[0], want, rtol=1e-4, atol=1e-4)

@@ -160,10 +160,12 @@ def _axis(e: Equation, i: int, kernel: int, source: int, out: int) -> list[Axis]
 
 
 def pointwise(p: Problem) -> bool:
-    """Every output position reads the one source position with its own number: rows of a matrix product."""
+    """Every output position reads the one source position with its own number, by the only tap there is: rows
+    of a matrix product.
+    """
     return len(p.parts) == 1 and all(
-        a.count == a.extent and (a.first, a.every, a.step) == (0, 1, 1) and a.offsets == (0,)
-        for a in p.parts[0].axes
+        a.count == a.extent and (a.first, a.every, a.step, a.offsets, size) == (0, 1, 1, (0,), 1)
+        for a, size in zip(p.parts[0].axes, p.parts[0].kernel, strict=True)
     )
 
 
