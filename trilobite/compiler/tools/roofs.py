@@ -30,10 +30,11 @@ from trilobite.native.pool import threads
 
 VERSION = 1
 CHAINS = 12  # independent ones: enough to hide the latency of two units of five cycles each
-_TURNS = 1 << 14
+_TURNS = 1 << 16  # of every chain: long beside the time in which another thread wakes
 SIZES = tuple(1 << b for b in range(14, 28))  # bytes of all three arrays together
-_ROUNDS = 40
-_SECONDS = 0.06  # at most, for one figure
+_TRAFFIC = 16 << 20  # bytes that one run moves, at least
+_ROUNDS = 1000
+_SECONDS = 0.15  # for one figure
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _triad(host: Host, size: int, count: int) -> float:
     step = 4 * host.lanes(4)
     block = max(size // (3 * 4 * count) // step, 1) * step
     touched = 3 * 4 * block * count
-    passes = max(1, (4 << 20) // touched)
+    passes = max(1, _TRAFFIC // touched)
     arrays = [zeros(block * count) for _ in range(3)]
     words = [*(int(x.ctypes.data) for x in arrays), block, passes]
     return passes * touched / _quickest(triad_text(host), words, count, arrays)

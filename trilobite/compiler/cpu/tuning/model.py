@@ -62,13 +62,15 @@ def _conv(n: list[int], p: Mapping[str, int], host: Host) -> list[float]:
     blocks = math.ceil(pixels / block)
     panels = math.ceil(columns / 16)
     runs = min(panels, max(1, math.ceil(p["units"] / (blocks * groups))))
+    parts = math.ceil(depth / p["depth"])
     return [
-        _over(4.0 * block * min(depth, p["depth"]), host.l2 // 2),
-        _over(64.0 * min(p["depth"], depth * 9), host.l1 * 3 // 4),
-        _over(64.0 * depth * panels, host.l2) * blocks / max(pixels, 1) * 64,  # weights read for every block
+        0.2 * _over(4.0 * block * depth, host.l2 // 2),
+        0.2 * _over(64.0 * min(p["depth"], depth), host.l1),
+        0.2 * (parts > 1) + 0.02 * parts,  # sums are stored and read again between parts of the depth
+        0.5 * _over(64.0 * depth * panels, host.l2) * blocks * 6 / max(pixels, 1),  # weights, for every block
         _uneven(blocks * groups * runs, host.cores),
-        runs / panels,  # places of rows are written down for every run
-        24.0 / max(block, 1),
+        0.1 * runs / panels,  # places of rows are written down for every run
+        6.0 / max(block, 1),
     ]
 
 

@@ -17,16 +17,17 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> str:
     from rich.table import Table
 
     shown = Table(box=box.SIMPLE_HEAD)
-    for head in ("kernel", "runs", "trials", "default", "tuned", "gain", "parameters"):
-        shown.add_column(head, justify="left" if head in ("kernel", "parameters") else "right", no_wrap=True)
+    for head in ("kernel", "problem", "runs", "trials", "default", "tuned", "gain", "parameters"):
+        words = head in ("kernel", "problem", "parameters")
+        shown.add_column(head, justify="left" if words else "right", no_wrap=True)
     for o in outcomes:
-        words = " ".join(f"{k}={v}" for k, v in o.parameters.items()) if o.kept else "the default stays"
+        found = " ".join(f"{k}={v}" for k, v in o.parameters.items()) if o.kept else "the default stays"
         shown.add_row(
-            o.name[:32], str(o.count), str(o.trials), _time(o.default_seconds),
-            _time(o.seconds) if o.kept else "", f"{o.gain:.2f}" if o.kept else "", words,
+            o.name[:24], o.problem[:40], str(o.count), str(o.trials), _time(o.default_seconds),
+            _time(o.seconds) if o.kept else "", f"{o.gain:.2f}" if o.kept else "", found,
         )  # fmt: skip
     screen = io.StringIO()
-    Console(width=140, file=screen).print(shown)
+    Console(width=170, file=screen).print(shown)
     before = sum(o.default_seconds * o.count for o in outcomes)
     after = sum((o.seconds if o.kept else o.default_seconds) * o.count for o in outcomes)
     lines = [line.rstrip() for line in screen.getvalue().rstrip().splitlines()]

@@ -21,7 +21,7 @@ from trilobite.compiler.cpu.tuning.spaces import Space
 
 Parameters = dict[str, int]
 Measure = Callable[[Parameters], float]
-FIRST, BATCH, CHILDREN, PARENTS = 4, 4, 48, 6
+FIRST, BATCH, CHILDREN, PARENTS = 2, 4, 48, 6
 _LEARNS_FROM = 6  # measurements, at least
 _NEWCOMERS = 0.15  # of a generation, measured without asking the model
 
@@ -65,8 +65,9 @@ def search(
 ) -> Found:
     """Evolution, led by the written model `guess` at first and by a learned one over `describe` then."""
     found, until = Found(), budget.until()
-    first = sorted(space, key=guess)[: 8 * FIRST]
-    queue = [default, *(first[i] for i in rng.permutation(len(first))[:FIRST])]
+    liked = sorted(space, key=guess)[: 8 * FIRST]
+    queue = [default, *(liked[i] for i in rng.permutation(len(liked))[:FIRST])]
+    queue += [space.random(rng) for _ in range(FIRST)]  # in case the written model is wrong here
     while len(found.trials) < budget.trials:
         for p in queue:
             if tuple(p.values()) in found.seen():
