@@ -143,9 +143,12 @@ def scalesim() -> Work:
             command = [str(SCALESIM), "-m", "scalesim.scale", "-c", "config.cfg",
                        "-t", "topology.csv", "-l", "layout.csv", "-p", "."]  # fmt: skip
             begun = time.perf_counter()
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False
-            )
+            try:
+                done = subprocess.run(
+                    command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False
+                )
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(f"SCALE-Sim was not done after {LIMIT} s") from None
             if not list(place.rglob("COMPUTE_REPORT.csv")):  # it ends with 0 also when it did nothing
                 raise RuntimeError(f"SCALE-Sim made no report: {(done.stdout + done.stderr).strip()[-200:]}")
             return time.perf_counter() - begun
