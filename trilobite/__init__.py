@@ -54,8 +54,8 @@ class _Doors:
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         package, _, rest = name.partition(".")
-        if package != __name__ or not rest:
-            return None
+        if package != __name__ or not rest or rest.partition(".")[0] == "framework":
+            return None  # the framework's own rooms have no other name; where it is missing they end here
         from trilobite.framework.namespace import ROOMS
 
         door, _, inner = rest.partition(".")
