@@ -214,7 +214,7 @@ class Device:
         return Statistics(self._used, self._peak, len(self.memory.gdram), len(self._sizes))
 
     def load(self, source: str | Path | Program | KernelSource) -> Module:
-        """Assembly text, the path of assembly (.s), BANG C (.mlu) or a binary (.dlp), a program, or a kernel."""
+        """Assembly text, a path of assembly (.s), BANG C (.mlu) or a binary (.dlp), a program, a kernel."""
         if isinstance(source, Program):
             return Module(source)
         if isinstance(source, KernelSource):
