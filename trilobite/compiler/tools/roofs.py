@@ -30,11 +30,11 @@ from trilobite.native.pool import threads
 
 VERSION = 1
 CHAINS = 12  # independent ones: enough to hide the latency of two units of five cycles each
-_TURNS = 1 << 16  # of every chain: long beside the time in which another thread wakes
+_TURNS = 1 << 19  # of every chain: long beside the time in which another thread wakes
 SIZES = tuple(1 << b for b in range(14, 28))  # bytes of all three arrays together
 _TRAFFIC = 16 << 20  # bytes that one run moves, at least
 _ROUNDS = 1000
-_SECONDS = 0.15  # for one figure
+_SECONDS = 0.3  # for one figure
 
 
 @dataclass(frozen=True)
