@@ -124,6 +124,8 @@ class _Maker(WindowSteps):
         x, y = (x, y) if self.chance(0.7) else (y, x)
         name = self.pick(EXACT_BINARY if self.chance(0.8) else ROUGH_BINARY)
         rounds = (name in OPEN_BINARY and dt.is_inexact(x.dtype)) or self._is_short(x)
+        if name == "pow" and dt.is_float(x.dtype):
+            x = table["abs"](x)  # of a number below 0, whether the exponent is whole would be a jump
         return self.mark(self.is_rough(x, y) or rounds, table[name](x, y))
 
     def _is_short(self, x: Any) -> bool:
@@ -148,6 +150,9 @@ class _Maker(WindowSteps):
 
     def bitcast(self, pool: list[Any]) -> list[Any]:
         x = self.firm(pool)
+        if dt.is_float(x.dtype):  # the sign of NaN is anyone's
+            zero = table["full"](shape=x.shape, dtype=x.dtype, value=0.0)
+            x = table["select"](table["is_nan"](x), zero, x)
         return [table["bitcast"](x, dtype=self.pick([d for d in DTYPES if dt.bits(d) == dt.bits(x.dtype)]))]
 
     # -- steps: moving data ----------------------------------------------------------------------------------
