@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -13,7 +14,7 @@ import numpy as np
 from tests.compiler.arrays import assert_same_bits, random_array
 from trilobite.base.dtypes import as_dtype
 from trilobite.compiler.cpu.nests import accepts, lower
-from trilobite.compiler.kernels import Kernel, Lowering, Operand
+from trilobite.compiler.kernels import Kernel, Lowering, Operand, Room
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
@@ -75,7 +76,10 @@ def compiled(kernel: Kernel) -> Any:
     return function
 
 
-def size_of(d: Dim, sizes: Mapping[Symbol, int]) -> int:
+def size_of(d: Room, sizes: Mapping[Symbol, int]) -> int:
+    """A size, or the product of several."""
+    if isinstance(d, tuple):
+        return math.prod(size_of(one, sizes) for one in d)
     return d.value(sizes) if isinstance(d, Affine) else d
 
 
