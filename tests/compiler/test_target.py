@@ -215,6 +215,12 @@ def test_explain_says_where_operations_went() -> None:
     assert "runs in NumPy, because" in text
 
 
+def test_explain_says_why_operations_stayed_apart() -> None:
+    x = tb.tensor(normal(8, 8))
+    text = compiled(lambda x: (x @ x).sum(0)).explain(x)
+    assert "apart: reduce_sum" in text and "stayed out: " in text
+
+
 def test_stages_show_every_level() -> None:
     x = tb.tensor(normal(4, 4))
     stages = compiled(lambda x: tb.exp(x) + 1.0).lower(x).stages

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trilobite.compiler.kernels import Kernel
-from trilobite.compiler.program import Call, HostCall, Loop, Place, Program, Step, Value
+from trilobite.compiler.program import Call, Loop, Place, Program, Step, Value
 
 BLOCK = 1 << 16  # bytes that a unit of the copying kernel takes
 
@@ -121,7 +121,3 @@ def _deepened(step: Step) -> Step:
         args = tuple(_level(a) if isinstance(a, Place) else a for a in step.args)
         return replace(step, args=args)
     return step
-
-
-def has_host(steps: Sequence[Step]) -> bool:
-    return any(isinstance(s, HostCall) or (isinstance(s, Loop) and has_host(s.steps)) for s in steps)

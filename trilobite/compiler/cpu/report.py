@@ -82,6 +82,7 @@ def _explain_part(part: Compiled) -> list[str]:
         lines += [
             f"      {inner.primitive.name:<22} {inner.location}" for inner in e.attributes["region"].equations
         ]
+        lines += [f"      apart: {why}" for why in e.attributes.get("apart", ())]
     return lines
 
 

@@ -264,6 +264,8 @@ class _Fuser:
     def _fusion(self, group: _Group) -> Equation:
         region = self._region(group.equations, group.body, _name(group.equations))
         attributes = {"kind": group.kind, "region": region, **({"why": group.why} if group.why else {})}
+        if group.refusals:
+            attributes["apart"] = tuple(group.refusals)
         return Equation(fusion, region.inputs, attributes, region.outputs, group.equations[-1].location)
 
 
