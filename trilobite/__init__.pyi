@@ -30,6 +30,7 @@ from trilobite.framework.control import fori_loop as fori_loop
 from trilobite.framework.control import scan as scan
 from trilobite.framework.control import switch as switch
 from trilobite.framework.control import while_loop as while_loop
+from trilobite.framework.custom_op import custom_op as custom_op
 from trilobite.framework.fit import fit as fit
 from trilobite.framework.inspection import NamespaceInfo as __array_namespace_info__
 from trilobite.framework.jacobians import hessian as hessian
@@ -105,6 +106,7 @@ from trilobite.framework.transforms import jvp as jvp
 from trilobite.framework.transforms import value_and_grad as value_and_grad
 from trilobite.framework.transforms import vjp as vjp
 from trilobite.framework.transforms import vmap as vmap
+from trilobite.ir.types import TensorType as TensorType
 from trilobite.ir.types import dim as dim
 
 __version__: str

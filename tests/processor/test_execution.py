@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trilobite.base.errors import ArgumentError, DeviceError, ProcessorFault, ShapeError
-from trilobite.processor.device import Device
+from trilobite.processor.device import Device, Kernel
 from trilobite.processor.isa.assembler import assemble_program
 
 
@@ -460,6 +460,11 @@ def test_launch_arguments_are_checked() -> None:
             device.launch(module, **options)
     with pytest.raises(ArgumentError, match="the module has no entry 'main'"):
         module["main"]
+    with pytest.raises(ArgumentError, match="the module has no entry 'main'"):
+        device.launch(Kernel(module.program, "main"))
+    two = device.load(".entry a\n.entry b\na: HALT\nb: HALT\n")
+    with pytest.raises(ArgumentError, match="the module has several entries"):
+        device.launch(two)
 
 
 def test_device_memory_is_counted_and_reused() -> None:

@@ -1,13 +1,14 @@
 """Kernels as operations of the framework: tensors in, tensors out, with a derivative.
 
 Enters: a function over NumPy arrays that launches kernels, and one for its derivative. Leaves: a function
-over tensors that runs eagerly and under gradients. It is the only module here that loads the framework, and
-only when an operation is called. Under `jit` there are no values to launch with, which the framework says.
+over tensors that runs eagerly, under gradients and inside `jit`. It is the only module here that loads the
+framework, and only when an operation is called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
@@ -37,39 +38,60 @@ class Launcher:
 
 
 def operation(
-    forward: Callable[..., Any], backward: Callable[..., Any] | None = None, machine: str | Machine = "dlp-m"
+    forward: Callable[..., Any],
+    backward: Callable[..., Any] | None = None,
+    machine: str | Machine = "dlp-m",
+    result: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
-    """`forward(launch, *arrays)` gives an array, `backward(launch, arrays, out, cotangent)` one per input.
+    """`forward(launch, *arrays, **constants)` gives an array; `backward(launch, arrays, out, cotangent,
+    **constants)` gives one per input.
 
-    The result is a function of tensors. Without `backward` it has no derivative and says so.
+    The result is a function of tensors: a `tb.custom_op`, and so is its derivative. `result` is the rule for
+    the type of what `forward` returns, as `tb.custom_op` takes it. Without `backward` there is no derivative.
     """
     launch = Launcher(machine)
 
-    def call(*tensors: Any) -> Any:
-        import trilobite as tb
+    def call(*tensors: Any, **constants: Any) -> Any:
+        return made()(*tensors, **constants)
 
-        def plain(*inner: Any) -> Any:
-            return tb.asarray(forward(launch, *[t.numpy() for t in inner]))
-
-        plain.__name__ = forward.__name__
-        if backward is None:
-            return plain(*tensors)
-
-        def keep(*inner: Any) -> Any:
-            out = plain(*inner)
-            return out, (inner, out)
-
-        def pull(kept: Any, cotangent: Any) -> Any:
-            inputs, out = kept
-            arrays = tuple(t.numpy() for t in inputs)
-            grads = backward(launch, arrays, out.numpy(), cotangent.numpy())
-            return tuple(tb.asarray(g) for g in grads)
-
-        rule = tb.custom_vjp(plain)
-        rule.defvjp(keep, pull)
-        return rule(*tensors)
+    @cache  # the framework is loaded when the operation is used first
+    def made() -> Any:
+        return _custom_op(launch, forward, backward, result)
 
     call.__name__ = forward.__name__
     call.__doc__ = forward.__doc__
     call.launch = launch  # type: ignore[attr-defined]
     return call
+
+
+def _custom_op(
+    launch: Launcher,
+    forward: Callable[..., Any],
+    backward: Callable[..., Any] | None,
+    result: Callable[..., Any] | None,
+) -> Any:
+    import trilobite as tb
+
+    @wraps(forward)
+    def ahead(*arrays: Any, **constants: Any) -> Any:
+        return forward(launch, *arrays, **constants)
+
+    op = tb.custom_op(ahead, result=result)
+    if backward is None:
+        return op
+
+    @wraps(backward)
+    def back(*arrays: Any, **constants: Any) -> Any:
+        *inputs, out, cotangent = arrays
+        return backward(launch, tuple(inputs), out, cotangent, **constants)
+
+    def like_inputs(*types: Any, **_: Any) -> Any:
+        return types[:-2]
+
+    slope = tb.custom_op(back, result=like_inputs)
+
+    def pull(inputs: Any, out: Any, cotangent: Any, **constants: Any) -> Any:
+        return slope(*inputs, out, cotangent, **constants)
+
+    op.defvjp(pull)
+    return op

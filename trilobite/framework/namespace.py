@@ -49,6 +49,7 @@ _BY_ROOM = {
     "jit": "jit make_graph eval_shape",
     "control": "cond switch while_loop scan fori_loop associative_scan",
     "rules": "custom_vjp custom_jvp Function",
+    "custom_op": "custom_op TensorType",
     "checkpointing": "checkpoint",
     "jacobians": "jacfwd jacrev hessian",
     "autocast": "autocast",

@@ -10,7 +10,7 @@ Enters: NumPy arrays, programs, arguments. Leaves: arrays, and a `Run` with ever
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,14 +92,29 @@ class DeviceArray:
 
 @dataclass(frozen=True)
 class Kernel:
-    """An entry of a module."""
+    """An entry of a module. A program without any `.entry` has one, without a name, at its beginning."""
 
     program: Program
     name: str
 
     @property
     def place(self) -> int:
-        return self.program.entries.get(self.name, 0)
+        """The instruction at which a launch begins."""
+        entries = self.program.entries
+        if not self.name and len(entries) <= 1:
+            return next(iter(entries.values()), 0)
+        if self.name not in entries:
+            raise _unknown_entry(self.name, entries)
+        return entries[self.name]
+
+
+def _unknown_entry(name: str, entries: Mapping[str, int]) -> ArgumentError:
+    known = ", ".join(sorted(entries))
+    return ArgumentError(
+        f"the module has no entry {name!r}" if name else "the module has several entries",
+        expected=f"one of {known}" if known else "a module with .entry lines",
+        remedy="declare it with .entry" if name else 'launch one of them: module["name"]',
+    )
 
 
 class Module:
@@ -114,11 +129,7 @@ class Module:
 
     def __getitem__(self, name: str) -> Kernel:
         if name not in self.program.entries:
-            raise ArgumentError(
-                f"the module has no entry {name!r}",
-                expected="one of " + ", ".join(self.names) if self.names else "a module with .entry lines",
-                remedy="declare it with .entry",
-            )
+            raise _unknown_entry(name, self.program.entries)
         return Kernel(self.program, name)
 
 

@@ -99,15 +99,15 @@ def _checked(name: str, found: Any, results: Sequence[TensorType]) -> tuple[Valu
     return tuple(outs)
 
 
-def _callback_batch(
-    size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes
-) -> tuple[Value, ...]:
-    """One call per element of the batch, in order."""
-    fn, results = attrs["fn"], attrs["results"]
+def row_by_row(
+    call: Callable[..., Sequence[Value]], results: Sequence[TensorType], size: Dim, values: Sequence[Value],
+    mapped: Sequence[bool],
+) -> tuple[Value, ...]:  # fmt: skip
+    """One call per element of the batch, in order; its results one upon the other."""
     if isinstance(size, Affine):
         raise IRError(f"a callback under vmap needs a batch of fixed size, not {size}", where=user_location())
     full = all_mapped(size, values, mapped)
-    rows = [callback(*(_element(v, i) for v in full), fn=fn, results=results) for i in range(size)]
+    rows = [call(*(_element(v, i) for v in full)) for i in range(size)]
     outs = []
     for k, t in enumerate(results):
         if not rows:
@@ -117,6 +117,12 @@ def _callback_batch(
             table["concatenate"](*(table["reshape"](r[k], shape=(1, *t.shape)) for r in rows), axis=0)
         )
     return tuple(outs)
+
+
+def _callback_batch(
+    size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes
+) -> tuple[Value, ...]:
+    return row_by_row(lambda *row: callback(*row, **attrs), attrs["results"], size, values, mapped)
 
 
 _HOST = Absent(
