@@ -49,7 +49,7 @@ def test_networks_run(name: str, training: bool) -> None:
 def test_each_level_is_shown(emit: str) -> None:
     words = {
         "program": r"^program: \d+ steps", "loops": r"\bfor |parallel|vector",
-        "c": r"void entry\(const int64_t", "llvm": r"define void @entry", "asm": r"\bret",
+        "c": r"void run\(const void", "llvm": r"define void @entry", "asm": r"\bret",
         "memory": r"every run: arena [\d,]+ bytes",
     }  # fmt: skip
     graph = tb.make_graph(lambda x: tb.exp(x * 2).sum(0))(tb.ones((40, 30)))

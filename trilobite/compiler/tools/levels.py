@@ -1,12 +1,11 @@
 """One level of a compilation as text: what `trilobite compile` prints.
 
 Enters: a recorded graph and `Options`. Leaves: text. Levels above the program are graphs and can be read
-back; C is what loop nests would be in that language. Nothing is run.
+back; C is a whole file (`c_program`). Nothing is run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from trilobite.base.errors import ArgumentError
@@ -16,8 +15,9 @@ from trilobite.compiler.cpu.stages import STAGES
 from trilobite.compiler.cpu.target import Executable, compile_graph
 from trilobite.compiler.passes import Pass
 from trilobite.compiler.pipeline import Options, run_stages
+from trilobite.compiler.tools.c_program import c_program
 from trilobite.compiler.tools.memory import memory_report
-from trilobite.ir.graph import Equation, Graph
+from trilobite.ir.graph import Graph
 
 LEVELS = ("graph", "program", "memory", "loops", "c", "llvm", "asm")
 _FUSE = Pass("fuse", lambda g, o, c: g, "groups of equations that become one kernel, or a few")
@@ -36,7 +36,7 @@ def level_text(graph: Graph, options: Options, emit: str = "graph", stop_after: 
                 expected="a graph, if the way ends after a pass",
                 remedy="leave out --emit or --stop-after",
             )
-        return _below(compile_graph(graph, options), emit)
+        return c_program(graph, options) if emit == "c" else _below(compile_graph(graph, options), emit)
     if stop_after in ("", _FUSE.name):
         return Stages(compile_graph(graph, options))["fuse"]
     return str(run_stages(graph, STAGES, replace(options, claimed=claims, stop_after=stop_after)).latest)
@@ -58,33 +58,7 @@ def _check_names(skip: frozenset[str], stop_after: str) -> None:
 def _below(executable: Executable, emit: str) -> str:
     if emit == "memory":
         return str(memory_report(executable))
-    return "\n".join(_c_files(executable)) if emit == "c" else Stages(executable)[emit]
-
-
-def _c_files(executable: Executable) -> Iterator[str]:
-    """Loop nests as C; what is written in LLVM from the start is named."""
-    seen: set[str] = set()
-    for part in executable.parts:
-        for e in part.fused.equations:
-            if e.primitive.name != "fusion":
-                continue
-            for text in _in_c(e):
-                if text not in seen:
-                    seen.add(text)
-                    yield text
-
-
-def _in_c(e: Equation) -> list[str]:
-    from trilobite.compiler.cpu.loops.emit_c import emit_c
-    from trilobite.compiler.cpu.nests.lower import nests_of
-
-    kind, region = e.attributes["kind"], e.attributes["region"]
-    if kind == "loops":
-        return [emit_c(nest) for nest in nests_of(region)]
-    if kind == "alias":
-        return []
-    names = ", ".join(inner.primitive.name for inner in region.equations)
-    return [f"/* {kind} kernel of {names}: no loop nest, see --emit llvm */"]
+    return Stages(executable)[emit]
 
 
 def passes_text(graph: Graph | None = None, options: Options = Options()) -> str:  # noqa: B008

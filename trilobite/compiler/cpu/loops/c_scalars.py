@@ -43,6 +43,57 @@ static inline uint16_t bf16_write(float x) {
     if (x != x) return (uint16_t)(w >> 16 | 0x40);
     return (uint16_t)((w + 0x7fff + (w >> 16 & 1)) >> 16);
 }
+static inline int64_t rem_i(int64_t x, int64_t y) { /* has the sign of y */
+    if (y == 0 || y == -1) return 0;
+    int64_t r = x % y;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+static inline int64_t floor_div_i(int64_t x, int64_t y) {
+    if (y == 0) return 0;
+    return y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y - (x % y != 0 && (x < 0) != (y < 0));
+}
+static inline uint64_t rem_u(uint64_t x, uint64_t y) { return y ? x % y : 0; }
+static inline uint64_t floor_div_u(uint64_t x, uint64_t y) { return y ? x / y : 0; }
+static inline double rem_f(double x, double y) {
+    double r = fmod(x, y);
+    if (r == 0) return copysign(0, y);
+    return (r < 0) != (y < 0) ? r + y : r;
+}
+static inline double floor_div_f(double x, double y) {
+    if (y == 0) return x / y;
+    double r = fmod(x, y), q = (x - r) / y;
+    if (r != 0 && (r < 0) != (y < 0)) q -= 1;
+    if (q == 0) return copysign(0, x / y);
+    return floor(q) + (q - floor(q) > 0.5);
+}
+static inline float rem_ff(float x, float y) {
+    float r = fmodf(x, y);
+    if (r == 0) return copysignf(0, y);
+    return (r < 0) != (y < 0) ? r + y : r;
+}
+static inline float floor_div_ff(float x, float y) {
+    if (y == 0) return x / y;
+    float r = fmodf(x, y), q = (x - r) / y;
+    if (r != 0 && (r < 0) != (y < 0)) q -= 1;
+    if (q == 0) return copysignf(0, x / y);
+    return floorf(q) + (q - floorf(q) > 0.5f);
+}
+static inline double logaddexp(double x, double y) {
+    return x == y ? x + 0.6931471805599453 : fmax(x, y) + log1p(exp(-fabs(x - y)));
+}
+static inline float logaddexpf(float x, float y) {
+    return x == y ? x + 0.6931472f : fmaxf(x, y) + log1pf(expf(-fabsf(x - y)));
+}
+static inline int64_t popcount(uint64_t x) {
+    int64_t n = 0;
+    for (; x; x &= x - 1) n++;
+    return n;
+}
+static inline int64_t width(uint64_t x) { /* bits up to the highest that is set */
+    int64_t n = 0;
+    for (; x; x >>= 1) n++;
+    return n;
+}
 """
 
 Words = Sequence[str]
@@ -178,6 +229,38 @@ def _inverted(v: Words, dtype: DType) -> str:
     return f"!{v[0]}" if dtype == bool_ else f"({register_word(dtype)})~{v[0]}"
 
 
+def _divided(name: str) -> Rule:
+    """Quotients that are rounded down, and what they leave over."""
+
+    def rule(v: Words, dtype: DType) -> str:
+        if is_float(dtype):
+            return f"{name}_f{_f(dtype)}({v[0]}, {v[1]})"
+        kind = "i" if is_signed(dtype) else "u"
+        return f"({register_word(dtype)}){name}_{kind}({v[0]}, {v[1]})"
+
+    return rule
+
+
+def _shifted_left(v: Words, dtype: DType) -> str:
+    x, n, bits = *v, 8 * dtype.itemsize
+    return f"({register_word(dtype)})((uint64_t){n} < {bits} ? ({_unsigned(dtype)}){x} << {n} : 0)"
+
+
+def _shifted_right(v: Words, dtype: DType) -> str:
+    x, n, bits = *v, 8 * dtype.itemsize
+    rest = f"({x} < 0 ? -1 : 0)" if is_signed(dtype) else "0"
+    return f"({register_word(dtype)})((uint64_t){n} < {bits} ? {x} >> {n} : {rest})"
+
+
+def _own_bits(word: str, dtype: DType) -> str:
+    """The bits of an integer, none of them a copy of its sign."""
+    return f"(uint{8 * dtype.itemsize}_t){word}"
+
+
+def _leading_zeros(v: Words, dtype: DType) -> str:
+    return f"({register_word(dtype)})({8 * dtype.itemsize} - width({_own_bits(v[0], dtype)}))"
+
+
 def _one_over_root(v: Words, dtype: DType) -> str:
     return f"1 / sqrt{_f(dtype)}({v[0]})"
 
@@ -195,10 +278,15 @@ RULES: dict[str, Rule] = {
     "is_finite": lambda v, dtype: f"isfinite({v[0]}) != 0" if is_float(dtype) else "true",
     "floor": _whole("floor"), "ceil": _whole("ceil"), "trunc": _whole("trunc"), "round": _whole("nearbyint"),
     "rsqrt": _one_over_root, "stop_gradient": lambda v, dtype: v[0], "barrier": lambda v, dtype: v[0],
+    "floor_div": _divided("floor_div"), "rem": _divided("rem"),
+    "shift_left": _shifted_left, "shift_right": _shifted_right,
+    "popcount": lambda v, dtype: f"({register_word(dtype)})popcount({_own_bits(v[0], dtype)})",
+    "clz": _leading_zeros,
+    "signbit": lambda v, dtype: f"signbit({v[0]}) != 0",
     **{name: _function(name) for name in (
         "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
         "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "pow", "hypot",
-        "copysign",
+        "copysign", "logaddexp", "lgamma",
     )},
 }  # fmt: skip
 
@@ -218,6 +306,14 @@ def cast(word: str, source: DType, dtype: DType) -> str:
     return rounded(dtype, f"({to}){word}")
 
 
+def bitcast(word: str, source: DType, dtype: DType) -> str:
+    """The same bits as another dtype, through a union."""
+    inside = (
+        f"(union {{ {memory_word(source)} a; {memory_word(dtype)} b; }}){{ .a = {written(source, word)} }}.b"
+    )
+    return read(dtype, f"({inside})")
+
+
 def expression(e: Equation, words: Words) -> str:
     """The C expression of one equation, rounded as its dtype asks."""
     name, out = e.primitive.name, e.outputs[0].type.dtype
@@ -226,6 +322,8 @@ def expression(e: Equation, words: Words) -> str:
     operand = e.inputs[-1].type.dtype if name == "select" else e.inputs[0].type.dtype
     if name == "cast":
         return cast(words[0], operand, out)
+    if name == "bitcast":
+        return bitcast(words[0], operand, out)
     rule = RULES.get(name)
     if rule is None or (name == "pow" and not is_float(operand)):
         raise DTypeError(

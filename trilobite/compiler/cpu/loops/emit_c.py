@@ -1,8 +1,9 @@
 """A nest as C, for reading: the same loops, one line per value.
 
-Enters: a nest. Leaves: the text of one C file with `entry`, called as the native kernel is (words of
-arguments, a range of units, scratch memory). Vectors and unrolling are left to the C compiler: they are how a
-loop runs, not what it computes. Compile with `-ffp-contract=off -lm` to get the roundings that are written.
+Enters: a nest. Leaves: the text of a C function, called as the native kernel is (words of arguments, a range
+of units, scratch memory), or of a file with it. Vectors and unrolling are left to the C compiler: they are
+how a loop runs, not what it computes. Compile with `-ffp-contract=off -lm` to get the roundings that are
+written.
 """
 
 from __future__ import annotations
@@ -33,19 +34,24 @@ from trilobite.ir.types import Affine, Dim, Symbol
 
 
 def emit_c(nest: Nest) -> str:
-    """The C text of a nest."""
-    return _File(nest).text()
+    """The C text of a nest: a file of its own."""
+    return f"/* {nest.name} */\n{c.PRELUDE}\n{c_function(nest)}"
 
 
-class _File:
-    def __init__(self, nest: Nest) -> None:
-        self.nest = nest
+def c_function(nest: Nest, name: str = "entry") -> str:
+    """The function alone; a file around it needs `c_scalars.PRELUDE`."""
+    return _Function(nest, name).text()
+
+
+class _Function:
+    def __init__(self, nest: Nest, name: str) -> None:
+        self.nest, self.name = nest, name
         self.buffers = {b.name: b for b in nest.buffers}
         self.lines: list[str] = []
         self.count = 0
 
     def text(self) -> str:
-        head = ["void entry(const int64_t *args, int64_t begin, int64_t end, char *scratch) {"]
+        head = [f"void {self.name}(const int64_t *args, int64_t begin, int64_t end, char *scratch) {{"]
         for i, b in enumerate(self.nest.arguments):
             word = c.memory_word(b.dtype)
             const = "" if self._is_written(b.name) else "const "
@@ -65,7 +71,7 @@ class _File:
             first, second = self.nest.unless_same
             head.append(f"    if ((const void *){first} == (const void *){second}) return;")
         self._nodes(self.nest.body, 1)
-        return "\n".join([f"/* {self.nest.name} */", c.PRELUDE, *head, *self.lines, "}", ""])
+        return "\n".join([*head, *self.lines, "}", ""])
 
     def _is_written(self, name: str) -> bool:
         return any(t.buffer == name for s in statements(self.nest.body) for t in s.targets)
@@ -75,7 +81,7 @@ class _File:
     def _nodes(self, nodes: tuple[Node, ...], depth: int) -> None:
         for node in nodes:
             if isinstance(node, Statement):
-                self._statement(node, depth)
+                self._block(node, depth, alone=len(nodes) == 1)
             elif isinstance(node, Micro):
                 self._line(depth, f"/* {node.kernel} */")
                 self._nodes(node.meaning, depth)
@@ -112,7 +118,8 @@ class _File:
 
     def _term(self, atom: Atom, k: Dim) -> str:
         word = self._atom(atom)
-        return word if k == 1 else f"{self.size(k)} * {word}"
+        sign = {1: "", -1: "-"}.get(k) if isinstance(k, int) else None
+        return f"{self.size(k)} * {word}" if sign is None else sign + word
 
     def _atom(self, atom: Atom) -> str:
         if isinstance(atom, str):
@@ -158,23 +165,30 @@ class _File:
         self._line(depth, f"const {c.register_word(dtype)} {name} = {word};")
         return name
 
-    def _statement(self, s: Statement, depth: int) -> None:
+    def _block(self, s: Statement, depth: int, alone: bool) -> None:
+        """A statement in braces of its own, unless those of a loop around it do."""
+        if alone and depth > 1:
+            self._statement(s, depth)
+            return
         self._line(depth, "{")
+        self._statement(s, depth + 1)
+        self._line(depth, "}")
+
+    def _statement(self, s: Statement, depth: int) -> None:
         words: dict[Var, str] = {}
         for leaf, v in zip(s.leaves, s.body.inputs, strict=True):
-            words[v] = self._value(v.type.dtype, self._leaf(leaf), depth + 1)
+            words[v] = self._value(v.type.dtype, self._leaf(leaf), depth)
         for e in s.body.equations:
             out = e.outputs[0]
-            words[out] = self._value(out.type.dtype, c.expression(e, [words[v] for v in e.inputs]), depth + 1)
+            words[out] = self._value(out.type.dtype, c.expression(e, [words[v] for v in e.inputs]), depth)
         for t, v in zip(s.targets, s.body.outputs, strict=True):
             buffer = self.buffers[t.buffer]
             at, word = self.place(buffer, t.index), words[v]
             if t.combine is not None:
                 (e,) = scalar_graph(t.combine, buffer.dtype).equations
-                there = self._value(buffer.dtype, c.read(buffer.dtype, at), depth + 1)
-                word = self._value(buffer.dtype, c.expression(e, [there, word]), depth + 1)
-            self._line(depth + 1, f"{at} = {c.written(buffer.dtype, word)};")
-        self._line(depth, "}")
+                there = self._value(buffer.dtype, c.read(buffer.dtype, at), depth)
+                word = self._value(buffer.dtype, c.expression(e, [there, word]), depth)
+            self._line(depth, f"{at} = {c.written(buffer.dtype, word)};")
 
 
 def _name(s: Symbol) -> str:

@@ -247,6 +247,14 @@ def loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
     return (n for n in walk(nodes) if isinstance(n, Loop))
 
 
+def buffers_of(nodes: tuple[Node, ...]) -> set[str]:
+    """The names of all memory that is read or written there."""
+    out: set[str] = set()
+    for s in statements(nodes):
+        out |= {load.buffer for load in s.loads()} | {t.buffer for t in s.targets}
+    return out
+
+
 def node_indices(node: Node) -> Iterator[Index]:
     """The indices that stand in a node itself, not in what it contains."""
     if isinstance(node, Loop):

@@ -19,7 +19,7 @@ from trilobite.base.errors import DeviceError, ShapeError
 from trilobite.compiler.cpu.loops.collapse import collapsed
 from trilobite.compiler.cpu.loops.combine import accumulates_in
 from trilobite.compiler.cpu.loops.index import Ranges, variable
-from trilobite.compiler.cpu.loops.ir import Buffer, Load, Nest, Node, Statement, Target, loops, statements
+from trilobite.compiler.cpu.loops.ir import Buffer, Load, Nest, Node, Statement, Target, buffers_of, loops
 from trilobite.compiler.cpu.nests import classes, writes
 from trilobite.compiler.cpu.nests.accuracy import in_chunks
 from trilobite.compiler.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
@@ -342,7 +342,7 @@ class _Assembly:
     # -- steps ---------------------------------------------------------------------------------------------
 
     def _nest(self, body: tuple[Node, ...], local: Sequence[Buffer]) -> Nest:
-        used = _buffers_of(body)
+        used = buffers_of(body)
         arguments = tuple(b for name, b in self.buffers.items() if name in used)
         return Nest(self.name, (*arguments, *local), body)
 
@@ -381,10 +381,3 @@ def _by_block(node: Node, names: set[str], rows: Rows) -> Node:
     acc = next(b for b in rows.locals if b.name == load.buffer)
     value = scalars.leaf(load, acc.dtype)
     return scalars.statement([value] * len(kept), [t for _, t in kept])
-
-
-def _buffers_of(body: tuple[Node, ...]) -> set[str]:
-    out: set[str] = set()
-    for s in statements(body):
-        out |= {load.buffer for load in s.loads()} | {t.buffer for t in s.targets}
-    return out
