@@ -20,7 +20,7 @@ from trilobite.processor.sim.timing import array_model
 from trilobite.processor.sim.timing.arrays import output_stationary, product_cycles, weight_stationary
 from trilobite.processor.sim.timing.contention import Sharing, Transfer
 from trilobite.processor.sim.timing.cost import cost_of, dram_bytes
-from trilobite.processor.sim.timing.engine import replay
+from trilobite.processor.sim.timing.native import replay
 from trilobite.processor.sim.timing.ranges import overlap
 from trilobite.processor.sim.timing.roofline import gemm_candidates, roofline, unit_cycles
 from trilobite.processor.sim.timing.stalls import critical_path, stall_table

@@ -16,7 +16,7 @@ from trilobite.processor.machine import Machine, load_machine
 from trilobite.processor.sim.chip import Execution
 from trilobite.processor.sim.energy import Energy, energy_of
 from trilobite.processor.sim.record import TensorRecord, Trace
-from trilobite.processor.sim.timing.engine import Operation, Timeline, replay
+from trilobite.processor.sim.timing.native import replay
 from trilobite.processor.sim.timing.roofline import Roofline, roofline
 from trilobite.processor.sim.timing.stalls import (
     CAUSES,
@@ -26,6 +26,7 @@ from trilobite.processor.sim.timing.stalls import (
     stall_table,
     stall_text,
 )
+from trilobite.processor.sim.timing.timeline import Operation, Timeline
 
 # A trace holds shapes and placements; these parts of a machine decide them, so changing one needs a new run.
 STRUCTURAL = ("clusters", "cores_per_cluster", "memory_core")

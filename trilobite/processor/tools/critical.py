@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.processor.machine.drawing import table
 from trilobite.processor.sim.run import Run
-from trilobite.processor.sim.timing.engine import BARRIER_CYCLES, CoreTimer, Operation, Timeline
+from trilobite.processor.sim.timing.engine import BARRIER_CYCLES
+from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
 WAITS = ("sync", "queue full", "operand")
 
@@ -63,7 +64,7 @@ def critical_path(run: Run) -> list[Stretch]:
 
 def _backwards(run: Run) -> Iterator[Stretch]:
     timeline = run.timeline
-    here: Operation | CoreTimer | None = _last(timeline)
+    here: Operation | CoreTimes | None = _last(timeline)
     clock = timeline.cycles
     while here is not None and clock > 0:
         if isinstance(here, Operation):
@@ -76,10 +77,10 @@ def _backwards(run: Run) -> Iterator[Stretch]:
                 yield stretch
 
 
-def _last(timeline: Timeline) -> Operation | CoreTimer | None:
+def _last(timeline: Timeline) -> Operation | CoreTimes | None:
     """What ended last: an instruction, or a core's control."""
     for core in timeline.cores:
-        if core.clock == timeline.cycles:
+        if core.end == timeline.cycles:
             return core
     operations = (op for core in timeline.cores for op in core.operations)
     return next((op for op in operations if op.finish == timeline.cycles), None)
@@ -93,8 +94,8 @@ def _operation(run: Run, op: Operation, end: int) -> Stretch:
 
 
 def _control(
-    run: Run, core: CoreTimer, clock: int
-) -> tuple[int, Operation | CoreTimer | None, Stretch | None]:
+    run: Run, core: CoreTimes, clock: int
+) -> tuple[int, Operation | CoreTimes | None, Stretch | None]:
     """The stretch of control that ends at the clock, and where the path came from before it."""
     at = bisect_left(core.segments, (clock, 0, "")) - 1
     start, _, what = core.segments[at]
@@ -111,7 +112,7 @@ def _control(
     return start, core, Stretch(start, clock, trace.cluster, trace.core, "control", what, line, what)
 
 
-def _last_to_come(timeline: Timeline, release: int) -> CoreTimer | None:
+def _last_to_come(timeline: Timeline, release: int) -> CoreTimes | None:
     """The member of a barrier that kept the others waiting."""
     wanted = (release - BARRIER_CYCLES, release, "barrier")
     for core in timeline.cores:

@@ -14,8 +14,8 @@ from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.machine.drawing import table
 from trilobite.processor.sim.run import Run
-from trilobite.processor.sim.timing.engine import CoreTimer, Operation
 from trilobite.processor.sim.timing.stalls import CAUSES
+from trilobite.processor.sim.timing.timeline import CoreTimes, Operation
 
 OUTSIDE = "outside"  # before a core begins, and after it has ended
 
@@ -61,14 +61,14 @@ def line_stalls(run: Run) -> list[LineRow]:
     return sorted(charges.rows.values(), key=lambda row: (-row.total, row.line))
 
 
-def _control(charges: _Charges, core: CoreTimer, total: int) -> None:
+def _control(charges: _Charges, core: CoreTimes, total: int) -> None:
     end = 0
     for (start, end, what), place in zip(core.segments, core.places, strict=True):
         charges.charge(place, "busy" if what in ("scalar", "dispatch") else what, end - start)
     charges.charge(None, "idle", total - end)
 
 
-def _queue(charges: _Charges, core: CoreTimer, operations: list[Operation], total: int) -> None:
+def _queue(charges: _Charges, core: CoreTimes, operations: list[Operation], total: int) -> None:
     clock, at = 0, 0
     for op in operations:
         place = op.record.place
@@ -84,7 +84,7 @@ def _queue(charges: _Charges, core: CoreTimer, operations: list[Operation], tota
     charges.charge(None, "idle", total - max(clock, min(last, total)))
 
 
-def _meanwhile(charges: _Charges, core: CoreTimer, start: int, end: int, at: int) -> int:
+def _meanwhile(charges: _Charges, core: CoreTimes, start: int, end: int, at: int) -> int:
     """Charges an empty queue's cycles to what control did; gives where to look next time."""
     segments = core.segments
     while at < len(segments) and segments[at][1] <= start:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.sim.run import Run
-from trilobite.processor.sim.timing.engine import CoreTimer
+from trilobite.processor.sim.timing.timeline import CoreTimes
 from trilobite.processor.tools.critical import bound_of
 
 # Field numbers of perfetto.protos
@@ -69,7 +69,7 @@ def _packets(run: Run) -> Iterator[bytes]:
             yield from _slice(run, track, op.start, op.free, shown, notes)
 
 
-def _uuid(core: CoreTimer, place: int) -> int:
+def _uuid(core: CoreTimes, place: int) -> int:
     return 1 + core.number * (len(QUEUES) + 1) + place
 
 

@@ -16,7 +16,7 @@ from trilobite.processor.machine.drawing import table
 from trilobite.processor.sim.record import TensorRecord
 from trilobite.processor.sim.run import Run
 from trilobite.processor.sim.timing.cost import useful_macs
-from trilobite.processor.sim.timing.engine import Operation
+from trilobite.processor.sim.timing.timeline import Operation
 
 
 @dataclass(frozen=True)

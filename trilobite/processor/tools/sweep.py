@@ -19,7 +19,7 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.sim.energy import energy_of
 from trilobite.processor.sim.record import Trace
 from trilobite.processor.sim.run import STRUCTURAL, Run
-from trilobite.processor.sim.timing.engine import replay
+from trilobite.processor.sim.timing.native import replay
 
 
 @dataclass(frozen=True)

@@ -41,14 +41,15 @@ class _Group:
     parts: tuple[tuple[Hashable, float], ...] = ()  # and which share of the bytes each carries
 
     def __post_init__(self) -> None:
-        self.parts = tuple(map(_weighted, self.resources))
+        self.parts = tuple(map(weighted, self.resources))
 
     def left(self) -> float:
         """Bytes until the next member is done."""
         return max(0.0, self.ends[0][0] - self.served)
 
 
-def _weighted(resource: Hashable) -> tuple[Hashable, float]:
+def weighted(resource: Hashable) -> tuple[Hashable, float]:
+    """The part itself, and which share of a transfer's bytes it carries."""
     if isinstance(resource, tuple) and resource[0] == "channel":
         return resource[:2], 1 / resource[2]
     return resource, 1.0
@@ -78,7 +79,7 @@ class Sharing:
         """How long a transfer takes with nobody beside it."""
         key = (amount, top_rate, resources)
         if key not in self._alone:
-            limits = [self._limit(part) / weight for part, weight in map(_weighted, resources)]
+            limits = [self._limit(part) / weight for part, weight in map(weighted, resources)]
             self._alone[key] = max(0, ceil(amount / min([top_rate, *limits]) - EPSILON))
         return self._alone[key]
 

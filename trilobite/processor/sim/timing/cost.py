@@ -40,15 +40,15 @@ class Cost:
     on_vector_unit: bool = False
 
 
+def scalar_latencies(machine: Machine) -> tuple[int, ...]:
+    """Cycles of one instruction of each of SCALAR_CLASSES."""
+    unit = machine.core.scalar
+    return tuple(1 if name == "issue" else getattr(unit, name) for name in SCALAR_CLASSES)
+
+
 def scalar_cycles(machine: Machine, record: ScalarRecord) -> int:
     """In order and without overlap: the latencies add up."""
-    unit = machine.core.scalar
-    latency = {"issue": 1, "add": unit.add, "multiply": unit.multiply, "divide16": unit.divide16,
-               "divide": unit.divide, "transcendental": unit.transcendental, "branch": unit.branch,
-               "scratchpad": unit.scratchpad, "dram": unit.dram, "atomic": unit.atomic}  # fmt: skip
-    return sum(
-        count * latency[name] for count, name in zip(record.counts, SCALAR_CLASSES, strict=True) if count
-    )
+    return sum(count * each for count, each in zip(record.counts, scalar_latencies(machine), strict=True))
 
 
 def pad_cycles(machine: Machine, regions: Sequence[Region]) -> int:

@@ -1,12 +1,12 @@
 """T1: a trace in whole cycles, with queues, interlocks or sync edges, and contention for shared parts.
 
-Enters: a machine and a trace. Leaves: a `Timeline`: when every instruction was dispatched, started, freed
-its unit and had its result, and what each core's control was doing meanwhile. Function is not repeated:
-records are replayed.
+Enters: a machine and a trace. Leaves: a `Timeline`. Function is not repeated: records are replayed.
 
 Each core dispatches in order. An instruction starts when it is dispatched, its queue is free and (with
 `interlock: ranges`) nothing under way touches its bytes. Everything whose time is known is placed at once;
 only transfers over shared parts wait for the clock, because others may slow them.
+
+This is the definition; `replay` runs the same steps as machine code (`native.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import lcm
 
-from trilobite.processor.isa.formats import U8
-from trilobite.processor.isa.row import Region, region
+from trilobite.processor.isa.row import Region
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.record import (
     BarrierRecord,
@@ -30,63 +28,43 @@ from trilobite.processor.sim.record import (
     Trace,
 )
 from trilobite.processor.sim.timing.contention import Sharing, Transfer
-from trilobite.processor.sim.timing.cost import Cost, capacity, cost_key, cost_of, scalar_cycles
-from trilobite.processor.sim.timing.ranges import Footprint
+from trilobite.processor.sim.timing.cost import capacity, cost_of, scalar_cycles
+from trilobite.processor.sim.timing.ranges import Footprint, solid
+from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
 BARRIER_CYCLES = 8
-Segment = tuple[int, int, str]  # from, to, what control did (a cause of the stall table)
 
 
 @dataclass(eq=False, slots=True)
-class Operation:
-    """One instruction of a queue on its way through time."""
+class _Underway:
+    """An operation while its times are being found out."""
 
-    record: TensorRecord
-    cost: Cost
-    core: CoreTimer
-    dispatch: int
-    behind: Operation | None  # the one before it in the same queue
-    needs: list[Operation]
-    start: int = -1
-    free: int = -1  # when the unit can begin the next one
-    finish: int = -1
+    operation: Operation
+    timer: CoreTimer
+    footprint: Footprint
+    behind: _Underway | None
+    needs: list[_Underway]
     missing: int = 0
-    cause: Operation | None = None  # what it waited for after its dispatch
-    core_wait: Operation | None = None  # what control had last waited for before it
-    waiters: list[Operation] | None = None
-    blocked: list[CoreTimer] | None = None
+    waiters: list[_Underway] = field(default_factory=list)
+    is_awaited: bool = False  # its core's control waits for it
 
     @property
-    def known(self) -> bool:
-        return self.finish >= 0
-
-    @property
-    def bound(self) -> str:
-        """What made it start no earlier, or run no faster."""
-        if self.free - self.start > self.cost.interval:
-            return "bandwidth"
-        if self.cause is None:
-            return "dispatch"
-        return "unit busy" if self.cause is self.behind else "operand"
+    def finish(self) -> int:
+        return self.operation.finish
 
 
-@dataclass(eq=False)
-class CoreTimer:
+class CoreTimer(CoreTimes):
     """The control of one core: where it is in its records, and its clock."""
 
-    trace: CoreTrace
-    number: int
-    place: int = 0
-    clock: int = 0
-    tasks: int = 0
-    last: dict[str, Operation] = field(default_factory=dict)
-    outstanding: dict[str, deque[Operation]] = field(default_factory=dict)
-    segments: list[Segment] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)  # the instruction behind each segment
-    operations: list[Operation] = field(default_factory=list)
-    waited_for: Operation | None = None
-    # By record: where one instruction is under way several times with the same bytes, the last is done last.
-    in_flight: dict[int, tuple[Operation, Footprint]] = field(default_factory=dict)
+    def __init__(self, trace: CoreTrace, number: int) -> None:
+        super().__init__(trace, number)
+        self.place = 0
+        self.clock = 0
+        self.tasks = 0
+        self.last: dict[str, _Underway] = {}
+        self.outstanding: dict[str, deque[_Underway]] = {}
+        self.waited_for: Operation | None = None
+        self.in_flight: list[_Underway] = []
 
     def spend(self, until: int, what: str) -> None:
         if until > self.clock:
@@ -95,32 +73,18 @@ class CoreTimer:
             self.clock = until
 
 
-@dataclass
-class Timeline:
-    """Everything T1 found out; cycles is when the last result was there."""
-
-    machine: Machine
-    cores: list[CoreTimer]
-    cycles: int
-
-
 class Engine:
     def __init__(self, machine: Machine, trace: Trace) -> None:
         self.machine = machine
         self.cores = [CoreTimer(core, number) for number, core in enumerate(trace.cores)]
         self.sharing = Sharing(lambda resource: capacity(machine, resource))
-        self.begins: list[tuple[int, int, int, Operation]] = []
-        self.transfers: dict[Transfer, Operation] = {}
+        self.begins: list[tuple[int, int, int, _Underway]] = []
+        self.transfers: dict[Transfer, _Underway] = {}
         self.sequence = 0
-        self.costs: dict[tuple[int, tuple[object, ...]], Cost] = {}
-        self.known: dict[tuple[int, int], tuple[Cost, Footprint]] = {}  # by cluster and record
-        self.meet: dict[tuple[int, int], bool] = {}  # whether two records touch a common byte
-        self.scalars: dict[tuple[int, ...], int] = {}
-        self.turn = lcm(machine.dram.granule_bytes, machine.dram.burst_bytes * machine.dram.channels)
         self.ready: deque[CoreTimer] = deque()
-        self.expected = _meeting_sizes(trace)
+        self.expected = _sizes(trace, BarrierRecord)
         self.arrived: dict[int, list[CoreTimer]] = {}
-        self.members = Counter(r.group for c in trace.cores for r in c.records if isinstance(r, TaskRecord))
+        self.members = _sizes(trace, TaskRecord)
         self.gathered: dict[int, list[CoreTimer]] = {}
 
     def run(self) -> Timeline:
@@ -131,14 +95,14 @@ class Engine:
             if not self._next_event():
                 break
         ends = [max([core.clock, *(op.finish for op in core.operations)]) for core in self.cores]
-        return Timeline(self.machine, self.cores, max(ends, default=0))
+        return Timeline(self.machine, list(self.cores), max(ends, default=0))
 
     def _next_event(self) -> bool:
         """The next begin or end of a shared transfer; false when nothing is left."""
         end = self.sharing.next_end()
         if self.begins and (end is None or self.begins[0][0] < end):
-            cycle, _, _, operation = heapq.heappop(self.begins)
-            self._begin(operation, cycle)
+            cycle, _, _, underway = heapq.heappop(self.begins)
+            self._begin(underway, cycle)
             return True
         if end is None:
             return False
@@ -146,56 +110,60 @@ class Engine:
             self._ended(self.transfers.pop(transfer), end)
         return True
 
-    def _ended(self, operation: Operation, end: int) -> None:
+    def _ended(self, underway: _Underway, end: int) -> None:
         """A transfer has moved its last byte."""
+        operation = underway.operation
         operation.free = max(end, operation.start + operation.cost.interval)
-        self._settle(operation, operation.free + operation.cost.latency - operation.cost.interval)
+        self._settle(underway, operation.free + operation.cost.latency - operation.cost.interval)
 
-    def _begin(self, operation: Operation, cycle: int) -> None:
-        cost = operation.cost
+    def _begin(self, underway: _Underway, cycle: int) -> None:
+        cost = underway.operation.cost
         top = cost.amount / max(cost.interval, cost.alone)
         if self.sharing.is_idle:
             end = cycle + self.sharing.cycles_alone(cost.amount, top, cost.resources)
             if not self.begins or self.begins[0][0] >= end:  # nobody comes in between
                 self.sharing.now = end
-                self._ended(operation, end)
+                self._ended(underway, end)
                 return
-        transfer = Transfer(cost.amount, top, cost.resources, operation.core.number)
-        self.transfers[transfer] = operation
+        transfer = Transfer(cost.amount, top, cost.resources, underway.timer.number)
+        self.transfers[transfer] = underway
         self.sharing.begin(transfer, cycle)
 
-    def _settle(self, operation: Operation, finish: int) -> None:
+    def _settle(self, underway: _Underway, finish: int) -> None:
         """An operation's times are known: whoever waited for them may go on."""
-        pending = [(operation, finish)]
+        pending = [(underway, finish)]
         while pending:
             done, done_finish = pending.pop()
-            done.finish = done_finish
-            if done.blocked is not None:
-                self.ready.extend(core for core in done.blocked if core not in self.ready)
-                done.blocked = None
-            if done.waiters is None:
-                continue
+            done.operation.finish = done_finish
+            if done.is_awaited:
+                done.is_awaited = False
+                self._wake(done.timer)
             for waiter in done.waiters:
                 waiter.missing -= 1
                 if waiter.missing == 0:
                     known = self._place(waiter)
                     if known is not None:
                         pending.append((waiter, known))
-            done.waiters = None
+            done.waiters = []
 
-    def _place(self, operation: Operation) -> int | None:
+    def _wake(self, core: CoreTimer) -> None:
+        if core not in self.ready:
+            self.ready.append(core)
+
+    def _place(self, underway: _Underway) -> int | None:
         """Fixes the start; gives the finish if nothing shared is involved."""
+        operation, behind = underway.operation, underway.behind
         start, operation.cause = operation.dispatch, None
-        if operation.behind is not None and operation.behind.free > start:
-            start, operation.cause = operation.behind.free, operation.behind
-        for need in operation.needs:
+        if behind is not None and behind.operation.free > start:
+            start, operation.cause = behind.operation.free, behind.operation
+        for need in underway.needs:
             if need.finish > start:
-                start, operation.cause = need.finish, need
+                start, operation.cause = need.finish, need.operation
         operation.start = start
         cost = operation.cost
         if cost.resources:
             self.sequence += 1
-            heapq.heappush(self.begins, (start, operation.core.number, self.sequence, operation))
+            heapq.heappush(self.begins, (start, underway.timer.number, self.sequence, underway))
             return None
         operation.free = start + cost.interval
         return start + cost.latency
@@ -228,15 +196,15 @@ class Engine:
             under_way.clear()
         return True
 
-    def _wait(self, core: CoreTimer, operations: Iterable[Operation], what: str) -> bool:
+    def _wait(self, core: CoreTimer, awaited: Iterable[_Underway], what: str) -> bool:
         """Control waits for results; false if one of them is not known yet."""
-        for operation in operations:
-            if operation.finish < 0:
-                operation.blocked = [*(operation.blocked or ()), core]
+        for underway in awaited:
+            if underway.finish < 0:
+                underway.is_awaited = True
                 return False
-            if operation.finish > core.clock:
-                core.spend(operation.finish, what)
-                core.waited_for = operation
+            if underway.finish > core.clock:
+                core.spend(underway.finish, what)
+                core.waited_for = underway.operation
         return True
 
     def _task(self, core: CoreTimer, record: TaskRecord) -> bool:
@@ -244,8 +212,7 @@ class Engine:
         if not self._drain(core, core.outstanding):
             return False
         here = self.gathered.setdefault(record.group, [])
-        if core not in here:
-            here.append(core)
+        here.append(core)
         if len(here) < self.members[record.group]:
             return False
         launch, free = self.machine.launch, max(member.clock for member in here)
@@ -253,42 +220,37 @@ class Engine:
             ahead = self.machine.cycles(launch.round_ns if member.tasks else launch.overhead_ns)
             member.spend(free + ahead, "launch")
             member.tasks += 1
-            if member is not core:
-                member.place += 1
-                self.ready.append(member)
+            self._go_on(member, core)
         return True
+
+    def _go_on(self, member: CoreTimer, last: CoreTimer) -> None:
+        """A meeting is over; the last that came goes on by itself."""
+        if member is not last:
+            member.place += 1
+            self._wake(member)
 
     def _scalar(self, core: CoreTimer, record: ScalarRecord) -> bool:
         if self.machine.interlock == "ranges" and (record.reads or record.writes):
             touched = Footprint(_as_regions(record.reads), _as_regions(record.writes))
-            needed = [op for op, footprint in core.in_flight.values() if touched.conflicts(footprint)]
+            needed = [other for other in core.in_flight if touched.conflicts(other.footprint)]
             if not self._wait(core, needed, "operand"):
                 return False
-        counts = tuple(record.counts)
-        cycles = self.scalars.get(counts)
-        if cycles is None:
-            cycles = self.scalars[counts] = scalar_cycles(self.machine, record)
-        core.spend(core.clock + cycles, "scalar")
+        core.spend(core.clock + scalar_cycles(self.machine, record), "scalar")
         return True
 
     def _barrier(self, core: CoreTimer, record: BarrierRecord) -> bool:
         here = self.arrived.setdefault(record.meeting, [])
-        if core not in here:
-            here.append(core)
+        here.append(core)
         if len(here) < self.expected[record.meeting]:
             return False
         release = max(member.clock for member in here) + BARRIER_CYCLES
         for member in here:
             member.spend(release, "barrier")
-            if member is not core:
-                member.place += 1
-                self.ready.append(member)
+            self._go_on(member, core)
         return True
 
     def _dispatch(self, core: CoreTimer, record: TensorRecord) -> bool:
-        queue = core.outstanding.get(record.queue)
-        if queue is None:
-            queue = core.outstanding[record.queue] = deque()
+        queue = core.outstanding.setdefault(record.queue, deque())
         while queue and 0 <= queue[0].finish <= core.clock:
             queue.popleft()
         if len(queue) >= self.machine.core.queues.depth:
@@ -296,83 +258,63 @@ class Engine:
                 return False
             queue.popleft()
         core.spend(core.clock + self.machine.core.queues.dispatch, "dispatch")
-        operation = self._operation(core, record)
-        queue.append(operation)
-        core.last[record.queue] = operation
-        core.operations.append(operation)
-        self._await(operation)
-        if operation.missing == 0:
-            finish = self._place(operation)
+        underway = self._underway(core, record)
+        queue.append(underway)
+        core.last[record.queue] = underway
+        core.operations.append(underway.operation)
+        self._await(underway)
+        if underway.missing == 0:
+            finish = self._place(underway)
             if finish is not None:
-                operation.finish = finish  # nobody can wait for it yet
+                underway.operation.finish = finish  # nobody can wait for it yet
         return True
 
-    def _await(self, operation: Operation) -> None:
+    def _await(self, underway: _Underway) -> None:
         """Counts what it must wait for and does not know the time of."""
-        for op in (operation.behind, *operation.needs):
-            if op is not None and op.finish < 0:
-                operation.missing += 1
-                if op.waiters is None:
-                    op.waiters = []
-                op.waiters.append(operation)
+        for other in (underway.behind, *underway.needs):
+            if other is not None and other.finish < 0:
+                underway.missing += 1
+                other.waiters.append(underway)
 
-    def _operation(self, core: CoreTimer, record: TensorRecord) -> Operation:
-        cost, own = self._cost(core, record)
-        needs: list[Operation] = []
-        made = Operation(record, cost, core, core.clock, core.last.get(record.queue), needs)
+    def _underway(self, core: CoreTimer, record: TensorRecord) -> _Underway:
+        cost = cost_of(self.machine, record, core.trace.cluster)
+        behind = core.last.get(record.queue)
+        made = Operation(record, cost, core, core.clock, behind.operation if behind else None)
         made.core_wait = core.waited_for
+        own = Footprint(record.reads, record.writes)
+        underway = _Underway(made, core, own, behind, [])
         if self.machine.interlock == "ranges":
-            self._interlock(core, made, own)
-        return made
+            underway.needs = self._interlock(core, record.queue, own)
+            core.in_flight.append(underway)
+        return underway
 
-    def _interlock(self, core: CoreTimer, made: Operation, own: Footprint) -> None:
-        clock, number, queue = core.clock, id(made.record), made.record.queue
-        over = [key for key, (op, _) in core.in_flight.items() if 0 <= op.finish <= clock]
-        for key in over:
-            del core.in_flight[key]
-        implied: set[int] = set()  # what a later one already waits for need not be looked at
-        for key, (op, footprint) in reversed(core.in_flight.items()):
-            if id(op) in implied:
-                implied.update(map(id, op.needs))
-                continue
-            if op.record.queue == queue and op.cost.latency == op.cost.interval:
+    def _interlock(self, core: CoreTimer, queue: str, own: Footprint) -> list[_Underway]:
+        """What is under way and touches the bytes of a new instruction, in the order of dispatch."""
+        core.in_flight = [other for other in core.in_flight if not 0 <= other.finish <= core.clock]
+        needs = []
+        for other in core.in_flight:
+            known = other.operation
+            if known.record.queue == queue and known.cost.latency == known.cost.interval:
                 continue  # the queue itself orders them
-            touches = self.meet.get((number, key))
-            if touches is None:
-                touches = self.meet[number, key] = own.conflicts(footprint)
-            if touches:
-                made.needs.append(op)
-                implied.update(map(id, op.needs))
-        made.needs.reverse()
-        core.in_flight.pop(number, None)  # the order of the dictionary is that of dispatch
-        core.in_flight[number] = (made, own)
-
-    def _cost(self, core: CoreTimer, record: TensorRecord) -> tuple[Cost, Footprint]:
-        """Loops repeat their records and shapes: costs are kept by what they depend on."""
-        cluster = core.trace.cluster
-        known = self.known.get((cluster, id(record)))
-        if known is None:
-            key = (cluster, cost_key(record, self.turn))
-            cost = self.costs.get(key)
-            if cost is None:
-                cost = self.costs[key] = cost_of(self.machine, record, cluster)
-            known = self.known[cluster, id(record)] = (cost, Footprint(record.reads, record.writes))
-        return known
+            if own.conflicts(other.footprint):
+                needs.append(other)
+        return needs
 
 
 def _as_regions(span: tuple[int, int] | None) -> list[Region]:
-    return [region(span[0], U8, (span[1] - span[0],))] if span else []
+    return [solid(*span)] if span else []
 
 
-def _meeting_sizes(trace: Trace) -> dict[int, int]:
-    sizes: dict[int, int] = {}
+def _sizes(trace: Trace, kind: type[BarrierRecord | TaskRecord]) -> Counter[int]:
+    """How many cores take part in each meeting of a kind."""
+    sizes: Counter[int] = Counter()
     for core in trace.cores:
         for record in core.records:
-            if isinstance(record, BarrierRecord):
-                sizes[record.meeting] = sizes.get(record.meeting, 0) + 1
+            if isinstance(record, BarrierRecord | TaskRecord) and isinstance(record, kind):
+                sizes[record.meeting if isinstance(record, BarrierRecord) else record.group] += 1
     return sizes
 
 
-def replay(machine: Machine, trace: Trace) -> Timeline:
+def replay_by_definition(machine: Machine, trace: Trace) -> Timeline:
     """The timeline of a trace; the machine may differ in timing parameters from the one that ran it."""
     return Engine(machine, trace).run()

@@ -11,8 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from trilobite.processor.isa.formats import Array
+from trilobite.processor.isa.formats import U8, Array
 from trilobite.processor.isa.row import Region
+from trilobite.processor.isa.row import region as make_region
 
 
 def bounds(region: Region) -> tuple[int, int]:
@@ -54,6 +55,11 @@ def overlap(a: Region, b: Region) -> bool:
     return bool((b_starts[at[found]] + b_size > a_starts[found]).any())
 
 
+def solid(low: int, high: int) -> Region:
+    """All the bytes between two addresses."""
+    return make_region(low, U8, (high - low,))
+
+
 Span = tuple[int, int, Region]
 
 
@@ -76,8 +82,8 @@ class Footprint:
 
 
 def _touch(some: Sequence[Span], others: Sequence[Span]) -> bool:
-    for low, high, region in some:
+    for low, high, one in some:
         for other_low, other_high, other in others:
-            if low < other_high and other_low < high and overlap(region, other):
+            if low < other_high and other_low < high and overlap(one, other):
                 return True
     return False

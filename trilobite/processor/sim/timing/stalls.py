@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.machine.drawing import table
-from trilobite.processor.sim.timing.engine import CoreTimer, Operation, Timeline
+from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
 CAUSES = ("busy", "bandwidth", "operand", "scalar", "dispatch", "queue full", "sync", "barrier",
           "launch", "idle")  # fmt: skip
@@ -42,7 +42,7 @@ def stall_table(timeline: Timeline) -> list[StallRow]:
     return rows
 
 
-def _control_row(core: CoreTimer, total: int) -> StallRow:
+def _control_row(core: CoreTimes, total: int) -> StallRow:
     row = StallRow(core.trace.cluster, core.trace.core, "control")
     for start, end, what in core.segments:
         row.cycles["busy" if what in ("scalar", "dispatch") else what] += end - start
@@ -50,7 +50,7 @@ def _control_row(core: CoreTimer, total: int) -> StallRow:
     return row
 
 
-def _queue_row(core: CoreTimer, queue: str, operations: list[Operation], total: int) -> StallRow:
+def _queue_row(core: CoreTimes, queue: str, operations: list[Operation], total: int) -> StallRow:
     row = StallRow(core.trace.cluster, core.trace.core, queue)
     clock, at = 0, 0
     for op in operations:
@@ -66,7 +66,7 @@ def _queue_row(core: CoreTimer, queue: str, operations: list[Operation], total: 
     return row
 
 
-def _charge_control(row: StallRow, core: CoreTimer, start: int, end: int, at: int) -> int:
+def _charge_control(row: StallRow, core: CoreTimes, start: int, end: int, at: int) -> int:
     """Charges the cycles from start to end to what control did then; gives where to look next time."""
     segments = core.segments
     while at < len(segments) and segments[at][1] <= start:

@@ -1,0 +1,176 @@
+"""A trace as arrays: what each record costs and which bytes it touches.
+
+Enters: a machine and a trace. Leaves: the arrays of `State` that describe records, costs, paths and
+footprints. Loops repeat their records: what is equal is looked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import lcm
+
+import numpy as np
+
+from trilobite.processor.isa.formats import Array
+from trilobite.processor.isa.row import QUEUES, Region
+from trilobite.processor.machine import Machine
+from trilobite.processor.sim.record import (
+    Record,
+    ScalarRecord,
+    SyncRecord,
+    TaskRecord,
+    TensorRecord,
+    Trace,
+)
+from trilobite.processor.sim.timing.contention import weighted
+from trilobite.processor.sim.timing.cost import Cost, Resource, capacity, cost_key, cost_of, scalar_latencies
+from trilobite.processor.sim.timing.ranges import bounds, overlap, pieces, solid
+from trilobite.processor.sim.timing.state import BARRIER, SCALAR, SYNC, TASK, TENSOR
+
+QUEUE_NUMBER = {name: number for number, name in enumerate(QUEUES)}
+Row = tuple[int, int, int, int]  # kind, argument, queue, footprint
+
+
+class Tables:
+    """The arrays, and the objects behind their numbers."""
+
+    def __init__(self, machine: Machine, trace: Trace) -> None:
+        self.machine = machine
+        self.costs: list[Cost] = []
+        self._cost_numbers: dict[Hashable, int] = {}
+        self._latencies = scalar_latencies(machine)
+        self._turn = lcm(machine.dram.granule_bytes, machine.dram.burst_bytes * machine.dram.channels)
+        self._meetings: dict[tuple[str, int], int] = {}
+        self._expected: list[int] = []
+        self._spans: list[tuple[int, int, int, Region | None]] = []
+        self._feet: list[tuple[int, int, int]] = []
+        self._met: dict[tuple[int, int], int] = {}
+        self._paths: dict[tuple[Resource, ...], int] = {}
+        parts = [self._core(core.records, core.cluster) for core in trace.cores]
+        self.first = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+        self.records: Array = np.concatenate(parts) if parts else np.zeros((0, 4), np.int64)
+        tensors = np.flatnonzero(self.records[:, 0] == TENSOR)
+        self.core_of_tensor = np.searchsorted(self.first, tensors, "right") - 1
+
+    def _core(self, records: Sequence[Record], cluster: int) -> Array:
+        """A row for each record; equal objects are looked at once, but everybody counts at a meeting."""
+        keys = list(map(id, records))
+        distinct = dict(zip(keys, records, strict=True))
+        rows = np.array([self._row(record, cluster) for record in distinct.values()], np.int64).reshape(-1, 4)
+        number = {key: place for place, key in enumerate(distinct)}
+        found: Array = rows[np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))]
+        return found
+
+    def _row(self, record: Record, cluster: int) -> Row:
+        if isinstance(record, TensorRecord):
+            foot = self._foot(record.reads, record.writes) if self.machine.interlock == "ranges" else -1
+            return TENSOR, self._cost(record, cluster), QUEUE_NUMBER[record.queue], foot
+        if isinstance(record, ScalarRecord):
+            cycles = sum(a * b for a, b in zip(record.counts, self._latencies, strict=True))
+            return SCALAR, cycles, 0, self._scalar_foot(record)
+        if isinstance(record, SyncRecord):
+            return SYNC, sum(QUEUE_NUMBER[q] << 3 * at for at, q in enumerate(record.queues)), 0, -1
+        if isinstance(record, TaskRecord):
+            return TASK, self._meeting("task", record.group), 0, -1
+        return BARRIER, self._meeting("barrier", record.meeting), 0, -1
+
+    def _meeting(self, kind: str, number: int) -> int:
+        """One number for every meeting; each core that has a record of it is expected."""
+        found = self._meetings.setdefault((kind, number), len(self._meetings))
+        if found == len(self._expected):
+            self._expected.append(0)
+        self._expected[found] += 1
+        return found
+
+    def _cost(self, record: TensorRecord, cluster: int) -> int:
+        key = (cluster, cost_key(record, self._turn))
+        found = self._cost_numbers.get(key)
+        if found is None:
+            found = self._cost_numbers[key] = len(self.costs)
+            self.costs.append(cost_of(self.machine, record, cluster))
+        return found
+
+    def _foot(self, reads: Sequence[Region], writes: Sequence[Region]) -> int:
+        first = len(self._spans)
+        self._spans += [_span(region) for region in reads if region.count]
+        middle = len(self._spans)
+        self._spans += [_span(region) for region in writes if region.count]
+        self._feet.append((first, middle, len(self._spans)))
+        return len(self._feet) - 1
+
+    def _scalar_foot(self, record: ScalarRecord) -> int:
+        if self.machine.interlock != "ranges" or not (record.reads or record.writes):
+            return -1
+        first = len(self._spans)
+        self._spans += [(*record.reads, 1, None)] if record.reads else []
+        middle = len(self._spans)
+        self._spans += [(*record.writes, 1, None)] if record.writes else []
+        self._feet.append((first, middle, len(self._spans)))
+        return len(self._feet) - 1
+
+    def meet(self, one: int, other: int) -> int:
+        """Whether two spans touch of which at least one has holes."""
+        found = self._met.get((one, other))
+        if found is None:
+            a, b = self._region(one), self._region(other)
+            found = self._met[one, other] = int(overlap(a, b))
+        return found
+
+    def _region(self, span: int) -> Region:
+        low, high, _, region = self._spans[span]
+        return region if region is not None else solid(low, high)
+
+    def arrays(self) -> dict[str, Array]:
+        """Everything that does not change during a replay."""
+        kind, argument, queue, foot = np.ascontiguousarray(self.records.T)
+        count = len(kind)
+        feet = np.array(self._feet, np.int64).reshape(-1, 3).T
+        spans = np.array([span[:3] for span in self._spans], np.int64).reshape(-1, 3).T
+        made = {
+            "kind": kind, "argument": argument, "queue": queue, "foot": foot,
+            "fetch": np.zeros(count, np.int64), "after": np.full(count, -1),
+            "operation_of": np.full(count, -1),
+            "foot_reads": feet[0], "foot_writes": feet[1], "foot_end": feet[2],
+            "span_low": spans[0], "span_high": spans[1], "span_solid": spans[2],
+            "expected": np.array(self._expected, np.int64),
+        }  # fmt: skip
+        made.update({name: np.zeros(len(self._expected), np.int64)
+                     for name in ("arrived", "first_there", "last_there")})  # fmt: skip
+        made.update(self._cost_arrays())
+        return {name: np.ascontiguousarray(array) for name, array in made.items()}
+
+    def _cost_arrays(self) -> dict[str, Array]:
+        costs = self.costs
+        alone = [max(cost.interval, cost.alone, 1) for cost in costs]
+        made = {
+            "interval": np.array([cost.interval for cost in costs], np.int64),
+            "latency": np.array([cost.latency for cost in costs], np.int64),
+            "amount": np.array([cost.amount for cost in costs], np.float64),
+            "top": np.array([cost.amount / most for cost, most in zip(costs, alone, strict=True)]),
+            "path": np.array([self._path(cost.resources) for cost in costs], np.int64),
+        }
+        return made | self._path_arrays()
+
+    def _path(self, resources: tuple[Resource, ...]) -> int:
+        return self._paths.setdefault(resources, len(self._paths)) if resources else -1
+
+    def _path_arrays(self) -> dict[str, Array]:
+        numbers: dict[Hashable, int] = {}
+        parts, weights, ends = [], [], [0]
+        for resources in self._paths:
+            for part, weight in map(weighted, resources):
+                parts.append(numbers.setdefault(part, len(numbers)))
+                weights.append(weight)
+            ends.append(len(parts))
+        capacities = [capacity(self.machine, part) for part in numbers]  # type: ignore[arg-type]
+        return {
+            "path_from": np.array(ends[:-1], np.int64), "path_to": np.array(ends[1:], np.int64),
+            "part": np.array(parts, np.int64), "weight": np.array(weights, np.float64),
+            "capacity": np.array(capacities, np.float64), "room": np.zeros(len(numbers)),
+            "users": np.zeros(len(numbers)),
+        }  # fmt: skip
+
+
+def _span(region: Region) -> tuple[int, int, int, Region]:
+    is_solid = len(region.shape) == 1 or len(pieces(region)[0]) == 1
+    return (*bounds(region), int(is_solid), region)

@@ -1,0 +1,88 @@
+"""What T1 finds out: when every instruction of a queue was dispatched, started and done, and what each core's
+control did meanwhile.
+
+The lists of a core are made when they are first asked for: whoever wants only the cycles does not pay for
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trilobite.processor.machine import Machine
+from trilobite.processor.sim.record import CoreTrace, TensorRecord
+from trilobite.processor.sim.timing.cost import Cost
+
+Segment = tuple[int, int, str]  # from, to, what control did (a cause of the stall table)
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """One instruction of a queue on its way through time."""
+
+    record: TensorRecord
+    cost: Cost
+    core: CoreTimes
+    dispatch: int
+    behind: Operation | None  # the one before it in the same queue
+    start: int = -1
+    free: int = -1  # when the unit can begin the next one
+    finish: int = -1
+    cause: Operation | None = None  # what it waited for after its dispatch
+    core_wait: Operation | None = None  # what control had last waited for before it
+
+    @property
+    def bound(self) -> str:
+        """What made it start no earlier, or run no faster."""
+        if self.free - self.start > self.cost.interval:
+            return "bandwidth"
+        if self.cause is None:
+            return "dispatch"
+        return "unit busy" if self.cause is self.behind else "operand"
+
+
+class CoreTimes:
+    """One core in time. `places` holds the instruction behind each segment of its control."""
+
+    def __init__(
+        self, trace: CoreTrace, number: int, fill: Callable[[CoreTimes], None] | None = None
+    ) -> None:
+        self.trace, self.number, self._fill = trace, number, fill
+        self._segments: list[Segment] = []
+        self._places: list[int] = []
+        self._operations: list[Operation] = []
+
+    def _filled(self) -> None:
+        if self._fill is not None:
+            fill, self._fill = self._fill, None
+            fill(self)
+
+    @property
+    def segments(self) -> list[Segment]:
+        self._filled()
+        return self._segments
+
+    @property
+    def places(self) -> list[int]:
+        self._filled()
+        return self._places
+
+    @property
+    def end(self) -> int:
+        """When control was done."""
+        return self.segments[-1][1] if self.segments else 0
+
+    @property
+    def operations(self) -> list[Operation]:
+        self._filled()
+        return self._operations
+
+
+@dataclass
+class Timeline:
+    """Everything T1 found out; cycles is when the last result was there."""
+
+    machine: Machine
+    cores: list[CoreTimes]
+    cycles: int

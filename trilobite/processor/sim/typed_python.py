@@ -1,0 +1,321 @@
+"""Typed Python functions as machine code: one readable source for loops that Python is too slow for.
+
+Enters: a module whose functions use a small part of Python: `int` (64 bits) and `float` locals, `Ints` and
+`Floats` (arrays), one class of annotated fields that stands for the state, while, if, break, return, calls
+among themselves and of `int`, `float` and `ceil`. Leaves: LLVM text, and the state as a ctypes structure.
+The same functions run as plain Python on lists, which is what they mean. Whole numbers wrap; `//`, `%` and
+`>>` want numbers of at least 0.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import inspect
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from trilobite.base.errors import IRError
+
+Ints = list[int]
+Floats = list[float]
+SCALARS = {"int": "i64", "float": "double", "None": "void"}
+ELEMENTS = {"Ints": "i64", "Floats": "double"}
+WHOLE = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "sdiv", ast.Mod: "srem",
+         ast.LShift: "shl", ast.RShift: "ashr", ast.BitAnd: "and", ast.BitOr: "or"}  # fmt: skip
+REAL = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
+COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
+Value = tuple[str, str]  # LLVM type and name
+
+
+def structure_of(state: type) -> type[ctypes.Structure]:
+    """The state class as a C structure: numbers as they are, arrays as addresses."""
+    kinds = {"int": ctypes.c_int64, "float": ctypes.c_double}
+    fields = [(name, kinds.get(str(kind), ctypes.c_void_p)) for name, kind in state.__annotations__.items()]
+    return type(state.__name__, (ctypes.Structure,), {"_fields_": fields})
+
+
+def module_text(modules: Sequence[ModuleType], state: type, exported: Sequence[str]) -> str:
+    """LLVM text of every function of some modules; the exported ones can be called from outside."""
+    bodies = [(module, ast.parse(inspect.getsource(module)).body) for module in modules]
+    functions = {
+        node.name: (node, vars(module)) for module, body in bodies for node in body
+        if isinstance(node, ast.FunctionDef)
+    }  # fmt: skip
+    signatures = {name: _signature(node) for name, (node, _) in functions.items()}
+    fields = {name: (at, str(kind)) for at, (name, kind) in enumerate(state.__annotations__.items())}
+    types = ", ".join(SCALARS.get(kind, "ptr") for _, kind in fields.values())
+    parts = [f"%state = type {{ {types} }}", "declare double @llvm.ceil.f64(double)", "!0 = !{}"]
+    for name, (node, names) in functions.items():
+        linkage = "" if name in exported else "internal "
+        parts.append(_Function(node, linkage, signatures, fields, names).text)
+    return "\n".join(parts) + "\n"
+
+
+def _signature(node: ast.FunctionDef) -> tuple[str, list[tuple[str, str]]]:
+    arguments = []
+    for argument in node.args.args:
+        assert argument.annotation is not None
+        kind = SCALARS.get(ast.unparse(argument.annotation), "ptr")
+        arguments.append((argument.arg, kind))
+    assert node.returns is not None
+    return SCALARS[ast.unparse(node.returns)], arguments
+
+
+class _Function:
+    """The text of one function. Every local stands in memory; LLVM makes registers of them."""
+
+    def __init__(
+        self,
+        node: ast.FunctionDef,
+        linkage: str,
+        signatures: Mapping[str, tuple[str, list[tuple[str, str]]]],
+        fields: Mapping[str, tuple[int, str]],
+        names: Mapping[str, Any],
+    ) -> None:
+        self.signatures, self.fields, self.names = signatures, fields, names
+        self.lines: list[str] = []
+        self.locals: dict[str, str] = {}
+        self.loops: list[tuple[str, str]] = []  # where continue and break go
+        self.number = 0
+        self.name = node.name
+        self.result, arguments = signatures[node.name]
+        self.state = next((name for name, kind in arguments if kind == "ptr"), "")
+        for name, kind in arguments:
+            if kind != "ptr":
+                self.locals[name] = kind
+                self.lines.append(f"  store {kind} %{name}, ptr %l.{name}")
+        self._statements(node.body)
+        if not self._ended():
+            self.lines.append("  ret void" if self.result == "void" else f"  ret {self.result} 0")
+        slots = [f"  %l.{name} = alloca {kind}" for name, kind in self.locals.items()]
+        given = ", ".join(f"{kind} %{name}" for name, kind in arguments)
+        head = f"define {linkage}{self.result} @{node.name}({given}) {{"
+        self.text = "\n".join([head, "entry:", *slots, *self.lines, "}"])
+
+    def _new(self, text: str) -> str:
+        self.number += 1
+        self.lines.append(f"  %v{self.number} = {text}")
+        return f"%v{self.number}"
+
+    def _label(self) -> str:
+        self.number += 1
+        return f"b{self.number}"
+
+    def _ended(self) -> bool:
+        return bool(self.lines) and self.lines[-1].lstrip().startswith(("br ", "ret "))
+
+    def _place(self, label: str) -> None:
+        if not self._ended():
+            self.lines.append(f"  br label %{label}")
+        self.lines.append(f"{label}:")
+
+    def _refuse(self, node: ast.AST) -> IRError:
+        return IRError(
+            f"typed Python has no {type(node).__name__}: {ast.unparse(node)}",
+            where=f"function {self.name}",
+            expected="the small part of Python that typed_python names",
+        )
+
+    def _statements(self, body: Sequence[ast.stmt]) -> None:
+        for statement in body:
+            getattr(self, f"_do_{type(statement).__name__}", self._do_other)(statement)
+
+    def _do_other(self, node: ast.stmt) -> None:
+        raise self._refuse(node)
+
+    def _do_Expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):  # else it is the docstring
+            self._value(node.value)
+
+    def _do_Pass(self, node: ast.Pass) -> None:
+        """Nothing."""
+
+    def _do_Assign(self, node: ast.Assign) -> None:
+        self._store(node.targets[0], self._value(node.value))
+
+    def _do_AugAssign(self, node: ast.AugAssign) -> None:
+        loaded = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node)
+        self._store(node.target, self._binary(node.op, self._value(loaded), self._value(node.value), node))
+
+    def _do_Return(self, node: ast.Return) -> None:
+        if node.value is None:
+            self.lines.append("  ret void")
+        else:
+            kind, value = self._value(node.value)
+            self.lines.append(f"  ret {kind} {value}")
+
+    def _do_If(self, node: ast.If) -> None:
+        then, otherwise, after = self._label(), self._label(), self._label()
+        self._branch(node.test, then, otherwise)
+        self._place(then)
+        self._statements(node.body)
+        if not self._ended():
+            self.lines.append(f"  br label %{after}")
+        self._place(otherwise)
+        self._statements(node.orelse)
+        self._place(after)
+
+    def _do_While(self, node: ast.While) -> None:
+        head, body, after = self._label(), self._label(), self._label()
+        self._place(head)
+        self._branch(node.test, body, after)
+        self._place(body)
+        self.loops.append((head, after))
+        self._statements(node.body)
+        self.loops.pop()
+        if not self._ended():
+            self.lines.append(f"  br label %{head}")
+        self._place(after)
+
+    def _do_Break(self, node: ast.Break) -> None:
+        self.lines.append(f"  br label %{self.loops[-1][1]}")
+
+    def _do_Continue(self, node: ast.Continue) -> None:
+        self.lines.append(f"  br label %{self.loops[-1][0]}")
+
+    def _store(self, target: ast.expr, value: Value) -> None:
+        kind, name = value
+        if isinstance(target, ast.Name):
+            if self.locals.setdefault(target.id, kind) != kind:
+                raise self._refuse(target)
+            self.lines.append(f"  store {kind} {name}, ptr %l.{target.id}")
+        else:
+            element, place = self._address(target)
+            if element != kind:
+                raise self._refuse(target)
+            self.lines.append(f"  store {kind} {name}, ptr {place}")
+
+    def _field(self, node: ast.expr) -> tuple[str, str]:
+        """Annotation and address of a field of the state."""
+        if not (isinstance(node, ast.Attribute) and node.attr in self.fields):
+            raise self._refuse(node)
+        at, kind = self.fields[node.attr]
+        return kind, self._new(f"getelementptr %state, ptr %{self.state}, i32 0, i32 {at}")
+
+    def _address(self, node: ast.expr) -> Value:
+        """Element type and address of something that can be stored to."""
+        if isinstance(node, ast.Attribute):
+            kind, place = self._field(node)
+            return SCALARS[kind], place
+        if not isinstance(node, ast.Subscript):
+            raise self._refuse(node)
+        kind, place = self._field(node.value)
+        element = ELEMENTS[kind]
+        base = self._new(f"load ptr, ptr {place}, !invariant.load !0")  # the state's arrays never move
+        _, index = self._value(node.slice)
+        return element, self._new(f"getelementptr {element}, ptr {base}, i64 {index}")
+
+    def _value(self, node: ast.expr) -> Value:
+        method = getattr(self, f"_of_{type(node).__name__}", None)
+        if method is None:
+            raise self._refuse(node)
+        found: Value = method(node)
+        return found
+
+    def _of_Constant(self, node: ast.Constant) -> Value:
+        return self._constant(node.value, node)
+
+    def _constant(self, value: object, node: ast.expr) -> Value:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._refuse(node)
+        if isinstance(value, int):
+            return "i64", str(value)
+        bits = ctypes.c_uint64.from_buffer_copy(ctypes.c_double(value)).value
+        return "double", f"0x{bits:016X}"
+
+    def _of_Name(self, node: ast.Name) -> Value:
+        if node.id in self.locals:
+            kind = self.locals[node.id]
+            return kind, self._new(f"load {kind}, ptr %l.{node.id}")
+        return self._constant(self.names.get(node.id), node)
+
+    def _of_Attribute(self, node: ast.Attribute) -> Value:
+        kind, place = self._address(node)
+        return kind, self._new(f"load {kind}, ptr {place}")
+
+    def _of_Subscript(self, node: ast.Subscript) -> Value:
+        kind, place = self._address(node)
+        return kind, self._new(f"load {kind}, ptr {place}")
+
+    def _of_UnaryOp(self, node: ast.UnaryOp) -> Value:
+        if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            return self._constant(-node.operand.value, node)  # type: ignore[operator]
+        raise self._refuse(node)
+
+    def _of_BinOp(self, node: ast.BinOp) -> Value:
+        return self._binary(node.op, self._value(node.left), self._value(node.right), node)
+
+    def _binary(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+        kind = left[0]
+        name = (WHOLE if kind == "i64" else REAL).get(type(op))
+        if name is None or right[0] != kind:
+            raise self._refuse(node)
+        return kind, self._new(f"{name} {kind} {left[1]}, {right[1]}")
+
+    def _of_Call(self, node: ast.Call) -> Value:
+        values = [self._value(argument) for argument in node.args if not self._is_state(argument)]
+        if isinstance(node.func, ast.Attribute):  # a function outside, called through the state
+            _, place = self._field(node.func)
+            outside = self._new(f"load ptr, ptr {place}, !invariant.load !0")
+            given = ", ".join(f"{kind} {name}" for kind, name in values)
+            return "i64", self._new(f"call i64 {outside}({given})")
+        assert isinstance(node.func, ast.Name)
+        if node.func.id not in self.signatures:
+            return self._builtin(node.func.id, values[0], node)
+        result, arguments = self.signatures[node.func.id]
+        given_values = iter(values)
+        words = [
+            f"ptr %{self.state}" if kind == "ptr" else " ".join(next(given_values)) for _, kind in arguments
+        ]
+        call = f"call {result} @{node.func.id}({', '.join(words)})"
+        if result == "void":
+            self.lines.append(f"  {call}")
+            return "void", ""
+        return result, self._new(call)
+
+    def _is_state(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id == self.state
+
+    def _builtin(self, name: str, value: Value, node: ast.Call) -> Value:
+        if name == "float" and value[0] == "i64":
+            return "double", self._new(f"sitofp i64 {value[1]} to double")
+        if name == "int" and value[0] == "double":
+            return "i64", self._new(f"fptosi double {value[1]} to i64")
+        if name == "ceil" and value[0] == "double":
+            up = self._new(f"call double @llvm.ceil.f64(double {value[1]})")
+            return "i64", self._new(f"fptosi double {up} to i64")
+        raise self._refuse(node)
+
+    def _branch(self, test: ast.expr, yes: str, no: str) -> None:
+        """Goes to one of two labels; `and` and `or` look no further than Python does."""
+        if isinstance(test, ast.BoolOp):
+            for part in test.values[:-1]:
+                between = self._label()
+                if isinstance(test.op, ast.And):
+                    self._branch(part, between, no)
+                else:
+                    self._branch(part, yes, between)
+                self.lines.append(f"{between}:")
+            self._branch(test.values[-1], yes, no)
+        elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self._branch(test.operand, no, yes)
+        else:
+            self.lines.append(f"  br i1 {self._test(test)}, label %{yes}, label %{no}")
+
+    def _test(self, test: ast.expr) -> str:
+        if not isinstance(test, ast.Compare):
+            kind, value = self._value(test)
+            if kind != "i64":
+                raise self._refuse(test)
+            return self._new(f"icmp ne i64 {value}, 0")
+        kind, left = self._value(test.left)
+        other, right = self._value(test.comparators[0])
+        name = COMPARE.get(type(test.ops[0]))
+        if len(test.ops) != 1 or kind != other or name is None:
+            raise self._refuse(test)
+        if kind == "i64":
+            sign = "" if name in ("eq", "ne") else "s"
+            return self._new(f"icmp {sign}{name} i64 {left}, {right}")
+        return self._new(f"fcmp {'une' if name == 'ne' else 'o' + name} double {left}, {right}")
