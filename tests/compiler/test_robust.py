@@ -55,8 +55,9 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return int(count), digest, err
 
 
-def objects(place: Path) -> list[Path]:
-    return sorted(p for p in (place / "cache" / "objects").rglob("*") if p.is_file())
+def kept(place: Path) -> list[Path]:
+    """What is on disk: objects, programs, what is known of the machine."""
+    return sorted(p for p in (place / "cache").rglob("*") if p.is_file())
 
 
 def test_a_second_process_compiles_nothing(start: Start) -> None:
@@ -74,7 +75,7 @@ def damaged(whole: bytes, how: int) -> bytes:
 
 def test_a_damaged_cache_costs_time_and_is_mended(start: Start, tmp_path: Path) -> None:
     cold, want, _ = ended(start())
-    entries = objects(tmp_path)
+    entries = kept(tmp_path)
     assert len(entries) >= max(cold, 4)
     for how, path in enumerate(entries):
         path.write_bytes(damaged(path.read_bytes(), how))
@@ -96,7 +97,7 @@ def test_a_full_disk_costs_one_warning(start: Start, tmp_path: Path) -> None:
     assert count > 1 and found == want
     assert said.count("RuntimeWarning") == 1
     assert "No space left on device" in said and "set TRILOBITE_CACHE to a directory" in said
-    assert objects(tmp_path) == []
+    assert kept(tmp_path) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
@@ -110,7 +111,7 @@ def test_processes_that_compile_the_same_at_once(start: Start, tmp_path: Path) -
     assert {digest for _, digest, _ in results} == {results[0][1]}
     assert all(said == "" for *_, said in results)
     assert ended(start()) == (0, results[0][1], "")
-    assert not [p for p in objects(tmp_path) if p.name.startswith(".new-")]
+    assert not [p for p in kept(tmp_path) if p.name.startswith(".new-")]
 
 
 # -- dtypes --------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from trilobite.base.errors import DataError
 from trilobite.cli import COMMANDS, Command, main
 from trilobite.cli.application import application, load
-from trilobite.cli.info import cache_directory, facts
+from trilobite.cli.info import facts
+from trilobite.native.disk import directory
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -107,10 +108,10 @@ def test_info_prints_what_a_report_needs(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_cache_follows_the_desktop_standard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRILOBITE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    assert str(cache_directory()) == "/caches/trilobite"
+    assert str(directory()) == "/caches/trilobite"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", "/home/ada")
-    assert str(cache_directory()) == "/home/ada/.cache/trilobite"
+    assert str(directory()) == "/home/ada/.cache/trilobite"
 
 
 def test_version() -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from trilobite.native.disk import directory
+
 PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "safetensors", "onnx", "ziglang")
 # The extensions that decide which kernels can be generated.
 VECTOR_FEATURES = frozenset("avx fma f16c avx2 avx512f avx512_bf16 avx512_vnni amx_tile asimd sve".split())
@@ -31,16 +33,14 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "vectors", " ".join(_vector_features(processor)) or "unknown"
     yield "cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"
     yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
-    cache = cache_directory()
-    yield "cache", f"{cache} ({'exists' if cache.is_dir() else 'not there yet'})"
+    yield "cache", _cache()
 
 
-def cache_directory() -> Path:
-    """Where compiled kernels are kept: TRILOBITE_CACHE, or `trilobite` in the user's cache directory."""
-    chosen = os.environ.get("TRILOBITE_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trilobite"
+def _cache() -> str:
+    place = directory()
+    if place is None:
+        return "none, for this user has no home"
+    return f"{place} ({'exists' if place.is_dir() else 'not there yet'})"
 
 
 def _version(package: str) -> str:

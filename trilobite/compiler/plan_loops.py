@@ -14,7 +14,8 @@ from typing import Any
 from trilobite.compiler.kernels import Kernel
 from trilobite.compiler.program import Call, Loop, Place, Program, Step, Value
 
-BLOCK = 1 << 16  # bytes that a unit of the copying kernel takes
+BLOCK = 1 << 16
+"""Bytes that a unit of the copying kernel takes, whatever the target."""
 
 
 @dataclass(frozen=True)

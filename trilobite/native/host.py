@@ -9,11 +9,16 @@ a virtual machine may mask.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from trilobite.native.disk import shared
+
+_CPUINFO = Path("/proc/cpuinfo")
+_FLEETING = ("cpu mhz", "bogomips")  # lines that differ from one look to the next
 _SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 # What is assumed where sysfs is silent: sizes that no 64-bit CPU of the last ten years is below.
@@ -54,18 +59,71 @@ AARCH64 = Host("aarch64-unknown-linux-gnu", "generic", "+neon,+fp-armv8", 16, 32
 @lru_cache(maxsize=1)
 def features() -> Host:
     """This machine, looked at once."""
-    import llvmlite.binding as llvm
-
-    present = llvm.get_host_cpu_features()
-    triple = llvm.get_process_triple()
-    facts = (triple, llvm.get_host_cpu_name(), present.flatten())
+    triple, cpu, flags, _ = _facts()
+    facts = (triple, cpu, flags)
     l1, l2, l3 = (_cache_bytes(level, fallback) for level, fallback in ((1, _L1), (2, _L2), (3, _L3)))
     if triple.startswith(("aarch64", "arm64")):
         return Host(*facts, 16, 32, True, True, l1, l2, l3, usable_cores())
-    wide = bool(present.get("avx512f") and present.get("avx512vl") and present.get("avx512bw"))
-    vector_bytes = 64 if wide else 32 if present.get("avx2") else 16
-    fma, f16c = bool(present.get("fma")), bool(present.get("f16c"))
+    present = {flag[1:] for flag in flags.split(",") if flag.startswith("+")}
+    wide = {"avx512f", "avx512vl", "avx512bw"} <= present
+    vector_bytes = 64 if wide else 32 if "avx2" in present else 16
+    fma, f16c = "fma" in present, "f16c" in present
     return Host(*facts, vector_bytes, 32 if wide else 16, fma, f16c, l1, l2, l3, usable_cores())
+
+
+def llvm_version() -> str:
+    """Of LLVM and of the package that it comes in."""
+    return _facts()[3]
+
+
+@lru_cache(maxsize=1)
+def _facts() -> tuple[str, str, str, str]:
+    """What LLVM says: triple, CPU, features, and its version. To load it takes longer than to start a small
+    program from the cache, so what it said is kept, for as long as machine and library are the same.
+    """
+    key = _identity()
+    kept = None if key is None else shared("machines").get(key)
+    if kept is not None:
+        triple, cpu, flags, version = kept.decode().split("\n")
+        return triple, cpu, flags, version
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    version = f"{'.'.join(map(str, llvm.llvm_version_info))} {llvmlite.__version__}"
+    facts = (
+        llvm.get_process_triple(),
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+        version,
+    )
+    if key is not None:
+        shared("machines").put(key, "\n".join(facts).encode())
+    return facts
+
+
+def _identity() -> str | None:
+    """A key of all that LLVM's answers depend on: the first core as the system describes it, and the file of
+    the library. None where either is not to be found.
+    """
+    core = _first_core()
+    package = importlib.util.find_spec("llvmlite")
+    if not core or package is None or package.origin is None:
+        return None
+    lasting = [line for line in core.splitlines() if not line.lower().startswith(_FLEETING)]
+    library = sorted(Path(package.origin).parent.glob("binding/*llvmlite*"))
+    if not library:
+        return None
+    files = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in library]
+    return hashlib.sha256("\n".join(["machine 1", *lasting, *files]).encode()).hexdigest()
+
+
+def _first_core() -> str:
+    """What the system says of it. It says the same of every core, which takes it long if there are many."""
+    try:
+        with open(_CPUINFO, encoding="ascii", errors="replace") as file:
+            return file.read(1 << 14).partition("\n\n")[0]
+    except OSError:  # not Linux
+        return ""
 
 
 def usable_cores() -> int:

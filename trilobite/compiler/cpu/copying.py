@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trilobite.compiler.kernels import Kernel
+from trilobite.compiler.plan_loops import BLOCK
 
-BLOCK = 1 << 16  # bytes of a unit
+__all__ = ["BLOCK", "COPY"]
 
 COPY = Kernel(
     "copy",

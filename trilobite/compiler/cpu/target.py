@@ -1,32 +1,31 @@
 """The target `cpu`: a graph to an executable, by way of passes, fusions, a plan and native kernels.
 
 Enters: a recorded graph and `Options`. Leaves: an `Executable` that takes and gives arrays. What depends on
-stable inputs alone is a program of its own that runs again only when one of them has changed.
+stable inputs alone is a program of its own that runs again only when one of them has changed. Programs that
+an earlier process has made come from disk; the way to them (`making`) is then gone only by who looks at it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trilobite.compiler.cpu.attention import claims
-from trilobite.compiler.cpu.copying import COPY
-from trilobite.compiler.cpu.kinds import kinds
 from trilobite.compiler.cpu.results import picker
 from trilobite.compiler.cpu.runner import Arena, Runner
-from trilobite.compiler.cpu.stages import STAGES
-from trilobite.compiler.passes.fuse import fuse
-from trilobite.compiler.passes.split_stable import Halves, split_stable
-from trilobite.compiler.pipeline import Compilation, Options, run_stages
-from trilobite.compiler.plan import plan
+from trilobite.compiler.cpu.shelf import Division, Shelf, shelf_of
+from trilobite.compiler.pipeline import Compilation, Options
 from trilobite.compiler.program import Program
 from trilobite.ir.graph import Graph
 from trilobite.ir.transforms import cells
-from trilobite.ir.types import Symbol, bind_symbols
+from trilobite.ir.types import Symbol, TensorType, bind_symbols, symbols_of
+
+if TYPE_CHECKING:
+    from trilobite.compiler.cpu.making import Fused, Made
+    from trilobite.compiler.passes.split_stable import Halves
 
 Array = np.ndarray[Any, Any]
 EAGER = Arena()  # of operations that run one at a time, outside compiled functions
@@ -34,85 +33,133 @@ _REFERENCES = 5  # to an array that only its cell holds, as `_written` sees it: 
 
 
 class Compiled:
-    """A fused graph with its runners: one for every choice of its symbolic sizes."""
+    """A part of a graph with its runners: one for every choice of its symbolic sizes.
 
-    def __init__(self, graph: Graph, donated: Mapping[int, int], arena: Arena | None = None) -> None:
-        table = kinds()
-        self.arena = arena
-        self.fused = fuse(graph, table.kinds, table.roots)
-        self.donated = donated
-        self.lowerings = {name: _once(lower) for name, lower in table.lowerings.items()}
+    `types` are those of the inputs that decide the sizes; `graph` gives the part before it is fused.
+    """
+
+    def __init__(
+        self,
+        types: Sequence[TensorType],
+        graph: Callable[[], Graph],
+        donated: Mapping[int, int],
+        shelf: tuple[Shelf | None, int],
+        arena: Arena | None = None,
+    ) -> None:
+        self.arena, self.donated = arena, donated
+        self._types, self._graph = types, graph
+        self._shelf, self._part = shelf
         self.runners: dict[tuple[int, ...], Runner] = {}
-        self.symbols: tuple[Symbol, ...] = tuple(sorted(self.fused.symbols))
+        self.symbols: tuple[Symbol, ...] = tuple(sorted({s for t in types for s in symbols_of(t.shape)}))
+
+    @cached_property
+    def _fused(self) -> Fused:
+        from trilobite.compiler.cpu.making import Fused
+
+        return Fused(self._graph())
+
+    @property
+    def fused(self) -> Graph:
+        return self._fused.graph
 
     def program(self, sizes: Mapping[Symbol, int]) -> Program:
-        return plan(self.fused, self.lowerings, sizes, self.donated, COPY)
+        return self._fused.program(sizes, self.donated)
 
     def runner(self, values: Sequence[Array]) -> Runner:
         if not self.symbols:
             found = self.runners.get(())
-            return found or self._bind((), {})
-        sizes = bind_symbols((t.shape, v.shape) for t, v in zip(self.fused.input_types, values, strict=True))
+            return found or self._bind((), {}, len(values))
+        sizes = bind_symbols((t.shape, v.shape) for t, v in zip(self._types, values, strict=False))
         key = tuple(sizes[s] for s in self.symbols)
-        return self.runners.get(key) or self._bind(key, sizes)
+        return self.runners.get(key) or self._bind(key, sizes, len(values))
 
-    def _bind(self, key: tuple[int, ...], sizes: Mapping[Symbol, int]) -> Runner:
+    def _bind(self, key: tuple[int, ...], sizes: Mapping[Symbol, int], inputs: int) -> Runner:
         from trilobite.native.cache import kernels
 
-        program = self.program(sizes)
+        program = self._kept(key, sizes)
         code = kernels([(k.text, k.level) for k in program.kernels])
-        runner = Runner(program, code, len(self.fused.inputs), compile_graph, self.arena)
+        runner = Runner(program, code, inputs, compile_graph, self.arena)
         self.runners[key] = runner
         return runner
 
-
-def _once(lower: Any) -> Any:
-    """A lowering that is made once per equation, whatever the sizes."""
-    made: dict[int, Any] = {}
-
-    def lowered(e: Any) -> Any:
-        if id(e) not in made:
-            made[id(e)] = lower(e)
-        return made[id(e)]
-
-    return lowered
+    def _kept(self, key: tuple[int, ...], sizes: Mapping[Symbol, int]) -> Program:
+        """The program from disk, or made and put there."""
+        found = None if self._shelf is None else self._shelf.program(self._part, key)
+        if found is None:
+            found = self.program(sizes)
+            if self._shelf is not None:
+                self._shelf.keep(self._part, key, found)
+        return found
 
 
 class Executable:
     """What `compile_graph` gives: call it with arrays."""
 
     def __init__(self, graph: Graph, options: Options) -> None:
-        self.compilation: Compilation = run_stages(graph, STAGES, replace(options, claimed=claims))
-        ready = self.compilation.latest
-        self.halves: Halves | None = split_stable(ready, options.stable) if options.stable else None
-        donated = dict(options.donated)
-        if self.halves is None:
-            self.main = Compiled(ready, donated, EAGER if options.eager else None)
+        self.graph, self.options = graph, options
+        shelf = shelf_of(graph, options)
+        self.division = self._divided(shelf)
+        donated, types = dict(options.donated), graph.input_types
+        if not self.division.two:
+            arena = EAGER if options.eager else None
+            self.main = Compiled(types, lambda: self.compilation.latest, donated, (shelf, 0), arena)
             return
-        at = {i: n for n, i in enumerate(self.halves.kept)}
-        self.main = Compiled(self.halves.second, {o: at[i] for o, i in donated.items() if i in at})
-        self.first = Compiled(self.halves.first, {})
+        stable, kept = self.division.stable, self.division.kept
+        at = {i: n for n, i in enumerate(kept)}
+        given = {o: at[i] for o, i in donated.items() if i in at}
+        self.main = Compiled([types[i] for i in kept], lambda: self._half("second"), given, (shelf, 0))
+        self.first = Compiled([types[i] for i in stable], lambda: self._half("first"), {}, (shelf, 1))
         self._seen: list[Array] | None = None
-        self._kept = picker(self.halves.kept)
+        self._kept = picker(kept)
         self._when = 0
         self._ready: list[Array] = []
 
+    # -- how it was made -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _made(self) -> Made:
+        from trilobite.compiler.cpu.making import make
+
+        return make(self.graph, self.options)
+
+    @property
+    def compilation(self) -> Compilation:
+        return self._made.compilation
+
+    @property
+    def halves(self) -> Halves | None:
+        return self._made.halves
+
     @property
     def parts(self) -> tuple[Compiled, ...]:
-        return (self.main,) if self.halves is None else (self.first, self.main)
+        return (self.first, self.main) if self.division.two else (self.main,)
+
+    def _half(self, name: str) -> Graph:
+        half: Graph = getattr(self.halves, name)
+        return half
+
+    def _divided(self, shelf: Shelf | None) -> Division:
+        found = None if shelf is None else shelf.division()
+        if found is None:
+            halves = self.halves
+            found = Division() if halves is None else Division(True, halves.stable, halves.kept)
+            if shelf is not None:
+                shelf.keep_division(found)
+        return found
+
+    # -- running ---------------------------------------------------------------------------------------------
 
     def __call__(self, values: Sequence[Array]) -> list[Array]:
-        if self.halves is None:
-            given = list(values)
-        else:
+        if self.division.two:
             given = [*self._kept(values), *self._stable(values)]
+        else:
+            given = list(values)
         if type(values) is list:
             values.clear()  # arrays that are given away are held by one list alone
         return self.main.runner(given)(given)
 
     def _stable(self, values: Sequence[Array]) -> list[Array]:
-        assert self.halves is not None
-        now = [values[i] for i in self.halves.stable]
+        now = [values[i] for i in self.division.stable]
         if self._seen is None or not all(map(is_, now, self._seen)) or self._written(now):
             self._when = cells.now
             self._ready = self.first.runner(now)(list(now))

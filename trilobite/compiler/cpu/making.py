@@ -1,0 +1,62 @@
+"""How a graph becomes programs of this target: passes, the part for weights apart, fusions, a plan.
+
+Enters: a recorded graph and `Options`. Leaves: the graph after every pass, fused graphs and `Program`s. It
+compiles no kernel and runs nothing. A process that finds its programs on disk never imports this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trilobite.compiler.cpu.attention import claims
+from trilobite.compiler.cpu.copying import COPY
+from trilobite.compiler.cpu.kinds import kinds
+from trilobite.compiler.cpu.stages import STAGES
+from trilobite.compiler.kernels import Lower
+from trilobite.compiler.passes.fuse import fuse
+from trilobite.compiler.passes.split_stable import Halves, split_stable
+from trilobite.compiler.pipeline import Compilation, Options, run_stages
+from trilobite.compiler.plan import plan
+from trilobite.compiler.program import Program
+from trilobite.ir.graph import Graph
+from trilobite.ir.types import Symbol
+
+
+@dataclass(frozen=True)
+class Made:
+    """A graph behind its passes, and its halves if there are two."""
+
+    compilation: Compilation
+    halves: Halves | None
+
+
+def make(graph: Graph, options: Options) -> Made:
+    compilation = run_stages(graph, STAGES, replace(options, claimed=claims))
+    halves = split_stable(compilation.latest, options.stable) if options.stable else None
+    return Made(compilation, halves)
+
+
+class Fused:
+    """A fused graph; its lowerings are made once, whatever the sizes."""
+
+    def __init__(self, graph: Graph) -> None:
+        table = kinds()
+        self.graph = fuse(graph, table.kinds, table.roots)
+        self.lowerings = {name: _once(lower) for name, lower in table.lowerings.items()}
+
+    def program(self, sizes: Mapping[Symbol, int], donated: Mapping[int, int]) -> Program:
+        return plan(self.graph, self.lowerings, sizes, donated, COPY)
+
+
+def _once(lower: Lower) -> Lower:
+    """A lowering that is made once per equation."""
+    made: dict[int, Any] = {}
+
+    def lowered(e: Any) -> Any:
+        if id(e) not in made:
+            made[id(e)] = lower(e)
+        return made[id(e)]
+
+    return lowered

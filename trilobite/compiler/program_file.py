@@ -1,0 +1,113 @@
+"""Programs as bytes, to be kept on disk: JSON with the arrays behind it.
+
+Enters: a `Program`. Leaves: bytes, and the same Program from them; None for a program with host steps, which
+hold equations of a graph. Whoever keeps the bytes makes sure that they come back as they were: what is read
+is trusted in what it says, not in its form, so anything that is no program raises `DataError`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import BY_NAME
+from trilobite.base.errors import DataError
+from trilobite.base.locations import Location
+from trilobite.compiler.kernels import Kernel
+from trilobite.compiler.memory import Packing
+from trilobite.compiler.program import Call, HostCall, Loop, Place, Program, Step, Value
+from trilobite.native.memory import empty
+
+_HEAD = struct.Struct("<Q")  # bytes of the compressed JSON
+_SPACES = ("arena", "input", "output", "constant")
+_QUICK = 1  # zlib's level: text shrinks to a fifth all the same
+
+
+def encode(program: Program) -> bytes | None:
+    """The program as bytes, if all its steps are native."""
+    if any(isinstance(s, HostCall) for s in program.steps):
+        return None
+    number = {k: n for n, k in enumerate(program.kernels)}
+    p = program.packing
+    content = {
+        "kernels": [[k.name, k.text, k.level, k.scratch, k.notes] for k in number],
+        "steps": [_step(s, number) for s in program.steps],
+        "outputs": [[_place(v.place), v.shape, v.dtype.name] for v in program.outputs],
+        "constants": [[c.shape, c.dtype.name] for c in program.constants],
+        "packing": [p.offsets, p.peak, p.bound, p.naive],
+        "reuses": list(program.reuses.items()),
+        "locations": program.locations,
+    }
+    text = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), _QUICK)
+    return b"".join([_HEAD.pack(len(text)), text, *(c.tobytes() for c in program.constants)])
+
+
+def decode(data: bytes) -> Program:
+    """The program that was encoded."""
+    try:
+        return _decode(data)
+    except (zlib.error, struct.error, ValueError, KeyError, TypeError, IndexError) as error:
+        raise DataError(f"these {len(data)} bytes are no program: {error}") from error
+
+
+# -- steps ---------------------------------------------------------------------------------------------------
+
+
+def _step(s: Step, number: Mapping[Kernel, int]) -> list[Any]:
+    if isinstance(s, Loop):
+        return [s.count, s.fusion, [_step(inner, number) for inner in s.steps]]
+    assert isinstance(s, Call)  # loops hold native steps alone
+    args = [_place(a) if isinstance(a, Place) else int(a) for a in s.args]
+    return [number[s.kernel], s.fusion, args, s.units, s.flops, s.bytes, s.serial]
+
+
+def _read_step(row: Sequence[Any], kernels: Sequence[Kernel]) -> Step:
+    if len(row) == 3:
+        count, fusion, steps = row
+        return Loop(count, tuple(_read_step(s, kernels) for s in steps), fusion)
+    kernel, fusion, args, units, flops, size, serial = row
+    places = tuple(a if type(a) is int else _read_place(a) for a in args)
+    return Call(kernels[kernel], places, units, fusion, flops, size, serial)
+
+
+def _place(p: Place) -> list[int]:
+    return [_SPACES.index(p.space), p.index, p.offset, *p.strides]
+
+
+def _read_place(row: Sequence[int]) -> Place:
+    space, index, offset, *strides = row
+    return Place(_SPACES[space], index, offset, tuple(strides))  # type: ignore[arg-type]
+
+
+# -- the whole -----------------------------------------------------------------------------------------------
+
+
+def _decode(data: bytes) -> Program:
+    (length,) = _HEAD.unpack_from(data)
+    behind = _HEAD.size + length
+    content = json.loads(zlib.decompress(data[_HEAD.size : behind]))
+    kernels = [Kernel(*row) for row in content["kernels"]]
+    offsets, peak, bound, naive = content["packing"]
+    return Program(
+        tuple(_read_step(row, kernels) for row in content["steps"]),
+        tuple(Value(_read_place(p), tuple(shape), BY_NAME[name]) for p, shape, name in content["outputs"]),
+        tuple(_read_arrays(data, behind, content["constants"])),
+        Packing(tuple(offsets), peak, bound, naive),
+        dict(content["reuses"]),
+        tuple(Location(*row) for row in content["locations"]),
+    )
+
+
+def _read_arrays(data: bytes, at: int, rows: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    out = []
+    for shape, name in rows:
+        array = empty(shape, BY_NAME[name])
+        array[...] = np.frombuffer(data, array.dtype, array.size, at).reshape(shape)
+        out.append(array)
+        at += array.nbytes
+    return out
