@@ -81,13 +81,16 @@ def exponential_value(k: Value, shape: Shape, dtype: DType) -> Value:
 
 
 def normal_value(k: Value, shape: Shape, dtype: DType) -> Value:
-    """Mean 0, variance 1."""
+    """Mean 0, variance 1. Uniforms of the working dtype are combined in float64: logarithms and sines of
+    different targets differ in the last place, which a rounding to less hides.
+    """
     n = size_of(shape)
     half = (n + 1) // 2
     work = working(dtype)
     first, second = split_value(k, 2)
-    radius = table["sqrt"](_apply("mul", table["log"](positive_uniform(first, (half,), work)), -2.0))
-    angle = _apply("mul", uniform_value(second, (half,), work), 2 * math.pi)
+    size = astype(positive_uniform(first, (half,), work), dt.float64)
+    radius = table["sqrt"](_apply("mul", table["log"](size), -2.0))
+    angle = _apply("mul", astype(uniform_value(second, (half,), work), dt.float64), 2 * math.pi)
     pair = (table["mul"](radius, table["cos"](angle)), table["mul"](radius, table["sin"](angle)))
     flat = table["concatenate"](*pair, axis=0)
     flat = table["slice"](flat, start=(0,), stop=(n,), step=(1,))
