@@ -57,7 +57,36 @@ def _dot_quantised(rng: Rng) -> Rows:
         yield [x, table["nibble_pack"].evaluate(q), scale, zero], {**settings, "columns": 21}
 
 
+def _conv_integer_panels(rng: Rng) -> Rows:
+    for dtype, low, high in ((np.int8, -64, 65), (np.int8, -128, 128), (np.uint8, 0, 256)):
+        for shape, groups in (((6, 5, 3, 2), 2), ((3, 4), 1), ((5, 6, 2), 1)):
+            w = rng.integers(low, high, shape).astype(dtype)
+            settings = {"groups": groups, "lanes": 4, "zero": 128, "bytes": high < 128}
+            yield [w], {**settings, "transposed": False}
+            if len(shape) == 2:
+                yield [w], {**settings, "transposed": True}
+
+
+def _conv_integer(rng: Rng) -> Rows:
+    for small in (True, False):
+        low, high = (-64, 65) if small else (-128, 128)
+        packing = {"lanes": 4, "zero": 128, "bytes": True, "transposed": False}
+        for x, w, groups in (((2, 5, 6, 4), (6, 2, 3, 2), 2), ((2, 3, 7), (5, 7), 1)):
+            weight = rng.integers(low, high, w).astype(np.int8)
+            words = table["conv_integer_panels"].evaluate(weight, groups=groups, **packing)
+            settings: dict[str, Any] = {
+                "columns": w[0] // groups, "kernel": w[2:], "groups": groups, "lanes": 4, "zero": 128,
+                "dtype": np.dtype(np.int32),
+            }  # fmt: skip
+            if w[2:]:
+                settings |= {"stride": (1, 2), "low": (1, 0), "high": (0, 1)}
+                settings |= {"x_dilation": (1, 1), "w_dilation": (1, 1)}
+            yield [rng.integers(0, 256, x).astype(np.uint8), words], settings
+
+
 samples = {
+    "conv_integer": _conv_integer,
+    "conv_integer_panels": _conv_integer_panels,
     "dot_quantised": _dot_quantised,
     "nibble_pack": _nibble_pack,
     "nibble_unpack": _nibble_unpack,

@@ -8,7 +8,6 @@ from trilobite.compiler.passes.hoist_scan import hoist_scan
 from trilobite.compiler.passes.layout import layout
 from trilobite.compiler.passes.narrow_calls import narrow_calls
 from trilobite.compiler.passes.prepack import prepack
-from trilobite.compiler.passes.unfold_integers import unfold_integers
 from trilobite.compiler.pipeline import Options
 from trilobite.compiler.regions import on_every_graph
 from trilobite.compiler.rewrite import Counters
@@ -47,7 +46,6 @@ STAGES: tuple[tuple[str, Pass], ...] = tuple(
         Pass(
             "narrow_calls", lambda g, o, c: narrow_calls(g, c), "whole calls give what they compute, no more"
         ),
-        Pass("unfold_integers", lambda g, o, c: unfold_integers(g, c), "convolutions of bytes are products"),
         *_OTHERS,
         Pass(
             "layout",

@@ -11,12 +11,19 @@ tiles (`layout_winograd`).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import is_complex
+from trilobite.base.dtypes import bits, int32, is_complex
 from trilobite.compiler.cpu.gemm.convert import accumulator_of
+from trilobite.compiler.passes.bytes import (
+    conv_attributes,
+    is_integer_convolution,
+    moved,
+    panel_attributes,
+)
 from trilobite.compiler.passes.layout_axes import (
     CONVOLUTIONS,
     POINTWISE,
@@ -39,7 +46,7 @@ from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import TensorType
 from trilobite.native.host import Host
 
-_FORMS = ("conv_last", "conv_panels", "conv_winograd", "window_last")
+_FORMS = ("conv_integer", "conv_last", "conv_panels", "conv_winograd", "window_last")
 
 
 def layout(
@@ -83,6 +90,7 @@ class _Layout:
         self.equations: list[Equation] = []
         self.maker = {v: e for e in graph.equations for v in e.outputs}
         self.panels: dict[tuple[Var, bool, int, int, int], Var] = {}
+        self.bytes: dict[Var, Var] = {}
 
     def run(self) -> Graph:
         for e in self.graph.equations:
@@ -208,6 +216,9 @@ class _Layout:
         if e.primitive.name == "conv_weight_grad":
             self.weight_gradient(e)
             return
+        if is_integer_convolution(e):
+            self.integer_convolution(e)
+            return
         x, w = e.inputs
         last = channels_last(x.type.ndim, x.type.ndim - 2)
         transposed = e.primitive.name == "conv_input_grad"
@@ -220,6 +231,25 @@ class _Layout:
             name = e.primitive.name.replace("conv", "conv_last")
             attributes = {**e.attributes, "columns": channels if transposed else filters}
         self.keep(e.outputs[0], last, self.emit(e, name, (self.get(x, last), weight), attributes))
+
+    def integer_convolution(self, e: Equation) -> None:
+        """Of unsigned bytes with a weight in words; sums are int32 and made wider after."""
+        (x, w), a = e.inputs, dict(e.attributes)
+        groups, dtype = a["groups"], a.pop("dtype")
+        last = channels_last(x.type.ndim, x.type.ndim - 2)
+        source = self.get(x, last)
+        if source not in self.bytes:
+            self.bytes[source] = moved(partial(self.emit, e), source)
+        how = panel_attributes(self.host, x.type.dtype, groups)
+        key = (w, False, groups, 0, -how["zero"])
+        if key not in self.panels:
+            self.panels[key] = self.emit(e, "conv_integer_panels", (self.get(w, identity(w.type.ndim)),), how)
+        kept = dtype if bits(dtype) <= 32 else int32
+        a |= {**conv_attributes(how, w.type.shape[0] // groups, w.type.shape[2:]), "dtype": kept}
+        made = self.emit(e, "conv_integer", (self.bytes[source], self.panels[key]), a)
+        if kept != dtype:
+            made = self.emit(e, "cast", (made,), {"dtype": dtype})
+        self.keep(e.outputs[0], last, made)
 
     def tile(self, e: Equation, w: Var | None) -> int:
         return tile_of(e, w in self.stable) if self.accuracy != "strict" else 0
@@ -272,7 +302,7 @@ def _permuted_attributes(e: Equation, order: Order) -> dict[str, Any]:
     for key in ("low", "high", "between", "start", "stop", "step", "shape"):
         if key in attributes:
             attributes[key] = tuple(attributes[key][i] for i in order)
-    if "axis" in attributes:
+    if attributes.get("axis") is not None:
         attributes["axis"] = order.index(attributes["axis"])
     if "axes" in attributes:
         attributes["axes"] = tuple(sorted(order.index(a) for a in attributes["axes"]))

@@ -25,7 +25,9 @@ POINTWISE = frozenset(
     pow rem round rsqrt select shift_left shift_right sign signbit sin sinh sqrt stop_gradient sub tan tanh
     trunc xor complex conj real imag""".split()
 )
-TIED = POINTWISE | {"pad", "slice", "concatenate", "reverse", "update_slice"}  # axis i stays axis i
+TIED = POINTWISE | frozenset(
+    "pad slice concatenate reverse update_slice quantise dequantise".split()
+)  # axis i stays axis i
 WINDOWS = {"window_reduce": 1, "window_argmax": 1, "window_gather": 2, "window_scatter": 2}
 CONVOLUTIONS = frozenset({"conv", "conv_input_grad", "conv_weight_grad"})
 REDUCTIONS = frozenset({"reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or"})

@@ -5,6 +5,8 @@ are `dot_packed` with its `gemm_pack`, which depends on stable values alone and 
 Products with a single row stay as they are: they read the matrix once, where it is. So do products with very
 many rows.
 
+Products of bytes with a stable matrix are `conv_integer`, which is a product where there is no space.
+
 Products with a dequantised matrix become `dot_quantised`: the matrix stays as small as it is, and stable
 4-bit numbers are packed two to a byte.
 """
@@ -15,8 +17,10 @@ from collections.abc import Collection, Mapping
 from math import prod
 from typing import Any
 
-from trilobite.base.dtypes import float32, float64, int4, int32, uint4
+from trilobite.base.dtypes import bits, float32, float64, int4, int32, is_integer, uint4
+from trilobite.compiler.cpu.gemm.convert import widens
 from trilobite.compiler.cpu.gemm.tiling import tiling
+from trilobite.compiler.passes.bytes import BYTES, conv_attributes, exact, moved, panel_attributes
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
@@ -66,12 +70,50 @@ class _Packer:
         weight, along = self.untransposed(y, contract[1][0])
         if weight in self.made and self.made[weight].primitive.name == "dequantise":
             return self.quantised(e, self.made[weight], along)
+        small = self.behind_casts(x), self.behind_casts(weight)
+        if self.multiplies_bytes(e, *small):
+            return self.bytes_product(e, *small, along)
         return self.product(e, weight, along) if self.pays(e) else e
 
     def pays(self, e: Equation) -> bool:
         x, y = (v.type for v in e.inputs)
         same = e.attributes["dtype"] == y.dtype and y.dtype in (float32, float64)
         return e.inputs[1] in self.settled and same and _rows(x.shape[:-1])
+
+    def behind_casts(self, v: Var) -> Var:
+        """What a value was before casts that change no integer."""
+        while v in self.made and self.made[v].primitive.name == "cast":
+            source = self.made[v].inputs[0]
+            if not is_integer(source.type.dtype) or not widens(source.type.dtype, v.type.dtype):
+                break
+            v = source
+        return v
+
+    def multiplies_bytes(self, e: Equation, x: Var, y: Var) -> bool:
+        rows = x.type.shape[:-1]
+        several = all(isinstance(d, int) and d > 0 for d in x.type.shape) and any(d != 1 for d in rows)
+        small = x.type.dtype in BYTES and y.type.dtype in BYTES and y in self.settled
+        return several and small and exact(x.type.shape[-1], e.attributes["dtype"])
+
+    def bytes_product(self, e: Equation, x: Var, y: Var, contract: int) -> Equation:
+        def emit(name: str, inputs: tuple[Var, ...], attributes: Mapping[str, Any]) -> Var:
+            (type_,) = result_types(table[name], [v.type for v in inputs], attributes)
+            out = Var(type_)
+            self.out.append(Equation(table[name], inputs, attributes, (out,), e.location))
+            return out
+
+        how = panel_attributes(self.host, x.type.dtype, transposed=contract == 0)
+        packed = self.once(e, "conv_integer_panels", y, how)
+        columns = int(y.type.shape[1 - contract])
+        dtype = e.attributes["dtype"]
+        kept = dtype if bits(dtype) <= 32 else int32
+        attributes = {**conv_attributes(how, columns, ()), "dtype": kept}
+        inputs = (moved(emit, x), packed)
+        self.counters["conv_integer"] += 1
+        if kept == dtype:
+            return Equation(table["conv_integer"], inputs, attributes, e.outputs, e.location)
+        sums = emit("conv_integer", inputs, attributes)
+        return Equation(table["cast"], (sums,), {"dtype": dtype}, e.outputs, e.location)
 
     def untransposed(self, y: Var, contract: int) -> tuple[Var, int]:
         """The matrix behind transposes, and its axis that is contracted."""

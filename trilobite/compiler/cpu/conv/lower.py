@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from trilobite.base.dtypes import float32, float64, is_complex
 from trilobite.compiler.cpu.conv.direct_steps import lower_direct
+from trilobite.compiler.cpu.conv.integer_panels import lower_integer_panels
+from trilobite.compiler.cpu.conv.integer_steps import lower_integer
 from trilobite.compiler.cpu.conv.panels import lower_panels
 from trilobite.compiler.cpu.conv.problem import problem
 from trilobite.compiler.cpu.conv.rowwise_steps import Rows, lower_rowwise
@@ -26,10 +28,14 @@ from trilobite.ir.types import Affine
 from trilobite.native.host import Host, features
 
 _GATHERED = ("conv_last", "conv_last_input_grad")
-_ALONE = ("conv_panels", "conv_winograd_weight")  # of a weight: nothing is fused with them
+_WEIGHTS = {
+    "conv_panels": lower_panels,
+    "conv_winograd_weight": lower_winograd_weight,
+    "conv_integer_panels": lower_integer_panels,
+}  # nothing is fused with them
 _TILED = ("conv_winograd", "conv_winograd_weight_grad")
 _GRADIENTS = ("conv_last_weight_grad", "conv_winograd_weight_grad")
-ROOTS = (*_GATHERED, "conv_last_weight_grad", *_TILED, *_ALONE)
+ROOTS = (*_GATHERED, "conv_last_weight_grad", "conv_integer", *_TILED, *_WEIGHTS)
 
 
 def accepts(region: Graph) -> str | None:
@@ -44,7 +50,7 @@ def accepts(region: Graph) -> str | None:
         return "what a convolution reads is computed before it"
     if _symbolic(root):
         return "only the batch of a convolution may be symbolic"
-    if root.primitive.name in _ALONE:
+    if root.primitive.name in _WEIGHTS:
         return None if len(region.equations) == 1 else "nothing is fused with the cutting of a weight"
     if (why := _refused(root)) is not None:
         return why
@@ -61,6 +67,8 @@ def _refused(e: Equation) -> str | None:
         return "the weight gradient of an input with zeros between its elements"
     if name in _GRADIENTS:
         return None
+    if name == "conv_integer":
+        return _refused_integer(e)
     w, y = e.inputs[1].type, e.outputs[0].type
     if w.ndim == x.ndim and name in _GATHERED:
         channelwise = w.shape[-2] == 1 and e.attributes["groups"] == x.shape[-1] == y.shape[-1]
@@ -71,10 +79,19 @@ def _refused(e: Equation) -> str | None:
     )
 
 
+def _refused_integer(e: Equation) -> str | None:
+    if any(d != 1 for d in e.attributes.get("x_dilation", ())):
+        return "an integer convolution of an input with zeros between its elements"
+    if not e.attributes["kernel"] and any(isinstance(n, Affine) for n in e.inputs[0].type.shape):
+        return "a product of bytes whose rows are symbolic"
+    columns = 2 * features().lanes(4)
+    return None if e.attributes["lanes"] == columns else f"panels that are not of {columns} columns"
+
+
 def _symbolic(e: Equation) -> bool:
     """Is any size but the leading ones of activations symbolic?"""
     name = e.primitive.name
-    if name in _ALONE:
+    if name in _WEIGHTS:
         whole, lead = [*e.inputs], []
     elif name in _GRADIENTS:
         whole, lead = [*e.outputs], [*e.inputs]
@@ -87,9 +104,8 @@ def _symbolic(e: Equation) -> bool:
 def lower(equation: Equation) -> Lowering:
     region: Graph = equation.attributes["region"]
     root = next(e for e in region.equations if e.primitive.name in ROOTS)
-    if root.primitive.name in _ALONE:
-        lower_weight = lower_panels if root.primitive.name == "conv_panels" else lower_winograd_weight
-        return lower_weight(root, features())
+    if root.primitive.name in _WEIGHTS:
+        return _WEIGHTS[root.primitive.name](root, features())
     epilogue = epilogue_of(region, root)
     assert epilogue is not None, "the fuse pass asks `accepts` first"
     places = tuple(region.inputs.index(v) for v in root.inputs)
@@ -105,6 +121,8 @@ def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
     if root.primitive.name in _TILED:
         lower_tiled = lower_winograd if root.primitive.name == "conv_winograd" else lower_winograd_grad
         return lower_tiled(root, epilogue, inputs, host)
+    if root.primitive.name == "conv_integer":
+        return lower_integer(root, epilogue, inputs, host)
     if root.inputs[1].type.ndim == root.inputs[0].type.ndim:
         rows = Rows(problem(root), "filter", 0, inputs)
         return lower_rowwise(

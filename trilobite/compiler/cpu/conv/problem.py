@@ -101,7 +101,12 @@ def _kernel(e: Equation) -> tuple[int, ...]:
 
 def problem(e: Equation) -> Problem:
     """The gathered form of a `conv_last` or `conv_last_input_grad`. Only the batch may be symbolic."""
-    x, y, kernel = e.inputs[0].type, e.outputs[0].type, _kernel(e)
+    return gathered(e, _kernel(e))
+
+
+def gathered(e: Equation, kernel: tuple[int, ...]) -> Problem:
+    """The same of any equation with the attributes of a convolution."""
+    x, y = e.inputs[0].type, e.outputs[0].type
     source, out = (tuple(int(n) for n in t.shape[1:-1]) for t in (x, y))
     axes = [_axis(e, i, kernel[i], source[i], out[i]) for i in range(len(kernel))]
     parts = tuple(Part(choice, out, kernel) for choice in product(*axes))
@@ -151,9 +156,9 @@ def window_problem(e: Equation) -> Problem:
 def _axis(e: Equation, i: int, kernel: int, source: int, out: int) -> list[Axis]:
     a: dict[str, Any] = dict(e.attributes)
     stride, low, spread, taps = a["stride"][i], a["low"][i], a["x_dilation"][i], a["w_dilation"][i]
-    if e.primitive.name == "conv_last":
-        return _lattice(out, kernel, stride, taps, -low, spread, source)
-    return _lattice(out, kernel, spread, -taps, low, stride, source)
+    if e.primitive.name == "conv_last_input_grad":
+        return _lattice(out, kernel, spread, -taps, low, stride, source)
+    return _lattice(out, kernel, stride, taps, -low, spread, source)
 
 
 # -- simpler forms of the same convolution -----------------------------------------------------------------

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trilobite.compiler.cpu.emit.text import Text, Value
-from trilobite.compiler.cpu.emit.types import constant, is_float_type, vector
+from trilobite.compiler.cpu.emit.types import constant, is_float_type
+from trilobite.compiler.cpu.gemm.pairs import pair_products
 from trilobite.compiler.cpu.gemm.tiling import ROWS, Tiling
 
 _PARAMETERS = (
@@ -90,7 +91,7 @@ class _Micro:
     def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
         t = self.t
         if self.plan.pairs:
-            return t.add(total, _pair_products(t, x, y, self.plan.lanes))
+            return t.add(total, pair_products(t, x, y, self.plan.lanes))
         if is_float_type(total.type):
             return t.fma(x, y, total)
         return t.add(total, t.mul(x, y))
@@ -118,20 +119,3 @@ class _Micro:
 
 def _sum(t: Text, a: Value, b: Value) -> Value:
     return t.fadd(a, b) if is_float_type(a.type) else t.add(a, b)
-
-
-def _pair_products(t: Text, x: Value, y: Value, lanes: int) -> Value:
-    """Per 32-bit lane, the sum of the products of its two signed 16-bit halves."""
-    halves = vector("i16", 2 * lanes)
-    a, b = (t.define(halves, f"bitcast {v.typed} to {halves}") for v in (x, y))
-    out = vector("i32", lanes)
-    if t.host.triple.startswith("x86_64") and lanes in _MADD:
-        return t.intrinsic(_MADD[lanes], out, a, b, suffix="")
-    products = [
-        t.mul(*(t.convert("sext", t.shuffle(v, None, range(i, 2 * lanes, 2)), "i32") for v in (a, b)))
-        for i in range(2)
-    ]
-    return t.add(*products)
-
-
-_MADD = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}
