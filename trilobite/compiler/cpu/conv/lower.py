@@ -11,6 +11,7 @@ from trilobite.base.dtypes import float32, float64, is_complex
 from trilobite.compiler.cpu.conv.direct_steps import lower_direct
 from trilobite.compiler.cpu.conv.integer_panels import lower_integer_panels
 from trilobite.compiler.cpu.conv.integer_steps import lower_integer
+from trilobite.compiler.cpu.conv.filter_steps import fits, lower_filter
 from trilobite.compiler.cpu.conv.panels import lower_panels
 from trilobite.compiler.cpu.conv.problem import problem
 from trilobite.compiler.cpu.conv.rowwise_steps import Rows, lower_rowwise
@@ -124,8 +125,8 @@ def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
     if root.primitive.name == "conv_integer":
         return lower_integer(root, epilogue, inputs, host)
     if root.inputs[1].type.ndim == root.inputs[0].type.ndim:
-        rows = Rows(problem(root), "filter", 0, inputs)
-        return lower_rowwise(
-            rows, tiling(host, root.inputs[0].type.dtype, root.attributes["dtype"]), epilogue, host
-        )
+        p, tile = problem(root), tiling(host, root.inputs[0].type.dtype, root.attributes["dtype"])
+        if fits(p):
+            return lower_filter(p, tile, epilogue, inputs, host)
+        return lower_rowwise(Rows(p, "filter", 0, inputs), tile, epilogue, host)
     return lower_direct(root, epilogue, inputs, host)
