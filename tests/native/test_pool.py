@@ -143,6 +143,25 @@ def test_workers_sleep_when_there_is_nothing_to_do(code: Kernels) -> None:
     assert (y == 3).all()
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+def test_a_thread_that_slept_keeps_off_the_callers_core(code: Kernels) -> None:
+    set_threads(2)
+    x, y = np.ones(100, np.float32), np.zeros(100, np.float32)
+    table = _affine(code, 100)
+    table.run((x, y))
+    cores = os.sched_getaffinity(0)
+    worker = pool()._workers[0].native_id
+    assert worker is not None
+    try:
+        for core in sorted(cores)[:2]:
+            os.sched_setaffinity(0, {core})
+            time.sleep(0.05)
+            table.run((x, y))
+            assert os.sched_getaffinity(worker) == cores - {core}
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def test_more_threads_than_cores_do_not_spin(code: Kernels) -> None:
     set_threads(len(os.sched_getaffinity(0)) + 6)
     x, y = np.ones(1000, np.float32), np.zeros(1000, np.float32)
@@ -315,7 +334,7 @@ def test_where_there_is_no_futex_threads_sleep_on_pythons_events(
     code: Kernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = runtime()
-    addresses = {name: at for name, at in whole.addresses.items() if name not in ("sleep", "wake")}
+    addresses = {name: at for name, at in whole.addresses.items() if name not in ("sleep", "wake", "place")}
     own = Pool(3)
     own.__dict__["_code"] = Runtime(addresses, whole.kernels)
     monkeypatch.setattr(driver, "pool", lambda: own)

@@ -9,4 +9,41 @@ define internal void @wake(ptr %word) {
   ret void
 }
 
+; A virtual machine's idle core looks taken to its system, which then wakes a thread on the core of its waker; so
+; whoever wakes one tells it where not to run. Only a caller that has moved costs a system call.
+define internal void @place(ptr %control, ptr %line) {
+start:
+  %cpu = call i32 @sched_getcpu()
+  %mine = zext i32 %cpu to i64
+  %number = add i64 %mine, 1
+  %avoideds = getelementptr i64, ptr %line, i64 6
+  %avoided = load i64, ptr %avoideds
+  %same = icmp eq i64 %avoided, %number
+  %known = icmp ult i64 %mine, 256
+  %moved = xor i1 %same, true
+  %wanted = and i1 %moved, %known
+  br i1 %wanted, label %move, label %end
+move:
+  store i64 %number, ptr %avoideds
+  %mask = alloca [4 x i64]
+  %allowed = getelementptr i64, ptr %control, i64 72
+  call void @llvm.memcpy.p0.p0.i64(ptr %mask, ptr %allowed, i64 32, i1 false)
+  %which = lshr i64 %mine, 6
+  %words = getelementptr i64, ptr %mask, i64 %which
+  %bit = and i64 %mine, 63
+  %one = shl i64 1, %bit
+  %others = xor i64 %one, -1
+  %before = load i64, ptr %words
+  %after = and i64 %before, %others
+  store i64 %after, ptr %words
+  %tids = getelementptr i64, ptr %line, i64 5
+  %tid = load i64, ptr %tids
+  %code = call i64 (i64, ...) @syscall(i64 $affinity, i64 %tid, i64 32, ptr %mask)
+  br label %end
+end:
+  ret void
+}
+
+declare i32 @sched_getcpu()
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i64 @syscall(i64, ...)

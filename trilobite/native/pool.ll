@@ -9,8 +9,11 @@
 ;   50, 51   sleep(word): blocks while the word is 1; wake(word)
 ;   52..59   Python: PyEval_SaveThread, PyEval_RestoreThread, PyLong_FromLongLong, the types of arrays and tuples,
 ;            PyErr_CheckSignals, PyObject_CallNoArgs, Py_DecRef
+;   60       place(control, line): keeps the thread of a line off the core that the caller runs on
 ;   64+16t   thread t: the last job claimed for its part, the last one done, 1 while it sleeps (i32),
-;            1 while the caller sleeps until it is done (i32), its scratch memory
+;            1 while the caller sleeps until it is done (i32), its scratch memory, the system's number for it,
+;            the core it keeps off plus 1 (0: none)
+;   72..75   the cores of the process, one bit each; all 0: threads run where the system puts them
 ;
 ; Part t of a job is for thread t, so that a thread finds in its cache what it wrote before. A part that nobody
 ; has claimed when the caller is through with its own is the caller's: a thread that the system does not let run
@@ -71,7 +74,7 @@ wait:
   %now = call i64 @nanoseconds()
   %gap = sub i64 %now, %before
   %absent = icmp ugt i64 %gap, 100000
-  %owed = select i1 %absent, i64 256, i64 %debt
+  %owed = select i1 %absent, i64 16, i64 %debt
   %waited = sub i64 %now, %since
   %over = icmp uge i64 %waited, %allowed
   %tired = or i1 %over, %absent
@@ -133,6 +136,9 @@ define internal void @rouse(ptr %control, ptr %line) {
   br i1 %asleep, label %yes, label %no
 yes:
   store atomic i32 0, ptr %sleeping seq_cst, align 8
+  %places = getelementptr i64, ptr %control, i64 60
+  %place = load ptr, ptr %places
+  call void %place(ptr %control, ptr %line)
   %wakes = getelementptr i64, ptr %control, i64 51
   %wake = load ptr, ptr %wakes
   call void %wake(ptr %sleeping)
@@ -235,7 +241,8 @@ start:
   %done = getelementptr i64, ptr %line, i64 1
   %awaited = getelementptr i64, ptr %line, i64 3
   %patiences = getelementptr i64, ptr %control, i64 49
-  %patience = load i64, ptr %patiences
+  %short = load i64, ptr %patiences
+  %patience = mul i64 %short, 16              ; its part is being worked on: it is not far
   %since = call i64 @nanoseconds()
   br label %look
 look:
@@ -289,6 +296,11 @@ define internal i64 @nanoseconds() {
   %whole = mul i64 %seconds, 1000000000
   %sum = add i64 %whole, %rest
   ret i64 %sum
+}
+
+; Where the system offers no better.
+define internal void @place_anywhere(ptr %control, ptr %line) {
+  ret void
 }
 
 declare i32 @clock_gettime(i32, ptr)

@@ -31,16 +31,17 @@ _PAUSE = {
     "arm": "declare void @llvm.aarch64.hint(i32)\n"
     "define internal void @pause() {\n  call void @llvm.aarch64.hint(i32 1)\n  ret void\n}",
 }
-_FUTEX = {"x86": "202", "arm": "98"}  # numbers of the system call
-_FUNCTIONS = "worker publish call call_on call_brief seize release".split()
-_FUTEX_FUNCTIONS = "sleep wake".split()
+_FUTEX = {"x86": "202", "arm": "98"}  # numbers of system calls
+_AFFINITY = {"x86": "203", "arm": "122"}
+_FUNCTIONS = "worker publish call call_on call_brief seize release place_anywhere".split()
+_FUTEX_FUNCTIONS = "sleep wake place".split()
 _HEADER = object.__basicsize__  # of every Python object; its type comes last
 _FLAGS = _HEADER + 48  # of an array: behind its data, rank, shape, strides, base and dtype
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Addresses by name. `sleep` and `wake` are there on Linux only."""
+    """Addresses by name. `sleep`, `wake` and `place` are there on Linux only."""
 
     addresses: dict[str, int]
     kernels: Kernels  # keeps the code alive
@@ -77,6 +78,7 @@ def source(machine: str, system: str) -> tuple[str, list[str]]:
     facts = {
         "pause": _PAUSE[machine],
         "futex": _FUTEX[machine],
+        "affinity": _AFFINITY[machine],
         "clock": time.CLOCK_MONOTONIC,
         "type": _HEADER - 8,
         "size": _HEADER,
