@@ -4,8 +4,8 @@ Enters: jobs, published by the driver in the control block (`pool.ll`). Leaves: 
 memory. A job is cut into one part per thread; bits do not depend on the cut. Threads look for work for some
 tens of microseconds and then sleep; they never spin when there are more of them than cores, and otherwise
 are woken on another core than their caller's. They are started with the first program that wants them, again
-after a fork, and leave before the interpreter does. Who finds the pool taken by another program runs alone, on
-a control block of its own.
+after a fork, and leave before the interpreter does. Who finds the pool taken by another program runs alone,
+on a control block of its own.
 """
 
 from __future__ import annotations
