@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from harness import EXAMPLES, example
+from test_fuzz import Writer, load
 
 from trilobite import dlp
 from trilobite.base.errors import ArgumentError
 from trilobite.processor import Device
-from trilobite.processor.lang.inspection import buffer, variables
+from trilobite.processor.lang.inspection import OPTIMISED_AWAY, buffer, variables
 from trilobite.processor.tools.debugger import Debugger
 
 
@@ -58,6 +60,67 @@ def test_values_that_exist_are_there_at_level_2() -> None:
     assert seen["found"] == 0 and seen["i"] == 0 and seen["n"] == 4
     debug.run()
     assert variables(debug)["found"] == 1
+
+
+@dlp.kernel
+def leftovers(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.i64], n: int, limit: float):
+    steps = 3
+    for i in range(n):
+        scaled = i * steps + 1  # noqa: F841 (what the debugger makes of it)
+        lost = x[i]  # noqa: F841
+        out[i] = i
+
+
+def test_what_is_no_longer_computed_is_computed_by_the_debugger_or_said_to_be_gone() -> None:
+    dev = Device("dlp-m")
+    x, out = dev.array(np.zeros(4, np.float32)), dev.array(np.zeros(4, np.int64))
+    debug = Debugger(dev, dev.load(leftovers)["leftovers"], [x, out, 4, 1.0])
+    debug.break_at(f"{line_of('out[i] = i')}")
+    for i in range(3):
+        debug.run()
+        seen = variables(debug)
+        assert (seen["i"], seen["scaled"], seen["steps"]) == (i, 3 * i + 1, 3)
+        assert seen["lost"] is OPTIMISED_AWAY and repr(seen["lost"]) == "<optimised away>"
+
+
+def stores(debug: Debugger, text: str) -> list[str]:
+    """Instructions that write to memory in lines that begin like this."""
+    lines = {n for n, line in enumerate(text.splitlines(), 1) if line.strip().startswith("data[")}
+    return [
+        f"*{place}"
+        for place, instruction in enumerate(debug.program.instructions)
+        if instruction.row.mnemonic == "SSTORE"
+        and instruction.line in lines
+        and instruction.registers[1] != 62
+    ]
+
+
+def seen_at_stores(kernel: Any, text: str, level: int, most: int = 40) -> list[dict[str, Any]]:
+    dev = Device("dlp-s")
+    data = dev.array(np.random.default_rng(1).integers(-1000, 1000, 12))
+    reals = dev.array(np.random.default_rng(2).normal(size=10).astype(np.float32))
+    debug = Debugger(dev, dev.load(kernel.at_level(level))["kernel"], [data, reals, 17, -31, 5, 1.5])
+    for place in stores(debug, text):
+        debug.break_at(place)
+    found = []
+    while len(found) < most and "breakpoint" in debug.run().reason:
+        found.append(variables(debug))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_level_2_never_shows_a_wrong_value(seed: int, tmp_path: Path) -> None:
+    text = Writer(seed).source()
+    kernel = load(tmp_path / f"random_{seed}.py", text)
+    plain, optimised = (seen_at_stores(kernel, text, level) for level in (0, 2))
+    assert len(plain) == len(optimised) > 0
+    shown = 0
+    for number, (right, given) in enumerate(zip(plain, optimised, strict=True)):
+        for name, value in given.items():
+            if value is not OPTIMISED_AWAY:
+                shown += 1
+                assert np.array(value).tobytes() == np.array(right[name]).tobytes(), (number, name)
+    assert shown > 0.35 * sum(len(given) for given in optimised)
 
 
 def test_steps_follow_source_lines() -> None:

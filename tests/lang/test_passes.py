@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from harness import example, run
+from test_fuzz import load
 
 from trilobite import dlp
 from trilobite.base.errors import KernelError
@@ -14,6 +17,7 @@ from trilobite.processor.isa.formats import I64
 from trilobite.processor.lang import text
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.cfg import remove_unreachable
+from trilobite.processor.lang.codegen import legalise
 from trilobite.processor.lang.codegen.compile import compile_module
 from trilobite.processor.lang.codegen.moves import Number, Register, Slot, in_order
 from trilobite.processor.lang.ir import Function, KernelModule
@@ -227,3 +231,32 @@ def test_copies_at_once_become_copies_in_order() -> None:
             state[to] = source.word if isinstance(source, Number) else state[source]
         state.pop(spare, None)
         assert state == want
+
+
+def crowded(count: int) -> str:
+    """A kernel of many operations that each take several registers in a row, in no particular order."""
+    draw = random.Random(5)
+    lines = ["from trilobite import dlp", "@dlp.kernel",
+             "def kernel(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):",
+             "    a, b = dlp.nram((16, 16), dlp.f32), dlp.nram((16, 16), dlp.f32)",
+             "    w = dlp.wram((16, 16), dlp.f32)",
+             "    for source in (a, b, w):", "        dlp.copy(source.view(256), x[:256])"]  # fmt: skip
+    for _ in range(count):
+        p, q = draw.randint(1, 7), draw.randint(1, 7)
+        lines.append("    " + draw.choice([
+            f"dlp.copy(a[{p} : {p + q}, {q} : {p + q}], b[{p + 1} : {p + q + 1}, {q} : {p + q}])",
+            f"dlp.matmul(b[:{p}], a[:{p}], w)",
+            f"dlp.transpose(b.view(256)[: {p * q}].view({q}, {p}), a.view(256)[: {p * q}].view({p}, {q}))",
+        ]))  # fmt: skip
+    return "\n".join([*lines, "    dlp.copy(out[:256], b.view(256))", ""])
+
+
+@pytest.mark.parametrize("shared", [32, 1000])
+def test_any_number_of_runs_finds_registers(
+    shared: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few runs wait for their next use; where too many do (1000: all of them), they are made again."""
+    monkeypatch.setattr(legalise, "SHARED", shared)
+    kernel = load(tmp_path / f"crowded_{shared}.py", crowded(250))
+    x = np.random.default_rng(3).normal(size=256).astype(np.float32) / 4
+    run(kernel, [x, np.zeros(256, np.float32), 1], "mlu370-x4", (1, 1, 1), ways=("O0", "O2"))

@@ -1,7 +1,8 @@
 """Variables and buffers of a kernel while the debugger holds it.
 
 Enters: a debugger on a compiled kernel. Leaves: the values of the source's names at the instruction where the
-core in focus stands. At level 0 every variable is there; at level 2 those whose value still exists.
+core in focus stands. At level 0 every variable is there; at level 2 those whose value still exists somewhere
+or follows from values that do, and the others are said to be optimised away.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from trilobite.processor.isa.row import region
 from trilobite.processor.isa.rows.scalar import from_register
 from trilobite.processor.lang.codegen.compile import KernelProgram
 from trilobite.processor.lang.codegen.variables import VariablePlace
+from trilobite.processor.lang.recipe import computed
 from trilobite.processor.sim.control import LOADABLE
 
 if TYPE_CHECKING:
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
 
 MASK = (1 << 64) - 1
 STACK_POINTER = 62
+
+
+class OptimisedAway:
+    """Stands for the value of a variable that has been set and that no register or memory holds any more."""
+
+    def __repr__(self) -> str:
+        return "<optimised away>"
+
+
+OPTIMISED_AWAY = OptimisedAway()
 
 
 def variables(debugger: Debugger) -> dict[str, Any]:
@@ -65,13 +77,18 @@ def _full_name(program: KernelProgram, place: VariablePlace) -> str:
 
 
 def _value(debugger: Debugger, place: VariablePlace) -> Any:
-    core = debugger.core
-    if place.kind == "number":
-        word = place.where
-    elif place.kind == "register":
-        word = core.registers[place.where]
-    else:
-        at = (core.registers[STACK_POINTER] + place.where) & MASK
-        word = int(debugger.device.memory.read(core.place, region(at, I64, (1,), LOADABLE))[0]) & MASK
+    if not place.parts:
+        return OPTIMISED_AWAY
+    word = computed(place.recipe, [_word(debugger, kind, where) for kind, where in place.parts])
     fmt = BY_NAME.get(place.type)
     return word if fmt is None else from_register(fmt, word)[0].item()
+
+
+def _word(debugger: Debugger, kind: str, where: int) -> int:
+    core = debugger.core
+    if kind == "number":
+        return where
+    if kind == "register":
+        return int(core.registers[where])
+    at = (core.registers[STACK_POINTER] + where) & MASK
+    return int(debugger.device.memory.read(core.place, region(at, I64, (1,), LOADABLE))[0]) & MASK

@@ -131,6 +131,8 @@ class _Writer:
             return "@" + value.name
         if isinstance(value, (Format, Type)):
             return value.name
+        if isinstance(value, Op):
+            return value.opcode
         if isinstance(value, tuple):
             return [self._attr(item) for item in value]
         return value

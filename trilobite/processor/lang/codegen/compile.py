@@ -7,8 +7,9 @@ program that `Device.launch` runs, with the variables, buffers and scratchpad us
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.address import LETTERS, address
@@ -61,11 +62,16 @@ class BufferPlace:
 class KernelProgram(Program):
     """A program that knows the source it came from."""
 
-    variables: tuple[VariablePlace, ...] = ()
+    places: tuple[Callable[[], list[VariablePlace]], ...] = ()
     buffers: tuple[BufferPlace, ...] = ()
     columns: tuple[int, ...] = ()
     level: int = 2
     room: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def variables(self) -> tuple[VariablePlace, ...]:
+        """Where variables are, worked out when a debugger asks."""
+        return tuple(place for places in self.places for place in places())
 
     def scratchpad_text(self) -> str:
         """Bytes that the kernel uses of each memory, and of how many."""
@@ -97,7 +103,7 @@ def compile_module(
     for function in work.entries:
         optimise(function, level)
     _note(stages, "optimised", work)
-    assembled = _Assembly(work, machine, level)
+    assembled = _Assembly(work, machine, level, stages is not None)
     for function in work.entries:
         assembled.add(function)
     program = assembled.program()
@@ -148,8 +154,8 @@ def optimise(function: Function, level: int) -> None:
 class _Assembly:
     """The program while its entries are added to it."""
 
-    def __init__(self, module: KernelModule, machine: Machine, level: int) -> None:
-        self.module, self.machine, self.level = module, machine, level
+    def __init__(self, module: KernelModule, machine: Machine, level: int, texts: bool) -> None:
+        self.module, self.machine, self.level, self.texts = module, machine, level, texts
         self.instructions: list[Instruction] = []
         self.sources: list[str] = []
         self.columns: list[int] = []
@@ -157,7 +163,7 @@ class _Assembly:
         self.tables: dict[str, int] = {}
         self.symbols: dict[str, Symbol] = {}
         self.sizes = dict.fromkeys(RESERVED_SECTIONS, 0)
-        self.variables: list[VariablePlace] = []
+        self.places: list[Callable[[], list[VariablePlace]]] = []
         self.buffers: dict[Buffer, int] = {}
         self.ordered = ""
 
@@ -170,7 +176,8 @@ class _Assembly:
         self._place_tables()
         layout = self._layout(function)
         order(function, layout, self.machine.interlock == "ranges", self.level)
-        self.ordered += text.write_function(function)
+        if self.texts:
+            self.ordered += text.write_function(function)
         legalise(function, fuse=self.level > 0)
         if self.level:
             hoist(function, room=44)
@@ -181,13 +188,8 @@ class _Assembly:
         homes = {v: first_home + n for n, v in enumerate(_homed(function, self.level))}
         emitter = Emitter(allocation, layout, self.tables, homes, RULES)
         emitted = emitter.run(function, graph)
+        self.places.append(partial(_places, self.level, len(self.instructions), graph, emitter, emitted))
         self._append(function, emitted, layout)
-        if self.level == 0:
-            found = homes_in_frame(emitter, len(emitted.instructions))
-        else:
-            found = noted_places(graph, emitter, emitted)
-        base = len(self.instructions) - len(emitted.instructions)
-        self.variables += [_shifted(v, base) for v in found]
 
     def _layout(self, function: Function) -> Layout:
         used = {op.attrs["buffer"] for op in function.ops() if op.opcode == "address"}
@@ -220,7 +222,7 @@ class _Assembly:
         )
         return KernelProgram(
             tuple(self.instructions), bytes(self.data), self.sizes, self.symbols, tuple(self.sources),
-            tuple(self.variables), shown, tuple(self.columns), self.level,
+            tuple(self.places), shown, tuple(self.columns), self.level,
             {section: room_of(self.machine, section) for section in RESERVED_SECTIONS},
         )  # fmt: skip
 
@@ -230,7 +232,10 @@ def _homed(function: Function, level: int) -> list[Variable]:
     return function.variables if level == 0 else []
 
 
-def _shifted(found: VariablePlace, base: int) -> VariablePlace:
-    return VariablePlace(
-        found.name, found.scope, found.type, found.first + base, found.last + base, found.kind, found.where
-    )
+def _places(level: int, base: int, graph: Graph, emitter: Emitter, emitted: Emitted) -> list[VariablePlace]:
+    """Of one function whose instructions begin at `base`."""
+    if level == 0:
+        found = homes_in_frame(emitter, len(emitted.instructions))
+    else:
+        found = noted_places(graph, emitter, emitted)
+    return [replace(place, first=place.first + base, last=place.last + base) for place in found]

@@ -180,27 +180,49 @@ def _print_operands(op: Op, made: list[Op]) -> None:
     op.operands = [_run(words, op, made)] if words else []
 
 
+SHARED = 32  # registers that runs may hold from one use to the next: they cannot be spilled
+
+
 def share(function: Function) -> None:
-    """Equal constants and runs that a dominating block has made are not made again."""
+    """Equal constants and runs that a dominating block has made are not made again, while there is room."""
     graph = Graph(function)
     mapping: dict[Value, Value] = {}
-    tables: dict[Block, dict[object, Value]] = {}
+    tables: dict[Block, _Made] = {}
+    inner = graph.innermost()
     for block in graph.order:
-        table = dict(tables[graph.parent[block]]) if block is not graph.order[0] else {}
-        tables[block] = table
-        in_loop = block in graph.innermost()
+        table = tables[block] = _Made(tables[graph.parent[block]] if block is not graph.order[0] else None)
         kept: list[Op] = []
         for op in block.ops:
             op.replace_uses(mapping)
-            if op.opcode in ("constant", "run") and not in_loop:
-                found = table.setdefault(_key(op), op.result)
-                if found is not op.result:
+            if op.opcode in ("constant", "run") and block not in inner:
+                found = table.find(op)
+                if found is not None:
                     mapping[op.result] = found
                     continue
             kept.append(op)
         block.ops = kept
     for op in function.ops():
         op.replace_uses(mapping)
+
+
+class _Made:
+    """What a block can use again: all constants, and the runs that were used last."""
+
+    def __init__(self, above: _Made | None) -> None:
+        self.constants: dict[object, Value] = dict(above.constants) if above else {}
+        self.runs: dict[object, Op] = dict(above.runs) if above else {}  # used last, stands last
+
+    def find(self, op: Op) -> Value | None:
+        """The same value, made before; else this one is kept for others."""
+        key = _key(op)
+        if op.opcode == "constant":
+            found = self.constants.setdefault(key, op.result)
+            return found if found is not op.result else None
+        known = self.runs.pop(key, None)
+        self.runs[key] = known or op
+        while sum(run.attrs["width"] for run in self.runs.values()) > SHARED:
+            del self.runs[next(iter(self.runs))]
+        return known.result if known is not None else None
 
 
 def _key(op: Op) -> object:

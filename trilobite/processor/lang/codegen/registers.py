@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.lang.cfg import Graph
-from trilobite.processor.lang.ir import Block, Constant, Function, Op, Value
+from trilobite.processor.lang.codegen.remake import remake_at_uses
+from trilobite.processor.lang.ir import Block, Constant, Function, Op, Result, Value
 
 GIVEN = 57
 SPILL_REGISTERS = (57, 58, 59, 60, 61)
 STACK_POINTER = 62
+NEXT = 12  # a run whose last use is no further than this (six operations) has been made for it
 
 
 @dataclass
@@ -41,14 +43,31 @@ class Allocation:
     spans: dict[Block, tuple[int, int]]
 
 
+class _Crowded(Exception):
+    """No registers in a row are free for a run: these runs hold them without being needed at once."""
+
+    def __init__(self, runs: list[Op]) -> None:
+        super().__init__()
+        self.runs = runs
+
+
 def allocate(function: Function, graph: Graph) -> Allocation:
-    """Linear scan by start; where registers run out the cheapest value goes to the frame."""
-    numbers, spans = _number(graph)
-    intervals = _intervals(function, graph, numbers, spans)
-    scan = _Scan()
-    for interval in sorted(intervals.values(), key=lambda i: (i.start, -i.width)):
-        scan.place(interval)
-    return Allocation(scan.registers, scan.slots, intervals, numbers, spans)
+    """Linear scan by start; where registers run out the cheapest value goes to the frame.
+
+    A run cannot, so runs that hold too many registers are made again at their uses. Each is so treated
+    once: the scan is repeated a few times at most.
+    """
+    while True:
+        numbers, spans = _number(graph)
+        intervals = _intervals(function, graph, numbers, spans)
+        scan = _Scan()
+        try:
+            for interval in sorted(intervals.values(), key=lambda i: (i.start, -i.width)):
+                scan.place(interval)
+        except _Crowded as crowd:
+            remake_at_uses(function, crowd.runs)
+            continue
+        return Allocation(scan.registers, scan.slots, intervals, numbers, spans)
 
 
 def _number(graph: Graph) -> tuple[dict[Op, int], dict[Block, tuple[int, int]]]:
@@ -190,16 +209,18 @@ class _Scan:
             self._spill(victim)
 
     def _free(self, new: Interval) -> int | None:
-        busy = [False] * GIVEN
+        busy = 0  # a bit for every register
         for interval in self.active:
-            first = self.registers[interval.value]
-            busy[first : first + interval.width] = [True] * interval.width
-        for value in new.hint:
-            at = self.registers.get(value)
-            if at is not None and new.width == 1 and not busy[at]:
-                return at
-        places = range(GIVEN - new.width, -1, -1) if new.width > 1 else range(GIVEN)
-        return next((p for p in places if not any(busy[p : p + new.width])), None)
+            busy |= ((1 << interval.width) - 1) << self.registers[interval.value]
+        if new.width == 1:
+            for value in new.hint:
+                at = self.registers.get(value)
+                if at is not None and not busy >> at & 1:
+                    return at
+            lowest = (~busy & (busy + 1)).bit_length() - 1
+            return lowest if lowest < GIVEN else None
+        wanted = (1 << new.width) - 1
+        return next((p for p in range(GIVEN - new.width, -1, -1) if not busy >> p & wanted), None)
 
     def _victim(self, new: Interval) -> Interval | None:
         """The value whose spilling costs least; a run is never spilled."""
@@ -208,13 +229,22 @@ class _Scan:
             return min(choices, key=lambda i: i.weight / (i.end - i.start + 1), default=None)
         choices = [i for i in self.active if i.width == 1]
         if not choices:
-            raise KernelError(
-                f"an instruction needs {new.width} registers in a row, and others like it hold the rest",
-                where=getattr(getattr(new.value, "op", None), "location", None),
-                expected=f"at most {GIVEN} registers for the runs of one place",
-                remedy="compile with level=0, or move the operation out of the loop",
-            )
+            raise self._crowded(new)
         return min(choices, key=lambda i: i.weight / (i.end - i.start + 1))
+
+    def _crowded(self, new: Interval) -> Exception:
+        """The cheaper half of the runs that were made before they are needed."""
+        waiting = [i for i in (*self.active, new) if i.width > 1 and i.end - i.start > NEXT]
+        waiting.sort(key=lambda i: i.weight / (i.end - i.start))
+        runs = [i.value.op for i in waiting[: (len(waiting) + 1) // 2] if isinstance(i.value, Result)]
+        if runs:
+            return _Crowded(runs)
+        return KernelError(
+            f"an instruction needs {new.width} registers in a row, and its other operands hold the rest",
+            where=getattr(getattr(new.value, "op", None), "location", None),
+            expected=f"at most {GIVEN} registers for the runs of one instruction",
+            remedy="use an operation with fewer operands",
+        )
 
     def _spill(self, interval: Interval) -> None:
         self.slots[interval.value] = self.frame

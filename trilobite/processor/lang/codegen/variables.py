@@ -1,7 +1,8 @@
 """Where the source language's variables are, instruction by instruction: what the debugger reads.
 
 Enters: an allocated and emitted function. Leaves: ranges of instructions with the place of each variable.
-At level 0 a variable has one home in the frame; at level 2 it is where its value is, while that is alive.
+At level 0 a variable has one home in the frame. At level 2 it is where its value is, until something else is
+written there: a register, a word of the frame, a number, or an expression over those; or it is gone.
 """
 
 from __future__ import annotations
@@ -11,95 +12,133 @@ from dataclasses import dataclass
 from trilobite.processor.lang.cfg import Graph
 from trilobite.processor.lang.codegen.emit import Emitted, Emitter
 from trilobite.processor.lang.codegen.moves import Number, Register
-from trilobite.processor.lang.ir import Block, Constant, Op, Value, Variable
+from trilobite.processor.lang.ir import Block, Op, Value, Variable
+from trilobite.processor.lang.recipe import Recipe, recipe_of, settle
 
-Known = dict[Variable, Value]
+Noted = tuple[Recipe | None, tuple[Value, ...]]
+Known = dict[Variable, Noted]
+GONE: Noted = (None, ())
 
 
 @dataclass(frozen=True)
 class VariablePlace:
-    """From instruction `first` up to `last` the variable is in a register, at a frame offset, or a number."""
+    """From instruction `first` up to `last` the variable is what `recipe` makes of its parts.
+
+    A part is ("register", number), ("frame", offset) or ("number", word). Without parts the variable has been
+    set, and its value exists no more.
+    """
 
     name: str
     scope: str
     type: str
     first: int
     last: int
-    kind: str  # "register", "frame", "number"
-    where: int
+    parts: tuple[tuple[str, int], ...]
+    recipe: Recipe = 0
 
 
 def homes_in_frame(emitter: Emitter, total: int) -> list[VariablePlace]:
     """Level 0: one place for the whole function."""
     return [
-        VariablePlace(v.name, v.scope, v.type.name, 0, total, "frame", emitter.slot_offset(slot))
+        VariablePlace(v.name, v.scope, v.type.name, 0, total, (("frame", emitter.slot_offset(slot)),))
         for v, slot in emitter.homes.items()
     ]
 
 
 def noted_places(graph: Graph, emitter: Emitter, emitted: Emitted) -> list[VariablePlace]:
     """Level 2: from the notes, along every path on which they agree."""
-    start = _agreed(graph)
+    flow = _Flow(graph, emitter)
     found: list[VariablePlace] = []
     for block in graph.order:
-        known = dict(start[block])
-        opened = {variable: emitted.spans[block][0] for variable in known}
+        first, end = emitted.spans[block]
+        known = dict(flow.start[block])
+        opened = dict.fromkeys(known, first)
         for op in block.ops:
-            if op.opcode != "note":
-                continue
-            variable = op.attrs["variable"]
-            at = emitted.places[op]
-            if variable in known:
-                found += _range(emitter, emitted, block, variable, known[variable], opened[variable], at)
-            known[variable], opened[variable] = op.operands[0], at
-        for variable, value in known.items():
-            end = emitted.spans[block][1]
-            found += _range(emitter, emitted, block, variable, value, opened[variable], end)
+            at = emitted.places[op] + (op.opcode != "note")  # the instruction that writes still sees the old
+            for variable, noted in flow.changes(op, known):
+                if variable in known:
+                    found += _range(emitter, variable, known[variable], opened[variable], min(at, end))
+                known[variable], opened[variable] = noted, min(at, end)
+        for variable, noted in known.items():
+            found += _range(emitter, variable, noted, opened[variable], end)
     return found
 
 
-def _agreed(graph: Graph) -> dict[Block, Known]:
-    """What every path to a block says about a variable; unknown where two paths differ."""
-    out: dict[Block, Known | None] = dict.fromkeys(graph.order)
-    start: dict[Block, Known] = {block: {} for block in graph.order}
-    changed = True
-    while changed:
-        changed = False
+class _Flow:
+    """What is known about variables at each block's start: a forward analysis to its fixed point."""
+
+    def __init__(self, graph: Graph, emitter: Emitter) -> None:
+        self.graph, self.allocation = graph, emitter.allocation
         for block in graph.order:
-            states = [s for s in (out[p] for p in graph.predecessors[block]) if s is not None]
-            begin = dict(states[0]) if states else {}
-            for other in states[1:]:
-                begin = {v: value for v, value in begin.items() if other.get(v) is value}
-            end = dict(begin)
             for op in block.ops:
                 if op.opcode == "note":
-                    end[op.attrs["variable"]] = op.operands[0]
-            if start[block] != begin or out[block] != end:
-                start[block], out[block], changed = begin, end, True
-    return start
+                    settle(op, self._exists)
+        self.start: dict[Block, Known] = {block: {} for block in graph.order}
+        self._solve()
+
+    def _exists(self, value: Value) -> bool:
+        return value in self.allocation.registers or value in self.allocation.slots
+
+    def _solve(self) -> None:
+        out: dict[Block, Known] = {}
+        changed = True
+        while changed:
+            changed = False
+            for block in self.graph.order:
+                begin = self._meet([out[p] for p in self.graph.predecessors[block] if p in out])
+                for arg in block.args:
+                    self._write(arg, begin)
+                end = dict(begin)
+                for op in block.ops:
+                    end.update(self.changes(op, end))
+                if self.start[block] != begin or out.get(block) != end:
+                    self.start[block], out[block], changed = begin, end, True
+
+    def _meet(self, states: list[Known]) -> Known:
+        """A variable that two paths know differently is gone."""
+        if not states:
+            return {}
+        return {
+            variable: states[0].get(variable, GONE)
+            if all(s.get(variable) == states[0].get(variable) for s in states)
+            else GONE
+            for state in states
+            for variable in state
+        }
+
+    def changes(self, op: Op, known: Known) -> list[tuple[Variable, Noted]]:
+        """Variables that the operation sets, or whose value it overwrites."""
+        if op.opcode == "note":
+            return [(op.attrs["variable"], (recipe_of(op), tuple(op.operands)))]
+        return [(variable, GONE) for result in op.results for variable in self._hit(result, known)]
+
+    def _write(self, value: Value, known: Known) -> None:
+        known.update(dict.fromkeys(self._hit(value, known), GONE))
+
+    def _hit(self, written: Value, known: Known) -> list[Variable]:
+        """Variables that need what was where the value is written."""
+        first = self.allocation.registers.get(written)
+        width = self.allocation.intervals[written].width if written in self.allocation.intervals else 1
+        taken = range(0) if first is None else range(first, first + width)
+        registers = self.allocation.registers
+        return [
+            variable
+            for variable, (_, leaves) in known.items()
+            if any(leaf is written or registers.get(leaf, -1) in taken for leaf in leaves)
+        ]
 
 
-def _range(
-    emitter: Emitter, emitted: Emitted, block: Block, variable: Variable, value: Value, first: int, last: int
-) -> list[VariablePlace]:
-    if not isinstance(value, Constant):
-        interval = emitter.allocation.intervals.get(value)
-        if interval is None:
-            return []
-        last = min(last, _end_of(emitter, emitted, block, interval.end))
+def _range(emitter: Emitter, variable: Variable, noted: Noted, first: int, last: int) -> list[VariablePlace]:
     if first >= last:
         return []
+    recipe, leaves = noted
+    parts = tuple(_part(emitter, leaf) for leaf in leaves)
+    kept = 0 if recipe is None else recipe
+    return [VariablePlace(variable.name, variable.scope, variable.type.name, first, last, parts, kept)]
+
+
+def _part(emitter: Emitter, value: Value) -> tuple[str, int]:
     at = emitter.place_of(value)
-    kind = "number" if isinstance(at, Number) else "register" if isinstance(at, Register) else "frame"
-    where = (
-        at.word if isinstance(at, Number) else at.number
-        if isinstance(at, Register) else emitter.slot_offset(at.number)
-    )  # fmt: skip
-    return [VariablePlace(variable.name, variable.scope, variable.type.name, first, last, kind, where)]
-
-
-def _end_of(emitter: Emitter, emitted: Emitted, block: Block, end: int) -> int:
-    """The first instruction of the block behind the value's last use."""
-    numbers = emitter.allocation.numbers
-    behind: Op | None = next((op for op in block.ops if numbers[op] > end), None)
-    return emitted.places[behind] if behind is not None else emitted.spans[block][1]
+    if isinstance(at, Number):
+        return "number", at.word
+    return ("register", at.number) if isinstance(at, Register) else ("frame", emitter.slot_offset(at.number))

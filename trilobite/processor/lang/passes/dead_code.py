@@ -1,14 +1,15 @@
-"""Operations whose results nobody uses disappear, and so do notes that would keep a value alive.
+"""Operations whose results nobody uses disappear.
 
-A note keeps its value only where something else does: the debugger shows what is there, it does not make the
-program slower.
+A note keeps no value alive: the debugger shows what is there or follows from it, it does not make the program
+slower.
 """
 
 from __future__ import annotations
 
 from trilobite.processor.lang.cfg import remove_unreachable
-from trilobite.processor.lang.ir import Constant, Function, Op, Result, Value
+from trilobite.processor.lang.ir import Function, Op, Result, Value
 from trilobite.processor.lang.ops import PURE
+from trilobite.processor.lang.recipe import settle
 
 
 def remove_dead_code(function: Function) -> bool:
@@ -60,7 +61,8 @@ def _sweep(function: Function, needed: set[Value]) -> bool:
 
 def _stays(op: Op, needed: set[Value]) -> bool:
     if op.opcode == "note":
-        return isinstance(op.operands[0], Constant) or op.operands[0] in needed
+        settle(op, needed.__contains__)
+        return True
     if op.opcode in PURE or _droppable(op):
         return any(result in needed for result in op.results)
     return True

@@ -105,6 +105,8 @@ class _Order:
         """The queues that must be empty before the operation."""
         if op.opcode in ("barrier", "atomic", "cas"):
             return tuple(q for q in QUEUES if any(isinstance(t, Touch) for t in state.get(q, ())))
+        if not self.touches[op]:
+            return ()
         own = self.queues(op) if op.opcode == "tensor" else ()
         found = []
         for queue in QUEUES:

@@ -73,7 +73,7 @@ def _rename(
 ) -> dict[Variable, Value]:
     kept: list[Op] = []
     for variable, value in joined.items():
-        note = Op("note", [value], {"variable": variable}, location=block.ops[0].location)
+        note = Op("note", [value], {"variable": variable, "join": True}, location=block.ops[0].location)
         note.block = block
         kept.append(note)
     for op in block.ops:

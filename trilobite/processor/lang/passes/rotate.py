@@ -73,7 +73,8 @@ def _receive(function: Function, graph: Graph, head: Block, target: Target, made
 def _note_again(head: Block, block: Block, mapping: dict[Value, Value]) -> None:
     """What the debugger was told in the head holds for the arguments that took its values."""
     for op in head.ops:
-        if op.opcode == "note" and op.operands[0] in mapping:
-            note = Op("note", [mapping[op.operands[0]]], dict(op.attrs), location=block.ops[0].location)
+        if op.opcode == "note" and any(value in mapping for value in op.operands):
+            note = Op("note", op.operands, dict(op.attrs), location=block.ops[0].location)
+            note.replace_uses(mapping)
             note.block = block
             block.ops.insert(0, note)

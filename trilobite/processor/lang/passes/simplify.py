@@ -20,13 +20,14 @@ _PLACED = ("address", "table", "special")  # pure, but known only to the machine
 
 
 def simplify(function: Function) -> bool:
-    """Repeats until nothing changes."""
+    """Repeats until nothing changes; what has been folded is folded again only if the blocks changed."""
     changed = False
-    for _ in range(20):
+    for turn in range(20):
         step = _decide_branches(function)
         step |= _drop_arguments(function)
         step |= _merge_blocks(function)
-        step |= _fold(function)
+        if step or turn == 0:
+            step |= _fold(function)
         if not step:
             return changed
         changed = True
@@ -146,8 +147,8 @@ def _key(op: Op) -> Hashable:
     def of(value: Value) -> Hashable:
         return (value.type, _word(value)) if isinstance(value, Constant) else value
 
-    attrs = tuple((name, value) for name, value in sorted(op.attrs.items()))
-    return (op.opcode, attrs, tuple(of(value) for value in op.operands))
+    attrs = tuple(op.attrs.items()) if len(op.attrs) < 2 else tuple(sorted(op.attrs.items()))
+    return (op.opcode, attrs, *map(of, op.operands))
 
 
 def _fold(function: Function) -> bool:
@@ -205,6 +206,7 @@ def _drop_arguments(function: Function) -> bool:
     incoming, used = _incoming(function)
     mapping: dict[Value, Value] = {}
     for block in function.blocks[1:]:
+        before = len(mapping)
         for place in reversed(range(len(block.args))):
             arg = block.args[place]
             given = {_identity(target.args[place]): target.args[place] for target in incoming[block]}
@@ -215,6 +217,8 @@ def _drop_arguments(function: Function) -> bool:
                 del block.args[place]
                 for target in incoming[block]:
                     del target.args[place]
+        if len(mapping) > before:  # every path says already what such a join would say of its variable
+            block.ops = [op for op in block.ops if not ("join" in op.attrs and op.operands[0] in mapping)]
     if not mapping:
         return False
     _replace_everywhere(function, mapping)
