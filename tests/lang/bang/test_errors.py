@@ -82,7 +82,7 @@ def test_scratchpads_that_overflow_say_by_how_much(tmp_path: Path) -> None:
         "  __memcpy(a, x, 256, GDRAM2NRAM);\n  __memcpy(x, a, 256, NRAM2GDRAM);\n}\n",
         tmp_path,
     )
-    assert "wrong.mlu:3" in said and "144640" in said.replace(" ", "")
+    assert "wrong.mlu:3" in said and "13568" in said.replace(" ", "")
 
 
 def test_a_source_without_a_kernel(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ class Program:
     sizes: dict[str, int]
     symbols: dict[str, Symbol]
     sources: tuple[str, ...]
+    frame: int | None = None  # bytes of NRAM that the stack takes, where the compiler knows
 
     @property
     def entries(self) -> dict[str, int]:

@@ -197,6 +197,7 @@ class Buffer:
     element: str = "u8"  # for the debugger
     shape: tuple[int, ...] = ()
     slots: int = 1  # copies that a pipelined loop alternates between
+    anywhere: bool = False  # may lie in the part of its memory that the stack does not need
 
 
 class Function:

@@ -6,6 +6,9 @@ or a `KernelError` that says which memory overflows, by how much, and which decl
 A buffer is live where a path leads from its first touch to a use without passing its `begin`. Buffers of an
 asynchronous copy and buffers in SRAM keep their place for the whole kernel: their bytes are in use while the
 program text has already gone on, or by another core.
+
+Buffers that may lie `anywhere` fill the whole NRAM: the stack keeps what its frame needs, and goes to LDRAM
+if even that is gone.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from trilobite.processor.lang.types import STACK
 from trilobite.processor.machine import Machine
 
 LDRAM_ROOM = 1 << 25
+FAR_STACK = 1 << 24  # what a frame may take where the stack lies in LDRAM
+SPILLS = 8 << 10  # what registers that have no place may take of a frame
 SPACES = ("nram", "wram", "sram", "ldram", "acc", STACK)
 
 
@@ -28,6 +33,7 @@ class Layout:
 
     offsets: Mapping[Buffer, int]
     sizes: Mapping[str, int]
+    far_stack: bool = False  # the frame does not fit into NRAM beside the buffers and lies in LDRAM
 
 
 def room_of(machine: Machine, space: str) -> int:
@@ -39,8 +45,15 @@ def room_of(machine: Machine, space: str) -> int:
         "sram": (machine.sram.kib - machine.sram.reserved_kib) * 1024,
         "acc": core.acc.bytes,
         "ldram": LDRAM_ROOM,
-        STACK: (core.nram.reserved_kib or machine.sram.reserved_kib or 128) * 1024 // 2,
+        STACK: FAR_STACK,
     }[space]
+
+
+def limit_of(machine: Machine, space: str, buffers: Iterable[Buffer]) -> int:
+    """What these buffers may fill of a memory: all of NRAM, if they may lie in the stack's part."""
+    if space == "nram" and all(buffer.anywhere for buffer in buffers):
+        return machine.core.nram.bytes
+    return room_of(machine, space)
 
 
 def place(
@@ -56,9 +69,16 @@ def place(
             others = [b for b in mine if b in offsets and (together is None or b in together[buffer])]
             offsets[buffer] = _fit(buffer, others, offsets)
         sizes[space] = max((offsets[b] + b.bytes for b in mine), default=0)
-        if sizes[space] > room_of(machine, space):
+        if sizes[space] > limit_of(machine, space, mine):
             raise _overflow(machine, space, sizes[space], mine, offsets)
-    return Layout(offsets, sizes)
+    return Layout(offsets, sizes, _is_far(machine, sizes))
+
+
+def _is_far(machine: Machine, sizes: Mapping[str, int]) -> bool:
+    nram, frame = machine.core.nram, sizes[STACK]
+    if not nram.reserved_kib:
+        return False  # it always is, and the machine says so
+    return frame > nram.reserved_kib * 512 or sizes["nram"] + frame + SPILLS > nram.bytes
 
 
 def _fit(buffer: Buffer, others: list[Buffer], offsets: Mapping[Buffer, int]) -> int:
@@ -74,7 +94,7 @@ def _fit(buffer: Buffer, others: list[Buffer], offsets: Mapping[Buffer, int]) ->
 def _overflow(
     machine: Machine, space: str, needed: int, mine: list[Buffer], offsets: Mapping[Buffer, int]
 ) -> KernelError:
-    room = room_of(machine, space)
+    room = limit_of(machine, space, mine)
     over = [b for b in mine if offsets[b] + b.bytes > room]
     first = min(over, key=lambda b: (b.location.file, b.location.line, b.location.column))
     largest = sorted(mine, key=lambda b: -b.bytes)[:6]

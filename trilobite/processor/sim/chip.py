@@ -49,10 +49,11 @@ class _Meeting:
 
 
 def check_fits(machine: Machine, program: Program) -> None:
-    """Static arrays must leave the reserved part of each memory free."""
+    """Static arrays must leave the stack its part: the reserved one, or what the compiler says it takes."""
     core = machine.core
+    stack = core.nram.reserved_kib * 1024
     room = {
-        "nram": (core.nram.kib - core.nram.reserved_kib) * 1024,
+        "nram": core.nram.bytes - (stack if program.frame is None else min(stack, program.frame)),
         "wram": core.wram.bytes,
         "acc": core.acc.bytes,
         "sram": (machine.sram.kib - machine.sram.reserved_kib) * 1024,

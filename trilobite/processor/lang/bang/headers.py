@@ -89,6 +89,8 @@ def _declared(row: Intrinsic) -> list[str]:
 
 
 def _c_type(kind: str, names: dict[str, str]) -> str:
+    if kind == "lane":
+        return "typename T::element"
     return names.get(kind) or C_NAMES.get(kind, (kind,))[0]
 
 
@@ -98,6 +100,8 @@ def _parameter(p: Parameter, names: dict[str, str]) -> str:
     if p.sign == "?":
         return f"int {p.name}"
     kind = _c_type(p.type, names)
+    if p.sign == "@":
+        return f"{kind} &{p.name}"
     if p.sign == "=":
         return f"{kind} {p.name}"
     return f"{'const ' if p.sign == '<' else ''}{kind} *{p.name}"

@@ -8,21 +8,21 @@ lowering refuses is one `KernelError` with every place in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.lang.bang import clang
 from trilobite.processor.lang.bang.headers import INCLUDE
+from trilobite.processor.lang.bang.host import (
+    instantiated,
+    kernel_templates,
+    without_host_items,
+)
 from trilobite.processor.lang.bang.llvm.module import Module
 from trilobite.processor.lang.bang.lower.module import ModuleLowering
-from trilobite.processor.lang.bang.rewrite import (
-    enumerators,
-    rewrite,
-    without_host_functions,
-    without_launching_functions,
-)
+from trilobite.processor.lang.bang.rewrite import MARKER, chunks, enumerators, rewrite
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
 from trilobite.processor.lang.ir import KernelModule
 from trilobite.processor.machine import Machine
@@ -32,7 +32,7 @@ _QUOTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _LIBRARY = re.compile(r"\bstd::|\b(isnan|isinf|isfinite|numeric_limits|is_same)\b")
 _ARCHITECTURES = {"mlu270": 270, "mlu290": 290, "mlu220": 220, "mlu370-x4": 372, "mlu370-x8": 372}
 DEFAULT_ARCHITECTURE = 372
-ROUNDS = 4  # how often headers or host functions are left out before clang's word is final
+ROUNDS = 8  # how often headers or host functions are left out before clang's word is final
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,16 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
     file = Path(path)
     if not file.is_file():
         raise KernelError(f"there is no file {file}", expected="a BANG C source", remedy="check the path")
-    text, missing = _preprocessed(file, machine, options)
-    llvm = Module(_compiled(file, rewrite(text), missing, options))
-    lowered = ModuleLowering(llvm, machine, options.level, file.name, str(file), enumerators(text)).run()
+    plain, missing = _preprocessed(file, machine, options)
+    text = rewrite(plain)
+    if "<" in options.entry:
+        text = instantiated(text, options.entry)
+    names = enumerators(plain)
+    lowered = _lowered(file, _compiled(file, text, missing, options), machine, options, names)
+    if not lowered.entries:
+        for name, count in kernel_templates(text):
+            text = instantiated(text, f"{name}<{', '.join(['float'] * count)}>")
+        lowered = _lowered(file, _compiled(file, text, missing, options), machine, options, names)
     if not lowered.entries:
         raise KernelError(
             "the source has no kernel", where=file.name,
@@ -71,6 +78,12 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
             remedy="mark one",
         )  # fmt: skip
     return _only(lowered, options.entry)
+
+
+def _lowered(
+    file: Path, llvm: str, machine: Machine, options: Options, names: Mapping[tuple[str, int], str]
+) -> KernelModule:
+    return ModuleLowering(Module(llvm), machine, options.level, file.name, str(file), names).run()
 
 
 def _only(module: KernelModule, entry: str) -> KernelModule:
@@ -83,18 +96,17 @@ def _only(module: KernelModule, entry: str) -> KernelModule:
 
 def _compiled(file: Path, text: str, missing: list[str], options: Options) -> str:
     """What clang makes of a source, without the host functions that it cannot make anything of."""
-    if missing:
-        text = without_launching_functions(text)
-    faults: list[clang.Diagnostic] = []
-    for turn in range(ROUNDS):
+    first: list[clang.Diagnostic] = []
+    for _ in range(ROUNDS):
         llvm, faults = clang.to_llvm(text, options.level)
         if not faults:
             return llvm
-        shorter = without_host_functions(text, {(d.file, d.line) for d in faults}, keep_launches=turn == 0)
+        first = first or faults
+        shorter = without_host_items(text, [(d.file, d.line, d.message) for d in faults])
         if shorter == text:
             break
         text = shorter
-    raise _refused(file, faults, missing)
+    raise _refused(file, first, missing)
 
 
 def _words(file: Path, machine: Machine, options: Options) -> list[str]:
@@ -128,12 +140,24 @@ def _preprocessed(file: Path, machine: Machine, options: Options) -> tuple[str, 
         while True:
             text, faults = clang.preprocess(file, words)
             found = [m[1] for d in faults if (m := _MISSING.search(d.message))]
-            if not faults:
+            early = [name for name in _disturbed(text) if name not in words] if not faults else []
+            if not faults and not early:
                 return text, missing
-            if not found or len(missing) > 40:
+            for name in early:
+                words[:0] = ["-include", name]
+            if (faults and not found) or len(missing) > 40:
                 raise _refused(file, faults, missing)
             for name in found:
                 words += _supplied(file, name, Path(folder), missing)
+
+
+def _disturbed(text: str) -> Iterator[str]:
+    """Library headers behind a macro `sizeof`: they do not survive it and must come before the source."""
+    for chunk, is_user in chunks(text):
+        if not is_user and "(uint32_t(sizeof(" in chunk:
+            marker = MARKER.match(chunk)
+            if marker:
+                yield marker[2].rpartition("/include/")[2]
 
 
 def _supplied(file: Path, name: str, folder: Path, missing: list[str]) -> list[str]:

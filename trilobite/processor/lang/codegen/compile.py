@@ -18,7 +18,7 @@ from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.program import RESERVED_SECTIONS, Program, Symbol
 from trilobite.processor.lang import text
 from trilobite.processor.lang.cfg import Graph, remove_unreachable
-from trilobite.processor.lang.codegen.emit import Emitted, Emitter
+from trilobite.processor.lang.codegen.emit import WORD, Emitted, Emitter
 from trilobite.processor.lang.codegen.legalise import legalise, share
 from trilobite.processor.lang.codegen.registers import allocate
 from trilobite.processor.lang.codegen.select import RULES
@@ -35,7 +35,7 @@ from trilobite.processor.lang.passes.rotate import rotate
 from trilobite.processor.lang.passes.simplify import simplify
 from trilobite.processor.lang.passes.strength import reduce_strength
 from trilobite.processor.lang.passes.unroll import unroll
-from trilobite.processor.lang.scratchpad import Layout, room_of
+from trilobite.processor.lang.scratchpad import Layout, limit_of, room_of
 from trilobite.processor.lang.types import STACK
 from trilobite.processor.lang.verify import verify
 from trilobite.processor.machine import Machine
@@ -166,6 +166,7 @@ class _Assembly:
         self.places: list[Callable[[], list[VariablePlace]]] = []
         self.buffers: dict[Buffer, int] = {}
         self.ordered = ""
+        self.frame = 0
 
     def add(self, function: Function) -> None:
         for op in function.ops():
@@ -188,8 +189,13 @@ class _Assembly:
         homes = {v: first_home + n for n, v in enumerate(_homed(function, self.level))}
         emitter = Emitter(allocation, layout, self.tables, homes, RULES)
         emitted = emitter.run(function, graph)
+        self._keep_frame(layout, first_home + len(homes))
         self.places.append(partial(_places, self.level, len(self.instructions), graph, emitter, emitted))
         self._append(function, emitted, layout)
+
+    def _keep_frame(self, layout: Layout, words: int) -> None:
+        if not layout.far_stack:
+            self.frame = max(self.frame, layout.sizes.get(STACK, 0) + words * WORD)
 
     def _layout(self, function: Function) -> Layout:
         used = {op.attrs["buffer"] for op in function.ops() if op.opcode == "address"}
@@ -215,6 +221,11 @@ class _Assembly:
             if buffer.space != STACK and buffer.name not in self.symbols:
                 self.symbols[buffer.name] = Symbol(buffer.space, offset)
 
+    def _room(self, section: str) -> int:
+        mine = [buffer for buffer in self.buffers if buffer.space == section]
+        room = room_of(self.machine, section)
+        return room if self.sizes[section] <= room else limit_of(self.machine, section, mine)
+
     def program(self) -> KernelProgram:
         shown = tuple(
             BufferPlace(b.name, b.space, at, b.bytes, b.element, b.shape, b.slots, str(b.location))
@@ -222,8 +233,8 @@ class _Assembly:
         )
         return KernelProgram(
             tuple(self.instructions), bytes(self.data), self.sizes, self.symbols, tuple(self.sources),
-            tuple(self.places), shown, tuple(self.columns), self.level,
-            {section: room_of(self.machine, section) for section in RESERVED_SECTIONS},
+            self.frame, tuple(self.places), shown, tuple(self.columns), self.level,
+            {section: self._room(section) for section in RESERVED_SECTIONS},
         )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from trilobite.processor.isa.address import LETTERS, address
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import I64, U32, U64, Format
 from trilobite.processor.isa.row import Row, signed
@@ -22,6 +23,7 @@ from trilobite.processor.lang.ops import BINARY, COMPARISONS, OPS, UNARY
 from trilobite.processor.lang.scalar import constant_word, scalar_row
 from trilobite.processor.lang.scratchpad import Layout
 from trilobite.processor.lang.types import STACK
+from trilobite.processor.sim.memory import LDRAM_BYTES
 
 WORD = 8
 _BINARY = frozenset((*BINARY, *COMPARISONS))
@@ -74,6 +76,8 @@ class Emitter:
         for place, block in enumerate(order):
             first = len(self.out.instructions)
             if place == 0:
+                if self.layout.far_stack:
+                    self.number(STACK_POINTER, address(LETTERS["ldram"], LDRAM_BYTES))
                 self._parameters(function)
             following = order[place + 1] if place + 1 < len(order) else None
             for op in block.ops:

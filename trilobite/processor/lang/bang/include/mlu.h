@@ -24,11 +24,26 @@ typedef unsigned char uint8;
 typedef unsigned short uint16;
 typedef unsigned int uint32;
 struct int4x2_t { unsigned char bits; };
+// A vector register: whatever is aligned so lies in NRAM.
+template <typename T> struct alignas(128) __dlp_vv {
+  typedef T element;
+  static constexpr long count = 256 / sizeof(T);
+  T lanes[256 / sizeof(T)];
+};
+typedef __dlp_vv<float> vv_float;
+typedef __dlp_vv<half> vv_half;
+typedef __dlp_vv<bfloat16_t> vv_bfloat16;
+typedef __dlp_vv<int8_t> vv_int8;
+typedef __dlp_vv<uint8_t> vv_uint8;
+typedef __dlp_vv<int16_t> vv_int16;
+typedef __dlp_vv<uint16_t> vv_uint16;
+typedef __dlp_vv<int32_t> vv_int32;
+typedef __dlp_vv<uint32_t> vv_uint32;
 
 #define __mlu_entry__ __attribute__((annotate("bang.entry"), used, noinline))
 #define __mlu_global__ __mlu_entry__
 #define __mlu_func__ __attribute__((always_inline)) inline
-#define __mlu_device__
+#define __mlu_device__ __attribute__((annotate("bang.device")))
 #define __mlu_host__
 #define __mlu_const__ const
 #define __mlu_builtin__
@@ -42,9 +57,9 @@ extern const int clusterId __asm__("bang.clusterId"), clusterDim __asm__("bang.c
 extern const int coreId __asm__("bang.coreId"), coreDim __asm__("bang.coreDim");
 
 enum mluMemcpyDirection_t {
-  GDRAM2NRAM, NRAM2GDRAM, NRAM2NRAM, GDRAM2WRAM, WRAM2GDRAM, GDRAM2SRAM, SRAM2GDRAM, NRAM2SRAM, SRAM2NRAM,
-  SRAM2WRAM, WRAM2SRAM, SRAM2SRAM, GDRAM2GDRAM, NRAM2WRAM, WRAM2NRAM, WRAM2WRAM, LDRAM2NRAM, NRAM2LDRAM,
-  LDRAM2WRAM, WRAM2LDRAM, LDRAM2SRAM, SRAM2LDRAM, LDRAM2GDRAM, GDRAM2LDRAM, LDRAM2LDRAM
+  GDRAM2NRAM, NRAM2GDRAM, LDRAM2NRAM, NRAM2LDRAM, GDRAM2WRAM, WRAM2GDRAM, LDRAM2WRAM, WRAM2LDRAM, NRAM2NRAM,
+  NRAM2WRAM, WRAM2NRAM, GDRAM2SRAM, SRAM2GDRAM, LDRAM2SRAM, SRAM2LDRAM, SRAM2NRAM, NRAM2SRAM, SRAM2WRAM, WRAM2SRAM,
+  GDRAM2GDRAM, GDRAM2LDRAM, LDRAM2GDRAM, LDRAM2LDRAM, SRAM2SRAM, WRAM2WRAM
 };
 enum mluFusionOpCode {
   FUSION_FAA, FUSION_FAS, FUSION_FAM, FUSION_FSA, FUSION_FSS, FUSION_FSM, FUSION_FMA, FUSION_FMS

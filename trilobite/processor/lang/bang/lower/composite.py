@@ -5,10 +5,12 @@ Each function takes a call and the words behind its name in the table, and gives
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from trilobite.processor.isa.formats import F16, F32, F64, I16, I32, I64, U16, Format
 from trilobite.processor.lang.bang.lower.function import FunctionLowering
+from trilobite.processor.lang.bang.lower.memory_core import DIRECTION
 from trilobite.processor.lang.bang.lower.tensor import Call
 from trilobite.processor.lang.ir import Block, Constant, Target, Value
 
@@ -18,44 +20,53 @@ Composite = Callable[[FunctionLowering, Call, Sequence[str]], Value | None]
 
 # copies and fills
 def copy(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
-    a = call.args
-    _check_direction(f, call)
-    f.builder.tensor("COPY", [a["dst"], a["src"], a["n"]], is_async="async" in flags)
+    _copied(f, call, "COPY", [call.args[name] for name in ("dst", "src", "n")], flags)
 
 
 def copy2(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
     """Segments are counted without the first."""
     a, b = call.args, f.builder
-    _check_direction(f, call)
     count = b.arithmetic("add", I64, a["segments"], b.integer(1))
     operands = [a["dst"], a["src"], a["n"], a["dst_stride"], a["src_stride"], count]
-    b.tensor("COPY2", operands, is_async="async" in flags)
+    _copied(f, call, "COPY2", operands, flags)
 
 
 def copy3(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
-    a = call.args
-    _check_direction(f, call)
     names = ("dst", "src", "n", "d0", "s0", "c0", "d1", "s1", "c1")
-    f.builder.tensor("COPY3", [a[name] for name in names], is_async="async" in flags)
+    _copied(f, call, "COPY3", [call.args[name] for name in names], flags)
+
+
+def _copied(f: FunctionLowering, call: Call, row: str, operands: list[Value], flags: Sequence[str]) -> None:
+    direction = _direction(call)
+    if direction:
+        _check_direction(f, call, direction)
+    f.builder.tensor(row, operands, is_async="async" in flags)
+    f.builder.block.ops[-1].attrs[DIRECTION] = direction
+
+
+def _direction(call: Call) -> str:
+    """What the enumerator or the intrinsic's own name says; nothing if it is known only at run time."""
+    old = re.search(r"_([a-z]+)_to_([a-z]+)$", call.form.name)
+    if old:
+        return f"{old[1]}2{old[2]}".upper().replace("DRAM", "GDRAM")
+    value = call.args.get("direction")
+    if not isinstance(value, Constant) or not 0 <= value.integer < len(DIRECTIONS):
+        return ""
+    return DIRECTIONS[value.integer]
 
 
 DIRECTIONS = (
-    "GDRAM2NRAM NRAM2GDRAM NRAM2NRAM GDRAM2WRAM WRAM2GDRAM GDRAM2SRAM SRAM2GDRAM NRAM2SRAM SRAM2NRAM "
-    "SRAM2WRAM WRAM2SRAM SRAM2SRAM GDRAM2GDRAM NRAM2WRAM WRAM2NRAM WRAM2WRAM LDRAM2NRAM NRAM2LDRAM "
-    "LDRAM2WRAM WRAM2LDRAM "
-    "LDRAM2SRAM SRAM2LDRAM LDRAM2GDRAM GDRAM2LDRAM LDRAM2LDRAM"
+    "GDRAM2NRAM NRAM2GDRAM LDRAM2NRAM NRAM2LDRAM GDRAM2WRAM WRAM2GDRAM LDRAM2WRAM WRAM2LDRAM "
+    "NRAM2NRAM NRAM2WRAM WRAM2NRAM GDRAM2SRAM SRAM2GDRAM LDRAM2SRAM SRAM2LDRAM SRAM2NRAM NRAM2SRAM "
+    "SRAM2WRAM WRAM2SRAM GDRAM2GDRAM GDRAM2LDRAM LDRAM2GDRAM LDRAM2LDRAM SRAM2SRAM WRAM2WRAM"
 ).split()
 
 
-def _check_direction(f: FunctionLowering, call: Call) -> None:
+def _check_direction(f: FunctionLowering, call: Call, name: str) -> None:
     """A direction that contradicts the memory of an operand is refused where both are known."""
-    direction = call.args.get("direction")
-    if not isinstance(direction, Constant) or not 0 <= direction.integer < len(DIRECTIONS):
-        return
-    name = DIRECTIONS[direction.integer]
     for operand, wanted in zip(("src", "dst"), name.lower().split("2"), strict=True):
         found = f.owner.space_of(call.args[operand])
-        if found and found != wanted:
+        if found and found != wanted and {found, wanted} != {"gdram", "ldram"}:  # one memory off the chip
             f.refuse(f"{call.form.name} with {name}: {operand} lies in {found}, the direction says {wanted}")
 
 

@@ -30,9 +30,10 @@ from trilobite.processor.lang.bang.lower.scalars import (
     unsigned,
     word,
 )
-from trilobite.processor.lang.ir import Constant, Value
+from trilobite.processor.lang.ir import Buffer, Constant, Value
 from trilobite.processor.lang.types import ANY, is_pointer
 
+REGISTER = 128  # what is aligned so is a vector register and lies in NRAM, wherever the stack is
 SMALL = 64  # bytes that are copied by loads and stores rather than by an instruction
 
 
@@ -96,7 +97,12 @@ def alloca(f: FunctionLowering, i: Instruction) -> Lowered:
     if not isinstance(count, Number):
         f.refuse("an array whose length is known only at run time")
         return (Constant(ANY, 0),)
-    buffer = f.stack(size_of(i.extra["type"]) * int(count.value), i.result or "local", i.extra["align"])
+    size, name, align = size_of(i.extra["type"]) * int(count.value), i.result or "local", i.extra["align"]
+    if align >= REGISTER:
+        made = Buffer(name, "nram", size, align, f.builder.location, anywhere=True)
+        buffer = f.owner.module.add_buffer(made)
+    else:
+        buffer = f.stack(size, name, align)
     return (f.builder.address(buffer),)
 
 

@@ -18,7 +18,7 @@ from trilobite.processor.lang.bang.llvm.types import Array, LType, Void, size_of
 from trilobite.processor.lang.bang.llvm.values import constant_bytes
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.initial import initialise
-from trilobite.processor.lang.bang.lower.memory_core import leave_out_memory_core
+from trilobite.processor.lang.bang.lower.memory_core import divide_work
 from trilobite.processor.lang.bang.lower.scalars import type_of
 from trilobite.processor.lang.ir import Argument, Buffer, Constant, KernelModule, Location, Result, Value
 from trilobite.processor.lang.types import ANY, Pointer
@@ -69,9 +69,9 @@ class ModuleLowering:
                 expected="BANG C as docs/bang.md describes it",
                 remedy="write it another way",
             )
+        divide_work(self.module)
         for entry in self.module.entries:
             initialise(self.module, entry, self._initial)
-        leave_out_memory_core(self.module)
         return self.module
 
     def _name_entries(self, entries: list[str]) -> None:
@@ -149,6 +149,7 @@ class ModuleLowering:
             made = Buffer(
                 debug.name(variable.debug) or variable.name, variable.section, max(1, size_of(variable.type)),
                 max(64, variable.align), self.shown(debug.declared_at(variable.debug)), element, shape,
+                anywhere=True,
             )  # fmt: skip
             self._buffers[variable.name] = self.module.add_buffer(made)
             content = constant_bytes(variable.init) if variable.init is not None else None
@@ -157,11 +158,9 @@ class ModuleLowering:
         return self._buffers[variable.name]
 
     def cell(self, f: FunctionLowering) -> Value:
-        """A few bytes of NRAM for a result: in the frame where that lies in NRAM."""
-        if self.machine.core.nram.reserved_kib:
-            return f.builder.address(f.stack(64, "cell", 64))
+        """A few bytes of NRAM for a result."""
         if "cell" not in self._buffers:
-            self._buffers["cell"] = self.module.add_buffer(Buffer("cell", "nram", 64))
+            self._buffers["cell"] = self.module.add_buffer(Buffer("cell", "nram", 64, anywhere=True))
         return f.builder.address(self._buffers["cell"])
 
     def space_of(self, value: Value) -> str:

@@ -6,7 +6,15 @@
 
 from __future__ import annotations
 
-from trilobite.processor.lang.bang.table import arrange, control, convert, copies, elementwise, matrix
+from trilobite.processor.lang.bang.table import (
+    arrange,
+    control,
+    convert,
+    copies,
+    elementwise,
+    matrix,
+    registers,
+)
 from trilobite.processor.lang.bang.table.row import C_NAMES, Intrinsic, Parameter
 
 TABLE: tuple[Intrinsic, ...] = (
@@ -16,6 +24,7 @@ TABLE: tuple[Intrinsic, ...] = (
     *convert.INTRINSICS,
     *arrange.INTRINSICS,
     *matrix.INTRINSICS,
+    *registers.INTRINSICS,
 )
 FORMS: dict[str, list[Intrinsic]] = {}
 for _row in TABLE:

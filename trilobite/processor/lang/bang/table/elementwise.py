@@ -96,7 +96,7 @@ _FUSED = """{
         __dlp_second(op, dst, dst, c, n);
         return;
     }
-    T __part[64];
+    alignas(128) T __part[64];
     for (long __i = 0; __i < n; __i += 64) {
         long __n = n - __i < 64 ? n - __i : 64;
         __dlp_first(op, __part, a + __i, FIRST, __n);

@@ -4,9 +4,10 @@ A form's parameters are written in one line: `dst>T a<T b<T n#`. The sign says w
 
     >  an array that is written        <  an array that is read       &  read and written
     =  a scalar of the type            #  a count of elements         %  a count of bytes
-    :  another integer                 ?  an enumerator or a flag
+    :  another integer                 ?  an enumerator or a flag     @  a vector register
 
-`T`, `D` and `S` stand for the types that the form exists in; other names are formats of the ISA or `void`.
+`T`, `D` and `S` stand for the types that the form exists in, `lane` for the type of a register's lanes; other
+names are formats of the ISA or `void`.
 `how` is the meaning: ISA rows with operands named by the parameters, separated by semicolons ("VAV dst n a
 b; VRELU dst n dst"), the name of a function in `lower/composite.py` after `@`, or a C++ body in braces.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-PARAMETER = re.compile(r"(\w+)([><&=#%:?])(\w*)")
+PARAMETER = re.compile(r"(\w+)([><&=#%:?@])(\w*)")
 C_NAMES = {
     "f32": ("float",), "f16": ("half",), "bf16": ("bfloat16_t",), "f64": ("double",),
     "i8": ("signed char", "char"), "u8": ("unsigned char",), "i16": ("short",), "u16": ("unsigned short",),
