@@ -20,10 +20,11 @@ from trilobite.processor.isa.row import IllegalOperands, Operands, Row
 from trilobite.processor.isa.table import TABLE
 from trilobite.processor.machine import load_machine
 from trilobite.processor.sim import lanes
-from trilobite.processor.sim.core import Core, Prepared
+from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.kernels import KERNELS
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.sim.plans import HOT, Plan
+from trilobite.processor.sim.prepared import Prepared
 
 TENSOR = [row for row in TABLE if row.is_tensor and row.timing not in ("dma", "multicast")]
 SCALAR = [row for row in TABLE if row.meaning is not None and not row.is_tensor]

@@ -13,7 +13,7 @@ from trilobite.processor.isa.formats import FORMATS, I4, pack
 from trilobite.processor.isa.row import DMA, IO, MOVE, Operands
 from trilobite.processor.isa.rows.scalar import INTEGER_FORMATS
 from trilobite.processor.isa.table import TABLE
-from trilobite.processor.sim.core import Prepared, prepare
+from trilobite.processor.sim.prepared import Prepared, prepare
 from trilobite.processor.tools.checks import findings_of
 from trilobite.processor.tools.register_masks import FULL, result_mask
 from trilobite.processor.tools.spreading import spread

@@ -19,9 +19,10 @@ from trilobite.processor.isa.address import LETTERS
 from trilobite.processor.isa.program import RESERVED_SECTIONS, Program
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.control import HANDLERS, pass_barrier
-from trilobite.processor.sim.core import Core, Kernel, prepare
+from trilobite.processor.sim.core import Core, Kernel
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.sim.observer import Observer
+from trilobite.processor.sim.prepared import prepare
 from trilobite.processor.sim.record import TaskRecord, Trace
 from trilobite.processor.sim.tasks import Group, rounds
 from trilobite.processor.sim.translate import CoreCode, Translation
@@ -148,7 +149,7 @@ class Launch:
                 core.start(self.program, self.code, entry, arguments, dict(member.special))
                 if self.traced:
                     number = member.special["taskId"]
-                    core.trace.records.append(TaskRecord(entry, number, self.rounds, self.groups))
+                    core.trace.tail.append(TaskRecord(entry, number, self.rounds, self.groups))
                 group_of[member.place] = index
                 running.append(core)
             self.groups += 1

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from trilobite.processor.isa import arithmetic
 from trilobite.processor.isa.address import split
 from trilobite.processor.isa.formats import F64, U8, Array, Format
-from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, QUEUES, SRAM, WRAM, region, signed
+from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, WRAM, region, signed
 from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
 from trilobite.processor.isa.rows.scalar import from_register, to_register
-from trilobite.processor.sim.core import CLASS_NUMBER, MASK, Core, Prepared
+from trilobite.processor.sim.core import MASK, Core
+from trilobite.processor.sim.prepared import CLASS_NUMBER, Prepared, sync_queues
 from trilobite.processor.sim.record import BarrierRecord, SyncRecord
 
 LOADABLE = GDRAM + LDRAM + NRAM + WRAM + SRAM + ACC + CODE
@@ -76,9 +77,8 @@ def _trap(core: Core, prepared: Prepared) -> None:
 
 def _sync(core: Core, prepared: Prepared) -> None:
     core.flush()
-    named = tuple(choice for choice in prepared.instruction.flags if choice)
     if core.traced:
-        core.trace.records.append(SyncRecord(core.pc, named or QUEUES[1:]))
+        core.trace.tail.append(SyncRecord(core.pc, sync_queues(prepared.instruction)))
     core.pc += 1
 
 
@@ -90,7 +90,7 @@ def _barrier(core: Core, prepared: Prepared) -> None:
 
 def pass_barrier(core: Core, meeting: int, scope: str) -> None:
     if core.traced:
-        core.trace.records.append(BarrierRecord(core.pc, scope, meeting))
+        core.trace.tail.append(BarrierRecord(core.pc, scope, meeting))
     core.pc += 1
 
 

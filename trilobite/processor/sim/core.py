@@ -7,8 +7,7 @@ row's; loads, stores, atomics and control act on the core and stand in `sim/cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,81 +15,27 @@ import numpy as np
 from trilobite.base.errors import ProcessorFault
 from trilobite.processor.isa.address import split
 from trilobite.processor.isa.disassembler import instruction_text
-from trilobite.processor.isa.encode import Instruction
-from trilobite.processor.isa.formats import Format
 from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import (
     CODE,
-    DMA,
     GDRAM,
-    IO,
     LDRAM,
-    MOVE,
     IllegalOperands,
     Operands,
     Region,
-    Row,
     signed,
 )
 from trilobite.processor.sim.memory import Memory, MemoryFault, Place, store
 from trilobite.processor.sim.observer import Observer
 from trilobite.processor.sim.plans import MOST, Plan
-from trilobite.processor.sim.quick import quick
+from trilobite.processor.sim.prepared import CLASS_NUMBER, Prepared, tensor_record
 from trilobite.processor.sim.record import SCALAR_CLASSES, CoreTrace, ScalarRecord, SyncRecord, TensorRecord
 
 MASK = (1 << 64) - 1
-# Operands that count elements, bytes or rows are read as signed numbers, addresses and values as they stand.
-SIGNED_FIELDS = frozenset(
-    "n m k h w c ci co kh kw sh sw dh dw top bottom left right groups outer length inner batch rows cols "
-    "count count0 count1".split()
-)  # fmt: skip
-CLASS_NUMBER = {name: number for number, name in enumerate(SCALAR_CLASSES)}
 Kernel = Callable[..., Any]
 Special = dict[str, int]
 Regions = tuple[Region, ...]
 Handlers = Mapping[str, Callable[["Core", "Prepared"], None]]
-
-
-class Prepared:
-    """An instruction with everything about it that does not change from one execution to the next."""
-
-    __slots__ = ("fields", "heat", "instruction", "key", "outputs", "plain", "quick", "row", "scalar_class",
-                 "static")  # fmt: skip
-
-    def __init__(self, instruction: Instruction) -> None:
-        row = instruction.row
-        self.instruction, self.row = instruction, row
-        self.static: dict[str, Any] = {f"f{i}": fmt for i, fmt in enumerate(instruction.formats)}
-        self.static.update(zip((flag.name for flag in row.flags), instruction.flags, strict=True))
-        if row.immediate:
-            self.static[row.immediate.name] = instruction.immediate
-        self.fields: list[tuple[str, int, bool]] = []
-        self.outputs: list[int] = []
-        for operand, register in zip(row.registers, instruction.registers, strict=True):
-            if operand.kind == "out":
-                self.outputs.append(register)
-            elif operand.kind == "run":
-                named = enumerate(operand.fields)
-                self.fields += [(name, register + i, name in SIGNED_FIELDS) for i, name in named]
-            else:
-                self.fields.append((operand.name, register, operand.name in SIGNED_FIELDS and row.is_tensor))
-        self.scalar_class = _scalar_class(row, instruction.formats)
-        self.heat = 0
-        self.quick = quick(instruction)
-        numbers = [register for _, register, _ in self.fields]
-        self.key: Callable[[list[int]], Any] = itemgetter(*numbers) if numbers else tuple
-        self.plain = row.mnemonic != "RV"  # RV goes on in a stream: its operands do not decide its result
-
-
-def _scalar_class(row: Row, formats: tuple[Format, ...]) -> int:
-    name = row.timing
-    if name == "divide" and formats and formats[0].bits == 16:
-        name = "divide16"
-    return CLASS_NUMBER.get(name, CLASS_NUMBER["issue"])
-
-
-def prepare(program: Program) -> list[Prepared]:
-    return [Prepared(instruction) for instruction in program.instructions]
 
 
 class NativeCode(Protocol):
@@ -102,6 +47,8 @@ class NativeCode(Protocol):
     def run(self, core: Core, limit: int) -> int: ...
 
     def remember_block(self, memory: Memory, offset: int) -> None: ...
+
+    def visited(self, place: int) -> None: ...
 
 
 class Core:
@@ -225,8 +172,10 @@ class Core:
         if self.traced:
             self.flush()
             if not plan.records:
-                plan.records = self._records(prepared, plan.operands, plan.reads, plan.writes)
-            self.trace.records.extend(plan.records)
+                plan.records = self._records(prepared, plan.operands)
+            self.trace.tail.extend(plan.records)
+        if self.native is not None and self.kernels:
+            self.native.visited(self.pc)
 
     def _shown(self, prepared: Prepared) -> None:
         """The same in the sight of an observer, who is told before anything changes."""
@@ -251,7 +200,7 @@ class Core:
             self.registers[register] = int(value) & MASK
         if self.traced:
             self.flush()
-            self.trace.records.extend(self._records(prepared, o, reads, writes))
+            self.trace.tail.extend(self._records(prepared, o))
 
     def _show(self, prepared: Prepared, o: Operands, reads: Regions, writes: Regions) -> None:
         assert self.observer is not None
@@ -259,15 +208,10 @@ class Core:
             self.memory.view(self.place, region)
         self.observer.tensor(self, prepared, o, reads, writes)
 
-    def _records(
-        self, prepared: Prepared, o: Operands, reads: Regions, writes: Regions
-    ) -> tuple[TensorRecord | SyncRecord, ...]:
-        row = prepared.row
-        work = dict(row.work(o)) if row.work else {}
-        queue = queue_of(row, reads, writes)
-        made = TensorRecord(self.pc, queue, row.timing, work, prepared.instruction.formats, reads, writes)
+    def _records(self, prepared: Prepared, o: Operands) -> tuple[TensorRecord | SyncRecord, ...]:
+        made = tensor_record(self.pc, prepared, o)
         if prepared.outputs:  # the register is needed before the next instruction can be decoded
-            return made, SyncRecord(self.pc, (queue,))
+            return made, SyncRecord(self.pc, (made.queue,))
         return (made,)
 
     def count(self, scalar_class: int) -> None:
@@ -280,6 +224,11 @@ class Core:
         if self._scalar is None:
             self._scalar = ScalarRecord(self.pc if place is None else place, [0] * len(SCALAR_CLASSES))
         return self._scalar
+
+    def take_scalar(self) -> ScalarRecord | None:
+        """The running record, which the core forgets."""
+        taken, self._scalar = self._scalar, None
+        return taken
 
     def touch(self, address: int, size: int, is_write: bool) -> None:
         """Notes a scalar access to a scratchpad, which interlocks must order behind tensor instructions."""
@@ -298,7 +247,7 @@ class Core:
     def flush(self) -> None:
         """Closes the running scalar record."""
         if self._scalar is not None:
-            self.trace.records.append(self._scalar)
+            self.trace.tail.append(self._scalar)
             self._scalar = None
 
     def name(self) -> str:
@@ -314,11 +263,3 @@ class Core:
         where = f"{who}, instruction {self.pc}: {text} ({self.program.where(self.pc)})"
         expected = self.code[self.pc].row.line if inside else f"an instruction number below {len(self.code)}"
         return ProcessorFault(what, where=where, expected=expected, remedy=remedy)
-
-
-def queue_of(row: Row, reads: Sequence[Region], writes: Sequence[Region]) -> str:
-    """The queue an instruction goes to: a copy with an end in DRAM is the io queue's, others the move's."""
-    if row.queue != DMA:
-        return row.queue
-    spaces = {split(region.address)[0] for region in (*reads, *writes)}
-    return IO if spaces & {GDRAM, LDRAM, CODE} else MOVE

@@ -8,11 +8,21 @@ no traps.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import Format
 from trilobite.processor.isa.rows.scalar import from_immediate
-from trilobite.processor.sim.native_state import DECLARATIONS, EXECUTED, LIMIT, LOCATE, PC
+from trilobite.processor.sim.native_state import (
+    DECLARATIONS,
+    EXECUTED,
+    FIELDS,
+    LIMIT,
+    LOCATE,
+    PC,
+    STEP,
+    TENSORS,
+)
 
 REGISTER_FORMATS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64", "f16", "bf16")
 WHOLE = {"SADD": "add", "SSUB": "sub", "SMUL": "mul", "SAND": "and", "SOR": "or", "SXOR": "xor"}
@@ -49,7 +59,9 @@ def _can_convert(formats: Sequence[Format], flags: Sequence[str]) -> bool:
 
 
 class Writer:
-    """Collects the lines of one function `run(state, trips)`."""
+    """Collects the lines of one function `run(state, counts)`."""
+
+    does_tensors: ClassVar[bool] = True  # whether tensor instructions are steps of this code
 
     def __init__(self, used: Sequence[int], promoted: bool, inlined: bool) -> None:
         self.used, self.promoted, self.inlined = used, promoted, inlined
@@ -91,10 +103,13 @@ class Writer:
         self.leave(place)
         self.label(f"y{number}")
 
-    def count_trip(self, number: int, length: int) -> None:
-        at = self.new(f"getelementptr i64, ptr %trips, i64 {number}")
-        old = self.new(f"load i64, ptr {at}")
-        self.do(f"store i64 {self.new(f'add i64 {old}, 1')}, ptr {at}")
+    def count_trip(self, counts: Sequence[int], length: int) -> None:
+        """A block was passed: so many scalar instructions of each class, so many in all."""
+        for number, count in enumerate(counts):
+            if count:
+                at = self.new(f"getelementptr i64, ptr %counts, i64 {number}")
+                old = self.new(f"load i64, ptr {at}")
+                self.do(f"store i64 {self.new(f'add i64 {old}, {count}')}, ptr {at}")
         done = self.new("load i64, ptr %executed")
         self.do(f"store i64 {self.new(f'add i64 {done}, {length}')}, ptr %executed")
 
@@ -156,6 +171,28 @@ class Writer:
         else:
             value = self.new(f"load {kind}, ptr {pointer}, align {size}")
             self.set(instruction.registers[0], self._extend(value, fmt))
+
+    def tensor(self, site: int, registers: Sequence[int], immediate: int | None, place: int) -> None:
+        """A tensor instruction: its operands to where the step looks for them; what it refuses is left."""
+        for number, register in enumerate(registers):
+            self._word(FIELDS + number, self.get(register))
+        if immediate is not None:
+            self._word(FIELDS + len(registers), str(immediate - (1 << 64) if immediate >> 63 else immediate))
+        code, tensors = (
+            self.new(f"load ptr, ptr {self.new(f'getelementptr i64, ptr %s, i64 {word}')}")
+            for word in (STEP, TENSORS)
+        )
+        done = self.new(f"call i64 {code}(ptr {tensors}, i64 {site})")
+        bad = self.new(f"icmp eq i64 {done}, 0")
+        self.names += 1
+        number = self.names
+        self.do(f"br i1 {bad}, label %x{number}, label %y{number}")
+        self.label(f"x{number}")
+        self.leave(place)
+        self.label(f"y{number}")
+
+    def _word(self, word: int, value: str) -> None:
+        self.do(f"store i64 {value}, ptr {self.new(f'getelementptr i64, ptr %s, i64 {word}')}")
 
     def _trunc(self, value: str, bits: int) -> str:
         return value if bits == 64 else self.new(f"trunc i64 {value} to i{bits}")
@@ -297,7 +334,7 @@ class Writer:
     def module(self, places: Sequence[int]) -> str:
         """The whole module: state in, blocks, state out; it can be entered at these places."""
         locate = LOCATE if self.inlined else LOCATE.replace("alwaysinline", "noinline")
-        head = [*DECLARATIONS, locate, "define void @run(ptr %s, ptr %trips) {", "entry:"]
+        head = [*DECLARATIONS, locate, "define void @run(ptr %s, ptr %counts) {", "entry:"]
         names = {"pc": PC, "executed": EXECUTED}
         head += [f"  %{name} = alloca i64" for name in names]
         head += [f"  %{name}p = getelementptr i64, ptr %s, i64 {word}" for name, word in names.items()]

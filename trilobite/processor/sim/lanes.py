@@ -202,7 +202,8 @@ def _text(name: str, fmt: Format, mode: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _function(name: str, fmt: Format, mode: str) -> tuple[NativeModule, Callable[..., object]]:
+def lane_function(name: str, fmt: Format, mode: str) -> tuple[NativeModule, Callable[..., object]]:
+    """`run` of an element function; the code lives as long as the module."""
     signature = (None, (POINTER, POINTER, POINTER, POINTER, INT64, INT64))
     module = NativeModule(_text(name, fmt, mode), {"run": signature})
     return module, module["run"]
@@ -233,7 +234,7 @@ def lane_call(
         word = o.s if "s" in o.values else from_immediate(fmt, o.imm)
         second = ctypes.cast(ctypes.pointer(ctypes.c_uint64(word)), ctypes.c_void_p)
     first, third = places[0] if places else 0, places[2] if len(places) > 2 else 0
-    function = _function(name, fmt, mode)[1]
+    function = lane_function(name, fmt, mode)[1]
     return partial(function, target.ctypes.data, first, second, third, o.n, o.m if mode == "cyclic" else 0)
 
 

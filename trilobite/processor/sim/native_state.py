@@ -7,10 +7,12 @@ from __future__ import annotations
 
 # Words of the state that translated code and the simulator share.
 PC, EXECUTED, LIMIT, SCRATCH, DRAM, READ_LOW, READ_HIGH, WRITE_LOW, WRITE_HIGH = range(64, 73)
+STEP, TENSORS, SCALAR_PLACE = range(73, 76)  # code and state of tensor instructions; where scalar work began
 SPACES = (
     80  # four words a memory space: host address, bytes, whether it is on chip, whether it may be written
 )
 BLOCKS = 112  # four DRAM blocks, start and end
+FIELDS = 120  # operands of a tensor instruction
 STATE_WORDS = 128
 FAR = (1 << 63) - 1
 

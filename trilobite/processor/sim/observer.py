@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from trilobite.processor.isa.row import Operands, Region
 
 if TYPE_CHECKING:
-    from trilobite.processor.sim.core import Core, NativeCode, Prepared
+    from trilobite.processor.sim.core import Core, NativeCode
+    from trilobite.processor.sim.prepared import Prepared
 
 
 class Observer(Protocol):

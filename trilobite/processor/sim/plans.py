@@ -19,7 +19,8 @@ from trilobite.processor.sim.memory import store, typed
 from trilobite.processor.sim.record import SyncRecord, TensorRecord
 
 if TYPE_CHECKING:
-    from trilobite.processor.sim.core import Core, Prepared
+    from trilobite.processor.sim.core import Core
+    from trilobite.processor.sim.prepared import Prepared
 
 HOT = 64  # executions of one instruction before machine code of its own is worth its price
 MOST = 1 << 14  # plans of one core; beyond this the operands do not come back

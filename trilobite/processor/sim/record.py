@@ -8,6 +8,8 @@ computing again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import Protocol
 
 from trilobite.processor.isa.formats import Format
 from trilobite.processor.isa.row import Region
@@ -72,14 +74,48 @@ class TaskRecord:
 Record = ScalarRecord | TensorRecord | SyncRecord | BarrierRecord | TaskRecord
 
 
-@dataclass
+class Noted(Protocol):
+    """Records that are kept in another form until somebody asks for them."""
+
+    def records(self) -> list[Record]: ...
+
+
+@dataclass(eq=False)
 class CoreTrace:
-    """Everything one core did in a launch."""
+    """Everything one core did in a launch: parts in order, of which `tail` is the last and grows."""
 
     cluster: int
     core: int
-    records: list[Record] = field(default_factory=list)
     instructions: int = 0
+    tail: list[Record] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.parts: list[list[Record] | Noted] = [self.tail]
+        self._joined: tuple[tuple[int, int], list[Record]] = ((0, 0), [])
+
+    def note(self, part: Noted) -> None:
+        """Adds a part in another form."""
+        if not self.tail:
+            self.parts.pop()
+        self.tail = []
+        self.parts += [part, self.tail]
+
+    @property
+    def records(self) -> list[Record]:
+        """All of them; as long as none is added, the same objects every time."""
+        if len(self.parts) == 1:
+            return self.tail
+        size = (len(self.parts), len(self.tail))
+        if self._joined[0] != size:
+            lists = (part if isinstance(part, list) else part.records() for part in self.parts)
+            self._joined = (size, list(chain.from_iterable(lists)))
+        return self._joined[1]
+
+    def __getstate__(self) -> dict[str, object]:
+        """For other processes, as plain records."""
+        plain = self.records
+        return {"cluster": self.cluster, "core": self.core, "instructions": self.instructions, "tail": plain,
+                "parts": [plain], "_joined": ((0, 0), [])}  # fmt: skip
 
 
 @dataclass

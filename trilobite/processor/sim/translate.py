@@ -1,23 +1,23 @@
 """Scalar code as machine code: a program's scalar and branch instructions, translated through LLVM.
 
 Enters: a program. Leaves: code that runs a core from one instruction to the next one that it
-does not translate (tensor, sync, barrier, atomic, rare formats). An access it cannot prove good is left to
-the interpreter as well, which then raises the precise fault. Deleting this module changes only speed.
+does not translate (sync, barrier, atomic, rare formats, tensor instructions that are no `Site`). An access
+it cannot prove good is left to the interpreter as well, which then raises the precise fault. Deleting this
+module changes only speed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trilobite.native.jit import POINTER, NativeModule
 from trilobite.processor.isa.address import NUMBERS
-from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, WRAM
 from trilobite.processor.sim import emit, native_state
-from trilobite.processor.sim.core import CLASS_NUMBER, Core, Prepared
+from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.sim.native_state import (
     DRAM,
@@ -27,11 +27,15 @@ from trilobite.processor.sim.native_state import (
     PC,
     READ_HIGH,
     READ_LOW,
+    SCALAR_PLACE,
     SCRATCH,
     WRITE_HIGH,
     WRITE_LOW,
 )
-from trilobite.processor.sim.record import SCALAR_CLASSES
+from trilobite.processor.sim.prepared import CLASS_NUMBER, Prepared
+from trilobite.processor.sim.record import SCALAR_CLASSES, ScalarRecord
+from trilobite.processor.sim.sites import site_of
+from trilobite.processor.sim.steps import Steps
 
 MEMORY = ("SLOAD", "SSTORE")
 CONDITIONS = {"CB": "sgt", "CBZ": "eq", "CBNZ": "ne", "BEQ": "eq", "BNE": "ne", "BLT": "slt", "BGE": "sge",
@@ -47,7 +51,6 @@ MAX_INLINED = 64  # scalar accesses; beyond this their checks are called, not co
 class Block:
     """Instructions `first` to `last` run together; a memory access can only be the first of them."""
 
-    number: int
     first: int
     last: int
 
@@ -56,17 +59,40 @@ class Translation:
     """The machine code of one program, for any number of cores."""
 
     def __init__(self, code: Sequence[Prepared], writer: type[emit.Writer] = emit.Writer) -> None:
-        native = [_is_native(prepared) for prepared in code]
-        blocks = _blocks(code, native)
+        sites = [
+            site_of(prepared, place) if writer.does_tensors else None for place, prepared in enumerate(code)
+        ]
+        self.sites = [site for site in sites if site is not None]
+        self.numbers = {site.place: number for number, site in enumerate(self.sites)}
+        native = [
+            _is_native(prepared) or site is not None for prepared, site in zip(code, sites, strict=True)
+        ]
+        blocks = _blocks(code, native, self.numbers)
         self.doors = _doors(code, native) & {block.first for block in blocks}
-        self.counts = _static_counts(code, blocks)
         with np.errstate(all="ignore"):  # immediates are converted to their formats here
-            text = _module_text(code, blocks, sorted(self.doors), writer)
+            text = _module_text(code, blocks, sorted(self.doors), self, writer)
         # the optimiser's time grows faster than the code: large programs do with the code generator's own
         self._module = NativeModule(
             text, {"run": (None, (POINTER, POINTER))}, optimise=len(code) <= MAX_PROMOTED
         )
         self.function = self._module["run"]
+        self.words = np.array([site.words() for site in self.sites], np.int64).reshape(-1)
+        # by site, 0 while it is cold; a SYNC needs no code
+        self.kernels = np.array([*(int(not site.regions) for site in self.sites), 0], np.int64)
+        self._code: list[object] = []  # what the kernels' addresses point to
+
+    def visited(self, place: int) -> None:
+        """The interpreter did a tensor instruction; one that is hot gets its code."""
+        number = self.numbers.get(place)
+        if number is not None and not self.kernels[number] and self.sites[number].is_hot():
+            kept, address = self.sites[number].code()
+            self._code.append(kept)
+            self.kernels[number] = address
+
+    def is_cold(self, place: int) -> bool:
+        """Whether there is a tensor instruction whose code is still to come."""
+        number = self.numbers.get(place)
+        return number is not None and not self.kernels[number]
 
 
 class CoreCode:
@@ -75,7 +101,7 @@ class CoreCode:
     def __init__(self, translation: Translation, memory: Memory, place: Place) -> None:
         self.translation, self.doors = translation, set(translation.doors)
         self._short: dict[int, int] = {}
-        self.trips = np.zeros(len(translation.counts), np.int64)
+        self.counts = np.zeros(len(SCALAR_CLASSES), np.int64)
         self.state = np.zeros(native_state.STATE_WORDS, np.int64)
         self._victim = 0
         for space, number in NUMBERS.items():
@@ -89,6 +115,7 @@ class CoreCode:
             row = (backing.ctypes.data, len(backing), space not in (CODE, LDRAM), space != CODE)
             self.state[native_state.SPACES + 4 * number :][:4] = row
         self.state[native_state.SPACES] = memory.gdram.ctypes.data
+        self._steps = Steps(translation, memory, self.state, self.counts) if translation.sites else None
 
     def remember_block(self, memory: Memory, offset: int) -> None:
         """Puts the DRAM block of an address among the four that translated code knows."""
@@ -98,21 +125,29 @@ class CoreCode:
                 self._victim = (self._victim + 1) % 4
                 return
 
+    def visited(self, place: int) -> None:
+        """The interpreter did a tensor instruction."""
+        self.translation.visited(place)
+
     def run(self, core: Core, limit: int) -> int:
         """Runs until something is left to the interpreter; gives the instructions executed."""
         state, started = self.state, core.pc
         state[:64] = np.array(core.registers, np.uint64).view(np.int64)
         state[PC], state[EXECUTED], state[LIMIT] = core.pc, 0, limit
-        state[SCRATCH : WRITE_HIGH + 1] = (0, 0, FAR, 0, FAR, 0)
-        self.translation.function(state.ctypes.data, self.trips.ctypes.data)
+        if core.traced:
+            self._continue(core.take_scalar(), started)
+        if self._steps is not None:
+            self._steps.begin(core)
+        self.translation.function(state.ctypes.data, self.counts.ctypes.data)
         core.registers = state[:64].view(np.uint64).tolist()
         core.pc = int(state[PC])
         executed = int(state[EXECUTED])
-        if core.traced and executed:
-            self._account(core, started)
-        self.trips[:] = 0
-        if executed < SHORT and limit > AMPLE:  # it was not the limit that ended it
-            self._tire(started)
+        if core.traced:
+            if self._steps is not None:
+                self._steps.end(core)
+            self._account(core)
+        if executed < SHORT and limit > AMPLE and not self.translation.is_cold(core.pc):
+            self._tire(started)  # it was neither the limit nor code to come that ended it
         return executed
 
     def _tire(self, door: int) -> None:
@@ -121,22 +156,27 @@ class CoreCode:
         if self._short[door] >= PATIENCE:
             self.doors.discard(door)
 
-    def _account(self, core: Core, started: int) -> None:
-        """Adds what ran to the core's scalar record."""
-        record, state = core.scalar_record(started), self.state
-        counts = self.trips @ self.translation.counts
+    def _continue(self, record: ScalarRecord | None, started: int) -> None:
+        """Goes on with the core's running scalar record."""
+        state = self.state
+        state[SCRATCH], state[DRAM] = 0, 0
+        self.counts[:] = record.counts if record else 0
+        state[SCALAR_PLACE] = record.place if record else started
+        state[READ_LOW : READ_HIGH + 1] = record.reads if record and record.reads else (FAR, 0)
+        state[WRITE_LOW : WRITE_HIGH + 1] = record.writes if record and record.writes else (FAR, 0)
+
+    def _account(self, core: Core) -> None:
+        """What is left of scalar work is the core's running record."""
+        state, counts = self.state, self.counts
         counts[CLASS_NUMBER["scratchpad"]] += state[SCRATCH]
         counts[CLASS_NUMBER["dram"]] += state[DRAM]
         counts[CLASS_NUMBER["issue"]] += state[SCRATCH]  # an interlock looks at every scratchpad access
-        record.counts = [a + int(b) for a, b in zip(record.counts, counts, strict=True)]
-        record.reads = _joined(record.reads, state[READ_LOW], state[READ_HIGH])
-        record.writes = _joined(record.writes, state[WRITE_LOW], state[WRITE_HIGH])
-
-
-def _joined(old: tuple[int, int] | None, low: int, high: int) -> tuple[int, int] | None:
-    if not high:
-        return old
-    return (min(old[0], int(low)), max(old[1], int(high))) if old else (int(low), int(high))
+        if counts.any():
+            record = core.scalar_record(int(state[SCALAR_PLACE]))
+            record.counts = counts.tolist()
+            reads, writes = state[READ_LOW : READ_HIGH + 1], state[WRITE_LOW : WRITE_HIGH + 1]
+            record.reads = (int(reads[0]), int(reads[1])) if reads[1] else None
+            record.writes = (int(writes[0]), int(writes[1])) if writes[1] else None
 
 
 def _is_native(prepared: Prepared) -> bool:
@@ -156,7 +196,7 @@ def _is_register_jump(prepared: Prepared) -> bool:
     return prepared.row.mnemonic in JUMPS and prepared.row.immediate is None
 
 
-def _blocks(code: Sequence[Prepared], native: Sequence[bool]) -> list[Block]:
+def _blocks(code: Sequence[Prepared], native: Sequence[bool], sites: Container[int]) -> list[Block]:
     leaders = {0}
     for place, prepared in enumerate(code):
         name = prepared.row.mnemonic
@@ -166,23 +206,23 @@ def _blocks(code: Sequence[Prepared], native: Sequence[bool]) -> list[Block]:
             leaders.add(place)
         if name in CONDITIONS or name in JUMPS or not native[place]:
             leaders.add(place + 1)
-        if not native[place]:
-            leaders.add(place)
-    blocks: list[Block] = []
+        if not native[place] or place in sites:
+            leaders |= {place, place + 1}
+    blocks = []
     for first in sorted(place for place in leaders if 0 <= place < len(code) and native[place]):
         last = first
         while last + 1 < len(code) and last + 1 not in leaders:
             last += 1
-        blocks.append(Block(len(blocks), first, last))
+        blocks.append(Block(first, last))
     return blocks
 
 
-def _static_counts(code: Sequence[Prepared], blocks: Sequence[Block]) -> Array:
-    counts = np.zeros((max(len(blocks), 1), len(SCALAR_CLASSES)), np.int64)
-    for block in blocks:
-        for prepared in code[block.first : block.last + 1]:
-            if prepared.row.mnemonic not in MEMORY:  # counted where the address is known
-                counts[block.number, prepared.scalar_class] += 1
+def _block_counts(code: Sequence[Prepared], block: Block) -> list[int]:
+    """Scalar instructions of a block by class; accesses are counted where the address is known."""
+    counts = [0] * len(SCALAR_CLASSES)
+    for prepared in code[block.first : block.last + 1]:
+        if prepared.row.mnemonic not in MEMORY and not prepared.row.is_tensor:
+            counts[prepared.scalar_class] += 1
     return counts
 
 
@@ -203,7 +243,11 @@ def _doors(code: Sequence[Prepared], native: Sequence[bool]) -> set[int]:
 
 
 def _module_text(
-    code: Sequence[Prepared], blocks: Sequence[Block], doors: Sequence[int], kind: type[emit.Writer]
+    code: Sequence[Prepared],
+    blocks: Sequence[Block],
+    doors: Sequence[int],
+    translation: Translation,
+    kind: type[emit.Writer],
 ) -> str:
     entry = {block.first: block for block in blocks}
     accesses = sum(prepared.row.mnemonic in MEMORY for prepared in code)
@@ -213,12 +257,26 @@ def _module_text(
     for block in blocks:
         writer.label(f"b{block.first}")
         writer.enough(block.first, block.last - block.first + 1)
-        _body(writer, code, block, entry, doors)
+        if block.first in translation.numbers:
+            _tensor(writer, translation, block.first)
+            writer.count_trip((), 1)
+            writer.go(block.first + 1, entry)
+        else:
+            _body(writer, code, block, entry, doors)
     return writer.module(doors)
 
 
 def _registers(prepared: Prepared) -> Sequence[int]:
-    return [] if prepared.row.is_tensor else prepared.instruction.registers
+    if prepared.row.is_tensor:
+        return [register for _, register, _ in prepared.fields]
+    return prepared.instruction.registers
+
+
+def _tensor(writer: emit.Writer, translation: Translation, place: int) -> None:
+    number = translation.numbers[place]
+    site = translation.sites[number]
+    registers = [register for _, register, _ in site.prepared.fields]
+    writer.tensor(number, registers, site.immediate, place)
 
 
 def _body(
@@ -235,7 +293,7 @@ def _body(
         ):  # only to where this code can go on; the interpreter judges the rest
             writer.check_door(instruction.registers[-1], place, doors)
         if place == block.first:
-            writer.count_trip(block.number, block.last - block.first + 1)
+            writer.count_trip(_block_counts(code, block), block.last - block.first + 1)
         if name in CONDITIONS:
             test = writer.condition(CONDITIONS[name], instruction.registers)
             writer.branch(test, place + instruction.immediate, place + 1, entry)

@@ -2,9 +2,9 @@
 
 Enters: a module whose functions use a small part of Python: `int` (64 bits) and `float` locals, `Ints` and
 `Floats` (arrays), one class of annotated fields that stands for the state, while, if, break, return, calls
-among themselves and of `int`, `float` and `ceil`. Leaves: LLVM text, and the state as a ctypes structure.
-The same functions run as plain Python on lists, which is what they mean. Whole numbers wrap; `//`, `%` and
-`>>` want numbers of at least 0.
+among themselves and of `int`, `float`, `ceil` and `invoke`. Leaves: LLVM text, and the state as a ctypes
+structure. The same functions run as plain Python on lists, which is what they mean. Whole numbers wrap; `//`,
+`%` and `>>` want numbers of at least 0.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ WHOLE = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "sdiv", 
 REAL = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
 COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 Value = tuple[str, str]  # LLVM type and name
+
+
+def invoke(code: int, *words: int) -> None:
+    """Calls machine code by its address. Plain Python cannot."""
+    raise NotImplementedError(f"the code at {code:#x} is called by compiled functions only")
 
 
 def structure_of(state: type) -> type[ctypes.Structure]:
@@ -262,6 +267,11 @@ class _Function:
             given = ", ".join(f"{kind} {name}" for kind, name in values)
             return "i64", self._new(f"call i64 {outside}({given})")
         assert isinstance(node.func, ast.Name)
+        if node.func.id == "invoke":
+            code = self._new(f"inttoptr i64 {values[0][1]} to ptr")
+            given = ", ".join(f"{kind} {name}" for kind, name in values[1:])
+            self.lines.append(f"  call void {code}({given})")
+            return "void", ""
         if node.func.id not in self.signatures:
             return self._builtin(node.func.id, values[0], node)
         result, arguments = self.signatures[node.func.id]

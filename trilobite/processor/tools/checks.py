@@ -16,8 +16,9 @@ from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import QUEUES, Operands, Region, Row, region
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.control import ATOMIC_SPACES, LOADABLE, STORABLE
-from trilobite.processor.sim.core import MASK, Core, NativeCode, Prepared, queue_of
+from trilobite.processor.sim.core import MASK, Core, NativeCode
 from trilobite.processor.sim.memory import Memory, MemoryFault, Place
+from trilobite.processor.sim.prepared import Prepared, queue_of
 from trilobite.processor.tools.findings import CheckFailed, Finding
 from trilobite.processor.tools.memory_checker import MemoryChecker
 from trilobite.processor.tools.native_checks import checked_code, is_translated

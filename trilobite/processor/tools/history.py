@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import QUEUES, Operands, Region, region
 from trilobite.processor.sim.control import STORABLE
-from trilobite.processor.sim.core import MASK, Core, NativeCode, Prepared, queue_of
+from trilobite.processor.sim.core import MASK, Core, NativeCode
 from trilobite.processor.sim.memory import Memory, MemoryFault, Place
 from trilobite.processor.sim.observer import Observer
+from trilobite.processor.sim.prepared import Prepared, queue_of
 from trilobite.processor.tools.spans import Span, span_of
 
 KEPT = 10_000

@@ -16,8 +16,9 @@ from trilobite.processor.isa.address import address_text, split
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import GDRAM, LDRAM, NRAM, SRAM, Operands, Region
-from trilobite.processor.sim.core import Core, Prepared
+from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import LDRAM_BYTES, Memory, Place
+from trilobite.processor.sim.prepared import Prepared
 from trilobite.processor.tools.definedness import Definedness
 from trilobite.processor.tools.findings import Finding, site_of
 from trilobite.processor.tools.register_masks import extended, result_mask

@@ -222,7 +222,9 @@ fail:
 
 
 class CheckedWriter(emit.Writer):
-    """Writes the same code with a question before every access."""
+    """Writes the same code with a question before every access; tensor instructions are the checkers'."""
+
+    does_tensors = False
 
     def access(self, instruction: Instruction, place: int, is_store: bool) -> None:
         base = self.get(instruction.registers[1])

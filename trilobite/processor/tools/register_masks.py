@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from trilobite.processor.isa.formats import Format
 from trilobite.processor.isa.row import signed
 from trilobite.processor.isa.rows.scalar import from_immediate
-from trilobite.processor.sim.core import Prepared
+from trilobite.processor.sim.prepared import Prepared
 
 FULL = (1 << 64) - 1
 COMPARISONS = frozenset(("SGT", "SGE", "SE", "SNE", "SLT", "SLE"))

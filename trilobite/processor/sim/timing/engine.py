@@ -58,6 +58,7 @@ class CoreTimer(CoreTimes):
 
     def __init__(self, trace: CoreTrace, number: int) -> None:
         super().__init__(trace, number)
+        self.records = trace.records
         self.place = 0
         self.clock = 0
         self.tasks = 0
@@ -69,7 +70,7 @@ class CoreTimer(CoreTimes):
     def spend(self, until: int, what: str) -> None:
         if until > self.clock:
             self.segments.append((self.clock, until, what))
-            self.places.append(self.trace.records[self.place].place)
+            self.places.append(self.records[self.place].place)
             self.clock = until
 
 
@@ -170,7 +171,7 @@ class Engine:
 
     def _advance(self, core: CoreTimer) -> None:
         """Runs a core's control until it must wait for a time that is not known yet."""
-        records = core.trace.records
+        records = core.records
         while core.place < len(records):
             record = records[core.place]
             if isinstance(record, TensorRecord):

@@ -12,9 +12,11 @@ from math import lcm
 import numpy as np
 
 from trilobite.processor.isa.formats import Array
-from trilobite.processor.isa.row import QUEUES, Region
+from trilobite.processor.isa.row import Region
 from trilobite.processor.machine import Machine
+from trilobite.processor.sim.log import Log
 from trilobite.processor.sim.record import (
+    CoreTrace,
     Record,
     ScalarRecord,
     SyncRecord,
@@ -24,10 +26,10 @@ from trilobite.processor.sim.record import (
 )
 from trilobite.processor.sim.timing.contention import weighted
 from trilobite.processor.sim.timing.cost import Cost, Resource, capacity, cost_key, cost_of, scalar_latencies
+from trilobite.processor.sim.timing.log_rows import QUEUE_NUMBER, log_rows, sync_word
 from trilobite.processor.sim.timing.ranges import bounds, overlap, pieces, solid
 from trilobite.processor.sim.timing.state import BARRIER, SCALAR, SYNC, TASK, TENSOR
 
-QUEUE_NUMBER = {name: number for number, name in enumerate(QUEUES)}
 Row = tuple[int, int, int, int]  # kind, argument, queue, footprint
 
 
@@ -36,24 +38,34 @@ class Tables:
 
     def __init__(self, machine: Machine, trace: Trace) -> None:
         self.machine = machine
+        self.is_ranges = machine.interlock == "ranges"
         self.costs: list[Cost] = []
         self._cost_numbers: dict[Hashable, int] = {}
-        self._latencies = scalar_latencies(machine)
-        self._turn = lcm(machine.dram.granule_bytes, machine.dram.burst_bytes * machine.dram.channels)
+        self.latencies = scalar_latencies(machine)
+        self.turn = lcm(machine.dram.granule_bytes, machine.dram.burst_bytes * machine.dram.channels)
         self._meetings: dict[tuple[str, int], int] = {}
         self._expected: list[int] = []
-        self._spans: list[tuple[int, int, int, Region | None]] = []
-        self._feet: list[tuple[int, int, int]] = []
+        self.spans, self.feet = _Growing(3), _Growing(3)
+        self._holed: dict[int, Region] = {}
         self._met: dict[tuple[int, int], int] = {}
         self._paths: dict[tuple[Resource, ...], int] = {}
-        parts = [self._core(core.records, core.cluster) for core in trace.cores]
+        parts = [self._core(core) for core in trace.cores]
         self.first = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
         self.records: Array = np.concatenate(parts) if parts else np.zeros((0, 4), np.int64)
         tensors = np.flatnonzero(self.records[:, 0] == TENSOR)
         self.core_of_tensor = np.searchsorted(self.first, tensors, "right") - 1
 
-    def _core(self, records: Sequence[Record], cluster: int) -> Array:
-        """A row for each record; equal objects are looked at once, but everybody counts at a meeting."""
+    def _core(self, core: CoreTrace) -> Array:
+        made = []
+        for part in core.parts:
+            if isinstance(part, Log):
+                made.append(log_rows(self, part, core.cluster))
+            else:
+                made.append(self._listed(part if isinstance(part, list) else part.records(), core.cluster))
+        return np.concatenate(made)
+
+    def _listed(self, records: Sequence[Record], cluster: int) -> Array:
+        """A row for each record; equal objects are looked at once."""
         keys = list(map(id, records))
         distinct = dict(zip(keys, records, strict=True))
         rows = np.array([self._row(record, cluster) for record in distinct.values()], np.int64).reshape(-1, 4)
@@ -63,13 +75,13 @@ class Tables:
 
     def _row(self, record: Record, cluster: int) -> Row:
         if isinstance(record, TensorRecord):
-            foot = self._foot(record.reads, record.writes) if self.machine.interlock == "ranges" else -1
-            return TENSOR, self._cost(record, cluster), QUEUE_NUMBER[record.queue], foot
+            foot = self._foot(record.reads, record.writes)
+            return TENSOR, self.cost(record, cluster), QUEUE_NUMBER[record.queue], foot
         if isinstance(record, ScalarRecord):
-            cycles = sum(a * b for a, b in zip(record.counts, self._latencies, strict=True))
-            return SCALAR, cycles, 0, self._scalar_foot(record)
+            cycles = sum(a * b for a, b in zip(record.counts, self.latencies, strict=True))
+            return SCALAR, cycles, 0, self.span_foot(record.reads, record.writes)
         if isinstance(record, SyncRecord):
-            return SYNC, sum(QUEUE_NUMBER[q] << 3 * at for at, q in enumerate(record.queues)), 0, -1
+            return SYNC, sync_word(record.queues), 0, -1
         if isinstance(record, TaskRecord):
             return TASK, self._meeting("task", record.group), 0, -1
         return BARRIER, self._meeting("barrier", record.meeting), 0, -1
@@ -82,8 +94,8 @@ class Tables:
         self._expected[found] += 1
         return found
 
-    def _cost(self, record: TensorRecord, cluster: int) -> int:
-        key = (cluster, cost_key(record, self._turn))
+    def cost(self, record: TensorRecord, cluster: int) -> int:
+        key = (cluster, cost_key(record, self.turn))
         found = self._cost_numbers.get(key)
         if found is None:
             found = self._cost_numbers[key] = len(self.costs)
@@ -91,41 +103,41 @@ class Tables:
         return found
 
     def _foot(self, reads: Sequence[Region], writes: Sequence[Region]) -> int:
-        first = len(self._spans)
-        self._spans += [_span(region) for region in reads if region.count]
-        middle = len(self._spans)
-        self._spans += [_span(region) for region in writes if region.count]
-        self._feet.append((first, middle, len(self._spans)))
-        return len(self._feet) - 1
-
-    def _scalar_foot(self, record: ScalarRecord) -> int:
-        if self.machine.interlock != "ranges" or not (record.reads or record.writes):
+        if not self.is_ranges:
             return -1
-        first = len(self._spans)
-        self._spans += [(*record.reads, 1, None)] if record.reads else []
-        middle = len(self._spans)
-        self._spans += [(*record.writes, 1, None)] if record.writes else []
-        self._feet.append((first, middle, len(self._spans)))
-        return len(self._feet) - 1
+        first = self.spans.count
+        read, written = ([region for region in regions if region.count] for regions in (reads, writes))
+        rows = [(*bounds(region), int(_is_solid(region))) for region in (*read, *written)]
+        self._holed.update(
+            (first + at, region) for at, region in enumerate((*read, *written)) if not rows[at][2]
+        )
+        self.spans.add(rows)
+        return self.feet.add([(first, first + len(read), self.spans.count)])
+
+    def span_foot(self, reads: tuple[int, int] | None, writes: tuple[int, int] | None) -> int:
+        """The footprint of scalar accesses."""
+        if not self.is_ranges or not (reads or writes):
+            return -1
+        first = self.spans.count
+        self.spans.add([(*span, 1) for span in (reads, writes) if span])
+        return self.feet.add([(first, first + bool(reads), self.spans.count)])
 
     def meet(self, one: int, other: int) -> int:
         """Whether two spans touch of which at least one has holes."""
         found = self._met.get((one, other))
         if found is None:
-            a, b = self._region(one), self._region(other)
-            found = self._met[one, other] = int(overlap(a, b))
+            found = self._met[one, other] = int(overlap(self._region(one), self._region(other)))
         return found
 
     def _region(self, span: int) -> Region:
-        low, high, _, region = self._spans[span]
-        return region if region is not None else solid(low, high)
+        found = self._holed.get(span)
+        return found if found is not None else solid(*map(int, self.spans.array[span, :2]))
 
     def arrays(self) -> dict[str, Array]:
         """Everything that does not change during a replay."""
         kind, argument, queue, foot = np.ascontiguousarray(self.records.T)
         count = len(kind)
-        feet = np.array(self._feet, np.int64).reshape(-1, 3).T
-        spans = np.array([span[:3] for span in self._spans], np.int64).reshape(-1, 3).T
+        feet, spans = self.feet.array.T, self.spans.array.T
         made = {
             "kind": kind, "argument": argument, "queue": queue, "foot": foot,
             "fetch": np.zeros(count, np.int64), "after": np.full(count, -1),
@@ -171,6 +183,40 @@ class Tables:
         }  # fmt: skip
 
 
-def _span(region: Region) -> tuple[int, int, int, Region]:
-    is_solid = len(region.shape) == 1 or len(pieces(region)[0]) == 1
-    return (*bounds(region), int(is_solid), region)
+def _is_solid(region: Region) -> bool:
+    return len(region.shape) == 1 or len(pieces(region)[0]) == 1
+
+
+class _Growing:
+    """An array that grows by rows."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._chunks: list[Array] = []
+        self._listed: list[tuple[int, ...]] = []
+        self.count = 0
+
+    def add(self, rows: Sequence[tuple[int, ...]]) -> int:
+        """Gives the number of the first of the new rows."""
+        first = self.count
+        self._listed += rows
+        self.count += len(rows)
+        return first
+
+    def extend(self, rows: Array) -> int:
+        """The same for many rows at once."""
+        first = self.count
+        self._chunks += [self._of_lists(), rows]
+        self.count += len(rows)
+        return first
+
+    def _of_lists(self) -> Array:
+        made = np.array(self._listed, np.int64).reshape(-1, self._width)
+        self._listed = []
+        return made
+
+    @property
+    def array(self) -> Array:
+        """All rows."""
+        self._chunks = [np.concatenate([*self._chunks, self._of_lists()])]
+        return self._chunks[0]

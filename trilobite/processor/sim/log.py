@@ -1,0 +1,37 @@
+"""What translated code notes of tensor instructions: rows of numbers, made into records when asked for.
+
+Enters: rows that `tensor_step` wrote. Leaves: the records that the interpreter would have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trilobite.processor.isa.formats import Array
+from trilobite.processor.sim.record import Record, ScalarRecord, SyncRecord
+from trilobite.processor.sim.sites import Site
+from trilobite.processor.sim.tensor_step import COUNTS, SCALAR_AT, SCALARS, SITE, SPANS, VALUES
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Some rows, in the order of execution, and the sites that they name."""
+
+    sites: Sequence[Site]
+    rows: Array
+
+    def records(self) -> list[Record]:
+        made: list[Record] = []
+        for row in self.rows.tolist():
+            if row[SCALARS]:
+                reads, writes = (row[SPANS], row[SPANS + 1]), (row[SPANS + 2], row[SPANS + 3])
+                counts = row[COUNTS:SPANS]
+                made.append(ScalarRecord(row[SCALAR_AT], counts, reads if reads[1] else None,
+                                         writes if writes[1] else None))  # fmt: skip
+            site = self.sites[row[SITE]]
+            if site.queues:
+                made.append(SyncRecord(site.place, site.queues))
+                continue
+            made.append(site.record(tuple(row[VALUES : VALUES + len(site.names)])))
+        return made

@@ -1,0 +1,76 @@
+"""Tensor instructions inside translated code: the state of their steps for one core, and the log they leave.
+
+Enters: a translation's sites and a core's memories. Leaves: before a run of translated code, a state that
+`tensor_step` can work on; after it, the rows that were noted, as a part of the core's trace.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from trilobite.processor.isa.address import NUMBERS
+from trilobite.processor.isa.formats import Array
+from trilobite.processor.sim import native_state
+from trilobite.processor.sim.log import Log
+from trilobite.processor.sim.memory import Memory
+from trilobite.processor.sim.sites import Site, step_code
+from trilobite.processor.sim.tensor_step import MOST_REGIONS, ROW_WORDS, TensorState
+from trilobite.processor.sim.typed_python import structure_of
+
+if TYPE_CHECKING:
+    from trilobite.processor.sim.core import Core
+
+ROOM = 1 << 14  # rows of one stretch of the log
+
+
+class Sites(Protocol):
+    """What is asked of a translation."""
+
+    sites: list[Site]
+    words: Array
+    kernels: Array
+
+
+class Steps:
+    """The state of the steps of one core."""
+
+    def __init__(self, translation: Sites, memory: Memory, state: Array, counts: Array) -> None:
+        self._sites: Sequence[Site] = translation.sites
+        self._memory = memory
+        self._state = state
+        pads = np.zeros((len(NUMBERS), 2), np.int64)
+        pads[:] = state[native_state.SPACES :][: 4 * len(NUMBERS)].reshape(-1, 4)[:, :2]
+        found = np.array([0, *np.array(memory.blocks).reshape(-1)], np.int64)[1:]
+        self._kept = {"kernel": translation.kernels, "site": translation.words, "state": state, "pads": pads,
+                      "blocks": found, "counts": counts, "host": np.zeros(MOST_REGIONS, np.int64),
+                      "size": np.zeros(MOST_REGIONS, np.int64)}  # fmt: skip
+        self._tensors = structure_of(TensorState)()
+        for name, array in self._kept.items():
+            setattr(self._tensors, name, array.ctypes.data)
+        self._tensors.state_address = state.ctypes.data
+        self._tensors.dram = memory.gdram.ctypes.data
+        self._tensors.block_count = len(memory.blocks)
+        state[native_state.STEP] = step_code()[1]
+        state[native_state.TENSORS] = ctypes.addressof(self._tensors)
+        self._log = np.zeros((0, ROW_WORDS), np.int64)
+        self._taken = 0
+
+    def begin(self, core: Core) -> None:
+        """Before a run of translated code."""
+        tensors = self._tensors
+        tensors.traced = int(core.traced)
+        if core.traced and tensors.log_count >= len(self._log):
+            self._log = np.empty((ROOM, ROW_WORDS), np.int64)
+            tensors.log, tensors.log_room = self._log.ctypes.data, ROOM
+            tensors.log_count = self._taken = 0
+
+    def end(self, core: Core) -> None:
+        """After it: what was noted goes to the trace."""
+        count = int(self._tensors.log_count)
+        if count > self._taken:
+            core.trace.note(Log(self._sites, self._log[self._taken : count]))
+            self._taken = count
