@@ -25,3 +25,11 @@ def test_arrays_are_what_was_asked_for(shape: int | tuple[int, ...], dtype: type
 
 def test_large_arrays_begin_with_a_huge_page() -> None:
     assert empty(8 << 20, np.uint8).ctypes.data % (2 << 20) == 0
+
+
+@pytest.mark.parametrize("size", [5, 8 << 20])
+def test_every_view_refers_to_the_array_itself(size: int) -> None:
+    array = empty((size, 2), np.uint8)
+    views = [array[1:], array[1:][2:].T, array.reshape(-1), array.view(np.int8), np.asarray(array)[:, 0]]
+    assert all(view.base is array for view in views)
+    assert memoryview(array).obj is array

@@ -21,6 +21,7 @@ class Options:
 
     stable: frozenset[int] = frozenset()  # inputs that seldom change: weights that the graph only reads
     donated: tuple[tuple[int, int], ...] = ()  # (output, input): the input is given away to this output
+    replaced: tuple[int, ...] = ()  # outputs that take the place of what the last run gave: gradients
     skip: frozenset[str] = frozenset()  # passes left out
     stop_after: str = ""
     accuracy: str = "default"  # "strict": no algorithm whose error bound is above the plain one's
@@ -32,7 +33,10 @@ class Options:
 
     @staticmethod
     def of(
-        chosen: Mapping[str, Any], stable: frozenset[int], donated: tuple[tuple[int, int], ...]
+        chosen: Mapping[str, Any],
+        stable: frozenset[int],
+        donated: tuple[tuple[int, int], ...],
+        replaced: tuple[int, ...] = (),
     ) -> Options:
         """What a user chose by name, with what the caller knows."""
         wrong = [name for name in chosen if name not in CHOICES]
@@ -43,7 +47,8 @@ class Options:
                 remedy='for example tb.jit(f, options={"accuracy": "strict"})',
             )
         skip = frozenset(chosen.get("skip", ()))
-        return Options(**{**chosen, "skip": skip, "stable": stable, "donated": donated})
+        known = {"stable": stable, "donated": donated, "replaced": replaced}
+        return Options(**{**chosen, "skip": skip, **known})
 
 
 CHOICES = ("accuracy", "memory", "mixed_precision", "reassociate", "skip")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import Any
 
 from trilobite.framework.leaves import GradLeaf, get_grad, set_grad
@@ -12,6 +13,9 @@ from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import cells
+
+_HERE = 3  # references to a gradient in `old_gradients`: its leaf's, the list's, a variable
+_CELL = 2  # to the cell of a tensor that shares it with none: the tensor's, argument
 
 
 def shared_cells(e: Entry, call: Call) -> set[cells.Cell]:
@@ -45,6 +49,34 @@ def deliver(e: Entry, call: Call, outs: Sequence[Value]) -> Any:
     for cell, value in zip(e.recording.writes, it, strict=True):
         cells.write(present.get(cell, cell), value)
     return e.out_tree.unflatten(leaves)
+
+
+# -- gradients that are replaced -----------------------------------------------------------------------------
+
+Replacing = Callable[[list[Value], list[Value], int], list[Value]]
+
+
+def replacing(run: Any) -> Replacing:
+    """A compiled graph as a function that takes the old gradients too, whatever its target does with them."""
+    return run if hasattr(run, "division") else lambda values, old, held: run(values)
+
+
+def old_gradients(e: Entry) -> list[Any]:
+    """The arrays of gradients that the call replaces and nobody will miss; none if somebody holds one."""
+    gradients = [leaf.grad for leaf, there in e.grads if there] if e.usage.replaced else []
+    if any(g is None or not is_alone(g, _HERE) for g in gradients):
+        return []
+    return [g._cell.value for g in gradients]
+
+
+def is_plain(t: Tensor) -> bool:
+    return t._view is None and t._extra is None
+
+
+def is_alone(t: Tensor, references: int) -> bool:
+    """Does nobody share the tensor's cell, or refer to the tensor but for these references and ours?"""
+    ours = 2  # `t`, argument
+    return is_plain(t) and getrefcount(t) <= references + ours and getrefcount(t._cell) <= _CELL
 
 
 def _hand_over(leaf: GradLeaf, grad: Tensor | None, adds: bool) -> None:

@@ -8,14 +8,14 @@ tensors that it left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import is_
-from sys import getrefcount
+from collections.abc import Callable, Mapping, Sequence
+from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
 
 from trilobite.framework.autocast import autocast_dtype
+from trilobite.framework.delivery import is_alone, is_plain, replacing
 from trilobite.framework.generation import generation
 from trilobite.framework.leaves import GradLeaf
 from trilobite.framework.recordings import Entry, still_holds
@@ -25,27 +25,35 @@ from trilobite.ir.evaluate import executable
 from trilobite.ir.transforms import bind as entry
 
 MISS = object()
-_ALONE = 3  # references to a gradient that nobody else holds: its leaf's, a variable's, and the count's own
+_ALONE = 3  # references to a gradient that only its leaf holds: the leaf's, `known`, `gradients`
+_OWN = 2  # to its cell: the tensor's, `rooms`
+_LEFT = 2  # to a gradient that only its leaf holds, once the lists here are empty: the leaf's, a variable
+_HELD = 1  # to an array that is given away, besides its cell's and those of the lists that are passed
 
 
 class Dispatch:
     """One entry of a jitted function, bound to the cells and arrays it meets every time."""
 
     __slots__ = (
-        "autocast", "cells", "entry", "foreign", "generation", "grad_enabled", "grads", "known", "last",
-        "leaves", "rows", "run", "single", "watched", "writes",
+        "autocast", "cells", "count", "entry", "foreign", "generation", "grad_enabled", "gradients", "grads",
+        "known", "last", "results", "rooms", "rows", "run", "single", "watched", "writes", "written",
     )  # fmt: skip
 
     def __init__(self, e: Entry, call: Call, target: str) -> None:
         r = e.recording
-        self.entry, self.run = e, executable(r.graph, target, e.usage)
+        self.entry, self.run = e, replacing(executable(r.graph, target, e.usage))
+        self.count = _counter(target)
         self.rows = [(row.type.shape, row.type.dtype) for row in call.signature.leaves]
         self.grad_enabled, self.autocast = call.signature.grad_enabled, call.signature.autocast
         self.generation = generation()
         self._find_cells()
         self.grads: list[tuple[GradLeaf, bool]] = list(e.grads)
         self.watched = list(dict.fromkeys([*(leaf for leaf, _ in e.grad_was), *(g for g, _ in e.grads)]))
+        self.results = sum(s is None for s in e.out_static)
         self.single = len(e.out_static) == 1 and e.out_static[0] is None and e.out_tree.kind is None
+        at = {c: i for i, c in enumerate(self.cells)}
+        several = len(self.writes) > 1 and all(c in at for c in self.writes)
+        self.written = itemgetter(*(at[c] for c in self.writes)) if several else None
         self.remember()
 
     @staticmethod
@@ -74,8 +82,12 @@ class Dispatch:
 
     def remember(self) -> None:
         """What the cells and gradients hold now is what the next call expects."""
-        self.last: list[Any] | None = [c.value for c in self.cells]
+        self.last: list[Any] = [c.value for c in self.cells]
         self.known: list[Any] = [leaf.grad for leaf in self.watched]
+        replaced = [leaf for leaf, there in self.grads if there] if self.entry.usage.replaced else []
+        gradients: list[Any] = [leaf.grad for leaf in replaced]
+        self.gradients = gradients if all(g is not None and is_plain(g) for g in gradients) else []
+        self.rooms = [g._cell for g in self.gradients]  # whose arrays the next gradients may take
 
     def __call__(self, args: Sequence[Any]) -> Any:
         ctx = entry.threads.context
@@ -92,13 +104,22 @@ class Dispatch:
         if values is None or autocast_dtype() is not self.autocast:
             return MISS
         captured = [c.value for c in self.cells]
-        if self.last is None or not all(map(is_, captured, self.last)):
+        if self.count(captured, self.last) < 0:
             return MISS
-        if not all(map(is_, [leaf.grad for leaf in self.watched], self.known)):
+        if self.count([leaf.grad for leaf in self.watched], self.known) < 0:
             return MISS
         values += captured
-        captured = self.last = self.known = None  # type: ignore[assignment]  # arrays to give away: one owner
-        return self._deliver(self.run(values))
+        del captured  # arrays to give away have one owner
+        old = self._old()
+        outs = self.run(values, old.copy(), _HELD)
+        return self._deliver(outs, old)
+
+    def _old(self) -> list[Any]:
+        """The arrays of gradients that nobody will miss; none if somebody holds one, or a view."""
+        gradients, rooms = self.gradients, self.rooms
+        if self.count(gradients, gradients) > _ALONE or self.count(rooms, rooms) > _OWN:
+            return []
+        return [c.value for c in rooms]
 
     def _arguments(self, args: Sequence[Any]) -> list[Any] | None:
         """The arrays of the arguments, or None if one is not what it was."""
@@ -118,22 +139,29 @@ class Dispatch:
             values.append(v)
         return values
 
-    def _deliver(self, outs: list[Any]) -> Any:
-        e = self.entry
-        n = sum(s is None for s in e.out_static)
+    def _deliver(self, outs: list[Any], old: list[Any]) -> Any:
+        e, n = self.entry, self.results
         leaves = [wrap(outs[0])] if self.single else self._results(outs)
-        for leaf, there in self.grads:
-            if not there:
-                leaf.grad = None
-                continue
-            _set_gradient(leaf, outs[n])
-            n += 1
-        if e.grad_cells:
-            self._find_cells()
-        for cell, value in zip(self.writes, outs[n:], strict=True):
-            cell.value = value
-        self.remember()
+        if not self._in_place(outs, old):
+            self.known, self.gradients, self.rooms = [], [], []  # the leaves alone hold the old gradients
+            for leaf, there in self.grads:
+                if not there:
+                    leaf.grad = None
+                    continue
+                _set_gradient(leaf, outs[n])
+                n += 1
+            if e.grad_cells:
+                self._find_cells()
+            for cell, value in zip(self.writes, outs[n:], strict=True):
+                cell.value = value
+            self.remember()
         return leaves[0] if self.single else e.out_tree.unflatten(leaves)
+
+    def _in_place(self, outs: list[Any], old: list[Any]) -> bool:
+        """Is all that the call changes in the arrays where it was? Then nothing is left to hand over."""
+        if self.written is None or len(outs) != self.results + len(old) + len(self.writes):
+            return False
+        return self.count(outs[self.results :], [*old, *self.written(self.last)]) >= 0
 
     def _results(self, outs: Sequence[Any]) -> list[Any]:
         it = iter(outs)
@@ -145,10 +173,21 @@ def _undisturbed(ctx: entry.Context) -> bool:
     return ctx.writes is None and ctx.undo is None and ctx.watch is None
 
 
+def _counter(target: str) -> Callable[[list[Any], list[Any]], int]:
+    """Are two lists the same, and how often is an element of the first referred to at most? Targets without
+    machine code do not ask how often.
+    """
+    if target == "reference":
+        return lambda a, b: 0 if len(a) == len(b) and all(map(is_, a, b)) else -1
+    from trilobite.native.references import counter
+
+    return counter()
+
+
 def _set_gradient(leaf: GradLeaf, value: Any) -> None:
     """A tensor that only its leaf holds is filled anew; one that somebody kept stays what it was."""
     old = leaf.grad
-    if old is not None and getrefcount(old) <= _ALONE and old._view is None and old._extra is None:
+    if old is not None and is_alone(old, _LEFT):
         old._cell.value = value
     else:
         leaf.grad = wrap(value)

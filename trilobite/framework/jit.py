@@ -18,7 +18,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
-from trilobite.framework.delivery import deliver, shared_cells
+from trilobite.framework.delivery import deliver, old_gradients, replacing, shared_cells
 from trilobite.framework.dispatch import MISS, Dispatch
 from trilobite.framework.recordings import Entry, still_holds, trace
 from trilobite.framework.signature import Call, Signature, describe, hold, take_apart
@@ -146,7 +146,8 @@ class Jitted:
         if not e.differentiable:  # nothing that backward() outside could follow: its tape need not know
             values = [entry.threads.context.ambient.strip(v) for v in values]
         if entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values):
-            outs: Sequence[Value] = executable(r.graph, self.target, e.usage)(values)
+            run = replacing(executable(r.graph, self.target, e.usage))
+            outs: Sequence[Value] = run(values, old_gradients(e), 0)
         else:
             outs = distinct(table["call"](*values, **e.attributes, target=self.target), values)
         return deliver(e, call, outs)
@@ -204,7 +205,8 @@ def _compile_for_cpu(graph: Graph, usage: Usage) -> Any:
     from trilobite.compiler.cpu.target import compile_graph
     from trilobite.compiler.pipeline import Options
 
-    return compile_graph(graph, Options.of(dict(usage.options), usage.stable, usage.donated))
+    options = Options.of(dict(usage.options), usage.stable, usage.donated, usage.replaced)
+    return compile_graph(graph, options)
 
 
 targets["cpu"] = _compile_for_cpu

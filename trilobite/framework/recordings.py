@@ -100,17 +100,23 @@ def trace(fn: Callable[..., Any], call: Call, options: tuple[tuple[str, Any], ..
         "name": recording.graph.name,
         "tracked": recording.tracked,
     }
-    e.usage = _usage(recording, len(dynamic), options)
+    e.usage = _usage(e, len(dynamic), options)
     return e
 
 
-def _usage(r: Recording, arguments: int, options: tuple[tuple[str, Any], ...]) -> Usage:
-    """Cells that are only read are stable; those read and written give their arrays to the new values."""
+def _usage(e: Entry, arguments: int, options: tuple[tuple[str, Any], ...]) -> Usage:
+    """Cells that are only read are stable; those read and written give their arrays to the new values, and
+    gradients of parameters theirs to the new gradients.
+    """
+    r = e.recording
     at = {cell: arguments + i for i, cell in enumerate(r.cells)}
     written = set(r.writes)
     first = len(r.graph.outputs) - len(r.writes)
     donated = tuple((first + k, at[c]) for k, c in enumerate(r.writes) if c in at)
-    return Usage(frozenset(i for c, i in at.items() if c not in written), donated, options)
+    stable = frozenset(i for c, i in at.items() if c not in written)
+    plain = not e.grad_cells and not any(isinstance(where, int) for where, _ in e.grads)
+    gradients = sum(there for _, there in e.grads) if plain else 0
+    return Usage(stable, donated, options, tuple(range(first - gradients, first)))
 
 
 def requires(cell: cells.Cell) -> bool:

@@ -107,6 +107,7 @@ class Usage:
     stable: frozenset[int] = frozenset()  # inputs that are the same arrays in most runs: weights only read
     donated: tuple[tuple[int, int], ...] = ()  # (output, input): the output replaces that input for good
     options: tuple[tuple[str, Any], ...] = ()  # what the user asked of the target, by name
+    replaced: tuple[int, ...] = ()  # outputs that replace what the run before gave: gradients
 
 
 NO_USAGE = Usage()

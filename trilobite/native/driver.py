@@ -99,8 +99,8 @@ _ONE_ARGUMENT = 8  # METH_O
 _CallOn = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
 
 
-class _Method(ctypes.Structure):
-    """PyMethodDef."""
+class Method(ctypes.Structure):
+    """PyMethodDef: what `builtin` makes a Python function of."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -150,8 +150,8 @@ class Table:
         self.header[9:11] = arrays, self._pool.control.ctypes.data
         code = runtime()
         self._call_on = _CallOn(code["call_on"])
-        self._method = _Method(b"run", code["call_brief" if brief else "call"], _ONE_ARGUMENT, None)
-        self._call: Callable[[tuple[Any, ...]], int] = _builtin(ctypes.byref(self._method), self.header, None)
+        self._method = Method(b"run", code["call_brief" if brief else "call"], _ONE_ARGUMENT, None)
+        self._call: Callable[[tuple[Any, ...]], int] = builtin(ctypes.byref(self._method), self.header, None)
         remember(self)
 
     def run(self, arrays: tuple[np.ndarray[Any, Any], ...] = ()) -> None:
@@ -273,6 +273,6 @@ def _refusal(code: int, arrays: object, expected: int) -> ArgumentError:
     )
 
 
-_builtin: Any = ctypes.pythonapi.PyCFunction_NewEx
-_builtin.restype = ctypes.py_object
-_builtin.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+builtin: Any = ctypes.pythonapi.PyCFunction_NewEx
+builtin.restype = ctypes.py_object
+builtin.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)

@@ -2,7 +2,8 @@
 
 Enters: a shape and a dtype. Leaves: a NumPy array whose first byte is 64-byte aligned; from 4 MiB on it is
 aligned to 2 MiB, so that the system can back it with huge pages (NumPy asks for them). It counts nothing and
-frees nothing: arrays do that themselves.
+frees nothing: arrays do that themselves. Every view of such an array refers to the array, never to the memory
+behind it, so the array's own reference count tells whether anybody holds any of it.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ LINE = 64  # bytes of a cache line, and of the widest vector
 _HUGE, _PAGE = 4 << 20, 2 << 20
 
 
+class Memory(np.ndarray[Any, np.dtype[Any]]):
+    """Bytes that an array lies in. NumPy makes a view refer to the last array of its own type in a chain of
+    bases: this type ends the chain, before the memory.
+    """
+
+
 def empty(shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray[Any, np.dtype[Any]]:
     """An array with arbitrary contents."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     kind = np.dtype(dtype)
     length = math.prod(sizes) * kind.itemsize
     alignment = _PAGE if length >= _HUGE else LINE
-    room = np.empty(length + alignment, np.uint8)
-    start = -room.ctypes.data % alignment
-    array: np.ndarray[Any, np.dtype[Any]] = room[start : start + length].view(kind).reshape(sizes)
-    return array
+    room = Memory(length + alignment, np.uint8)
+    return np.ndarray(sizes, kind, room, -room.ctypes.data % alignment)
 
 
 def zeros(shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray[Any, np.dtype[Any]]:

@@ -1,73 +1,68 @@
 """Memory for results: arrays that the caller has given away, and arrays of earlier runs that nobody holds.
 
-Enters: what a program returns, and which inputs may be overwritten by which results. Leaves: an array for
-every result. An input is overwritten only if it is an array that an earlier run made, and nobody but its cell
-holds it, or a view of it; otherwise a copy takes its place. Fresh pages cost as much as many a kernel, so
-results of the run before last are used again, unless somebody holds them, or a view of them.
+Enters: what a program returns, which inputs may be overwritten by which results, and results of the last run
+that this one replaces. Leaves: an array for every result. An array is overwritten only if an earlier run made
+it and nobody but its owner holds it, or a view of it; otherwise a copy or a fresh one takes its place. Fresh
+pages cost as much as many a kernel, so other results use those of the run before last, unless somebody holds
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import is_, itemgetter
+from operator import itemgetter
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
+from trilobite.compiler.plan_loops import size_of
 from trilobite.compiler.program import Value
 from trilobite.native.memory import empty
+from trilobite.native.references import counter
 
 Array = np.ndarray[Any, Any]
-_GIVEN = 5  # references to an array that is given away: cell, values, candidates, record, argument
-_UNHELD = 2  # to one that only a record here holds: record, argument
-_MEMORY = 3  # to the memory of either: the array, the record, argument
+_GIVEN = 4  # references to an array that is given away: cell, the caller's list, candidates, ours
+_UNHELD = 1  # to one that only a record here holds
 _RECYCLED = 64 << 20  # bytes of results that are kept for further runs, at most
 _SETS = 2  # runs whose results are kept: those of the last one are often still held when the next begins
 
 
-class _Record:
-    """Arrays made here, and the memory that they lie in."""
-
-    def __init__(self, arrays: list[Array]) -> None:
-        self.arrays = arrays
-        self.memory = [_memory(a) for a in arrays]
-
-    def is_free(self, references: int) -> bool:
-        """Does nobody hold any of them, or a view?"""
-        return (
-            max(map(getrefcount, self.arrays)) <= references and max(map(getrefcount, self.memory)) <= _MEMORY
-        )
-
-    def replace(self, n: int, array: Array) -> None:
-        self.arrays[n], self.memory[n] = array, _memory(array)
-
-
 class Results:
-    """Allocates the results of one program."""
+    """Allocates the results of one program.
 
-    def __init__(self, outputs: Sequence[Value], reuses: Mapping[int, int]) -> None:
-        self.reuses = tuple(reuses.items())
+    `replaced` are results of which the caller hands in the arrays of the last run, as `old`: gradients.
+    """
+
+    def __init__(
+        self, outputs: Sequence[Value], reuses: Mapping[int, int], replaced: Sequence[int] = ()
+    ) -> None:
+        self.reuses, self.replaced = tuple(reuses.items()), tuple(k for k in replaced if k not in reuses)
         self._types = [(v.shape, v.dtype) for v in outputs]
-        self._fresh = [k for k in range(len(outputs)) if k not in reuses]
-        self._given = _Record([])
-        self._sets: list[_Record] = []
-        kept = sum(_bytes(outputs[k]) for k in self._fresh)
+        given = [*reuses, *self.replaced]
+        self._given = len(given)
+        self._fresh = [k for k in range(len(outputs)) if k not in given]
+        self._count = counter()
+        self._ours: list[Array] = []  # what was given away in the last run
+        self._sets: list[list[Array]] = []
+        kept = sum(size_of(outputs[k]) for k in self._fresh)
         self._candidates = picker([i for _, i in self.reuses])
-        order = {k: n for n, k in enumerate((*self._fresh, *reuses))}
+        order = {k: n for n, k in enumerate((*self._fresh, *given))}
         self._in_order = picker([order[k] for k in range(len(outputs))])
         self._recycles = bool(self._fresh) and _SETS * kept <= _RECYCLED
 
-    def allocate(self, values: list[Array]) -> list[Array]:
-        """An array per result. Where an input cannot be given away, `values` gets a copy of it."""
+    def allocate(self, values: list[Array], old: list[Array], held: int) -> list[Array]:
+        """An array per result. Where an input cannot be given away, `values` gets a copy of it. The caller
+        refers to each array that it gives away `held` times more than by its cell and its list.
+        """
         fresh = self._unheld()
-        if not self.reuses:
+        if not self.reuses and not self.replaced:
             return list(fresh)
-        candidates = list(self._candidates(values))
-        if not self._all_ours(candidates):
-            self._copy(values, candidates)
-        del candidates
-        return list(self._in_order((*fresh, *self._candidates(values))))
+        candidates = [*self._candidates(values), *old]
+        in_place = 0 < self._count(candidates, self._ours) <= _GIVEN + held
+        if not in_place or len(candidates) < self._given:
+            self._renew(values, candidates, _GIVEN + held)
+        return list(self._in_order((*fresh, *self._ours)))
 
     # -- fresh ones ------------------------------------------------------------------------------------------
 
@@ -76,37 +71,43 @@ class Results:
         if not self._recycles:
             return [empty(*self._types[k]) for k in self._fresh]
         if len(self._sets) < _SETS:
-            self._sets.append(_Record([empty(*self._types[k]) for k in self._fresh]))
-            return self._sets[-1].arrays
+            self._sets.append([empty(*self._types[k]) for k in self._fresh])
+            return self._sets[-1]
         record = self._sets[0]
         self._sets.append(self._sets.pop(0))
-        if not record.is_free(_UNHELD):
+        if self._count(record, record) > _UNHELD:
             for n, k in enumerate(self._fresh):
-                held = getrefcount(record.arrays[n]) > _UNHELD or getrefcount(record.memory[n]) > _MEMORY
-                if held:
-                    record.replace(n, empty(*self._types[k]))
-        return record.arrays
+                if _references(record, n) > _UNHELD:
+                    record[n] = empty(*self._types[k])
+        return record
 
     # -- given ones ------------------------------------------------------------------------------------------
 
-    def _all_ours(self, candidates: Sequence[Array]) -> bool:
-        ours = self._given.arrays
-        return (
-            len(ours) == len(candidates) and all(map(is_, candidates, ours)) and self._given.is_free(_GIVEN)
-        )
+    def _renew(self, values: list[Array], candidates: list[Array], references: int) -> None:
+        """One by one: what is not ours alone is replaced, an input by a copy, and that is ours."""
+        ours = {id(a) for a in self._ours}
+        inputs = len(self.reuses)
+        for n, k in enumerate((*(k for k, _ in self.reuses), *self.replaced)):
+            if n == len(candidates):  # there is no old result
+                candidates.append(self._spare(n, k))
+            elif id(candidates[n]) not in ours or _references(candidates, n) > references:
+                new = empty(*self._types[k])
+                if n < inputs:
+                    i = self.reuses[n][1]
+                    np.copyto(new, values[i].reshape(new.shape))
+                    values[i] = new
+                candidates[n] = new
+        self._ours = candidates
 
-    def _copy(self, values: list[Array], candidates: list[Array]) -> None:
-        """One by one: what is not ours alone is copied, and the copy is ours."""
-        at = {id(a): n for n, a in enumerate(self._given.arrays)}
-        for n, (k, i) in enumerate(self.reuses):
-            mine = at.get(id(candidates[n]))
-            alone = mine is not None and getrefcount(candidates[n]) <= _GIVEN
-            if alone and getrefcount(self._given.memory[mine]) <= _MEMORY:  # type: ignore[index]
-                continue
-            new = empty(*self._types[k])
-            np.copyto(new, values[i].reshape(new.shape))
-            values[i] = new
-        self._given = _Record([values[i] for _, i in self.reuses])
+    def _spare(self, n: int, k: int) -> Array:
+        """What the last run gave as result k, if it is forgotten, else a fresh array."""
+        unheld = n < len(self._ours) and _references(self._ours, n) <= _UNHELD
+        return self._ours[n] if unheld else empty(*self._types[k])
+
+
+def _references(arrays: Sequence[Array], n: int) -> int:
+    """To one of the arrays, without the argument that asks."""
+    return getrefcount(arrays[n]) - 1
 
 
 def picker(places: Sequence[int]) -> Callable[[Sequence[Array]], Sequence[Array]]:
@@ -115,14 +116,3 @@ def picker(places: Sequence[int]) -> Callable[[Sequence[Array]], Sequence[Array]
         return lambda values: [values[i] for i in places]
     pick: Callable[[Sequence[Array]], Sequence[Array]] = itemgetter(*places)
     return pick
-
-
-def _memory(array: Array) -> Any:
-    return array if array.base is None else array.base
-
-
-def _bytes(v: Value) -> int:
-    total = int(v.dtype.itemsize)
-    for d in v.shape:
-        total *= d
-    return total

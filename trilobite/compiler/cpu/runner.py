@@ -54,7 +54,13 @@ class Runner:
     """Runs one Program."""
 
     def __init__(
-        self, program: Program, code: Kernels, inputs: int, compiled: Compile, shared: Arena | None = None
+        self,
+        program: Program,
+        code: Kernels,
+        inputs: int,
+        compiled: Compile,
+        shared: Arena | None = None,
+        replaced: Sequence[int] = (),
     ) -> None:
         self.program, self.inputs = program, inputs
         self.shared = shared
@@ -63,31 +69,34 @@ class Runner:
         self._lock = threading.RLock() if shared is None else shared.lock
         self._bases = [c.ctypes.data for c in program.constants]
         self._copies = [(k, v) for k, v in enumerate(program.outputs) if v.place != Place("output", k)]
-        self.results = Results(program.outputs, program.reuses)
+        self.results = Results(program.outputs, program.reuses, replaced)
         self._now: tuple[Array, ...] = ()
         self._runs, self._code = False, code
         self._inner: Runner | None = None
         self.table = self._table(dict(zip(program.kernels, code.addresses, strict=True)), code)
 
-    def __call__(self, values: list[Array]) -> list[Array]:
-        """`values` is the caller's own list: arrays in it that are given away may be replaced by copies."""
+    def __call__(self, values: list[Array], old: list[Array] | None = None, held: int = 0) -> list[Array]:
+        """`values` is the caller's own list: arrays in it that are given away may be replaced by copies. What
+        `old` and `held` are, `results` says.
+        """
         with self._lock:
             if self._runs:
                 return self._another()(values)
             self._runs = True
             try:
-                return self._run(values)
+                return self._run(values, old or [], held)
             finally:
                 self._runs, self._now = False, ()
 
     def _another(self) -> Runner:
         """For a run that a callback of this one's run asks for: with memory of its own."""
         if self._inner is None:
-            self._inner = Runner(self.program, self._code, self.inputs, self._compiled)
+            replaced = self.results.replaced
+            self._inner = Runner(self.program, self._code, self.inputs, self._compiled, replaced=replaced)
         return self._inner
 
-    def _run(self, values: list[Array]) -> list[Array]:
-        outs = self.results.allocate(values)
+    def _run(self, values: list[Array], old: list[Array], held: int) -> list[Array]:
+        outs = self.results.allocate(values, old, held)
         if self.shared is not None:
             self.shared.reserve(self.program.packing.peak)
         self._now = self._arrays(values, outs)

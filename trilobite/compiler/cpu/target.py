@@ -45,8 +45,9 @@ class Compiled:
         donated: Mapping[int, int],
         shelf: tuple[Shelf | None, int],
         arena: Arena | None = None,
+        replaced: Sequence[int] = (),
     ) -> None:
-        self.arena, self.donated = arena, donated
+        self.arena, self.donated, self.replaced = arena, donated, replaced
         self._types, self._graph = types, graph
         self._shelf, self._part = shelf
         self.runners: dict[tuple[int, ...], Runner] = {}
@@ -78,7 +79,7 @@ class Compiled:
 
         program = self._kept(key, sizes)
         code = kernels([(k.text, k.level) for k in program.kernels])
-        runner = Runner(program, code, inputs, compile_graph, self.arena)
+        runner = Runner(program, code, inputs, compile_graph, self.arena, self.replaced)
         self.runners[key] = runner
         return runner
 
@@ -102,12 +103,15 @@ class Executable:
         donated, types = dict(options.donated), graph.input_types
         if not self.division.two:
             arena = EAGER if options.eager else None
-            self.main = Compiled(types, lambda: self.compilation.latest, donated, (shelf, 0), arena)
+            latest = lambda: self.compilation.latest  # noqa: E731
+            self.main = Compiled(types, latest, donated, (shelf, 0), arena, options.replaced)
             return
         stable, kept = self.division.stable, self.division.kept
         at = {i: n for n, i in enumerate(kept)}
         given = {o: at[i] for o, i in donated.items() if i in at}
-        self.main = Compiled([types[i] for i in kept], lambda: self._half("second"), given, (shelf, 0))
+        taken = [types[i] for i in kept]
+        second = lambda: self._half("second")  # noqa: E731
+        self.main = Compiled(taken, second, given, (shelf, 0), None, options.replaced)
         self.first = Compiled([types[i] for i in stable], lambda: self._half("first"), {}, (shelf, 1))
         self._seen: list[Array] | None = None
         self._kept = picker(kept)
@@ -149,27 +153,30 @@ class Executable:
 
     # -- running ---------------------------------------------------------------------------------------------
 
-    def __call__(self, values: Sequence[Array]) -> list[Array]:
+    def __call__(self, values: Sequence[Array], old: list[Array] | None = None, held: int = 0) -> list[Array]:
+        """`old` are the arrays of the results that this run replaces; the caller refers to each of them, and
+        to each input that it gives away, `held` times more than by its cell and these lists.
+        """
         if self.division.two:
-            given = [*self._kept(values), *self._stable(values)]
+            given = [*self._kept(values), *self._stable(values, held)]
         else:
             given = list(values)
         if type(values) is list:
             values.clear()  # arrays that are given away are held by one list alone
-        return self.main.runner(given)(given)
+        return self.main.runner(given)(given, old, held)
 
-    def _stable(self, values: Sequence[Array]) -> list[Array]:
+    def _stable(self, values: Sequence[Array], held: int) -> list[Array]:
         now = [values[i] for i in self.division.stable]
-        if self._seen is None or not all(map(is_, now, self._seen)) or self._written(now):
+        if self._seen is None or not all(map(is_, now, self._seen)) or self._written(now, held):
             self._when = cells.now
             self._ready = self.first.runner(now)(list(now))
             self._seen = now
         return self._ready
 
-    def _written(self, now: Sequence[Array]) -> bool:
+    def _written(self, now: Sequence[Array], held: int) -> bool:
         """Has somebody written into these arrays since they were last looked at?"""
         stamped = cells.now != self._when and any(cells.stamped_after(a, self._when) for a in now)
-        return [cells.is_exposed(a, _REFERENCES) for a in now].count(True) > 0 or stamped
+        return [cells.is_exposed(a, _REFERENCES + held) for a in now].count(True) > 0 or stamped
 
 
 def compile_graph(graph: Graph, options: Options = Options()) -> Executable:  # noqa: B008

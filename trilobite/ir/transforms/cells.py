@@ -22,6 +22,7 @@ from trilobite.base.locations import user_location
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.bind import Traced
+from trilobite.native.memory import Memory
 
 
 class Cell:
@@ -108,8 +109,9 @@ now = 0
 
 
 def _owner(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array that all views of its memory refer to."""
     base = array.base
-    return base if isinstance(base, np.ndarray) else array
+    return base if isinstance(base, np.ndarray) and type(base) is not Memory else array
 
 
 def stamp(value: Value) -> None:
