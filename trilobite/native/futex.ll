@@ -9,18 +9,17 @@ define internal void @wake(ptr %word) {
   ret void
 }
 
-; A virtual machine's idle core looks taken to its system, which then wakes a thread on the core of its waker; so
-; whoever wakes one tells it where not to run. Only a caller that has moved costs a system call.
-define internal void @place(ptr %control, ptr %line) {
+; A virtual machine's idle core looks taken to its system, which then leaves a thread on the core of its caller;
+; so threads are told where not to run. Only a caller that has moved costs system calls.
+define internal void @place(ptr %control) {
 start:
   %cpu = call i32 @sched_getcpu()
   %mine = zext i32 %cpu to i64
   %number = add i64 %mine, 1
-  %avoideds = getelementptr i64, ptr %line, i64 6
+  %avoideds = getelementptr i64, ptr %control, i64 61
   %avoided = load i64, ptr %avoideds
-  %same = icmp eq i64 %avoided, %number
+  %moved = icmp ne i64 %avoided, %number
   %known = icmp ult i64 %mine, 256
-  %moved = xor i1 %same, true
   %wanted = and i1 %moved, %known
   br i1 %wanted, label %move, label %end
 move:
@@ -36,10 +35,20 @@ move:
   %before = load i64, ptr %words
   %after = and i64 %before, %others
   store i64 %after, ptr %words
+  %threadses = getelementptr i64, ptr %control, i64 48
+  %threads = load i64, ptr %threadses
+  br label %each
+each:
+  %t = phi i64 [ 1, %move ], [ %t1, %thread ]
+  %some = icmp ult i64 %t, %threads
+  br i1 %some, label %thread, label %end
+thread:
+  %line = call ptr @line(ptr %control, i64 %t)
   %tids = getelementptr i64, ptr %line, i64 5
   %tid = load i64, ptr %tids
   %code = call i64 (i64, ...) @syscall(i64 $affinity, i64 %tid, i64 32, ptr %mask)
-  br label %end
+  %t1 = add i64 %t, 1
+  br label %each
 end:
   ret void
 }

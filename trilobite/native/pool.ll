@@ -9,10 +9,9 @@
 ;   50, 51   sleep(word): blocks while the word is 1; wake(word)
 ;   52..59   Python: PyEval_SaveThread, PyEval_RestoreThread, PyLong_FromLongLong, the types of arrays and tuples,
 ;            PyErr_CheckSignals, PyObject_CallNoArgs, Py_DecRef
-;   60       place(control, line): keeps the thread of a line off the core that the caller runs on
+;   60, 61   place(control): keeps the other threads off the core that the caller runs on; that core plus 1
 ;   64+16t   thread t: the last job claimed for its part, the last one done, 1 while it sleeps (i32),
-;            1 while the caller sleeps until it is done (i32), its scratch memory, the system's number for it,
-;            the core it keeps off plus 1 (0: none)
+;            1 while the caller sleeps until it is done (i32), its scratch memory, the system's number for it
 ;   72..75   the cores of the process, one bit each; all 0: threads run where the system puts them
 ;
 ; Part t of a job is for thread t, so that a thread finds in its cache what it wrote before. A part that nobody
@@ -136,9 +135,6 @@ define internal void @rouse(ptr %control, ptr %line) {
   br i1 %asleep, label %yes, label %no
 yes:
   store atomic i32 0, ptr %sleeping seq_cst, align 8
-  %places = getelementptr i64, ptr %control, i64 60
-  %place = load ptr, ptr %places
-  call void %place(ptr %control, ptr %line)
   %wakes = getelementptr i64, ptr %control, i64 51
   %wake = load ptr, ptr %wakes
   call void %wake(ptr %sleeping)
@@ -150,9 +146,15 @@ no:
 ; Wakes the threads from 1 up to `through`.
 define internal void @rouse_all(ptr %control, i64 %through) {
 start:
+  %several = icmp ugt i64 %through, 1
+  br i1 %several, label %put, label %all
+put:
+  %places = getelementptr i64, ptr %control, i64 60
+  %place = load ptr, ptr %places
+  call void %place(ptr %control)
   br label %each
 each:
-  %t = phi i64 [ 1, %start ], [ %more, %one ]
+  %t = phi i64 [ 1, %put ], [ %more, %one ]
   %some = icmp ult i64 %t, %through
   br i1 %some, label %one, label %all
 one:
@@ -299,7 +301,7 @@ define internal i64 @nanoseconds() {
 }
 
 ; Where the system offers no better.
-define internal void @place_anywhere(ptr %control, ptr %line) {
+define internal void @place_anywhere(ptr %control) {
   ret void
 }
 

@@ -3,7 +3,7 @@
 Enters: jobs, published by the driver in the control block (`pool.ll`). Leaves: nothing; the jobs write
 memory. A job is cut into one part per thread; bits do not depend on the cut. Threads look for work for some
 tens of microseconds and then sleep; they never spin when there are more of them than cores, and otherwise
-are woken on another core than their caller's. They are started with the first program that wants them, again
+keep off their caller's core. They are started with the first program that wants them, again
 after a fork, and leave before the interpreter does. Who finds the pool taken by another program runs alone,
 on a control block of its own.
 """
@@ -29,7 +29,7 @@ from trilobite.native.runtime import MOST_THREADS, Runtime, Words, control_block
 
 SPIN = 100_000  # nanoseconds of looking for work before sleeping: about twice what waking a thread takes
 _JOB, _BUSY, _THREADS, _SPIN, _SLEEP, _WAKE, _LINES, _LINE, _SCRATCH = 0, 32, 48, 49, 50, 51, 64, 16, 4
-_PLACE, _CORES, _ID, _AVOIDED = 60, 72, 5, 6
+_PLACE, _AVOIDED, _CORES, _ID = 60, 61, 72, 5
 _MOST_CORES = 256
 _LEAVE = 65535
 _PATIENCE = 1.0  # seconds to wait for a program that runs, before doing without its end
@@ -107,8 +107,7 @@ class Pool:
             except RuntimeError:  # the system gives no more threads: these have to do
                 break
             workers.append(thread)
-            line = _LINES + _LINE * t
-            self.control[[line + _ID, line + _AVOIDED]] = thread.native_id or 0, 0
+            self.control[_LINES + _LINE * t + _ID] = thread.native_id or 0
         return workers
 
     def _choose_places(self, wanted: int) -> None:
@@ -116,7 +115,7 @@ class Pool:
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         knows = "place" in self._code.addresses and cores and cores[-1] < _MOST_CORES
         apart = knows and 1 < wanted <= min(len(cores), usable_cores())
-        self.control[_PLACE] = self._code["place" if apart else "place_anywhere"]
+        self.control[[_PLACE, _AVOIDED]] = self._code["place" if apart else "place_anywhere"], 0
         bits = sum(1 << core for core in cores) if apart else 0
         for i in range(_MOST_CORES // 64):
             self.control[_CORES + i] = np.uint64(bits >> 64 * i & (1 << 64) - 1).astype(np.int64)
