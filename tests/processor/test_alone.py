@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+PROJECT = Path(__file__).parents[2]
 ROOMS = ("base", "native", "processor")
 SCRIPT = """
 import sys
@@ -23,19 +27,44 @@ assert not heavy & set(sys.modules)
 """
 
 
-def test_a_launch_without_the_other_lobes(tmp_path: Path) -> None:
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    """A copy of the project in which only the rooms of the processor are there."""
     package = tmp_path / "trilobite"
     package.mkdir()
-    source = Path(__file__).parents[2] / "trilobite"
-    (package / "__init__.py").symlink_to(source / "__init__.py")
+    (tmp_path / "tests").mkdir()
+    (package / "__init__.py").symlink_to(PROJECT / "trilobite" / "__init__.py")
     for room in ROOMS:
-        (package / room).symlink_to(source / room)
-    result = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path)},
+        (package / room).symlink_to(PROJECT / "trilobite" / room)
+    for name in ("tests/processor", "tests/conftest.py", "docs", "examples", "pyproject.toml"):
+        (tmp_path / name).symlink_to(PROJECT / name)
+    return tmp_path
+
+
+def run_there(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "PYTHONPATH": str(place),
+        "PATH": os.environ.get("PATH", ""),
+        "HOME": os.environ.get("HOME", ""),
+    }
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=place,
+        env={"PYTHONPATH": str(place)} | kept,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_a_launch_without_the_other_lobes(alone: Path) -> None:
+    result = run_there(alone, "-c", SCRIPT)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_all_tests_of_the_processor_without_the_other_lobes(alone: Path) -> None:
+    result = run_there(alone, "-P", "-m", "pytest", "-q", "tests/processor", "-p", "no:cacheprovider")
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert " passed" in result.stdout

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trilobite.processor.isa.address import address
 from trilobite.processor.isa.encode import Instruction, unlawful
 from trilobite.processor.isa.formats import pack
-from trilobite.processor.isa.row import IllegalOperands, Operands, Row
+from trilobite.processor.isa.row import NRAM, SRAM, WRAM, IllegalOperands, Operands, Row
 from trilobite.processor.isa.table import TABLE
 from trilobite.processor.machine import load_machine
 from trilobite.processor.sim import lanes
@@ -27,6 +28,7 @@ from trilobite.processor.sim.plans import HOT, Plan
 from trilobite.processor.sim.prepared import Prepared
 
 TENSOR = [row for row in TABLE if row.is_tensor and row.timing not in ("dma", "multicast")]
+COPIES = [row for row in TABLE if row.timing in ("dma", "multicast")]
 SCALAR = [row for row in TABLE if row.meaning is not None and not row.is_tensor]
 EDGES = (0, 1, 2, 63, 64, 65, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 63, (1 << 64) - 1)
 
@@ -63,6 +65,51 @@ def test_tensor_rows(row: Row, core: Core, operands_for, values_for) -> None:
     with np.errstate(all="ignore"):
         check()
     assert len(compared) >= 0.8 * len(row.formats)
+
+
+@pytest.mark.parametrize("row", COPIES, ids=name)
+def test_copies(row: Row, core: Core, values_for) -> None:
+    """Loads, stores, moves and strided copies, dense and with holes, from and to overlapping bytes."""
+    compared = 0
+
+    @settings(max_examples=12, deadline=None, derandomize=True, database=None)
+    @given(st.integers(0, 2**32))
+    def check(seed: int) -> None:
+        nonlocal compared
+        rng = np.random.default_rng(seed)
+        for formats in row.formats or ((),):
+            o = _copy_operands(rng, row, formats)
+            instruction = Instruction(row, (0,) * len(row.registers), formats, (), o.values.get("offset", 0))
+            _compare(core, instruction, o, rng, True, values_for)
+            compared += 1
+
+    core.memory.blocks[:] = [(64, 1 << 20)]
+    check()
+    assert compared >= 12
+
+
+def _copy_operands(rng: np.random.Generator, row: Row, formats: tuple[Any, ...]) -> Operands:
+    size = formats[0].align if formats else 1
+    matrix, is_far = row.mnemonic.startswith("M"), "offset" in [operand.name for operand in row.operands]
+    near = SRAM if row.mnemonic == "COPYX" else WRAM if matrix else NRAM
+    values: dict[str, Any] = {f"f{i}": fmt for i, fmt in enumerate(formats)}
+    values |= {name: address(near, size * int(rng.integers(0, 96))) for name in ("dst", "a")}
+    if row.mnemonic == "COPYX":
+        values["dst"] = address(NRAM, int(rng.integers(0, 96)))
+    if is_far:
+        values |= {"base": 4096 + size * int(rng.integers(0, 96)), "offset": size * int(rng.integers(16, 96))}
+        if not any(operand.name == "base" for operand in row.operands):
+            del values["base"]
+            values["offset"] += 4096
+    values |= {"n": int(rng.integers(0, 70)), "mask": int(rng.integers(1, 16))}
+    pieces = {"count": 4, "count0": 3, "count1": 3}
+    values |= {field: int(rng.integers(1, most)) for field, most in pieces.items()}
+    for field in ("dst_stride", "dst_stride0", "dst_stride1"):  # written pieces do not meet
+        wide = 3 * 300 if field.endswith("1") else 80
+        values[field] = wide + int(rng.integers(0, 20))
+    for field in ("a_stride", "a_stride0", "a_stride1"):
+        values[field] = int(rng.integers(0, 90)) % (1 << 64)
+    return Operands(values)
 
 
 def _compare(

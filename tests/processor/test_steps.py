@@ -61,6 +61,8 @@ def lines_of(rng: np.random.Generator, instruction: Instruction, dram: int, oper
     row = instruction.row
     o = operands_for(rng, row, instruction.formats)
     size = max(1, instruction.formats[0].bits // 8) if instruction.formats else 1
+    if row.mnemonic == "VFMA":  # elsewhere c is a size
+        o.values["c"] = address(NRAM, 65536)
     if row.timing == "dma":
         near = WRAM if row.mnemonic in ("MLOAD", "MSTORE", "MMOVE") else NRAM
         o.values |= {"base": dram + size * int(rng.integers(0, 64))}

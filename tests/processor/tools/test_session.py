@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import trilobite
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.device import Device
 from trilobite.processor.isa.assembler import assemble_program
@@ -224,6 +226,11 @@ def test_help_names_every_command() -> None:
     assert all(command.what in text and command.usage in text for command in COMMANDS)
 
 
+# The command line belongs to the whole package: where the processor stands alone there is none.
+with_command_line = pytest.mark.skipif(not (Path(trilobite.__path__[0]) / "cli").exists(), reason="no cli")
+
+
+@with_command_line
 def test_the_command_line(tmp_path) -> None:
     path = tmp_path / "double.s"
     path.write_text(SOURCE)
@@ -252,6 +259,7 @@ def command(*words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(full, input=typed, capture_output=True, text=True, timeout=60)
 
 
+@with_command_line
 def test_check_and_profile_as_commands(tmp_path) -> None:
     right, wrong = tmp_path / "right.s", tmp_path / "wrong.s"
     right.write_text(SOURCE)
