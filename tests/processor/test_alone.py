@@ -42,11 +42,7 @@ def alone(tmp_path: Path) -> Path:
 
 
 def run_there(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        "PYTHONPATH": str(place),
-        "PATH": os.environ.get("PATH", ""),
-        "HOME": os.environ.get("HOME", ""),
-    }
+    kept = {name: os.environ.get(name, "") for name in ("PATH", "HOME")}
     return subprocess.run(
         [sys.executable, *words],
         cwd=place,
