@@ -28,6 +28,7 @@ THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TRILOBITE_THREADS",
 )  # fmt: skip
 FEWEST_ROUNDS = 2
+REFERENCE_FILE = "what is right"
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Result:
     samples: dict[str, list[float]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     error: float | None = None  # how far our results are from the reference's, relative to its largest number
+    errors: dict[str, float] = field(default_factory=dict)  # of peers, where the row knows what is right
 
     def median(self, system: str) -> float:
         return statistics.median(self.samples[system])
@@ -145,7 +147,11 @@ def measure_row(
     calls, files, spent = prepare(row, workers, result, folder)
     take_turns(workers, calls, result, plan.rounds_of(row, spent))
     files.update({system: earlier.outputs for system, earlier in kept.items() if earlier.outputs})
-    result.error = distance(files.get(US), files.get(REFERENCE))
+    if row.truth is not None:
+        files[REFERENCE_FILE] = folder / f"{len(list(folder.iterdir()))}.npz"
+        np.savez(files[REFERENCE_FILE], *row.truth())
+    result.error = distance(files.get(US), files.get(REFERENCE_FILE, files.get(REFERENCE)))
+    result.errors = peer_errors(row, files)
     for system, worker in workers.items():
         worker.ask("release", None)
         if plan.keeper is not None and system != US and system in result.samples:
@@ -189,6 +195,14 @@ def take_turns(workers: dict[str, RemoteSystem], calls: dict[str, int], result: 
                 result.samples.pop(system, None)
             else:
                 result.samples.setdefault(system, []).append(answer["seconds"])
+
+
+def peer_errors(row: Row, files: dict[str, Path]) -> dict[str, float]:
+    """How far the peers are from what is right, where the row knows it."""
+    if row.truth is None:
+        return {}
+    found = {peer: distance(files.get(peer), files[REFERENCE_FILE]) for peer in row.peers}
+    return {peer: error for peer, error in found.items() if error is not None}
 
 
 def distance(ours: Path | None, theirs: Path | None) -> float | None:

@@ -15,7 +15,8 @@ INTRODUCTION = """# Benchmarks
 Written by `make bench`; edits are lost. A cell is the median of all samples, with the minimum in
 parentheses; less is better. *Ratio* is our median over that of the best peer in the row: below 1 we are
 quicker. *Error* is the largest difference between our results and PyTorch's from the same weights and inputs,
-relative to the largest of them (of training steps: of the first three losses). A system in italics does only
+relative to the largest of them (of training steps: of the first three losses); where a row knows the exact
+results, ours from those, with the peers that are off named after it. A system in italics does only
 a part of the work; it is there as a floor, not as a peer. All systems of a row take turns in one run, each in
 a process of its own, with its threads pinned. A result below a peer is shown like any other.
 """
@@ -58,7 +59,11 @@ def speed(result: Result) -> str:
 
 
 def error(result: Result) -> str:
-    return "" if result.error is None else f"{result.error:.0e}" if result.error else "0"
+    """Ours, and those of peers that are wrong where the row knows what is right."""
+    if result.error is None:
+        return ""
+    wrong = [f"{system}: {off:.0e}" for system, off in result.errors.items() if off]
+    return "; ".join([f"{result.error:.0e}" if result.error else "0", *wrong])
 
 
 def table(results: Sequence[Result]) -> str:

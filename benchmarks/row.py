@@ -53,6 +53,7 @@ class Row:
     aim: float | None = None  # seconds (or bytes) that we promise to stay below
     aim_ratio: float | None = None  # our time over the best peer's that we promise to stay below
     flops: float | None = None  # operations of one call, where speed is better read as GFLOP/s
+    truth: Callable[[], Sequence[Any]] | None = None  # what is right, where a peer may be wrong
     times_itself: bool = False
     most_rounds: int | None = None  # where a sample is a whole process, few must do
     quick: bool = False

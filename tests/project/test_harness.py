@@ -57,6 +57,8 @@ ROWS = (
     Row("after", {"trilobite": sleeper(0.001)}),
     Row("close", {"trilobite": results([1, -4], 1.01), "torch": results([1, -4], 1), "x": results([2], 1)}),
     Row("apart", {"trilobite": results([1, 4], 1), "torch": results([1, 4, 2], 1)}),
+    Row("known", {"trilobite": results([1, 4], 1), "torch": results([1, 4], 2), "x": results([1, 4], 1)},
+        truth=lambda: [np.array([1, 4]), np.float32(2)]),
 )
 '''
 
@@ -88,10 +90,16 @@ def test_workers_are_pinned_and_may_print(module: str) -> None:
 
 
 def test_our_results_are_compared_with_the_references(module: str) -> None:
-    close, apart = measure(section(module).rows[4:], [module], rounds=2)
+    close, apart = measure(section(module).rows[4:6], [module], rounds=2)
     assert close.error == pytest.approx(0.01)
     assert apart.error == float("inf")
     assert not close.reasons
+
+
+def test_where_the_row_knows_what_is_right_wrong_peers_are_named(module: str) -> None:
+    (known,) = measure(section(module).rows[6:], [module], rounds=2)
+    assert known.error == 0 and known.errors == {"torch": 1.0, "x": 0.0}
+    assert "| 0; torch: 1e+00 |" in table([known])
 
 
 def test_nan_is_no_small_error(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from trilobite.compiler.cpu.gemm.pairs import pair_products, quad_products
 _PARAMETERS = (
     "ptr noalias", "i64", "ptr noalias", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias", "i1",
 )  # fmt: skip
-_UNROLL = 2
 
 
 class IntegerTile:
@@ -68,15 +67,13 @@ class IntegerTile:
     ) -> list[Value]:  # fmt: skip
         """The code of the tile itself, from sums to sums, row by row."""
         t = self.t
-        whole = t.and_(words, -_UNROLL)
         lines = [t.address(places, t.mul(line, i)) for i in range(self.rows)]
         with t.loop(first, last, carried=start, name="tap") as tap:
             rows, weights = self._addresses(lines, panel, taps, tap.index, word)
-            with t.loop(0, whole, _UNROLL, carried=[weights, *tap.values], name="deep") as deep:
-                deep.next(*self._steps(rows, deep.index, deep.values, _UNROLL))
-            with t.loop(whole, words, carried=deep.results, name="rest") as rest:
-                rest.next(*self._steps(rows, rest.index, rest.values, 1))
-            tap.next(*rest.results[1:])
+            # Unrolled, a tap of few words would be mostly its beginning and end.
+            with t.loop(0, words, carried=[weights, *tap.values], name="deep") as deep:
+                deep.next(*self._step(rows, deep.index, deep.values))
+            tap.next(*deep.results[1:])
         return tap.results
 
     def _addresses(
@@ -89,21 +86,17 @@ class IntegerTile:
         depth = t.add(t.load_type("i64", t.address(taps, last)), word)
         return rows, t.address(panel, t.mul(depth, self.tiling.columns), int32)
 
-    def _steps(self, rows: list[Value], at: Value, carried: list[Value], steps: int) -> list[Value]:
-        """`steps` words of every row, each in all lanes, times rows of the panel."""
+    def _step(self, rows: list[Value], at: Value, carried: list[Value]) -> list[Value]:
+        """One word of every row, in all lanes, times a row of the panel."""
         t, tiling = self.t, self.tiling
         multiply = quad_products if self.form == 1 else pair_products
         weights, sums = carried[0], list(carried[1:])
-        here = [t.address(r, at, int32) for r in rows]
-        for u in range(steps):
-            places = [
-                t.address(weights, u * tiling.columns + v * tiling.lanes, int32) for v in range(VECTORS)
-            ]
-            columns = [t.load_type(tiling.vector, place, 4) for place in places]
-            for i in range(self.rows):
-                # Rows may be the caller's bytes, which begin anywhere.
-                row = t.splat(t.load_type("i32", t.address(here[i], u, int32), 1), tiling.lanes)
-                for v in range(VECTORS):
-                    k = i * VECTORS + v
-                    sums[k] = t.add(sums[k], multiply(t, row, columns[v], tiling.lanes))
-        return [t.address(weights, steps * tiling.columns, int32), *sums]
+        places = [t.address(weights, v * tiling.lanes, int32) for v in range(VECTORS)]
+        columns = [t.load_type(tiling.vector, place, 4) for place in places]
+        for i, begin in enumerate(rows):
+            # Rows may be the caller's bytes, which begin anywhere.
+            row = t.splat(t.load_type("i32", t.address(begin, at, int32), 1), tiling.lanes)
+            for v in range(VECTORS):
+                k = i * VECTORS + v
+                sums[k] = t.add(sums[k], multiply(t, row, columns[v], tiling.lanes))
+        return [t.address(weights, tiling.columns, int32), *sums]
