@@ -104,7 +104,7 @@ class Blocked:
 
     def text(self) -> str:
         t, plan, p = self.t, self.plan, self.p
-        emit_micro(t, plan)
+        emit_micro(t, plan, streams=True)
         emit_pack(t, plan, "pack_a", Stored(p.a.dtype), ROWS)
         if not p.packed:
             stored = stored_as(p.b)
@@ -165,8 +165,12 @@ class Blocked:
         t, plan = self.t, self.plan
         if not self.p.packed:
             self.pack_b(block)
-        with t.loop(m0, m1, plan.m_block, name="rows") as rows:
-            count = t.smin(t.sub(m1, rows.index), plan.m_block)
+        # Blocks of equal height, in whole tiles.
+        height = t.sub(m1, m0)
+        blocks = t.smax(t.ceil_div(height, plan.m_block), 1)
+        most = t.mul(t.ceil_div(t.udiv(t.sub(t.add(height, blocks), 1), blocks), ROWS), ROWS)
+        with t.loop(m0, m1, t.smax(most, ROWS), name="rows") as rows:
+            count = t.smin(t.sub(m1, rows.index), most)
             panels = t.ceil_div(count, ROWS)
             base = t.udiv(count, panels)
             extra = t.sub(count, t.mul(base, panels))
@@ -175,7 +179,7 @@ class Blocked:
             with panel as j, t.loop(0, panels, name="tile") as i:
                 start, height = self.span(i.index, base, extra)
                 row = t.add(rows.index, start)
-                self.one_tile(block, j.index, i.index, row, height, t.sub(row, m0))
+                self.one_tile(block, j.index, i.index, panels, row, height, t.sub(row, m0))
 
     def span(self, panel: Value, base: Value, extra: Value) -> tuple[Value, Value]:
         """First row and height of a panel: of equal heights, but that the first `extra` have one more."""
@@ -271,7 +275,19 @@ class Blocked:
 
     # -- one register tile ---------------------------------------------------------------------------------
 
-    def one_tile(self, block: Block, j: Value, i: Value, row: Value, height: Value, line: Value) -> None:
+    def share_of_next(self, block: Block, b: Value, i: Value, panels: Value) -> tuple[Value, Value]:
+        """What tile i asks for of the panel of B behind this one, and how much of it with every k: memory is
+        then read while there is enough to do, not all of it by the panel's first tile.
+        """
+        t, plan = self.t, self.plan
+        row = plan.columns * plan.size
+        behind = t.address(b, t.mul(self.w["k"] if self.p.packed else block.words, row))
+        step = t.udiv(t.sub(t.add(panels, row), 1), panels)
+        return t.address(behind, t.mul(t.mul(i, step), block.words)), step
+
+    def one_tile(
+        self, block: Block, j: Value, i: Value, panels: Value, row: Value, height: Value, line: Value
+    ) -> None:
         t, plan, size = self.t, self.plan, self.plan.size
         a, a_row, a_step = self.panel_of_a(block, i, row)
         b, b_step = self.panel_of_b(block, j)
@@ -294,6 +310,7 @@ class Blocked:
             t.select(direct, waiting, self.tile),
             t.select(direct, waiting_row, constant("i64", plan.columns * size)),
             add,
+            *self.share_of_next(block, b, i, panels),
         )  # fmt: skip
         with t.when(t.not_(direct)):
             self.finish.tile(

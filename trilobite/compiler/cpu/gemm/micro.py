@@ -2,12 +2,13 @@
 
 Enters: a `Text` and a `Tiling`. Leaves: the functions `micro1` .. `micro6`, one for each number of rows.
 
-    micro<r>(k, a, a_row, a_step, b, b_step, c, c_row, add)
+    micro<r>(k, a, a_row, a_step, b, b_step, c, c_row, add[, next, next_step])
 
 multiplies r rows of A by one panel of B. All strides are in bytes. A's element (i, k) stands at
 a + i·a_row + k·a_step, so A may be packed or be the caller's matrix as it is; row k of B's panel begins at
 b + k·b_step. The tile is stored to c, or added to what is there if `add` is not 0. Every element is one chain
 of multiply-adds in the order of k: its bits depend on k's blocks alone, not on r or on where the tile stands.
+With `streams`, the tile asks meanwhile for memory that later tiles want: next_step bytes behind `next` per k.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from trilobite.compiler.cpu.gemm.tiling import ROWS, Tiling
 _PARAMETERS = (
     "i64", "ptr noalias", "i64", "i64", "ptr noalias", "i64", "ptr noalias", "i64", "i64",
 )  # fmt: skip
+_STREAM = ("ptr", "i64")
 _AHEAD = 768  # bytes of A asked for in advance: about 32 steps of packed rows
 
 
-def emit_micro(t: Text, plan: Tiling) -> None:
+def emit_micro(t: Text, plan: Tiling, *, streams: bool = False) -> None:
     for rows in range(1, ROWS + 1):
-        with t.function(f"micro{rows}", _PARAMETERS) as parameters:
+        with t.function(f"micro{rows}", _PARAMETERS + _STREAM * streams) as parameters:
             _Micro(t, plan, rows, parameters).emit()
 
 
@@ -43,7 +45,8 @@ class _Micro:
         self.t, self.plan, self.rows = t, plan, rows
         (
             self.k, self.a, self.a_row, self.a_step, self.b, self.b_step, self.c, self.c_row, self.add,
-        ) = parameters  # fmt: skip
+        ) = parameters[:9]  # fmt: skip
+        self.stream = parameters[9:]
 
     def emit(self) -> None:
         t = self.t
@@ -68,10 +71,17 @@ class _Micro:
             state = loop.values
             if start.number == 0:
                 t.prefetch(t.address(state[0], _AHEAD))
+                self.fetch_next(loop.index)
             for _ in range(unroll):
                 state = self.step(state)
             loop.next(*state)
         return loop.results
+
+    def fetch_next(self, k: Value) -> None:
+        """A little of what comes next with every k, into the second cache: the first one is full."""
+        if self.stream:
+            first, step = self.stream
+            self.t.prefetch(self.t.address(first, self.t.mul(k, step)), locality=2)
 
     def step(self, state: list[Value]) -> list[Value]:
         """One k: a row of B in registers, each element of A's column in all lanes."""

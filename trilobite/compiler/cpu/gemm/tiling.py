@@ -30,7 +30,7 @@ class Tiling:
     lanes: int
     vectors: int  # that make up a row of the register tile
     k_block: int  # a panel of B of this height fills three quarters of the first cache
-    m_block: int  # a block of A of this height lies in the second cache
+    m_block: int  # a block of A of this height fills half of the second cache
     n_block: int
     direct: int  # up to so many columns, A is read where it is: packing would cost more than it saves
 
@@ -68,7 +68,7 @@ def tiling(host: Host, accumulator: DType, pairs: bool = False) -> Tiling:
     vectors = 4 if host.registers > 16 and host.vector_bytes <= 16 else 2
     columns = lanes * vectors
     k_block = _multiple(host.l1 * 3 // 4 // (columns * size), 64, 64)
-    m_block = _multiple(host.l2 // 4 // (k_block * size), ROWS * 4, ROWS * 4)
+    m_block = _multiple(host.l2 // 2 // (k_block * size), ROWS * 4, ROWS * 4)
     n_block = _multiple(min(host.l3 // 8, 2 << 20) // (k_block * size), columns, columns * 4)
     if pairs and not (is_integer(accumulator) and accumulator == int32):
         raise ValueError(f"pairs are added in int32, not {accumulator}")
