@@ -89,6 +89,36 @@ def test_one_convolution_is_transposed_in_and_out() -> None:
     assert names(graph) == {"transpose": 2, "conv_last": 1, "conv_panels": 1}
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_pixels_that_lie_as_written_are_columns_of_a_product(stride: int) -> None:
+    def net(x: Any, w: Any, b: Any) -> Any:
+        h = conv(x, w, stride, pad=0)
+        return relu(table["add"](h, per_channel(b, h)))
+
+    graph = check(record(net, (1, 3, 9, 8), (5, 3, 1, 1), (5,)))
+    found = names(graph)
+    assert found["dot"] == 1 and not found["transpose"] and not found["conv_last"]
+    assert found["slice"] == (stride > 1)
+
+
+@pytest.mark.parametrize(
+    "x, w, pad",
+    [((2, 3, 9, 8), (5, 3, 1, 1), 0), ((1, 3, 9, 8), (5, 3, 1, 1), 1), ((1, 3, 3, 2), (5, 3, 1, 1), 0)],
+    ids=["two images", "padded", "few pixels"],
+)
+def test_other_single_pixels_stay_convolutions(x: Any, w: Any, pad: int) -> None:
+    graph = check(record(lambda x, w: conv(x, w, 1, pad), x, w))
+    assert names(graph)["conv_last"] == 1
+
+
+def test_single_pixels_between_convolutions_go_channels_last() -> None:
+    def net(x: Any, w: Any, v: Any, u: Any) -> Any:
+        return conv(relu(conv(relu(conv(x, w)), v, pad=0)), u)
+
+    graph = check(record(net, (1, 3, 9, 8), (5, 3, 3, 3), (6, 5, 1, 1), (4, 6, 3, 3)))
+    assert names(graph)["conv_last"] == 3 and names(graph)["transpose"] == 2
+
+
 def test_counters_say_what_was_made_and_what_still_moves() -> None:
     counters: Counter[str] = Counter()
     layout(record(conv, (2, 3, 7, 6), (5, 3, 3, 3)), counters=counters)

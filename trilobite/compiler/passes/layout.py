@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import bits, int32, is_complex
+from trilobite.base.dtypes import bits, int32, is_complex, is_float
 from trilobite.compiler.cpu.gemm.convert import accumulator_of
 from trilobite.compiler.passes.bytes import (
     conv_attributes,
@@ -34,6 +34,7 @@ from trilobite.compiler.passes.layout_axes import (
     channels_last,
     identity,
     inverse,
+    mixes_channels,
     orders,
     weight_last,
     window_rank,
@@ -43,9 +44,10 @@ from trilobite.compiler.passes.layout_winograd import stable_values, tile_of, ti
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
-from trilobite.ir.types import TensorType
+from trilobite.ir.types import Affine, TensorType, size_of
 from trilobite.native.host import Host
 
+_LEAST_PIXELS = 16  # of a product over pixels
 _FORMS = ("conv_integer", "conv_last", "conv_panels", "conv_winograd", "window_last")
 
 
@@ -219,6 +221,9 @@ class _Layout:
         if is_integer_convolution(e):
             self.integer_convolution(e)
             return
+        if self._as_product(e):
+            self.product(e)
+            return
         x, w = e.inputs
         last = channels_last(x.type.ndim, x.type.ndim - 2)
         transposed = e.primitive.name == "conv_input_grad"
@@ -250,6 +255,30 @@ class _Layout:
         if kept != dtype:
             made = self.emit(e, "cast", (made,), {"dtype": dtype})
         self.keep(e.outputs[0], last, made)
+
+    def _as_product(self, e: Equation) -> bool:
+        """A convolution of single pixels between values that lie as they are written: no transpose is worth
+        it. Of several images that would be as many products.
+        """
+        (x, w), (out,) = e.inputs, e.outputs
+        if not mixes_channels(e) or x in self.order or out in self.order or x.type.shape[0] != 1:
+            return False
+        shape = (*x.type.shape, *w.type.shape, *out.type.shape)
+        known = not any(isinstance(n, Affine) for n in shape)
+        return known and is_float(x.type.dtype) and size_of(out.type.shape[2:]) >= _LEAST_PIXELS
+
+    def product(self, e: Equation) -> None:
+        """y[K, *space] = w[K, C] @ x[C, *space], of every stride-th pixel."""
+        (x, w), (out,) = e.inputs, e.outputs
+        source, stride = self.get(x, identity(x.type.ndim)), (1, 1, *e.attributes["stride"])
+        if any(s > 1 for s in stride):
+            start = (0,) * len(stride)
+            cut = {"start": start, "stop": x.type.shape, "step": stride}
+            source = self.emit(e, "slice", (source,), cut)
+        matrix = self.get(w, identity(w.type.ndim))
+        weight = self.emit(e, "reshape", (matrix,), {"shape": (1, *w.type.shape[:2])})
+        axes = {"contract": ((2,), (1,)), "batch": ((0,), (0,)), "dtype": e.attributes["dtype"]}
+        self.keep(out, identity(out.type.ndim), self.emit(e, "dot", (weight, source), axes))
 
     def tile(self, e: Equation, w: Var | None) -> int:
         return tile_of(e, w in self.stable) if self.accuracy != "strict" else 0

@@ -53,6 +53,16 @@ def weight_last(ndim: int) -> Order:
     return (*range(2, ndim), 1, 0)
 
 
+def mixes_channels(e: Equation) -> bool:
+    """Is it a convolution of single pixels, without padding: a product with channels as they lie?"""
+    a = e.attributes
+    return (
+        e.primitive.name == "conv"
+        and all(n == 1 for n in (*e.inputs[1].type.shape[2:], *a["x_dilation"], a["groups"]))
+        and not any((*a["low"], *a["high"]))
+    )
+
+
 def window_rank(e: Equation) -> int:
     for name, of in (("size", len), ("plane", len), ("rank", int)):
         if name in e.attributes:
@@ -146,7 +156,7 @@ class _Ballot:
         self._cast: set[tuple[Var, Order]] = set()
         self._wanted: set[tuple[Var, Order]] = set()
 
-    def vote(self, v: Var, order: Order, anchor: bool = False) -> None:
+    def vote(self, v: Var, order: Order, anchor: bool = False, wanted: bool = True) -> None:
         if not _wide(v) or (v, order) in self._cast:
             return
         self._cast.add((v, order))
@@ -154,12 +164,14 @@ class _Ballot:
         self.votes[root][tuple(axes[i] for i in order)] += _weight(v.type)
         if anchor:
             self.anchored.add(root)
+        if anchor and wanted:
             self._wanted.add((root, tuple(axes[i] for i in order)))
 
     def best(self, root: Var) -> Order | None:
         if root not in self.anchored:
             return None
-        # Of equals the one that kernels ask for: statistics and elementwise work then follow it.
+        # Of equals the one that kernels ask for: statistics and elementwise work then follow it. A product
+        # with channels runs either way, so it leaves its values as they are written.
         return max(self.votes[root].items(), key=lambda item: (item[1], (root, item[0]) in self._wanted))[0]
 
 
@@ -173,7 +185,7 @@ def orders(graph: Graph) -> dict[Var, Order]:
         for v in _plain(e):
             ballot.vote(v, identity(v.type.ndim))
         for v, order in _wishes(e):
-            ballot.vote(v, order, anchor=True)
+            ballot.vote(v, order, anchor=True, wanted=not mixes_channels(e))
     best = {root: ballot.best(root) for root in ballot.anchored}
     out: dict[Var, Order] = {}
     for v in (*graph.inputs, *(v for e in graph.equations for v in e.outputs)):

@@ -20,6 +20,7 @@ from trilobite.compiler.cpu.epilogue import Epilogue
 from trilobite.compiler.cpu.gemm.convert import widen
 from trilobite.native.host import Host
 
+_CACHE_LINE = 64  # bytes
 Places = tuple[list[Value], list[Value]]
 
 
@@ -50,11 +51,12 @@ class Line:
 
 @dataclass
 class _Tile:
-    """Where the results of a tile's pixels lie, and how many pixels exist."""
+    """Where the results of a tile's pixels lie, how many pixels exist, and what to fetch meanwhile."""
 
     rows: list[Places]
     first: Value
     count: Value
+    ahead: list[Value]  # rows of the next tile that no tile has read yet
 
 
 class Filter:
@@ -89,12 +91,34 @@ class Filter:
         count = t.sub(w["pixels"], t.mul(at[-1], self.line.pixels))
         unrolled = range(self.line.pixels if self._short else 0)
         rows = [self.finish.row(t.add(first, t.mul(w["apart"], i))) for i in unrolled]
-        tile = _Tile(rows, first, t.smin(count, self.line.pixels))
+        tile = _Tile(rows, first, t.smin(count, self.line.pixels), self._ahead())
         whole = t.and_(w["width"], -self.tiling.lanes)
         with t.loop(0, whole, self.tiling.lanes, name="channel") as c:
+            self._fetch(tile, c.index)
             self._channels(tile, c.index, None)
         with t.when(t.icmp("slt", whole, w["width"])):
             self._channels(tile, whole, t.sub(w["width"], whole))
+
+    def _ahead(self) -> list[Value]:
+        """What follows a tile in the last lines: so many streams at once are too many for a machine to
+        foresee. Behind the end of a line it is something else, and fetching it does no harm.
+        """
+        t, w, span = self.t, self.w, self.line.span
+        found = []
+        for k in range(self.line.step):
+            line = t.smax(t.sub(w["lines"], k + 1), 0)
+            last = t.load_type("ptr", t.address(self.places, t.mul(t.add(t.mul(line, span), span - 1), 8)))
+            found.append(t.address(last, w["width"], self.tiling.operand))
+        return found
+
+    def _fetch(self, tile: _Tile, channel: Value) -> None:
+        """The share of one vector of channels in the rows of the next tile."""
+        t, pixels, operand = self.t, self.line.pixels * self.line.step, self.tiling.operand
+        share = pixels * self.tiling.lanes * operand.itemsize
+        for begin in tile.ahead:
+            here = t.address(begin, t.mul(channel, pixels), operand)
+            for at in range(0, share, _CACHE_LINE):
+                t.prefetch(t.address(here, at))
 
     @property
     def _short(self) -> bool:

@@ -76,9 +76,23 @@ class Finish:
             if width is None:
                 self._vector(here, places, t.add(column, at), None)
                 continue
-            left = t.sub(width, at)
+            self._some(here, places, t.add(column, at), t.sub(width, at), v + 1 < VECTORS)
+
+    def _some(
+        self, sums: Value, places: tuple[list[Value], list[Value]], column: Value, left: Value, fills: bool
+    ) -> None:
+        """A vector of which `left` lanes exist, or none. `fills`: often all, and masked stores are slow."""
+        t = self.t
+
+        def masked() -> None:
             with t.when(t.icmp("sgt", left, 0)):
-                self._vector(here, places, t.add(column, at), left)
+                self._vector(sums, places, column, left)
+
+        if fills:
+            full = t.icmp("sge", left, self.tiling.lanes)
+            t.either(full, lambda: self._vector(sums, places, column, None), masked)
+        else:
+            masked()
 
     def registers(self, sums: Sequence[Value], rows: Value, column: Value) -> None:
         """Sums of a full tile that are still in registers, row by row."""
