@@ -20,6 +20,7 @@ from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
 from trilobite.framework.delivery import deliver, old_gradients, replacing, shared_cells
 from trilobite.framework.dispatch import MISS, Dispatch
+from trilobite.framework.outside import can_wait, forward
 from trilobite.framework.recordings import Entry, still_holds, trace
 from trilobite.framework.signature import Call, Signature, describe, hold, take_apart
 from trilobite.framework.transforms import check_function
@@ -148,6 +149,8 @@ class Jitted:
         if entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values):
             run = replacing(executable(r.graph, self.target, e.usage))
             outs: Sequence[Value] = run(values, old_gradients(e), 0)
+        elif can_wait(e, values):
+            outs = forward(e, values, self.target)
         else:
             outs = distinct(table["call"](*values, **e.attributes, target=self.target), values)
         return deliver(e, call, outs)

@@ -51,6 +51,7 @@ class Entry:
     differentiable: bool  # does any output continue on the tape outside?
     attributes: dict[str, Any] = field(default_factory=dict)
     usage: Usage = NO_USAGE
+    differentiated: bool = False  # has a backward pass outside followed it?
 
     def present(self) -> dict[cells.Cell, cells.Cell]:
         """Where captured gradients are now: a parameter may have another tensor as its gradient by then."""
