@@ -1,4 +1,4 @@
-"""Compiled functions with gradients on: as without them while nobody differentiates, and right if one does."""
+"""Compiled functions with gradients on: as without them while nobody differentiates; right if one does."""
 
 from __future__ import annotations
 
