@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trilobite.processor import Device, Machine, load_machine
+from trilobite.processor.machine.description import InstructionCache, LastLevelCache
 from trilobite.processor.sim.timing.engine import replay_by_definition
 from trilobite.processor.sim.timing.native import replay
 from trilobite.processor.sim.timing.stalls import stall_table
@@ -120,6 +121,26 @@ def test_cores_that_meet_and_share(interlock: str, seed: int, task: str) -> None
     compare(run.timeline, replay_by_definition(device.machine, run.trace))
     slow = replace(device.machine, dram=replace(base.dram, gb_per_s=20.0, channels=2))
     compare(replay(slow, run.trace), replay_by_definition(slow, run.trace))
+
+
+def with_everything(machine: Machine) -> Machine:
+    """Caches, a FIFO of tiles, and scratchpads whose banks the units share."""
+    core = machine.core
+    nram, wram = replace(core.nram, contended=True), replace(core.wram, contended=True, fifo_tiles=2)
+    full = replace(core, nram=nram, wram=wram, fetch=InstructionCache(1, 128))
+    return replace(machine, core=full, llc=LastLevelCache(64, 256, 48, 30.0))
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(deadline=None, max_examples=8)
+def test_caches_fifos_and_banks(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    base = with_everything(replace(load_machine("dlp-m"), memory_core=False))
+    device = Device(replace(base, interlock=str(rng.choice(["none", "ranges"]))))
+    module = device.load(program(rng, ONE + MANY, 30))
+    data = device.array(np.zeros(10000, np.float32))
+    run = device.launch(module, [data], (8, 1, 1), "union2", checks=False)
+    compare(run.timeline, replay_by_definition(device.machine, run.trace))
 
 
 @pytest.mark.parametrize("name", ["mlu270", "mlu370-x8", "tpu-v1", "nvdla-512", "diannao"])

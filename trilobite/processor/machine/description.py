@@ -19,13 +19,19 @@ INTERLOCKS = ("ranges", "none")
 
 @dataclass(frozen=True)
 class Scratchpad:
-    """An on-chip memory. `reserved_kib` at its top hold the stack and spills."""
+    """An on-chip memory. `reserved_kib` at its top hold the stack and spills.
+
+    `fifo_tiles` of WRAM is how many loads of weights can be ahead of the products that use them. With
+    `contended` the units of a core that use the memory at the same time share its bytes per cycle, for their
+    accesses meet in its banks; without it every unit finds its banks free.
+    """
 
     kib: int
     banks: int = 1
     bytes_per_cycle: int = 0
     reserved_kib: int = 0
     fifo_tiles: int = 0
+    contended: bool = False
 
     @property
     def bytes(self) -> int:
@@ -106,6 +112,14 @@ class Queues:
 
 
 @dataclass(frozen=True)
+class InstructionCache:
+    """What a core fetches its instructions from; 0 KiB stands for a memory that is always in time."""
+
+    kib: int = 0
+    line_bytes: int = 64
+
+
+@dataclass(frozen=True)
 class Core:
     nram: Scratchpad
     wram: Scratchpad
@@ -117,6 +131,7 @@ class Core:
     queues: Queues = Queues()
     scalar: ScalarUnit = ScalarUnit()
     gprs: int = 64
+    fetch: InstructionCache = InstructionCache()
 
 
 @dataclass(frozen=True)
@@ -165,6 +180,16 @@ class Dram:
 
 
 @dataclass(frozen=True)
+class LastLevelCache:
+    """Between the clusters and DRAM, for the whole part; 0 KiB if there is none."""
+
+    kib: int = 0
+    line_bytes: int = 512
+    bytes_per_cycle: int = 0
+    latency_ns: float = 40.0
+
+
+@dataclass(frozen=True)
 class Launch:
     """What the host pays before the first instruction of a launch, and between rounds of tasks."""
 
@@ -198,6 +223,7 @@ class Machine:
     memory_core: bool = False
     sram: SharedMemory = SharedMemory()
     noc: Noc = Noc()
+    llc: LastLevelCache = LastLevelCache()
     launch: Launch = Launch()
     power: Power = Power()
     note: str = field(default="", compare=False)

@@ -94,9 +94,10 @@ def _core_box(machine: Machine) -> str:
     buffers = f", {mfu.weight_buffers} weight buffer(s)" if mfu.geometry == "systolic-ws" else ""
     count = f"{mfu.count} x " if mfu.count > 1 else ""
     acc = f"ACC {core.acc.kib} KiB" if core.acc.kib else "accumulates in NRAM"
+    cache = f" from {core.fetch.kib} KiB" if core.fetch.kib else ""
     fifo = f", FIFO of {core.wram.fifo_tiles} tiles" if core.wram.fifo_tiles else ""
     lines = [
-        "core: fetch, decode, dispatch in order -> queues of " + str(core.queues.depth),
+        f"core: fetch{cache}, decode, dispatch in order -> queues of {core.queues.depth}",
         f"  scalar   64 GPRs of 64 bits; add {core.scalar.add}, divide {core.scalar.divide} cycles",
         f"  matrix   {count}{mfu.geometry} {mfu.rows} x {mfu.cols}{buffers}; {acc}",
         f"  vector   {core.vfu.bytes_per_cycle} B/cycle in granules of {core.vfu.granule_bytes} B",

@@ -54,6 +54,7 @@ def validate(machine: Machine) -> None:
         _check_memory(machine.name, label, pad)
     _check_memory(machine.name, "sram", machine.sram)
     _check_present(machine)
+    _check_caches(machine)
     _check_matrix_unit(machine.name, core.mfu)
     _check_clusters(machine)
     _check_noc(machine.name, machine.noc, machine.clusters)
@@ -102,6 +103,24 @@ def _check_choice(machine: str, path: str, value: str, allowed: tuple[str, ...])
             where=f"{machine}: {path}",
             expected="one of " + ", ".join(allowed),
             remedy="choose one of these",
+        )
+
+
+def _check_caches(machine: Machine) -> None:
+    for path, cache in (("llc", machine.llc), ("core.fetch", machine.core.fetch)):
+        if cache.kib * 1024 % cache.line_bytes or cache.line_bytes % 8:
+            raise MachineError(
+                f"a cache of {cache.kib} KiB has no whole number of lines of {cache.line_bytes} bytes",
+                where=f"{machine.name}: {path}",
+                expected="a line of whole instructions or words that divides the size",
+                remedy="give a power of two, for example 64",
+            )
+    if machine.llc.kib and not machine.llc.bytes_per_cycle:
+        raise MachineError(
+            "a last-level cache without bandwidth",
+            where=f"{machine.name}: llc.bytes_per_cycle",
+            expected="bytes per cycle above 0",
+            remedy="give the cache's bandwidth, or leave llc out",
         )
 
 

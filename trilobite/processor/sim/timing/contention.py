@@ -4,7 +4,8 @@ Enters: transfers that begin at some cycle, each with a size, a highest rate of 
 way. Leaves: the cycle in which each ends. Round-robin service of equal bursts gives every waiting transfer
 the same share of a part; in the limit of small bursts that is max-min fairness, which is computed here
 without stepping through bursts. Between two events all rates are constant. A part ("channel", c, n) is
-channel c of the n over which the transfer spreads evenly: it carries only an nth of the bytes.
+channel c of the n over which the transfer spreads evenly: it carries only an nth of the bytes. A part
+("share", part, n, m) carries n bytes of a transfer of m.
 
 Transfers with the same parts and the same highest rate always run at the same rate. They form a group, whose
 bytes per member are counted once: an event costs time in the number of groups, not of transfers.
@@ -52,6 +53,9 @@ def weighted(resource: Hashable) -> tuple[Hashable, float]:
     """The part itself, and which share of a transfer's bytes it carries."""
     if isinstance(resource, tuple) and resource[0] == "channel":
         return resource[:2], 1 / resource[2]
+    if isinstance(resource, tuple) and resource[0] == "share":
+        part, weight = weighted(resource[1])
+        return part, weight * resource[2] / resource[3]
     return resource, 1.0
 
 

@@ -8,7 +8,7 @@ same costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 import numpy as np
@@ -128,8 +128,11 @@ def _slowness(machine: Machine, rate: str) -> float:
     return 1.0 / found if found else 2.0
 
 
-def transfer(machine: Machine, record: TensorRecord, cluster: int) -> Cost:
-    """A copy: own engine, then every shared part on its way. A bus with multicast is crossed once for all."""
+def transfer(machine: Machine, record: TensorRecord, cluster: int, missing: int | None = None) -> Cost:
+    """A copy: own engine, then every shared part on its way. A bus with multicast is crossed once for all.
+
+    With a last-level cache only `missing` bytes pass between it and DRAM.
+    """
     ends = (*record.reads[:1], *record.writes[:1])
     spaces = [split(region.address)[0] for region in ends]
     engine = machine.core.io_dma if record.queue == "io" else machine.core.move_dma
@@ -142,8 +145,38 @@ def transfer(machine: Machine, record: TensorRecord, cluster: int) -> Cost:
     alone = own
     for region, space in zip(ends, spaces, strict=True):
         if space in DRAM_SPACES:
-            alone = max(alone, ceil(amount / _dram_rate(machine, engine, region)))
-    return Cost(own, own + engine.setup + wait, max(amount, turns * ends[0].bytes), tuple(resources), alone)
+            drawn = amount if missing is None else missing
+            alone = max(alone, ceil(drawn / _dram_rate(machine, engine, region)))
+    amount = max(amount, turns * ends[0].bytes)
+    if missing is not None:
+        resources = _cached(resources, missing, amount)
+        if missing == 0:
+            wait += machine.cycles(machine.llc.latency_ns) - machine.cycles(machine.dram.latency_ns)
+    return Cost(own, own + engine.setup + wait, amount, tuple(resources), alone)
+
+
+def _cached(resources: Sequence[Resource], missing: int, amount: int) -> list[Resource]:
+    """The way through a last-level cache: all bytes pass it, and only what it lacks passes DRAM's parts."""
+    far = ("dram", "die", "channel")
+    near = [part for part in resources if part[0] not in far]
+    behind = [("share", part, missing, amount) for part in resources if part[0] in far and missing]
+    return [("llc",), *near, *behind]
+
+
+def contended(machine: Machine, record: TensorRecord, cost: Cost, core: tuple[int, int]) -> Cost:
+    """The same with the scratchpads whose banks the units of a core share."""
+    pads = {NRAM: machine.core.nram, WRAM: machine.core.wram, ACC: machine.core.acc}
+    moved: dict[str, int] = {}
+    for region in (*record.reads, *record.writes[:1]):
+        space = split(region.address)[0]
+        if space in pads and pads[space].contended:
+            moved[space] = moved.get(space, 0) + region.bytes
+    used = {space: count for space, count in moved.items() if count}
+    if not used:
+        return cost
+    amount = cost.amount if cost.resources else sum(used.values())
+    parts = tuple(("share", ("pad", space, *core), count, amount) for space, count in sorted(used.items()))
+    return replace(cost, amount=amount, resources=(*cost.resources, *parts), alone=max(cost.alone, 1))
 
 
 def _dram_rate(machine: Machine, engine: Dma, region: Region) -> float:
@@ -264,6 +297,14 @@ def capacity(machine: Machine, resource: Resource) -> float:
         return machine.dram_bytes_per_cycle / machine.chips
     if kind == "channel":
         return machine.dram_bytes_per_cycle / machine.dram.channels
+    if kind == "llc":
+        return float(machine.llc.bytes_per_cycle)
+    if kind == "pad":
+        return float(
+            {NRAM: machine.core.nram, WRAM: machine.core.wram}.get(
+                str(resource[1]), machine.core.acc
+            ).bytes_per_cycle
+        )
     if kind == "sram":
         return float(machine.sram.bytes_per_cycle)
     return float(machine.sram.bus_bytes_per_cycle if kind == "bus" else machine.noc.link_bytes_per_cycle)
@@ -292,11 +333,20 @@ def cost_key(record: TensorRecord, turn: int) -> tuple[object, ...]:
     return (record.timing, record.queue, record.formats, work, len(record.reads), *regions)
 
 
-def cost_of(machine: Machine, record: TensorRecord, cluster: int = 0) -> Cost:
-    """The cost of any instruction of a queue, issued by a core of this cluster."""
+def is_contended(machine: Machine) -> bool:
+    """Whether the units of a core meet in the banks of a scratchpad."""
+    return any(pad.contended for pad in (machine.core.nram, machine.core.wram, machine.core.acc))
+
+
+def cost_of(
+    machine: Machine, record: TensorRecord, cluster: int = 0, core: int = 0, missing: int | None = None
+) -> Cost:
+    """The cost of any instruction of a queue, issued by this core; `missing` bytes are not in the LLC."""
     if record.timing in ("dma", "multicast"):
-        return transfer(machine, record, cluster)
-    return CLASSES[record.timing](machine, record)
+        cost = transfer(machine, record, cluster, missing)
+    else:
+        cost = CLASSES[record.timing](machine, record)
+    return contended(machine, record, cost, (cluster, core)) if is_contended(machine) else cost
 
 
 def useful_macs(record: TensorRecord) -> int:

@@ -29,6 +29,7 @@ from trilobite.processor.sim.record import (
 )
 from trilobite.processor.sim.timing.contention import Sharing, Transfer
 from trilobite.processor.sim.timing.cost import capacity, cost_of, scalar_cycles
+from trilobite.processor.sim.timing.foresight import foresee
 from trilobite.processor.sim.timing.ranges import Footprint, solid
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
@@ -44,6 +45,7 @@ class _Underway:
     footprint: Footprint
     behind: _Underway | None
     needs: list[_Underway]
+    number: int  # in the order of dispatch
     missing: int = 0
     waiters: list[_Underway] = field(default_factory=list)
     is_awaited: bool = False  # its core's control waits for it
@@ -66,6 +68,8 @@ class CoreTimer(CoreTimes):
         self.outstanding: dict[str, deque[_Underway]] = {}
         self.waited_for: Operation | None = None
         self.in_flight: list[_Underway] = []
+        self.fetched = -1
+        self.by_record: dict[int, _Underway] = {}
 
     def spend(self, until: int, what: str) -> None:
         if until > self.clock:
@@ -87,6 +91,7 @@ class Engine:
         self.arrived: dict[int, list[CoreTimer]] = {}
         self.members = _sizes(trace, TaskRecord)
         self.gathered: dict[int, list[CoreTimer]] = {}
+        self.foresight = foresee(machine, trace)
 
     def run(self) -> Timeline:
         self.ready.extend(self.cores)
@@ -174,6 +179,7 @@ class Engine:
         records = core.records
         while core.place < len(records):
             record = records[core.place]
+            self._fetch(core)
             if isinstance(record, TensorRecord):
                 passed = self._dispatch(core, record)
             elif isinstance(record, ScalarRecord):
@@ -187,6 +193,13 @@ class Engine:
             if not passed:
                 return
             core.place += 1
+
+    def _fetch(self, core: CoreTimer) -> None:
+        """Waits once for the instructions of a record."""
+        fetch = self.foresight.fetch[core.number]
+        if fetch and core.fetched < core.place:
+            core.fetched = core.place
+            core.spend(core.clock + fetch[core.place], "fetch")
 
     def _drain(self, core: CoreTimer, queues: Iterable[str]) -> bool:
         """Control waits until the queues are empty."""
@@ -278,15 +291,28 @@ class Engine:
                 other.waiters.append(underway)
 
     def _underway(self, core: CoreTimer, record: TensorRecord) -> _Underway:
-        cost = cost_of(self.machine, record, core.trace.cluster)
+        missing = self.foresight.missing[core.number]
+        cost = cost_of(
+            self.machine,
+            record,
+            core.trace.cluster,
+            core.trace.core,
+            missing[core.place] if missing else None,
+        )
         behind = core.last.get(record.queue)
         made = Operation(record, cost, core, core.clock, behind.operation if behind else None)
         made.core_wait = core.waited_for
         own = Footprint(record.reads, record.writes)
-        underway = _Underway(made, core, own, behind, [])
+        underway = _Underway(made, core, own, behind, [], len(core.operations))
         if self.machine.interlock == "ranges":
             underway.needs = self._interlock(core, record.queue, own)
             core.in_flight.append(underway)
+        after = self.foresight.after[core.number]
+        if after:
+            core.by_record[core.place] = underway
+            if after[core.place] >= 0:  # the FIFO of tiles is full until then
+                underway.needs.append(core.by_record[after[core.place]])
+                underway.needs.sort(key=lambda need: need.number)
         return underway
 
     def _interlock(self, core: CoreTimer, queue: str, own: Footprint) -> list[_Underway]:

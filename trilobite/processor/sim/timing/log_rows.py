@@ -15,6 +15,7 @@ from trilobite.processor.isa.address import CORE_SHIFT
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.sim.log import Log
+from trilobite.processor.sim.record import CoreTrace
 from trilobite.processor.sim.tensor_step import COUNTS, SCALARS, SITE, SPANS, VALUES
 from trilobite.processor.sim.timing.state import SCALAR, SYNC, TENSOR
 
@@ -25,7 +26,7 @@ QUEUE_NUMBER = {name: number for number, name in enumerate(QUEUES)}
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd: the golden ratio in 64 bits
 
 
-def log_rows(tables: Tables, log: Log, cluster: int) -> Array:
+def log_rows(tables: Tables, log: Log, core: CoreTrace) -> Array:
     """Each row of the log is a tensor record, with a scalar record before it where scalar work was done."""
     rows = log.rows
     is_led = rows[:, SCALARS] > 0
@@ -35,7 +36,7 @@ def log_rows(tables: Tables, log: Log, cluster: int) -> Array:
     order = np.argsort(rows[:, SITE], kind="stable")
     numbers, firsts = np.unique(rows[order, SITE], return_index=True)
     for number, chosen in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True):
-        made[places[chosen]] = _tensors(tables, log, number, rows[chosen], cluster)
+        made[places[chosen]] = _tensors(tables, log, number, rows[chosen], core)
     return made
 
 
@@ -55,7 +56,7 @@ def _scalars(tables: Tables, rows: Array) -> Array:
     return made
 
 
-def _tensors(tables: Tables, log: Log, number: int, rows: Array, cluster: int) -> Array:
+def _tensors(tables: Tables, log: Log, number: int, rows: Array, core: CoreTrace) -> Array:
     site = log.sites[number]
     if site.queues:
         return np.tile([SYNC, sync_word(site.queues), 0, -1], (len(rows), 1))
@@ -67,7 +68,7 @@ def _tensors(tables: Tables, log: Log, number: int, rows: Array, cluster: int) -
     costs = []
     for row in values[firsts].tolist():
         record = site.record(tuple(row))
-        costs.append((TENSOR, tables.cost(record, cluster), QUEUE_NUMBER[record.queue], -1))
+        costs.append((TENSOR, tables.cost(record, core), QUEUE_NUMBER[record.queue], -1))
     made: Array = np.array(costs, np.int64)[which]
     if tables.is_ranges:
         made[:, 3] = _feet(tables, addresses, _bytes(site.names, words, values) * site.element)

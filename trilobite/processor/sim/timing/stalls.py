@@ -12,7 +12,7 @@ from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.machine.drawing import table
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
-CAUSES = ("busy", "bandwidth", "operand", "scalar", "dispatch", "queue full", "sync", "barrier",
+CAUSES = ("busy", "bandwidth", "operand", "scalar", "dispatch", "fetch", "queue full", "sync", "barrier",
           "launch", "idle")  # fmt: skip
 
 

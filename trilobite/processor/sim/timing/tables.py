@@ -25,7 +25,16 @@ from trilobite.processor.sim.record import (
     Trace,
 )
 from trilobite.processor.sim.timing.contention import weighted
-from trilobite.processor.sim.timing.cost import Cost, Resource, capacity, cost_key, cost_of, scalar_latencies
+from trilobite.processor.sim.timing.cost import (
+    Cost,
+    Resource,
+    capacity,
+    cost_key,
+    cost_of,
+    is_contended,
+    scalar_latencies,
+)
+from trilobite.processor.sim.timing.foresight import foresee, has_parts
 from trilobite.processor.sim.timing.log_rows import QUEUE_NUMBER, log_rows, sync_word
 from trilobite.processor.sim.timing.ranges import bounds, overlap, pieces, solid
 from trilobite.processor.sim.timing.state import BARRIER, SCALAR, SYNC, TASK, TENSOR
@@ -39,6 +48,7 @@ class Tables:
     def __init__(self, machine: Machine, trace: Trace) -> None:
         self.machine = machine
         self.is_ranges = machine.interlock == "ranges"
+        self._is_contended = is_contended(machine)
         self.costs: list[Cost] = []
         self._cost_numbers: dict[Hashable, int] = {}
         self.latencies = scalar_latencies(machine)
@@ -49,34 +59,41 @@ class Tables:
         self._holed: dict[int, Region] = {}
         self._met: dict[tuple[int, int], int] = {}
         self._paths: dict[tuple[Resource, ...], int] = {}
-        parts = [self._core(core) for core in trace.cores]
+        self.foresight = foresee(machine, trace) if has_parts(machine) else None
+        parts = [self._core(core, number) for number, core in enumerate(trace.cores)]
         self.first = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
         self.records: Array = np.concatenate(parts) if parts else np.zeros((0, 4), np.int64)
         tensors = np.flatnonzero(self.records[:, 0] == TENSOR)
         self.core_of_tensor = np.searchsorted(self.first, tensors, "right") - 1
 
-    def _core(self, core: CoreTrace) -> Array:
+    def _core(self, core: CoreTrace, number: int) -> Array:
+        if self.foresight is not None and self.foresight.missing[number]:
+            missing = self.foresight.missing[number]
+            rows = [
+                self._row(record, core, lacks) for record, lacks in zip(core.records, missing, strict=True)
+            ]
+            return np.array(rows, np.int64).reshape(-1, 4)
         made = []
         for part in core.parts:
             if isinstance(part, Log):
-                made.append(log_rows(self, part, core.cluster))
+                made.append(log_rows(self, part, core))
             else:
-                made.append(self._listed(part if isinstance(part, list) else part.records(), core.cluster))
+                made.append(self._listed(part if isinstance(part, list) else part.records(), core))
         return np.concatenate(made)
 
-    def _listed(self, records: Sequence[Record], cluster: int) -> Array:
+    def _listed(self, records: Sequence[Record], core: CoreTrace) -> Array:
         """A row for each record; equal objects are looked at once."""
         keys = list(map(id, records))
         distinct = dict(zip(keys, records, strict=True))
-        rows = np.array([self._row(record, cluster) for record in distinct.values()], np.int64).reshape(-1, 4)
+        rows = np.array([self._row(record, core) for record in distinct.values()], np.int64).reshape(-1, 4)
         number = {key: place for place, key in enumerate(distinct)}
         found: Array = rows[np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))]
         return found
 
-    def _row(self, record: Record, cluster: int) -> Row:
+    def _row(self, record: Record, core: CoreTrace, missing: int | None = None) -> Row:
         if isinstance(record, TensorRecord):
             foot = self._foot(record.reads, record.writes)
-            return TENSOR, self.cost(record, cluster), QUEUE_NUMBER[record.queue], foot
+            return TENSOR, self.cost(record, core, missing), QUEUE_NUMBER[record.queue], foot
         if isinstance(record, ScalarRecord):
             cycles = sum(a * b for a, b in zip(record.counts, self.latencies, strict=True))
             return SCALAR, cycles, 0, self.span_foot(record.reads, record.writes)
@@ -94,12 +111,13 @@ class Tables:
         self._expected[found] += 1
         return found
 
-    def cost(self, record: TensorRecord, cluster: int) -> int:
-        key = (cluster, cost_key(record, self.turn))
+    def cost(self, record: TensorRecord, core: CoreTrace, missing: int | None = None) -> int:
+        who = (core.cluster, core.core if self._is_contended else 0)
+        key = (*who, missing, cost_key(record, self.turn))
         found = self._cost_numbers.get(key)
         if found is None:
             found = self._cost_numbers[key] = len(self.costs)
-            self.costs.append(cost_of(self.machine, record, cluster))
+            self.costs.append(cost_of(self.machine, record, *who, missing))
         return found
 
     def _foot(self, reads: Sequence[Region], writes: Sequence[Region]) -> int:
@@ -140,7 +158,7 @@ class Tables:
         feet, spans = self.feet.array.T, self.spans.array.T
         made = {
             "kind": kind, "argument": argument, "queue": queue, "foot": foot,
-            "fetch": np.zeros(count, np.int64), "after": np.full(count, -1),
+            "fetch": self._foreseen("fetch", count, 0), "after": self._after(count),
             "operation_of": np.full(count, -1),
             "foot_reads": feet[0], "foot_writes": feet[1], "foot_end": feet[2],
             "span_low": spans[0], "span_high": spans[1], "span_solid": spans[2],
@@ -150,6 +168,17 @@ class Tables:
                      for name in ("arrived", "first_there", "last_there")})  # fmt: skip
         made.update(self._cost_arrays())
         return {name: np.ascontiguousarray(array) for name, array in made.items()}
+
+    def _foreseen(self, name: str, count: int, default: int) -> Array:
+        """A list for each core, one behind the other."""
+        lists = getattr(self.foresight, name, [])
+        return np.concatenate(lists).astype(np.int64) if any(lists) else np.full(count, default)
+
+    def _after(self, count: int) -> Array:
+        """Records are counted over all cores here."""
+        found = self._foreseen("after", count, -1)
+        first = np.repeat(self.first[:-1], np.diff(self.first))
+        return np.where(found >= 0, found + first, -1)
 
     def _cost_arrays(self) -> dict[str, Array]:
         costs = self.costs
