@@ -1,15 +1,19 @@
 """Writes docs/validation.md: every gate with our figure, the published figure and the error.
 
-Run from the project's directory: `python examples/processor/validate.py`. It takes about a minute, because
-the steps of the matmul ladder run in full size. Published figures stand here beside the gate that uses them.
+Run from the project's directory: `python examples/processor/validate.py`. It takes some minutes, because the
+steps of the matmul ladder run in full size, in assembly and in both kernel languages. Published figures stand
+here beside the gate that uses them.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
@@ -280,7 +284,10 @@ def nvdla_layer(machine: Machine, layer: Layer) -> tuple[int, int]:
 
 
 def nvdla_frame(machine: Machine) -> tuple[float, float]:
-    """(frames a second, millijoules a frame on the chip: multipliers, and the buffer they read)."""
+    """(frames a second, millijoules a frame on the chip: multipliers, and the buffer they read).
+
+    Without the idle power, which is calibrated.
+    """
     cycles, joules = 0, 0.0
     scale = (machine.process_nm / 45) ** NODE_EXPONENT * 1e-12
     mfu = machine.core.mfu
@@ -294,11 +301,15 @@ def nvdla_frame(machine: Machine) -> tuple[float, float]:
     return machine.clock_ghz * 1e9 / cycles, joules * 1e3
 
 
+NVDLA_CALIBRATES = 128  # its average power gives the one constant: control, clocks, leakage
+
+
 def nvdla() -> Iterator[Gate]:
-    ours, theirs = {}, {}
+    ours, theirs, rates = {}, {}, {}
     for macs, (published, milliwatts) in NVDLA.items():
-        fps, ours[macs] = nvdla_frame(load_machine(f"nvdla-{macs}"))
+        rates[macs], ours[macs] = nvdla_frame(load_machine(f"nvdla-{macs}"))
         theirs[macs] = milliwatts / published
+        fps = rates[macs]
         error = percent(fps, published)
         judged = macs != 32
         yield Gate(
@@ -310,23 +321,28 @@ def nvdla() -> Iterator[Gate]:
             abs(error) <= 20 if judged else None,
             "T0: per layer the adder tree's closed form or DRAM traffic, whichever is longer",
         )
+    idle = {macs: 1e3 * load_machine(f"nvdla-{macs}").power.idle_watts / rates[macs] for macs in NVDLA}
+    total = {macs: ours[macs] + idle[macs] for macs in NVDLA}
     for macs in NVDLA:
-        ratio = ours[macs] / theirs[macs]
-        small = "the model has neither leakage nor the energy of control"
+        ratio = total[macs] / theirs[macs]
+        calibrates = macs == NVDLA_CALIBRATES
         yield Gate(
             f"NVDLA {macs}, energy a frame",
-            f"{ours[macs]:.2f} mJ",
+            f"{total[macs]:.2f} mJ",
             f"{theirs[macs]:.2f} mJ",
             f"x {ratio:.2f}",
-            "factor 2",
-            0.5 <= ratio <= 2,
-            "chip without DRAM, against average power over frames a second"
-            + ("" if 0.5 <= ratio <= 2 else f"; {small}"),
+            "calibrates" if calibrates else "factor 2",
+            None if calibrates else 0.5 <= ratio <= 2,
+            f"x {ours[macs] / theirs[macs]:.2f} before calibration; chip without DRAM, against average power over "
+            "frames a second",
         )
-    found, wanted = sorted(ours, key=lambda m: ours[m]), sorted(theirs, key=lambda m: theirs[m])
-    reason = "" if found == wanted else "2048 and 512 lie within 5% of each other in the model"
+    found, wanted = sorted(total, key=lambda m: total[m]), sorted(theirs, key=lambda m: theirs[m])
+    reason = (
+        "the published energy of a multiplication grows from 512 to 2048, as wires do; ours is one figure"
+    )
     texts = [" < ".join(map(str, order)) for order in (found, wanted)]
-    yield Gate("NVDLA, order of energy", *texts, "-", "kept", found == wanted, reason)
+    kept = found == wanted
+    yield Gate("NVDLA, order of energy", *texts, "-", "kept", kept, "" if kept else reason)
 
 
 def array_size() -> Gate:
@@ -405,6 +421,16 @@ default in its YAML file; calibration rows never count as passes. A miss is stat
 | gate | ours | published | error | aim | result | note |
 |---|---|---|---|---|---|---|
 """
+
+
+def kernel_languages() -> ModuleType:
+    """The measurements of examples/kernels."""
+    path = HERE.parent / "kernels" / "measure.py"
+    spec = importlib.util.spec_from_file_location("kernel_measurements", path)
+    assert spec is not None and spec.loader is not None
+    sys.modules["kernel_measurements"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def page() -> str:

@@ -232,3 +232,127 @@ def whole_grid(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
 def one_counter(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
     for _ in range(4):
         dlp.atomic("add", out, 1.0)  # -> out[0] = out[0] + 1.0
+
+
+@dlp.kernel
+def two_columns(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    a, b = dlp.nram((16, 8), dlp.f32), dlp.nram((8, 16), dlp.f32)
+    source = x[:256].view(16, 16)
+    for half in range(2):
+        dlp.copy_async(a, source[:, half * 8 : half * 8 + 8])
+        dlp.sync("io")  # needed
+        dlp.transpose(b, a)
+        dlp.copy_async(out[half * 128 : half * 128 + 128], b.view(128))
+
+
+@dlp.kernel
+def tiles_of_a_row(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    a, b = dlp.nram(128, dlp.f32), dlp.nram(128, dlp.f32)
+    for i in range(2):
+        dlp.copy(a, x[i * 128 : i * 128 + 128])
+        dlp.gelu(b, a)
+        dlp.copy(out[i * 128 : i * 128 + 128], b)  # -> dlp.copy(out[i * 193 : i * 193 + 128], b)
+
+
+@dlp.kernel
+def halves_of_a_buffer(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    a = dlp.nram(128, dlp.f32)
+    dlp.copy(a[:64], x[:64])
+    dlp.copy_async(a[64:], x[64:128])  # -> dlp.copy_async(a[60:124], x[64:128])
+    dlp.neg(a[:64], a[:64])
+    dlp.sync("io")
+    dlp.copy(out[:128], a)
+
+
+@dlp.kernel
+def sorted_blocks(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    keys, order, best = dlp.nram(64, dlp.f32), dlp.nram(64, dlp.i32), dlp.nram(64, dlp.f32)
+    dlp.copy_async(keys, x[:64])
+    dlp.sync("io")  # -> dlp.sync("vector")
+    dlp.sort(best, order, keys, descending=True)
+    dlp.copy(out[:64], best)
+
+
+@dlp.kernel
+def pooled_later(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    image, best = dlp.nram((8, 8, 4), dlp.f32), dlp.nram(64, dlp.f32)
+    dlp.copy_async(image.view(256), x[:256])
+    dlp.sync()  # needed
+    dlp.pool(best, image, (2, 2), (2, 2), op="max")
+    dlp.copy(out[:64], best)
+
+
+@dlp.kernel
+def statistics_of_all(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    box, mine, one = dlp.sram(64, dlp.f32), dlp.nram(64, dlp.f32), dlp.nram(16, dlp.f32)
+    if not dlp.is_memory_core():
+        core = dlp.core_id()
+        dlp.copy(mine, x[core * 64 : core * 64 + 64])
+        dlp.fill(one, 0.0)
+        dlp.sum(one, mine)
+        dlp.copy(box[core * 16 : core * 16 + 16], one)  # -> dlp.copy(box[core * 12 : core * 12 + 16], one)
+    dlp.sync_cluster()  # needed
+    if dlp.is_memory_core():
+        dlp.copy(out[:64], box)
+
+
+@dlp.kernel
+def words_in_bytes(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    raw = dlp.nram(2048, dlp.u8)
+    dlp.copy(raw[:256].cast(dlp.f32), x[:64])
+    b = raw[512:768].cast(dlp.f32)  # -> b = raw[513:769].cast(dlp.f32)
+    dlp.mul(b, raw[:256].cast(dlp.f32), 3.0)
+    dlp.copy(out[:64], b)
+
+
+@dlp.kernel
+def rows_apart(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    a = dlp.nram((2, 32), dlp.f32)
+    rows = x[:256].view(8, 32)
+    first = dlp.task_id() * 64  # -> first = dlp.task_id() * 56
+    dlp.copy(a, rows[dlp.task_id() * 2 : dlp.task_id() * 2 + 2])
+    dlp.exp(a, a)
+    dlp.copy(out[first : first + 64], a.view(64))
+
+
+@dlp.kernel
+def handed_over(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    a = dlp.nram(64, dlp.f32)
+    task = dlp.task_id()
+    if not dlp.is_memory_core():
+        dlp.fill(a, 1.0)
+        dlp.copy(out[task * 64 : task * 64 + 64], a)
+        dlp.sync_all_compute()  # needed
+    if not dlp.is_memory_core() and task == 0:
+        for other in range(4):
+            dlp.copy(a, out[other * 64 : other * 64 + 64])
+            dlp.copy(out[256:320], a)
+
+
+@dlp.kernel
+def accumulated(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    a, w, c = dlp.nram((4, 16), dlp.f32), dlp.wram((16, 4), dlp.f32), dlp.nram((4, 4), dlp.f32)
+    dlp.fill(c, 0.0)
+    for i in range(3):
+        dlp.copy_async(w.view(64), x[i * 64 : i * 64 + 64])
+        dlp.copy_async(a.view(64), x[i * 64 + 64 : i * 64 + 128])
+        dlp.sync()  # needed
+        dlp.matmul(c, a, w, accumulate=True)
+    dlp.copy(out[:16], c.view(16))
+
+
+@dlp.kernel
+def whole_buffer(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    a = dlp.nram(320, dlp.f32)
+    dlp.copy(a, x[:320])  # -> dlp.copy(a[:300], x[:300])
+    dlp.sqrt(a, a)
+    dlp.copy(out[:320], a)
+
+
+@dlp.kernel
+def past_the_end(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    a = dlp.nram(64, dlp.f32)
+    for i in range(5):
+        dlp.copy(a, x[i * 64 : i * 64 + 64])  # -> dlp.copy(a, x[i * 65 : i * 65 + 64])
+        dlp.floor(a, a)
+        dlp.copy(out[i * 64 : i * 64 + 64], a)

@@ -16,8 +16,8 @@ from trilobite.processor.tools.checks import findings_of
 
 SOURCE = Path(__file__).parent / "mistakes.py"
 LINES = SOURCE.read_text(encoding="utf-8").splitlines()
-UNIONS = ("through_sram", "neighbours", "ring", "whole_grid")
-SEVERAL = ("own_rows", "one_counter")
+UNIONS = ("through_sram", "neighbours", "ring", "whole_grid", "statistics_of_all", "handed_over")
+SEVERAL = ("own_rows", "one_counter", "rows_apart")
 
 
 def seeds() -> list[tuple[str, int, str]]:
@@ -79,4 +79,4 @@ def test_a_seeded_mistake_is_found(name: str, number: int, instead: str, tmp_pat
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(seeds()) >= 20 and issubclass(ProcessorFault, TrilobiteError)
+    assert len(kernels()) >= 30 and len(seeds()) >= 36 and issubclass(ProcessorFault, TrilobiteError)
