@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import trilobite as tb
 from tests.compiler.arrays import assert_same_bits
 from trilobite.base import dtypes as dt
 from trilobite.compiler.cpu.target import Executable
 from trilobite.compiler.pipeline import Options
+from trilobite.framework import nn
 from trilobite.ir.evaluate import run
 from trilobite.ir.primitive import table
 from trilobite.ir.transforms.record import record_graph
@@ -146,3 +148,24 @@ def test_one_tap_in_the_middle_of_a_kernel(groups: int, name: str) -> None:
     values = [rng.standard_normal(s).astype(np.float32) for s in shapes]
     want = run(graph, values)[0]
     np.testing.assert_allclose(Executable(graph, Options())(list(values))[0], want, rtol=1e-4, atol=1e-4)
+
+
+def test_sizes_that_numpy_computed() -> None:
+    """They once stood in graphs as NumPy's integers, which no program file can hold."""
+    n, k = np.int64(2), np.int64(3)
+    f = tb.nn.functional
+    calls: list[Any] = [
+        lambda x: tb.tile(x, (n, k)) + tb.zeros((n * 4, k * 6)),
+        lambda x: x[None].expand(n, -1, -1) * 2,
+        lambda x: tb.nonzero(x, size=n)[0] + f.one_hot(x.long(), k).sum(),
+        lambda x: f.max_pool1d(x, n) + f.adaptive_avg_pool1d(x, k),
+        lambda x: f.group_norm(x.narrow(1, n, n), n),
+    ]
+    x = np.arange(24.0, dtype=np.float32).reshape(4, 6) % 3
+    for call in calls:
+        jitted = tb.jit(call)
+        assert_same_bits(jitted(tb.tensor(x)).numpy(), call(tb.tensor(x)).numpy())
+        sizes = {type(d) for e in jitted.lower(tb.tensor(x)).graph.equations for d in e.outputs[0].type.shape}
+        assert sizes <= {int}
+    for layer in (nn.Linear(n * k, n), nn.LayerNorm(n * k), nn.Conv1d(n * n, n, k, padding=n)):
+        assert layer(tb.tensor(x)).shape[0] in (2, 4)

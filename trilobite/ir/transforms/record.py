@@ -60,6 +60,15 @@ class Recording:
         return [see(c) for c in self.cells] + list(self.values)
 
 
+def _settled(attribute: Any) -> Any:
+    """NumPy's integers and bools, which sizes are often computed with, as Python's: graphs are compared,
+    printed and kept in files.
+    """
+    if type(attribute) is tuple:
+        return tuple(map(_settled, attribute))
+    return attribute.item() if isinstance(attribute, (np.integer, np.bool_)) else attribute
+
+
 class Recorder(Interpreter):
     """The interpreter that records."""
 
@@ -92,6 +101,7 @@ class Recorder(Interpreter):
         self.check_alive("a recorded function")
         off = self._grad_is_off()
         inputs = tuple((self.lift(v) if off else self.stopped(self.lift(v))).var for v in values)
+        attributes = {k: _settled(v) for k, v in attributes.items()}
         types = result_types(primitive, [v.type for v in inputs], attributes)
         outputs = tuple(Var(t) for t in types)
         self.equations.append(Equation(primitive, inputs, attributes, outputs, user_location()))

@@ -21,6 +21,7 @@ from trilobite.framework.nn.functional.pooling import (
     max_pool2d,
     max_pool3d,
 )
+from trilobite.framework.nn.settings import is_whole
 from trilobite.framework.ops.meeting import astype
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
@@ -37,11 +38,11 @@ def _sizes(what: str, x: Tensor, space: int, output_size: Any) -> tuple[Ints, In
     plane = tuple(x.shape[-space:])
     given = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * space
     wanted = tuple(n if w is None else w for w, n in zip(given, plane, strict=False))
-    if len(given) != space or not all(isinstance(w, int) and w >= 0 for w in wanted):
+    if len(given) != space or not all(is_whole(w) and w >= 0 for w in wanted):
         raise ArgumentError(
             f"{what} to {output_size!r}", where=user_location(), expected=f"a size, or {space} of them"
         )
-    return plane, wanted  # type: ignore[return-value]
+    return plane, tuple(int(w) for w in wanted)  # type: ignore[return-value]
 
 
 def _window(n: int, m: int) -> list[tuple[int, int]]:

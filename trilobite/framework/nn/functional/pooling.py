@@ -39,7 +39,11 @@ class Windows:
     ) -> None:
         checked_rank(what, x, space)
         self.size = repeated("kernel_size", size, space)
-        self.stride = self.size if stride is None or stride == () else repeated("stride", stride, space)
+        self.stride = (
+            self.size
+            if stride is None or (type(stride) is tuple and not stride)
+            else repeated("stride", stride, space)
+        )
         self.low, self.dilation = repeated("padding", padding, space), repeated("dilation", dilation, space)
         if any(
             not 0 <= 2 * p <= d * (k - 1) + 1

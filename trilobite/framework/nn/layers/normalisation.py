@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
@@ -168,7 +170,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 def _sizes(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    return (normalized_shape,) if isinstance(normalized_shape, (int, np.integer)) else tuple(normalized_shape)
 
 
 class LayerNorm(Module):
