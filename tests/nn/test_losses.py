@@ -152,6 +152,15 @@ def test_wrong_targets_are_refused_by_name() -> None:
         F.cosine_embedding_loss(x, x, tb.ones((3,)))
 
 
+@pytest.mark.parametrize("way", [lambda f: f, tb.jit], ids=["eager", "jit"])
+def test_binary_cross_entropy_of_certainty_has_finite_slopes(way: Any) -> None:
+    """The slope at 0 and 1 is that at 1e-12: a saturated sigmoid must not turn training into NaN."""
+    p, y = tb.tensor([0.0, 1.0, 0.0, 1.0, 0.25]), tb.tensor([0.0, 1.0, 1.0, 0.0, 1.0])
+    loss = lambda p: F.binary_cross_entropy(p, y, reduction="sum")  # noqa: E731
+    np.testing.assert_allclose(way(loss)(p).item(), 200 - math.log(0.25), rtol=1e-6)
+    np.testing.assert_allclose(way(tb.grad(loss))(p).numpy(), [1, -1, -1e12, 1e12, -4], rtol=1e-6)
+
+
 def test_a_triplet_by_a_distance_of_ones_own() -> None:
     a, p, n = (t(RNG.standard_normal((4, 3))) for _ in range(3))
 

@@ -166,7 +166,13 @@ def _bce(p: Value, y: Value, weight: Value | None = None, *, reduction: str) -> 
 
 
 def _bounded_log(x: Value) -> Value:
-    return maximum(log(x), -100.0)
+    """log x, but not below -100. Its slope stays finite: below 1e-12 it is 1e12, so that a probability of
+    exactly 0 can be learnt from.
+    """
+    small = lt(x, 1e-12)
+    value = stop_gradient(maximum(log(x), -100.0))
+    line = add(value, mul(sub(x, stop_gradient(x)), 1e12))
+    return where(small, line, log(where(small, 1.0, x)))
 
 
 def _weighted(losses: Value, weight: Value | None) -> Value:
