@@ -230,6 +230,19 @@ def test_clip(dtype: str, bounds: tuple[Any, Any]) -> None:
     same(tb.jit(lambda t: tb.clip(t, *bounds))(tb.tensor(x)), want)
 
 
+@pytest.mark.parametrize("way", [lambda f: f, tb.jit], ids=["eager", "jit"])
+def test_clip_on_its_bounds_and_of_nan(way: Any) -> None:
+    x = tb.tensor([-1.0, 1.0, 0.25, -1.5, 3.0, np.nan])
+    slope = way(tb.grad(lambda x, low, high: tb.clip(x, low, high).sum(), argnums=(0, 1, 2)))
+    assert way(tb.grad(lambda x: tb.clip(x, -1, 1).sum()))(x).tolist() == [1, 1, 1, 0, 0, 1]
+    bounds = tb.full((6,), -1.0), tb.full((6,), 1.0)
+    found = [g.tolist() for g in slope(x, *bounds)]
+    assert found == [[1, 1, 1, 0, 0, 1], [0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0]]
+    assert np.isnan(way(tb.clip)(x, bounds[0] * np.nan, bounds[1]).numpy()).all()
+    assert np.isnan(way(lambda x: tb.clip(x, max=float("nan")))(x).numpy()).all()
+    same(way(lambda x: tb.clip(x, 1.0, -1.0))(x), np.array([-1.0] * 5 + [np.nan], np.float32))
+
+
 def test_clip_keeps_the_dtype_but_not_the_kind() -> None:
     x = tb.asarray([-100, 0, 100], dtype=tb.int8)
     assert tb.clip(x, -1000, 1000).tolist() == [-100, 0, 100]

@@ -96,6 +96,7 @@ CALLS: dict[str, tuple[Fn, tuple[Any, ...]]] = {
     "tensor_split": (lambda x: tb.tensor_split(x, 3, axis=1), (M,)),
     "tile": (lambda x: tb.tile(x, (2, 1)), (M,)),
     "repeat": (lambda x: tb.repeat(x, 2, axis=0), (M,)),
+    "repeat_interleave": (lambda x: tb.repeat_interleave(x, 2, 0), (M,)),
     "roll": (lambda x: tb.roll(x, 1, axis=1), (M,)),
     "rot90": (tb.rot90, (M,)),
     "pad": (lambda x: tb.pad(x, 1), (M,)),

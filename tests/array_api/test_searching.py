@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as npst
 
 import trilobite as tb
 from trilobite.base import dtypes as dt
+from trilobite.base.errors import ArgumentError
 
 Array = np.ndarray[Any, Any]
 REALS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
@@ -247,6 +248,40 @@ def test_take_along_axis(axis: int) -> None:
     same(tb.take_along_axis(tb.tensor(X), best, axis=axis), X.max(axis, keepdims=True))
     line = np.array([0, -1]).reshape([-1 if i == axis % 3 else 1 for i in range(3)])
     same(tb.take_along_axis(tb.tensor(X), tb.tensor(line), axis=axis), np.take(X, [0, -1], axis))
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(
+    ("reduce", "by"),
+    [("sum", np.sum), ("prod", np.prod), ("mean", np.mean), ("amax", np.max), ("amin", np.min)],
+)
+def test_scatter_reduce_with_and_without_what_was_there(reduce: str, by: Any, own: bool) -> None:
+    rng = np.random.default_rng(11)
+    x, source = rng.standard_normal((3, 5)) * 9, rng.standard_normal((3, 7)) * 9
+    index = rng.integers(0, 4, (3, 7))
+    want = x.copy()
+    for r in range(3):
+        for c in set(index[r].tolist()):
+            want[r, c] = by([*([x[r, c]] if own else []), *source[r, index[r] == c]])
+    run = lambda x, s: tb.scatter_reduce(x, 1, tb.tensor(index), s, reduce, include_self=own)  # noqa: E731
+    for way in (run, tb.jit(run)):
+        np.testing.assert_allclose(way(tb.tensor(x), tb.tensor(source)).numpy(), want, rtol=1e-12)
+    slope = tb.jit(tb.grad(lambda x: run(x, tb.tensor(source)).sum()))(tb.tensor(x)).numpy()
+    touched = np.zeros((3, 5), bool)
+    np.put_along_axis(touched, index, True, 1)
+    assert (slope[~touched] == 1).all() and (own or (slope[touched] == 0).all())
+
+
+def test_scatter_reduce_by_an_unknown_name() -> None:
+    with pytest.raises(ArgumentError, match="expected: one of sum, prod, mean, amax, amin"):
+        tb.scatter_reduce(tb.zeros(3), 0, tb.tensor([1]), tb.ones(1), "median")
+
+
+def test_repeat_interleave_takes_the_axis_by_its_place() -> None:
+    x = np.random.default_rng(12).standard_normal((2, 3))
+    same(tb.repeat_interleave(tb.tensor(x), 2, 1), np.repeat(x, 2, 1))
+    same(tb.tensor(x).repeat_interleave(tb.tensor([1, 3]), 0), np.repeat(x, [1, 3], 0))
+    same(tb.tensor(x).repeat_interleave(2), np.repeat(x, 2))
 
 
 def test_gather_and_scatter_as_in_pytorch() -> None:

@@ -209,7 +209,7 @@ def tile(x: Any, repetitions: Any, /) -> Value:
     return table["reshape"](wide, shape=tuple(t * d for t, d in zip(times, shape, strict=True)))
 
 
-@op(G, methods=("repeat", "repeat_interleave"))
+@op(G)
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None, size: int | None = None) -> Value:
     """Each element this many times, one after the other. `repeats` may differ from element to element;
     `size` then fixes the length of the result where only a run knows it (what is missing repeats the last
@@ -229,6 +229,12 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None, size: int | None
             expected="a line of integers",
         )
     return table["gather"](x, _places(counts, x.shape[a], size), axis=a)
+
+
+@op(G)
+def repeat_interleave(x: Any, repeats: Any, axis: int | None = None, *, size: int | None = None) -> Value:
+    """`repeat` as PyTorch calls it: the axis may stand by its place."""
+    return repeat(x, repeats, axis=axis, size=size)
 
 
 def _each(x: Value, times: int, a: int) -> Value:
@@ -341,4 +347,3 @@ def pad(x: Any, /, width: Any, *, value: Any = 0) -> Value:
 alias("cat", "concat")
 alias("concatenate", "concat")
 alias("unbind", "unstack")
-alias("repeat_interleave", "repeat")

@@ -104,16 +104,28 @@ def _bound(number: Any, dtype: dt.DType) -> Any:
 
 @op(G, methods=("clip", "clamp"))
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
-    """x, but not below `min` and not above `max`; NaN if any of them is."""
+    """x, but not below `min` and not above `max` (which wins); NaN if any of them is. The slope at a bound is
+    1.
+    """
     x = in_dtype(x, "clip", ORDERED)
     dtype = x.dtype
     low, high = (None if b is None else _bound(b, dtype) for b in (min, max))
     x, *bounds = together(x, *(b for b in (low, high) if b is not None))
-    if high is not None:
-        x = p["minimum"](x, bounds[-1])
     if low is not None:
-        x = p["maximum"](x, bounds[0])
+        x = _limited(x, bounds[0], low, "lt", "maximum")
+    if high is not None:
+        x = _limited(x, bounds[-1], high, "gt", "minimum")
     return _back(x, dtype)
+
+
+def _limited(x: Value, bound: Value, given: Any, beyond: str, extreme: str) -> Value:
+    """The bound where x is beyond it. Of floats a choice: on the bound `maximum` would share the slope."""
+    if x.dtype not in dt.FLOATS:
+        return p[extreme](x, bound)
+    outside = p[beyond](x, bound)
+    if isinstance(given, (Traced, np.ndarray, Weak)) or given != given:
+        outside = p["or"](outside, p["ne"](bound, bound))
+    return p["select"](outside, bound, x)
 
 
 def _back(x: Value, dtype: dt.DType) -> Value:

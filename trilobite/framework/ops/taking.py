@@ -13,11 +13,12 @@ from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.keys import counted
 from trilobite.framework.ops.meeting import as_value, astype, broadcast_shapes, broadcast_to, together, within
-from trilobite.framework.ops.pointwise import full, truth
+from trilobite.framework.ops.pointwise import full, like, truth
 from trilobite.framework.ops.registry import op
 from trilobite.framework.ops.searching import flat_places
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.primitives.reduction import highest, lowest
 from trilobite.ir.types import Affine, Shape, size_of
 
 G = "indexing"
@@ -158,12 +159,40 @@ def scatter_add(x: Any, axis: int, index: Any, source: Any) -> Value:
     return _scatter(x, axis, index, source, "add", "scatter_add")
 
 
+_REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
 @op(G)
-def scatter_reduce(x: Any, axis: int, index: Any, source: Any, reduce: str) -> Value:
-    """x reduced with source[..., i, ...] at x[..., index[..., i, ...], ...]: "sum", "prod", "amax" or
-    "amin".
+def scatter_reduce(
+    x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Value:
+    """x reduced with source[..., i, ...] at x[..., index[..., i, ...], ...]: "sum", "prod", "mean", "amax" or
+    "amin"; without `include_self`, what stood at those places does not count.
     """
-    return scatter(x, axis, index, source, reduce=reduce)
+    what = "scatter_reduce"
+    if reduce not in _REDUCTIONS:
+        raise ArgumentError(
+            f"{what}(reduce={reduce!r})", where=user_location(), expected=f"one of {', '.join(_REDUCTIONS)}"
+        )
+    x = as_value(x)
+    if not include_self:
+        x = _scatter(x, axis, index, full((), x.dtype, _neutral(reduce, x.dtype)), "set", what)
+    if reduce != "mean":
+        return _scatter(x, axis, index, source, _KINDS[reduce], what)
+    counts = like(x, 1)
+    if not include_self:
+        counts = _scatter(counts, axis, index, full((), x.dtype, 0), "set", what)
+    counts = _scatter(counts, axis, index, full((), x.dtype, 1), "add", what)
+    total = _scatter(x, axis, index, source, "add", what)
+    return table["floor_div" if x.dtype in dt.INTEGERS else "div"](total, counts)
+
+
+def _neutral(reduce: str, dtype: dt.DType) -> Any:
+    """The number that changes nothing when it is reduced with others."""
+    if reduce in ("amax", "amin"):
+        edge = lowest(dtype) if reduce == "amax" else highest(dtype)
+        return float(edge) if dtype in dt.FLOATS else edge
+    return int(reduce == "prod")
 
 
 def _by_slices(x: Any, axis: int, index: Any, source: Any, kind: str, what: str) -> Value:
