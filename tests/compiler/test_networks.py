@@ -18,7 +18,7 @@ from trilobite.framework import nn
 TINY = {"vocabulary": 61, "context": 16, "width": 24, "heads": 3, "layers": 2}
 NETWORKS: dict[str, tuple[tuple[int, ...], dict[str, Any], int]] = {  # input, options; 0: floats, else tokens
     "resnet18": ((2, 3, 65, 47), {}, 0),
-    "resnet34": ((1, 3, 40, 33), {}, 0),
+    "resnet34": ((2, 3, 40, 33), {}, 0),
     "resnet50": ((2, 3, 33, 40), {}, 0),
     "resnet18_32x32": ((3, 3, 17, 16), {}, 0),
     "mobilenet_v2": ((2, 3, 65, 64), {}, 0),
