@@ -333,8 +333,8 @@ def nvdla() -> Iterator[Gate]:
             f"x {ratio:.2f}",
             "calibrates" if calibrates else "factor 2",
             None if calibrates else 0.5 <= ratio <= 2,
-            f"x {ours[macs] / theirs[macs]:.2f} before calibration; chip without DRAM, against average power over "
-            "frames a second",
+            f"x {ours[macs] / theirs[macs]:.2f} before calibration; chip without DRAM, against average power "
+            "over frames a second",
         )
     found, wanted = sorted(total, key=lambda m: total[m]), sorted(theirs, key=lambda m: theirs[m])
     reason = (
@@ -439,7 +439,7 @@ def page() -> str:
         result = {None: "reported", True: "pass", False: "miss"}[gate.passed]
         cells = (gate.name, gate.ours, gate.published, gate.error, gate.aim, result, gate.note)
         lines.append("| " + " | ".join(cells) + " |")
-    return HEAD + "\n".join(lines) + "\n" + code_lengths()
+    return HEAD + "\n".join(lines) + "\n" + code_lengths() + kernel_languages().page()
 
 
 def main() -> None:

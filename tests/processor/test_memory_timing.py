@@ -110,6 +110,10 @@ def test_what_the_last_level_cache_holds_is_not_read_again() -> None:
     ]
     assert again == [first] * 3  # least recently used leaves, so a stream that is too long hits nothing
     assert run.cycles < streaming.cycles
+    for launched, passed in ((run, first), (streaming, 3 * first)):
+        assert launched.roofline.dram_bytes == passed and launched.cycles >= launched.roofline.cycles
+        assert launched.energy.joules["dram"] == pytest.approx(passed * 162.5e-12)
+        assert launched.energy.joules["llc"] > 0
 
 
 def test_hits_run_at_the_caches_rate_and_latency() -> None:

@@ -52,6 +52,8 @@ def area_of(machine: Machine) -> Area:
         "wram": core.wram.bytes * cell * machine.cores,
         "acc": core.acc.bytes * cell * machine.cores,
         "sram": machine.sram.bytes * cell * machine.clusters,
+        "llc": machine.llc.kib * 1024 * cell,
+        "fetch": core.fetch.kib * 1024 * cell * machine.cores,
     }
     return Area({unit: um2 * shrink for unit, um2 in found.items() if um2})
 

@@ -19,6 +19,7 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.machine.description import Scratchpad, SharedMemory
 from trilobite.processor.sim.record import ScalarRecord, TensorRecord, Trace
 from trilobite.processor.sim.timing.cost import dram_bytes, useful_macs
+from trilobite.processor.sim.timing.foresight import cache_misses
 
 NODE_EXPONENT = 0.57
 PUBLISHED = "published"
@@ -111,15 +112,18 @@ def energy_of(machine: Machine, trace: Trace, seconds: float) -> Energy:
         SRAM: machine.sram,
     }
     access = {space: bank_pj_per_byte(pad) * scale for space, pad in pads.items() if pad.bytes}
-    for traced in trace.cores:
-        for record in traced.records:
+    cache = bank_pj_per_byte(SharedMemory(machine.llc.kib)) * scale if machine.llc.kib else 0.0
+    for traced, misses in zip(trace.cores, cache_misses(machine, trace), strict=True):
+        for record, missing in zip(traced.records, misses, strict=True):
             if isinstance(record, ScalarRecord):
                 result.spend("scalar", SCALAR, scale * sum(record.counts))
             elif isinstance(record, TensorRecord):
                 _units(result, record, scale)
                 for is_write, regions in ((False, record.reads), (True, record.writes)):
                     for region in regions:
-                        _memory(result, machine, region, is_write, access)
+                        _memory(result, machine, region, is_write, access, cache)
+                if missing is not None:
+                    result.spend("dram", DRAM_BYTE, missing)
     result.add("idle", machine.power.idle_watts * seconds * 1e12)
     if not machine.power.idle_watts:
         result.defaults["idle"] = "default: none is published, 0 is taken"
@@ -137,10 +141,18 @@ def _units(result: Energy, record: TensorRecord, scale: float) -> None:
 
 
 def _memory(
-    result: Energy, machine: Machine, region: Region, is_write: bool, access: dict[str, float]
+    result: Energy,
+    machine: Machine,
+    region: Region,
+    is_write: bool,
+    access: dict[str, float],
+    cache: float,
 ) -> None:
     space = split(region.address)[0]
-    if space in (GDRAM, LDRAM, CODE):
+    if space in (GDRAM, LDRAM, CODE) and cache:  # what misses the cache is counted by the record
+        result.add("llc", cache * region.bytes)
+        result.defaults["llc"] = "default: beyond the published sizes, one bank"
+    elif space in (GDRAM, LDRAM, CODE):
         result.spend("dram", DRAM_BYTE, dram_bytes(machine, region, is_write))
     elif space in access:
         result.add(

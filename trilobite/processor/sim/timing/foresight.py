@@ -60,6 +60,13 @@ def foresee(machine: Machine, trace: Trace) -> Foresight:
     )
 
 
+def cache_misses(machine: Machine, trace: Trace) -> list[list[int | None]]:
+    """Per core and record the bytes that pass DRAM; None where there is no cache to miss, or no transfer."""
+    if machine.llc.kib:
+        return _misses(machine, trace.cores)
+    return [[None] * len(core.records) for core in trace.cores]
+
+
 def has_parts(machine: Machine) -> bool:
     """Whether there is anything to foresee."""
     return bool(machine.core.fetch.kib or machine.core.wram.fifo_tiles or machine.llc.kib)

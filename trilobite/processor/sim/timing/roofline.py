@@ -15,6 +15,7 @@ from trilobite.processor.isa.formats import Array
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.record import TensorRecord, Trace
 from trilobite.processor.sim.timing.cost import DRAM_SPACES, cost_of, useful_macs
+from trilobite.processor.sim.timing.foresight import cache_misses
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ def roofline(machine: Machine, trace: Trace) -> Roofline:
     """What the trace's work costs at least on the whole part: nothing else than peak and bandwidth."""
     macs = moved = 0
     compute = 0.0
-    for core in trace.cores:
-        for record in core.records:
+    for core, misses in zip(trace.cores, cache_misses(machine, trace), strict=True):
+        for record, missing in zip(core.records, misses, strict=True):
             if not isinstance(record, TensorRecord):
                 continue
             useful = useful_macs(record)
@@ -49,7 +50,7 @@ def roofline(machine: Machine, trace: Trace) -> Roofline:
             rates = [machine.core.mfu.macs_per_cycle.get(fmt.rate, 0) for fmt in record.formats[1:3]]
             if useful and all(rates):
                 compute += useful / min(rates)
-            moved += dram_traffic(record)
+            moved += dram_traffic(record) if missing is None else missing
     return Roofline(macs, moved, compute / machine.cores, moved / machine.dram_bytes_per_cycle)
 
 
