@@ -1,7 +1,7 @@
 """The blocked product: loops over cache blocks around the register tile, and the store of what it leaves.
 
 Enters: a `Problem` and a `Tiling`. Leaves: `entry` of a kernel. Units are panels of columns, or of rows where
-there are few columns; the kernel maps any range of units to a range of panels and blocks that as it is, so
+there are no more columns; the kernel maps any range of units to a range of panels and blocks that as it is, so
 threads share nothing and no element's bits depend on the cut. K is never divided among units.
 
 Per batch and per block of columns, k runs in blocks (panels of B in the first cache, a block of A in the
@@ -28,7 +28,7 @@ from trilobite.compiler.cpu.gemm.words import Words
 from trilobite.native.host import Host
 
 COLUMN_PANELS = 16
-"""From so many panels of columns on, units are columns however many rows there are."""
+"""From so many panels of packed columns on, units are columns however many rows there are."""
 ROW_GROUP = 384
 """Rows whose sums fit in scratch at once, where they cannot wait in the result."""
 
@@ -119,7 +119,11 @@ class Blocked:
         t, w, plan = self.t, self.w, self.plan
         m, n = w["m"], w["n"]
         across, down = t.ceil_div(n, plan.columns), t.ceil_div(m, ROWS)
-        by_columns = t.or_(t.icmp("sge", across, COLUMN_PANELS), t.icmp("sge", n, m))
+        # Every thread packs all of what is not divided: of B that takes less, and packed B takes nothing but
+        # is read from memory by all.
+        by_columns = t.icmp("sgt", n, m)
+        if self.p.packed:
+            by_columns = t.or_(t.icmp("sge", across, COLUMN_PANELS), t.icmp("sge", n, m))
         panels = t.select(by_columns, across, down)
         with panels_of_units(t, self.p, w, panels) as (batch, low, high):
             zero = constant("i64", 0)
