@@ -145,6 +145,30 @@ def test_reshapes_are_aliases_and_order_is_kept() -> None:
     assert [k for k, _ in groups(out)] == ["loops", "alias", "loops", "alias", "loops"]
 
 
+def test_two_branches_of_one_value_meet_in_one_group() -> None:
+    out = fused("""
+        graph "meeting"(%0: f32[3,4]) {
+          %1: f32[3,4] = tanh %0
+          %2: f32[3,4] = exp %0
+          %3: f32[3,4] = neg %2
+          %4: f32[3,4] = add %1, %3
+          return %4
+        }""")
+    assert groups(out) == [("loops", ["tanh", "exp", "neg", "add"])]
+
+
+def test_what_waits_for_its_reader_is_not_computed_twice() -> None:
+    out = fused("""
+        graph "once"(%0: f32[3,4], %1: f32[4,5], %2: f32[4,5]) {
+          %3: f32[3,4] = exp %0
+          %4: f32[3,4] = neg %3
+          %5: f32[3,5] = dot %4, %1 {contract=((1,), (0,)), batch=((), ()), dtype=f32}
+          %6: f32[3,5] = dot %4, %2 {contract=((1,), (0,)), batch=((), ()), dtype=f32}
+          return %5, %6
+        }""")
+    assert [names.count("exp") for _, names in groups(out)] == [1, 0, 0]
+
+
 def test_long_chains_are_cut() -> None:
     lines = ["%1: f32[2] = exp %0"] + [f"%{i + 1}: f32[2] = neg %{i}" for i in range(1, 200)]
     out = fused('graph "chain"(%0: f32[2]) {\n' + "\n".join(lines) + "\nreturn %200\n}")

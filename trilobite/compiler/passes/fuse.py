@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trilobite.compiler.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.plan import ALIASES
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.fusion import fusion
@@ -55,10 +56,12 @@ class _Fuser:
         self.aliases: dict[int, list[Equation]] = {}  # by the group after which they stand; -1: at the start
         self.readers: dict[Var, int] = {}
         self.read_by: dict[Var, set[str]] = {}
+        self.only_reader: dict[Var, Equation | None] = {}
         for e in graph.equations:
             for v in e.inputs:
                 self.readers[v] = self.readers.get(v, 0) + 1
                 self.read_by.setdefault(v, set()).add(e.primitive.name)
+                self.only_reader[v] = None if v in self.only_reader else e
         self.results = set(graph.outputs)
 
     # -- growing ---------------------------------------------------------------------------------------------
@@ -75,7 +78,7 @@ class _Fuser:
             self._scan(e)
         elif self._join(e):
             return
-        elif self._is_cheaper_again(e):
+        elif self._waits(e) or self._is_cheaper_again(e):
             self.floating[e.outputs[0]] = e
         else:
             self._begin(e)
@@ -86,6 +89,18 @@ class _Fuser:
             return False
         return e.inputs[0].type.dtype.itemsize < e.outputs[0].type.dtype.itemsize
 
+    def _waits(self, e: Equation) -> bool:
+        """Does it belong to the one equation that reads it? Begun on its own, its group would keep that
+        reader from joining an older one.
+        """
+        if e.primitive.name not in POINTWISE or e.outputs[0] in self.results:
+            return False
+        reader = self.only_reader.get(e.outputs[0])
+        if reader is None or reader.primitive.name not in POINTWISE:
+            return False
+        same = reader.outputs[0].type.shape == e.outputs[0].type.shape
+        return same and len(self._floating_behind(e)) < _CHAIN
+
     def _is_cheaper_again(self, e: Equation) -> bool:
         """Would each of several readers do better to compute this from the one large value behind it?"""
         if e.primitive.name not in _CHEAP:
@@ -93,7 +108,8 @@ class _Fuser:
         v = e.outputs[0]
         if v in self.results or self.readers.get(v, 0) < 2:
             return False
-        if len([f for f in self._floating_behind(e) if f.primitive.name not in _MOVES]) >= _CHAIN:
+        behind = [f for f in self._floating_behind(e) if f.primitive.name not in _MOVES]
+        if len(behind) >= _CHAIN or any(f.primitive.name not in _CHEAP for f in behind):
             return False
         sources = set(self._sources(e))
         if any(_symbolic(u) for u in (v, *sources)):
@@ -128,7 +144,7 @@ class _Fuser:
             return False
         at = max(direct)
         group = self.groups[at]
-        if group.kind not in self.kinds or len(group.equations) >= _LARGEST:
+        if group.kind not in self.kinds or _length(self._with_copies(group.body, e)) > _LARGEST:
             return False
         if any(self.behind[v] >= at for v in self._sources(e) if v in self.behind):
             return False
@@ -272,6 +288,10 @@ class _Fuser:
 def _name(equations: Sequence[Equation]) -> str:
     names = [e.primitive.name for e in equations if e.primitive.name not in ("broadcast", "constant", "full")]
     return "_".join(names if len(names) <= 4 else [*names[:2], str(len(names) - 3), names[-1]]) or "constant"
+
+
+def _length(body: Sequence[Equation]) -> int:
+    return sum(e.primitive.name not in _MOVES for e in body)
 
 
 def _is_small(e: Equation) -> bool:

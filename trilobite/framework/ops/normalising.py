@@ -57,7 +57,8 @@ def _softmax_backward(residuals: Sequence[Value], cotangents: Sequence[Value], *
 def _softmax(x: Value, *, axes: Axes) -> Value:
     wide = _wide(x)
     e = table["exp"](table["sub"](wide, _top(wide, axes)))
-    return astype(table["div"](e, _total(e, axes)), x.dtype)
+    total = table["reduce_sum"](e, axes=axes)  # at least 1, so that its inverse is a normal number
+    return astype(table["mul"](e, spread(table["div"](like(total, 1), total), x.shape, axes)), x.dtype)
 
 
 # -- log_softmax -----------------------------------------------------------------------------------------

@@ -296,10 +296,14 @@ def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equa
 
 
 def _sigmoid_parts(x: Value) -> tuple[Value, Value]:
-    """exp(x) and 1, both divided by the larger of the two, so neither overflows; small floats widened."""
+    """exp(x) and 1, both divided by the larger of the two, so neither overflows; small floats widened.
+
+    Chosen by `select`, not by absolute values: each branch is smooth at 0, to any derivative.
+    """
     x = astype(x, dt.accumulator(x.dtype))
-    zero = like(x, 0)
-    return p["exp"](p["minimum"](x, zero)), p["exp"](p["neg"](p["maximum"](x, zero)))
+    below, one = p["lt"](x, like(x, 0)), like(x, 1)
+    small = p["exp"](p["select"](below, x, p["neg"](x)))
+    return p["select"](below, small, one), p["select"](below, one, small)
 
 
 def _sigmoid_forward(x: Value) -> tuple[Value, Sequence[Value]]:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from types import TracebackType
+from typing import TypeVar
 
 from trilobite.base.errors import IRError
 from trilobite.compiler.cpu.emit.memory import Memory
 from trilobite.compiler.cpu.emit.types import Index, Value, constant
 from trilobite.native.host import Host
+
+T = TypeVar("T")
 
 
 class Flow(Memory):
@@ -50,6 +54,22 @@ class Flow(Memory):
         yield
         self._jump(after)
         self._label(after)
+
+    def side_by_side(self, bodies: Sequence[Callable[[], T]]) -> list[T]:
+        """Pieces that do not depend on each other, line by line in turn: a processor looks ahead less far
+        than the chains of a mathematical function are long. Pieces with branches stay one after the other.
+        """
+        results: list[T] = []
+        pieces: list[list[str]] = []
+        for body in bodies:
+            start = len(self._lines)
+            results.append(body())
+            pieces.append(self._lines[start:])
+            del self._lines[start:]
+        straight = not any(line.startswith(("br ", "switch ")) for piece in pieces for line in piece)
+        turns = zip_longest(*pieces) if straight else pieces
+        self._lines += [line for turn in turns for line in turn if line is not None]
+        return results
 
     def either(
         self,

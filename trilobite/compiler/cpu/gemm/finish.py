@@ -6,7 +6,9 @@ scalar graph is emitted twice: once for whole rows of the tile and once, masked,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.emit.text import Text, Value
@@ -66,41 +68,48 @@ class Finish:
                 before = t.address(waiting, t.mul(r.index, waiting_row))
                 row = t.add(spot.row, r.index)
                 if full:
-                    for start in range(0, columns, self.lanes):
-                        at = t.constant("i64", start)
-                        self.vector(line, before, row, spot, at, None, first, last, waits)
+                    places = [t.constant("i64", start) for start in range(0, columns, self.lanes)]
+                    self.vectors(line, before, row, spot, places, None, first, last, waits)
                     return
                 with t.loop(0, spot.width, self.lanes, name="vector") as piece:
                     count = t.sub(spot.width, piece.index)
-                    self.vector(line, before, row, spot, piece.index, count, first, last, waits)
+                    self.vectors(line, before, row, spot, [piece.index], count, first, last, waits)
 
         t.either(whole, lambda: rows(True), lambda: rows(False))
 
-    def vector(
-        self, line: Value, before: Value, row: Value, spot: Spot, at: Value, count: Value | None,
-        first: Value, last: Value, waits: bool,
+    def vectors(
+        self, line: Value, before: Value, row: Value, spot: Spot, places: Sequence[Value],
+        count: Value | None, first: Value, last: Value, waits: bool,
     ) -> None:  # fmt: skip
-        """One vector of a row of the tile, of which `count` lanes exist (None: all)."""
+        """Some vectors of a row of the tile, each of `count` lanes (None: all)."""
         t = self.t
-        offset = t.mul(at, self.size)
-        own = t.load(self.accumulator, t.address(line, offset), self.lanes)
-        where = t.address(before, offset)
+        offsets = [t.mul(at, self.size) for at in places]
+        own = [t.load(self.accumulator, t.address(line, offset), self.lanes) for offset in offsets]
+        where = [t.address(before, offset) for offset in offsets]
         # What waits in scratch is there in full width; what waits in the result is not.
         few = None if waits else count
 
         def added() -> list[Value]:
-            old = _load(t, self.accumulator, where, self.lanes, few)
-            return [t.fadd(old, own) if is_float_type(own.type) else t.add(old, own)]
+            old = [_load(t, self.accumulator, at, self.lanes, few) for at in where]
+            add = t.fadd if is_float_type(own[0].type) else t.add
+            return [add(a, b) for a, b in zip(old, own, strict=True)]
 
-        (total,) = t.either(first, lambda: [own], added)
+        def through() -> None:
+            stores = [
+                partial(self.store, total, row, t.add(spot.column, at), count)
+                for total, at in zip(totals, places, strict=True)
+            ]
+            t.side_by_side(stores)
+
+        def kept() -> None:
+            for total, at in zip(totals, where, strict=True):
+                _store(t, self.accumulator, total, at, few)
+
+        totals = t.either(first, lambda: own, added)
         if waits:
-            self.store(total, row, t.add(spot.column, at), count)
-            return
-        t.either(
-            last,
-            lambda: self.store(total, row, t.add(spot.column, at), count),
-            lambda: _store(t, self.accumulator, total, where, few),
-        )
+            through()
+        else:
+            t.either(last, through, kept)
 
     def store(self, total: Value, row: Value, column: Value, count: Value | None) -> None:
         """The accumulator through the epilogue into every result."""

@@ -9,9 +9,12 @@ and the schedule alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 
 from trilobite.base.dtypes import DType
 from trilobite.base.errors import IRError
+from trilobite.compiler.cpu.emit.flow import Loop as Turn
 from trilobite.compiler.cpu.emit.scalar import emit_scalars
 from trilobite.compiler.cpu.emit.text import Value
 from trilobite.compiler.cpu.emit.types import lanes_of
@@ -194,15 +197,18 @@ class Inner:
         carried = [v for accumulators in found for v in accumulators]
         with self.text.loop(start, stop, width * copies, carried, self.node.var) as turn:
             with self.scope.entered({}):
-                out: list[Value] = []
-                for k in range(copies):
-                    at = self.text.add(turn.index, k * width)
-                    own = turn.values[k * len(self.kept) : (k + 1) * len(self.kept)]
-                    with self.scope.entered({}):
-                        out += self._turn(Lane(self.node.var, at, lanes), own)
-            turn.next(*out)
+                copy = partial(self._copy, turn, lanes)
+                out = self.text.side_by_side([partial(copy, k) for k in range(copies)])
+            turn.next(*chain.from_iterable(out))
         flat, size = turn.results, len(self.kept)
         return [flat[k * size : (k + 1) * size] for k in range(copies)]
+
+    def _copy(self, turn: Turn, lanes: int, k: int) -> Accumulators:
+        """The body at the k-th element or vector of a turn."""
+        at = self.text.add(turn.index, k * max(lanes, 1))
+        own = turn.values[k * len(self.kept) : (k + 1) * len(self.kept)]
+        with self.scope.entered({}):
+            return self._turn(Lane(self.node.var, at, lanes), own)
 
     def _turn(self, lane: Lane, found: Sequence[Value]) -> Accumulators:
         """All statements for one element or one vector; the accumulators afterwards."""

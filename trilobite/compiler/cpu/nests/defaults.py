@@ -84,7 +84,8 @@ def _lanes(nest: Nest, node: Loop, host: Host) -> int:
 
 def _unroll(node: Loop, lanes: int) -> int:
     size = sum(len(s.body.equations) + len(s.leaves) for s in node.body if isinstance(s, Statement))
-    most = 4 if size <= 8 else 2 if size <= 16 else 1
+
+    most = 4 if size <= 14 else 2 if size <= 40 else 1
     longest = extent_of(node)
     if isinstance(longest, int) and longest % lanes == 0 and 0 < longest // lanes <= 4 and size <= 24:
         return longest // lanes  # the whole loop, written out
