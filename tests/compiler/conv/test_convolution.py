@@ -132,7 +132,27 @@ def test_few_channels_read_whole_rows_of_taps(channels: int) -> None:
         g = Geometry(rng, 2, 1)
         g.channels, g.kernel, g.space = channels, (7, 5), (15, 14)
         g.window |= {"stride": (2, 1), "low": (3, 2), "high": (3, 1), "w_dilation": (1, 1)}
-        check(*case(form, g, rng, float32, float32))
+        for dtype in (float32, np.dtype("float16")):
+            check(*case(form, g, rng, dtype, dtype))
+
+
+def test_narrow_floats_are_widened_once() -> None:
+    rng = np.random.default_rng(12)
+    half, n = np.dtype("float16"), Symbol("n", 1, 64)
+    for kernel in ((1, 1), (3, 2)):
+        g = Geometry(rng, 2, 1)
+        g.kernel, g.channels, g.filters, g.batch = kernel, 13, 37, 3
+        g.window |= {"stride": (1, 1), "low": (0, 0), "high": (0, 0), "w_dilation": (1, 1)}
+        for form in FORMS:
+            graph, values, terms = case(form, g, rng, half, half)
+            names = [s.kernel.name for s in lowered(graph).steps]
+            assert len(names) == 2 and names[0] == "conv_widened"
+            check(graph, values, terms)
+        x = graph.input_types[0]
+        plain, values, _ = case("conv_last", g, rng, half, half)
+        several = TensorType((affine(0, [(n, 1)]), *x.shape[1:]), half)
+        symbolic = region("conv_last", [several, plain.input_types[1]], plain.equations[0].attributes)
+        assert native(symbolic, values, 2, {n: 3})[0].tobytes() == native(plain, values)[0].tobytes()
 
 
 @pytest.mark.parametrize("filters", [3, 8, 24])

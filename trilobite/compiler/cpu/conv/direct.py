@@ -80,7 +80,7 @@ class Direct:
     def _panel(self, block: Block, group: Value, panel: Value) -> None:
         t, w, tiling = self.t, self.w, self.tiling
         number = t.add(t.mul(group, w["panels"]), panel)
-        weights = t.address(w["w"], t.mul(number, w["panel_size"]), tiling.operand)
+        weights = t.address(w["w"], t.mul(number, w["panel_size"]), tiling.panel)
         column = t.mul(panel, tiling.columns)
         width = t.smin(t.sub(w["columns"], column), tiling.columns)
         column = t.add(column, t.mul(group, w["group_columns"]))

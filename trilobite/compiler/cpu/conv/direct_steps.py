@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.conv.direct import Direct, scratch_of
 from trilobite.compiler.cpu.conv.finish import epilogue_words
 from trilobite.compiler.cpu.conv.gather import line_places
@@ -26,7 +25,7 @@ from trilobite.compiler.cpu.conv.problem import (
     problem,
     with_long_rows,
 )
-from trilobite.compiler.cpu.conv.tiling import DEPTH, ROWS, Tiling, tiling
+from trilobite.compiler.cpu.conv.tiling import DEPTH, ROWS, Tiling, tiling, widened
 from trilobite.compiler.cpu.conv.words import Words
 from trilobite.compiler.cpu.epilogue import Epilogue
 from trilobite.compiler.cpu.tuning.choices import choice
@@ -47,14 +46,14 @@ def lower_direct(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host:
     """A `conv_last` or `conv_last_input_grad` whose operands are these inputs of the fusion."""
     p = problem(e)
     dtype, source = e.inputs[0].type.dtype, Operand("in", inputs[0])
-    tile = tiling(host, dtype, e.attributes["dtype"])
-    p, before, temporaries, source = prepared(p, dtype, source, host)
+    tile = widened(tiling(host, dtype, e.attributes["dtype"]))
+    p, before, temporaries, source = prepared(p, tile, source, host)
     steps = list(before)
-    constants: list[Array] = [np.zeros(max(p.depth, 1) * dtype.itemsize, np.uint8)]
+    constants: list[Array] = [np.zeros(max(p.depth, 1), tile.operand)]
     for part in p.parts:
         if part.positions == 0 or p.batch == 0 or p.columns == 0:
             continue
-        constants += [tap_table(p, part), flat_table(p, part, dtype.itemsize)]
+        constants += [tap_table(p, part), flat_table(p, part, tile.operand.itemsize)]
         weights = Operand("in", inputs[1])
         steps.append(direct_step(p, part, tile, epilogue, (source, weights, len(constants) - 2), host))
     why = f"rows of {p.depth} channels by {len(p.parts)} set(s) of taps, tiles of {ROWS} x {tile.columns}"
@@ -62,23 +61,24 @@ def lower_direct(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host:
 
 
 def prepared(
-    p: Problem, dtype: DType, source: Operand, host: Host
+    p: Problem, tile: Tiling, source: Operand, host: Host
 ) -> tuple[Problem, tuple[Step, ...], tuple[Dim, ...], Operand]:
     """The problem in its simplest form, with the copy that this takes: steps, temporaries, what to read."""
+    margin = (0, 0)
     if pointwise(p):
-        return as_rows(p), (), (), source
-    margin = margins(p)
-    if margin is None:
-        return p, (), (), source
-    longer = with_long_rows(p, *margin)
-    if not any(margin):
-        return longer, (), (), source
+        simple = as_rows(p)
+    elif (found := margins(p)) is not None:
+        margin, simple = found, with_long_rows(p, *found)
+    else:
+        simple = p
+    if not any(margin) and tile.stored is None:
+        return simple, (), (), source
     line = p.source[-1] * p.channels
     lines = p.batch * math.prod(p.source[:-1])
     around = [m * p.channels for m in margin]
     target = Operand("temporary", 0)
-    step = margin_step(host, dtype, source, target, lines, line, *around)
-    return longer, (step,), (lines * (line + sum(around)) * dtype.itemsize,), target
+    step = margin_step(host, (tile.panel, tile.operand), source, target, lines, line, *around)
+    return simple, (step,), (lines * (line + sum(around)) * tile.operand.itemsize,), target
 
 
 def group_words(p: Problem) -> dict[str, Dim]:

@@ -8,6 +8,7 @@ the rows, so padding, strides and dilation are addresses like any other; the act
 
 from __future__ import annotations
 
+from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.conv.tiling import UNROLL, VECTORS, Tiling
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import is_float_type
@@ -83,7 +84,7 @@ class Tile:
             "i64", t.address(taps, t.add(t.mul(tap, 8 * self.tap_words), 8 * (self.tap_words - 1)))
         )
         depth = t.add(word, channel)
-        return rows, t.address(panel, t.mul(depth, self.tiling.columns), self.tiling.operand)
+        return rows, t.address(panel, t.mul(depth, self.tiling.columns), self.tiling.panel)
 
     def _steps(self, rows: list[Value], at: Value, carried: list[Value], steps: int) -> list[Value]:
         """`steps` channels: each one element of every row times a row of the panel."""
@@ -94,23 +95,26 @@ class Tile:
             columns = [
                 self._wide(
                     t.load(
-                        tiling.operand,
-                        t.address(weights, u * tiling.columns + v * tiling.lanes, tiling.operand),
+                        tiling.panel,
+                        t.address(weights, u * tiling.columns + v * tiling.lanes, tiling.panel),
                         tiling.lanes,
-                    )
+                    ),
+                    tiling.panel,
                 )
                 for v in range(self.vectors)
             ]
             for i in range(self.rows):
-                one = self._wide(t.load(tiling.operand, t.address(here[i], u, tiling.operand)))
+                one = self._wide(
+                    t.load(tiling.operand, t.address(here[i], u, tiling.operand)), tiling.operand
+                )
                 row = t.splat(one, tiling.lanes)
                 for v in range(self.vectors):
                     k = i * self.vectors + v
                     sums[k] = multiply_add(t, row, columns[v], sums[k])
-        return [t.address(weights, steps * tiling.columns, tiling.operand), *sums]
+        return [t.address(weights, steps * tiling.columns, tiling.panel), *sums]
 
-    def _wide(self, value: Value) -> Value:
-        return widen(self.t, value, self.tiling.operand, self.tiling.accumulator)
+    def _wide(self, value: Value, stored: DType) -> Value:
+        return widen(self.t, value, stored, self.tiling.accumulator)
 
 
 def multiply_add(t: Text, a: Value, b: Value, c: Value) -> Value:

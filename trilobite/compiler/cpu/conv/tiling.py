@@ -6,9 +6,9 @@ convolution in `lower`, because those are words of a step and not part of a text
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from trilobite.base.dtypes import DType
+from trilobite.base.dtypes import DType, is_float
 from trilobite.compiler.cpu.emit.types import register_type
 from trilobite.compiler.cpu.gemm.convert import accumulator_of
 from trilobite.native.host import Host
@@ -27,6 +27,12 @@ class Tiling:
     result: DType  # of the convolution, before the epilogue
     accumulator: DType
     lanes: int
+    stored: DType | None = None  # of the second operand, where it is not as the first
+
+    @property
+    def panel(self) -> DType:
+        """What weights, or errors, are stored as."""
+        return self.stored or self.operand
 
     @property
     def columns(self) -> int:
@@ -40,6 +46,13 @@ class Tiling:
     @property
     def vector(self) -> str:
         return register_type(self.accumulator, self.lanes)
+
+
+def widened(tile: Tiling) -> Tiling:
+    """With rows that were widened beforehand, once and not for every panel; only floats gain by it."""
+    if tile.operand == tile.accumulator or not is_float(tile.operand):
+        return tile
+    return replace(tile, operand=tile.accumulator, stored=tile.operand)
 
 
 def tiling(host: Host, operand: DType, result: DType) -> Tiling:

@@ -142,17 +142,17 @@ class WeightGrad:
             with t.loop(0, count, name="pack") as i:
                 pixel = t.add(t.add(first, i.index), t.mul(unit.group, w["group_pixels"]))
                 index = t.add(t.mul(pixel, w["width"]), unit.column)
-                row = t.address(w["y"], index, tiling.operand)
+                row = t.address(w["y"], index, tiling.panel)
                 out = t.address(self.errors, t.mul(i.index, tiling.columns * tiling.size))
                 for v in range(VECTORS):
                     at = v * tiling.lanes
-                    place = t.address(row, at, tiling.operand)
+                    place = t.address(row, at, tiling.panel)
                     if full:
-                        value = t.load(tiling.operand, place, tiling.lanes)
+                        value = t.load(tiling.panel, place, tiling.lanes)
                     else:
                         left = t.smax(t.sub(unit.width, at), 0)
-                        value = t.load_partial(tiling.operand, place, left, tiling.lanes)
-                    wide = widen(t, value, tiling.operand, tiling.accumulator)
+                        value = t.load_partial(tiling.panel, place, left, tiling.lanes)
+                    wide = widen(t, value, tiling.panel, tiling.accumulator)
                     t.store_type(wide, t.address(out, at * tiling.size), 32)
 
         t.either(t.icmp("eq", unit.width, tiling.columns), lambda: each(True), lambda: each(False))

@@ -13,7 +13,7 @@ from trilobite.compiler.cpu.conv.filter_grad import FilterGrad
 from trilobite.compiler.cpu.conv.finish import epilogue_words
 from trilobite.compiler.cpu.conv.gather import table_bytes
 from trilobite.compiler.cpu.conv.problem import Problem, weight_problem
-from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling, tiling
+from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling, tiling, widened
 from trilobite.compiler.cpu.conv.weight_grad import WeightGrad
 from trilobite.compiler.cpu.conv.words import Words
 from trilobite.compiler.cpu.epilogue import Epilogue
@@ -34,13 +34,13 @@ _UNITS = 4  # at least, two for each of two threads; bits do not depend on it
 def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
     """A `conv_last_weight_grad` whose operands are these inputs of the fusion."""
     dtype = e.inputs[0].type.dtype
-    tile = tiling(host, dtype, e.attributes["dtype"])
-    p, steps, temporaries, source = prepared(weight_problem(e), dtype, Operand("in", inputs[0]), host)
+    tile = widened(tiling(host, dtype, e.attributes["dtype"]))
+    p, steps, temporaries, source = prepared(weight_problem(e), tile, Operand("in", inputs[0]), host)
     part = p.parts[0]
     steps = (*steps, weight_step(p, tile, epilogue, (source, Operand("in", inputs[1]), 0), host))
     constants: tuple[Array, ...] = (
-        np.zeros(max(p.depth, 1) * dtype.itemsize, np.uint8), tap_table(p, part),
-        flat_table(p, part, dtype.itemsize),
+        np.zeros(max(p.depth, 1), tile.operand), tap_table(p, part),
+        flat_table(p, part, tile.operand.itemsize),
     )  # fmt: skip
     why = f"sums over pixels by taps, tiles of {ROWS} channels x {tile.columns} filters"
     return Lowering(steps, temporaries, constants, why=why)
