@@ -269,3 +269,25 @@ def test_an_unknown_option_is_refused_by_name() -> None:
     with pytest.raises(tb.errors.ArgumentError, match="the cpu has no option 'speed'") as error:
         tb.jit(lambda x: x + 1.0, options={"speed": 11})(tb.ones(3))
     assert "accuracy" in str(error.value)
+
+
+# -- little memory -------------------------------------------------------------------------------------------
+
+
+def test_who_asks_for_little_memory_gets_no_packed_weights(layer: Any) -> None:
+    f, w, s, x, _ = layer
+    saving = tb.jit(f.fn, options={"memory": 1 << 20})
+    check(saving, w, s, x)
+    plain, spare = (g.lower(x).compile() for g in (f, saving))
+    assert plain.division.two and not spare.division.two
+    w.mul_(-3.0)
+    check(saving, w, s, x)
+
+
+def test_the_arena_of_the_weights_is_given_back(layer: Any) -> None:
+    f, w, s, x, _ = layer
+    made = f.lower(x).compile()
+    assert made.first.runners and made.first.arena.memory.nbytes == 1
+    w.mul_(-3.0)
+    check(f, w, s, x)
+    assert made.first.arena.memory.nbytes == 1

@@ -227,7 +227,7 @@ def jit(
     """Compile a function. `shapes` declares symbolic dimensions: one entry per positional argument, None for
     "as it is". `options` go to the target; the cpu knows accuracy="strict" (no algorithm that rounds more
     than plain sums do), mixed_precision="bfloat16" (operands of large products), memory=bytes (compute again
-    what is cheap, to stay below) and skip={"pass", ...}.
+    what is cheap, to stay below, and keep no packed weights) and skip={"pass", ...}.
     """
     numbers = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
     names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames

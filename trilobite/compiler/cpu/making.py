@@ -33,6 +33,11 @@ class Made:
 
 
 def make(graph: Graph, options: Options) -> Made:
+    """Who asked for little memory gets no second copy of a weight: what is made of weights is made in every
+    run, in memory that the plan shares.
+    """
+    if options.memory:
+        options = replace(options, stable=frozenset())
     compilation = run_stages(graph, STAGES, replace(options, claimed=claims))
     halves = split_stable(compilation.latest, options.stable) if options.stable else None
     return Made(compilation, halves)

@@ -38,6 +38,11 @@ class Arena:
         if self.memory.nbytes < size:
             self.memory = _room(size)
 
+    def release(self) -> None:
+        """Gives the memory back, until the next run."""
+        with self.lock:
+            self.memory = empty(1, np.uint8)
+
 
 def _room(size: int) -> Array:
     try:

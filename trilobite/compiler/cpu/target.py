@@ -112,7 +112,9 @@ class Executable:
         taken = [types[i] for i in kept]
         second = lambda: self._half("second")  # noqa: E731
         self.main = Compiled(taken, second, given, (shelf, 0), None, options.replaced)
-        self.first = Compiled([types[i] for i in stable], lambda: self._half("first"), {}, (shelf, 1))
+        first = lambda: self._half("first")  # noqa: E731
+        self._arena = Arena()
+        self.first = Compiled([types[i] for i in stable], first, {}, (shelf, 1), self._arena)
         self._seen: list[Array] | None = None
         self._kept = picker(kept)
         self._when = 0
@@ -171,6 +173,7 @@ class Executable:
             self._when = cells.now
             self._ready = self.first.runner(now)(list(now))
             self._seen = now
+            self._arena.release()  # weights seldom change
         return self._ready
 
     def _written(self, now: Sequence[Array], held: int) -> bool:
