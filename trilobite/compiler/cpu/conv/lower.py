@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from trilobite.base.dtypes import float32, float64, is_complex
 from trilobite.compiler.cpu.conv.direct_steps import lower_direct
+from trilobite.compiler.cpu.conv.filter_steps import fits, lower_filter
 from trilobite.compiler.cpu.conv.integer_panels import lower_integer_panels
 from trilobite.compiler.cpu.conv.integer_steps import lower_integer
-from trilobite.compiler.cpu.conv.filter_steps import fits, lower_filter
 from trilobite.compiler.cpu.conv.panels import lower_panels
 from trilobite.compiler.cpu.conv.problem import problem
 from trilobite.compiler.cpu.conv.rowwise_steps import Rows, lower_rowwise
