@@ -21,10 +21,10 @@ class Kinds(NamedTuple):
 @cache
 def kinds() -> Kinds:
     """The table, with the rooms that it names loaded at first use."""
-    from trilobite.compiler.cpu import attention, conv, gemm, nests
+    from trilobite.compiler.cpu import attention, conv, gemm, nests, sorting
 
     rooms: dict[str, Any] = {"loops": nests, "dot": gemm, "conv": conv, "window": conv.pooling}
-    rooms["attention"] = attention
+    rooms |= {"attention": attention, "sorting": sorting}
     return Kinds(
         {name: Kind(name, room.accepts) for name, room in rooms.items()},
         {name: room.lower for name, room in rooms.items()},
@@ -44,6 +44,8 @@ def _root(name: str) -> str | None:
         return "attention"
     if name in _PRODUCTS:
         return "dot"
+    if name in ("sort", "top_k"):
+        return "sorting"
     if name.startswith("conv_") and name not in _UNLIKE:
         return "conv"
     return "window" if name.startswith("window_last_") else None
