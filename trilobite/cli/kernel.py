@@ -48,7 +48,9 @@ def kernel(
             f"trilobite kernel {action}", expected=" or ".join(ACTIONS), remedy="use one of them"
         )
     device = Device(machine)
-    chosen = BangKernel(source, name, Options(tuple(include or ()), tuple(define or ()), level))
+    folders, macros = tuple(include or ()), tuple(define or ())
+    options = Options(folders, macros, level, contracts=action == "check")
+    chosen = BangKernel(source, name, options)
     program = chosen.program(device.machine)
     args = [argument(device, word) for word in arg or []]
     checked = action == "check"

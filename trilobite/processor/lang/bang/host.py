@@ -20,7 +20,9 @@ _LAUNCHER = re.compile(r"(.*?void \w+)\((.*?)\)( \{.*)$")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _UNKNOWN = re.compile(r"(?:unknown type name|undeclared identifier|no type named|no member named) '(\w+)'")
 LAUNCH = "<launch "  # the file that a kept instantiation is said to lie in
-_LAUNCHED = re.compile(r"([A-Za-z_][\w:]*\s*(?:<[^;(){}]*>)?)\s*/\*launch\*/\s*\(")
+_LAUNCHED = re.compile(
+    r"((?:[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?\s*::\s*)*[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?)\s*/\*launch\*/\s*\("
+)
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*<([^;(){}<>]*)>\s*\(")
 _NAMESPACE = re.compile(r'\bnamespace\b[^=;()]*$|extern\s*"C"\s*$')
 _TYPE = re.compile(r"^\s*(?:typedef\b\s*)?(?:template\s*<[^;]*>)?\s*(?:struct|class|union|enum)\b[^()]*$")
@@ -184,7 +186,10 @@ def _stays(text: str, item: Item, launching: frozenset[str], unknown: set[str]) 
     named = [f"{name}<{types}>" for name, types in _CALLED.findall(inside) if name in launching]
     named += [name for name, _ in calls if "<" in name]
     template = _TEMPLATE.match(_plain(head))
-    params = ", ".join(_known(p, unknown) for p in _parameters(head))
+    given = _parameters(head)
+    names = {word for p in given for word in re.findall(r"\b[A-Za-z]\w*_t\b", p)}
+    unknown = unknown | {name for name in names if not _is_declared(text, name)}
+    params = ", ".join(_known(p, unknown) for p in given)
     if template is not None:
         first = " ".join(f"{name}({args});" for name, args in calls)
         second = " ".join(f"(void)&{name};" for name in dict.fromkeys(named))
@@ -249,6 +254,11 @@ def _second_forms(text: str, files: set[str], unknown: set[str]) -> str:
         if file.startswith(LAUNCH):
             text = re.sub(rf'(\n# 1 "{re.escape(file)}"\n)([^\n]*)', other, text)
     return text
+
+
+def _is_declared(text: str, name: str) -> bool:
+    shape = rf"\b(?:struct|class|union|enum|using|typename)\s+{name}\b|\b{name}\s*;|[*&]\s*{name}\s*;"
+    return re.search(shape, text) is not None
 
 
 def _known(parameter: str, unknown: set[str]) -> str:

@@ -2,7 +2,7 @@
 
 Enters: a path, the entry's name, arguments of a launch. Leaves: the program for a machine, and the arguments
 as the words that the entry takes: a Python float becomes what the parameter is, a struct
-(`bytes`, or a NumPy record) as many words as it has.
+(`bytes`, or a NumPy record) as many words as it has, or its place in DRAM where an entry has too many.
 """
 
 from __future__ import annotations
@@ -47,6 +47,14 @@ class BangKernel(KernelSource):
     def __init__(self, path: str | Path, name: str = "", options: Options | None = None) -> None:
         self.path, self.name, self.options = Path(path), name, options or Options()
         self._programs: dict[str, BangProgram] = {}
+        self._device: Any = None
+        self._far: list[Any] = []  # structs in DRAM, until the next launch
+
+    def chosen_for(
+        self, device: Any, args: Sequence[Any], dim: tuple[int, int, int], task: str
+    ) -> KernelSource:
+        self._device = device
+        return self
 
     def program(self, machine: Machine) -> BangProgram:
         if machine.name not in self._programs:
@@ -57,6 +65,9 @@ class BangKernel(KernelSource):
 
     def _choose(self, program: BangProgram) -> None:
         names = sorted(program.parameters)
+        same = [name for name in names if name.partition("<")[0] == self.name]
+        if self.name and len(same) == 1:
+            self.name = same[0]
         if not self.name and len(names) == 1:
             self.name = names[0]
         if self.name not in program.parameters:
@@ -70,7 +81,16 @@ class BangKernel(KernelSource):
     def words(self, args: Sequence[Any]) -> list[int]:
         """Called behind `program`, which found the parameters."""
         program = next(iter(self._programs.values()))
-        return argument_words(self.name, program.parameters[self.name], args)
+        parameters = program.parameters[self.name]
+        self._far, given = [], list(args)
+        places = [kind for _, kind in parameters]
+        if len(places) == len(given):
+            for place, value in enumerate(given):
+                if places[place] == "ptr.gdram" and isinstance(value, bytes | np.void):
+                    content = value if isinstance(value, bytes) else value.tobytes()
+                    given[place] = self._device.array(np.frombuffer(content, np.uint8))
+                    self._far.append(given[place])
+        return argument_words(self.name, parameters, given)
 
 
 def argument_words(name: str, parameters: Sequence[tuple[str, str]], args: Sequence[Any]) -> list[int]:

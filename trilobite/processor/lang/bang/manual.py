@@ -13,7 +13,9 @@ from trilobite.processor.lang.bang.table import (
     copies,
     elementwise,
     matrix,
+    registers,
 )
+from trilobite.processor.lang.bang.table.row import VECTOR_2XX
 
 MARK = "<!-- below: written by trilobite.processor.lang.bang.manual -->\n"
 FAMILIES = (
@@ -21,9 +23,10 @@ FAMILIES = (
     ("Copies and fills", copies.INTRINSICS),
     ("Arrangement, selection, reduction, windows", arrange.INTRINSICS),
     ("Products", matrix.INTRINSICS),
+    ("Vector registers", registers.INTRINSICS),
     ("Order, atomics, the core", control.INTRINSICS),
 )
-HEAD = "| intrinsic | operands | types | memory | in place | meaning |\n|---|---|---|---|---|---|\n"
+HEAD = "| intrinsic | operands | types | memory | in place | 2xx | meaning |\n|---|---|---|---|---|---|---|\n"
 _SIGNS = {
     ">": "out",
     "<": "in",
@@ -33,6 +36,7 @@ _SIGNS = {
     "%": "bytes",
     ":": "int",
     "?": "enum",
+    "@": "register",
 }
 
 
@@ -51,7 +55,9 @@ def _line(row: Intrinsic) -> str:
     gives = f"; gives {row.returns}" if row.returns != "void" else ""
     line = row.line.replace("|", "\\|")
     place = "yes" if row.in_place else "no"
-    return f"| `{row.name}` | {operands} | {types} | {row.space or '-'} | {place} | {line}{gives} |\n"
+    lines = "lines" if row.alignment == VECTOR_2XX else "-"
+    memory = row.space or "-"
+    return f"| `{row.name}` | {operands} | {types} | {memory} | {place} | {lines} | {line}{gives} |\n"
 
 
 def names() -> list[str]:

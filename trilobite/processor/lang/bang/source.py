@@ -32,17 +32,21 @@ _QUOTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _LIBRARY = re.compile(r"\bstd::|\b(isnan|isinf|isfinite|numeric_limits|is_same)\b")
 _ARCHITECTURES = {"mlu270": 270, "mlu290": 290, "mlu220": 220, "mlu370-x4": 372, "mlu370-x8": 372}
 DEFAULT_ARCHITECTURE = 372
+HEADERS = 60  # how often a header is supplied before the preprocessor's word is final
+DEPTH = 12  # how many folders up an absent header may be named
 ROUNDS = 8  # how often headers or host functions are left out before clang's word is final
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a command line would say: -I, -D, -O; and the one entry that is wanted, if not all are."""
+    """What a command line would say: -I, -D, -O; the one entry that is wanted, if not all are; whether a
+    kernel stops where an operand breaks the table's word."""
 
     includes: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
     level: int = 2
     entry: str = ""
+    contracts: bool = False
 
 
 def architecture(machine: Machine) -> int:
@@ -83,7 +87,10 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
 def _lowered(
     file: Path, llvm: str, machine: Machine, options: Options, names: Mapping[tuple[str, int], str]
 ) -> KernelModule:
-    return ModuleLowering(Module(llvm), machine, options.level, file.name, str(file), names).run()
+    made = ModuleLowering(
+        Module(llvm), machine, options.level, file.name, str(file), names, options.contracts
+    )
+    return made.run()
 
 
 def _only(module: KernelModule, entry: str) -> KernelModule:
@@ -132,23 +139,42 @@ def _preprocessed(file: Path, machine: Machine, options: Options) -> tuple[str, 
     words = _words(file, machine, options)
     missing: list[str] = []
     with TemporaryDirectory() as folder:
-        words += ["-I", folder]
-        known = [file.parent, INCLUDE, *(Path(place) for place in options.includes)]
-        for name in _QUOTED.findall(file.read_text(encoding="utf-8", errors="replace")):
-            if not any((place / name).is_file() for place in known):
-                words += _supplied(file, name, Path(folder), missing)
-        while True:
+        empty = Path(folder).resolve().joinpath(*["below"] * DEPTH)
+        empty.mkdir(parents=True)
+        words += ["-I", str(empty)]
+        for name in _absent(file, options):
+            words += _supplied(file, name, empty, missing)
+        for _ in range(HEADERS):
             text, faults = clang.preprocess(file, words)
-            found = [m[1] for d in faults if (m := _MISSING.search(d.message))]
+            found = [m[1] for d in faults if (m := _MISSING.search(d.message)) and m[1] not in missing]
             early = [name for name in _disturbed(text) if name not in words] if not faults else []
             if not faults and not early:
                 return text, missing
             for name in early:
                 words[:0] = ["-include", name]
-            if (faults and not found) or len(missing) > 40:
-                raise _refused(file, faults, missing)
+            if faults and not found:
+                break
             for name in found:
-                words += _supplied(file, name, Path(folder), missing)
+                words += _supplied(file, name, empty, missing)
+        raise _refused(file, faults, missing)
+
+
+def _absent(file: Path, options: Options) -> list[str]:
+    """Quoted headers that the source and the headers it has name, and that are nowhere near."""
+    known = [INCLUDE, *(Path(place) for place in options.includes)]
+    absent: dict[str, None] = {}
+    seen, work = {file.resolve()}, [file.resolve()]
+    while work:
+        current = work.pop()
+        for name in _QUOTED.findall(current.read_text(encoding="utf-8", errors="replace")):
+            places = [current.parent, *known, *file.resolve().parents]
+            found = next((place / name for place in places if (place / name).is_file()), None)
+            if found is None:
+                absent[name] = None
+            elif found.resolve() not in seen and INCLUDE not in found.resolve().parents:
+                seen.add(found.resolve())
+                work.append(found.resolve())
+    return list(absent)
 
 
 def _disturbed(text: str) -> Iterator[str]:
@@ -165,7 +191,9 @@ def _supplied(file: Path, name: str, folder: Path, missing: list[str]) -> list[s
     for above in file.resolve().parents:
         if (above / name).is_file():
             return ["-I", str(above)]
-    target = folder / name.lstrip("/").replace("..", "_")
+    target = (folder / name.lstrip("/")).resolve()
+    if not target.is_relative_to(folder.parents[DEPTH - 1]) or name in missing:
+        return []
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("", encoding="utf-8")
     missing.append(name)

@@ -70,6 +70,7 @@ extern "C" {
 int printf(const char *, ...);
 void *memcpy(void *, const void *, size_t);
 void *memset(void *, int, size_t);
+__attribute__((noreturn)) void exit(int);
 float sqrtf(float); float expf(float); float exp2f(float); float logf(float); float log2f(float);
 float log10f(float); float sinf(float); float cosf(float); float tanf(float); float tanhf(float);
 float fabsf(float); float floorf(float); float ceilf(float); float roundf(float); float truncf(float);
@@ -79,6 +80,11 @@ float sinhf(float); float coshf(float); float expm1f(float); float log1pf(float)
 }
 void __bang_printf(const char *, ...) __asm__("printf");
 
+// A template, because C libraries declare it in two ways.
+template <typename L> __attribute__((always_inline)) inline void __assert_fail(const char *, const char *, L, const char *) {
+  __builtin_trap();
+}
+template <typename L> __attribute__((always_inline)) inline void __assert(const char *, const char *, L) { __builtin_trap(); }
 template <typename T> struct __dlp_same { typedef T type; };
 template <typename A, typename B> __mlu_func__ constexpr auto min(A a, B b) -> decltype(true ? a : b) {
   return b < a ? b : a;
@@ -96,5 +102,25 @@ __mlu_func__ half abs(half x) { return x < (half)0 ? -x : x; }
 __mlu_func__ half pow(half x, half y) { return (half)__builtin_powf((float)x, (float)y); }
 __mlu_func__ bool isnan(half x) { return x != x; }
 __mlu_func__ bool isinf(half x) { return x == x && x - x != (half)0; }
+
+// The library's limits know nothing of these types.
+#if defined(_LIBCPP_LIMITS) || defined(_GLIBCXX_NUMERIC_LIMITS)
+#define __DLP_LIMITS(type, bits, top, low, least, step) \
+  namespace std { template <> struct numeric_limits<type> { \
+    static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false; \
+    static constexpr bool has_infinity = true, has_quiet_NaN = true; \
+    static constexpr int digits = bits, radix = 2; \
+    static constexpr type min() noexcept { return (type)low; } \
+    static constexpr type max() noexcept { return (type)top; } \
+    static constexpr type lowest() noexcept { return (type)-top; } \
+    static constexpr type epsilon() noexcept { return (type)step; } \
+    static constexpr type denorm_min() noexcept { return (type)least; } \
+    static constexpr type infinity() noexcept { return (type)__builtin_inff(); } \
+    static constexpr type quiet_NaN() noexcept { return (type)__builtin_nanf(""); } \
+  }; }
+__DLP_LIMITS(_Float16, 11, 65504.0f, 0x1p-14f, 0x1p-24f, 0x1p-10f)
+__DLP_LIMITS(__bf16, 8, 0x1.fep127f, 0x1p-126f, 0x1p-133f, 0x1p-7f)
+#undef __DLP_LIMITS
+#endif
 
 #pragma dlp_intrinsics

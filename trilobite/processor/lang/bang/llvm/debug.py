@@ -7,6 +7,7 @@ import re
 from trilobite.processor.lang.ir import NOWHERE, Location
 
 GENERATED = "intrinsics"  # the file that bodies of intrinsics claim to be from
+OWN_FILES = (GENERATED, "/lang/bang/include/mlu.h", "/lang/bang/include/bang_fusor.h")
 _FIELD = re.compile(r'(\w+): ("(?:[^"\\]|\\.)*"|[^,()]+(?:\([^)]*\))?)')
 
 
@@ -43,7 +44,7 @@ class Debug:
             line, column = int(fields.get("line", "0")), int(fields.get("column", "0"))
             found = Location(self._file(scope), line, column)
             outer = self.reference(number, "inlinedAt")
-            is_ours = found.file == GENERATED and outer is not None
+            is_ours = found.file.endswith(OWN_FILES) and outer is not None
             self._places[number] = self.location(outer) if is_ours else found
         return self._places[number]
 

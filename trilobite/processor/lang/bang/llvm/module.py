@@ -25,6 +25,9 @@ _DEFINED = re.compile(r'(@(?:"[^"]*"|[-\w.$]+))\(')
 _SECTION = re.compile(r'section "([^"]*)"')
 _ALIGN = re.compile(r", align (\d+)")
 _DEBUG = re.compile(r"!dbg !(\d+)")
+_TAKEN = re.compile(r'(@(?:"[^"]*"|[-\w.$]+))(?![-\w.$("])')
+_READS = re.compile(r"= load |= getelementptr |#dbg_|^\s*!")
+FUNCTIONS = 0x7F << 56
 _ANNOTATED = re.compile(r'ptr (@(?:"[^"]*"|[-\w.$]+)), ptr (@[-\w.$]+)')
 
 
@@ -108,6 +111,24 @@ class Module:
     @property
     def function_names(self) -> list[str]:
         return list(self._functions)
+
+    @cached_property
+    def taken(self) -> list[str]:
+        """Defined functions whose address the source takes."""
+        lines = [line for body in self._functions.values() for line in body[1:]]
+        lines += [text for name, text in self._globals.items() if not name.startswith("llvm.")]
+        names = {name_of(found) for line in lines if "@" in line for found in _TAKEN.findall(line)}
+        return [name for name in self._functions if name in names]
+
+    def is_written(self, variable: str) -> bool:
+        """Whether more is done with a variable than to load from it."""
+        place = re.compile(rf"@{re.escape(variable)}(?![-\w.$])")
+        lines = (line for body in self._functions.values() for line in body[1:] if place.search(line))
+        return any(not _READS.search(line) for line in lines)
+
+    def number_of(self, function: str) -> int:
+        """What the address of a function is: no small number and no place of a memory."""
+        return FUNCTIONS + self.taken.index(function)
 
     @cached_property
     def annotations(self) -> dict[str, str]:

@@ -1,20 +1,30 @@
-"""Inline assembly: the few templates that public kernels contain; any other is refused by its text."""
+"""Inline assembly: the templates that public kernels contain; any other is refused by its text.
+
+Copies (`ld`, `st`, `mv` between two memories) and divisions are read by the shape of their operands: what
+stands in brackets is a place, destination first; the rest are numbers.
+"""
 
 from __future__ import annotations
 
 import re
 
-from trilobite.processor.isa.formats import F16, F32, I32, U32, Format
+from trilobite.processor.isa.formats import F16, F32, I32, I64, U32, Format
 from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.values import Assembly
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.scalars import word
-from trilobite.processor.lang.ir import Value
+from trilobite.processor.lang.ir import Constant, Value
+from trilobite.processor.lang.types import is_float
 
+REGISTER_BYTES = 256  # of a vector register, as mlu.h declares it
 _FORMATS = {"f32": F32, "f16": F16, "s32": I32, "u32": U32}
 _FUSE = re.compile(r"fuse\.nram\.(\w+)\s+\[(\$\d+)\],\s*(\$\d+|\d+),\s*\[(\$\d+)\](.*)$", re.DOTALL)
 _STEP = re.compile(r"\.(\w+)\(([^)]*)\)")
 _FUNCTION = re.compile(r"(cos|abs|log2|pow2|sin|sqrt|rsqrt|exp)\.gpr\.(f32|f16)\s+(\$\d+),\s*(\$\d+)")
+_COPY = re.compile(r"(?:ld|st|mv)((?:\.\w+)+)\s+(\[.*)$", re.DOTALL)
+_SPACES = frozenset(("nram", "wram", "sram", "gdram", "ldram", "const"))
+_DIVIDE = re.compile(r"div\.scalar\.nram\.(f32|f16)\s+(.*)$", re.DOTALL)
+_INDEX = re.compile(r"index\.vvr\.(f32|f16|s32|u32)\s+(\$\d+),\s*(\$\d+),\s*(\S+)$")
 _IGNORED = re.compile(r"(mv\.(sreg\.gpr|gpr\.sreg)|readperf\.\w+|pv\.[pv]\.\S+)\b")
 
 
@@ -36,7 +46,8 @@ _UNARY_ROWS = _rows("abs=VABS relu=VRELU sqrt=VSQRT recip=VRECIP not=VNOT bnot=V
 def assembly(f: FunctionLowering, i: Instruction, callee: Assembly) -> Lowered:
     statements = [part.strip() for part in re.split(r"[;\n]", callee.text) if part.strip()]
     made: Lowered = f.dummy(i.type) if f.owner.returns(i) else ()
-    outputs = callee.constraints.count("=")
+    parts = callee.constraints.split(",")
+    outputs = sum(part.startswith("=") and "*" not in part for part in parts)
     for statement in statements:
         found = _statement(f, i, statement, outputs)
         if found is None:
@@ -65,7 +76,80 @@ def _statement(f: FunctionLowering, i: Instruction, text: str, outputs: int) -> 
     function = _FUNCTION.match(text)
     if function:
         return _function(f, i, function, outputs)
-    return _last_bit(f, i, text, outputs)
+    shaped = _shaped(f, i, text, outputs)
+    return shaped if shaped is not None else _last_bit(f, i, text, outputs)
+
+
+def _shaped(f: FunctionLowering, i: Instruction, text: str, outputs: int) -> Lowered | None:
+    """Copies, divisions, ramps."""
+    copied = _COPY.match(text)
+    if copied:
+        return _copy(f, i, copied, outputs)
+    divided = _DIVIDE.match(text)
+    if divided:
+        return _divide(f, i, divided, outputs)
+    index = _INDEX.match(text)
+    if index is None:
+        return None
+    fmt = _FORMATS[index[1]]
+    b, count = f.builder, REGISTER_BYTES * 8 // _FORMATS[index[1]].bits
+    step = _number(f, i, index[4], outputs, fmt)
+    place, start = _argument(f, i, index[2], outputs), _argument(f, i, index[3], outputs)
+    b.tensor("VIOTA", [place, b.integer(count), start, step], [fmt])
+    return ()
+
+
+def _operands(
+    f: FunctionLowering, i: Instruction, text: str, outputs: int
+) -> tuple[list[Value], list[Value]]:
+    """Places and numbers, each in their order."""
+    places: list[Value] = []
+    numbers: list[Value] = []
+    for part in (part.strip() for part in text.split(",")):
+        if part.startswith("["):
+            places.append(_argument(f, i, part.strip("[] "), outputs))
+        else:
+            numbers.append(_number(f, i, part, outputs, I64))
+    return places, numbers
+
+
+def _number(f: FunctionLowering, i: Instruction, text: str, outputs: int, fmt: Format) -> Value:
+    if text.startswith("$"):
+        return _argument(f, i, text, outputs)
+    return Constant(fmt, float(text) if is_float(fmt) else int(text, 0))
+
+
+def _copy(f: FunctionLowering, i: Instruction, found: re.Match[str], outputs: int) -> Lowered | None:
+    """n bytes; or pieces with two levels of strides, as `__memcpy` names them."""
+    words = found[1].split(".")[1:]
+    if len([word for word in words if word in _SPACES]) != 2:
+        return None
+    places, numbers = _operands(f, i, found[2], outputs)
+    b, late = f.builder, "async" in words
+    counts = [word(b, number) for number in numbers]
+    if len(places) != 2 or len(counts) not in (1, 9):
+        return None
+    if len(counts) == 1:
+        b.tensor("COPY", [*places, counts[0]], is_async=late)
+        return ()
+    n, d0, n1, d1, n2, s0, _, s1, _ = counts
+    first, second = (b.arithmetic("add", I64, count, b.integer(1)) for count in (n1, n2))
+    b.tensor("COPY3", [*places, n, d0, s0, first, d1, s1, second], is_async=late)
+    return ()
+
+
+def _divide(f: FunctionLowering, i: Instruction, found: re.Match[str], outputs: int) -> Lowered | None:
+    """A number over a vector."""
+    fmt = _FORMATS[found[1]]
+    places, numbers = _operands(f, i, found[2], outputs)
+    scalars = [number for number in numbers if is_float(number.type)]
+    counts = [number for number in numbers if not is_float(number.type)]
+    if len(places) != 2 or len(scalars) != 1 or len(counts) != 1:
+        return None
+    n = word(f.builder, counts[0])
+    f.builder.tensor("VRECIP", [places[0], n, places[1]], [fmt])
+    f.builder.tensor("VMS", [places[0], n, places[0], scalars[0]], [fmt])
+    return ()
 
 
 def _argument(f: FunctionLowering, i: Instruction, name: str, outputs: int) -> Value:
@@ -113,9 +197,6 @@ def _step(
     if operand.startswith("$"):
         value = _argument(f, i, operand, outputs)
     else:
-        from trilobite.processor.lang.ir import Constant
-        from trilobite.processor.lang.types import is_float
-
         value = Constant(fmt, float(operand) if is_float(fmt) else int(operand, 0))
     f.builder.tensor(_SCALAR_ROWS[name], [dst, n, now, value], [fmt])
     return True
@@ -133,8 +214,6 @@ def _last_bit(f: FunctionLowering, i: Instruction, text: str, outputs: int) -> L
     found = re.match(r"findlast1\.gpr\.b32\s+(\$\d+),\s*(\$\d+)", text)
     if not found:
         return None
-    from trilobite.processor.lang.ir import Constant
-
     b = f.builder
     zeros = b.arithmetic("clz", U32, _argument(f, i, found[2], outputs))
     return (b.arithmetic("sub", I32, Constant(I32, 31), b.cast(zeros, I32)),)

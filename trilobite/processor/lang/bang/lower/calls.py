@@ -14,6 +14,7 @@ from trilobite.processor.lang.bang.lower.control import call_defined
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.library import library_rule
 from trilobite.processor.lang.bang.lower.memory import copy_bytes, fill_bytes
+from trilobite.processor.lang.bang.lower.pointers import call_pointer
 from trilobite.processor.lang.bang.lower.scalars import UNSIGNED, bits_of, canonical, leaves, word
 from trilobite.processor.lang.bang.lower.tensor import lower_intrinsic
 from trilobite.processor.lang.ir import Constant, Value
@@ -31,8 +32,7 @@ def call(f: FunctionLowering, i: Instruction) -> Lowered:
     if isinstance(callee, Assembly):
         return assembly(f, i, callee)
     if not isinstance(callee, Global):
-        f.refuse("a call through a pointer to a function")
-        return f.dummy(i.type)
+        return call_pointer(f, i)
     name = callee.name.removeprefix("\x01")
     if name.startswith("bang."):
         return lower_intrinsic(f, i, name)
@@ -277,7 +277,7 @@ def _library(f: FunctionLowering, i: Instruction, name: str) -> Lowered:
     if name == "memset":
         fill_bytes(f, f.one(i.args[0]), f.one(i.args[1]), f.one(i.args[2]))
         return f.value(i.args[0])
-    if name in ("abort", "__assert_fail", "exit", "__assert", "_ZSt9terminatev"):
+    if name in ("abort", "__assert_fail", "exit", "_exit", "__assert", "_ZSt9terminatev"):
         return _trap(f, i)
     if name == "gettimeofday":
         return _time(f, i)

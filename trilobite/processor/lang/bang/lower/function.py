@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from trilobite.processor.isa.formats import I64
 from trilobite.processor.lang.bang.llvm.instructions import DebugRecord, Instruction
-from trilobite.processor.lang.bang.llvm.module import BasicBlock, DefinedFunction
+from trilobite.processor.lang.bang.llvm.module import BasicBlock, DefinedFunction, Parameter
 from trilobite.processor.lang.bang.llvm.types import LType, Void, size_of
 from trilobite.processor.lang.bang.llvm.values import (
     Expression,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 Lowered = tuple[Value, ...]
 Handler = Callable[["FunctionLowering", Instruction], Lowered]
 PARAMETER_WORDS = 8
+MAX_PARAMETERS = 32  # words of a launch that lie in registers
 
 
 class FunctionLowering:
@@ -133,10 +134,15 @@ class FunctionLowering:
     def _parameters(self) -> None:
         names = self.debug.parameters(self.source.debug)
         block = self.builder.block
+        far = self.is_entry and sum(_words(param) for param in self.source.params) > MAX_PARAMETERS
         for place, param in enumerate(self.source.params):
             label = names[place] if place < len(names) and names[place] else param.name
             if self.is_entry:
-                self.values[param.name] = self._entry_parameter(param.type, param.copied, label)
+                self.values[param.name] = (
+                    self._far_parameter(param.copied, label)
+                    if far and param.copied is not None
+                    else self._entry_parameter(param.type, param.copied, label)
+                )
             else:
                 kinds = [self.scalar(leaf) for leaf in leaves(param.type)]
                 self.values[param.name] = tuple(block.add_argument(kind, label) for kind in kinds)
@@ -164,6 +170,14 @@ class FunctionLowering:
                 else argument,
             )
         return self._packed_parameter(kind, found, label)
+
+    def _far_parameter(self, copied: LType, label: str) -> Lowered:
+        """Where there are too many words, a struct is one: the place in DRAM that it is copied from."""
+        b = self.builder
+        pointer = b.address(self.stack(size_of(copied), label))
+        source = b.block.add_argument(Pointer("gdram"), label)
+        b.tensor("COPY", [pointer, source, b.integer(size_of(copied))])
+        return (pointer,)
 
     def _packed_parameter(self, kind: LType, found: Sequence[LType], label: str) -> Lowered:
         """A small struct travels in one word, which is taken apart in memory."""
@@ -274,6 +288,11 @@ class FunctionLowering:
         variable = self.variable_of(record.variable, found[0].type)
         if is_float(variable.type) == is_float(found[0].type):
             self.builder.note(variable, found[0])
+
+
+def _words(param: Parameter) -> int:
+    """How many words of a launch a parameter takes."""
+    return -(-size_of(param.type if param.copied is None else param.copied) // PARAMETER_WORDS)
 
 
 def _type_text(kind: LType) -> str:

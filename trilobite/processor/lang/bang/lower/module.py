@@ -26,6 +26,7 @@ from trilobite.processor.machine import Machine
 
 SECTIONS = ("nram", "wram", "sram", "ldram")
 ENTRY = "bang.entry"
+LARGEST = 1 << 26  # bytes of a variable that may have a value of its own
 
 
 class ModuleLowering:
@@ -39,7 +40,9 @@ class ModuleLowering:
         source: str,
         shown_file: str,
         enumerators: Mapping[tuple[str, int], str],
+        contracts: bool = False,
     ) -> None:
+        self.contracts = contracts  # whether what is known only at run time is asked there
         self._enumerators = enumerators
         self.llvm, self.machine, self.level = llvm, machine, level
         self.module = KernelModule(source)
@@ -126,12 +129,14 @@ class ModuleLowering:
         name = name.removeprefix("\x01")
         variable = self.llvm.variable(name)
         if variable is None:
-            f.refuse(f"the address of {name}: pointers to functions do not exist on the processor")
+            if self.llvm.function(name) is not None:
+                return Constant(ANY, self.llvm.number_of(name))
+            f.refuse(f"the address of {name}, which the source does not define")
             return Constant(ANY, 0)
         if variable.section in SECTIONS:
             return f.builder.address(self.buffer(variable))
-        content = constant_bytes(variable.init) if variable.init is not None else None
-        if variable.is_constant and content is not None:
+        content = _content(variable)
+        if content is not None and (variable.is_constant or not self.llvm.is_written(name)):
             return f.builder.table(content, _plain(name))
         shown = self.llvm.debug.name(variable.debug) or name
         if variable.init is None:
@@ -152,7 +157,7 @@ class ModuleLowering:
                 anywhere=True,
             )  # fmt: skip
             self._buffers[variable.name] = self.module.add_buffer(made)
-            content = constant_bytes(variable.init) if variable.init is not None else None
+            content = _content(variable)
             if content is not None and (any(content) or (len(content) <= 8 and variable.section != "sram")):
                 self._initial[made] = content
         return self._buffers[variable.name]
@@ -172,6 +177,13 @@ class ModuleLowering:
         if isinstance(value, Argument) and isinstance(value.type, Pointer):
             return value.type.space if value.type != ANY else ""
         return ""
+
+
+def _content(variable: GlobalVariable) -> bytes | None:
+    """The bytes that a variable begins with; none of those that no memory holds."""
+    if variable.init is None or size_of(variable.type) > LARGEST:
+        return None
+    return constant_bytes(variable.init)
 
 
 def _plain(name: str) -> str:

@@ -39,6 +39,7 @@ class Call:
 
 def lower_intrinsic(f: FunctionLowering, i: Instruction, label: str) -> Lowered:
     from trilobite.processor.lang.bang.lower.composite import COMPOSITES
+    from trilobite.processor.lang.bang.lower.contracts import check_contract
 
     found = read_label(label)
     if found is None:
@@ -48,7 +49,7 @@ def lower_intrinsic(f: FunctionLowering, i: Instruction, label: str) -> Lowered:
     values = [f.one(arg) for arg in i.args]
     args = {p.name: _argument(f, p.sign, v) for p, v in zip(form.parameters, values, strict=True)}
     call = Call(form, formats, args)
-    check(f, call)
+    check_contract(f, call)
     if form.how.startswith("@"):
         name, *flags = form.how[1:].split(".")
         made = COMPOSITES[name](f, call, flags)
@@ -77,14 +78,6 @@ def _returned(f: FunctionLowering, i: Instruction, made: Value | None) -> Lowere
     if made.type == kind or is_float(made.type):
         return (made,)
     return (f.builder.cast(made, kind),)
-
-
-def check(f: FunctionLowering, call: Call) -> None:
-    """What the contract says of counts that are known."""
-    for p in call.form.parameters:
-        value = call.args[p.name]
-        if p.sign in "#%" and isinstance(value, Constant) and value.integer < 0:
-            f.refuse(f"{call.form.name}: {p.name} is {value.integer}, a count is at least 0")
 
 
 _ROW = re.compile(r"(\w+)((?:\.\w+)*)((?::\w+)*)$")

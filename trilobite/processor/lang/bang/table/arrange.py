@@ -69,9 +69,9 @@ def _pools() -> list[Intrinsic]:
         name = f"__bang_{kind}pool"
         line = f"{kind} over windows of [h][w][c]"
         made.append(form(name, f"dst>T src<T {_WINDOW} sw: sh:", types,
-                         f"VPOOL.{kind} dst src h w c kh kw sh sw", line, in_place=False))  # fmt: skip
+                         f"VPOOL.{kind} dst src h w c kh kw sh sw", line))  # fmt: skip
         made.append(form(name, f"dst>T src<T {_WINDOW}", types, f"VPOOL.{kind} dst src h w c kh kw kh kw",
-                         f"{line}, the windows beside each other", in_place=False))  # fmt: skip
+                         f"{line}, the windows beside each other"))  # fmt: skip
     for kind, op in (("max", ">"), ("min", "<")):
         body = _INDEX.replace("OP", op)
         for stride, place in (
@@ -187,8 +187,8 @@ INTRINSICS = (
     form("__bang_mul_pad", "dst>T a<T b<T n#", FLOATS, "VMV dst n a b", "a * b"),
     form("__bang_lut", "dst>T index<u16 table<T n# m#", NUMBERS, "VGATH:T:u16 dst n table index m", "dst[i] = table[index[i]]"),
     form("__bang_lut", "dst>T index<u32 table<T n# m#", NUMBERS, "VGATH:T:i32 dst n table index m", "dst[i] = table[index[i]]"),
-    form("__bang_lut_s32", "dst>i32 src<i32 table<i32 n# m#", (), "VGATH:i32:i32 dst n table src m", "dst[i] = table[src[i]]", in_place=False),
-    form("__bang_lut_s16", "dst>i16 src<i16 table<i16 n# m#", (), "VGATH:i16:u16 dst n table src m", "dst[i] = table[src[i]]", in_place=False),
+    form("__bang_lut_s32", "dst>i32 src<i32 table<i32 n# m#", (), "VGATH:i32:i32 dst n table src m", "dst[i] = table[src[i]]"),
+    form("__bang_lut_s16", "dst>i16 src<i16 table<i16 n# m#", (), "VGATH:i16:u16 dst n table src m", "dst[i] = table[src[i]]"),
     form("__bang_incseq", "dst>T n#", NUMBERS, "VIOTA dst n 0 1", "0, 1, 2, ..."),
     form("__bang_incseq", "dst>T n# start=T step=T", NUMBERS, "VIOTA dst n start step", "start + i step"),
     form("__bang_rand", "dst>i16 n#", (), "@random", "random 16-bit numbers"),

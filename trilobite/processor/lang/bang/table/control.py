@@ -117,6 +117,18 @@ def _atomics() -> list[Intrinsic]:
         made.append(
             form(
                 f"__bang_atomic_reduce_{op}",
+                "dst&T src<T n# n1: n2: dst_stride0: dst_stride1: src_stride0: src_stride1:",
+                types,
+                f"{{ for (long __i = 0; __i < (n1 + 1) * (n2 + 1); ++__i) __bang_atomic_reduce_{op}("
+                "(T *)((char *)dst + __i % (n1 + 1) * dst_stride0 + __i / (n1 + 1) * dst_stride1), "
+                "(const T *)((const char *)src + __i % (n1 + 1) * src_stride0 + __i / (n1 + 1) * src_stride1), n); }",
+                "(n1 + 1)(n2 + 1) pieces of n elements, strides in bytes",
+                space="dst gdram, src nram",
+            )
+        )
+        made.append(
+            form(
+                f"__bang_atomic_reduce_{op}",
                 "dst&T src<T n#",
                 types,
                 plain.replace("VALUE", "src[__i]"),
@@ -162,6 +174,12 @@ def _c(kind: str) -> str:
     return {"f16": "half", "bf16": "bfloat16_t", "i16": "short", "u16": "unsigned short"}[kind]
 
 
+_COUNTERS = (
+    "cache_miss compute_alu_low compute_alu_high compute_wfu_low compute_wfu_high compute_nfu_low compute_nfu_high "
+    "memory_dram_read_low memory_dram_read_high memory_dram_write_low memory_dram_write_high memory_sram_read_low "
+    "memory_sram_read_high memory_sram_write_low memory_sram_write_high memory_broadcast_low memory_broadcast_high"
+)
+
 INTRINSICS = (
     *_syncs(),
     *_atomics(),
@@ -173,6 +191,8 @@ INTRINSICS = (
     form("__is_sram", "p<void", (), "{ return ((unsigned long)p >> 56) == 4; }", "whether it points to SRAM", returns="bool", space="any"),
     form("__is_dram", "p<void", (), "{ return ((unsigned long)p >> 56) < 2; }", "whether it points off chip", returns="bool", space="any"),
     form("__dlp_clock", "", (), "@clock", "instructions this core has executed", returns="u64", space=""),
+    *(form(f"__bang_perf_{name}", "", (), "{ return 0; }", "not counted here: 0", returns="u32", space="") for name in _COUNTERS.split()),
+    form("__popcnt", "x=u32", (), "{ return __builtin_popcount(x); }", "set bits of a number", returns="u32", space=""),
     form("__bang_perf_executed_inst", "", (), "@clock", "instructions this core has executed", returns="u64", space=""),
     *(form(f"__cn_scalar_{name}_{kind}", f"x={kind}", (), "{ return (%s)__builtin_%s((float)x); }" % ({"f32": "float", "f16": "half"}[kind], builtin), line, returns=kind, space="")
       for name, builtin, line in (("sin", "sinf", "sine"), ("cos", "cosf", "cosine"), ("sqrt", "sqrtf", "square root"), ("exp", "expf", "e^x"), ("log", "logf", "ln x"))

@@ -108,6 +108,11 @@ _FUSED_CYCLIC = """{
     __dlp_first_cycle(op, dst, a, b, n, n_b);
     __dlp_second_cycle(op, dst, dst, c, n, n_c);
 }"""
+_FUSED_ROUND = "{ __dlp_first_cycle(op, dst, a, b, n, m); __dlp_second(op, dst, dst, c, n); }"
+_FUSED_SECOND = """{
+    if (m >= n) __bang_fusion(op, dst, a, b, c, n);
+    else { __dlp_first(op, dst, a, b, n); __dlp_second_cycle(op, dst, dst, c, n, m); }
+}"""
 _FUSION_LINE = "FMA a b + c, FMS a b - c, FAM (a + b) c, FSM (a - b) c, FAA FAS FSA FSS: sums and differences"
 
 
@@ -118,6 +123,12 @@ def _fusion() -> list[Intrinsic]:
         ("b<T c=T n#", _FUSED_SCALAR),
         ("b=T c=T n#", _FUSED_SCALAR),
         ("b<T c<T n# n_b# n_c#", _FUSED_CYCLIC),
+        (
+            "b<T c<T n# m#",
+            "{ if (m >= n) __bang_fusion(op, dst, a, b, c, n); else __bang_fusion(op, dst, a, b, c, n, m, m); }",
+        ),
+        ("b<T c=T n# m#", _FUSED_ROUND),
+        ("b=T c<T n# m#", _FUSED_SECOND),
     )
     return [
         form("__bang_fusion", f"op? dst>T a<T {rest}", FLOATS, body, _FUSION_LINE) for rest, body in forms
