@@ -1,7 +1,7 @@
 """The blocked product: loops over cache blocks around the register tile, and the store of what it leaves.
 
 Enters: a `Problem` and a `Tiling`. Leaves: `entry` of a kernel. Units are panels of columns, or of rows where
-there are no more columns; the kernel maps any range of units to a range of panels and blocks that as it is, so
+they are as many; the kernel maps any range of units to a range of panels and blocks that as it is, so
 threads share nothing and no element's bits depend on the cut. K is never divided among units.
 
 Per batch and per block of columns, k runs in blocks (panels of B in the first cache, a block of A in the
