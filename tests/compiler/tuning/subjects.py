@@ -31,7 +31,7 @@ PROGRAMS: dict[str, tuple[Any, tuple[tuple[int, ...], ...], Any]] = {
     "conv": (
         lambda x, w: F.conv2d(x, w, stride=2, padding=1), ((2, 5, 19, 23), (37, 5, 3, 3)), np.float32,
     ),
-    "conv, deep": (lambda x, w: F.conv2d(x, w), ((1, 300, 9, 9), (20, 300, 1, 1)), np.float32),
+    "conv, deep": (lambda x, w: F.conv2d(x, w), ((2, 300, 9, 9), (20, 300, 1, 1)), np.float32),
     "conv in tiles": (lambda x, w: F.conv2d(x, w, padding=1), ((1, 32, 28, 28), (32, 32, 3, 3)), np.float32),
     "rows": (lambda x: F.max_pool2d(x, 3, 2), ((2, 13, 31, 29),), np.float32),
     "channelwise": (

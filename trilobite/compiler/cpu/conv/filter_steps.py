@@ -18,9 +18,11 @@ from trilobite.compiler.cpu.conv.filter import Filter, Line
 from trilobite.compiler.cpu.conv.finish import epilogue_words
 from trilobite.compiler.cpu.conv.gather import table_bytes
 from trilobite.compiler.cpu.conv.problem import Part, Problem
+from trilobite.compiler.cpu.conv.rowwise_steps import description
 from trilobite.compiler.cpu.conv.tiling import Tiling
 from trilobite.compiler.cpu.conv.words import Words
 from trilobite.compiler.cpu.epilogue import Epilogue
+from trilobite.compiler.cpu.tuning.choices import choice
 from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
 from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host
@@ -31,6 +33,7 @@ _FEWEST = 4
 _TAPS = 7  # of a line at most: their weights stay in registers
 _SPAN = 32
 _LINES = 64
+_BLOCK = 768  # pixels of a unit
 _WORK = 1 << 17  # elements read by a unit: some ten microseconds
 _SERIAL = 1 << 14
 
@@ -91,7 +94,10 @@ def _step(
     """`inputs`: source and weight among the fusion's, and the first of the part's three constants."""
     symbolic = isinstance(p.batch, Affine)
     tiles = under.positions if symbolic else under.positions * int(p.batch)
-    block = _block(tiles, line.pixels * p.channels * part.tap_count)
+    pixels = part.positions if symbolic else part.positions * int(p.batch)
+    cut = choice("rows", lambda: description("filter", p, part, tile, pixels), pixels=_BLOCK, work=_WORK)
+    most = min(cut["pixels"] // line.pixels, cut["work"] // max(line.pixels * p.channels * part.tap_count, 1))
+    block = _block(tiles, max(most, 1))
     words = Words()
     words.add("x", Operand("in", inputs[0]))
     words.add("w", Operand("in", inputs[1]))
@@ -111,13 +117,13 @@ def _step(
     text = _text(host, tile, len(part.axes), line, epilogue, tuple(words.names))
     kernel = Kernel("conv_channelwise", text, scratch=places_at + table_bytes(1, under.tap_count))
     images = p.batch if symbolic else 1
-    work = 2.0 * part.positions * (1 if symbolic else int(p.batch)) * part.tap_count * p.channels
+    work = 2.0 * pixels * part.tap_count * p.channels
     return Step(kernel, tuple(words.contents), images * -(-tiles // block), work, work < 2 * _SERIAL)
 
 
-def _block(tiles: int, work: int) -> int:
+def _block(tiles: int, most: int) -> int:
     """Tiles of a unit, in an even number of units, for two threads."""
-    units = -(-tiles // max(_WORK // max(work, 1), 1))
+    units = -(-tiles // most)
     units += units & (units > 1)
     return -(-tiles // max(units, 1))
 

@@ -57,7 +57,7 @@ def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, 
     p, taps = rows.problem, part.tap_count
     symbolic = isinstance(p.batch, Affine)
     pixels = part.positions if symbolic else part.positions * int(p.batch)
-    cut = choice("rows", lambda: _description(rows, part, tile, pixels), pixels=_PIXELS, work=_WORK)
+    cut = choice("rows", lambda: description(rows.combine, p, part, tile, pixels), pixels=_PIXELS, work=_WORK)
     block = _block(pixels, p.channels, taps, cut["pixels"], cut["work"])
     blocks = -(-pixels // block)
     words = Words()
@@ -86,9 +86,10 @@ def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, 
     return Step(kernel, tuple(words.contents), outer * blocks, work, work < 2 * _SERIAL)
 
 
-def _description(rows: Rows, part: Part, tile: Tiling, pixels: int) -> str:
+def description(combine: Combine, p: Problem, part: Part, tile: Tiling, pixels: int) -> str:
+    """For tuning: what the cost of a cut depends on."""
     axes = " ".join(f"{a.count}of{a.extent}x{len(a.offsets)}by{a.step}" for a in part.axes)
-    return f"{rows.combine} {pixels} x {rows.problem.channels} {tile.operand} to {tile.result} {axes}"
+    return f"{combine} {pixels} x {p.channels} {tile.operand} to {tile.result} {axes}"
 
 
 def _block(pixels: int, channels: int, taps: int, wanted: int, work: int) -> int:
