@@ -320,3 +320,22 @@ def test_frameworks_of_functors(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(
             out, want, rtol=2e-3 if dtype is np.float16 else 2e-6, atol=1e-3 if dtype is np.float16 else 1e-6
         )
+
+
+@levels
+def test_cores_that_decide_together(level: int, rng: np.random.Generator) -> None:
+    """The memory core runs along: what it would do in NRAM is nothing, what it reads there is nothing."""
+    x = rng.permutation(777).astype(np.float32)
+    least = int(np.float32(773).view(np.uint32))
+    args = [np.zeros(9, np.float32), x, 777, 9, least]
+    out = run(CORPUS / "together.mlu", "largest", args, (4, 1, 1), "union1", level=level, checks=False)[0]
+    assert out.tolist() == [776, 775, 774, 773, 0, 0, 0, 0, 0]
+
+
+@levels
+def test_two_halves_of_shared_memory(level: int, rng: np.random.Generator) -> None:
+    tile, loops = 33, 5
+    x = rng.standard_normal(4 * tile * loops).astype(np.float32)
+    args = [np.zeros(x.size + 1, np.float32), x, tile, loops]
+    out = run(CORPUS / "together.mlu", "two_halves", args, (4, 1, 1), "union1", level=level, checks=False)[0]
+    np.testing.assert_array_equal(out, np.append(2 * x, np.float32(loops)))
