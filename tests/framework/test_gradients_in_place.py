@@ -154,3 +154,26 @@ def test_the_reference_target_makes_new_ones() -> None:
         t.jitted(tb.tensor(x))
         plain.step(tb.tensor(x))
     agree(t, plain)
+
+
+def test_weights_and_moments_of_convolutions_stay_where_they_are() -> None:
+    tb.manual_seed(5)
+    net = tb.nn.Sequential(tb.nn.Conv2d(3, 8, 3, padding=1), tb.nn.BatchNorm2d(8), tb.nn.Conv2d(8, 4, 3))
+    optimizer = tb.optim.Adam(net.parameters(), lr=1e-2)
+
+    @tb.jit
+    def step(x: Any) -> Any:
+        loss = (net(x) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    images = [tb.tensor(RNG.standard_normal((2, 3, 9, 9)).astype(np.float32)) for _ in range(4)]
+    seen = []
+    for x in images:
+        step(x)
+        (entry,) = [e for entries in step.entries.values() for e in entries]
+        seen.append({id(c): c.value.ctypes.data for c in entry.recording.writes if c.value.ndim == 4})
+    assert len(seen[0]) == 6  # two weights, each with two moments
+    assert seen[1] == seen[2] == seen[3]

@@ -25,22 +25,25 @@ class _Use:
 
 
 def shared(nests: Sequence[Nest], inputs: int, outputs: int) -> tuple[tuple[int, int], ...]:
-    """Each input and each output at most once."""
-    uses = [_Use(k, order, s, around) for k, nest in enumerate(nests)
-            for order, (s, around) in enumerate(_statements(nest.body, ()))]  # fmt: skip
+    """All pairs; the plan knows which operands die, and takes each operand and each result at most once."""
+    reads: dict[str, list[_Use]] = {}
+    writes: dict[str, list[_Use]] = {}
+    for k, nest in enumerate(nests):
+        for order, (s, around) in enumerate(_statements(nest.body, ())):
+            use = _Use(k, order, s, around)
+            for name in {load.buffer for load in s.loads()}:
+                reads.setdefault(name, []).append(use)
+            for name in {t.buffer for t in s.targets}:
+                writes.setdefault(name, []).append(use)
     buffers = {b.name: b for nest in nests for b in nest.arguments}
-    out: list[tuple[int, int]] = []
-    taken: set[int] = set()
-    for k in range(outputs):
-        for i in range(inputs):
-            x, y = buffers.get(f"x{i}"), buffers.get(f"y{k}")
-            if i in taken or x is None or y is None or not _same_size(x, y):
-                continue
-            if _may_share(nests, uses, x.name, y.name):
-                out.append((k, i))
-                taken.add(i)
-                break
-    return tuple(out)
+    xs = [(i, buffers[f"x{i}"]) for i in range(inputs) if f"x{i}" in buffers]
+    ys = [(k, buffers[f"y{k}"]) for k in range(outputs) if f"y{k}" in buffers]
+    return tuple(
+        (k, i)
+        for k, y in ys
+        for i, x in xs
+        if _same_size(x, y) and _may_share(nests, reads.get(x.name, []), writes[y.name], x.name, y.name)
+    )
 
 
 def _statements(nodes: tuple[Node, ...], around: tuple[str, ...]) -> list[tuple[Statement, tuple[str, ...]]]:
@@ -59,9 +62,7 @@ def _same_size(x: Buffer, y: Buffer) -> bool:
     return x.shape == y.shape and x.dtype.itemsize == y.dtype.itemsize
 
 
-def _may_share(nests: Sequence[Nest], uses: Sequence[_Use], x: str, y: str) -> bool:
-    reads = [u for u in uses if any(load.buffer == x for load in u.statement.loads())]
-    writes = [u for u in uses if any(t.buffer == y for t in u.statement.targets)]
+def _may_share(nests: Sequence[Nest], reads: Sequence[_Use], writes: Sequence[_Use], x: str, y: str) -> bool:
     first = min(u.nest for u in writes)
     if any(u.nest > first for u in reads):
         return False
