@@ -26,7 +26,7 @@ MANY = (4, 1, 1)
 class Call:
     """One way to say a kernel: what is launched, with which arguments, which of the arrays are results."""
 
-    kernel: Any  # a Python kernel, or (file, entry) of BANG C
+    kernel: Any  # a Python kernel, or (file, entry, *defines) of BANG C
     args: Sequence[Any]
     results: Sequence[int]
     dim: tuple[int, int, int] = MANY
@@ -409,6 +409,7 @@ def flash_attention(rng: np.random.Generator) -> Case:
     chosen = networks.flash_attention.meta(width=16, rows=8, cols=8)
     return Case(
         Call(chosen, [q, k, v, none(1, 21, 16), 1, 21, 29, 0.25], [3]),
-        Call(("networks", "flash_attention"), [q[0], k[0], v[0], none(21, 16), 21, 29, 16], [3]),
+        Call(("pipelines", "flash_attention", "QUERIES=8", "KEYS=8"),
+             [q[0], k[0], v[0], none(21, 16), 21, 29, 16], [3]),
         [want], 400, same=400,
     )  # fmt: skip

@@ -41,9 +41,9 @@ REST = [(name, m) for name in CASES for m in machines_of(name) if (name, m) not 
 
 @lru_cache(maxsize=128)
 def compiled(
-    file: str, entry: str, define: str, machine: str, level: int
+    file: str, entry: str, defines: tuple[str, ...], machine: str, level: int
 ) -> tuple[KernelModule, KernelProgram]:
-    options = Options(level=level, entry=entry, defines=(define,) if define else ())
+    options = Options(level=level, entry=entry, defines=defines)
     module = kernel_module(Path(EXAMPLES / "bang" / f"{file}.mlu"), load_machine(machine), options)
     used = {op.attrs["buffer"] for f in module.functions.values() for op in f.ops() if "buffer" in op.attrs}
     module.buffers = {name: b for name, b in module.buffers.items() if b in used}  # not the other entries'
@@ -51,8 +51,8 @@ def compiled(
 
 
 def bang(call: Call, machine: str, way: str) -> list[Array]:
-    file, entry, *define = call.kernel
-    module, program = compiled(file, entry, "".join(define), machine, 0 if way == "O0" else 2)
+    file, entry, *defines = call.kernel
+    module, program = compiled(file, entry, tuple(defines), machine, 0 if way == "O0" else 2)
     dev = Device(machine)
     given = [dev.array(a) if isinstance(a, np.ndarray) else a for a in call.args]
     function = module.functions[entry]

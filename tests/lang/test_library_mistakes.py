@@ -47,9 +47,10 @@ MISTAKES = (
     ("depthwise", "overlap", "out + i * q * c, sum", "out + i * (q * c - 4), sum", "__memcpy(out + i"),
     ("roi_align", "alignment", "float *sum = (float *)nram_buffer, *pixel", "float *sum = (float *)(nram_buffer + 2), *pixel", "__bang_write_value(sum"),
     ("roi_align", "overlap", "* bins + q) * c, sum", "* bins + q) * (c - 1), sum", "__memcpy(out + ((n * bins"),
+    ("flash_attention", "missing sync", "      __sync_io();\n    }\n", "    }\n", "__memcpy_async(to, (float *)from"),
     ("nms", "off by one", "__memcpy(score, scores, n * sizeof(float)", "__memcpy(score, scores + 1, n * sizeof(float)", "__memcpy(score, scores + 1"),
     ("lstm_cell", "overlap", "__memcpy(h + r * hidden, f,", "__memcpy(h + r * (hidden - 1), f,", "__memcpy(h + r"),
-    ("flash_attention", "overlap", "__memcpy(out + r * d, nram_o", "__memcpy(out + r * (d - 1), nram_o", "__memcpy(out + r"),
+    ("flash_attention", "overlap", "__memcpy(out + first * d, upright", "__memcpy(out + first * (d - 1), upright", "__memcpy(out + first"),
     ("matmul_int4", "wrong direction", "__memcpy(left, a, m * k / a_byte, GDRAM2NRAM)", "__memcpy(left, a, m * k / a_byte, NRAM2GDRAM)", "__memcpy(left, a, m * k / a_byte"),
 )  # fmt: skip
 

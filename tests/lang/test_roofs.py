@@ -9,7 +9,7 @@ from harness import EXAMPLES, example
 
 sys.path.insert(0, str(EXAMPLES))
 measure = example("measure")
-SHORT = [("flash attention", "BANG C")]  # it keeps the statistics of a query in scalars
+SHORT = [("flash attention", "BANG C")]  # it turns weights and values round for every block
 
 
 @pytest.mark.long
