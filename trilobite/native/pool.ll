@@ -18,8 +18,8 @@
 ; has claimed when the caller is through with its own is the caller's: a thread that the system does not let run
 ; costs nothing but its help. Who runs a part changes no bit of the result.
 ;
-; A thread that was not let run while it looked for work has found out that the machine is busy with others; for
-; its next jobs it sleeps at once.
+; A thread that was not let run for a millisecond while it looked for work has found out that the machine is busy
+; with others; for its next jobs it sleeps at once.
 
 $pause
 
@@ -72,7 +72,7 @@ look:
 wait:
   %now = call i64 @nanoseconds()
   %gap = sub i64 %now, %before
-  %absent = icmp ugt i64 %gap, 100000
+  %absent = icmp ugt i64 %gap, 1000000
   %owed = select i1 %absent, i64 16, i64 %debt
   %waited = sub i64 %now, %since
   %over = icmp uge i64 %waited, %allowed
