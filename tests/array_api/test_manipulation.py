@@ -226,3 +226,15 @@ def test_diff_with_ends() -> None:
     same(tb.diff(tb.tensor(a), n=0), a)
     same(tb.diff(tb.tensor(a), n=5), np.diff(a, n=5))
     same(tb.diff(tb.asarray([True, True, False])), np.array([False, True]))
+
+
+def test_the_axis_may_stand_by_its_place_as_in_pytorch() -> None:
+    x = np.random.default_rng(5).standard_normal((3, 4))
+    t = tb.tensor(x)
+    same(tb.cat([t, t], 1), np.concatenate([x, x], 1))
+    same(tb.stack([t, t], -1), np.stack([x, x], -1))
+    same(tb.roll(t, 1, 0), np.roll(x, 1, 0))
+    same(tb.flip(t, (1,)), np.flip(x, 1))
+    same(t.unbind(1)[2], x[:, 2])
+    same(t.sort(0, True), -np.sort(-x, 0))
+    same(t.argsort(0), np.argsort(x, 0))

@@ -37,7 +37,7 @@ def _given(arrays: Any, what: str) -> list[Value]:
 
 
 @op(G, methods=())
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Value:
+def concat(arrays: Any, /, axis: int | None = 0) -> Value:
     """One after the other along an axis; with axis=None, all of them flattened."""
     xs = _given(arrays, "concat")
     if axis is None:
@@ -62,7 +62,7 @@ def _size(x: Value) -> Dim:
 
 
 @op(G, methods=())
-def stack(arrays: Any, /, *, axis: int = 0) -> Value:
+def stack(arrays: Any, /, axis: int = 0) -> Value:
     """One after the other along a new axis."""
     xs = _given(arrays, "stack")
     shape = xs[0].shape
@@ -124,7 +124,7 @@ def _pieces(x: Tensor, axis: int, ends: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 @tensor_op(G, methods=("unstack", "unbind"))
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis, as views without it."""
     x = handle(x)
     a = axis_in(axis, x.ndim, "unstack")
@@ -264,7 +264,7 @@ def _places(counts: Value, n: Dim, size: int | None) -> Value:
 
 
 @op(G)
-def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Value:
+def roll(x: Any, /, shift: Any, axis: Any = None) -> Value:
     """Elements moved along the axes; what leaves at the end enters at the beginning."""
     x = as_value(x)
     if axis is None:

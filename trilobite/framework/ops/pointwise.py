@@ -119,8 +119,10 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
 
 
 def _limited(x: Value, bound: Value, given: Any, beyond: str, extreme: str) -> Value:
-    """The bound where x is beyond it. Of floats a choice: on the bound `maximum` would share the slope."""
-    if x.dtype not in dt.FLOATS:
+    """The bound where x is beyond it. Where slopes may be asked for, a choice: on the bound `maximum` would
+    share them.
+    """
+    if x.dtype not in dt.FLOATS or type(x) is type(bound) is np.ndarray:
         return p[extreme](x, bound)
     outside = p[beyond](x, bound)
     if isinstance(given, (Traced, np.ndarray, Weak)) or given != given:

@@ -281,7 +281,7 @@ def t_property(x: Tensor) -> Tensor:
 
 
 @tensor_op(G, methods=("flip",))
-def flip(x: Any, /, *, axis: Any = None) -> Tensor:
+def flip(x: Any, /, axis: Any = None) -> Tensor:
     """Back to front along these axes; along all of them by default."""
     x = handle(x)
     return through(x, (_reverse, {"axes": tuple(sorted(axes_in(axis, x.ndim, "flip")))}))

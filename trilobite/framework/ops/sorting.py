@@ -55,7 +55,7 @@ def _shaped(out: Value, like: Any) -> Value:
 
 
 @op(G)
-def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Value:
+def sort(x: Any, /, axis: int = -1, descending: bool = False, *, stable: bool = True) -> Value:
     """Sorted along an axis, NaN last (first when descending). Equal elements always keep their order."""
     v, a = _operand(x, axis, "sort")
     if descending:
@@ -64,7 +64,7 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
 
 
 @op(G)
-def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Value:
+def argsort(x: Any, /, axis: int = -1, descending: bool = False, *, stable: bool = True) -> Value:
     """The places that sort along an axis. Equal elements always keep their order."""
     v, a = _operand(x, axis, "argsort")
     return _shaped(_places(v, a, descending), x)
