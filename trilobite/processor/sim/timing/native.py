@@ -16,7 +16,7 @@ from trilobite.native.cache import Kernels, kernels
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.record import TensorRecord, Trace
-from trilobite.processor.sim.timing import shares, stepping
+from trilobite.processor.sim.timing import fairness, shares, stepping
 from trilobite.processor.sim.timing.engine import BARRIER_CYCLES
 from trilobite.processor.sim.timing.state import DID, QUEUE_COUNT, State
 from trilobite.processor.sim.timing.tables import Tables
@@ -36,7 +36,7 @@ NOTHING_YET = ("op_behind", "op_finish", "op_cause", "op_core_wait", "op_waiters
 @lru_cache(maxsize=1)
 def _loop() -> tuple[Kernels, Callable[[int], None]]:
     """The loop as machine code, which is kept on disk; it lives as long as the first of the two."""
-    code = kernels([(module_text((shares, stepping), State, ["entry"]), 2)])
+    code = kernels([(module_text((fairness, shares, stepping), State, ["entry"]), 2)])
     return code, ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.addresses[0])
 
 
