@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import EXAMPLES, example
-from test_fuzz import Writer, load
 
+from tests.lang.test_fuzz import Writer, load
 from trilobite import dlp
 from trilobite.base.errors import ArgumentError
 from trilobite.processor import Device

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from harness import example, run
-from test_fuzz import load
 
+from tests.lang.test_fuzz import load
 from trilobite import dlp
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I64
