@@ -145,20 +145,32 @@ def preprocess(path: Path, words: Sequence[str]) -> tuple[str, list[Diagnostic]]
     return out, [] if fine else diagnostics(errors)
 
 
+def _flags(level: int) -> list[str]:
+    return [*_GENERATE, "-O0" if level == 0 else "-O2", "-g", "-S", "-emit-llvm"]
+
+
+def _place(text: str, level: int) -> Path:
+    key = hashlib.sha256("\0".join([require_clang().version, *_flags(level), text]).encode()).hexdigest()
+    return cache_directory() / key[:2] / f"{key}.ll"
+
+
 def to_llvm(text: str, level: int) -> tuple[str, list[Diagnostic]]:
     """LLVM text of preprocessed C++, from the cache if it was compiled before."""
-    flags = [*_GENERATE, "-O0" if level == 0 else "-O2", "-g", "-S", "-emit-llvm"]
-    key = hashlib.sha256("\0".join([require_clang().version, *flags, text]).encode()).hexdigest()
-    kept = cache_directory() / key[:2] / f"{key}.ll"
+    kept = _place(text, level)
     try:
         return kept.read_text(encoding="utf-8"), []
     except OSError:
         pass
-    out, errors, fine = _run(["-x", "c++", *flags, "-o", "-", "-"], text)
+    out, errors, fine = _run(["-x", "c++", *_flags(level), "-o", "-", "-"], text)
     if not fine:
         return "", diagnostics(errors)
     _keep(kept, out)
     return out, []
+
+
+def remember(text: str, level: int, llvm: str) -> None:
+    """Keeps what became of a text that clang took only after parts of it were left out."""
+    _keep(_place(text, level), llvm)
 
 
 def _keep(path: Path, text: str) -> None:

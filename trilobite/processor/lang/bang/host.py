@@ -17,6 +17,7 @@ DEVICE = re.compile(r'annotate\("bang\.|always_inline|__mlu_|section\("')
 _KEEP = "__attribute__((used)) static auto __launch"
 _ELSE = " // else "
 _LAUNCHER = re.compile(r"(.*?void \w+)\((.*?)\)( \{.*)$")
+_STANDARD = frozenset(("ptrdiff_t", "ssize_t", "nullptr_t", "max_align_t"))
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _UNKNOWN = re.compile(r"(?:unknown type name|undeclared identifier|no type named|no member named) '(\w+)'")
 LAUNCH = "<launch "  # the file that a kept instantiation is said to lie in
@@ -188,7 +189,8 @@ def _stays(text: str, item: Item, launching: frozenset[str], unknown: set[str]) 
     template = _TEMPLATE.match(_plain(head))
     given = _parameters(head)
     names = {word for p in given for word in re.findall(r"\b[A-Za-z]\w*_t\b", p)}
-    unknown = unknown | {name for name in names if not _is_declared(text, name)}
+    own = "".join(chunk for chunk, is_user in chunks(text) if is_user)
+    unknown = unknown | {name for name in names - _STANDARD if not _is_declared(own, name)}
     params = ", ".join(_known(p, unknown) for p in given)
     if template is not None:
         first = " ".join(f"{name}({args});" for name, args in calls)
