@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -181,8 +181,8 @@ class Engine:
         """Where a function begins; 0 if there is none of this name."""
         return int(self._engine.get_function_address(name))
 
-    def __del__(self) -> None:
-        if "_engine" in self.__dict__ and not sys.is_finalizing():
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:  # `sys` may be gone
+        if "_engine" in self.__dict__ and not is_finalizing():
             self._engine.close()
         self._contexts.pop(id(self), None)
 

@@ -194,6 +194,7 @@ class _Assembly:
         self._append(function, emitted, layout)
 
     def _keep_frame(self, layout: Layout, words: int) -> None:
+        """Bytes of NRAM that the stack takes in the largest frame: buffers, spilled values and homes."""
         if not layout.far_stack:
             self.frame = max(self.frame, layout.sizes.get(STACK, 0) + words * WORD)
 
