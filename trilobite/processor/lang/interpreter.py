@@ -26,9 +26,9 @@ from trilobite.processor.lang.scratchpad import Layout, place
 from trilobite.processor.lang.types import STACK
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.control import ATOMIC_FUNCTIONS, ATOMIC_SPACES, LOADABLE, PRINTF, STORABLE
-from trilobite.processor.sim.prepared import SIGNED_FIELDS
 from trilobite.processor.sim.kernels import KERNELS
 from trilobite.processor.sim.memory import Memory, MemoryFault, Place
+from trilobite.processor.sim.prepared import SIGNED_FIELDS
 from trilobite.processor.sim.tasks import Member, rounds
 
 Event = tuple[str, str, str]  # ("barrier", scope, members) or ("atomic", "", "")

@@ -63,8 +63,8 @@ _ROWS = (
     OpRow("begin", "", "", "the buffer's bytes are undefined from here on", False, attrs=("buffer",)),
     OpRow("get", "", "t", "the variable's value", False, attrs=("type", "variable")),
     OpRow("set", "v", "", "the variable becomes the value", False, attrs=("variable",)),
-    OpRow("note", "*", "", "for the debugger: from here on the variable is the value, or what `recipe` makes of "
-          "several; of none, its value is gone", False, attrs=("variable",)),
+    OpRow("note", "*", "", "for the debugger: from here on the variable is the value, or what `recipe` makes "
+          "of several; of none, its value is gone", False, attrs=("variable",)),
     OpRow("load", "p", "f", "the element at the pointer plus `offset` bytes", False, "SLOAD",
           ("fmt", "offset")),
     OpRow("store", "fp", "", "the element at the pointer plus `offset` bytes becomes the value", False,
