@@ -47,7 +47,7 @@ class Loop:
     """A natural loop: its head dominates every block of it."""
 
     head: Block
-    blocks: set[Block] = field(default_factory=set)
+    blocks: dict[Block, None] = field(default_factory=dict)  # a set in the order in which they were met
     latches: list[Block] = field(default_factory=list)
     depth: int = 1
     parent: Loop | None = None
@@ -103,7 +103,7 @@ class Graph:
         for block in self.order:
             for head in block.successors:
                 if self.dominates(head, block):
-                    loop = found.setdefault(head, Loop(head, {head}))
+                    loop = found.setdefault(head, Loop(head, {head: None}))
                     loop.latches.append(block)
                     self._collect(loop, block)
         loops = sorted(found.values(), key=lambda loop: len(loop.blocks), reverse=True)
@@ -119,7 +119,7 @@ class Graph:
         while stack:
             current = stack.pop()
             if current not in loop.blocks:
-                loop.blocks.add(current)
+                loop.blocks[current] = None
                 stack.extend(self.predecessors[current])
 
     def innermost(self) -> dict[Block, Loop]:

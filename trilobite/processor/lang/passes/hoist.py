@@ -32,7 +32,7 @@ def preheader(function: Function, graph: Graph, loop: Loop) -> Block:
     graph.predecessors[loop.head] = [made, *(b for b in graph.predecessors[loop.head] if b in loop.blocks)]
     around = loop.parent
     while around is not None:
-        around.blocks.add(made)
+        around.blocks[made] = None
         around = around.parent
     return made
 
