@@ -386,10 +386,9 @@ LENGTHS = """
 ## Code length
 
 The ten networks of Cambricon's paper (Liu et al., ISCA 2016) as `examples/processor` writes them, macros
-expanded. The paper prints no lengths of its programs: it draws those for a GPU, x86 and MIPS divided by its
-own, network by network, and states the means 6.41, 9.86 and 13.38 (quoted from memory of its section on code
-density). So there is no figure to subtract ours from. The last column counts the instructions that only build
-64-bit addresses and constants.
+expanded. No lengths of its own programs are published, only ratios to those of a GPU, x86 and MIPS, so there
+is no figure to set beside ours. The last column counts the instructions that only build 64-bit addresses and
+constants.
 
 | network | shape | instructions | of these constants |
 |---|---|---|---|

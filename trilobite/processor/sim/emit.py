@@ -149,6 +149,15 @@ class Writer:
         self.do(f"store i64 {value}, ptr %pc")
         self.do("br label %dispatch")
 
+    def leave_if(self, bad: str, place: int) -> None:
+        """To the interpreter, which judges this instruction, where the condition holds; else on."""
+        self.names += 1
+        number = self.names
+        self.do(f"br i1 {bad}, label %x{number}, label %y{number}")
+        self.label(f"x{number}")
+        self.leave(place)
+        self.label(f"y{number}")
+
     def access(self, instruction: Instruction, place: int, is_store: bool) -> None:
         """A scalar load or store: through `locate`, which gives 0 for what the interpreter must judge."""
         fmt = instruction.formats[0]
@@ -157,12 +166,7 @@ class Writer:
         size = fmt.bits // 8
         host = self.new(f"call i64 @locate(ptr %s, i64 {address}, i64 {size}, i64 {int(is_store)})")
         bad = self.new(f"icmp eq i64 {host}, 0")
-        self.names += 1
-        number = self.names
-        self.do(f"br i1 {bad}, label %x{number}, label %y{number}")
-        self.label(f"x{number}")
-        self.leave(place)
-        self.label(f"y{number}")
+        self.leave_if(bad, place)
         pointer = self.new(f"inttoptr i64 {host} to ptr")
         kind = f"i{fmt.bits}"
         if is_store:
@@ -184,12 +188,7 @@ class Writer:
         )
         done = self.new(f"call i64 {code}(ptr {tensors}, i64 {site})")
         bad = self.new(f"icmp eq i64 {done}, 0")
-        self.names += 1
-        number = self.names
-        self.do(f"br i1 {bad}, label %x{number}, label %y{number}")
-        self.label(f"x{number}")
-        self.leave(place)
-        self.label(f"y{number}")
+        self.leave_if(bad, place)
 
     def _word(self, word: int, value: str) -> None:
         self.do(f"store i64 {value}, ptr {self.new(f'getelementptr i64, ptr %s, i64 {word}')}")

@@ -234,12 +234,7 @@ class CheckedWriter(emit.Writer):
         bad = self.new(f"icmp eq i64 {fine}, 0")
         if instruction.registers[1] == STACK:
             bad = self.new(f"or i1 {bad}, {self._overflows(address)}")
-        self.names += 1
-        number = self.names
-        self.do(f"br i1 {bad}, label %x{number}, label %y{number}")
-        self.label(f"x{number}")
-        self.leave(place)
-        self.label(f"y{number}")
+        self.leave_if(bad, place)
         super().access(instruction, place, is_store)
 
     def _overflows(self, address: str) -> str:
