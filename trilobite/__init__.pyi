@@ -40,6 +40,7 @@ from trilobite.framework.jit import eval_shape as eval_shape
 from trilobite.framework.jit import jit as jit
 from trilobite.framework.jit import make_graph as make_graph
 from trilobite.framework.loop import EarlyStopping as EarlyStopping
+from trilobite.framework.mapping import vmap as vmap
 from trilobite.framework.modes import enable_grad as enable_grad
 from trilobite.framework.modes import is_grad_enabled as is_grad_enabled
 from trilobite.framework.modes import no_grad as no_grad
@@ -105,7 +106,6 @@ from trilobite.framework.transforms import grad as grad
 from trilobite.framework.transforms import jvp as jvp
 from trilobite.framework.transforms import value_and_grad as value_and_grad
 from trilobite.framework.transforms import vjp as vjp
-from trilobite.framework.transforms import vmap as vmap
 from trilobite.ir.types import TensorType as TensorType
 from trilobite.ir.types import dim as dim
 

@@ -11,11 +11,12 @@ import numpy as np
 
 from trilobite.base.dtypes import is_inexact
 from trilobite.ir.evaluate import run
+from trilobite.ir.transforms.backward import backward
 from trilobite.ir.transforms.batch import Batch, Batched
 from trilobite.ir.transforms.bind import context, deeper
 from trilobite.ir.transforms.forward import Dual, Forward, materialise
 from trilobite.ir.transforms.record import record_graph
-from trilobite.ir.transforms.tape import Leaf, Tape, backward, zeros
+from trilobite.ir.transforms.tape import Leaf, Tape, zeros
 from trilobite.ir.types import type_of
 
 Array = np.ndarray[Any, Any]

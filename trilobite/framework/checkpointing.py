@@ -26,11 +26,12 @@ from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.backward import backward
 from trilobite.ir.transforms.bind import Traced
 from trilobite.ir.transforms.cells import Cell, read, write
 from trilobite.ir.transforms.record import record, record_graph
 from trilobite.ir.transforms.regions import reverse_graph
-from trilobite.ir.transforms.tape import Node, Tape, Taped, backward, next_order
+from trilobite.ir.transforms.tape import Node, Tape, Taped, next_order
 from trilobite.ir.types import type_of
 
 Fn = Callable[..., Any]

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from trilobite.base import pytree
+from trilobite.framework.mapping import vmap
 from trilobite.framework.tensor import wrap
-from trilobite.framework.transforms import check_inexact, chosen_arguments, jvp, read_tree, vjp, vmap
+from trilobite.framework.transforms import check_inexact, chosen_arguments, jvp, read_tree, vjp
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 

@@ -13,9 +13,10 @@ from typing import Any
 from trilobite.base import dtypes, errors, pytree
 from trilobite.framework import heavy, ops
 from trilobite.framework.inspection import NamespaceInfo
+from trilobite.framework.mapping import vmap
 from trilobite.framework.modes import enable_grad, is_grad_enabled, no_grad, stop_gradient
 from trilobite.framework.tensor import Tensor
-from trilobite.framework.transforms import grad, jvp, value_and_grad, vjp, vmap
+from trilobite.framework.transforms import grad, jvp, value_and_grad, vjp
 from trilobite.ir.types import dim
 
 heavy.install()

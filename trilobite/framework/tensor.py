@@ -22,10 +22,11 @@ from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
+from trilobite.ir.transforms.backward import backward
 from trilobite.ir.transforms.bind import Traced, bind
 from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.transforms.record import see_outer
-from trilobite.ir.transforms.tape import Leaf, Node, Taped, backward
+from trilobite.ir.transforms.tape import Leaf, Node, Taped
 from trilobite.ir.types import Shape
 
 if TYPE_CHECKING:

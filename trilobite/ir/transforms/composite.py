@@ -18,9 +18,10 @@ from trilobite.base.errors import IRError
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value, table, types_of
 from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.backward import backward
 from trilobite.ir.transforms.bind import Traced, deeper
 from trilobite.ir.transforms.record import record_graph
-from trilobite.ir.transforms.tape import Leaf, Tape, backward
+from trilobite.ir.transforms.tape import Leaf, Tape
 from trilobite.ir.types import TensorType
 
 composites: dict[str, Composite] = {}

@@ -16,11 +16,12 @@ from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.backward import backward
 from trilobite.ir.transforms.batch import Batch, Batched
 from trilobite.ir.transforms.bind import Traced, deeper
 from trilobite.ir.transforms.forward import Forward
 from trilobite.ir.transforms.record import record_graph
-from trilobite.ir.transforms.tape import Leaf, Tape, backward, zeros
+from trilobite.ir.transforms.tape import Leaf, Tape, zeros
 from trilobite.ir.types import Dim, TensorType
 
 T = TypeVar("T")
