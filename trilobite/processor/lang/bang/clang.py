@@ -149,8 +149,15 @@ def _flags(level: int) -> list[str]:
     return [*_GENERATE, "-O0" if level == 0 else "-O2", "-g", "-S", "-emit-llvm"]
 
 
+@lru_cache(maxsize=1)
+def _rules() -> str:
+    """A digest of the rules by which host code is left out: what is kept depends on them too."""
+    return hashlib.sha256(Path(__file__).with_name("host.py").read_bytes()).hexdigest()
+
+
 def _place(text: str, level: int) -> Path:
-    key = hashlib.sha256("\0".join([require_clang().version, *_flags(level), text]).encode()).hexdigest()
+    words = [require_clang().version, _rules(), *_flags(level), text]
+    key = hashlib.sha256("\0".join(words).encode()).hexdigest()
     return cache_directory() / key[:2] / f"{key}.ll"
 
 

@@ -29,6 +29,7 @@ _NAMESPACE = re.compile(r'\bnamespace\b[^=;()]*$|extern\s*"C"\s*$')
 _TYPE = re.compile(r"^\s*(?:typedef\b\s*)?(?:template\s*<[^;]*>)?\s*(?:struct|class|union|enum)\b[^()]*$")
 _TEMPLATE = re.compile(r"\s*(template\s*<[^{};]*?>)\s*(?=[A-Za-z_\[:])")
 _MARKED = re.compile(r"^# .*$", re.MULTILINE)
+_WRITTEN = re.compile(r"^(?!# ).+$", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|alignas\s*\([^()]*\)")
 
 
@@ -170,9 +171,9 @@ def _launching_templates(text: str, found: list[Item]) -> frozenset[str]:
 
 
 def _left_out(text: str, item: Item, launching: frozenset[str], unknown: set[str]) -> str:
-    """The text with an item blanked; what a function launches stays."""
+    """The text with an item blanked, but for line markers; what a function launches stays."""
     inside = text[item.start : item.end]
-    blank = re.sub(r"[^\n]", " ", inside)
+    blank = _WRITTEN.sub(lambda found: " " * len(found[0]), inside)
     kept = ""
     if item.is_function:
         kept = _kept(text, item.start, _stays(text, item, launching, unknown))
