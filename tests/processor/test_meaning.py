@@ -243,7 +243,7 @@ def test_float_chain_is_k_ascending_and_fused(rng) -> None:
 def product_operands(
     formats: tuple[Format, Format, Format], m: int, n: int, k: int, **flags: str
 ) -> Operands:
-    named = {"acc": "", "bias": "", "scale": "", "activation": "", "ta": "", "tb": ""} | flags
+    named = {"acc": "", "bias": "", "scale": "", "activation": "", "ta": "", "tb": "", "lanes": ""} | flags
     return Operands({"f0": formats[0], "f1": formats[1], "f2": formats[2], "m": m, "n": n, "k": k, **named})
 
 
@@ -282,6 +282,26 @@ def test_transposes_accumulation_and_drain_of_floats(rng) -> None:
     )
 
 
+@pytest.mark.parametrize("n", [64, 192, 7])
+def test_rows_that_are_dealt_to_lanes_give_results_in_order(n: int, rng) -> None:
+    a, b = (rng.integers(-9, 10, s).astype(np.float32) for s in ((5, 8), (n, 8)))
+    dealt = b.copy()
+    if n % 64 == 0:
+        for r in range(n):
+            dealt[r % 64 * (n // 64) + r // 64] = b[r]
+    bias = rng.integers(-9, 10, n).astype(np.float32)
+    o = product_operands((F32, F32, F32), 5, n, 8, tb="tb", lanes="lanes", bias="bias")
+    (got,) = run(MNEMONICS["MM"][0], o, [a, dealt, bias])
+    assert (got == a @ b.T + bias).all()
+    plain = {"acc": "", "bias": "bias", "scale": "", "activation": "", "lanes": "lanes"}
+    one = dict.fromkeys(("kh", "kw", "sh", "sw", "dh", "dw", "groups"), 1)
+    none = dict.fromkeys(("top", "bottom", "left", "right"), 0)
+    shape = {"h": 5, "w": 1, "ci": 8, "co": n, **one, **none}
+    o = Operands({**shape, **plain, "f0": F32, "f1": F32, "f2": F32})
+    (got,) = run(MNEMONICS["CONV"][0], o, [a.reshape(5, 1, 8), dealt.reshape(n, 1, 1, 8), bias])
+    assert (got.reshape(5, n) == a @ b.T + bias).all()
+
+
 CONV = {"h": 6, "w": 7, "ci": 4, "kh": 3, "kw": 2, "co": 6, "sh": 2, "sw": 1, "dh": 1, "dw": 2, "top": 1,
         "bottom": 2, "left": 0, "right": 1, "groups": 2}  # fmt: skip
 
@@ -308,7 +328,16 @@ def test_convolution_and_its_gradients(rng) -> None:
         rng.integers(-9, 10, (6, 7, 4)).astype(np.float32),
         rng.integers(-9, 10, (6, 3, 2, 2)).astype(np.float32),
     )
-    plain = {"acc": "", "bias": "", "scale": "", "activation": "", "f0": F32, "f1": F32, "f2": F32}
+    plain = {
+        "acc": "",
+        "bias": "",
+        "scale": "",
+        "activation": "",
+        "lanes": "",
+        "f0": F32,
+        "f1": F32,
+        "f2": F32,
+    }
     o = Operands({**CONV, **plain})
     (y,) = run(MNEMONICS["CONV"][0], o, [x, w])
     assert (y == conv_loops(x, w)).all()

@@ -10,6 +10,7 @@ from bang_harness import needs_clang
 
 from trilobite.base.errors import KernelError, ProcessorFault
 from trilobite.processor import Device
+from trilobite.processor.isa.rows.matrix import float_chain
 from trilobite.processor.lang.bang.kernel import BangKernel
 from trilobite.processor.lang.bang.source import Options, compile_file
 from trilobite.processor.machine import load_machine
@@ -85,3 +86,38 @@ def test_a_run_stops_where_places_meet(tmp_path: Path) -> None:
     device.launch(kernel, [x, 0, 64], traced=False)
     with pytest.raises(ProcessorFault, match="trapped with code 3"):
         device.launch(kernel, [x, 0, 0], traced=False)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize(("ci", "co"), [(16, 128), (5, 7)])
+def test_a_partial_sum_goes_on_in_its_own_place(level: int, ci: int, co: int, tmp_path: Path) -> None:
+    """The bits of one chain; apart from it the sum is added behind the product."""
+    source = tmp_path / "partial.mlu"
+    source.write_text(
+        f"""#include <bang.h>
+__nram__ float image[6 * {ci}], start[6 * {co}], apart[6 * {co}];
+__nram__ float deal[{co * ci}];
+__wram__ float filters[{co * ci}];
+__mlu_entry__ void k(float *x, float *f, float *s, float *in_place, float *other) {{
+  __memcpy(image, x, sizeof(image), GDRAM2NRAM);
+  __memcpy(deal, f, sizeof(deal), GDRAM2NRAM);
+  __memcpy(start, s, sizeof(start), GDRAM2NRAM);
+  __memcpy(filters, deal, sizeof(deal), NRAM2WRAM);
+  __bang_conv_partial(apart, image, filters, start, {ci}, 3, 2, 1, 1, 1, 1, {co});
+  __bang_conv_partial(start, image, filters, start, {ci}, 3, 2, 1, 1, 1, 1, {co});
+  __memcpy(in_place, start, sizeof(start), NRAM2GDRAM);
+  __memcpy(other, apart, sizeof(apart), NRAM2GDRAM);
+}}
+""",
+        "utf-8",
+    )
+    rng = np.random.default_rng(3)
+    x, f, s = (rng.normal(size=n).astype(np.float32) for n in ((6, ci), (co, ci), (6, co)))
+    order = np.arange(co).reshape(64, -1).T.reshape(-1) if co % 64 == 0 else np.arange(co)
+    device = Device("mlu370-x4")
+    given = [device.array(a) for a in (x, f, s, np.zeros_like(s), np.zeros_like(s))]
+    device.launch(BangKernel(source, "k", Options(level=level)), given)
+    chain = float_chain(x, f[order].T, s)
+    behind = s + float_chain(x, f[order].T, np.zeros_like(s))
+    assert (given[3].numpy() == chain).all()
+    assert (given[4].numpy() == behind).all()

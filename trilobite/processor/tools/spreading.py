@@ -13,6 +13,7 @@ import numpy as np
 
 from trilobite.processor.isa.formats import U8, Array
 from trilobite.processor.isa.row import DMA, IO, MOVE, Operands, Row
+from trilobite.processor.isa.rows.matrix import in_order
 from trilobite.processor.isa.rows.window import col2im, im2col, pooled, unrolled
 
 Masks = Sequence[Array]
@@ -124,7 +125,7 @@ def _product(a: Array, b: Array, rest: Masks, shape: tuple[int, ...]) -> Array:
 
 def _mm(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
     a, b, *rest = masks
-    return [_product(a.T if o.ta else a, b.T if o.tb else b, rest, (o.m, o.n))]
+    return [_product(a.T if o.ta else a, in_order(o, b).T if o.tb else b, rest, (o.m, o.n))]
 
 
 def _mmv(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
@@ -140,7 +141,7 @@ def _conv(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
     x, w, *rest = masks
     p, q = unrolled(o)
     result = np.zeros((p, q, o.co), bool)
-    filters = w.reshape(o.co, -1).any(axis=1)
+    filters = in_order(o, w.reshape(o.co, -1)).any(axis=1)
     width = o.co // o.groups
     for group, part in enumerate(np.split(x, o.groups, axis=-1)):
         seen = im2col(o, part).any(axis=1).reshape(p, q, 1)

@@ -77,6 +77,8 @@ ACCUMULATE = Flag("acc", ("", "acc"))
 DRAIN = (ACCUMULATE, Flag("bias", ("", "bias")), Flag("scale", ("", "scale")),
          Flag("activation", ("", "relu", "sigmoid", "tanh")))  # fmt: skip
 TRANSPOSE = (Flag("ta", ("", "ta")), Flag("tb", ("", "tb")))
+DEALT = Flag("lanes", ("", "lanes"))
+LANES = 64  # to which the filters of a product may be dealt
 
 
 def operand_value(fmt: Format, x: Array) -> Array:
@@ -162,6 +164,21 @@ def unlawful_drain(formats: Sequence[Format], flags: Mapping[str, str]) -> str |
     return None
 
 
+def unlawful_product(formats: Sequence[Format], flags: Mapping[str, str]) -> str | None:
+    if flags["lanes"] and not flags["tb"]:
+        return "rows that are dealt to lanes lie as [n][k]: tb is missing"
+    return unlawful_drain(formats, flags)
+
+
+def in_order(o: Operands, filters: Array) -> Array:
+    """Filters by their number: dealt to lanes, number r is the one at (r % 64) (n / 64) + r / 64."""
+    count = filters.shape[0]
+    if not o.lanes or count % LANES:
+        return filters
+    dealt = filters.reshape(LANES, count // LANES, *filters.shape[1:])
+    return np.swapaxes(dealt, 0, 1).reshape(filters.shape)
+
+
 def _drain_reads(o: Operands, shape: Sequence[int]) -> list[Region]:
     found = [region(o.dst, o.f0, shape, NRAM + ACC)] if o.acc else []
     bias = F32 if o.f1.kind == "float" else I32
@@ -179,7 +196,7 @@ def _parts(o: Operands, rest: Sequence[Array]) -> tuple[Array | None, Array | No
 
 def mm(o: Operands, a: Array, b: Array, *rest: Array, product: Product = product) -> Sequence[Array]:
     start, bias, scale = _parts(o, rest)
-    left, right = (a.T if o.ta else a), (b.T if o.tb else b)
+    left, right = (a.T if o.ta else a), (in_order(o, b).T if o.tb else b)
     return (drain(o, product(o, left, right, start), bias, scale),)
 
 
@@ -231,7 +248,7 @@ def conv(o: Operands, x: Array, w: Array, *rest: Array, product: Product = produ
     start, bias, scale = _parts(o, rest)
     p, q = unrolled(o)
     starts = [None] * _groups(o) if start is None else np.split(start.reshape(p * q, -1), _groups(o), axis=1)
-    filters = np.split(w.reshape(o.co, -1), _groups(o), axis=0)
+    filters = np.split(in_order(o, w.reshape(o.co, -1)), _groups(o), axis=0)
     totals = [product(o, im2col(o, xg), wg.T, begin)
               for xg, wg, begin in zip(_grouped(o, x), filters, starts, strict=True)]  # fmt: skip
     return (drain(o, np.concatenate(totals, axis=1), bias, scale).reshape(p, q, o.co),)
@@ -314,13 +331,15 @@ ROWS = (
         lambda o: {"m": 1, "n": o.n, "k": o.k, "taps": 1, "groups": 1},
         lambda formats, flags: unlawful_drain(formats, {**flags, "activation": "", "scale": ""})),
     Row("MM", operands("dst a b run:m,n,k drain:bias_at,scale_at"), PRODUCTS, MATRIX, "matrix",
-        "dst[m][n] = a[m][k] b[k][n], drained; ta, tb: a lies as [k][m], b as [n][k]", mm, _mm_reads,
-        lambda o: [region(o.dst, o.f0, (o.m, o.n), NRAM + ACC)], (*DRAIN, *TRANSPOSE),
-        lambda o: {"m": o.m, "n": o.n, "k": o.k, "taps": 1, "groups": 1}, unlawful_drain),
+        "dst[m][n] = a[m][k] b[k][n], drained; ta, tb: a lies as [k][m], b as [n][k]; lanes: where 64"
+        " divides n, row r of b lies as row (r % 64) (n / 64) + r / 64", mm, _mm_reads,
+        lambda o: [region(o.dst, o.f0, (o.m, o.n), NRAM + ACC)], (*DRAIN, *TRANSPOSE, DEALT),
+        lambda o: {"m": o.m, "n": o.n, "k": o.k, "taps": 1, "groups": 1}, unlawful_product),
     Row("CONV", operands(f"dst a b {CONV} drain:bias_at,scale_at"), PRODUCTS, MATRIX, "matrix",
-        "dst[p][q][co] = convolution of a[h][w][ci] with b[co][kh][kw][ci / groups], drained", conv,
-        _conv_reads,
-        lambda o: [region(o.dst, o.f0, (*unrolled(o), o.co), NRAM + ACC)], DRAIN, _conv_work, unlawful_drain),
+        "dst[p][q][co] = convolution of a[h][w][ci] with b[co][kh][kw][ci / groups], drained; lanes: filters"
+        " lie as the rows of MM's b", conv, _conv_reads,
+        lambda o: [region(o.dst, o.f0, (*unrolled(o), o.co), NRAM + ACC)], (*DRAIN, DEALT), _conv_work,
+        unlawful_drain),
     Row("CONVDX", operands(f"dst g b {CONV}"), BACKWARD, MATRIX, "matrix",
         "dst[h][w][ci] = gradient of CONV's a, of g[p][q][co] and b[co][kh][kw][ci / groups]", conv_dx,
         lambda o: [_gradient(o), _filter(o, o.b, o.f2, WRAM),

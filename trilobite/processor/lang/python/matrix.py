@@ -63,6 +63,7 @@ def matmul(
         *_drain(accumulate, bias, scale, activation),
         "ta" if transpose_a else "",
         "tb" if transpose_b else "",
+        "",
     )
     operands = [out, left, right, m, n, k, _side("bias", bias, "matmul"), _side("scale", scale, "matmul")]
     emit("MM", operands, (out.fmt, _as(left, read_as), _as(right, read_as)), flags)
@@ -124,7 +125,8 @@ def conv(
     out, image, kernel = (view_of(n, v, "conv") for n, v in (("dst", dst), ("a", a), ("b", b)))
     sides = [_side("bias", bias, "conv"), _side("scale", scale, "conv")]
     operands = [out, image, kernel, *_geometry(image, kernel, stride, dilation, border, groups), *sides]
-    emit("CONV", operands, (out.fmt, image.fmt, kernel.fmt), _drain(accumulate, bias, scale, activation))
+    flags = (*_drain(accumulate, bias, scale, activation), "")
+    emit("CONV", operands, (out.fmt, image.fmt, kernel.fmt), flags)
 
 
 @intrinsic

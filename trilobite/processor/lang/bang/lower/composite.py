@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Sequence
 
 from trilobite.processor.isa.formats import F16, F32, F64, I16, I32, I64, U16, Format
+from trilobite.processor.lang.bang.lower.contracts import place_of
 from trilobite.processor.lang.bang.lower.function import FunctionLowering
 from trilobite.processor.lang.bang.lower.memory_core import DIRECTION
 from trilobite.processor.lang.bang.lower.tensor import Call
-from trilobite.processor.lang.ir import Block, Constant, Target, Value
+from trilobite.processor.lang.ir import Block, Constant, Value
 
-LANES = 64
 Composite = Callable[[FunctionLowering, Call, Sequence[str]], Value | None]
 
 
@@ -144,36 +144,6 @@ def _scale(f: FunctionLowering, call: Call, count: Value) -> None:
     b.tensor("VMS", [call.args["dst"], count, call.args["dst"], power], [fmt])
 
 
-def _deal(f: FunctionLowering, call: Call, rows: Value, channels: Value) -> None:
-    """Output channels came out lane by lane; with more than one slot a lane they are put in order."""
-    b, dst, fmt = f.builder, call.args["dst"], call.formats["D"]
-    if isinstance(channels, Constant):
-        if channels.integer > LANES and channels.integer % LANES == 0:
-            slots = b.integer(channels.integer // LANES)
-            b.tensor("VTRANS", [dst, dst, rows, b.integer(LANES), slots], [fmt])
-        return
-    rest = b.arithmetic("and", I64, channels, b.integer(LANES - 1))
-    even = b.arithmetic("eq", I64, rest, b.integer(0))
-    many = b.arithmetic("and", I64, even, b.arithmetic("gt", I64, channels, b.integer(LANES)))
-    behind = _fork(f, many)
-    b.tensor(
-        "VTRANS", [dst, dst, rows, b.integer(LANES), b.arithmetic("shr", I64, channels, b.integer(6))], [fmt]
-    )
-    b.emit("jump", targets=[Target(behind)])
-    b.block = behind
-
-
-def _fork(f: FunctionLowering, truth: Value) -> Block:
-    """Enters a new block, where it holds; gives the one where both ways meet."""
-    b = f.builder
-    inside, behind = Block("dealt"), Block("behind")
-    at = f.function.blocks.index(b.block) + 1
-    f.function.blocks[at:at] = [inside, behind]
-    b.emit("branch", [truth], targets=[Target(inside), Target(behind)])
-    b.block = inside
-    return behind
-
-
 def _formats(call: Call) -> list[Format]:
     return [call.formats[letter] for letter in "DSI"]
 
@@ -182,37 +152,43 @@ def matmul(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
     a, b = call.args, f.builder
     none = Constant(a["dst"].type, 0)
     operands = [a["dst"], a["left"], a["right"], a["m"], a["n"], a["k"], none, none]
-    b.tensor("MM", operands, _formats(call), ["", "", "", "", "", "tb"])
+    b.tensor("MM", operands, _formats(call), ["", "", "", "", "", "tb", "lanes"])
     _scale(f, call, b.arithmetic("mul", I64, a["m"], a["n"]))
-    _deal(f, call, a["m"], a["n"])
+
+
+def _drained(call: Call) -> bool:
+    """Whether the unit itself adds a bias or goes on with a sum: both are float32 there."""
+    return call.formats["S"].kind == "float" and call.formats["D"] is F32
 
 
 def mlp(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
     a, b = call.args, f.builder
     none = Constant(a["dst"].type, 0)
-    operands = [a["dst"], a["src"], a["right"], b.integer(1), a["height"], a["width"], none, none]
-    b.tensor("MM", operands, _formats(call), ["", "", "", "", "", "tb"])
+    bias = "bias" if "bias" in a and _drained(call) else ""
+    operands = [a["dst"], a["src"], a["right"], b.integer(1), a["height"], a["width"]]
+    operands += [a["bias"] if bias else none, none]
+    b.tensor("MM", operands, _formats(call), ["", bias, "", "", "", "tb", "lanes"])
     _scale(f, call, a["height"])
-    _deal(f, call, b.integer(1), a["height"])
-    if "bias" in a:
+    if "bias" in a and not bias:
         b.tensor("VAV", [a["dst"], a["height"], a["dst"], a["bias"]], [call.formats["D"]])
 
 
 def conv(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
     a, b = call.args, f.builder
     none, one, zero = Constant(a["dst"].type, 0), b.integer(1), b.integer(0)
+    bias = "bias" if "bias" in a and _drained(call) else ""
+    going_on = "partial" in a and _drained(call) and place_of(a["dst"]) == place_of(a["partial"])
     operands = [
         a["dst"], a["src"], a["right"], a["h"], a["w"], a["ci"], a["kh"], a["kw"], a["co"], a["sh"], a["sw"],
-        a.get("dh", one), a.get("dw", one), zero, zero, zero, zero, one, none, none,
+        a.get("dh", one), a.get("dw", one), zero, zero, zero, zero, one, a["bias"] if bias else none, none,
     ]  # fmt: skip
-    b.tensor("CONV", operands, _formats(call), ["", "", "", ""])
+    b.tensor("CONV", operands, _formats(call), ["acc" if going_on else "", bias, "", "", "lanes"])
     rows = b.arithmetic("mul", I64, _outputs(f, call, "h"), _outputs(f, call, "w"))
     count = b.arithmetic("mul", I64, rows, a["co"])
     _scale(f, call, count)
-    _deal(f, call, rows, a["co"])
-    if "bias" in a:
+    if "bias" in a and not bias:
         b.tensor("VCAV", [a["dst"], count, a["dst"], a["bias"], a["co"]], [call.formats["D"]])
-    if "partial" in a:
+    if "partial" in a and not going_on:
         b.tensor("VAV", [a["dst"], count, a["dst"], a["partial"]], [call.formats["D"]])
 
 
