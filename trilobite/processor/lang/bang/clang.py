@@ -30,7 +30,7 @@ _COMMON = (
 _GENERATE = (
     "-ffp-contract=off -fno-math-errno -fno-vectorize -fno-slp-vectorize -fno-unroll-loops "
     "-Xclang -ffloat16-excess-precision=none -fno-discard-value-names -fno-threadsafe-statics "
-    "-fno-stack-protector -fno-use-cxa-atexit -fno-jump-tables -fno-builtin-memset "
+    "-fno-pic -fno-stack-protector -fno-use-cxa-atexit -fno-jump-tables -fno-builtin-memset "
     "-mllvm -replexitval=never -mllvm -disable-loop-idiom-all"
 ).split()
 LIBCPP = (

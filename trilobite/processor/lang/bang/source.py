@@ -81,24 +81,16 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
             expected="a function marked __mlu_global__ or __mlu_entry__; a template instantiated or launched",
             remedy="mark one",
         )  # fmt: skip
-    return _only(lowered, options.entry)
+    return lowered
 
 
 def _lowered(
     file: Path, llvm: str, machine: Machine, options: Options, names: Mapping[tuple[str, int], str]
 ) -> KernelModule:
     made = ModuleLowering(
-        Module(llvm), machine, options.level, file.name, str(file), names, options.contracts
+        Module(llvm), machine, options.level, file.name, str(file), names, options.contracts, options.entry
     )
     return made.run()
-
-
-def _only(module: KernelModule, entry: str) -> KernelModule:
-    """The module without its other entries, if it has the one that is wanted."""
-    if any(function.name == entry for function in module.entries):
-        others = [function.name for function in module.entries if function.name != entry]
-        module.functions = {name: f for name, f in module.functions.items() if name not in others}
-    return module
 
 
 def _compiled(file: Path, text: str, missing: list[str], options: Options) -> str:

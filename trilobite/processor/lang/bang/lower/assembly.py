@@ -13,7 +13,7 @@ from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.values import Assembly
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.scalars import word
-from trilobite.processor.lang.ir import Constant, Value
+from trilobite.processor.lang.ir import Block, Constant, Value
 from trilobite.processor.lang.types import is_float
 
 REGISTER_BYTES = 256  # of a vector register, as mlu.h declares it
@@ -66,8 +66,10 @@ def _statement(f: FunctionLowering, i: Instruction, text: str, outputs: int) -> 
         f.builder.sync()
         f.builder.barrier("cluster" if "local" in text else "chip", "")
         return ()
-    if text in ("exit", "nop"):
-        return () if text == "nop" else None
+    if text == "exit":
+        return _exit(f)
+    if text == "nop":
+        return ()
     if _IGNORED.match(text):
         return ()
     fused = _FUSE.match(text)
@@ -78,6 +80,17 @@ def _statement(f: FunctionLowering, i: Instruction, text: str, outputs: int) -> 
         return _function(f, i, function, outputs)
     shaped = _shaped(f, i, text, outputs)
     return shaped if shaped is not None else _last_bit(f, i, text, outputs)
+
+
+def _exit(f: FunctionLowering) -> Lowered | None:
+    """Ends the task; in a function that is called and not inlined there is no way out."""
+    if not f.is_entry:
+        return None
+    f.builder.ret()
+    following = Block("behind")
+    f.function.blocks.insert(f.function.blocks.index(f.builder.block) + 1, following)
+    f.builder.block = following
+    return ()
 
 
 def _shaped(f: FunctionLowering, i: Instruction, text: str, outputs: int) -> Lowered | None:

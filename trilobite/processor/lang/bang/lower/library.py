@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from trilobite.processor.isa.formats import F32, F64, I64, Format
 from trilobite.processor.lang.bang.lower.function import FunctionLowering
+from trilobite.processor.lang.bang.lower.numbers import frexp, ilogb, ldexp, logb, modf
 from trilobite.processor.lang.ir import Constant, Value
 
 Rule = Callable[[FunctionLowering, Sequence[Value]], Value]
@@ -183,8 +184,11 @@ def _muladd(f: FunctionLowering, a: Sequence[Value]) -> Value:
 
 
 def _atan(f: FunctionLowering, a: Sequence[Value]) -> Value:
-    """Halved twice by atan x = 2 atan(x / (1 + sqrt(1 + x x))), then its series."""
-    x = a[0]
+    """Of at most 1 (else pi/2 - atan 1/x): halved by atan x = 2 atan(x / (1 + sqrt(1 + x x))), its series."""
+    b = f.builder
+    size = _op(f, "abs", a[0])
+    is_large = _op(f, "gt", size, _number(size, 1.0))
+    x = b.select(is_large, _op(f, "div", _number(size, 1.0), size), size)
     for _ in range(3):
         root = _op(f, "sqrt", _op(f, "add", _op(f, "mul", x, x), _number(x, 1.0)))
         x = _op(f, "div", x, _op(f, "add", root, _number(x, 1.0)))
@@ -192,15 +196,86 @@ def _atan(f: FunctionLowering, a: Sequence[Value]) -> Value:
     total: Value = _number(x, 1.0 / 17)
     for place in range(7, -1, -1):
         total = _op(f, "sub", _number(x, 1.0 / (2 * place + 1)), _op(f, "mul", total, square))
-    return _op(f, "mul", _op(f, "mul", total, x), _number(x, 8.0))
+    angle = _op(f, "mul", _op(f, "mul", total, x), _number(x, 8.0))
+    rest = _op(f, "sub", _number(x, math.pi / 2), angle)
+    return copysign(f, (b.select(is_large, rest, angle), a[0]))
 
 
 def _atan2(f: FunctionLowering, a: Sequence[Value]) -> Value:
-    y, x = a
-    b = f.builder
-    angle = _atan(f, [_op(f, "div", y, x)])
-    turned = _op(f, "add", angle, copysign(f, (_number(x, math.pi), y)))
-    return b.select(_op(f, "lt", x, _number(x, 0.0)), turned, angle)
+    """The angle of (x, y) in its quadrant; also on the axes, in the origin and at infinity."""
+    b, (y, x) = f.builder, a
+    high, wide = _op(f, "abs", y), _op(f, "abs", x)
+    slope = b.select(_op(f, "eq", high, wide), _number(x, 1.0), _op(f, "div", high, wide))
+    angle = _atan(f, [b.select(_op(f, "eq", y, _number(y, 0.0)), high, slope)])
+    is_left = _op(f, "lt", copysign(f, (_number(x, 1.0), x)), _number(x, 0.0))
+    turned = b.select(is_left, _op(f, "sub", _number(x, math.pi), angle), angle)
+    return copysign(f, (turned, y))
+
+
+def _leg(f: FunctionLowering, x: Value) -> Value:
+    """sqrt(1 - x x)."""
+    one = _number(x, 1.0)
+    return _op(f, "sqrt", _op(f, "mul", _op(f, "sub", one, x), _op(f, "add", one, x)))
+
+
+def _asin(f: FunctionLowering, a: Sequence[Value]) -> Value:
+    return _atan2(f, (a[0], _leg(f, a[0])))
+
+
+def _acos(f: FunctionLowering, a: Sequence[Value]) -> Value:
+    return _atan2(f, (_leg(f, a[0]), a[0]))
+
+
+def _area(sign: float) -> Rule:
+    """asinh and acosh: log(x + sqrt(x x + sign)), of |x| where it is odd."""
+
+    def rule(f: FunctionLowering, a: Sequence[Value]) -> Value:
+        x = _op(f, "abs", a[0]) if sign > 0 else a[0]
+        root = _op(f, "sqrt", _op(f, "add", _op(f, "mul", x, x), _number(x, sign)))
+        made = _op(f, "log", _op(f, "add", x, root))
+        return copysign(f, (made, a[0])) if sign > 0 else made
+
+    return rule
+
+
+def _atanh(f: FunctionLowering, a: Sequence[Value]) -> Value:
+    one = _number(a[0], 1.0)
+    quotient = _op(f, "div", _op(f, "add", one, a[0]), _op(f, "sub", one, a[0]))
+    return _op(f, "mul", _op(f, "log", quotient), _number(a[0], 0.5))
+
+
+def _cbrt(f: FunctionLowering, a: Sequence[Value]) -> Value:
+    """By logarithms, and one of Newton's steps; zero, infinities and NaN are their own roots."""
+    b, x = f.builder, a[0]
+    size = _op(f, "abs", x)
+    root = _op(f, "exp", _op(f, "mul", _op(f, "log", size), _number(x, 1.0 / 3.0)))
+    better = _op(f, "div", size, _op(f, "mul", root, root))
+    made = _op(f, "mul", _op(f, "add", _op(f, "add", root, root), better), _number(x, 1.0 / 3.0))
+    inside = _op(f, "lt", size, _number(x, math.inf))
+    known = b.arithmetic("and", I64, inside, _op(f, "gt", size, _number(x, 0.0)))
+    return b.select(known, copysign(f, (made, x)), x)
+
+
+def _fdim(f: FunctionLowering, a: Sequence[Value]) -> Value:
+    over = _op(f, "le", a[0], a[1])
+    return f.builder.select(over, _number(a[0], 0.0), _op(f, "sub", a[0], a[1]))
+
+
+def _nearest_remainder(f: FunctionLowering, a: Sequence[Value]) -> Value:
+    whole = _rint(f, [_op(f, "div", a[0], a[1])])
+    return _op(f, "sub", a[0], _op(f, "mul", whole, a[1]))
+
+
+def _integer(rule: Rule) -> Rule:
+    """lround and lrint: what the rule leaves has no fraction."""
+    return lambda f, a: f.builder.convert(rule(f, a), I64, "rz")
+
+
+def _sincos(f: FunctionLowering, a: Sequence[Value]) -> Value:
+    x, sine, cosine = a
+    f.builder.store(_fmt(x), _op(f, "sin", x), sine)
+    f.builder.store(_fmt(x), _op(f, "cos", x), cosine)
+    return x
 
 
 def _expm1(f: FunctionLowering, a: Sequence[Value]) -> Value:
@@ -222,7 +297,13 @@ RULES: dict[str, Rule] = {
     "tanh": _wide(_tanh), "sinh": _wide(_hyperbolic("sub")), "cosh": _wide(_hyperbolic("add")),
     "tan": _wide(_tan), "erf": _wide(_erf), "hypot": _wide(_hypot), "atan": _wide(_atan),
     "atan2": _wide(_atan2), "fmod": lambda f, a: remainder(f, a[0], a[1]), "rsqrt": _simple("rsqrt"),
-    "expm1": _wide(_expm1), "log1p": _wide(_log1p),
+    "expm1": _wide(_expm1), "log1p": _wide(_log1p), "asin": _wide(_asin), "acos": _wide(_acos),
+    "asinh": _wide(_area(1.0)), "acosh": _wide(_area(-1.0)), "atanh": _wide(_atanh), "cbrt": _wide(_cbrt),
+    "fdim": _fdim, "remainder": _wide(_nearest_remainder), "sincos": _sincos,
+    **dict.fromkeys(("lround", "llround"), _integer(_round)),
+    **dict.fromkeys(("lrint", "llrint"), _integer(_rint)),
+    **dict.fromkeys(("ldexp", "scalbn", "scalbln"), ldexp),
+    "frexp": frexp, "modf": modf, "ilogb": ilogb, "logb": logb,
 }  # fmt: skip
 
 

@@ -251,7 +251,10 @@ def fill_bytes(f: FunctionLowering, target: Value, value: Value, size: Value) ->
             pattern = int.from_bytes(bytes([byte]) * (fmt.bits // 8), "little", signed=True)
             b.store(fmt, Constant(fmt, pattern), target, at)
         return
-    repeat(f, target, I8, value, word(b, size, False))
+    byte_value = Constant(I8, value.integer) if isinstance(value, Constant) else value
+    if byte_value.type is not I8:
+        byte_value = b.cast(byte_value, I8)  # the C library's memset takes an int
+    repeat(f, target, I8, byte_value, word(b, size, False))
 
 
 def repeat(f: FunctionLowering, target: Value, fmt: Format, value: Value, count: Value) -> None:

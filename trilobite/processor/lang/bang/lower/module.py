@@ -10,22 +10,24 @@ import re
 from collections.abc import Mapping
 
 from trilobite.base.errors import KernelError
-from trilobite.processor.isa.formats import I64, Format
+from trilobite.processor.isa.formats import I32, I64, Format
 from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
 from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.module import DefinedFunction, GlobalVariable, Module
-from trilobite.processor.lang.bang.llvm.types import Array, LType, Void, size_of
-from trilobite.processor.lang.bang.llvm.values import constant_bytes
+from trilobite.processor.lang.bang.llvm.types import Array, LType, Ptr, Void, size_of
+from trilobite.processor.lang.bang.llvm.values import Operand, constant_bytes
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.initial import initialise
+from trilobite.processor.lang.bang.lower.memory import store_leaves
 from trilobite.processor.lang.bang.lower.memory_core import divide_work
 from trilobite.processor.lang.bang.lower.scalars import type_of
 from trilobite.processor.lang.ir import Argument, Buffer, Constant, KernelModule, Location, Result, Value
-from trilobite.processor.lang.types import ANY, Pointer
+from trilobite.processor.lang.types import ANY, STACK, Pointer
 from trilobite.processor.machine import Machine
 
 SECTIONS = ("nram", "wram", "sram", "ldram")
 ENTRY = "bang.entry"
+PURE_VIRTUAL = "__cxa_pure_virtual"  # stands in tables of virtual functions where there is none
 LARGEST = 1 << 26  # bytes of a variable that may have a value of its own
 
 
@@ -41,7 +43,9 @@ class ModuleLowering:
         shown_file: str,
         enumerators: Mapping[tuple[str, int], str],
         contracts: bool = False,
+        wanted: str = "",
     ) -> None:
+        self._wanted = wanted  # the one entry that is lowered, if the source has it
         self.contracts = contracts  # whether what is known only at run time is asked there
         self._enumerators = enumerators
         self.llvm, self.machine, self.level = llvm, machine, level
@@ -52,11 +56,12 @@ class ModuleLowering:
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[str, str] = {}
         self._initial: dict[Buffer, bytes] = {}
+        self._open: set[str] = set()  # constants with addresses that are being written
 
     def run(self) -> KernelModule:
         entries = [name for name, label in self.llvm.annotations.items() if label == ENTRY]
         self._name_entries(entries)
-        for name in entries:
+        for name in [name for name in entries if self._names[name] == self._wanted] or entries:
             found = self.llvm.function(name)
             if found is not None:
                 self.module.add_function(FunctionLowering(self, found, True).run())
@@ -127,10 +132,14 @@ class ModuleLowering:
     def address(self, f: FunctionLowering, name: str) -> Value:
         """Where a variable lies: a buffer of its memory, or a table of constants."""
         name = name.removeprefix("\x01")
+        if name.startswith("bang.") and name[5:] in SPECIAL_REGISTERS:
+            return self._referenced(f, name[5:])
         variable = self.llvm.variable(name)
         if variable is None:
             if self.llvm.function(name) is not None:
                 return Constant(ANY, self.llvm.number_of(name))
+            if name == PURE_VIRTUAL:
+                return Constant(ANY, 0)
             f.refuse(f"the address of {name}, which the source does not define")
             return Constant(ANY, 0)
         if variable.section in SECTIONS:
@@ -141,24 +150,44 @@ class ModuleLowering:
         shown = self.llvm.debug.name(variable.debug) or name
         if variable.init is None:
             f.refuse(f"the variable {shown} is declared and never defined")
-        elif variable.is_constant:
-            f.refuse(f"the constant {shown} holds addresses")
+        elif content is None and (variable.is_constant or not self.llvm.is_written(name)):
+            return self._addresses(f, variable, variable.init)
         else:
             f.refuse(f"the variable {shown} is writable and in device memory; pass a pointer to it instead")
         return Constant(ANY, 0)
+
+    def _referenced(self, f: FunctionLowering, register: str) -> Value:
+        """A built-in variable that is passed by reference: a copy in the frame."""
+        place = f.builder.address(f.stack(8, register))
+        f.builder.store(I32, f.builder.cast(f.builder.special(register), I32), place)
+        return place
+
+    def _addresses(self, f: FunctionLowering, variable: GlobalVariable, init: Operand) -> Value:
+        """A constant that holds addresses (functions, texts): they are known only here, so it is written
+        into the frame where it is used."""
+        label = f"addresses of {variable.name}"
+        if label not in self._buffers:
+            self._buffers[label] = f.stack(size_of(variable.type), _plain(variable.name))
+            self._buffers[label].align = max(16, variable.align)
+        place = f.builder.address(self._buffers[label])
+        if label not in self._open:  # one that holds its own address is written once
+            self._open.add(label)
+            store_leaves(f, variable.type, f.value(init), place)
+            self._open.discard(label)
+        return place
 
     def buffer(self, variable: GlobalVariable) -> Buffer:
         if variable.name not in self._buffers:
             debug = self.llvm.debug
             shape, element = _shape(variable.type)
+            name, place = debug.name(variable.debug), self.shown(debug.declared_at(variable.debug))
             made = Buffer(
-                debug.name(variable.debug) or variable.name, variable.section, max(1, size_of(variable.type)),
-                max(64, variable.align), self.shown(debug.declared_at(variable.debug)), element, shape,
-                anywhere=True,
+                name or variable.name, _memory(variable), max(1, size_of(variable.type)),
+                max(64, variable.align), place, element, shape, anywhere=True,
             )  # fmt: skip
             self._buffers[variable.name] = self.module.add_buffer(made)
             content = _content(variable)
-            if content is not None and (any(content) or (len(content) <= 8 and variable.section != "sram")):
+            if content is not None and (any(content) or (len(content) <= 8 and made.space != "sram")):
                 self._initial[made] = content
         return self._buffers[variable.name]
 
@@ -177,6 +206,12 @@ class ModuleLowering:
         if isinstance(value, Argument) and isinstance(value.type, Pointer):
             return value.type.space if value.type != ANY else ""
         return ""
+
+
+def _memory(variable: GlobalVariable) -> str:
+    """A pointer with a qualifier inside a function is each core's own: sources let every core set it."""
+    is_own = isinstance(variable.type, Ptr) and variable.name.startswith("_ZZ")
+    return STACK if is_own else variable.section
 
 
 def _content(variable: GlobalVariable) -> bytes | None:

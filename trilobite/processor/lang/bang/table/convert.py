@@ -138,4 +138,18 @@ def _scalars() -> list[Intrinsic]:
     return made
 
 
-INTRINSICS = (*_vectors(), *_scalars())
+def _rescaled() -> list[Intrinsic]:
+    """Integers with a fix position on either side: dst 2^dst_position = src 2^src_position, to nearest even."""
+    body = (
+        "{ double __f = __dlp_power(src_position - dst_position); for (long __i = 0; __i < n; ++__i)"
+        " dst[__i] = __dlp_whole<%s>(__dlp_round_rn((double)src[__i] * __f)); }"
+    )
+    pairs = [(a, b) for a in ("int32", "int16", "int8") for b in ("int32", "int16", "int8") if a != b]
+    return [
+        form(f"__bang_{a}2{b}", f"dst>{NAMES[b]} src<{NAMES[a]} n# dst_position: src_position:", (),
+             body % _c(NAMES[b]), f"{a} to {b}, each with a fix position", in_place=_bits(NAMES[b]) <= _bits(NAMES[a]))
+        for a, b in pairs
+    ]  # fmt: skip
+
+
+INTRINSICS = (*_vectors(), *_scalars(), *_rescaled())

@@ -16,7 +16,7 @@ _CUBE_BODY = """{
         __memcpyNAME((char *)dst + __i / (dst_n1 + 1) * dst_stride1 + __i % (dst_n1 + 1) * dst_stride0,
                      (const char *)src + __i / (src_n1 + 1) * src_stride1 + __i % (src_n1 + 1) * src_stride0, n, direction);
 }"""
-_CLUSTER_BODY = "{ __memcpyNAME(__dlp_in_cluster(dst, cluster), src, n, direction); }"
+_CLUSTER_BODY = "{ __memcpyNAME(__dlp_in_cluster(dst, cluster), src, n, directionREST); }"
 _GATHER = """{
     for (long __i = 0; __i < count; ++__i)
         __memcpyNAME((char *)dst + __i * stride, (const char *)src + offset[__i], n, direction);
@@ -26,6 +26,11 @@ _SCATTER = """{
         __memcpyNAME((char *)dst + offset[__i], (const char *)src + __i * stride, n, direction);
 }"""
 _MASKED = "if (((const unsigned char *)mask)[__i >> 3] >> (__i & 7) & 1)\n            "
+
+
+def _passed(parameters: str) -> str:
+    """These parameters as further arguments of a call."""
+    return "".join(f", {word.rstrip(':')}" for word in parameters.split())
 
 
 def _copies(suffix: str) -> list[Intrinsic]:
@@ -39,7 +44,8 @@ def _copies(suffix: str) -> list[Intrinsic]:
         form(name, f"{head} {_STRIDED}", (), f"@copy2{late}", f"segments + 1 pieces of n bytes, {word}", space="any"),
         form(f"__dlp_copy3{suffix}", f"{head} d0: s0: c0: d1: s1: c1:", (), f"@copy3{late}", "c1 groups of c0 pieces", space="any"),
         form(name, f"{head} {_CUBE}", (), _CUBE_BODY.replace("NAME", suffix), f"two levels of strides, {word}", space="any"),
-        form(name, f"{head} cluster:", (), _CLUSTER_BODY.replace("NAME", suffix), "into the SRAM of another cluster", space="any"),
+        *(form(name, f"{head} {strides} cluster:", (), _CLUSTER_BODY.replace("NAME", suffix).replace("REST", _passed(strides)),
+               "into the SRAM of another cluster", space="any") for strides in ("", _STRIDED, _CUBE)),
         form(f"__gather{suffix}", gather, (), _GATHER.replace("NAME", suffix), "piece i from src + offset[i]", space="any"),
         form(f"__gather{suffix}", masked, (), _GATHER.replace("__memcpyNAME", _MASKED + "__memcpy" + suffix), "pieces whose bit is set", space="any"),
         form(f"__scatter{suffix}", gather, (), _SCATTER.replace("NAME", suffix), "piece i to dst + offset[i]", space="any"),

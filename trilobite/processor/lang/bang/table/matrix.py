@@ -8,6 +8,8 @@ n = 64, or n no multiple of it, rows lie in order.
 # ruff: noqa: E501 (a row of the table is one line, its C++ has braces of its own)
 from __future__ import annotations
 
+import re
+
 from trilobite.processor.lang.bang.table.row import Intrinsic, form
 
 PRODUCTS = ("f32-f32-f32", "f32-f16-f16", "f16-f16-f16", "f32-bf16-bf16", "bf16-bf16-bf16", "f32-i8-i8", "f16-i8-i8",
@@ -34,10 +36,16 @@ def _products() -> list[Intrinsic]:
             form("__bang_conv_partial", f"dst>D src<S right<I partial<D {_CONV}{position}", PRODUCTS, "@conv.partial",
                  "convolution added to a partial sum", space="nram, right wram", in_place=False),
         ]  # fmt: skip
-    for ending in ("", " dw: dh:"):
-        if ending:
-            made.append(form("__bang_conv", f"dst>D src<S right<I {_CONV} position:{ending}", PRODUCTS, "@conv",
-                             "convolution with dilation", space="nram, right wram", in_place=False))  # fmt: skip
+    for name, extra, how in (("__bang_conv", "", "@conv"), ("__bang_conv", " bias<D", "@conv"),
+                             ("__bang_conv_partial", " partial<D", "@conv.partial")):  # fmt: skip
+        dilated = f"dst>D src<S right<I{extra} {_CONV} position: dw: dh:"
+        made.append(form(name, dilated, PRODUCTS, how, "convolution with dilation",
+                         space="nram, right wram", in_place=False))  # fmt: skip
+        call = ", ".join(re.findall(r"(\w+)[><:]", dilated))
+        body = f"{{ if (ow != 1 || oh != 1) __abort(); {name}({call}); }}"
+        made.append(form(name, f"{dilated} ow: oh:", PRODUCTS, body,
+                         "convolution with dilation; an output dilation other than 1 stops the launch",
+                         space="nram, right wram", in_place=False))  # fmt: skip
     return made
 
 
