@@ -1,7 +1,8 @@
 """Compilation and dispatch.
 
-The first call of a network in a fresh process, from an empty cache (cold) and from that of an earlier
-process (warm); of ONNX Runtime, with the reading of its model. What a call of a compiled function costs that
+How much longer the first call of a network in a fresh process takes than a later one, from an empty cache
+(cold) and from that of an earlier process (warm); of ONNX Runtime, with the reading of its model. (A training
+step alone takes longer than the aim, so it is not in it.) What a call of a compiled function costs that
 does next to nothing. How the time of the first call grows with the number of operations: layers of nine
 operations and a matrix product, all alike, drawn anew for every sample so that no cache knows them.
 """

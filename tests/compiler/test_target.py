@@ -116,6 +116,25 @@ def test_state_is_updated_in_its_own_memory() -> None:
     assert state.numpy().tobytes() == want.tobytes()
 
 
+def test_the_first_run_takes_the_memory_that_is_there() -> None:
+    state = tb.tensor(normal(64, 64))
+    before, want = state._cell.value.ctypes.data, state.numpy().copy() + 1
+    compiled(lambda: state.add_(1.0))()
+    assert state._cell.value.ctypes.data == before
+    assert state.numpy().tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("share", ["whole", "part", "read only"])
+def test_the_first_run_leaves_memory_that_others_see(share: str) -> None:
+    mine = normal(64, 64)
+    before = mine.copy()
+    mine.flags.writeable = share != "read only"
+    state = tb.from_numpy(mine if share == "whole" else mine[:32])
+    compiled(lambda: state.add_(1.0))()
+    assert mine.tobytes() == before.tobytes()
+    assert state.numpy().tobytes() == (before[: len(state.numpy())] + 1).tobytes()
+
+
 def test_whoever_kept_the_old_value_keeps_it() -> None:
     state = tb.tensor(normal(64, 64))
     f = compiled(lambda x: state.add_(x))

@@ -1,8 +1,8 @@
 """Memory for results: arrays that the caller has given away, and arrays of earlier runs that nobody holds.
 
 Enters: what a program returns, which inputs may be overwritten by which results, and results of the last run
-that this one replaces. Leaves: an array for every result. An array is overwritten only if an earlier run made
-it and nobody but its owner holds it, or a view of it; otherwise a copy or a fresh one takes its place. Fresh
+that this one replaces. Leaves: an array for every result. An array is overwritten only if its memory is its
+own and nobody but its owner holds it, or a view of it; otherwise a copy or a fresh one takes its place. Fresh
 pages cost as much as many a kernel, so other results use those of the run before last, unless somebody holds
 them.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from trilobite.compiler.plan_loops import size_of
 from trilobite.compiler.program import Value
-from trilobite.native.memory import empty
+from trilobite.native.memory import Memory, empty
 from trilobite.native.references import counter
 
 Array = np.ndarray[Any, Any]
@@ -84,13 +84,15 @@ class Results:
     # -- given ones ------------------------------------------------------------------------------------------
 
     def _renew(self, values: list[Array], candidates: list[Array], references: int) -> None:
-        """One by one: what is not ours alone is replaced, an input by a copy, and that is ours."""
+        """One by one: what others may see is replaced, an input by a copy, and that is ours."""
         ours = {id(a) for a in self._ours}
         inputs = len(self.reuses)
         for n, k in enumerate((*(k for k, _ in self.reuses), *self.replaced)):
             if n == len(candidates):  # there is no old result
                 candidates.append(self._spare(n, k))
-            elif id(candidates[n]) not in ours or _references(candidates, n) > references:
+                continue
+            known = references if id(candidates[n]) in ours else references - 1
+            if not self._fits(candidates[n], k) or _references(candidates, n) > known:
                 new = empty(*self._types[k])
                 if n < inputs:
                     i = self.reuses[n][1]
@@ -98,6 +100,12 @@ class Results:
                     values[i] = new
                 candidates[n] = new
         self._ours = candidates
+
+    def _fits(self, array: Array, k: int) -> bool:
+        """Can result k be written here, and does the array's own count tell of everybody who sees it?"""
+        private = array.flags.owndata or type(array.base) is Memory
+        whole = array.flags.c_contiguous and array.flags.writeable and array.flags.aligned
+        return private and whole and (array.shape, array.dtype) == self._types[k]
 
     def _spare(self, n: int, k: int) -> Array:
         """What the last run gave as result k, if it is forgotten, else a fresh array."""
