@@ -84,9 +84,25 @@ def _conv_integer(rng: Rng) -> Rows:
             yield [rng.integers(0, 256, x).astype(np.uint8), words], settings
 
 
+def _conv_integer_points(rng: Rng) -> Rows:
+    for tile in (2, 4):
+        for dtype, low, high in ((np.int8, -128, 128), (np.uint8, 0, 256)):
+            w = rng.integers(low, high, (6, 5, 3, 3)).astype(dtype)
+            yield [w], {"tile": tile, "lanes": 4, "zero": 128}
+
+
+def _conv_integer_tiles(rng: Rng) -> Rows:
+    for (w,), packing in _conv_integer_points(rng):
+        words = table["conv_integer_points"].evaluate(w, **packing)
+        settings = {"columns": 6, "low": (1, 0), "high": (2, 1), "dtype": np.dtype(np.int32)}
+        yield [rng.integers(0, 256, (2, 4, 5, 5)).astype(np.uint8), words], {**packing, **settings}
+
+
 samples = {
     "conv_integer": _conv_integer,
     "conv_integer_panels": _conv_integer_panels,
+    "conv_integer_points": _conv_integer_points,
+    "conv_integer_tiles": _conv_integer_tiles,
     "dot_quantised": _dot_quantised,
     "nibble_pack": _nibble_pack,
     "nibble_unpack": _nibble_unpack,

@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import bits, int32, is_complex, is_float
+from trilobite.base.dtypes import is_complex, is_float
 from trilobite.compiler.cpu.gemm.convert import accumulator_of
 from trilobite.compiler.passes.bytes import (
-    conv_attributes,
+    integer_form,
     is_integer_convolution,
     moved,
-    panel_attributes,
 )
 from trilobite.compiler.passes.layout_axes import (
     CONVOLUTIONS,
@@ -239,20 +238,18 @@ class _Layout:
 
     def integer_convolution(self, e: Equation) -> None:
         """Of unsigned bytes with a weight in words; sums are int32 and made wider after."""
-        (x, w), a = e.inputs, dict(e.attributes)
-        groups, dtype = a["groups"], a.pop("dtype")
+        (x, w), dtype = e.inputs, e.attributes["dtype"]
         last = channels_last(x.type.ndim, x.type.ndim - 2)
         source = self.get(x, last)
         if source not in self.bytes:
             self.bytes[source] = moved(partial(self.emit, e), source)
-        how = panel_attributes(self.host, x.type.dtype, groups)
-        key = (w, False, groups, 0, -how["zero"])
+        form = integer_form(self.host, e, w in self.stable)
+        key = (w, False, e.attributes["groups"], form.tile, -form.packing["zero"])
         if key not in self.panels:
-            self.panels[key] = self.emit(e, "conv_integer_panels", (self.get(w, identity(w.type.ndim)),), how)
-        kept = dtype if bits(dtype) <= 32 else int32
-        a |= {**conv_attributes(how, w.type.shape[0] // groups, w.type.shape[2:]), "dtype": kept}
-        made = self.emit(e, "conv_integer", (self.bytes[source], self.panels[key]), a)
-        if kept != dtype:
+            weight = self.get(w, identity(w.type.ndim))
+            self.panels[key] = self.emit(e, form.packer, (weight,), form.packing)
+        made = self.emit(e, form.name, (self.bytes[source], self.panels[key]), form.attributes)
+        if made.type.dtype != dtype:
             made = self.emit(e, "cast", (made,), {"dtype": dtype})
         self.keep(e.outputs[0], last, made)
 

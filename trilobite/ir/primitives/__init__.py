@@ -10,6 +10,7 @@ from trilobite.ir.primitives import (
     cond,
     conv,
     conv_integer,
+    conv_integer_tiles,
     conv_last,
     conv_winograd,
     creation,
@@ -44,9 +45,9 @@ from trilobite.ir.primitives import (
 )
 
 __all__ = [
-    "bits", "call", "cast", "comparison", "complex", "cond", "conv", "conv_integer", "conv_last",
-    "conv_winograd", "creation", "cumulative", "dot", "dynamic", "effects", "elementwise", "exponential",
-    "fft", "fusion", "gather", "linalg_lu", "linalg_qr", "linalg_spectral", "linalg_svd",
+    "bits", "call", "cast", "comparison", "complex", "cond", "conv", "conv_integer", "conv_integer_tiles",
+    "conv_last", "conv_winograd", "creation", "cumulative", "dot", "dynamic", "effects", "elementwise",
+    "exponential", "fft", "fusion", "gather", "linalg_lu", "linalg_qr", "linalg_spectral", "linalg_svd",
     "linalg_triangular", "packing", "quantise", "random", "reduction", "scan", "scatter", "scatter_reduce",
     "shape", "sorting", "special", "trigonometric", "while_loop", "window", "window_last", "table",
 ]  # fmt: skip

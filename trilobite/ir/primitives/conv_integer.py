@@ -98,7 +98,7 @@ def _panels(w: Array, groups: int, lanes: int, zero: int, bytes: bool, transpose
     return out
 
 
-def _weight(w: Array, filters: int, depth: int, kernel: Ints, groups: int, lanes: int) -> Array:
+def unpacked(w: Array, filters: int, depth: int, kernel: Ints, groups: int, lanes: int) -> Array:
     """The numbers of a weight in words, (filters, channels, *kernel) of int32."""
     taps, form, fours = math.prod(kernel), int(w[0]), quads(depth)
     each = filters // groups
@@ -143,7 +143,7 @@ def _conv(
 ) -> Array:  # fmt: skip
     numbers = x.astype(np.int32) - np.int32(zero)
     depth = x.shape[-1]
-    weight = _weight(w, columns * groups, depth // groups, kernel, groups, lanes)
+    weight = unpacked(w, columns * groups, depth // groups, kernel, groups, lanes)
     if not kernel:
         return np.asarray(np.matmul(numbers, weight.T), dtype)
     first = np.moveaxis(numbers, -1, 1)

@@ -109,7 +109,7 @@ def _conv_type(
     return TensorType((x.shape[0], *out, columns), dtype)
 
 
-def _under_tiles(x: Array, tiles: list[int], tile: int, size: int, low: Ints) -> Array:
+def under_tiles(x: Array, tiles: list[int], tile: int, size: int, low: Ints) -> Array:
     """A view (image, tile, tile, channel, size, size) of what each tile of outputs reads."""
     padded = np.zeros((x.shape[0], *(t * tile + 2 for t in tiles), x.shape[3]), x.dtype)
     h, w = x.shape[1:3]
@@ -125,7 +125,7 @@ def _conv(x: Array, u: Array, tile: int, low: Ints, high: Ints, columns: int, dt
     n, size = x.shape[0], len(b)
     out = [d + lo + hi - 2 for d, lo, hi in zip(x.shape[1:3], low, high, strict=True)]
     tiles = [-(-d // tile) for d in out]
-    v = np.einsum("ai,nhwcij,bj->abnhwc", b, _under_tiles(x, tiles, tile, size, low), b)
+    v = np.einsum("ai,nhwcij,bj->abnhwc", b, under_tiles(x, tiles, tile, size, low), b)
     weight = u.swapaxes(1, 2).reshape(size, size, u.shape[2], -1)[..., :columns]
     m = np.einsum("abnhwc,abck->nhwkab", v, weight, optimize=True)
     y = np.einsum("pa,nhwkab,qb->nhpwqk", a, m, a)
@@ -165,7 +165,7 @@ def _grad(x: Array, y: Array, tile: int, low: Ints, high: Ints, dtype: DType) ->
     b, g, a = (np.array(m, y.dtype) for m in _transform(tile))
     n, size = x.shape[0], len(b)
     tiles = [-(-d // tile) for d in y.shape[1:3]]
-    v = np.einsum("ai,nhwcij,bj->abnhwc", b, _under_tiles(x, tiles, tile, size, low), b)
+    v = np.einsum("ai,nhwcij,bj->abnhwc", b, under_tiles(x, tiles, tile, size, low), b)
     errors = np.zeros((n, tiles[0] * tile, tiles[1] * tile, y.shape[3]), y.dtype)
     errors[:, : y.shape[1], : y.shape[2]] = y
     split = errors.reshape(n, tiles[0], tile, tiles[1], tile, y.shape[3])

@@ -68,7 +68,8 @@ class _Integer:
         first = t.mul(number, w["block"])
         block = cut(t, first, t.smin(t.sub(w["pixels"], first), w["block"]))
         source = t.address(w["x"], t.mul(group, w["group_x"]), int32)
-        self.gather.fill(block, image, source, self.places, self.rows)
+        first = t.mul(group, w["group_rows"])
+        self.gather.fill(block, image, source, self.places, self.rows, first)
         panel = t.mul(run, w["run"])
         with t.loop(panel, t.smin(t.add(panel, w["run"]), w["panels"]), name="panel") as p:
             self._panel(block, group, p.index)
@@ -79,7 +80,7 @@ class _Integer:
         weights = t.address(self.first_panel, t.mul(number, w["panel_size"]), int32)
         column = t.mul(panel, tiling.columns)
         width = t.smin(t.sub(w["columns"], column), tiling.columns)
-        column = t.add(column, t.mul(group, w["columns"]))
+        column = t.add(column, t.mul(group, w["group_columns"]))
         with (
             t.loop(0, t.smax(w["taps"], 1), w["tap_block"], name="taps") as tap,
             t.loop(0, t.smax(w["depth"], 1), w["depth_block"], name="depth") as deep,

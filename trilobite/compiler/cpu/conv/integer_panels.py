@@ -46,7 +46,7 @@ def lower_integer_panels(e: Equation, host: Host) -> Lowering:
     return Lowering((check, write), (max(4 * units, 4),), why=why)
 
 
-class _Columns:
+class Columns:
     """The numbers of one lane of one panel, zeros where the weight has none."""
 
     def __init__(self, t: Text, w: dict[str, Value], dtype: DType, unit: Value, lane: Value, lanes: int):
@@ -99,7 +99,7 @@ def _check_kernel(host: Host, dtype: DType, lanes: int, bytes: bool, names: tupl
     with t.loop(t.begin, t.end, name="panel") as unit:
         start = t.constant("i32", 0 if bytes else LIMIT + 1)
         with t.loop(0, lanes if bytes else 0, carried=[start], name="lane") as lane:
-            columns = _Columns(t, w, dtype, unit.index, lane.index, lanes)
+            columns = Columns(t, w, dtype, unit.index, lane.index, lanes)
             lane.next(columns.each(lane.values[0], worst))
         t.store_type(lane.results[0], t.address(w["fits"], unit.index, int32))
     return Kernel("conv_integer_check", t.module())
@@ -114,7 +114,7 @@ def _write_kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) 
         note.next(t.smax(note.values[0], mine))
     bytes = t.icmp("sle", note.results[0], LIMIT)
     with t.when(t.icmp("eq", t.begin, 0)):
-        _header(t, w, bytes)
+        header(t, w["out"], t.select(bytes, t.constant("i32", 1), t.constant("i32", 2)))
     with t.loop(t.begin, t.smin(t.end, w["all"]), name="panel") as unit:
         t.either(
             bytes,
@@ -124,11 +124,11 @@ def _write_kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) 
     return Kernel("conv_integer_panels", t.module())
 
 
-def _header(t: Text, w: dict[str, Value], bytes: Value) -> None:
-    form = t.select(bytes, t.constant("i32", 1), t.constant("i32", 2))
-    t.store_type(form, w["out"])
+def header(t: Text, out: Value, form: Value) -> None:
+    """The words before the first panel."""
+    t.store_type(form, out)
     for i in range(1, HEADER):
-        t.store_type(t.constant("i32", 0), t.address(w["out"], i, int32))
+        t.store_type(t.constant("i32", 0), t.address(out, i, int32))
 
 
 def _panel(t: Text, w: dict[str, Value], dtype: DType, unit: Value, lanes: int, form: int) -> None:
@@ -157,7 +157,7 @@ def _panel(t: Text, w: dict[str, Value], dtype: DType, unit: Value, lanes: int, 
                 so_far = t.add(so_far, v)
             return so_far
 
-        columns = _Columns(t, w, dtype, unit, lane.index, lanes)
+        columns = Columns(t, w, dtype, unit, lane.index, lanes)
         total = columns.each(t.constant("i32", 0), write)
         zero = t.sub(t.constant("i32", 0), t.convert("trunc", w["zero"], "i32"))
         t.store_type(t.mul(total, zero), t.address(target, lane.index, int32))

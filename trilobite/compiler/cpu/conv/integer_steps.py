@@ -16,7 +16,7 @@ import numpy as np
 
 from trilobite.base.dtypes import int32
 from trilobite.compiler.cpu.conv.direct import scratch_of
-from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, tap_table
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, group_words, tap_table
 from trilobite.compiler.cpu.conv.finish import epilogue_words
 from trilobite.compiler.cpu.conv.integer import integer_text
 from trilobite.compiler.cpu.conv.integer_rows import rows_step
@@ -63,7 +63,7 @@ def lower_integer(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
         for form in forms:
             constants += [tap_table(_in_words(p, form), part), flat_table(_in_words(p, form), part, 4)]
         buffers = (source if p.depth % 4 == 0 else target, target, weight)
-        steps.append(_step(p, part, tile, epilogue, buffers, forms, first, taps, host))
+        steps.append(integer_step(p, part, tile, epilogue, buffers, forms, (first, taps), host))
     why = f"bytes, {p.depth} channels by {len(p.parts)} set(s) of taps, tiles of {ROWS} x {tile.columns}"
     return Lowering(tuple(steps), (room,), tuple(constants), why=why)
 
@@ -88,14 +88,17 @@ def _lines(p: Problem) -> tuple[int, Dim]:
 def _in_words(p: Problem, form: int) -> Problem:
     """The same with 32-bit words for channels."""
     words = quads(p.depth) * form
-    return replace(p, depth=words, channels=p.groups * words)
+    return replace(p, depth=words, channels=words if p.apart else p.groups * words)
 
 
-def _step(
+def integer_step(
     p: Problem, part: Part, tile: Tiling, epilogue: Epilogue, buffers: tuple[Operand, Operand, Operand],
-    forms: tuple[int, ...], first: int, taps: int, host: Host,
+    forms: tuple[int, ...], tables: tuple[int, int], host: Host, result: Operand | None = None,
 ) -> Step:  # fmt: skip
-    """`buffers`: rows of form 1, of form 2, the weight. `first`: which constant is the first table."""
+    """`buffers`: rows of form 1, of form 2, the weight. `tables`: which constant is the first table, and how
+    many taps a panel has.
+    """
+    first, taps = tables
     panels = -(-p.columns // tile.columns)
     symbolic = isinstance(p.batch, Affine)
     pixels = part.positions if symbolic else part.positions * int(p.batch)
@@ -107,11 +110,13 @@ def _step(
     scratch = scratch_of(tile, block, part.tap_count)
     words = Words()
     words.add("w", buffers[2])
-    epilogue_words(words, epilogue)
+    epilogue_words(words, epilogue, result)
+    apart = group_words(p)
     common: dict[str, Dim] = {
         "rows_at": scratch.rows, "places_at": scratch.places, "runs": runs, "run": run, "panels": panels,
         "groups": p.groups, "blocks": blocks, "block": block, "pixels": pixels, "taps": part.tap_count,
-        "columns": p.columns, "width": p.columns * p.groups, "image_rows": math.prod(p.out),
+        "columns": p.columns, "image_rows": math.prod(p.out),
+        **{name: apart[name] for name in ("group_columns", "group_rows", "width")},
     }  # fmt: skip
     for name, value in common.items():
         words.add(name, value)
@@ -136,7 +141,7 @@ def _form_words(p: Problem, part: Part, tile: Tiling, form: int, taps: int) -> d
     tap_block, depth_block = _depth_blocks(q.depth, part.tap_count)
     return {
         "tap_block": tap_block, "depth": q.depth, "depth_block": depth_block,
-        "panel_size": panel_words(p.depth, taps, tile.columns, form), "group_x": q.depth,
+        "panel_size": panel_words(p.depth, taps, tile.columns, form), "group_x": group_words(q)["group_x"],
         "image": math.prod(q.source) * q.channels, **axis_words(q, part),
     }  # fmt: skip
 

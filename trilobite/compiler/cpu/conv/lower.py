@@ -12,6 +12,8 @@ from trilobite.compiler.cpu.conv.direct_steps import lower_direct
 from trilobite.compiler.cpu.conv.filter_steps import fits, lower_filter
 from trilobite.compiler.cpu.conv.integer_panels import lower_integer_panels
 from trilobite.compiler.cpu.conv.integer_steps import lower_integer
+from trilobite.compiler.cpu.conv.integer_tiles import source_lanes
+from trilobite.compiler.cpu.conv.integer_tiles_steps import lower_integer_points, lower_integer_tiles
 from trilobite.compiler.cpu.conv.panels import lower_panels
 from trilobite.compiler.cpu.conv.problem import problem
 from trilobite.compiler.cpu.conv.rowwise_steps import Rows, lower_rowwise
@@ -33,10 +35,12 @@ _WEIGHTS = {
     "conv_panels": lower_panels,
     "conv_winograd_weight": lower_winograd_weight,
     "conv_integer_panels": lower_integer_panels,
+    "conv_integer_points": lower_integer_points,
 }  # nothing is fused with them
 _TILED = ("conv_winograd", "conv_winograd_weight_grad")
 _GRADIENTS = ("conv_last_weight_grad", "conv_winograd_weight_grad")
-ROOTS = (*_GATHERED, "conv_last_weight_grad", "conv_integer", *_TILED, *_WEIGHTS)
+_INTEGER = {"conv_integer": lower_integer, "conv_integer_tiles": lower_integer_tiles}
+ROOTS = (*_GATHERED, "conv_last_weight_grad", *_INTEGER, *_TILED, *_WEIGHTS)
 
 
 def accepts(region: Graph) -> str | None:
@@ -68,7 +72,7 @@ def _refused(e: Equation) -> str | None:
         return "the weight gradient of an input with zeros between its elements"
     if name in _GRADIENTS:
         return None
-    if name == "conv_integer":
+    if name in _INTEGER:
         return _refused_integer(e)
     w, y = e.inputs[1].type, e.outputs[0].type
     if w.ndim == x.ndim and name in _GATHERED:
@@ -83,8 +87,11 @@ def _refused(e: Equation) -> str | None:
 def _refused_integer(e: Equation) -> str | None:
     if any(d != 1 for d in e.attributes.get("x_dilation", ())):
         return "an integer convolution of an input with zeros between its elements"
-    if not e.attributes["kernel"] and any(isinstance(n, Affine) for n in e.inputs[0].type.shape):
-        return "a product of bytes whose rows are symbolic"
+    symbolic = any(isinstance(n, Affine) for n in e.inputs[0].type.shape)
+    if symbolic and not e.attributes.get("kernel"):
+        return "a product or a tiled convolution of bytes whose rows are symbolic"
+    if e.primitive.name == "conv_integer_tiles" and e.inputs[0].type.shape[-1] < source_lanes(features()):
+        return "a tiled convolution of fewer channels than fill a vector"
     columns = 2 * features().lanes(4)
     return None if e.attributes["lanes"] == columns else f"panels that are not of {columns} columns"
 
@@ -122,8 +129,8 @@ def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
     if root.primitive.name in _TILED:
         lower_tiled = lower_winograd if root.primitive.name == "conv_winograd" else lower_winograd_grad
         return lower_tiled(root, epilogue, inputs, host)
-    if root.primitive.name == "conv_integer":
-        return lower_integer(root, epilogue, inputs, host)
+    if root.primitive.name in _INTEGER:
+        return _INTEGER[root.primitive.name](root, epilogue, inputs, host)
     if root.inputs[1].type.ndim == root.inputs[0].type.ndim:
         p, tile = problem(root), tiling(host, root.inputs[0].type.dtype, root.attributes["dtype"])
         if fits(p):

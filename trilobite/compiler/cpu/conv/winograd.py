@@ -62,7 +62,7 @@ class Square:
         return self.t.address(self.scratch, (i * self.inner + j) * self.tiling.lanes * self.tiling.size)
 
 
-class _Vectors:
+class Vectors:
     """Whole vectors of channels, then one that is cut off."""
 
     def __init__(self, t: Text, dtype: DType, lanes: int) -> None:
@@ -98,7 +98,7 @@ def source_text(host: Host, tiling: Tiling, tile: int, errors: bool, names: tupl
     under, points, dtype = len(matrix[0]), len(matrix), tiling.operand
     gather = Gather(t, w, 2, dtype)
     square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
-    vectors = _Vectors(t, dtype, tiling.lanes)
+    vectors = Vectors(t, dtype, tiling.lanes)
     with t.loop(t.begin, t.end, name="tile") as unit:
         at = gather.coordinates(t.add(unit.index, w["tile"]), t.constant("i64", 0))
         gather.pixel(at, w["x"], t.scratch)
@@ -130,7 +130,7 @@ def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names
     points, dtype = len(matrix[0]), tiling.accumulator
     square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
     results = t.address(t.scratch, RESULT_AT)
-    vectors, finish = _Vectors(t, dtype, tiling.lanes), Finish(t, tiling, epilogue, w)
+    vectors, finish = Vectors(t, dtype, tiling.lanes), Finish(t, tiling, epilogue, w)
     step = tiling.lanes * tiling.size
     with t.loop(t.begin, t.end, name="tile") as unit:
         number = t.add(unit.index, w["tile"])
@@ -170,7 +170,7 @@ def gradient_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, nam
     points, dtype = len(matrix[0]), tiling.accumulator
     square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
     results = t.address(t.scratch, RESULT_AT)
-    vectors, finish = _Vectors(t, dtype, tiling.lanes), Finish(t, tiling, epilogue, w)
+    vectors, finish = Vectors(t, dtype, tiling.lanes), Finish(t, tiling, epilogue, w)
     step = tiling.lanes * tiling.size
     with t.loop(t.begin, t.end, name="channel") as unit:
 

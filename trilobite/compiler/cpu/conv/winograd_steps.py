@@ -44,7 +44,7 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     x, y, tile = e.inputs[0].type, e.outputs[0].type, e.attributes["tile"]
     kept = tiling(host, x.dtype, e.attributes["dtype"])
     points = len(TRANSFORMS[tile].source)
-    p, part = _tiles(e, points)
+    p, part = tiles_of(e, tile, points)
     channels, columns = p.channels, int(y.shape[-1])
     total = part.positions * int(x.shape[0])
     each = points * points * kept.size
@@ -70,10 +70,10 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     return Lowering(tuple(steps), sizes, constants, why=why)
 
 
-def _tiles(e: Equation, points: int) -> tuple[Problem, Part]:
+def tiles_of(e: Equation, tile: int, points: int) -> tuple[Problem, Part]:
     """Tiles as pixels, the places under a tile as taps."""
-    x, tile = e.inputs[0].type, e.attributes["tile"]
-    y = e.outputs[0].type if e.primitive.name == "conv_winograd" else e.inputs[1].type
+    x = e.inputs[0].type
+    y = e.inputs[1].type if e.primitive.name == "conv_winograd_weight_grad" else e.outputs[0].type
     source, out = (tuple(int(n) for n in t.shape[1:3]) for t in (x, y))
     axes = tuple(
         Axis(-(-o // tile), 0, 1, tile, s, tuple(range(points)), tuple(i - lo for i in range(points)))
@@ -134,7 +134,7 @@ def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     x, y, tile = e.inputs[0].type, e.inputs[1].type, e.attributes["tile"]
     kept = tiling(host, x.dtype, e.attributes["dtype"])
     points = len(TRANSFORMS[tile].source)
-    p, part = _tiles(e, points)
+    p, part = tiles_of(e, tile, points)
     q = _error_tiles(y.shape[1:3], int(y.shape[-1]), tile)
     channels, columns, square = p.channels, int(y.shape[-1]), points * points
     total, each = part.positions * int(x.shape[0]), square * kept.size
