@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -58,13 +59,19 @@ class Jitted:
         self.entries: dict[Signature, list[Entry]] = {}
         self.recompilations: list[str] = []
         self._fast: Dispatch | None = None
+        self._lock = threading.RLock()
         update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._fast is not None and not kwargs:
-            out = self._fast(args)
-            if out is not MISS:
-                return out
+        """One call at a time: between reading state and writing it, no other thread may do so."""
+        with self._lock:
+            if self._fast is not None and not kwargs:
+                out = self._fast(args)
+                if out is not MISS:
+                    return out
+            return self._long_way(args, kwargs)
+
+    def _long_way(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         call = self._take_apart(args, kwargs)
         found = self._find(call)
         shared = shared_cells(found, call)
@@ -139,16 +146,12 @@ class Jitted:
     # -- running ---------------------------------------------------------------------------------------------
 
     def _run(self, e: Entry, call: Call) -> Any:
-        r = e.recording
-        values = [t._read() for t in call.tensors] + r.operands()
-        if e.grad_cells:
-            present, n = e.present(), len(call.tensors)
-            values[n : n + len(r.cells)] = [see(present.get(c, c)) for c in r.cells]
-        if not e.differentiable:  # nothing that backward() outside could follow: its tape need not know
-            values = [entry.threads.context.ambient.strip(v) for v in values]
+        values = _values(e, call)
         if entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values):
-            run = replacing(executable(r.graph, self.target, e.usage))
-            outs: Sequence[Value] = run(values, old_gradients(e), 0)
+            run = executable(e.recording.graph, self.target, e.usage)
+            if hasattr(run, "prepare") and run.prepare(values):
+                values = _values(e, call)  # compiling takes time, in which others may have written
+            outs: Sequence[Value] = replacing(run)(values, old_gradients(e), 0)
         elif can_wait(e, values):
             outs = forward(e, values, self.target)
         else:
@@ -169,6 +172,18 @@ class Jitted:
             lines += self.lower(*args, **kwargs).explain()
         lines += [f"recorded again: {why}" for why in self.recompilations]
         return "\n".join(lines) or ("recorded once" if self.entries else "not called yet")
+
+
+def _values(e: Entry, call: Call) -> list[Value]:
+    """What the recording takes, as it is now: arguments, then captured cells."""
+    r = e.recording
+    values = [t._read() for t in call.tensors] + r.operands()
+    if e.grad_cells:
+        present, n = e.present(), len(call.tensors)
+        values[n : n + len(r.cells)] = [see(present.get(c, c)) for c in r.cells]
+    if not e.differentiable:  # nothing that backward() outside could follow: its tape need not know
+        values = [entry.threads.context.ambient.strip(v) for v in values]
+    return values
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,16 @@ class Executable:
 
     # -- running ---------------------------------------------------------------------------------------------
 
+    def prepare(self, values: Sequence[Array]) -> bool:
+        """Compiles what a run with values of these shapes needs; false if that was there."""
+        before = sum(len(part.runners) for part in self.parts)
+        given: list[Any] = list(values)
+        if self.division.two:
+            first = self.first.runner([values[i] for i in self.division.stable])
+            given = [*self._kept(values), *first.program.outputs]
+        self.main.runner(given)
+        return sum(len(part.runners) for part in self.parts) > before
+
     def __call__(self, values: Sequence[Array], old: list[Array] | None = None, held: int = 0) -> list[Array]:
         """`old` are the arrays of the results that this run replaces; the caller refers to each of them, and
         to each input that it gives away, `held` times more than by its cell and these lists.
