@@ -23,7 +23,7 @@ from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Primitive
 from trilobite.ir.primitives.common import count, elements
 from trilobite.ir.primitives.conv_geometry import Ints
-from trilobite.ir.primitives.conv_integer import HEADER, panel_words, unpacked, weight_words
+from trilobite.ir.primitives.conv_integer import HEADER, ONES, panel_words, unpacked, weight_words
 from trilobite.ir.primitives.conv_winograd import under_tiles
 from trilobite.ir.types import TensorType
 
@@ -144,7 +144,7 @@ def _points(w: Array, tile: int, lanes: int, zero: int) -> Array:
     start = np.zeros((count, panels * lanes), np.int32)
     start[middle] = -times * zero * filled[middle].sum(axis=1, dtype=np.int32)
     out = np.zeros(weight_words(count * filters, depth, 1, count, lanes), np.int32)
-    out[0] = 2
+    out[0], out[1:HEADER] = 2, ONES
     if filters:
         assert body.shape[1] + lanes == panel_words(depth, 1, lanes, 2)
         out[HEADER:] = np.concatenate([start.reshape(-1, lanes), body], axis=1).reshape(-1)

@@ -50,6 +50,7 @@ class _Integer:
         self.short = len(epilogue.body.equations) <= SHORT
         self.rows = t.address(t.scratch, words["rows_at"])
         self.places = t.address(t.scratch, words["places_at"])
+        self.ones = t.address(words["w"], 1, int32)
         self.first_panel = t.address(words["w"], HEADER + tiling.columns, int32)
 
     def emit(self) -> None:
@@ -92,7 +93,7 @@ class _Integer:
                 t.icmp("sge", t.add(tap.index, w["tap_block"]), w["taps"]),
                 t.icmp("sge", t.add(deep.index, w["depth_block"]), w["depth"]),
             )
-            where = (t.mul(w["taps"], 8), weights, w["table"], tap.index, end, deep.index, words)
+            where = (t.mul(w["taps"], 8), weights, w["table"], tap.index, end, deep.index, words, self.ones)
             self._tiles(block, where, begins, ends, column, width)
 
     def _tiles(
@@ -121,7 +122,6 @@ class _Integer:
 
     def _whole(self, places: Value, where: tuple[Value, ...], rows: Value, column: Value) -> None:
         """A full tile with all its depth: sums go from registers through the epilogue."""
-        tile, (line, weights, table, first, last, word, words) = self.tiles[-1], where
-        start = tile.start(weights)
-        sums = tile.sums(places, line, weights, table, first, last, word, words, start)
+        tile = self.tiles[-1]
+        sums = tile.sums(tile.start(where[1]), places, *where)
         self.finish.registers(sums, rows, column)

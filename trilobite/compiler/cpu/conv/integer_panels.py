@@ -16,7 +16,7 @@ from trilobite.compiler.cpu.conv.words import Words, read_words
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
 from trilobite.ir.graph import Equation
-from trilobite.ir.primitives.conv_integer import HEADER, LIMIT, panel_words
+from trilobite.ir.primitives.conv_integer import HEADER, LIMIT, ONES, panel_words
 from trilobite.native.host import Host
 
 
@@ -128,7 +128,7 @@ def header(t: Text, out: Value, form: Value) -> None:
     """The words before the first panel."""
     t.store_type(form, out)
     for i in range(1, HEADER):
-        t.store_type(t.constant("i32", 0), t.address(out, i, int32))
+        t.store_type(t.constant("i32", ONES), t.address(out, i, int32))
 
 
 def _panel(t: Text, w: dict[str, Value], dtype: DType, unit: Value, lanes: int, form: int) -> None:

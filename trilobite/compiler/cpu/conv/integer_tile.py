@@ -2,7 +2,7 @@
 
 Enters: a `Text` and the form of the words (1: four bytes, 2: two 16-bit numbers). Leaves: an internal
 function per number of rows, `words<form>_<rows>(places, line, panel, taps, first tap, last tap, first word,
-words, sums, begins)`, as the float tile has it. Sums begin with the row before the panel's first.
+words, ones, sums, begins)`, as the float tile has it. Sums begin with the row before the panel's first.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 from trilobite.base.dtypes import int32
 from trilobite.compiler.cpu.conv.tiling import VECTORS, Tiling
 from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.types import vector
 from trilobite.compiler.cpu.gemm.pairs import pair_products, quad_products
 
 _PARAMETERS = (
-    "ptr noalias", "i64", "ptr noalias", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias", "i1",
+    "ptr noalias", "i64", "ptr noalias", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias",
+    "ptr noalias", "i1",
 )  # fmt: skip
 
 
@@ -35,7 +37,7 @@ class IntegerTile:
 
     def _body(
         self, places: Value, line: Value, panel: Value, taps: Value, first: Value, last: Value,
-        word: Value, words: Value, sums: Value, begins: Value,
+        word: Value, words: Value, ones: Value, sums: Value, begins: Value,
     ) -> None:  # fmt: skip
         t, tiling = self.t, self.tiling
         spots = [
@@ -48,7 +50,7 @@ class IntegerTile:
             lambda: self.start(panel),
             lambda: [t.load_type(tiling.vector, at, 32) for at in spots],
         )
-        found = self.sums(places, line, panel, taps, first, last, word, words, start)
+        found = self.sums(start, places, line, panel, taps, first, last, word, words, ones)
         for value, at in zip(found, spots, strict=True):
             t.store_type(value, at, 32)
 
@@ -62,8 +64,8 @@ class IntegerTile:
         return row * self.rows
 
     def sums(
-        self, places: Value, line: Value, panel: Value, taps: Value, first: Value, last: Value,
-        word: Value, words: Value, start: list[Value],
+        self, start: list[Value], places: Value, line: Value, panel: Value, taps: Value, first: Value,
+        last: Value, word: Value, words: Value, ones: Value,
     ) -> list[Value]:  # fmt: skip
         """The code of the tile itself, from sums to sums, row by row."""
         t = self.t
@@ -72,7 +74,7 @@ class IntegerTile:
             rows, weights = self._addresses(lines, panel, taps, tap.index, word)
             # Unrolled, a tap of few words would be mostly its beginning and end.
             with t.loop(0, words, carried=[weights, *tap.values], name="deep") as deep:
-                deep.next(*self._step(rows, deep.index, deep.values))
+                deep.next(*self._step(rows, ones, deep.index, deep.values))
             tap.next(*deep.results[1:])
         return tap.results
 
@@ -86,10 +88,9 @@ class IntegerTile:
         depth = t.add(t.load_type("i64", t.address(taps, last)), word)
         return rows, t.address(panel, t.mul(depth, self.tiling.columns), int32)
 
-    def _step(self, rows: list[Value], at: Value, carried: list[Value]) -> list[Value]:
+    def _step(self, rows: list[Value], ones: Value, at: Value, carried: list[Value]) -> list[Value]:
         """One word of every row, in all lanes, times a row of the panel."""
         t, tiling = self.t, self.tiling
-        multiply = quad_products if self.form == 1 else pair_products
         weights, sums = carried[0], list(carried[1:])
         places = [t.address(weights, v * tiling.lanes, int32) for v in range(VECTORS)]
         columns = [t.load_type(tiling.vector, place, 4) for place in places]
@@ -98,5 +99,14 @@ class IntegerTile:
             row = t.splat(t.load_type("i32", t.address(begin, at, int32), 1), tiling.lanes)
             for v in range(VECTORS):
                 k = i * VECTORS + v
-                sums[k] = t.add(sums[k], multiply(t, row, columns[v], tiling.lanes))
+                sums[k] = t.add(sums[k], self._products(row, columns[v], ones, k))
         return [t.address(weights, tiling.columns, int32), *sums]
+
+    def _products(self, row: Value, column: Value, ones: Value, k: int) -> Value:
+        t, lanes = self.t, self.tiling.lanes
+        if self.form == 2:
+            return pair_products(t, row, column, lanes)
+        # Ones in a register would drive a sum out of its own. Read from as many places as there are sums,
+        # they are operands in memory, within one line of the cache.
+        place = t.address(ones, 2 * k if lanes <= 8 else 0)
+        return quad_products(t, row, column, t.load_type(vector("i16", 2 * lanes), place), lanes)

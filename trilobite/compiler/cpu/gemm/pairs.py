@@ -7,7 +7,7 @@ products, exact. Where there is no such instruction, the same in several.
 from __future__ import annotations
 
 from trilobite.compiler.cpu.emit.text import Text, Value
-from trilobite.compiler.cpu.emit.types import constant, vector
+from trilobite.compiler.cpu.emit.types import vector
 from trilobite.native.host import Host
 
 _MADD = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}
@@ -26,14 +26,14 @@ def pair_products(t: Text, x: Value, y: Value, lanes: int) -> Value:
     return _added_pairs(t, a, b, lanes)
 
 
-def quad_products(t: Text, x: Value, y: Value, lanes: int) -> Value:
+def quad_products(t: Text, x: Value, y: Value, ones: Value, lanes: int) -> Value:
     """Per 32-bit lane, the sum of the products of x's four unsigned bytes with y's four signed ones. The
-    sizes of two neighbours in y add up to 128 at most, so their products fit in 16 bits.
+    sizes of two neighbours in y add up to 128 at most, so their products fit in 16 bits. `ones`: 16-bit.
     """
     bytes = vector("i8", 4 * lanes)
     a, b = (t.define(bytes, f"bitcast {v.typed} to {bytes}") for v in (x, y))
     pairs = t.intrinsic(_MADD_BYTES[lanes], vector("i16", 2 * lanes), a, b, suffix="")
-    return _added_pairs(t, pairs, constant(pairs.type, 1), lanes)
+    return _added_pairs(t, pairs, ones, lanes)
 
 
 def _added_pairs(t: Text, a: Value, b: Value, lanes: int) -> Value:
