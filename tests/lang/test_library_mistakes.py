@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(find_clang() is None, reason="there is no clang"
 MISTAKES = (
     ("ladder_5", "missing sync", "    __sync();\n", "\n", "__memcpy_async(rows[i % 2]"),
     ("ladder_6", "missing barrier", "    __sync_cluster();\n", "    __sync();\n", "shared_rows[i % 2]"),
-    ("ladder_4", "wrong direction", "__memcpy(c + i * n, result[0], now * n * sizeof(float), NRAM2GDRAM)", "__memcpy(c + i * n, result[0], now * n * sizeof(float), GDRAM2NRAM)", "__memcpy(c + i * n, result[0]"),
+    ("ladder_4", "wrong direction", "i += taskDim * ROWS) {\n    int now = i + ROWS <= m ? ROWS : m - i;\n    __memcpy(rows[0], a + i * k, now * k * sizeof(float), GDRAM2NRAM)", "i += taskDim * ROWS) {\n    int now = i + ROWS <= m ? ROWS : m - i;\n    __memcpy(rows[0], a + i * k, now * k * sizeof(float), NRAM2GDRAM)", "__memcpy(rows[0], a + i * k"),
     ("ladder_3", "off by one", "i += ROWS) {\n    int now = i + ROWS <= m ? ROWS : m - i;\n    __memcpy(rows[0], a + i * k, now * k", "i += ROWS) {\n    int now = i + ROWS <= m ? ROWS : m - i + 1;\n    __memcpy(rows[0], a + i * k, now * k", "__memcpy(rows[0], a + i * k"),
     ("matmul_fp16", "missing sync", "    __sync();\n", "\n", "__memcpy_async(rows[s], (half *)a"),
     ("matmul_int8", "overlap", "store(t - 2, t % 2)", "store(t - 2, (t + 1) % 2)", "__memcpy_async(c + first(t) * n"),
@@ -47,10 +47,10 @@ MISTAKES = (
     ("depthwise", "overlap", "out + i * q * c, sum", "out + i * (q * c - 4), sum", "__memcpy(out + i"),
     ("roi_align", "alignment", "float *sum = (float *)nram_buffer, *pixel", "float *sum = (float *)(nram_buffer + 2), *pixel", "__bang_write_value(sum"),
     ("roi_align", "overlap", "* bins + q) * c, sum", "* bins + q) * (c - 1), sum", "__memcpy(out + ((n * bins"),
-    ("flash_attention", "missing sync", "      __sync_io();\n    }\n", "    }\n", "__memcpy_async(to, (float *)from"),
+    ("flash_attention", "missing sync", "      __sync();                                 // units", "      __sync_compute();  // units", "__memcpy_async(to, (float *)from"),
     ("nms", "off by one", "__memcpy(score, scores, n * sizeof(float)", "__memcpy(score, scores + 1, n * sizeof(float)", "__memcpy(score, scores + 1"),
     ("lstm_cell", "overlap", "__memcpy(h + r * hidden, f,", "__memcpy(h + r * (hidden - 1), f,", "__memcpy(h + r"),
-    ("flash_attention", "overlap", "__memcpy(out + first * d, upright", "__memcpy(out + first * (d - 1), upright", "__memcpy(out + first"),
+    ("flash_attention", "overlap", "__memcpy(out + first * d + c, even", "__memcpy(out + first * (d - 1) + c, even", "__memcpy(out + first"),
     ("matmul_int4", "wrong direction", "__memcpy(left, a, m * k / a_byte, GDRAM2NRAM)", "__memcpy(left, a, m * k / a_byte, NRAM2GDRAM)", "__memcpy(left, a, m * k / a_byte"),
 )  # fmt: skip
 

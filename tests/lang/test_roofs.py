@@ -9,7 +9,6 @@ from harness import EXAMPLES, example
 
 sys.path.insert(0, str(EXAMPLES))
 measure = example("measure")
-SHORT = [("flash attention", "BANG C")]  # it turns weights and values round for every block
 
 
 @pytest.mark.long
@@ -18,8 +17,8 @@ SHORT = [("flash attention", "BANG C")]  # it turns weights and values round for
 @pytest.mark.parametrize("name", measure.MACHINES)
 def test_kernels_come_near_their_roofs(name: str, language: str) -> None:
     for found in measure.efficiencies((name,), (language,)):
-        aimed = found.what.name in measure.AIMED and (found.what.name, language) not in SHORT
-        assert (0.8 if aimed else 0.0) <= found.share <= 1.0, (found.what.name, found.share)
+        aim = 0.8 if found.what.name in measure.AIMED else 0.0
+        assert aim <= found.share <= 1.0, (found.what.name, found.share)
 
 
 @pytest.mark.long

@@ -31,7 +31,9 @@ _GENERATE = (
     "-ffp-contract=off -fno-math-errno -fno-vectorize -fno-slp-vectorize -fno-unroll-loops "
     "-Xclang -ffloat16-excess-precision=none -fno-discard-value-names -fno-threadsafe-statics "
     "-fno-pic -fno-stack-protector -fno-use-cxa-atexit -fno-jump-tables -fno-builtin-memset "
-    "-mllvm -replexitval=never -mllvm -disable-loop-idiom-all"
+    "-mllvm -replexitval=never -mllvm -disable-loop-idiom-all "
+    # every call is inlined in the end; early, what a lambda captures stays in registers
+    "-mllvm -inline-threshold=10000"
 ).split()
 LIBCPP = (
     "_LIBCPP_ABI_VERSION=1 _LIBCPP_ABI_NAMESPACE=__1 _LIBCPP_HAS_THREADS=1 _LIBCPP_HAS_MONOTONIC_CLOCK=1 "
