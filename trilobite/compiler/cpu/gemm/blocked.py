@@ -16,7 +16,7 @@ from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant
 from trilobite.compiler.cpu.gemm.finish import Finish, Spot, is_plain
-from trilobite.compiler.cpu.gemm.micro import call_micro, emit_micro
+from trilobite.compiler.cpu.gemm.micro import Strides, call_micro, emit_micro
 from trilobite.compiler.cpu.gemm.operands import Along
 from trilobite.compiler.cpu.gemm.pack import Stored, emit_pack, emit_pack_rows
 from trilobite.compiler.cpu.gemm.problem import Problem, Side
@@ -104,7 +104,11 @@ class Blocked:
 
     def text(self) -> str:
         t, plan, p = self.t, self.plan, self.p
-        emit_micro(t, plan, streams=True)
+        row = plan.columns * plan.size
+        tall = {"packed": Strides(plan.size, ROWS * plan.size, row)}
+        if self._same(p.a.dtype):
+            tall["direct"] = Strides(None, plan.size, row)
+        emit_micro(t, plan, tall, streams=True)
         emit_pack(t, plan, "pack_a", Stored(p.a.dtype), ROWS)
         if not p.packed:
             stored = stored_as(p.b)
@@ -237,24 +241,25 @@ class Blocked:
         here = whole.moved(self.t.add(block.n0, j), block.k0)
         return [here.scales, here.zeros]
 
-    def panel_of_b(self, block: Block, j: Value) -> tuple[Value, Value]:
-        """Address and step of k of the panel that begins at column j of the block."""
+    def panel_of_b(self, block: Block, j: Value) -> Value:
+        """Where the panel begins that starts at column j of the block."""
         t, plan, w, size = self.t, self.plan, self.w, self.plan.size
-        step = constant("i64", plan.columns * size)
         if self.p.packed:
             panel = t.udiv(t.add(block.n0, j), plan.columns)
             at = t.add(t.mul(panel, t.mul(w["k"], plan.columns)), t.mul(block.k0, plan.columns))
-            return t.address(self.b, t.mul(at, size)), step
-        return t.address(self.packed_b, t.mul(t.mul(j, block.words), size)), step
+            return t.address(self.b, t.mul(at, size))
+        return t.address(self.packed_b, t.mul(t.mul(j, block.words), size))
 
     def prepare_a(self, block: Block, m: Value, panels: Value, base: Value, extra: Value) -> None:
         t, w, plan, size = self.t, self.w, self.plan, self.plan.size
         here = t.address(t.address(self.a, t.mul(block.k0, w["a_k"])), t.mul(m, w["a_line"]))
         self.a_here, self.a_first = here, m
         self.a_direct = constant("i1", 0)
+        self.forms = {"packed": constant("i1", 1)}
         if self._same(self.p.a.dtype):
             few = t.icmp("sle", block.columns, plan.direct)
             self.a_direct = t.and_(t.icmp("eq", w["a_k"], size), few)
+            self.forms = {"packed": t.not_(self.a_direct), "direct": self.a_direct}
         with t.loop(0, t.select(self.a_direct, constant("i64", 0), panels), name="pack") as i:
             start, height = self.span(i.index, base, extra)
             t.call(
@@ -294,7 +299,7 @@ class Blocked:
     ) -> None:
         t, plan, size = self.t, self.plan, self.plan.size
         a, a_row, a_step = self.panel_of_a(block, i, row)
-        b, b_step = self.panel_of_b(block, j)
+        b = self.panel_of_b(block, j)
         width = t.smin(t.sub(block.columns, j), plan.columns)
         column = t.add(block.n0, j)
         spot = Spot(row, column, height, width)
@@ -310,11 +315,12 @@ class Blocked:
                 direct = t.and_(direct, t.not_(block.last))
         add = t.convert("zext", t.and_(direct, t.not_(block.first)), "i64")
         call_micro(
-            t, height, block.words, a, a_row, a_step, b, b_step,
+            t, height, block.words, a, a_row, a_step, b, constant("i64", plan.columns * size),
             t.select(direct, waiting, self.tile),
             t.select(direct, waiting_row, constant("i64", plan.columns * size)),
             add,
             *self.share_of_next(block, b, i, panels),
+            tall=self.forms,
         )  # fmt: skip
         with t.when(t.not_(direct)):
             self.finish.tile(

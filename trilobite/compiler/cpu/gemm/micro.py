@@ -1,19 +1,23 @@
 """The register tile: rows × columns of the product, kept in registers over one block of k.
 
-Enters: a `Text` and a `Tiling`. Leaves: the functions `micro1` .. `micro6`, one for each number of rows.
+Enters: a `Text`, a `Tiling` and the strides that are known. Leaves: the functions `micro1` .. `micro6`, one
+for each number of rows.
 
     micro<r>(k, a, a_row, a_step, b, b_step, c, c_row, add[, next, next_step])
 
 multiplies r rows of A by one panel of B. All strides are in bytes. A's element (i, k) stands at
 a + i·a_row + k·a_step, so A may be packed or be the caller's matrix as it is; row k of B's panel begins at
-b + k·b_step. The tile is stored to c, or added to what is there if `add` is not 0. Every element is one chain
-of multiply-adds in the order of k: its bits depend on k's blocks alone, not on r or on where the tile stands.
+b + k·b_step. Strides that are known stand in the instructions: computing addresses takes time from the
+multiplications where a virtual machine's core is half of a real one. The tile is stored to c, or added to
+what is there if `add` is not 0. Every element is one chain of multiply-adds in the order of k: its bits
+depend on k's blocks alone, not on r or on where the tile stands.
 With `streams`, the tile asks meanwhile for memory that later tiles want: next_step bytes behind `next` per k.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, is_float_type
@@ -24,29 +28,59 @@ _PARAMETERS = (
     "i64", "ptr noalias", "i64", "i64", "ptr noalias", "i64", "ptr noalias", "i64", "i64",
 )  # fmt: skip
 _STREAM = ("ptr", "i64")
+TALL = (ROWS - 1, ROWS)
+"""Heights of nearly all tiles: rows are divided among tiles evenly."""
 _AHEAD = 768  # bytes of A asked for in advance: about 32 steps of packed rows
 
 
-def emit_micro(t: Text, plan: Tiling, *, streams: bool = False) -> None:
+@dataclass(frozen=True)
+class Strides:
+    """The strides that are known beforehand, in bytes; others are what the functions are given."""
+
+    a_row: int | None = None
+    a_step: int | None = None
+    b_step: int | None = None
+
+
+def emit_micro(
+    t: Text, plan: Tiling, tall: Mapping[str, Strides] | None = None, *, streams: bool = False
+) -> None:
+    """Of tiles that are `tall`, which do most of the work, there is a function for each of these strides,
+    with its name before; others are in general form.
+    """
     for rows in range(1, ROWS + 1):
-        with t.function(f"micro{rows}", _PARAMETERS + _STREAM * streams) as parameters:
-            _Micro(t, plan, rows, parameters).emit()
+        for name, known in (tall if tall and rows in TALL else {"micro": Strides()}).items():
+            with t.function(f"{name}{rows}", _PARAMETERS + _STREAM * streams) as parameters:
+                _Micro(t, plan, rows, known, parameters).emit()
 
 
-def call_micro(t: Text, rows: Value, *arguments: Value) -> None:
-    """The one of the six functions that `rows` asks for."""
+def call_micro(t: Text, rows: Value, *arguments: Value, tall: Mapping[str, Value] | None = None) -> None:
+    """The one of the six functions that `rows` asks for; of several for `tall` tiles, the one whose condition
+    holds.
+    """
     for r in range(ROWS, 0, -1):
         with t.when(t.icmp("eq", rows, r)):
-            t.call(f"micro{r}", *arguments)
+            if not tall or r not in TALL:
+                t.call(f"micro{r}", *arguments)
+                continue
+            for name, condition in tall.items():
+                with t.when(condition):
+                    t.call(f"{name}{r}", *arguments)
 
 
 class _Micro:
-    def __init__(self, t: Text, plan: Tiling, rows: int, parameters: Sequence[Value]) -> None:
+    def __init__(self, t: Text, plan: Tiling, rows: int, known: Strides, parameters: Sequence[Value]) -> None:
         self.t, self.plan, self.rows = t, plan, rows
-        (
-            self.k, self.a, self.a_row, self.a_step, self.b, self.b_step, self.c, self.c_row, self.add,
-        ) = parameters[:9]  # fmt: skip
+        self.k, self.a, a_row, a_step, self.b, b_step, self.c, self.c_row, self.add = parameters[:9]
         self.stream = parameters[9:]
+        self.a_row, self.a_step, self.b_step = (
+            given if number is None else constant("i64", number)
+            for given, number in ((a_row, known.a_row), (a_step, known.a_step), (b_step, known.b_step))
+        )
+        # Integers need a register more for their products: unrolled, they would spill. With unknown strides
+        # every further step needs registers for its addresses.
+        steps = 2 if known.a_step is None else 4
+        self.unroll = steps if is_float_type(plan.element) else 1
 
     def emit(self) -> None:
         t = self.t
@@ -54,14 +88,12 @@ class _Micro:
         for c in c_rows:
             t.prefetch(c, write=True)
         zero = constant(self.plan.vector, 0)
-        # Integers need a register more for their products: unrolled, they would spill.
-        unroll = 2 if is_float_type(self.plan.element) else 1
-        whole = t.and_(self.k, -unroll)
+        whole = t.and_(self.k, -self.unroll)
         # Two bases three rows apart: every row is then a base plus a stride of scale 1 or 2.
         bases = [self.a] + ([t.address(self.a, t.mul(self.a_row, 3))] if self.rows > 3 else [])
         carried = [*bases, self.b, *[zero] * (self.rows * self.plan.vectors)]
-        carried = self.chain(constant("i64", 0), whole, unroll, carried)
-        if unroll > 1:
+        carried = self.chain(constant("i64", 0), whole, self.unroll, carried)
+        if self.unroll > 1:
             carried = self.chain(whole, self.k, 1, carried)
         self.store(c_rows, carried[len(bases) + 1 :])
 
