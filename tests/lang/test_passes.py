@@ -12,7 +12,7 @@ from harness import example, run
 
 from tests.lang.test_fuzz import load
 from trilobite import dlp
-from trilobite.base.errors import KernelError
+from trilobite.base.errors import ProcessorFault
 from trilobite.processor.isa.formats import I64
 from trilobite.processor.lang import text
 from trilobite.processor.lang.builder import Builder
@@ -24,6 +24,7 @@ from trilobite.processor.lang.ir import Function, KernelModule
 from trilobite.processor.lang.parse import read
 from trilobite.processor.lang.passes.clone import clone_module
 from trilobite.processor.lang.passes.dead_code import remove_dead_code
+from trilobite.processor.lang.passes.frames import give_frames
 from trilobite.processor.lang.passes.hoist import hoist
 from trilobite.processor.lang.passes.promote import promote
 from trilobite.processor.lang.passes.rotate import rotate
@@ -32,7 +33,6 @@ from trilobite.processor.lang.passes.strength import reduce_strength
 from trilobite.processor.lang.passes.unroll import unroll
 from trilobite.processor.lang.types import Pointer
 from trilobite.processor.lang.verify import verify
-from trilobite.processor.machine import load_machine
 
 ladder = example("matmul")
 
@@ -203,7 +203,10 @@ def test_calls_are_inlined(level: int) -> None:
     assert out.numpy()[0] == 42
 
 
-def test_recursion_is_refused_by_name() -> None:
+def test_a_circle_of_functions_becomes_one_without_calls() -> None:
+    """Two functions that call each other without end: they compile, and stop where their frames are full."""
+    from trilobite.processor import Device
+
     module = module_with_calls()
     b = Builder(module, module.functions["thrice"])
     b.block.ops.insert(0, b.emit("call", [b.block.args[0]], {"function": "twice"}, [I64]))
@@ -211,8 +214,16 @@ def test_recursion_is_refused_by_name() -> None:
     other = Builder(module, module.functions["twice"])
     other.block.ops.insert(0, other.emit("call", [other.block.args[0]], {"function": "thrice"}, [I64]))
     other.block.ops.pop()
-    with pytest.raises(KernelError, match="calls itself: thrice -> twice -> thrice"):
-        compile_module(module, load_machine("dlp-s"))
+    work = clone_module(module)
+    give_frames(work, work.functions["k"])
+    verify(work)
+    called = {op.attrs["function"] for op in work.functions["k"].ops() if op.opcode == "call"}
+    assert called == {"thrice.frames", "twice.frames"}
+    assert not any(op.opcode == "call" for name in called for op in work.functions[name].ops())
+    dev = Device("dlp-s")
+    program = compile_module(module, dev.machine)
+    with pytest.raises(ProcessorFault, match="trapped with code 4"):
+        dev.launch(dev.load(program)["k"], [dev.array(np.zeros(1, np.int64)), 7], traced=False)
 
 
 def test_copies_at_once_become_copies_in_order() -> None:

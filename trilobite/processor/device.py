@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -144,6 +145,7 @@ class Device:
         self._free: list[tuple[int, int]] = [(HEAP, len(self.memory.gdram))]
         self._sizes: dict[int, int] = {}
         self._used = self._peak = 0
+        self._device_data: WeakKeyDictionary[Program, DeviceArray] = WeakKeyDictionary()
 
     def __enter__(self) -> Device:
         return self
@@ -270,10 +272,19 @@ class Device:
         else:
             chosen = kernel if isinstance(kernel, Kernel) else Kernel(kernel.program, "")
             words = [argument_word(value) for value in args]
+        words = [*words, *self.words_behind(chosen.program)]
         with self._watch(chosen.program, self.checks if checks is None else checks, poison) as observer:
             chip = Chip(self.machine, self.memory, KERNELS, observer=observer)
             execution = chip.execute(chosen.program, chosen.place, words, dim, task, traced, seed, limit)
         return Run(self.machine, chosen.program, execution, traced)
+
+    def words_behind(self, program: Program) -> list[int]:
+        """What a launch passes behind its arguments: where the program's own variables are, if it has any."""
+        if not program.device_data:
+            return []
+        if program not in self._device_data:
+            self._device_data[program] = self.array(np.frombuffer(program.device_data, np.uint8))
+        return [self._device_data[program].address]
 
     def _watch(self, program: Program, checks: bool, poison: bool) -> AbstractContextManager[Observer | None]:
         if not (checks or poison):

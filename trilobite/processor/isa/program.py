@@ -61,6 +61,7 @@ class Program:
     symbols: dict[str, Symbol]
     sources: tuple[str, ...]
     frame: int | None = None  # bytes of NRAM that the stack takes, where the compiler knows
+    device_data: bytes = b""  # what begins in device memory; a launch passes its address behind the arguments
 
     @property
     def entries(self) -> dict[str, int]:

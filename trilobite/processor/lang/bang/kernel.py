@@ -18,6 +18,7 @@ from trilobite.base.errors import ArgumentError
 from trilobite.processor.isa.formats import BY_NAME
 from trilobite.processor.lang.bang.source import Options, kernel_module
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
+from trilobite.processor.lang.ir import Argument, Function, KernelModule
 from trilobite.processor.lang.source import KernelSource
 from trilobite.processor.machine import Machine
 
@@ -36,9 +37,15 @@ def compile_bang(path: str | Path, machine: Machine, options: Options | None = N
     program = compile_module(module, machine, chosen.level)
     known = {field.name: getattr(program, field.name) for field in fields(program)}
     signatures = {
-        entry.name: tuple((arg.name, arg.type.name) for arg in entry.params) for entry in module.entries
+        entry.name: tuple((arg.name, arg.type.name) for arg in _own(entry, module))
+        for entry in module.entries
     }
     return BangProgram(**known, parameters=signatures)
+
+
+def _own(entry: Function, module: KernelModule) -> list[Argument]:
+    """The parameters of the source: the last may be where the program's variables are."""
+    return entry.params[:-1] if module.device_data else entry.params
 
 
 class BangKernel(KernelSource):

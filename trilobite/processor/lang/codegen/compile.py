@@ -26,6 +26,7 @@ from trilobite.processor.lang.codegen.variables import VariablePlace, homes_in_f
 from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Variable
 from trilobite.processor.lang.passes.clone import clone_module
 from trilobite.processor.lang.passes.dead_code import remove_dead_code
+from trilobite.processor.lang.passes.frames import give_frames
 from trilobite.processor.lang.passes.hoist import hoist
 from trilobite.processor.lang.passes.inline import inline
 from trilobite.processor.lang.passes.lifetimes import layout_of
@@ -98,6 +99,7 @@ def compile_module(
     _note(stages, "kernel", work)
     for function in work.entries:
         _check_parameters(function)
+        give_frames(work, function)
         inline(work, function)
     work.functions = {function.name: function for function in work.entries}
     for function in work.entries:
@@ -234,7 +236,7 @@ class _Assembly:
         )
         return KernelProgram(
             tuple(self.instructions), bytes(self.data), self.sizes, self.symbols, tuple(self.sources),
-            self.frame, tuple(self.places), shown, tuple(self.columns), self.level,
+            self.frame, self.module.device_data, tuple(self.places), shown, tuple(self.columns), self.level,
             {section: self._room(section) for section in RESERVED_SECTIONS},
         )  # fmt: skip
 

@@ -44,7 +44,7 @@ def clone_module(module: KernelModule) -> KernelModule:
     """A module whose functions may be changed; buffers are shared, because passes only read them."""
     copy = KernelModule(module.source)
     buffers: dict[str, Buffer] = dict(module.buffers)
-    copy.buffers, copy.tables = buffers, dict(module.tables)
+    copy.buffers, copy.tables, copy.device_data = buffers, dict(module.tables), module.device_data
     for function in module.functions.values():
         copy.add_function(clone_function(function))
     return copy

@@ -1,40 +1,30 @@
 """Puts the body of every called function in the place of the call.
 
-Enters: a module. Leaves: functions without calls. Recursion has no frame to live in on this machine and is
-refused with the names of the functions that call each other.
+Enters: a module. Leaves: functions without calls, but those to functions that are kept (`frames` makes
+recursive ones into others first).
 """
 
 from __future__ import annotations
 
-from trilobite.base.errors import KernelError
+from collections.abc import Collection
+
 from trilobite.processor.lang.ir import Block, Function, KernelModule, Op, Target, Value, Variable
 from trilobite.processor.lang.passes.clone import clone_blocks
 
 
-def inline(module: KernelModule, function: Function) -> bool:
-    """Inlines until no call is left."""
-    _refuse_recursion(module, function, [])
+def inline(module: KernelModule, function: Function, kept: Collection[str] = ()) -> bool:
+    """Inlines until no call is left but those to functions that are kept."""
     changed = False
     while True:
-        found = next(((b, op) for b in function.blocks for op in b.ops if op.opcode == "call"), None)
+        found = next(((b, op) for b in function.blocks for op in b.ops if _is_inlined(op, kept)), None)
         if found is None:
             return changed
         _inline_call(module, function, *found)
         changed = True
 
 
-def _refuse_recursion(module: KernelModule, function: Function, chain: list[str]) -> None:
-    if function.name in chain:
-        circle = " -> ".join([*chain[chain.index(function.name) :], function.name])
-        raise KernelError(
-            f"{function.name} calls itself: {circle}",
-            where=function.location,
-            expected="functions that do not recurse: calls are inlined, there is no call stack",
-            remedy="write the recursion as a loop",
-        )
-    called = {op.attrs["function"] for op in function.ops() if op.opcode == "call"}
-    for name in sorted(called):
-        _refuse_recursion(module, module.functions[name], [*chain, function.name])
+def _is_inlined(op: Op, kept: Collection[str]) -> bool:
+    return op.opcode == "call" and op.attrs["function"] not in kept
 
 
 def _inline_call(module: KernelModule, function: Function, block: Block, call: Op) -> None:

@@ -26,7 +26,8 @@ _SECTION = re.compile(r'section "([^"]*)"')
 _ALIGN = re.compile(r", align (\d+)")
 _DEBUG = re.compile(r"!dbg !(\d+)")
 _TAKEN = re.compile(r'(@(?:"[^"]*"|[-\w.$]+))(?![-\w.$("])')
-_READS = re.compile(r"= load |= getelementptr |#dbg_|^\s*!")
+_READS = re.compile(r"= load |#dbg_|^\s*!")
+_PLACES = re.compile(r"\s*(%\S+) = (?:getelementptr|call .*@llvm\.threadlocal)")
 FUNCTIONS = 0x7F << 56
 _ANNOTATED = re.compile(r'ptr (@(?:"[^"]*"|[-\w.$]+)), ptr (@[-\w.$]+)')
 
@@ -97,6 +98,7 @@ class Module:
         self.debug = Debug(metadata)
         self._parsed: dict[str, DefinedFunction] = {}
         self._variables: dict[str, GlobalVariable] = {}
+        self._written: dict[str, bool] = {}
 
     def _define(self, line: str, lines: Iterator[str]) -> None:
         found = _DEFINED.search(line)
@@ -121,10 +123,10 @@ class Module:
         return [name for name in self._functions if name in names]
 
     def is_written(self, variable: str) -> bool:
-        """Whether more is done with a variable than to load from it."""
-        place = re.compile(rf"@{re.escape(variable)}(?![-\w.$])")
-        lines = (line for body in self._functions.values() for line in body[1:] if place.search(line))
-        return any(not _READS.search(line) for line in lines)
+        """Whether more is done with a variable, or a place in it, than to load from it."""
+        if variable not in self._written:
+            self._written[variable] = any(_writes(body, f"@{variable}") for body in self._functions.values())
+        return self._written[variable]
 
     def number_of(self, function: str) -> int:
         """What the address of a function is: no small number and no place of a memory."""
@@ -227,3 +229,19 @@ class Module:
                 blocks[-1].items.append(instruction(pending, self.structs))
                 pending = ""
         return blocks if blocks[0].items else blocks[1:]
+
+
+def _writes(body: list[str], name: str) -> bool:
+    """Whether a function does more with an address, or one computed from it, than to load from there."""
+    names = [name]
+    for known in names:  # grows while it is read
+        place = re.compile(rf"{re.escape(known)}(?![-\w.$])")
+        for line in body[1:]:
+            if not place.search(line) or _READS.search(line):
+                continue
+            further = _PLACES.match(line)
+            if further is None:
+                return True
+            if further[1] != known and further[1] not in names:
+                names.append(further[1])
+    return False

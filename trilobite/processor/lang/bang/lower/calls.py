@@ -9,6 +9,7 @@ from trilobite.processor.isa.formats import F64, I64
 from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.types import Vector, Void
 from trilobite.processor.lang.bang.llvm.values import Assembly, Global, Text, constant_bytes
+from trilobite.processor.lang.bang.lower.arrays import restore, save
 from trilobite.processor.lang.bang.lower.assembly import assembly
 from trilobite.processor.lang.bang.lower.control import call_defined
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
@@ -35,8 +36,7 @@ from trilobite.processor.lang.types import is_float
 
 _NOTHING = tuple(
     f"llvm.{name}"
-    for name in "lifetime dbg assume experimental.noalias donothing prefetch stacksave stackrestore "
-    "invariant var.annotation".split()
+    for name in "lifetime dbg assume experimental.noalias donothing prefetch invariant var.annotation".split()
 )
 
 
@@ -139,7 +139,7 @@ _FAMILIES: dict[str, Callable[[FunctionLowering, Instruction], Lowered]] = {
     "scmp": each(three_way(True)), "ucmp": each(three_way(False)),
     "threadlocal": _threadlocal, "memcpy": _memory, "memmove": _memory, "memset": _set, "trap": _trap,
     "frexp": lambda f, i: split(f, f.one(i.args[0])), "modf": lambda f, i: parts(f, f.one(i.args[0])),
-    "sincos": lambda f, i: _sincos(f, i),
+    "stacksave": save, "stackrestore": restore, "sincos": lambda f, i: _sincos(f, i),
     "ubsantrap": _trap, "debugtrap": _trap, "expect": _expected, "is": _class, "launder": _expected,
     "strip": _expected, "ptrmask": lambda f, i: _mask(f, i), "readcyclecounter": lambda f, i: _cycles(f),
 }  # fmt: skip

@@ -12,6 +12,7 @@ from trilobite.processor.isa.formats import I8, I16, I32, I64
 from trilobite.processor.lang.bang.lower.memory_core import reachable
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Block, Buffer, Constant, Function, KernelModule
+from trilobite.processor.lang.types import STACK
 
 _WORDS = {1: I8, 2: I16, 4: I32, 8: I64}
 
@@ -30,10 +31,14 @@ def initialise(module: KernelModule, entry: Function, values: Mapping[Buffer, by
     first.ops = []
     b = Builder(module, entry)
     b.location = entry.location
+    for buffer in wanted:
+        if buffer.space == STACK:  # which every core has
+            _set(b, buffer, values[buffer])
     b.branch(b.special("isMpu"), rest, initial)  # the memory core has no such memory
     b.block = initial
     for buffer in wanted:
-        _set(b, buffer, values[buffer])
+        if buffer.space != STACK:
+            _set(b, buffer, values[buffer])
     b.jump(rest)
     entry.blocks[1:1] = [initial, rest]
 

@@ -95,8 +95,9 @@ def alloca(f: FunctionLowering, i: Instruction) -> Lowered:
         return (Constant(ANY, 0),)
     count = i.args[0].value if i.args else Number(1)
     if not isinstance(count, Number):
-        f.refuse("an array whose length is known only at run time")
-        return (Constant(ANY, 0),)
+        from trilobite.processor.lang.bang.lower.arrays import array_of_run_time
+
+        return array_of_run_time(f, i)
     size, name, align = size_of(i.extra["type"]) * int(count.value), i.result or "local", i.extra["align"]
     if align >= REGISTER:
         made = Buffer(name, "nram", size, align, f.builder.location, anywhere=True)

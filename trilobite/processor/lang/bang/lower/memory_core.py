@@ -19,6 +19,7 @@ from trilobite.processor.lang.bang.lower.identity import MEMORY_CORE, Identity, 
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Block, Buffer, Constant, Function, KernelModule, Op, Target, Value
 from trilobite.processor.lang.ops import COMPARISONS
+from trilobite.processor.lang.passes.frames import give_frames
 from trilobite.processor.lang.passes.inline import inline
 from trilobite.processor.lang.provenance import Provenance
 from trilobite.processor.lang.types import ANY, STACK
@@ -34,6 +35,7 @@ def divide_work(module: KernelModule) -> None:
     for entry in module.entries:
         asks = _asks(reachable(module, entry))
         if asks or _shares(reachable(module, entry)):
+            give_frames(module, entry)
             inline(module, entry)
         if not asks:
             _one_core_copies(module, entry)

@@ -16,6 +16,7 @@ from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.module import DefinedFunction, GlobalVariable, Module
 from trilobite.processor.lang.bang.llvm.types import Array, LType, Ptr, Void, size_of
 from trilobite.processor.lang.bang.llvm.values import Operand, constant_bytes
+from trilobite.processor.lang.bang.lower.device_memory import DeviceVariables
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.initial import initialise
 from trilobite.processor.lang.bang.lower.memory import store_leaves
@@ -56,6 +57,7 @@ class ModuleLowering:
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[str, str] = {}
         self._initial: dict[Buffer, bytes] = {}
+        self._device = DeviceVariables()
         self._open: set[str] = set()  # constants with addresses that are being written
 
     def run(self) -> KernelModule:
@@ -80,6 +82,8 @@ class ModuleLowering:
         divide_work(self.module)
         for entry in self.module.entries:
             initialise(self.module, entry, self._initial)
+            self._device.receive(self.module, entry)
+        self.module.device_data = bytes(self._device.content)
         return self.module
 
     def _name_entries(self, entries: list[str]) -> None:
@@ -152,8 +156,10 @@ class ModuleLowering:
             f.refuse(f"the variable {shown} is declared and never defined")
         elif content is None and (variable.is_constant or not self.llvm.is_written(name)):
             return self._addresses(f, variable, variable.init)
+        elif content is None:
+            f.refuse(f"the variable {shown} is written and begins with addresses")
         else:
-            f.refuse(f"the variable {shown} is writable and in device memory; pass a pointer to it instead")
+            return self._device.address(f, variable, content)
         return Constant(ANY, 0)
 
     def _referenced(self, f: FunctionLowering, register: str) -> Value:
@@ -190,6 +196,19 @@ class ModuleLowering:
             if content is not None and (any(content) or (len(content) <= 8 and made.space != "sram")):
                 self._initial[made] = content
         return self._buffers[variable.name]
+
+    def taken(self) -> Buffer:
+        """The word that says how much room arrays of run-time length have taken."""
+        if "taken" not in self._buffers:
+            made = self.module.add_buffer(Buffer("taken", STACK, 8, 16))
+            self._buffers["taken"], self._initial[made] = made, bytes(8)
+        return self._buffers["taken"]
+
+    def room(self, size: int) -> Buffer:
+        """Where such arrays lie."""
+        if "room" not in self._buffers:
+            self._buffers["room"] = self.module.add_buffer(Buffer("room", "ldram", size))
+        return self._buffers["room"]
 
     def cell(self, f: FunctionLowering) -> Value:
         """A few bytes of NRAM for a result."""
