@@ -206,6 +206,31 @@ def test_compiled_convolutions(case: Any, dtype: Any, wide: Any) -> None:
         assert found(list(values))[0].tobytes() == want.tobytes()
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_bytes_come_out(kernel: int) -> None:
+    """A bias for each filter, then steps of a scale around a zero point: whole tiles and panels among others."""
+    conv = convolution((2, 24, 7, 9), (50, 24, kernel, kernel), {}, dt.int8, dt.int32)
+    (y,) = conv.outputs
+    bias, spread, total = Var(TensorType((50,), dt.int32)), Var(y.type), Var(y.type)
+    real, out = (Var(TensorType(y.type.shape, d)) for d in (dt.float32, dt.int8))
+    scale, zero = Var(TensorType((50,), dt.float32)), Var(TensorType((50,), dt.int8))
+    after = [
+        Equation(table["broadcast"], (bias,), {"shape": y.type.shape, "axes": (1,)}, (spread,)),
+        Equation(table["add"], (y, spread), {}, (total,)),
+        Equation(table["cast"], (total,), {"dtype": dt.float32}, (real,)),
+        Equation(table["quantise"], (real, scale, zero), {"axis": 1, "dtype": dt.int8}, (out,)),
+    ]
+    graph = Graph((*conv.inputs, bias, scale, zero), (*conv.equations, *after), (out,))
+    rng = np.random.default_rng(kernel)
+    values = [rng.integers(-128, 128, v.type.shape).astype(np.int8) for v in conv.inputs]
+    values += [rng.integers(-999, 999, 50).astype(np.int32), rng.uniform(100, 900, 50).astype(np.float32)]
+    values.append(rng.integers(-128, 128, 50).astype(np.int8))
+    found = compile_graph(graph, Options(stable=frozenset({1})))
+    for small in (True, False):
+        values[1] = weights(rng, values[1].shape, dt.int8, small)
+        assert found(list(values))[0].tobytes() == run(graph, values)[0].tobytes()
+
+
 def product(x: tuple[int, ...], y: tuple[int, ...], along: int, types: tuple[Any, Any], wide: Any) -> Graph:
     """Operands of any dtypes, cast to int32 where they differ."""
     inputs = [Var(TensorType(s, t)) for s, t in zip((x, y), types, strict=True)]

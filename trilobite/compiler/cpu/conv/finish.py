@@ -7,6 +7,7 @@ epilogue is emitted twice: for whole rows of a tile, and masked for a last panel
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from trilobite.compiler.cpu.conv.tiling import ROWS, VECTORS, Tiling
 from trilobite.compiler.cpu.conv.words import Words
@@ -96,12 +97,15 @@ class Finish:
 
     def registers(self, sums: Sequence[Value], rows: Value, column: Value) -> None:
         """Sums of a full tile that are still in registers, row by row."""
-        t = self.t
+        t, lanes = self.t, self.tiling.lanes
+        # Bytes of several vectors are put together in fewer instructions.
+        together = VECTORS if any(d.itemsize == 1 for d in self.epilogue.results) else 1
         for i in range(ROWS):
             places = self.row(t.load_type("i64", t.address(rows, 8 * i)))
-            for v in range(VECTORS):
-                at = t.add(column, v * self.tiling.lanes)
-                self.store(sums[i * VECTORS + v], places, at, None)
+            line = sums[i * VECTORS : (i + 1) * VECTORS]
+            for v in range(0, VECTORS, together):
+                total = reduce(t.join, line[v : v + together])
+                self.store(total, places, t.add(column, v * lanes), None, together * lanes)
 
     def row(self, row: Value) -> tuple[list[Value], list[Value]]:
         """Where a row of every operand and of every result begins."""
@@ -119,8 +123,11 @@ class Finish:
         self.store(self.t.load_type(self.tiling.vector, sums, 32), places, column, count)
 
     def store(
-        self, total: Value, places: tuple[list[Value], list[Value]], column: Value, count: Value | None
-    ) -> None:
-        """Sums of consecutive columns of one row, through the epilogue into every result."""
+        self, total: Value, places: tuple[list[Value], list[Value]], column: Value, count: Value | None,
+        lanes: int = 0,
+    ) -> None:  # fmt: skip
+        """Sums of consecutive columns of one row, through the epilogue into every result; as many as fill a
+        vector, or `lanes`.
+        """
         value = narrow(self.t, total, self.tiling.accumulator, self.tiling.result)
-        emit_epilogue(self.t, self.epilogue, value, *places, column, self.tiling.lanes, count)
+        emit_epilogue(self.t, self.epilogue, value, *places, column, lanes or self.tiling.lanes, count)

@@ -116,11 +116,14 @@ def quantise(t: Text, x: Value, scale: Value, zero: Value, source: DType, target
         low, high = float_range(target)
         held = t.fmin(high, t.fmax(low, t.fadd(steps, zw)))  # constants first: NaN stays
         return formats.rounded(t, target, held)
-    bottom, top = integer_range(target)
-    found = t.fadd(rint(t, steps), zw)
-    number = t.select(t.fcmp("uno", found, found), zw, found)
-    held = t.fmin(float(top), t.fmax(float(bottom), number))
-    return wrap(t, target, t.convert("trunc", t.convert("fptosi", held, "i32"), REGISTER[target]))
+    # Held inside the range before it is rounded, which one instruction then does together with the cast.
+    bottom, top = (t.fsub(t.constant(zw.type, float(n)), zw) for n in integer_range(target))
+    known = t.select(t.fcmp("uno", steps, steps), t.constant(steps.type, 0.0), steps)
+    near = rint(t, t.fmin(top, t.fmax(bottom, known)))
+    if target == int32:  # the steps alone may need more bits
+        return t.convert("fptosi", t.fadd(near, zw), "i32")
+    number = t.add(t.convert("fptosi", near, "i32"), _resized(t, zero, target, "i32"))
+    return wrap(t, target, t.convert("trunc", number, REGISTER[target]))
 
 
 def dequantise(t: Text, q: Value, scale: Value, zero: Value, source: DType, target: DType) -> Value:
