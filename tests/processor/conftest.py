@@ -121,7 +121,7 @@ def _fit(values: dict[str, Any], row: Row, rng: np.random.Generator) -> None:
     if row.mnemonic.startswith("VC") and "m" in values:
         values["n"] = values["m"] * int(rng.integers(0, 8))
     if row.mnemonic == "VRSHF":
-        values["count"] = 64 * int(rng.integers(1, 3))
+        values |= {"count": 64 * int(rng.integers(1, 3)), "h": 1, "w": int(rng.integers(1, 3)), "c": 3}
     if row.mnemonic == "RV":
         values |= {"seed": 7, "counter": 3}
     if "activation" not in values:

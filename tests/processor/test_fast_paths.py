@@ -20,12 +20,12 @@ from trilobite.processor.isa.formats import pack
 from trilobite.processor.isa.row import NRAM, SRAM, WRAM, IllegalOperands, Operands, Row
 from trilobite.processor.isa.table import TABLE
 from trilobite.processor.machine import load_machine
-from trilobite.processor.sim import lanes
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.kernels import KERNELS
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.sim.plans import HOT, Plan
 from trilobite.processor.sim.prepared import Prepared
+from trilobite.processor.sim.routines.choice import has_forms, vector_routine
 
 TENSOR = [row for row in TABLE if row.is_tensor and row.timing not in ("dma", "multicast")]
 COPIES = [row for row in TABLE if row.timing in ("dma", "multicast")]
@@ -136,20 +136,25 @@ def _compare(
         assert outputs == [int(value) for value in results[len(writes) :]]
 
 
+def instruction_of(row: Row, formats: tuple[Any, ...]) -> Instruction:
+    flags = tuple(flag.choices[0] for flag in row.flags)
+    return Instruction(row, (0,) * len(row.registers), formats, flags)
+
+
 def test_the_hot_form_is_machine_code_where_it_says_so(core: Core, operands_for) -> None:
     """The comparison above would be hollow if no row had machine code."""
     pairs = [
         (row, formats)
         for row in TENSOR
         for formats in row.formats
-        if formats and lanes.has_lane(lanes.base_name(row.mnemonic)[0], formats[0])
+        if not has_forms(instruction_of(row, formats)) and vector_routine(instruction_of(row, formats))
     ]
     assert len(pairs) > 800
     for row, formats in pairs[::50]:
         o = operands_for(np.random.default_rng(1), row, formats)
         if row.mnemonic == "VFMA":
             o.values["c"] = o.values["b"] + 8192
-        prepared = Prepared(Instruction(row, (0,) * len(row.registers), formats))
+        prepared = Prepared(instruction_of(row, formats))
         prepared.heat = HOT
         assert o.n == 0 or Plan(core, prepared, o).whole is not None, (row.mnemonic, formats)
 

@@ -27,6 +27,7 @@ from trilobite.processor.sim.timing.engine import replay_by_definition
 from trilobite.processor.sim.timing.native import replay
 
 FIRST = 10  # register of the first operand
+INDEXED = ("VGATH", "VSCAT")  # random indices are faults
 
 
 def candidates() -> list[Instruction]:
@@ -39,7 +40,8 @@ def candidates() -> list[Instruction]:
             instruction = Instruction(
                 row, registers, formats, tuple(flag.choices[0] for flag in row.flags), 0
             )
-            if not unlawful(instruction) and sites.site_of(Prepared(instruction), 0) is not None:
+            site = None if unlawful(instruction) else sites.site_of(Prepared(instruction), 0)
+            if site is not None and not site.is_formed and row.mnemonic not in INDEXED:
                 found.append(instruction)
     return found
 
@@ -74,7 +76,8 @@ def lines_of(rng: np.random.Generator, instruction: Instruction, dram: int, oper
         o.values["a"] = o.values.get("dst", o.values["a"])
     immediate = int(rng.integers(-(1 << 20), 1 << 20)) if row.immediate and row.timing != "dma" else 0
     if row.immediate and row.timing == "dma":
-        immediate = size * int(rng.integers(0, 64))
+        is_based = any(operand.name == "base" for operand in row.operands)
+        immediate = size * int(rng.integers(0, 64)) + (0 if is_based else dram)
     made = Instruction(row, instruction.registers, instruction.formats, instruction.flags, immediate)
     loads = [f"LI ${register}, #{o.values[name]}" for name, register, _ in Prepared(made).fields]
     return [*loads, instruction_text(made)]

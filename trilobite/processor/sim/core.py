@@ -48,7 +48,7 @@ class NativeCode(Protocol):
 
     def remember_block(self, memory: Memory, offset: int) -> None: ...
 
-    def visited(self, place: int) -> None: ...
+    def visited(self, place: int, operands: Operands) -> None: ...
 
 
 class Core:
@@ -175,7 +175,7 @@ class Core:
                 plan.records = self._records(prepared, plan.operands)
             self.trace.tail.extend(plan.records)
         if self.native is not None and self.kernels:
-            self.native.visited(self.pc)
+            self.native.visited(self.pc, plan.operands)
 
     def _shown(self, prepared: Prepared) -> None:
         """The same in the sight of an observer, who is told before anything changes."""

@@ -33,5 +33,5 @@ class Log:
             if site.queues:
                 made.append(SyncRecord(site.place, site.queues))
                 continue
-            made.append(site.record(tuple(row[VALUES : VALUES + len(site.names)])))
+            made.append(site.record(tuple(row[VALUES : VALUES + site.noted])))
         return made

@@ -13,7 +13,7 @@ SPACES = (
 )
 BLOCKS = 112  # four DRAM blocks, start and end
 FIELDS = 120  # operands of a tensor instruction
-STATE_WORDS = 128
+STATE_WORDS = 152
 FAR = (1 << 63) - 1
 
 DECLARATIONS = [f"declare i{w} @llvm.{n}.i{w}(i{w}, i1)" for n in ("cttz", "ctlz") for w in (8, 16, 32, 64)]

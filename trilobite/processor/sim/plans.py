@@ -8,15 +8,16 @@ so a plan is made once and run many times; plans live as long as the launch, dur
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trilobite.processor.isa.formats import I4
+from trilobite.processor.isa.formats import I4, Array
 from trilobite.processor.isa.row import Operands, Region
-from trilobite.processor.sim.lanes import lane_call
 from trilobite.processor.sim.memory import store, typed
 from trilobite.processor.sim.record import SyncRecord, TensorRecord
+from trilobite.processor.sim.routines.calling import routine_call
 
 if TYPE_CHECKING:
     from trilobite.processor.sim.core import Core
@@ -46,14 +47,13 @@ class Plan:
         self.live = all(raw.flags.c_contiguous for raw in raws) and all(r.fmt is not I4 for r in self.reads)
         self.kernel = core.kernels.get(row.mnemonic, row.meaning)
         self.records: tuple[TensorRecord | SyncRecord, ...] = ()
-        self.whole: Callable[[], object] | None = None  # does all of it in one call
+        self.whole: Callable[[], bool] | None = None  # does all of it in one call, or refuses
         if self.live and core.kernels and prepared.heat >= HOT:
             self.whole = whole_call(self)
 
     def run(self, core: Core) -> list[int]:
         """Executes; gives the values of the registers that are written."""
-        if self.whole is not None:
-            self.whole()
+        if self.whole is not None and self.whole():
             return []
         arrays = self.arrays
         if not self.live:
@@ -67,7 +67,12 @@ class Plan:
         return [int(value) for value in results[len(self.writes) :]] if self.outputs else []
 
 
-def whole_call(plan: Plan) -> Callable[[], object] | None:
+def _copied(target: Array, source: Array) -> bool:
+    np.copyto(target, source)
+    return True
+
+
+def whole_call(plan: Plan) -> Callable[[], bool] | None:
     """The execution as one call that gives the same bits, where there is such a call."""
     row = plan.prepared.row
     if plan.outputs or not all(raw.size for raw in plan.targets):
@@ -75,7 +80,6 @@ def whole_call(plan: Plan) -> Callable[[], object] | None:
     if row.timing == "dma" and len(plan.targets) == 1:
         source, target = plan.arrays[0], plan.targets[0]
         if source.flags.c_contiguous and target.flags.c_contiguous:
-            raw, flat = source.reshape(-1).view(np.uint8), target.reshape(-1)
-            return lambda: np.copyto(flat, raw)
+            return partial(_copied, target.reshape(-1), source.reshape(-1).view(np.uint8))
         return None
-    return lane_call(plan.prepared.instruction, plan.operands, plan.targets, plan.arrays)
+    return routine_call(plan.prepared.instruction, plan.operands, plan.targets, plan.arrays)

@@ -1,38 +1,49 @@
 """Tensor instructions that translated code can do by itself: which they are, and what it must know of them.
 
 Enters: a prepared instruction. Leaves: a `Site`, the words that `tensor_step` reads, or None if the
-instruction is the interpreter's: anything but element-by-element work with machine code in `lanes`, and
-copies without holes. Where the operands lie is found by asking the row for the regions of marked operands.
+instruction is the interpreter's. Where the operands lie is found by asking the row for the regions of marked
+operands. Instructions with several sizes get a `Form` for each set of sizes that they are met with.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+
+import numpy as np
 
 from trilobite.native.cache import Kernels, kernels
 from trilobite.processor.isa.address import NUMBERS
+from trilobite.processor.isa.formats import I4, Array
 from trilobite.processor.isa.row import IllegalOperands, Operands, Region, signed
 from trilobite.processor.isa.rows.scalar import from_immediate
 from trilobite.processor.sim import tensor_step
-from trilobite.processor.sim.lanes import base_name, has_lane, lane_function
+from trilobite.processor.sim.native_state import FIELDS, STATE_WORDS
 from trilobite.processor.sim.plans import HOT
 from trilobite.processor.sim.prepared import Prepared, sync_queues, tensor_record
 from trilobite.processor.sim.record import TensorRecord
-from trilobite.processor.sim.tensor_step import MOST_FIELDS, MOST_REGIONS, TensorState
+from trilobite.processor.sim.routines.choice import Routine, form_routine, has_forms, vector_routine
+from trilobite.processor.sim.tensor_step import (
+    BY_COUNT,
+    BY_CYCLE,
+    MOST_FIELDS,
+    MOST_KEYS,
+    MOST_REGIONS,
+    SINGLE,
+    TensorState,
+)
+from trilobite.processor.sim.timing.ranges import bounds
 from trilobite.processor.sim.typed_python import module_text
 
 MARK = 32  # operand k is probed with (k + 1) << MARK, so that a region says whose address it has
 PROBED = {"n": 48, "m": 16}
-COPY = """
-declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
-define void @entry(ptr %d, ptr %a, ptr %b, ptr %c, i64 %n, i64 %m) {
-  call void @llvm.memmove.p0.p0.i64(ptr %d, ptr %a, i64 %n, i1 false)
-  ret void
-}
-"""
+ADDRESSES = frozenset("dst a b g table index mask bias_at scale_at base".split())
+SCALARS = frozenset(("s", "start", "step", "value"))  # values, neither place nor size
+FAMILIAR = 4  # visits with the same sizes that make a form worth its price
+MOST_FORMS = 32  # of one site
+WORD = (1 << 64) - 1
+ZERO = STATE_WORDS - FIELDS - 1  # a field that no instruction has
 
 
 @lru_cache(maxsize=1)
@@ -42,82 +53,179 @@ def step_code() -> tuple[Kernels, int]:
     return code, code.addresses[0]
 
 
-@lru_cache(maxsize=1)
-def _copy() -> tuple[Kernels, int]:
-    code = kernels([(COPY, 0)])
+@lru_cache(maxsize=2048)
+def routine_code(text: str) -> tuple[Kernels, int]:
+    """A routine as machine code, and where it begins; the code lives as long as the first of the two."""
+    code = kernels([(text, 3)])
     return code, code.addresses[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """An instruction with given sizes: its routine, and its regions as marked operands lie."""
+
+    key: tuple[int, ...]
+    routine: Routine
+    reads: tuple[Region, ...]
+    writes: tuple[Region, ...]
+    facts: Array  # what the routine reads; the arrays that it points to live in `routine`
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return (*self.reads, *self.writes)
 
 
 class Site:
     """One tensor instruction of a program that runs as machine code once it is hot, or a SYNC."""
 
-    def __init__(self, prepared: Prepared, place: int, regions: Sequence[Region]) -> None:
+    def __init__(self, prepared: Prepared, place: int) -> None:
         self.prepared, self.place = prepared, place
         self.names = [name for name, _, _ in prepared.fields]
         self.is_copy = prepared.row.timing == "dma"
-        self.queues = sync_queues(prepared.instruction) if not regions else ()  # that a SYNC waits for
-        self.element = regions[-1].fmt.bits // 8 if regions else 0
-        self.regions = [self._region(region) for region in regions]
+        is_sync = prepared.row.mnemonic == "SYNC"
+        self.queues = sync_queues(prepared.instruction) if is_sync else ()  # that a SYNC waits for
         self.visits = 0
+        self.regions: list[tuple[int, int, int, int, int]] = []
+        self.reads = 0
+        self.routine: Routine | None = None
+        self.keys: list[int] = []  # fields that are sizes, if the site has forms
+        self.addresses: list[int] = []
+        self.forms: dict[int, Form] = {}  # by their number in the translation
+        self._met: dict[tuple[int, ...], int] = {}
         self._records: dict[tuple[int, ...], TensorRecord] = {}
 
-    def _region(self, region: Region) -> tuple[int, int, int, int]:
-        """Which field it lies at, how far behind, in which memories, and whether the cycle counts it."""
-        field = ((region.address + (1 << MARK - 1)) >> MARK) - 1
-        spaces = sum(1 << NUMBERS[space] for space in region.spaces)
-        return field, region.address - (field + 1 << MARK), spaces, int(region.shape[0] == PROBED["m"])
+    @property
+    def is_formed(self) -> bool:
+        return self.routine is None and not self.queues
+
+    @property
+    def noted(self) -> int:
+        """Values that a row of the log has: the registers, or the form and the addresses."""
+        return 1 + len(self.addresses) if self.is_formed else len(self.names)
 
     @property
     def immediate(self) -> int | None:
         """The word of a scalar operand that is an immediate."""
         row, instruction = self.prepared.row, self.prepared.instruction
-        is_scalar = base_name(row.mnemonic)[1] in ("scalar", "reversed") and row.immediate is not None
-        return from_immediate(instruction.formats[0], instruction.immediate) if is_scalar else None
+        if row.immediate is None or row.immediate.name != "imm":
+            return None
+        return from_immediate(instruction.formats[0], instruction.immediate)
 
     def words(self) -> list[int]:
         """What `tensor_step` reads."""
-        scalar = len(self.names) if self.immediate is not None else -1
-        scalar = self.names.index("s") if "s" in self.names else scalar
-        cycle = self.names.index("m") if "m" in self.names else -1
+        names = self.names
+        scalar = next((at for at, name in enumerate(names) if name in SCALARS), len(names))
+        cycle = names.index("m") if "m" in names and not self.is_formed else -1
+        count = names.index("n") if "n" in names else 0
+        overlap, scratch = (self.routine.overlap, self.routine.scratch) if self.routine else (0, 0)
         regions = [word for region in self.regions for word in region]
-        regions += [0] * (tensor_step.REGION_WORDS * MOST_REGIONS - len(regions))
-        count = self.names.index("n") if self.regions else -1
-        return [self.place, count, cycle, scalar, self.element, int(self.is_copy),
-                len(self.regions), *regions]  # fmt: skip
+        logged = self.addresses if self.is_formed else list(range(len(names))) if self.regions else []
+        return [self.place, count, cycle, scalar, overlap, int(self.is_copy), scratch, int(self.is_formed),
+                len(self.regions), self.reads, len(self.keys), len(logged),
+                *_filled(regions, tensor_step.REGION_WORDS * MOST_REGIONS), *_filled(logged, MOST_FIELDS),
+                *_filled(self.keys, MOST_KEYS)]  # fmt: skip
 
     def is_hot(self) -> bool:
         """One visit of the interpreter more; copies need no code of their own, so they are hot at once."""
         self.visits += 1
         return self.visits >= (1 if self.is_copy else HOT)
 
-    def code(self) -> tuple[Any, int]:
-        """Its machine code, and where it begins; the code lives as long as the first of the two."""
-        if self.is_copy:
-            return _copy()
-        name, mode = base_name(self.prepared.row.mnemonic)
-        module, function = lane_function(name, self.prepared.instruction.formats[0], mode)
-        return module, ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+    def code(self) -> tuple[Kernels, int]:
+        """The machine code of a vector instruction."""
+        assert self.routine is not None
+        return routine_code(self.routine.text)
+
+    def new_form(self, o: Operands) -> Form | None:
+        """The form of an execution, if it was met often enough and there is none yet."""
+        key = tuple(o.values[self.names[field]] for field in self.keys)
+        met = self._met[key] = self._met.get(key, 0) + 1
+        if met != min(FAMILIAR, HOT) or len(self.forms) >= MOST_FORMS:
+            return None
+        marked = {self.names[field]: (field + 1) << MARK for field in self.addresses}
+        given = Operands({**o.values, **marked})
+        reads, writes = _regions(self.prepared, given)
+        if not all(region.count for region in (*reads, *writes)) or len(reads) + len(writes) > MOST_REGIONS:
+            return None
+        routine = form_routine(self.prepared.instruction, given)
+        if routine is None:
+            return None
+        facts = [fact if isinstance(fact, int) else fact.ctypes.data for fact in routine.facts]
+        return Form(key, routine, tuple(reads), tuple(writes), np.array(facts, np.int64))
+
+    def form_words(self, form: Form, following: int) -> list[int]:
+        """What `tensor_step` reads of a form."""
+        areas = [word for region in form.regions for word in _area(region)]
+        keys = [signed(value) for value in form.key]
+        return [following, routine_code(form.routine.text)[1], form.facts.ctypes.data, form.routine.scratch,
+                form.routine.overlap, len(form.regions), len(form.reads), *_filled(keys, MOST_KEYS),
+                *_filled(areas, tensor_step.AREA_WORDS * MOST_REGIONS)]  # fmt: skip
 
     def record(self, values: tuple[int, ...]) -> TensorRecord:
-        """The record of an execution with these values of its registers."""
+        """The record of an execution whose row of the log ends in these values."""
         found = self._records.get(values)
         if found is None:
-            given = dict(self.prepared.static)
-            for (name, _, is_signed), value in zip(self.prepared.fields, values, strict=False):
-                given[name] = signed(value) if is_signed else value & (1 << 64) - 1
-            found = self._records[values] = tensor_record(self.place, self.prepared, Operands(given))
+            found = self._records[values] = tensor_record(self.place, self.prepared, self._operands(values))
         return found
+
+    def _operands(self, values: tuple[int, ...]) -> Operands:
+        words = dict.fromkeys(range(len(self.names)), 0)
+        if self.is_formed:
+            words |= dict(zip(self.keys, self.forms[values[0]].key, strict=True))
+            words |= dict(zip(self.addresses, values[1:], strict=False))
+        else:
+            words |= dict(enumerate(values[: len(self.names)]))
+        given = dict(self.prepared.static)
+        for field, (name, _, is_signed) in enumerate(self.prepared.fields):
+            given[name] = signed(words[field]) if is_signed else words[field] & WORD
+        return Operands(given)
+
+
+def _filled(words: Sequence[int], length: int) -> list[int]:
+    return [*words, *[0] * (length - len(words))]
+
+
+def marked_field(region: Region) -> tuple[int, int]:
+    """Which field a region lies at, and how far behind; what lies at a constant, behind a word that is 0."""
+    if region.address < 1 << MARK - 1:
+        return ZERO, region.address
+    field = ((region.address + (1 << MARK - 1)) >> MARK) - 1
+    return field, region.address - (field + 1 << MARK)
+
+
+def _spaces(region: Region) -> int:
+    return sum(1 << NUMBERS[space] for space in region.spaces)
+
+
+def _area(region: Region) -> tuple[int, ...]:
+    low, high = bounds(region)
+    if region.fmt is I4:  # packed without gaps
+        low, high = region.address, region.address + region.bytes
+    return (*marked_field(region), low - region.address, high - region.address, _spaces(region),
+            region.fmt.align)  # fmt: skip
 
 
 def site_of(prepared: Prepared, place: int) -> Site | None:
     """The instruction as a site, if translated code can do it."""
     row = prepared.row
     if row.mnemonic == "SYNC":
-        return Site(prepared, place, ())
-    names = [name for name, _, _ in prepared.fields]
-    if not row.is_tensor or prepared.outputs or "n" not in names or len(names) > MOST_FIELDS:
+        return Site(prepared, place)
+    if not row.is_tensor or prepared.outputs:
         return None
-    if row.timing != "dma" and not _has_code(prepared):
+    return _formed_site(prepared, place) if has_forms(prepared.instruction) else _vector_site(prepared, place)
+
+
+def _formed_site(prepared: Prepared, place: int) -> Site | None:
+    site = Site(prepared, place)
+    site.addresses = [field for field, name in enumerate(site.names) if name in ADDRESSES]
+    sizes = enumerate(site.names)
+    site.keys = [field for field, name in sizes if name not in ADDRESSES and name not in SCALARS]
+    return site if len(site.keys) <= MOST_KEYS and len(site.addresses) < MOST_FIELDS else None
+
+
+def _vector_site(prepared: Prepared, place: int) -> Site | None:
+    site = Site(prepared, place)
+    names = site.names
+    if "n" not in names or len(names) > MOST_FIELDS:
         return None
     values = dict(prepared.static)
     values |= {name: PROBED.get(name, (number + 1) << MARK) for number, name in enumerate(names)}
@@ -126,20 +234,21 @@ def site_of(prepared: Prepared, place: int) -> Site | None:
     except IllegalOperands:
         return None
     everything = (*reads, *writes)
-    is_plain = all(
-        len(region.shape) == 1 and region.fmt.bits == writes[0].fmt.bits >= 8 for region in everything
-    )
-    is_found = all(region.address >= 1 << MARK - 1 for region in everything)
-    if len(writes) != 1 or not 1 <= len(reads) < MOST_REGIONS or not (is_plain and is_found):
+    is_plain = all(len(region.shape) == 1 and region.fmt.bits >= 8 for region in everything)
+    if len(everything) > MOST_REGIONS or not is_plain:
         return None
-    return Site(prepared, place, everything)
+    site.routine = vector_routine(prepared.instruction)
+    site.regions, site.reads = [_counted(region) for region in everything], len(reads)
+    return site if site.routine is not None else None
+
+
+def _counted(region: Region) -> tuple[int, int, int, int, int]:
+    """Field, offset, memories, what counts its elements, and their bytes."""
+    extent = region.shape[0]
+    counted = BY_COUNT if extent == PROBED["n"] else BY_CYCLE if extent == PROBED["m"] else SINGLE
+    return (*marked_field(region), _spaces(region), counted, region.fmt.bits // 8)
 
 
 def _regions(prepared: Prepared, o: Operands) -> tuple[Sequence[Region], Sequence[Region]]:
     assert prepared.row.writes is not None
     return prepared.row.reads(o) if prepared.row.reads else (), prepared.row.writes(o)
-
-
-def _has_code(prepared: Prepared) -> bool:
-    formats = prepared.instruction.formats
-    return bool(formats) and has_lane(base_name(prepared.row.mnemonic)[0], formats[0])

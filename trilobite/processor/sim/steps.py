@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trilobite.processor.sim.core import Core
 
 ROOM = 1 << 14  # rows of one stretch of the log
+SCRATCH = 1 << 16  # bytes that routines find at first
 
 
 class Sites(Protocol):
@@ -33,6 +34,8 @@ class Sites(Protocol):
     sites: list[Site]
     words: Array
     kernels: Array
+    first_form: Array
+    forms: Array
 
 
 class Steps:
@@ -46,23 +49,30 @@ class Steps:
         pads[:] = state[native_state.SPACES :][: 4 * len(NUMBERS)].reshape(-1, 4)[:, :2]
         found = np.array([0, *np.array(memory.blocks).reshape(-1)], np.int64)[1:]
         self._kept = {"kernel": translation.kernels, "site": translation.words, "state": state, "pads": pads,
-                      "blocks": found, "counts": counts, "host": np.zeros(MOST_REGIONS, np.int64),
-                      "size": np.zeros(MOST_REGIONS, np.int64)}  # fmt: skip
+                      "first_form": translation.first_form, "form": translation.forms, "blocks": found,
+                      "counts": counts, "host": np.zeros(2 * MOST_REGIONS, np.int64),
+                      "size": np.zeros(2 * MOST_REGIONS, np.int64)}  # fmt: skip
         self._tensors = structure_of(TensorState)()
         for name, array in self._kept.items():
             setattr(self._tensors, name, array.ctypes.data)
         self._tensors.state_address = state.ctypes.data
+        self._tensors.host_address = self._kept["host"].ctypes.data
+        self._tensors.scratch_wanted = SCRATCH
         self._tensors.dram = memory.gdram.ctypes.data
         self._tensors.block_count = len(memory.blocks)
         state[native_state.STEP] = step_code()[1]
         state[native_state.TENSORS] = ctypes.addressof(self._tensors)
         self._log = np.zeros((0, ROW_WORDS), np.int64)
+        self._scratch = np.zeros(0, np.uint8)
         self._taken = 0
 
     def begin(self, core: Core) -> None:
         """Before a run of translated code."""
         tensors = self._tensors
         tensors.traced = int(core.traced)
+        if tensors.scratch_wanted > tensors.scratch_room:
+            self._scratch = np.empty(tensors.scratch_wanted, np.uint8)
+            tensors.scratch, tensors.scratch_room = self._scratch.ctypes.data, len(self._scratch)
         if core.traced and tensors.log_count >= len(self._log):
             self._log = np.empty((ROOM, ROW_WORDS), np.int64)
             tensors.log, tensors.log_room = self._log.ctypes.data, ROOM

@@ -1,8 +1,8 @@
-"""One tensor instruction at machine speed, in typed Python: check its operands, note it, do it.
+"""One tensor instruction at machine speed, in typed Python: check its operands, do it, note it.
 
 Enters: a `TensorState`, and the values of the instruction's registers in the core's state. Leaves: 1, and the
-instruction is done; or 0, and nothing has happened: the interpreter does it, or finds its fault. Only
-vectors without holes are done here, in memories of the core itself and in DRAM.
+instruction is done; or 0, and nothing has happened: the interpreter does it, or finds its fault. Vectors are
+of any length; instructions with more sizes run where these sizes are known as a form of their site.
 """
 
 from __future__ import annotations
@@ -11,21 +11,31 @@ from trilobite.processor.sim.native_state import DRAM, FIELDS, READ_LOW, SCALAR_
 from trilobite.processor.sim.typed_python import Ints, invoke
 
 # Words of a site: what the interpreter knows about an instruction before it runs.
-PLACE, COUNT_FIELD, CYCLE_FIELD, SCALAR_FIELD, ELEMENT, IS_COPY, REGION_COUNT, REGIONS = range(8)
-FIELD, OFFSET, SPACES, IS_CYCLE = range(4)  # words of a region; the last region is the one that is written
-REGION_WORDS, MOST_REGIONS = 4, 4
-SITE_WORDS = REGIONS + REGION_WORDS * MOST_REGIONS
+PLACE, COUNT_FIELD, CYCLE_FIELD, SCALAR_FIELD, OVERLAP, IS_COPY, SCRATCH_EACH, IS_FORMED = range(8)
+REGION_COUNT, WRITTEN, KEY_COUNT, LOGGED_COUNT, REGIONS = range(8, 13)
+FIELD, OFFSET, SPACES, COUNTED, ELEMENT = range(5)  # words of a region; those that are written come last
+REGION_WORDS, MOST_REGIONS, MOST_FIELDS, MOST_KEYS = 5, 6, 7, 16
+LOGGED = REGIONS + REGION_WORDS * MOST_REGIONS
+KEYS = LOGGED + MOST_FIELDS
+SITE_WORDS = KEYS + MOST_KEYS
+BY_COUNT, BY_CYCLE, SINGLE = range(3)  # what says how many elements a region has
+# Words of a form: what is known about an instruction with given sizes.
+NEXT, KERNEL, FACTS, FORM_SCRATCH, FORM_OVERLAP, FORM_REGIONS, FORM_WRITTEN, FORM_KEYS = range(8)
+AREAS = FORM_KEYS + MOST_KEYS
+AREA_FIELD, AREA_OFFSET, LOW, HIGH, AREA_SPACES, ALIGN = range(6)  # words of a region with known sizes
+AREA_WORDS = 6
+FORM_WORDS = AREAS + AREA_WORDS * MOST_REGIONS
 # Words of a row of the log.
 SITE, SCALARS, SCALAR_AT, COUNTS, SPANS, VALUES = 0, 1, 2, 3, 13, 17
-MOST_FIELDS = 7
 ROW_WORDS = VALUES + MOST_FIELDS
 CLASSES = SPANS - COUNTS
 SCRATCH_CLASS, DRAM_CLASS = 7, 8  # of SCALAR_CLASSES
 LARGEST = 1 << 40
-LONGEST_CYCLE = 4096
+LONGEST_CYCLE = 1 << 24
 SPACE_SHIFT, OWNER_SHIFT = 56, 40
 OWNER, INNER = 0xFFFF, (1 << 40) - 1
 FURTHEST = (1 << 63) - 1
+LEAST_SCRATCH = 64
 
 
 class TensorState:
@@ -33,14 +43,20 @@ class TensorState:
 
     kernel: Ints  # by site: where its code is, 0 while it is not hot
     site: Ints
+    first_form: Ints  # by site, -1 for none
+    form: Ints
     state: Ints  # of the translated code
     pads: Ints  # by memory space: host address, bytes
     blocks: Ints  # of DRAM: start, end
     counts: Ints  # scalar instructions since the last record, by class
-    host: Ints
-    size: Ints
+    host: Ints  # of each region: where it begins, then its lowest byte
+    size: Ints  # of each region: bytes, then the field that says where it is
     log: Ints
     state_address: int
+    host_address: int
+    scratch: int
+    scratch_room: int
+    scratch_wanted: int
     dram: int
     block_count: int
     traced: int
@@ -50,8 +66,18 @@ class TensorState:
 
 def entry(e: TensorState, site: int) -> int:
     first = site * SITE_WORDS
+    if e.traced != 0 and e.log_count >= e.log_room:
+        return 0
+    if e.site[first + IS_FORMED] != 0:
+        return formed(e, site, first)
     if e.site[first + REGION_COUNT] == 0:  # a SYNC only leaves its record
-        return noted(e, site, first)
+        noted(e, site, first, -1)
+        return 1
+    return counted(e, site, first)
+
+
+def counted(e: TensorState, site: int, first: int) -> int:
+    """An instruction on vectors: how long they are stands in a register."""
     count = e.state[FIELDS + e.site[first + COUNT_FIELD]]
     if e.kernel[site] == 0 or count < 1 or count > LARGEST:
         return 0
@@ -60,86 +86,158 @@ def entry(e: TensorState, site: int) -> int:
         cycle = e.state[FIELDS + e.site[first + CYCLE_FIELD]]
         if cycle < 1 or cycle > LONGEST_CYCLE:
             return 0
-        if count % cycle != 0:
-            return 0
     if locate_all(e, first, count, cycle) == 0:
         return 0
-    if noted(e, site, first) == 0:
+    if has_scratch(e, (count + cycle) * e.site[first + SCRATCH_EACH] + LEAST_SCRATCH) == 0:
         return 0
-    last = e.site[first + REGION_COUNT] - 1
     amount = count
     if e.site[first + IS_COPY] != 0:
-        amount = e.size[last]
-    second = e.host[1]
-    if e.site[first + SCALAR_FIELD] >= 0:
-        second = e.state_address + 8 * (FIELDS + e.site[first + SCALAR_FIELD])
-    invoke(e.kernel[site], e.host[last], e.host[0], second, e.host[2], amount, cycle)
+        amount = e.size[0]
+    scalars = e.state_address + 8 * (FIELDS + e.site[first + SCALAR_FIELD])
+    if invoke(e.kernel[site], e.host_address, scalars, amount, cycle, 0, e.scratch) == 0:
+        return 0
+    noted(e, site, first, -1)
     return 1
 
 
+def formed(e: TensorState, site: int, first: int) -> int:
+    """An instruction with several sizes, which must be those of a form."""
+    form = e.first_form[site]
+    while form >= 0:
+        at = form * FORM_WORDS
+        if fits(e, first, at) != 0:
+            if locate_areas(e, at) == 0 or has_scratch(e, e.form[at + FORM_SCRATCH]) == 0:
+                return 0
+            scalars = e.state_address + 8 * (FIELDS + e.site[first + SCALAR_FIELD])
+            facts = e.form[at + FACTS]
+            if invoke(e.form[at + KERNEL], e.host_address, scalars, 0, 0, facts, e.scratch) == 0:
+                return 0
+            noted(e, site, first, form)
+            return 1
+        form = e.form[at + NEXT]
+    return 0
+
+
+def fits(e: TensorState, first: int, at: int) -> int:
+    """Whether the registers hold the sizes of a form."""
+    number = 0
+    while number < e.site[first + KEY_COUNT]:
+        if e.state[FIELDS + e.site[first + KEYS + number]] != e.form[at + FORM_KEYS + number]:
+            return 0
+        number += 1
+    return 1
+
+
+def has_scratch(e: TensorState, wanted: int) -> int:
+    """Whether there is so much scratch memory; if not, there will be at the next run."""
+    if wanted <= e.scratch_room:
+        return 1
+    if wanted > e.scratch_wanted:
+        e.scratch_wanted = wanted
+    return 0
+
+
 def locate_all(e: TensorState, first: int, count: int, cycle: int) -> int:
-    """Finds every operand; 0 if one is not plainly there, or lies partly on the target."""
+    """Finds every operand; 0 if one is not plainly there, or lies on a target in a way that matters."""
     regions = e.site[first + REGION_COUNT]
     number = 0
     while number < regions:
         at = first + REGIONS + REGION_WORDS * number
         elements = count
-        if e.site[at + IS_CYCLE] != 0:
+        if e.site[at + COUNTED] == BY_CYCLE:
             elements = cycle
-        size = elements * e.site[first + ELEMENT]
+        if e.site[at + COUNTED] == SINGLE:
+            elements = 1
+        size = elements * e.site[at + ELEMENT]
         address = e.state[FIELDS + e.site[at + FIELD]] + e.site[at + OFFSET]
-        host = locate(e, address, size, e.site[at + SPACES], e.site[first + ELEMENT])
+        host = locate(e, address, 0, size, e.site[at + SPACES], e.site[at + ELEMENT])
         if host == 0:
             return 0
         e.host[number] = host
+        e.host[MOST_REGIONS + number] = host
         e.size[number] = size
+        e.size[MOST_REGIONS + number] = e.site[at + FIELD]
         number += 1
-    if e.site[first + IS_COPY] != 0:
-        return 1
-    last = regions - 1
+    return are_apart(e, regions, e.site[first + WRITTEN], e.site[first + OVERLAP])
+
+
+def locate_areas(e: TensorState, at: int) -> int:
+    """The same for regions of known sizes."""
+    regions = e.form[at + FORM_REGIONS]
     number = 0
-    while number < last:
-        if overlaps(e, number, last) != 0:
+    while number < regions:
+        area = at + AREAS + AREA_WORDS * number
+        address = e.state[FIELDS + e.form[area + AREA_FIELD]] + e.form[area + AREA_OFFSET]
+        low = e.form[area + LOW]
+        high = e.form[area + HIGH]
+        host = locate(e, address, low, high, e.form[area + AREA_SPACES], e.form[area + ALIGN])
+        if host == 0:
             return 0
+        e.host[number] = host
+        e.host[MOST_REGIONS + number] = host + low
+        e.size[number] = high - low
+        e.size[MOST_REGIONS + number] = e.form[area + AREA_FIELD]
         number += 1
+    return are_apart(e, regions, e.form[at + FORM_WRITTEN], e.form[at + FORM_OVERLAP])
+
+
+def are_apart(e: TensorState, regions: int, written: int, overlap: int) -> int:
+    """Sources and targets lie as the routine wants: in any way (0), exactly on each other (1), or apart (2).
+
+    An operand that is both read and written is no hindrance: routines read what they add to.
+    """
+    if overlap == 0:
+        return 1
+    target = written
+    while target < regions:
+        source = 0
+        while source < target:
+            shared = sharing(e, source, target)
+            other = e.size[MOST_REGIONS + source] - e.size[MOST_REGIONS + target]
+            if shared == 1 or (shared == 2 and overlap == 2 and other != 0):
+                return 0
+            source += 1
+        target += 1
     return 1
 
 
-def overlaps(e: TensorState, source: int, target: int) -> int:
-    """Whether a source lies on the target, but not just there."""
-    if e.host[source] == e.host[target] and e.size[source] == e.size[target]:
-        return 0
-    if e.host[source] < e.host[target] + e.size[target] and e.host[target] < e.host[source] + e.size[source]:
+def sharing(e: TensorState, source: int, target: int) -> int:
+    """0 if two regions have no byte in common, 2 if they have all, 1 if some."""
+    source_low = e.host[MOST_REGIONS + source]
+    target_low = e.host[MOST_REGIONS + target]
+    if source_low == target_low and e.size[source] == e.size[target]:
+        return 2
+    if source_low < target_low + e.size[target] and target_low < source_low + e.size[source]:
         return 1
     return 0
 
 
-def locate(e: TensorState, address: int, size: int, spaces: int, align: int) -> int:
-    """The host address of bytes, or 0."""
+def locate(e: TensorState, address: int, low: int, high: int, spaces: int, align: int) -> int:
+    """The host address of bytes that reach from low to high around it, or 0."""
     if address < 0 or address & (align - 1) != 0 or (address >> OWNER_SHIFT) & OWNER != 0:
         return 0
     space = address >> SPACE_SHIFT
     if (spaces >> space) & 1 == 0:
         return 0
     offset = address & INNER
+    if offset + low < 0:
+        return 0
     if space > 0:
-        if offset + size > e.pads[2 * space + 1]:
+        if offset + high > e.pads[2 * space + 1]:
             return 0
         return e.pads[2 * space] + offset
     block = 0
     while block < e.block_count:
-        if e.blocks[2 * block] <= offset and offset + size <= e.blocks[2 * block + 1]:
+        if e.blocks[2 * block] <= offset + low and offset + high <= e.blocks[2 * block + 1]:
             return e.dram + offset
         block += 1
     return 0
 
 
-def noted(e: TensorState, site: int, first: int) -> int:
-    """A row of the log: the scalar work since the last record, and the operands. 0 if the log is full."""
+def noted(e: TensorState, site: int, first: int, form: int) -> None:
+    """A row of the log: the scalar work since the last record, and the operands."""
     if e.traced == 0:
-        return 1
-    if e.log_count >= e.log_room:
-        return 0
+        return
     row = e.log_count * ROW_WORDS
     e.log_count += 1
     e.log[row + SITE] = site
@@ -166,8 +264,11 @@ def noted(e: TensorState, site: int, first: int) -> int:
     e.state[READ_LOW + 1] = 0
     e.state[READ_LOW + 2] = FURTHEST
     e.state[READ_LOW + 3] = 0
+    row += VALUES
+    if form >= 0:  # its sizes are those of the form
+        e.log[row] = form
+        row += 1
     number = 0
-    while number < MOST_FIELDS:
-        e.log[row + VALUES + number] = e.state[FIELDS + number]
+    while number < e.site[first + LOGGED_COUNT]:
+        e.log[row + number] = e.state[FIELDS + e.site[first + LOGGED + number]]
         number += 1
-    return 1

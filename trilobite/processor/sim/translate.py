@@ -15,7 +15,7 @@ import numpy as np
 
 from trilobite.native.jit import POINTER, NativeModule
 from trilobite.processor.isa.address import NUMBERS
-from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, WRAM
+from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, WRAM, Operands
 from trilobite.processor.sim import emit, native_state
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import Memory, Place
@@ -34,8 +34,9 @@ from trilobite.processor.sim.native_state import (
 )
 from trilobite.processor.sim.prepared import CLASS_NUMBER, Prepared
 from trilobite.processor.sim.record import SCALAR_CLASSES, ScalarRecord
-from trilobite.processor.sim.sites import site_of
+from trilobite.processor.sim.sites import routine_code, site_of
 from trilobite.processor.sim.steps import Steps
+from trilobite.processor.sim.tensor_step import FORM_WORDS
 
 MEMORY = ("SLOAD", "SSTORE")
 CONDITIONS = {"CB": "sgt", "CBZ": "eq", "CBNZ": "ne", "BEQ": "eq", "BNE": "ne", "BLT": "slt", "BGE": "sge",
@@ -44,6 +45,7 @@ JUMPS = ("JUMP", "CALL", "RET")
 MAX_PROMOTED = 2000  # instructions; beyond this registers stay in memory, so that compiling stays quick
 SHORT, PATIENCE = 8, 16  # instructions, and calls that end so soon, before a door is closed
 AMPLE = 4096  # a limit that no block reaches at once
+MOST_FORMS = 1 << 12  # of one program; sizes beyond this stay with the interpreter
 MAX_INLINED = 64  # scalar accesses; beyond this their checks are called, not copied
 
 
@@ -78,16 +80,38 @@ class Translation:
         self.function = self._module["run"]
         self.words = np.array([site.words() for site in self.sites], np.int64).reshape(-1)
         # by site, 0 while it is cold; a SYNC needs no code
-        self.kernels = np.array([*(int(not site.regions) for site in self.sites), 0], np.int64)
+        self.kernels = np.array([*(int(bool(site.queues)) for site in self.sites), 0], np.int64)
+        self.first_form = np.full(len(self.sites) + 1, -1)
+        self.forms = np.zeros((MOST_FORMS, FORM_WORDS), np.int64)
+        self._form_count = 0
         self._code: list[object] = []  # what the kernels' addresses point to
 
-    def visited(self, place: int) -> None:
+    def visited(self, place: int, operands: Operands) -> None:
         """The interpreter did a tensor instruction; one that is hot gets its code."""
         number = self.numbers.get(place)
-        if number is not None and not self.kernels[number] and self.sites[number].is_hot():
-            kept, address = self.sites[number].code()
-            self._code.append(kept)
-            self.kernels[number] = address
+        if number is None or (self.kernels[number] and not self.sites[number].is_formed):
+            return
+        site = self.sites[number]
+        if not site.is_hot():
+            return
+        if site.is_formed:
+            self._add_form(number, operands)
+            return
+        kept, address = site.code()
+        self._code.append(kept)
+        self.kernels[number] = address
+
+    def _add_form(self, number: int, operands: Operands) -> None:
+        """The sizes of an execution as one more form of its site."""
+        site = self.sites[number]
+        form = site.new_form(operands) if self._form_count < MOST_FORMS else None
+        if form is not None:
+            self.forms[self._form_count] = site.form_words(form, int(self.first_form[number]))
+            site.forms[self._form_count] = form
+            self.first_form[number] = self._form_count
+            self._code.append(routine_code(form.routine.text)[0])
+            self._form_count += 1
+            self.kernels[number] = 1
 
     def is_cold(self, place: int) -> bool:
         """Whether there is a tensor instruction whose code is still to come."""
@@ -125,9 +149,9 @@ class CoreCode:
                 self._victim = (self._victim + 1) % 4
                 return
 
-    def visited(self, place: int) -> None:
+    def visited(self, place: int, operands: Operands) -> None:
         """The interpreter did a tensor instruction."""
-        self.translation.visited(place)
+        self.translation.visited(place, operands)
 
     def run(self, core: Core, limit: int) -> int:
         """Runs until something is left to the interpreter; gives the instructions executed."""

@@ -29,8 +29,8 @@ COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "
 Value = tuple[str, str]  # LLVM type and name
 
 
-def invoke(code: int, *words: int) -> None:
-    """Calls machine code by its address. Plain Python cannot."""
+def invoke(code: int, *words: int) -> int:
+    """Calls machine code by its address, and gives what it gives. Plain Python cannot."""
     raise NotImplementedError(f"the code at {code:#x} is called by compiled functions only")
 
 
@@ -270,8 +270,7 @@ class _Function:
         if node.func.id == "invoke":
             code = self._new(f"inttoptr i64 {values[0][1]} to ptr")
             given = ", ".join(f"{kind} {name}" for kind, name in values[1:])
-            self.lines.append(f"  call void {code}({given})")
-            return "void", ""
+            return "i64", self._new(f"call i64 {code}({given})")
         if node.func.id not in self.signatures:
             return self._builtin(node.func.id, values[0], node)
         result, arguments = self.signatures[node.func.id]

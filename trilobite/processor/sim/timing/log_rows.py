@@ -13,10 +13,12 @@ import numpy as np
 
 from trilobite.processor.isa.address import CORE_SHIFT
 from trilobite.processor.isa.formats import Array
-from trilobite.processor.isa.row import QUEUES
+from trilobite.processor.isa.row import QUEUES, Region
 from trilobite.processor.sim.log import Log
 from trilobite.processor.sim.record import CoreTrace
-from trilobite.processor.sim.tensor_step import COUNTS, SCALARS, SITE, SPANS, VALUES
+from trilobite.processor.sim.sites import Form, Site, marked_field
+from trilobite.processor.sim.tensor_step import BY_CYCLE, COUNTS, SCALARS, SINGLE, SITE, SPANS, VALUES
+from trilobite.processor.sim.timing.ranges import bounds, is_dense
 from trilobite.processor.sim.timing.state import SCALAR, SYNC, TENSOR
 
 if TYPE_CHECKING:
@@ -60,18 +62,53 @@ def _tensors(tables: Tables, log: Log, number: int, rows: Array, core: CoreTrace
     site = log.sites[number]
     if site.queues:
         return np.tile([SYNC, sync_word(site.queues), 0, -1], (len(rows), 1))
+    values = rows[:, VALUES : VALUES + site.noted]
+    if not site.is_formed:
+        return _vectors(tables, site, values, core)
+    made = np.empty((len(rows), 4), np.int64)
+    for form in np.unique(values[:, 0]).tolist():
+        chosen = np.flatnonzero(values[:, 0] == form)
+        made[chosen] = _formed(tables, site, site.forms[form], values[chosen], core)
+    return made
+
+
+def _vectors(tables: Tables, site: Site, values: Array, core: CoreTrace) -> Array:
     words = np.array(site.regions)
-    values = rows[:, VALUES : VALUES + len(site.names)]
-    addresses = values[:, words[:, 0]] + words[:, 1]
+    registers = np.hstack([values, np.zeros((len(values), 1), np.int64)])  # constants lie behind a zero
+    addresses = registers[:, np.minimum(words[:, 0], values.shape[1])] + words[:, 1]
     sizes = values[:, [at for at, name in enumerate(site.names) if name in ("n", "m")]]
-    firsts, which = _distinct(np.hstack([sizes, addresses >> CORE_SHIFT, addresses % tables.turn]))
+    made = _costs(tables, site, values, np.hstack([sizes, *_places(tables, addresses)]), core)
+    if tables.is_ranges:
+        lengths = _elements(site.names, words, values) * words[:, 4]
+        made[:, 3] = _feet(tables, addresses, addresses + lengths, site.reads)
+    return made
+
+
+def _formed(tables: Tables, site: Site, form: Form, values: Array, core: CoreTrace) -> Array:
+    """Executions with the same sizes differ by their addresses alone."""
+    marked = [marked_field(region) for region in form.regions]
+    columns = [1 + site.addresses.index(field) for field, _ in marked]
+    addresses = values[:, columns] + np.array([offset for _, offset in marked])
+    made = _costs(tables, site, values, np.hstack(_places(tables, addresses)), core)
+    if tables.is_ranges:
+        reach = np.array([bounds(region) for region in form.regions]).T
+        low, high = (addresses + (ends - [region.address for region in form.regions]) for ends in reach)
+        made[:, 3] = _feet(tables, low, high, len(form.reads), form.regions, addresses)
+    return made
+
+
+def _places(tables: Tables, addresses: Array) -> tuple[Array, Array]:
+    """What a cost depends on of where operands lie: their memories, and places in a turn of the channels."""
+    return addresses >> CORE_SHIFT, addresses % tables.turn
+
+
+def _costs(tables: Tables, site: Site, values: Array, keys: Array, core: CoreTrace) -> Array:
+    firsts, which = _distinct(keys)
     costs = []
     for row in values[firsts].tolist():
         record = site.record(tuple(row))
         costs.append((TENSOR, tables.cost(record, core), QUEUE_NUMBER[record.queue], -1))
     made: Array = np.array(costs, np.int64)[which]
-    if tables.is_ranges:
-        made[:, 3] = _feet(tables, addresses, _bytes(site.names, words, values) * site.element)
     return made
 
 
@@ -80,22 +117,33 @@ def sync_word(queues: Sequence[str]) -> int:
     return sum(QUEUE_NUMBER[queue] << 3 * place for place, queue in enumerate(queues))
 
 
-def _bytes(names: list[str], words: Array, values: Array) -> Array:
-    """Elements of each region: n, or m where the region is read in a cycle."""
-    counts = np.repeat(values[:, [names.index("n")]], len(words), axis=1)
-    for region in np.flatnonzero(words[:, 3]):
-        counts[:, region] = values[:, names.index("m")]
+def _elements(names: list[str], words: Array, values: Array) -> Array:
+    """Elements of each region: n, m or one."""
+    counts = np.ones((len(values), len(words)), np.int64)
+    for region, counted in enumerate(words[:, 3].tolist()):
+        if counted != SINGLE:
+            counts[:, region] = values[:, names.index("m" if counted == BY_CYCLE else "n")]
     return counts
 
 
-def _feet(tables: Tables, addresses: Array, sizes: Array) -> Array:
-    """Footprints of executions without holes; the last region is the one that is written."""
-    count, regions = addresses.shape
-    spans = np.stack([addresses, addresses + sizes, np.ones_like(addresses)], axis=2).reshape(-1, 3)
-    first = tables.spans.extend(spans) + regions * np.arange(count)
-    return tables.feet.extend(np.stack([first, first + regions - 1, first + regions], axis=1)) + np.arange(
-        count
-    )
+def _feet(
+    tables: Tables,
+    low: Array,
+    high: Array,
+    reads: int,
+    regions: Sequence[Region] = (),
+    at: Array | None = None,
+) -> Array:
+    """Footprints of executions; those regions that are written come last. Some regions may have holes."""
+    count, width = low.shape
+    is_solid = np.array([is_dense(region) for region in regions] or [True] * width)
+    spans = np.stack([low, high, np.broadcast_to(is_solid, low.shape)], axis=2).reshape(-1, 3)
+    first = tables.spans.extend(spans)
+    if at is not None and not is_solid.all():
+        tables.remember_holes(first, regions, at)
+    firsts = first + width * np.arange(count)
+    feet = np.stack([firsts, firsts + reads, firsts + width], axis=1)
+    return tables.feet.extend(feet) + np.arange(count)
 
 
 def _distinct(keys: Array) -> tuple[Array, Array]:

@@ -55,6 +55,11 @@ def overlap(a: Region, b: Region) -> bool:
     return bool((b_starts[at[found]] + b_size > a_starts[found]).any())
 
 
+def is_dense(region: Region) -> bool:
+    """Whether the region has no holes."""
+    return len(region.shape) == 1 or len(pieces(region)[0]) == 1
+
+
 def solid(low: int, high: int) -> Region:
     """All the bytes between two addresses."""
     return make_region(low, U8, (high - low,))

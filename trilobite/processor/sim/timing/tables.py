@@ -6,7 +6,9 @@ footprints. Loops repeat their records: what is equal is looked at once.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from math import lcm
 
 import numpy as np
@@ -36,7 +38,7 @@ from trilobite.processor.sim.timing.cost import (
 )
 from trilobite.processor.sim.timing.foresight import foresee, has_parts
 from trilobite.processor.sim.timing.log_rows import QUEUE_NUMBER, log_rows, sync_word
-from trilobite.processor.sim.timing.ranges import bounds, overlap, pieces, solid
+from trilobite.processor.sim.timing.ranges import bounds, is_dense, overlap, solid
 from trilobite.processor.sim.timing.state import BARRIER, SCALAR, SYNC, TASK, TENSOR
 
 Row = tuple[int, int, int, int]  # kind, argument, queue, footprint
@@ -57,6 +59,8 @@ class Tables:
         self._expected: list[int] = []
         self.spans, self.feet = _Growing(3), _Growing(3)
         self._holed: dict[int, Region] = {}
+        self._holed_from: list[int] = []
+        self._holed_at: list[tuple[Sequence[Region], Array]] = []
         self._met: dict[tuple[int, int], int] = {}
         self._paths: dict[tuple[Resource, ...], int] = {}
         self.foresight = foresee(machine, trace) if has_parts(machine) else None
@@ -125,7 +129,7 @@ class Tables:
             return -1
         first = self.spans.count
         read, written = ([region for region in regions if region.count] for regions in (reads, writes))
-        rows = [(*bounds(region), int(_is_solid(region))) for region in (*read, *written)]
+        rows = [(*bounds(region), int(is_dense(region))) for region in (*read, *written)]
         self._holed.update(
             (first + at, region) for at, region in enumerate((*read, *written)) if not rows[at][2]
         )
@@ -147,9 +151,25 @@ class Tables:
             found = self._met[one, other] = int(overlap(self._region(one), self._region(other)))
         return found
 
+    def remember_holes(self, first: int, regions: Sequence[Region], addresses: Array) -> None:
+        """Spans from `first` on are these regions at the addresses of each row."""
+        self._holed_from.append(first)
+        self._holed_at.append((regions, addresses))
+
     def _region(self, span: int) -> Region:
         found = self._holed.get(span)
-        return found if found is not None else solid(*map(int, self.spans.array[span, :2]))
+        if found is None:
+            found = self._holed[span] = self._of_row(span)
+        return found
+
+    def _of_row(self, span: int) -> Region:
+        low, high, is_solid = map(int, self.spans.array[span])
+        if is_solid:
+            return solid(low, high)
+        part = bisect_right(self._holed_from, span) - 1
+        regions, addresses = self._holed_at[part]
+        row, place = divmod(span - self._holed_from[part], len(regions))
+        return replace(regions[place], address=int(addresses[row, place]))
 
     def arrays(self) -> dict[str, Array]:
         """Everything that does not change during a replay."""
@@ -210,10 +230,6 @@ class Tables:
             "capacity": np.array(capacities, np.float64), "room": np.zeros(len(numbers)),
             "users": np.zeros(len(numbers)),
         }  # fmt: skip
-
-
-def _is_solid(region: Region) -> bool:
-    return len(region.shape) == 1 or len(pieces(region)[0]) == 1
 
 
 class _Growing:
