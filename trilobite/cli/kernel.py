@@ -32,7 +32,9 @@ def kernel(
     machine: Annotated[str, typer.Option(help="a preset or a YAML file")] = "mlu370-x4",
     arg: Annotated[
         list[str] | None,
-        typer.Option(help="a number, random:f32:8x4, zeros:i32:16, empty:f16:64, a .npy file"),
+        typer.Option(
+            help="a number, random:f32:8x4, zeros:i32:16, empty:f16:64, a .npy file, struct:i32=7,f32=0.5"
+        ),
     ] = None,
     level: Annotated[int, typer.Option("--level", "-O", help="0 or 2")] = 2,
     include: Annotated[list[str] | None, typer.Option("--include", "-I", help="a folder of headers")] = None,

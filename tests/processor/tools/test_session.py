@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -289,7 +290,11 @@ def test_arguments_as_words(tmp_path) -> None:
     assert (argument(device, "random:f16:3x4").numpy() == drawn).all()
     assert not argument(device, "zeros:i32:5").numpy().any()
     assert argument(device, "empty:bf16:2x2").address in device.memory.unwritten
-    for wrong in ("lots", "random:f33:4", "random:f32", "ones:f32:4", "random:f32:4x", "random:i4:4"):
+    made = argument(device, "struct:i8=1,i32=-7,f32=0.25,i8=0x7f")
+    assert made == struct.pack("<b3xifb3x", 1, -7, 0.25, 127)  # as C aligns its members
+    wrongs = ("lots", "random:f33:4", "random:f32", "ones:f32:4", "random:f32:4x", "random:i4:4",
+              "struct:", "struct:i32", "struct:i33=1", "struct:i4=1", "struct:i8=300", "struct:f32=x")  # fmt: skip
+    for wrong in wrongs:
         with pytest.raises(ArgumentError):
             argument(device, wrong)
     with pytest.raises(ArgumentError, match="the array cannot be read"):

@@ -6,6 +6,7 @@
     zeros:i32:16               an array of zeros
     empty:f16:3x3              an array that nobody filled
     weights.npy                an array from a NumPy file
+    struct:i32=7,f32=0.25,i8=1 a C struct by value, its members in order (BANG C kernels)
 
 Enters: a device and a word. Leaves: what `Device.launch` takes.
 """
@@ -29,6 +30,8 @@ def argument(device: Device, word: str) -> Any:
     word = word.strip()
     if word.endswith(".npy"):
         return device.array(_file(word))
+    if word.startswith("struct:"):
+        return _struct(word)
     if ":" in word:
         return _array(device, word)
     try:
@@ -52,9 +55,29 @@ def shape_of(word: str) -> tuple[int, ...]:
 def _misunderstood(word: str) -> ArgumentError:
     return ArgumentError(
         f"{word!r} is no argument",
-        expected="a number, random:f32:8x4, zeros:i32:16, empty:f16:64, or the path of a .npy file",
+        expected="a number, random:f32:8x4, zeros:i32:16, empty:f16:64, struct:i32=7,f32=0.25,"
+        " or the path of a .npy file",
         remedy="correct it",
     )
+
+
+def _struct(word: str) -> bytes:
+    """Members by format and value, laid out as C aligns them."""
+    members = [member.partition("=")[::2] for member in word.removeprefix("struct:").split(",")]
+    formats = [BY_NAME.get(name.strip()) for name, _ in members]
+    try:
+        values = tuple(float(text) if "." in text else int(text, 0) for _, text in members)
+    except ValueError:
+        raise _misunderstood(word) from None
+    if any(fmt is None or fmt is I4 for fmt in formats):
+        raise _misunderstood(word)
+    layout = np.dtype([(f"m{i}", fmt.dtype) for i, fmt in enumerate(formats) if fmt], align=True)
+    try:
+        return np.array(values, layout).tobytes()
+    except OverflowError as error:
+        raise ArgumentError(
+            f"{word!r}: {error}", expected="values that their formats hold", remedy="correct it"
+        ) from error
 
 
 def _array(device: Device, word: str) -> Any:
