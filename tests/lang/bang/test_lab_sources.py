@@ -31,3 +31,91 @@ def test_lines_behind_host_code_that_was_left_out(tmp_path: Path) -> None:
         with pytest.raises(ProcessorFault) as caught:
             run(source, "late", [np.ones(64, np.float32), np.zeros(64, np.float32)], level=level)
         assert f"{source.name}:7" in str(caught.value) and f"{source.name}:8" in str(caught.value)
+
+
+def test_functions_of_the_library_without_an_include(tmp_path: Path) -> None:
+    """`abs` of a large integer stays an integer; floats take their own overload, also in a header's text."""
+    (tmp_path / "parts.h").write_text("__mlu_func__ float size(float x) { return fabs(x) + sqrt(x * x); }\n")
+    text = """#include "parts.h"
+__mlu_entry__ void k(int *whole, float *real, int n) {
+  float *none = NULL;
+  uint bits = UINT_MAX;
+  assert(n < INT_MAX);
+  whole[0] = abs(n);
+  whole[1] = bits == UINT32_MAX && none == nullptr;
+  real[0] = size(-1.0f / 3.0f);
+  real[1] = fmax(-INFINITY, -FLT_MAX);
+  real[2] = floor((float)M_PI);
+}
+"""
+    source = written(text, tmp_path)
+    for level in LEVELS:
+        whole, real = run(source, "k", [np.zeros(2, np.int32), np.zeros(3, np.float32), -70001], level=level)
+        assert whole.tolist() == [70001, 1]
+        third = np.float32(1) / np.float32(3)
+        assert real.tolist() == [2 * third, -np.finfo(np.float32).max, 3]
+
+
+def test_a_kernel_with_the_name_of_a_function(tmp_path: Path) -> None:
+    text = 'extern "C" __mlu_entry__ void exp(float *x) { x[0] = expf(x[0]) - 1.0f; }\n'
+    (x,) = run(written(text, tmp_path), "exp", [np.zeros(1, np.float32)])
+    assert x[0] == 0
+
+
+OLDER = """
+struct Joined {
+  __mlu_func__ void operator()(half *z, half *x, half *y, int n) { __mlvm_stream_maxequal_f16(z, x, y, n); }
+};
+template <typename T>
+__mlu_func__ void __mlvm_memcpy_gdram_to_gdram(T *dst, T *src, int size, int pieces, T *through) {
+  for (int i = 1; i < pieces; ++i) __mlvm_memcpy_gdram_to_gdram(dst + i * size / sizeof(T), src, size);
+  __memcpy(through, src, size, GDRAM2NRAM);
+  __memcpy(dst, through, size, NRAM2GDRAM);
+}
+__mlu_entry__ void older(half *x, half *y, half *out, half *copies, int rows) {
+  __nram__ half a[128], b[4 * 64], c[64];
+  __mlvm_memcpy_gdram_to_nram(a, x, 64 * sizeof(half));
+  __mlvm_memcpy_stride_gdram_to_nram_async(b, y, 64 * sizeof(half), 64 * sizeof(half), 128 * sizeof(half), rows - 1);
+  __mlvm_sync();
+  __mlvm_memset_nram_f16(a + 64, 64, (half)0.5);
+  for (int i = 0; i < rows; ++i) Joined()(a, a, b + i * 64, 64);
+  __mlvm_stream_mul_f16(c, a, a + 64, 64);
+  __mlvm_stream_relu_f16(c, c, 64);
+  __mlvm_memcpy_nram_to_gdram(out, c, 64 * sizeof(half));
+  __mlvm_memcpy_gdram_to_gdram(copies, out, 64 * (int)sizeof(half), 3, a);
+}
+"""
+
+
+def test_the_compilers_own_names(tmp_path: Path) -> None:
+    """`__mlvm_*` beside the public names; a source may add a form of its own to one of them."""
+    rng = np.random.default_rng(1)
+    x, y = rng.uniform(-4, 4, 64).astype(np.float16), rng.uniform(-4, 4, (4, 2, 64)).astype(np.float16)
+    wanted = np.maximum(np.maximum(x, y[:, 0].max(0)) * np.float16(0.5), 0)
+    for level in LEVELS:
+        given = [x, y, np.zeros(64, np.float16), np.zeros((3, 64), np.float16), 4]
+        out = run(written(OLDER, tmp_path), "older", given, machine="mlu270", level=level)
+        np.testing.assert_array_equal(out[2], wanted)
+        np.testing.assert_array_equal(out[3], np.tile(wanted, (3, 1)))
+
+
+def test_sums_of_wide_integers_are_exact(tmp_path: Path) -> None:
+    """Products of 16-bit numbers leave 32 bits soon; a float result loses nothing before it is rounded."""
+    text = """
+__mlu_entry__ void k(int16_t *x, int16_t *w, float *out, int position) {
+  __nram__ int16_t a[256];
+  __wram__ int16_t b[64 * 256];
+  __nram__ float y[64];
+  __memcpy(a, x, sizeof(a), GDRAM2NRAM);
+  __memcpy(b, w, sizeof(b), GDRAM2WRAM);
+  __bang_conv(y, a, b, 64, 2, 2, 2, 2, 1, 1, 64, position);
+  __memcpy(out, y, sizeof(y), NRAM2GDRAM);
+}
+"""
+    rng = np.random.default_rng(2)
+    x = rng.integers(-32000, 32000, 256).astype(np.int16)
+    w = rng.integers(-32000, 32000, (64, 256)).astype(np.int16)
+    sums = w.astype(np.int64) @ x.astype(np.int64)
+    assert np.abs(sums).max() > 2**32
+    out = run(written(text, tmp_path), "k", [x, w, np.zeros(64, np.float32), -20], machine="mlu270")[2]
+    np.testing.assert_array_equal(out, (sums * 2.0**-20).astype(np.float32))

@@ -119,8 +119,8 @@ Product = Callable[[Operands, Array, Array, Array | None], Array]
 def drain(o: Operands, total: Array, bias: Array | None, scale: Array | None) -> Array:
     """Accumulators to results of the destination's format; outputs run along the last axis."""
     result: Format = o.f0
-    if o.f1.kind != "float":
-        total = total if result is I64 else total.astype(np.int32).astype(np.int64)
+    if o.f1.kind != "float" and result is not I64 and result.kind != "float":
+        total = total.astype(np.int32).astype(np.int64)
     if bias is not None:
         total = total + bias.astype(total.dtype)
     if scale is not None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from trilobite.processor.lang.bang.headers import declarations
 from trilobite.processor.lang.bang.llvm.debug import GENERATED
+from trilobite.processor.lang.bang.spellings import PREFIX, defined, overloads, spelled
 
 SPACES = {
     "__nram__": "nram", "__wram__": "wram", "__mlu_shared__": "sram", "__ldram__": "ldram",
@@ -37,8 +38,12 @@ def qualifier(space: str) -> str:
 def rewrite(text: str) -> str:
     """The whole preprocessed text, with the intrinsics it names declared where the header says so."""
     names: set[str] = set()
-    parts = [_user(_registers(chunk), names) if is_user else chunk for chunk, is_user in chunks(text)]
-    header = f'# 1 "{GENERATED}" 3\n' + declarations(names)
+    own = defined(text)
+    parts = [_user(_registers(chunk), names, own) if is_user else chunk for chunk, is_user in chunks(text)]
+    beside = overloads(own)
+    if beside:
+        names.add("__memcpy")
+    header = f'# 1 "{GENERATED}" 3\n' + declarations(names) + beside
     return _PRAGMA.sub(lambda _: header, "".join(parts), count=1)
 
 
@@ -60,7 +65,7 @@ def _registers(text: str) -> str:
     return _REGISTER_ASSEMBLY.sub(lambda m: m[0].replace('"+r"', '"+m"').replace('"=r"', '"=m"'), text)
 
 
-def _user(text: str, names: set[str]) -> str:
+def _user(text: str, names: set[str], own: frozenset[str]) -> str:
     made: list[str] = []
     at = depth = 0
     while True:
@@ -80,7 +85,9 @@ def _user(text: str, names: set[str]) -> str:
         elif found["half"]:
             token = token[:-1] + ("" if re.search(r"[.eE]", token) else ".0") + "f16"
         elif found["word"]:
-            names.add(token)
+            if token.startswith(PREFIX) and token not in own:
+                token = spelled(token)
+            names.add(token.partition("<")[0])
             if token in SPACES:
                 token = "" if depth > 0 else qualifier(SPACES[token])
         made.append(token)

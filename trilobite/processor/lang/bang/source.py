@@ -23,13 +23,12 @@ from trilobite.processor.lang.bang.host import (
 from trilobite.processor.lang.bang.llvm.module import Module
 from trilobite.processor.lang.bang.lower.module import ModuleLowering
 from trilobite.processor.lang.bang.rewrite import MARKER, chunks, enumerators, rewrite
+from trilobite.processor.lang.bang.surroundings import read, taken_for_granted
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
 from trilobite.processor.lang.ir import KernelModule
 from trilobite.processor.machine import Machine
 
 _MISSING = re.compile(r"'([^']+)' file not found")
-_QUOTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
-_LIBRARY = re.compile(r"\bstd::|\b(isnan|isinf|isfinite|numeric_limits|is_same)\b")
 _ARCHITECTURES = {"mlu270": 270, "mlu290": 290, "mlu220": 220, "mlu370-x4": 372, "mlu370-x8": 372}
 DEFAULT_ARCHITECTURE = 372
 HEADERS = 60  # how often a header is supplied before the preprocessor's word is final
@@ -111,7 +110,7 @@ def _compiled(file: Path, text: str, missing: list[str], options: Options) -> st
     raise _refused(file, first, missing)
 
 
-def _words(file: Path, machine: Machine, options: Options) -> list[str]:
+def _words(text: str, machine: Machine, options: Options) -> list[str]:
     sram = machine.sram.kib
     values = {
         "__BANG__": 300, "__BANG_ARCH__": architecture(machine), "__MLU_NRAM_SIZE__": machine.core.nram.kib,
@@ -121,9 +120,8 @@ def _words(file: Path, machine: Machine, options: Options) -> list[str]:
     words += [f"-D{text}" for text in options.defines]
     for folder in (*options.includes, str(INCLUDE)):
         words += ["-I", folder]
-    if _LIBRARY.search(file.read_text(encoding="utf-8", errors="replace")):
-        for header in (*clang.require_clang().extremes, "cmath", "limits", "type_traits"):
-            words += ["-include", header]
+    for header in taken_for_granted(text, clang.require_clang().extremes):
+        words += ["-include", header]
     return [*words, "-include", "bang.h"]  # as the vendor's driver does: sources may name nothing
 
 
@@ -131,13 +129,14 @@ def _preprocessed(file: Path, machine: Machine, options: Options) -> tuple[str, 
     """The preprocessed text, and the headers that were not found and stand empty."""
     from tempfile import TemporaryDirectory
 
-    words = _words(file, machine, options)
+    written, absent = read(file, options.includes)
+    words = _words(written, machine, options)
     missing: list[str] = []
     with TemporaryDirectory() as folder:
         empty = Path(folder).resolve().joinpath(*["below"] * DEPTH)
         empty.mkdir(parents=True)
         words += ["-I", str(empty)]
-        for name in _absent(file, options):
+        for name in absent:
             words += _supplied(file, name, empty, missing)
         for _ in range(HEADERS):
             text, faults = clang.preprocess(file, words)
@@ -152,24 +151,6 @@ def _preprocessed(file: Path, machine: Machine, options: Options) -> tuple[str, 
             for name in found:
                 words += _supplied(file, name, empty, missing)
         raise _refused(file, faults, missing)
-
-
-def _absent(file: Path, options: Options) -> list[str]:
-    """Quoted headers that the source and the headers it has name, and that are nowhere near."""
-    known = [INCLUDE, *(Path(place) for place in options.includes)]
-    absent: dict[str, None] = {}
-    seen, work = {file.resolve()}, [file.resolve()]
-    while work:
-        current = work.pop()
-        for name in _QUOTED.findall(current.read_text(encoding="utf-8", errors="replace")):
-            places = [current.parent, *known, *file.resolve().parents]
-            found = next((place / name for place in places if (place / name).is_file()), None)
-            if found is None:
-                absent[name] = None
-            elif found.resolve() not in seen and INCLUDE not in found.resolve().parents:
-                seen.add(found.resolve())
-                work.append(found.resolve())
-    return list(absent)
 
 
 def _disturbed(text: str) -> Iterator[str]:

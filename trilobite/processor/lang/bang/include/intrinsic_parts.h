@@ -78,3 +78,11 @@ template <typename T> __mlu_func__ bool __dlp_cas_narrow(T *p, T old, T value) {
   int wanted = (seen & ~(0xFFFF << shift)) | (int)to.bits << shift;
   return __dlp_cas(word, seen, wanted) == seen;
 }
+template <mluMemcpyDirection_t way> __mlu_func__ void __dlp_copy(void *dst, const void *src, long size) { __memcpy(dst, src, size, way); }
+template <mluMemcpyDirection_t way> __mlu_func__ void __dlp_copy(void *dst, const void *src, long size, long dst_stride, long src_stride, long count) {
+  __memcpy(dst, src, size, way, dst_stride, src_stride, count);
+}
+template <mluMemcpyDirection_t way> __mlu_func__ void __dlp_copy_async(void *dst, const void *src, long size) { __memcpy_async(dst, src, size, way); }
+template <mluMemcpyDirection_t way> __mlu_func__ void __dlp_copy_async(void *dst, const void *src, long size, long dst_stride, long src_stride, long count) {
+  __memcpy_async(dst, src, size, way, dst_stride, src_stride, count);
+}

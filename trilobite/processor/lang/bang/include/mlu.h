@@ -2,17 +2,10 @@
 // so on) are left alone here: they are rewritten by scope after preprocessing. Intrinsics are declared where
 // the pragma stands, those that the source names and no others.
 #pragma once
-typedef __SIZE_TYPE__ size_t;
-typedef signed char int8_t;
-typedef unsigned char uint8_t;
-typedef short int16_t;
-typedef unsigned short uint16_t;
-typedef int int32_t;
-typedef unsigned int uint32_t;
-typedef __INT64_TYPE__ int64_t;
-typedef __UINT64_TYPE__ uint64_t;
-typedef __UINTPTR_TYPE__ uintptr_t;
-typedef __INTPTR_TYPE__ intptr_t;
+#include <float.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
 typedef _Float16 half;
 typedef __bf16 bfloat16_t;
 typedef __bf16 bfloat16;
@@ -23,6 +16,7 @@ typedef short fix16;
 typedef unsigned char uint8;
 typedef unsigned short uint16;
 typedef unsigned int uint32;
+typedef unsigned int uint;
 struct int4x2_t { unsigned char bits; };
 // A vector register: whatever is aligned so lies in NRAM.
 template <typename T> struct alignas(128) __dlp_vv {
@@ -39,6 +33,12 @@ typedef __dlp_vv<int16_t> vv_int16;
 typedef __dlp_vv<uint16_t> vv_uint16;
 typedef __dlp_vv<int32_t> vv_int32;
 typedef __dlp_vv<uint32_t> vv_uint32;
+
+// Known before the first line; the library's own header gives the same values again.
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
+#define HUGE_VALF __builtin_inff()
+#define M_PI 3.14159265358979323846
 
 #define __mlu_entry__ __attribute__((annotate("bang.entry"), used, noinline))
 #define __mlu_global__ __mlu_entry__
@@ -71,6 +71,8 @@ int printf(const char *, ...);
 void *memcpy(void *, const void *, size_t);
 void *memset(void *, int, size_t);
 __attribute__((noreturn)) void exit(int);
+__attribute__((noreturn)) void abort(void);
+int abs(int);
 float sqrtf(float); float expf(float); float exp2f(float); float logf(float); float log2f(float);
 float log10f(float); float sinf(float); float cosf(float); float tanf(float); float tanhf(float);
 float fabsf(float); float floorf(float); float ceilf(float); float roundf(float); float truncf(float);
