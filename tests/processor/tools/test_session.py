@@ -292,8 +292,8 @@ def test_arguments_as_words(tmp_path) -> None:
     assert argument(device, "empty:bf16:2x2").address in device.memory.unwritten
     made = argument(device, "struct:i8=1,i32=-7,f32=0.25,i8=0x7f")
     assert made == struct.pack("<b3xifb3x", 1, -7, 0.25, 127)  # as C aligns its members
-    wrongs = ("lots", "random:f33:4", "random:f32", "ones:f32:4", "random:f32:4x", "random:i4:4",
-              "struct:", "struct:i32", "struct:i33=1", "struct:i4=1", "struct:i8=300", "struct:f32=x")  # fmt: skip
+    wrongs = "lots random:f33:4 random:f32 ones:f32:4 random:f32:4x random:i4:4 struct: struct:i32".split()
+    wrongs += "struct:i33=1 struct:i4=1 struct:i8=300 struct:f32=x".split()
     for wrong in wrongs:
         with pytest.raises(ArgumentError):
             argument(device, wrong)
