@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trilobite.processor.isa import functions
+from trilobite.processor.isa import arithmetic, functions
 from trilobite.processor.isa.formats import (
     BF16,
     E4M3,
@@ -247,3 +247,56 @@ def test_fused_multiply_add_of_float64_in_its_hard_cases() -> None:
     a, b, c, want = (np.array(x) for x in zip(*cases, strict=True))
     with np.errstate(all="ignore"):
         assert fma64(a, b, c).tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("fmt", [F16, BF16])
+def test_fma_of_16_bits_rounds_once(fmt, rng) -> None:
+    """Against whole numbers: the nearest of all values of the format, ties to even. Near ties on purpose."""
+    from bisect import bisect_left
+
+    every = np.arange(1 << 15, dtype=np.uint16).view(fmt.dtype)
+    finite = [Fraction(float(x)) for x in every if np.isfinite(x)]
+    count = 4000
+    a, b, c = (rng.integers(0, 1 << 16, count).astype(np.uint16).view(fmt.dtype) for _ in range(3))
+    few = 63 if fmt is F16 else 17  # few * few is a tie of the format, which c breaks far behind
+    a[::2], b[::2] = few, few
+    c[::2] = (rng.choice([-1, 1], count) * 2.0 ** rng.integers(-24, -14, count)).astype(fmt.dtype)[::2]
+    with np.errstate(all="ignore"):
+        got = arithmetic.fused(fmt, a, b, c)
+    checked = differs = 0
+    for x, y, z, found in zip(a, b, c, got, strict=True):
+        if not all(map(np.isfinite, (x, y, z))):
+            continue
+        exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+        place = bisect_left(finite, abs(exact))
+        if place == len(finite):
+            continue
+        low, high = finite[max(place - 1, 0)], finite[place]
+        middle = (low + high) / 2
+        up = abs(exact) > middle or (abs(exact) == middle and place % 2 == 0)
+        want = float(high if up else low) * (-1 if exact < 0 else 1)
+        assert float(found) == want, (x, y, z)
+        twice = arithmetic.finish(fmt, fma32(*(np.array([v], np.float32) for v in (x, y, z))))
+        differs += float(twice[0]) != want
+        checked += 1
+    assert checked > 1000 and differs > 0  # some of them would be wrong with two roundings
+
+
+@pytest.mark.parametrize("fmt", [F16, BF16, F32, F64])
+def test_fma_as_machine_code(fmt, rng) -> None:
+    from trilobite.processor.isa.encode import Instruction
+    from trilobite.processor.isa.row import Operands
+    from trilobite.processor.isa.table import MNEMONICS
+    from trilobite.processor.sim.routines.calling import routine_call
+
+    count, (row,) = 20000, MNEMONICS["VFMA"]
+    raw = rng.integers(0, 1 << 63, (3, count), dtype=np.uint64, endpoint=True)
+    if fmt is F64:  # of a range where sums meet
+        raw = (raw & 0x800FFFFFFFFFFFFF) | rng.integers(1000, 1040, (3, count)).astype(np.uint64) << 52
+    a, b, c = (word.astype(f"u{fmt.bits // 8}").view(fmt.dtype) for word in raw)
+    target = np.zeros(count, fmt.dtype)
+    with np.errstate(all="ignore"):
+        want = arithmetic.fused(fmt, a, b, c)
+    call = routine_call(Instruction(row, (0,) * 5, (fmt,)), Operands({"n": count}), [target], [a, b, c])
+    assert call is not None and call()
+    assert target.tobytes() == want.tobytes()

@@ -13,7 +13,7 @@ import numpy as np
 
 from trilobite.processor.isa import functions
 from trilobite.processor.isa.formats import F64, Array, Format
-from trilobite.processor.isa.numbers import finish, fma32, fma64, integer_range, round_whole, widen
+from trilobite.processor.isa.numbers import finish, fma32, fma64, fma_wide, integer_range, round_whole, widen
 
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -215,7 +215,9 @@ def fused(fmt: Format, a: Array, b: Array, c: Array) -> Array:
     """a * b + c with one rounding."""
     if fmt is F64:
         return finish(fmt, fma64(a, b, c))
-    return finish(fmt, fma32(*(widen(fmt, x).astype(np.float32) for x in (a, b, c))))
+    if fmt.bits < 32:
+        return finish(fmt, fma_wide(a, b, c))
+    return finish(fmt, fma32(a, b, c))
 
 
 def _whole(fmt: Format, a: Array, rounding: str) -> Array:

@@ -53,6 +53,20 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     return (bits + np.where(inexact, step, 0)).view(np.float64).astype(np.float32)
 
 
+def fma_wide(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of 16-bit floats as the float32 that one more rounding, to their format, makes right.
+
+    Products of 16-bit floats are exact in float64. What the sum loses there and on the way to float32 is kept
+    in a last bit that is 1 (Boldo and Melquiond).
+    """
+    exact = _odd_sum(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64))
+    near = exact.astype(np.float32)
+    bits, back = near.view(np.int32), near.astype(np.float64)
+    is_moved = (exact != back) & (exact == exact) & ((bits & 1) == 0)
+    step = np.where(np.abs(exact) > np.abs(back), 1, -1)
+    return (bits + np.where(is_moved, step, 0)).astype(np.int32).view(np.float32)
+
+
 def fma64(a: Array, b: Array, c: Array) -> Array:
     """round(a * b + c) with one rounding, in float64.
 

@@ -44,9 +44,7 @@ def can_emit(name: str, formats: Sequence[Format], flags: Sequence[str]) -> bool
     if name == "SCVT":
         return _can_convert(formats, flags)
     if formats[0].kind == "float":
-        return name in (*REAL, *COMPARE, *MERGE, "SNEG", "SABS", "SSQRT") or (
-            name == "SFMA" and formats[0].bits == 32
-        )
+        return name in (*REAL, *COMPARE, *MERGE, "SNEG", "SABS", "SSQRT", "SFMA")
     return name in (*WHOLE, *COMPARE, *MERGE, "SNOT", "SNEG", "SABS", "SSHL", "SSHR", "SDIV", "SREM", *COUNT)
 
 

@@ -143,7 +143,7 @@ ROWS = (
     _unary("SFLOOR", arithmetic.floor, REAL, "add", "rd = a rounded down to a whole number"),
     _unary("SCEIL", arithmetic.ceil, REAL, "add", "rd = a rounded up to a whole number"),
     Row("SFMA", operands("rd! a b c"), each(F32, F64), SCALAR, "multiply",
-        "rd = a * b + c with one rounding (f64: two)",
+        "rd = a * b + c with one rounding",
         partial(_elementwise, arithmetic.fused, ("a", "b", "c"))),
     Row("SSEL", operands("rd! p a b"), (), SCALAR, "add", "rd = p != 0 ? a : b", _select),
     Row("SCVT", operands("rd! a"), CONVERSIONS, SCALAR, "add",
