@@ -142,3 +142,24 @@ def test_integers_with_two_fix_positions(level: int, rng: np.random.Generator) -
     x = rng.integers(-400000, 400000, 131).astype(np.int32)
     out = run(SOURCE, "rescaled", [np.zeros(131, np.int16), x, 131], level=level)[0]
     np.testing.assert_array_equal(out, np.clip(np.rint(x / 8.0), -32768, 32767))
+
+
+@levels
+@pytest.mark.parametrize(
+    ("way", "n", "machine"),
+    [
+        (0, 128, "mlu370-x4"),
+        (1, 128, "mlu370-x4"),
+        (1, 64, "mlu290"),
+        (2, 64, "mlu370-x4"),
+        (1, 128, "mlu270"),
+    ],
+)
+def test_filters_go_to_their_lanes(
+    way: int, n: int, machine: str, level: int, rng: np.random.Generator
+) -> None:
+    m, k = 5, 32
+    x, y = (rng.standard_normal((rows, k)).astype(np.float32) for rows in (m, n))
+    args = [np.zeros((m, n), np.float32), x, y, m, n, k, way]
+    out = run(SOURCE, "lanes", args, machine=machine, level=level)[0]
+    np.testing.assert_allclose(out, x @ y.T, rtol=1e-5, atol=1e-5)

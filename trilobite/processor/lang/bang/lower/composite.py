@@ -5,12 +5,12 @@ Each function takes a call and the words behind its name in the table, and gives
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from trilobite.processor.isa.formats import F16, F32, F64, I16, I32, I64, U16, Format
 from trilobite.processor.lang.bang.lower.contracts import place_of
 from trilobite.processor.lang.bang.lower.function import FunctionLowering
+from trilobite.processor.lang.bang.lower.lanes import direction_of, lane_step
 from trilobite.processor.lang.bang.lower.memory_core import DIRECTION
 from trilobite.processor.lang.bang.lower.tensor import Call
 from trilobite.processor.lang.ir import Block, Constant, Value
@@ -27,39 +27,28 @@ def copy2(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
     """Segments are counted without the first."""
     a, b = call.args, f.builder
     count = b.arithmetic("add", I64, a["segments"], b.integer(1))
-    operands = [a["dst"], a["src"], a["n"], a["dst_stride"], a["src_stride"], count]
+    step = lane_step(f, call, a["dst_stride"], count, a["n"])
+    operands = [a["dst"], a["src"], a["n"], step, a["src_stride"], count]
     _copied(f, call, "COPY2", operands, flags)
 
 
+_CUBE = ("dst", "src", "n", "d0", "s0", "c0", "d1", "s1", "c1")
+
+
 def copy3(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
-    names = ("dst", "src", "n", "d0", "s0", "c0", "d1", "s1", "c1")
-    _copied(f, call, "COPY3", [call.args[name] for name in names], flags)
+    a, b = call.args, f.builder
+    one = b.arithmetic("le", I64, a["c1"], b.integer(1))
+    slots = b.select(one, a["n"], b.arithmetic("mul", I64, a["c1"], a["d1"]))
+    step = lane_step(f, call, a["d0"], a["c0"], slots)
+    _copied(f, call, "COPY3", [step if name == "d0" else a[name] for name in _CUBE], flags)
 
 
 def _copied(f: FunctionLowering, call: Call, row: str, operands: list[Value], flags: Sequence[str]) -> None:
-    direction = _direction(call)
+    direction = direction_of(call)
     if direction:
         _check_direction(f, call, direction)
     f.builder.tensor(row, operands, is_async="async" in flags)
     f.builder.block.ops[-1].attrs[DIRECTION] = direction
-
-
-def _direction(call: Call) -> str:
-    """What the enumerator or the intrinsic's own name says; nothing if it is known only at run time."""
-    old = re.search(r"_([a-z]+)_to_([a-z]+)$", call.form.name)
-    if old:
-        return f"{old[1]}2{old[2]}".upper().replace("DRAM", "GDRAM")
-    value = call.args.get("direction")
-    if not isinstance(value, Constant) or not 0 <= value.integer < len(DIRECTIONS):
-        return ""
-    return DIRECTIONS[value.integer]
-
-
-DIRECTIONS = (
-    "GDRAM2NRAM NRAM2GDRAM LDRAM2NRAM NRAM2LDRAM GDRAM2WRAM WRAM2GDRAM LDRAM2WRAM WRAM2LDRAM "
-    "NRAM2NRAM NRAM2WRAM WRAM2NRAM GDRAM2SRAM SRAM2GDRAM LDRAM2SRAM SRAM2LDRAM SRAM2NRAM NRAM2SRAM "
-    "SRAM2WRAM WRAM2SRAM GDRAM2GDRAM GDRAM2LDRAM LDRAM2GDRAM LDRAM2LDRAM SRAM2SRAM WRAM2WRAM"
-).split()
 
 
 def _check_direction(f: FunctionLowering, call: Call, name: str) -> None:
