@@ -24,6 +24,7 @@ from trilobite.processor.sim.timing.native import replay
 from trilobite.processor.sim.timing.ranges import overlap
 from trilobite.processor.sim.timing.roofline import gemm_candidates, roofline, unit_cycles
 from trilobite.processor.sim.timing.stalls import critical_path, stall_table
+from trilobite.processor.tools.critical import critical_path as stretches
 
 SIZES = st.integers(1, 9)
 
@@ -385,3 +386,16 @@ def test_the_cores_of_a_union_task_begin_its_next_round_together() -> None:
     assert len(set(begins)) == 1 and len(begins[0]) == 2
     assert begins[0][1] - begins[0][0] > 5000
     assert all(row.total == run.cycles for row in run.stalls)
+
+
+@pytest.mark.parametrize("cycles", [1, 8, 100])
+def test_a_barrier_takes_what_the_machine_says(cycles: int) -> None:
+    """Sixteen cores meet three times; nothing else takes any time that the barrier could hide behind."""
+    base = load_machine("dlp-m")
+    source = "\n".join(["BARRIER.chip"] * 3)
+    runs = []
+    for machine in (replace(base, barrier_cycles=cycles), replace(base, barrier_cycles=cycles + 10)):
+        device = Device(machine)
+        runs.append(device.launch(device.load(source), [], dim=(16, 1, 1), task="union4"))
+    assert runs[1].cycles - runs[0].cycles == 30
+    assert sum(one.cycles for one in stretches(runs[0]) if one.what == "barrier") == 3 * cycles

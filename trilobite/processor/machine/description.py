@@ -221,6 +221,7 @@ class Machine:
     clusters: int = 1
     cores_per_cluster: int = 1
     memory_core: bool = False
+    barrier_cycles: int = 8  # from the last that comes to a barrier until all go on
     sram: SharedMemory = SharedMemory()
     noc: Noc = Noc()
     llc: LastLevelCache = LastLevelCache()

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.processor.machine.drawing import table
 from trilobite.processor.sim.run import Run
-from trilobite.processor.sim.timing.engine import BARRIER_CYCLES
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
 WAITS = ("sync", "queue full", "operand")
@@ -106,7 +105,7 @@ def _control(
         if awaited is not None:
             return clock, awaited, None
     if what == "barrier":
-        begin = clock - BARRIER_CYCLES
+        begin = clock - run.timeline.machine.barrier_cycles
         stretch = Stretch(begin, clock, trace.cluster, trace.core, "control", what, line, what)
         return begin, _last_to_come(run.timeline, clock) or core, stretch
     return start, core, Stretch(start, clock, trace.cluster, trace.core, "control", what, line, what)
@@ -114,7 +113,7 @@ def _control(
 
 def _last_to_come(timeline: Timeline, release: int) -> CoreTimes | None:
     """The member of a barrier that kept the others waiting."""
-    wanted = (release - BARRIER_CYCLES, release, "barrier")
+    wanted = (release - timeline.machine.barrier_cycles, release, "barrier")
     for core in timeline.cores:
         at = bisect_left(core.segments, wanted)
         if at < len(core.segments) and core.segments[at] == wanted:

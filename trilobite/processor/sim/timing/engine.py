@@ -33,7 +33,6 @@ from trilobite.processor.sim.timing.foresight import foresee
 from trilobite.processor.sim.timing.ranges import Footprint, solid
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
-BARRIER_CYCLES = 8
 
 
 @dataclass(eq=False, slots=True)
@@ -257,7 +256,7 @@ class Engine:
         here.append(core)
         if len(here) < self.expected[record.meeting]:
             return False
-        release = max(member.clock for member in here) + BARRIER_CYCLES
+        release = max(member.clock for member in here) + self.machine.barrier_cycles
         for member in here:
             member.spend(release, "barrier")
             self._go_on(member, core)

@@ -17,7 +17,6 @@ from trilobite.processor.isa.formats import Array
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.record import TensorRecord, Trace
 from trilobite.processor.sim.timing import fairness, shares, stepping
-from trilobite.processor.sim.timing.engine import BARRIER_CYCLES
 from trilobite.processor.sim.timing.state import DID, QUEUE_COUNT, State
 from trilobite.processor.sim.timing.tables import Tables
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
@@ -98,7 +97,7 @@ class _Replay:
         numbers = {
             "cores": len(self.trace.cores), "depth": self.depth, "flight_room": self.flight,
             "member_room": self.members, "dispatch": machine.core.queues.dispatch,
-            "ranges": int(machine.interlock == "ranges"), "barrier_cycles": BARRIER_CYCLES,
+            "ranges": int(machine.interlock == "ranges"), "barrier_cycles": machine.barrier_cycles,
             "round_cycles": machine.cycles(launch.round_ns),
             "overhead_cycles": machine.cycles(launch.overhead_ns),
         }  # fmt: skip
