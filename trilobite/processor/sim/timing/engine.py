@@ -34,7 +34,6 @@ from trilobite.processor.sim.timing.ranges import Footprint, solid
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
 
-
 @dataclass(eq=False, slots=True)
 class _Underway:
     """An operation while its times are being found out."""
