@@ -57,9 +57,13 @@ def test_every_variable_is_there_at_level_0() -> None:
 def test_values_that_exist_are_there_at_level_2() -> None:
     debug = held(2, "found += 1")
     seen = variables(debug)
-    assert seen["found"] == 0 and seen["i"] == 0 and seen["n"] == 4
+    assert seen["found"] == 0 and seen["i"] == 0
+    assert (
+        str(seen["n"]) == "<optimised away>"
+    )  # the loop ends at an address, and another value has its register
     debug.run()
-    assert variables(debug)["found"] == 1
+    seen = variables(debug)
+    assert seen["found"] == 1 and seen["i"] == 2
 
 
 @dlp.kernel

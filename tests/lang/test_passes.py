@@ -54,8 +54,32 @@ def loop_of(lines: list[str]) -> list[str]:
 def test_addresses_grow_by_addition() -> None:
     inner = loop_of(isa(ladder.step1))
     assert [line.split()[0] for line in inner] == [
-        "SLOAD.f32", "SLOAD.f32", "SMUL.f32", "SADD.f32", "SADD.i64", "SADD.i64", "SADD.i64", "BLT",
+        "SLOAD.f32", "SLOAD.f32", "SMUL.f32", "SADD.f32", "SADD.i64", "SADD.i64", "BNE",
     ]  # fmt: skip
+
+
+@dlp.kernel
+def summed(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], begin: int, end: int):
+    tile = dlp.nram(64, dlp.f32)
+    dlp.copy(tile, x[:64])
+    total = dlp.f32(0.0)
+    for i in range(begin, end):
+        total = total + tile[i]
+    out[0] = total
+
+
+def test_a_counter_that_only_counts_disappears() -> None:
+    assert [line.split()[0] for line in loop_of(isa(summed))] == ["SLOAD.f32", "SADD.f32", "SADD.i64", "BNE"]
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 7), (3, 3), (5, 2), (0, -(1 << 40)), (63, 64), (2, 64)])
+def test_a_loop_that_ends_at_an_address_runs_as_often(begin: int, end: int) -> None:
+    x = np.random.default_rng(1).normal(size=64).astype(np.float32)
+    (_, out) = run(summed, [x, np.zeros(1, np.float32), begin, end], dim=(1, 1, 1))
+    want = np.float32(0)
+    for value in x[begin : max(begin, end)]:
+        want = want + value
+    assert out[0] == want
 
 
 def test_a_pipeline_waits_once_a_step() -> None:

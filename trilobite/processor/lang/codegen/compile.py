@@ -26,6 +26,7 @@ from trilobite.processor.lang.codegen.variables import VariablePlace, homes_in_f
 from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Variable
 from trilobite.processor.lang.passes.clone import clone_module
 from trilobite.processor.lang.passes.dead_code import remove_dead_code
+from trilobite.processor.lang.passes.end_tests import end_by_address
 from trilobite.processor.lang.passes.frames import give_frames
 from trilobite.processor.lang.passes.hoist import hoist
 from trilobite.processor.lang.passes.inline import inline
@@ -145,6 +146,8 @@ def optimise(function: Function, level: int) -> None:
     if unroll(function):
         simplify(function)
     reduce_strength(function)
+    remove_dead_code(function)
+    end_by_address(function)
     hoist(function)
     simplify(function)
     remove_dead_code(function)

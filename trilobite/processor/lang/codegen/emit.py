@@ -65,6 +65,7 @@ class Emitter:
         self.location = Location("", 0)
         self.jumps: list[tuple[int, Block]] = []
         self.threaded: dict[Block, Block] = {}
+        self.begun: set[Block] = set()
 
     def run(self, function: Function, graph: Graph) -> Emitted:
         """The whole function, in the order of its blocks; those that only pass on are left out."""
@@ -75,6 +76,7 @@ class Emitter:
             self.out.places.update(dict.fromkeys(block.ops, 0))
         for place, block in enumerate(order):
             first = len(self.out.instructions)
+            self.begun.add(block)
             if place == 0:
                 if self.layout.far_stack:
                     self.number(STACK_POINTER, address(LETTERS["ldram"], LDRAM_BYTES))
@@ -104,8 +106,10 @@ class Emitter:
 
     def final(self, block: Block) -> Block:
         """Where a jump to the block ends up."""
-        for _ in range(len(self.threaded)):
-            block = self.threaded.get(block, block)
+        seen: set[Block] = set()  # an endless loop of nothing passes on to itself
+        while block in self.threaded and block not in seen:
+            seen.add(block)
+            block = self.threaded[block]
         return block
 
     # one instruction
@@ -216,10 +220,10 @@ class Emitter:
             self.put(row_of("JUMP", "target"))
 
     def _branch(self, op: Op, following: Block | None) -> None:
-        """Falls through to the block that follows, if one of the two does."""
+        """Falls through to the block that follows, if one of the two does; else the branch repeats a loop."""
         yes, no = self.final(op.targets[0].block), self.final(op.targets[1].block)
         compare = op.attrs.get("compare", "ne")
-        if yes is following:
+        if yes is following or (no is not following and no in self.begun and yes not in self.begun):
             yes, no, compare = no, yes, _OPPOSITE[compare]
         first = op.operands[0]
         second = op.operands[1] if len(op.operands) > 1 else Constant(I64, 0)

@@ -23,9 +23,10 @@ NULL_RUN = 62  # a register number for a run that no flag reads
 
 
 def legalise(function: Function, fuse: bool = True) -> None:
-    """`fuse` joins comparisons with their branches and offsets with their accesses."""
+    """`fuse` joins comparisons with their branches and offsets with their accesses, and leaves out moves."""
     if fuse:
         _fuse(function)
+        _skip_moves(function)
     for block in function.blocks:
         kept: list[Op] = []
         for op in block.ops:
@@ -85,6 +86,29 @@ def _fuse(function: Function) -> None:
         last = block.ops[-1]
         if last.opcode == "branch":
             _fuse_comparison(block, last, uses)
+
+
+def is_move(cast: Op) -> bool:
+    """Words are already extended as their type says, so that widening changes nothing."""
+    source, to = cast.operands[0].type, cast.attrs["type"]
+    if not isinstance(to, Format) or to.bits == 64 or source == to:
+        return True
+    return isinstance(source, Format) and source.kind == "uint" and source.bits < to.bits
+
+
+def _skip_moves(function: Function) -> None:
+    """Who reads a cast that is only a move reads what it moves."""
+    moved: dict[Value, Value] = {}
+    for op in function.ops():
+        if op.opcode == "cast" and is_move(op) and not isinstance(op.operands[0], Constant):
+            moved[op.result] = op.operands[0]
+    for result in moved:
+        while moved[result] in moved:
+            moved[result] = moved[moved[result]]
+    for block in function.blocks:
+        block.ops = [op for op in block.ops if not (op.results and op.result in moved)]
+        for op in block.ops:
+            op.replace_uses(moved)
 
 
 def _fuse_offset(op: Op) -> None:

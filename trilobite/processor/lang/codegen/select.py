@@ -12,7 +12,7 @@ from trilobite.processor.isa.formats import I64, U8, U16, U32, U64, Format
 from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
 from trilobite.processor.isa.table import MNEMONICS
 from trilobite.processor.lang.codegen.emit import Emitter, row_of
-from trilobite.processor.lang.codegen.legalise import NULL_RUN, as_immediate
+from trilobite.processor.lang.codegen.legalise import NULL_RUN, as_immediate, is_move
 from trilobite.processor.lang.codegen.moves import Register, Slot
 from trilobite.processor.lang.codegen.registers import SPILL_REGISTERS, STACK_POINTER
 from trilobite.processor.lang.intrinsics import contract
@@ -48,17 +48,11 @@ def _convert(emit: Emitter, op: Op) -> None:
 
 def _cast(emit: Emitter, op: Op) -> None:
     """Words are already extended as their type says, so widening is a move; the rest reads the low bits."""
-    source, to = op.operands[0].type, op.attrs["type"]
-    registers = emit.takes(op.operands)
-    wide = not isinstance(to, Format) or to.bits == 64
-    if wide:
-        emit.finish(op, scalar_row("SMOVE"), registers)
-        return
-    as_format = _unsigned(to) if is_float(to) else to
-    if source == to or (isinstance(source, Format) and source.kind == "uint" and source.bits < to.bits):
+    to, registers = op.attrs["type"], emit.takes(op.operands)
+    if is_move(op):
         emit.finish(op, scalar_row("SMOVE"), registers)
     else:
-        emit.finish(op, scalar_row("SADD", True), registers, (as_format,))
+        emit.finish(op, scalar_row("SADD", True), registers, (_unsigned(to) if is_float(to) else to,))
 
 
 def _unsigned(fmt: Format) -> Format:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trilobite.processor.isa.address import LETTERS, address
 from trilobite.processor.lang.cfg import Graph
 from trilobite.processor.lang.codegen.emit import Emitted, Emitter
 from trilobite.processor.lang.codegen.moves import Number, Register
-from trilobite.processor.lang.ir import Block, Op, Value, Variable
+from trilobite.processor.lang.ir import Block, Op, Result, Value, Variable
 from trilobite.processor.lang.recipe import Recipe, recipe_of, settle
+from trilobite.processor.lang.types import STACK
 
 Noted = tuple[Recipe | None, tuple[Value, ...]]
 Known = dict[Variable, Noted]
+Held = dict[int, Value]  # what is in each register
 GONE: Noted = (None, ())
 
 
@@ -73,11 +76,56 @@ class _Flow:
             for op in block.ops:
                 if op.opcode == "note":
                     settle(op, self._exists)
+        self._forget_overwritten()
         self.start: dict[Block, Known] = {block: {} for block in graph.order}
         self._solve()
 
     def _exists(self, value: Value) -> bool:
-        return value in self.allocation.registers or value in self.allocation.slots
+        return value in self.allocation.registers or value in self.allocation.slots or _is_static(value)
+
+    def _forget_overwritten(self) -> None:
+        """A note of a value whose register another one has taken before says nothing."""
+        held: dict[Block, Held] = {}
+        changed = True
+        while changed:
+            changed = False
+            for block in self.graph.order:
+                end = self._hold(block, self._common(held, block))
+                if held.get(block) != end:
+                    held[block], changed = end, True
+        for block in self.graph.order:
+            self._hold(block, self._common(held, block), is_final=True)
+
+    def _common(self, held: dict[Block, Held], block: Block) -> Held:
+        """What every way to the block leaves in the same register."""
+        states = [held[p] for p in self.graph.predecessors[block] if p in held]
+        if not states:
+            return {}
+        return {at: value for at, value in states[0].items() if all(s.get(at) is value for s in states)}
+
+    def _hold(self, block: Block, before: Held, is_final: bool = False) -> Held:
+        now = dict(before)
+        for arg in block.args:
+            self._put(now, arg)
+        for op in block.ops:
+            if op.opcode != "note":
+                for result in op.results:
+                    self._put(now, result)
+            elif is_final and not all(self._is_intact(now, leaf) for leaf in op.operands):
+                op.operands, op.attrs = [], {"variable": op.attrs["variable"]}
+        return now
+
+    def _put(self, now: Held, value: Value) -> None:
+        first = self.allocation.registers.get(value)
+        if first is None:
+            return
+        width = self.allocation.intervals[value].width if value in self.allocation.intervals else 1
+        for register in range(first, first + width):
+            now[register] = value
+
+    def _is_intact(self, now: Held, leaf: Value) -> bool:
+        register = self._register(leaf)
+        return register < 0 or now.get(register) is leaf
 
     def _solve(self) -> None:
         out: dict[Block, Known] = {}
@@ -120,12 +168,15 @@ class _Flow:
         first = self.allocation.registers.get(written)
         width = self.allocation.intervals[written].width if written in self.allocation.intervals else 1
         taken = range(0) if first is None else range(first, first + width)
-        registers = self.allocation.registers
         return [
             variable
             for variable, (_, leaves) in known.items()
-            if any(leaf is written or registers.get(leaf, -1) in taken for leaf in leaves)
+            if any(leaf is written or self._register(leaf) in taken for leaf in leaves)
         ]
+
+    def _register(self, leaf: Value) -> int:
+        """The register that a leaf needs, or -1."""
+        return -1 if _is_static(leaf) else self.allocation.registers.get(leaf, -1)
 
 
 def _range(emitter: Emitter, variable: Variable, noted: Noted, first: int, last: int) -> list[VariablePlace]:
@@ -137,7 +188,18 @@ def _range(emitter: Emitter, variable: Variable, noted: Noted, first: int, last:
     return [VariablePlace(variable.name, variable.scope, variable.type.name, first, last, parts, kept)]
 
 
+def _is_static(value: Value) -> bool:
+    """Where a buffer lies is known without a register."""
+    if not isinstance(value, Result) or value.op.opcode != "address":
+        return False
+    space: str = value.op.attrs["buffer"].space
+    return space != STACK
+
+
 def _part(emitter: Emitter, value: Value) -> tuple[str, int]:
+    if isinstance(value, Result) and _is_static(value):
+        buffer = value.op.attrs["buffer"]
+        return "number", address(LETTERS[buffer.space], emitter.layout.offsets[buffer])
     at = emitter.place_of(value)
     if isinstance(at, Number):
         return "number", at.word

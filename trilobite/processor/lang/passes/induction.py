@@ -30,15 +30,18 @@ class Shape:
     returning: Target
 
 
-def shape_of(graph: Graph, loop: Loop) -> Shape | None:
-    """The loop's shape, if it is entered and repeated at one place each."""
+def shape_of(graph: Graph, loop: Loop, is_tested_last: bool = False) -> Shape | None:
+    """The loop's shape, if it is entered and repeated at one place each; `is_tested_last` takes those too
+    whose latch decides whether to repeat."""
     outside = [b for b in graph.predecessors[loop.head] if b not in loop.blocks]
     if len(outside) != 1 or len(loop.latches) != 1:
         return None
     before, latch = outside[0], loop.latches[0]
-    if before.ops[-1].opcode != "jump" or latch.ops[-1].opcode != "jump":
+    repeating = [target for target in latch.ops[-1].targets if target.block is loop.head]
+    is_plain = latch.ops[-1].opcode == "jump" or is_tested_last
+    if before.ops[-1].opcode != "jump" or not is_plain or len(repeating) != 1:
         return None
-    return Shape(loop, before, latch, before.ops[-1].targets[0], latch.ops[-1].targets[0])
+    return Shape(loop, before, latch, before.ops[-1].targets[0], repeating[0])
 
 
 def is_invariant(value: Value, loop: Loop) -> bool:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from trilobite.processor.isa.formats import I64
 from trilobite.processor.lang.cfg import Graph, Loop
-from trilobite.processor.lang.ir import Block, Function, Op, Value
+from trilobite.processor.lang.ir import Block, Constant, Function, Op, Value
+from trilobite.processor.lang.passes.hoist import preheader
 from trilobite.processor.lang.passes.induction import Counter, Shape, counters, is_invariant, shape_of
 
 MOST = 8  # new counters a loop
@@ -32,7 +33,8 @@ def reduce_strength(function: Function) -> bool:
     changed = False
     graph = Graph(function)
     for loop in sorted(graph.loops, key=lambda one: -one.depth):
-        shape = shape_of(graph, loop)
+        preheader(function, graph, loop)
+        shape = shape_of(graph, loop, is_tested_last=True)
         if shape is not None:
             changed |= _reduce(shape)
     return changed
@@ -86,7 +88,7 @@ def _follow(op: Op, loop: Loop, known: dict[Value, Affine], starts: dict[Value, 
     places = (0, 1) if op.opcode in ("add", "mul", "offset") else (0,)
     for place in places:
         value, other = op.operands[place], op.operands[1 - place]
-        if op.opcode == "offset" and place == 0:
+        if op.opcode == "offset" and place == 0 and value not in known:
             continue
         if not is_invariant(other, loop):
             continue
@@ -106,13 +108,16 @@ def _new_counter(shape: Shape, value: Value, affine: Affine) -> Value:
     step: Value = affine.counter.step
     current: Value = affine.counter.argument
     for op in affine.chain:
-        copy = Op(op.opcode, [first if v is current else v for v in op.operands], dict(op.attrs),
-                  [op.result.type], op.location)  # fmt: skip
-        first = before.append(copy).result
+        operands = [first if v is current else v for v in op.operands]
+        copy = Op(op.opcode, operands, dict(op.attrs), [op.result.type], op.location)
+        folded = _folded(op.opcode, operands)
+        first = before.append(copy).result if folded is None else folded
         if op.opcode in ("mul", "shl"):
-            scaled = Op(op.opcode, [step if v is current else v for v in op.operands], dict(op.attrs), [I64],
-                        op.location)  # fmt: skip
-            step = before.append(scaled).result
+            operands = [step if v is current else v for v in op.operands]
+            step = (
+                _known(op.opcode, operands)
+                or before.append(Op(op.opcode, operands, dict(op.attrs), [I64], op.location)).result
+            )
         current = op.result
     before.append(last)
     argument = shape.loop.head.add_argument(value.type)
@@ -123,6 +128,25 @@ def _new_counter(shape: Shape, value: Value, affine: Affine) -> Value:
     _before_terminator(shape.latch, grown)
     shape.returning.args.append(grown.result)
     return argument
+
+
+def _known(opcode: str, operands: list[Value]) -> Value | None:
+    """A slope that is a number."""
+    a, b = operands
+    if not isinstance(a, Constant) or not isinstance(b, Constant):
+        return None
+    word = (a.integer * b.integer if opcode == "mul" else a.integer << (b.integer & 63)) % (1 << 64)
+    return Constant(I64, word - (1 << 64) if word >> 63 else word)
+
+
+def _folded(opcode: str, operands: list[Value]) -> Value | None:
+    """What begins at 0 stays a value that loops further out can follow."""
+    zeros = [isinstance(value, Constant) and value.integer == 0 for value in operands]
+    if opcode == "mul" and any(zeros):
+        return operands[zeros.index(True)]
+    if zeros[0] and opcode in ("shl", "add"):
+        return operands[0 if opcode == "shl" else 1]
+    return operands[0] if zeros[1] and opcode != "mul" else None
 
 
 def _before_terminator(block: Block, op: Op) -> None:
