@@ -46,7 +46,7 @@ def _fused(executable: Executable, values: Sequence[np.ndarray]) -> Sequence[np.
     halves = executable.halves
     if halves is None:
         return run(executable.main.fused, values)
-    first = run(executable.first.fused, [values[i] for i in halves.stable])
+    first = run(executable.weights.first.fused, [values[i] for i in halves.stable])
     return run(executable.main.fused, [*(values[i] for i in halves.kept), *first])
 
 

@@ -28,7 +28,7 @@ class Runs:
 
     def __init__(self, jitted: Any, *args: Any) -> None:
         lowered = jitted.lower(*args)
-        self.first = executable(lowered.graph, "cpu", lowered.usage).first
+        self.first = executable(lowered.graph, "cpu", lowered.usage).weights.first
         self.count = 0
         self._runner, self.first.runner = self.first.runner, self._counted
 
@@ -306,7 +306,7 @@ def test_who_asks_for_little_memory_gets_no_packed_weights(layer: Any) -> None:
 def test_the_arena_of_the_weights_is_given_back(layer: Any) -> None:
     f, w, s, x, _ = layer
     made = f.lower(x).compile()
-    assert made.first.runners and made.first.arena.memory.nbytes == 1
+    assert made.weights.first.runners and made.weights.first.arena.memory.nbytes == 1
     w.mul_(-3.0)
     check(f, w, s, x)
-    assert made.first.arena.memory.nbytes == 1
+    assert made.weights.first.arena.memory.nbytes == 1

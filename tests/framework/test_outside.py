@@ -35,10 +35,10 @@ def test_weights_are_packed_once_and_nothing_is_kept() -> None:
         assert out.requires_grad
         np.testing.assert_array_equal(out.detach().numpy(), want)
     assert len(weight_programs(f)) == 2  # gradients on and off: two recordings
-    (part,) = [x.first for x in weight_programs(f)[1:]]
     runs: list[object] = []
-    (runner,) = part.runners.values()
-    part.runners[()] = lambda *args: runs.append(args) or runner(*args)
+    for part in weight_programs(f)[1].weights.bound:
+        (runner,) = part.runners.values()
+        part.runners[()] = lambda *args, runner=runner: runs.append(args) or runner(*args)
     f(tb.tensor(X))
     assert not runs
 

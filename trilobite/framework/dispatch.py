@@ -82,7 +82,7 @@ class Dispatch:
 
     def remember(self) -> None:
         """What the cells and gradients hold now is what the next call expects."""
-        self.last: list[Any] = [c.value for c in self.cells]
+        self.last: list[Any] = [c.held for c in self.cells]
         self.known: list[Any] = [leaf.grad for leaf in self.watched]
         replaced = [leaf for leaf, there in self.grads if there] if self.entry.usage.replaced else []
         gradients: list[Any] = [leaf.grad for leaf in replaced]
@@ -103,7 +103,7 @@ class Dispatch:
         values = self._arguments(args)
         if values is None or autocast_dtype() is not self.autocast:
             return MISS
-        captured = [c.value for c in self.cells]
+        captured = [c.held for c in self.cells]
         if self.count(captured, self.last) < 0:
             return MISS
         if self.count([leaf.grad for leaf in self.watched], self.known) < 0:

@@ -25,11 +25,12 @@ from trilobite.framework.outside import can_wait, forward
 from trilobite.framework.recordings import Entry, still_holds, trace
 from trilobite.framework.signature import Call, Signature, describe, hold, take_apart
 from trilobite.framework.transforms import check_function
-from trilobite.ir.evaluate import NO_USAGE, Usage, distinct, executable, targets
+from trilobite.ir.evaluate import NO_USAGE, Usage, distinct, executable, existing, targets
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms.cells import is_kept_by
 from trilobite.ir.transforms.record import see
 
 
@@ -146,17 +147,31 @@ class Jitted:
     # -- running ---------------------------------------------------------------------------------------------
 
     def _run(self, e: Entry, call: Call) -> Any:
-        values = _values(e, call)
+        values = self._values(e, call)
         if entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values):
-            run = executable(e.recording.graph, self.target, e.usage)
-            if hasattr(run, "prepare") and run.prepare(values):
-                values = _values(e, call)  # compiling takes time, in which others may have written
+            run: Any = executable(e.recording.graph, self.target, e.usage)
+            if hasattr(run, "prepare"):
+                run.lend(dict(enumerate(e.recording.cells, len(call.tensors))))
+                if run.prepare(values):
+                    values = self._values(e, call)  # compiling takes time, in which others may have written
             outs: Sequence[Value] = replacing(run)(values, old_gradients(e), 0)
         elif can_wait(e, values):
             outs = forward(e, values, self.target)
         else:
             outs = distinct(table["call"](*values, **e.attributes, target=self.target), values)
         return deliver(e, call, outs)
+
+    def _values(self, e: Entry, call: Call) -> list[Value]:
+        """What the recording takes, as it is now: arguments, then captured cells."""
+        r = e.recording
+        run = None if e.differentiable else existing(r.graph, self.target, e.usage)
+        keeper, present = getattr(run, "weights", None), e.present()
+        captured = [c.held if is_kept_by(c, keeper) else see(present.get(c, c)) for c in r.cells]
+        values = [*(t._read() for t in call.tensors), *captured, *r.values]
+        if e.differentiable:
+            return values
+        # nothing that backward() outside could follow: its tape need not know
+        return [entry.threads.context.ambient.strip(v) for v in values]
 
     # -- looking inside --------------------------------------------------------------------------------------
 
@@ -172,18 +187,6 @@ class Jitted:
             lines += self.lower(*args, **kwargs).explain()
         lines += [f"recorded again: {why}" for why in self.recompilations]
         return "\n".join(lines) or ("recorded once" if self.entries else "not called yet")
-
-
-def _values(e: Entry, call: Call) -> list[Value]:
-    """What the recording takes, as it is now: arguments, then captured cells."""
-    r = e.recording
-    values = [t._read() for t in call.tensors] + r.operands()
-    if e.grad_cells:
-        present, n = e.present(), len(call.tensors)
-        values[n : n + len(r.cells)] = [see(present.get(c, c)) for c in r.cells]
-    if not e.differentiable:  # nothing that backward() outside could follow: its tape need not know
-        values = [entry.threads.context.ambient.strip(v) for v in values]
-    return values
 
 
 @dataclass(frozen=True)

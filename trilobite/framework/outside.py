@@ -43,7 +43,7 @@ def forward(e: Entry, values: Sequence[Value], target: str) -> list[Value]:
     wanted = [tape.tracks(v) for v in values]
     attributes = {**e.attributes, "target": target}
     usage = replace(e.usage, donated=(), replaced=())  # the tape keeps what the call reads
-    plain = all(type(c.value) is np.ndarray for c in e.recording.cells)
+    plain = all(type(c.held) is np.ndarray for c in e.recording.cells)
     run = replacing(executable(e.recording.graph, target, usage))
 
     def whole(operands: Sequence[Value]) -> tuple[Sequence[Value], Pullback]:

@@ -121,11 +121,11 @@ def _usage(e: Entry, arguments: int, options: tuple[tuple[str, Any], ...]) -> Us
 
 
 def requires(cell: cells.Cell) -> bool:
-    return cell.leaf is not None or (type(cell.value) is Taped and cell.value.interpreter.ambient)
+    return cell.leaf is not None or (type(cell.held) is Taped and cell.held.interpreter.ambient)
 
 
 def _type_seen(cell: cells.Cell) -> TensorType:
-    return type_of(cells.read(cell))
+    return type_of(cell.held if cell.owner is entry.threads.context.recorder else cells.read(cell))
 
 
 def _placeholders(values: Sequence[Value], rows: Sequence[Dynamic], call: Call) -> list[Tensor]:
@@ -197,7 +197,7 @@ def still_holds(e: Entry, call: Call) -> str:
         cell = present.get(seen, seen)
         if requires(cell) != grad:
             return "a tensor that the function reads requires a gradient now, or no longer does"
-        value = cell.value if cell.owner is entry.threads.context.recorder else cells.read(cell)
+        value = cell.held if cell.owner is entry.threads.context.recorder else cells.read(cell)
         if value.shape != kind.shape or value.dtype != kind.dtype:
             return f"a tensor that the function reads is {type_of(value)} instead of {kind}"
     if e.checked != generation():

@@ -146,9 +146,10 @@ class Tensor(Attached):
         return self._peek().dtype  # type: ignore[no-any-return]
 
     def _peek(self) -> Value:
+        """What has the cell's shape and dtype."""
         cell = self._cell
         ctx = entry.threads.context
-        return cell.value if cell.owner is ctx.recorder else see_outer(cell)
+        return cell.held if cell.owner is ctx.recorder else see_outer(cell)
 
     @property
     def ndim(self) -> int:

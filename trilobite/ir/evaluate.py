@@ -135,6 +135,12 @@ add the targets of the compiler here.
 """
 
 
+def existing(graph: Graph, target: str, usage: Usage) -> Executable | None:
+    """The compiled form if there is one."""
+    found: Executable | None = graph.__dict__.get("_executables", {}).get((target, usage))
+    return found
+
+
 def executable(graph: Graph, target: str, usage: Usage = NO_USAGE) -> Executable:
     """The compiled form of a graph on a target; compiled once."""
     if target not in targets:

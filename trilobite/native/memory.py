@@ -8,7 +8,9 @@ behind it, so the array's own reference count tells whether anybody holds any of
 
 from __future__ import annotations
 
+import ctypes
 import math
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +33,38 @@ def empty(shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray[Any
     length = math.prod(sizes) * kind.itemsize
     alignment = _PAGE if length >= _HUGE else LINE
     room = Memory(length + alignment, np.uint8)
-    return np.ndarray(sizes, kind, room, -room.ctypes.data % alignment)
+    array = np.ndarray(sizes, kind, room, -room.ctypes.data % alignment)
+    if alignment == _PAGE:
+        _end_in_small_pages(array.ctypes.data + length, room.ctypes.data + room.nbytes)
+    return array
+
+
+def _end_in_small_pages(end: int, behind: int) -> None:
+    """Of the room behind an array, no page is part of a huge one: that would make it resident, half a huge
+    page for each array in the mean.
+    """
+    begin = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
+    if _madvise is not None and behind - begin >= mmap.PAGESIZE:
+        _madvise(begin, (behind - begin) // mmap.PAGESIZE * mmap.PAGESIZE, mmap.MADV_NOHUGEPAGE)
+
+
+def _advise() -> Any:
+    """The system's call, where there is one for this."""
+    found: Any = getattr(ctypes.CDLL(None), "madvise", None)
+    if found is None or not hasattr(mmap, "MADV_NOHUGEPAGE"):
+        return None
+    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return found
+
+
+_madvise = _advise()
+
+
+def give_back() -> None:
+    """Pages that the C library has free go to the system, where there is a call for it (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def zeros(shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray[Any, np.dtype[Any]]:

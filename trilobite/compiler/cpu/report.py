@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from trilobite.compiler.cpu.target import Compiled, Executable
+from trilobite.compiler.cpu.compiled import Compiled
+from trilobite.compiler.cpu.target import Executable
 from trilobite.compiler.kernels import Kernel
 from trilobite.compiler.program import HostCall, Step, calls
 from trilobite.ir.graph import Equation

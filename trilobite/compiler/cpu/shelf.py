@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from trilobite.base.errors import DataError
 from trilobite.compiler.fingerprint import fingerprint
@@ -29,13 +30,25 @@ LARGEST = 16 << 20  # bytes of a program worth keeping; what is larger holds con
 _ROOMS = ("base", "ir", "compiler", "native")  # whose files decide what a graph becomes
 
 
+class Pack(NamedTuple):
+    """An input that is read in panels alone: the output of the weights' part, the axis that is contracted."""
+
+    input: int
+    output: int
+    contract: int
+
+
 @dataclass(frozen=True)
 class Division:
-    """Is what depends on weights alone a part of its own; which inputs it takes, and which the rest."""
+    """Is what depends on weights alone a part of its own; which inputs it takes, and which the rest; how many
+    results it has, and which of them are packed weights.
+    """
 
     two: bool = False
     stable: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
+    outputs: int = 0
+    packs: tuple[Pack, ...] = ()
 
 
 class Shelf:
@@ -61,8 +74,8 @@ class Shelf:
         found = self.cache.get(self._name("division"))
         if found is None:
             return None
-        two, stable, kept = json.loads(found)
-        return Division(two, tuple(stable), tuple(kept))
+        two, stable, kept, outputs, packs = json.loads(found)
+        return Division(two, tuple(stable), tuple(kept), outputs, tuple(Pack(*p) for p in packs))
 
     def keep_division(self, division: Division) -> None:
         self.cache.put(self._name("division"), json.dumps(dataclasses.astuple(division)).encode())

@@ -8,7 +8,8 @@ constant) stays with its reader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trilobite.ir.graph import Equation, Graph, Var
@@ -18,15 +19,29 @@ _FREE = frozenset({"broadcast", "reshape", "constant", "full", "iota", "stop_gra
 
 
 @dataclass(frozen=True)
+class Packing:
+    """An input of the whole graph that is packed and used in no other way, and which output of `first` that
+    gives.
+    """
+
+    input: int
+    output: int
+    contract: int
+    graph: Graph
+
+
+@dataclass(frozen=True)
 class Halves:
     """`first` takes the stable inputs at `stable`; `second` takes the inputs at `kept`, then first's
-    outputs.
+    outputs. `first` consists of `packings` and `rest`.
     """
 
     first: Graph
     second: Graph
     stable: tuple[int, ...]
     kept: tuple[int, ...]
+    packings: tuple[Packing, ...]
+    rest: Graph
 
 
 def split_stable(graph: Graph, stable: Iterable[int]) -> Halves | None:
@@ -49,7 +64,34 @@ def split_stable(graph: Graph, stable: Iterable[int]) -> Halves | None:
     )
     first = Graph([graph.inputs[i] for i in taken], early, crossing, graph.name + ".weights")
     second = Graph([*(graph.inputs[i] for i in kept), *crossing], late, graph.outputs, graph.name)
-    return Halves(first, second, taken, kept)
+    packings = _packings(first, taken, kept)
+    return Halves(first, second, taken, kept, packings, _rest(first, packings))
+
+
+def _packings(first: Graph, taken: Sequence[int], kept: Sequence[int]) -> tuple[Packing, ...]:
+    at = {v: i for v, i in zip(first.inputs, taken, strict=True) if i not in kept}
+    readers = Counter(v for e in first.equations for v in e.inputs)
+    readers.update(first.outputs)
+    outputs = {v: k for k, v in enumerate(first.outputs)}
+    found = []
+    for e in first.equations:
+        if e.primitive.name == "gemm_pack" and e.outputs[0] in outputs and readers[e.outputs[0]] == 1:
+            (v,) = e.inputs
+            if v in at and readers[v] == 1:
+                graph = Graph((v,), (e,), e.outputs, first.name + ".packed")
+                found.append(Packing(at[v], outputs[e.outputs[0]], e.attributes["contract"], graph))
+    return tuple(found)
+
+
+def _rest(first: Graph, packings: Sequence[Packing]) -> Graph:
+    """The part without its packings."""
+    if not packings:
+        return first
+    packed = {id(e) for p in packings for e in p.graph.equations}
+    gone = {v for p in packings for v in (*p.graph.inputs, *p.graph.outputs)}
+    equations = [e for e in first.equations if id(e) not in packed]
+    inputs = [v for v in first.inputs if v not in gone]
+    return Graph(inputs, equations, [v for v in first.outputs if v not in gone], first.name)
 
 
 def _with_sizes(graph: Graph, kept: set[int]) -> tuple[int, ...]:

@@ -17,8 +17,9 @@ import numpy as np
 
 from trilobite.base.dtypes import is_float
 from trilobite.base.errors import ArgumentError
+from trilobite.compiler.cpu.compiled import Compiled
 from trilobite.compiler.cpu.runner import Runner
-from trilobite.compiler.cpu.target import Compiled, Executable
+from trilobite.compiler.cpu.target import Executable
 from trilobite.compiler.program import Call, HostCall, Loop, Step
 from trilobite.compiler.tools.roofs import Roofline, roofline
 from trilobite.ir.graph import Equation

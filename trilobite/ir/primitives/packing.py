@@ -48,6 +48,12 @@ def _pack(y: Array, contract: int, width: int) -> Array:
     return np.ascontiguousarray(filled.reshape(k, panels, width).transpose(1, 0, 2))
 
 
+def unpacked(panels: Array, columns: int, contract: int = 0) -> Array:
+    """The matrix of which `gemm_pack` made these panels; a view where that is possible."""
+    matrix = panels.transpose(1, 0, 2).reshape(panels.shape[1], panels.shape[0] * panels.shape[2])
+    return matrix[:, :columns] if contract == 0 else matrix[:, :columns].T
+
+
 gemm_pack: Primitive = Primitive(
     "gemm_pack", "y", type=_pack_type, evaluate=array_rule(_pack),
     jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(o[0].size),
@@ -70,7 +76,7 @@ def _dot_type(x: TensorType, y: TensorType, columns: int, dtype: DType) -> Tenso
 
 
 def _dot(x: Array, y: Array, columns: int, dtype: DType) -> Array:
-    matrix = y.transpose(1, 0, 2).reshape(y.shape[1], y.shape[0] * y.shape[2])[:, :columns]
+    matrix = unpacked(y, columns)
     out: Array = dot.evaluate(x, matrix, contract=((x.ndim - 1,), (0,)), batch=((), ()), dtype=dtype)
     return out
 

@@ -3,15 +3,18 @@ all.
 
 A recording turns the first read of an outer cell into an input and a write into an output (`Recorder`).
 Functional transforms (grad, jvp, vmap) note written cells, to take their own values out of them again when
-they end. Arrays written in place in memory are stamped, so that a tape that kept such an array for a gradient
-notices.
+they end. A weight that a compiled function reads in another form alone may be put away: its cell brings it
+back when somebody looks. Arrays written in place in memory are stamped, so that a tape that kept such an
+array for a gradient notices.
 """
 
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from sys import getrefcount
 from typing import Any
 
@@ -32,12 +35,16 @@ class Cell:
     """
 
     __slots__ = ("__weakref__", "depth", "leaf", "owner", "value")
+    held: Any  # the value, or what stands in for one that is put away: shape and dtype are right
 
     def __init__(self, value: Value) -> None:
         ctx = entry.threads.context
         self.value = value
         self.leaf: Any = None
         self.owner, self.depth = ctx.recorder, ctx.depth
+
+
+Cell.held = Cell.__dict__["value"]  # one slot by two names: who asks for `held` brings nothing back
 
 
 def read(cell: Cell) -> Value:
@@ -99,6 +106,57 @@ def escaped() -> TraceError:
         expected="tensors made inside jit, cond, scan or vmap leave the function as its results",
         remedy="return the tensor, or copy it into a tensor that exists outside: state.copy_(value)",
     )
+
+
+# -- values that are put away ----------------------------------------------------------------------------
+
+
+class _Away(Cell):
+    """A cell whose value lies elsewhere in another form. The first look at the value brings it back."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Value:
+        with _bringing:
+            if type(self) is _Away:
+                _settle(self, _away[self].bring())
+            return self.held
+
+    @value.setter
+    def value(self, new: Value) -> None:
+        _settle(self, new)
+
+
+@dataclass(frozen=True)
+class _Keeper:
+    who: object
+    bring: Callable[[], np.ndarray[Any, Any]]
+
+
+_away: weakref.WeakKeyDictionary[Cell, _Keeper] = weakref.WeakKeyDictionary()
+_bringing = threading.RLock()
+
+
+def _settle(cell: Cell, value: Value) -> None:
+    _away.pop(cell, None)
+    cell.__class__ = Cell
+    cell.value = value
+
+
+def put_away(cell: Cell, who: object, bring: Callable[[], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Let go of a cell's array, which `who` can bring back. Returns what stands in for it."""
+    array = cell.value
+    stand_in = np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    cell.value = stand_in
+    _away[cell] = _Keeper(who, bring)
+    cell.__class__ = _Away
+    return stand_in
+
+
+def is_kept_by(cell: Cell, who: object) -> bool:
+    """Is the cell's value put away there?"""
+    return type(cell) is _Away and _away[cell].who is who
 
 
 # -- in-place stamps -----------------------------------------------------------------------------------------

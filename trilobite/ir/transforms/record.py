@@ -158,7 +158,7 @@ class Recorder(Interpreter):
 
     def _seen_by_parent(self, cell: Cell) -> Value:
         if cell.owner is self.parent:
-            return cell.value
+            return cell.held  # for its type alone
         if self.parent is None:
             raise escaped()
         return self.parent.read_outer(cell)
@@ -184,7 +184,7 @@ def see_outer(cell: Cell) -> Value:
     if ctx.recorder is None:
         raise escaped()
     value = ctx.recorder.read_outer(cell)
-    outside = cell.value
+    outside = cell.held
     history = type(outside) is Taped and outside.interpreter.ambient and value is ctx.recorder.cells.get(cell)
     if not history or ctx.ambient.level <= ctx.grad_off:
         return value

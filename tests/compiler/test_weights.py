@@ -1,0 +1,189 @@
+"""Weights that live packed: let go where nobody else sees them, the same in every bit when somebody looks."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trilobite as tb
+from trilobite.ir.transforms.cells import Cell
+
+ROWS, COLUMNS = 151, 133  # more than what is too small to put away; no whole number of panels
+
+
+def numbers(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Any:
+    wide = np.random.default_rng(seed)
+    return (wide.standard_normal(shape) * 10.0 ** wide.integers(-3, 4, shape)).astype(dtype)
+
+
+class Layer:
+    """A product with a weight, compiled; the weight's numbers are known."""
+
+    def __init__(self, turned: bool = False, dtype: Any = np.float32) -> None:
+        self.known = numbers(ROWS, COLUMNS, dtype=dtype)
+        self.w = tb.tensor(self.known.T.copy() if turned else self.known.copy())
+        self.x = tb.tensor(numbers(7, ROWS, seed=1, dtype=dtype))
+        self.f = tb.jit(lambda x: x @ (self.w.T if turned else self.w), target="cpu")
+        self.turned = turned
+
+    @property
+    def away(self) -> bool:
+        return type(self.w._cell) is not Cell
+
+    def check(self, known: Any = None) -> None:
+        known = self.known if known is None else known
+        want = self.x.numpy().astype(np.float64) @ known.astype(np.float64)
+        terms = np.abs(self.x.numpy()).astype(np.float64) @ np.abs(known).astype(np.float64)
+        unit = np.finfo(self.known.dtype).eps
+        assert (np.abs(self.f(self.x).numpy() - want) <= 8 * unit * terms).all()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_weight_comes_back_in_every_bit(turned: bool, dtype: Any) -> None:
+    layer = Layer(turned, dtype)
+    layer.check()
+    layer.check()
+    assert layer.away and layer.w._cell.held.strides == (0, 0)
+    assert layer.w.shape == (layer.known.T if turned else layer.known).shape
+    assert layer.away  # types are known without it
+    found = layer.w.numpy()
+    assert not layer.away and found.flags.c_contiguous and found.flags.writeable
+    assert found.tobytes() == (layer.known.T if turned else layer.known).tobytes()
+    del found
+    layer.check()
+
+
+def test_special_numbers_come_back() -> None:
+    layer = Layer()
+    special = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-42, np.float32(-3.4e38)], np.float32)
+    special.view(np.uint32)[0] |= 12345  # a NaN's payload
+    layer.known[3, :6] = special
+    layer.w.copy_(tb.tensor(layer.known.copy()))
+    layer.f(layer.x)
+    assert layer.away
+    assert layer.w.numpy().tobytes() == layer.known.tobytes()
+
+
+def test_a_weight_that_was_looked_at_is_not_packed_again() -> None:
+    layer = Layer()
+    layer.f(layer.x)
+    (e,) = next(iter(layer.f.entries.values()))
+    weights = e.recording.graph.__dict__["_executables"]["cpu", e.usage].weights
+    panels = weights._ready[0]
+    layer.w.sum()
+    layer.f(layer.x)
+    assert not layer.away and weights._ready[0] is panels
+
+
+def test_writes_are_seen() -> None:
+    layer = Layer()
+    layer.f(layer.x)
+    layer.w.mul_(-2.0)
+    layer.check(layer.known * np.float32(-2))
+    layer.w[3:5] = 7.0
+    known = layer.known * np.float32(-2)
+    known[3:5] = 7.0
+    layer.check(known)
+
+
+def test_a_new_value_needs_no_old_one() -> None:
+    layer = Layer()
+    layer.f(layer.x)
+    layer.w._cell.value = numbers(ROWS, COLUMNS, seed=5)
+    layer.check(numbers(ROWS, COLUMNS, seed=5))
+    assert layer.away
+    assert layer.w.numpy().tobytes() == numbers(ROWS, COLUMNS, seed=5).tobytes()
+
+
+@pytest.mark.parametrize("hold", ["numpy", "part", "from_numpy", "alias"])
+def test_what_others_hold_stays(hold: str) -> None:
+    layer = Layer()
+    kept: Any = None
+    if hold == "numpy":
+        kept = layer.w.numpy()
+    elif hold == "part":
+        kept = layer.w.numpy()[3:9]
+    elif hold == "alias":
+        kept = layer.w._cell.value
+    else:
+        kept = layer.known.copy()
+        layer.w = tb.from_numpy(kept)
+    layer.check()
+    assert not layer.away
+    if hold != "alias":
+        kept[...] = 0.5
+        known = layer.known.copy()
+        known[slice(3, 9) if hold == "part" else slice(None)] = 0.5
+        layer.check(known)
+
+
+def test_two_functions_of_one_weight() -> None:
+    layer = Layer()
+    other = tb.jit(lambda x: (x @ layer.w) * 2.0, target="cpu")
+    for _ in range(3):
+        layer.check()
+        np.testing.assert_array_equal(other(layer.x).numpy(), layer.f(layer.x).numpy() * 2)
+    assert not layer.away  # both have looked: the weight stays beside its panels
+
+
+def test_training_goes_on_from_packed_weights() -> None:
+    tb.manual_seed(3)
+    nets = [tb.nn.Linear(ROWS, COLUMNS) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    x = tb.tensor(numbers(5, ROWS, seed=2))
+    predict = tb.jit(nets[0], target="cpu")
+    for _ in range(3):
+        with tb.no_grad():
+            predict(x)
+        for net in nets:
+            optimizer = tb.optim.SGD(net.parameters(), lr=1e-6)
+            (net(x) ** 2).mean().backward()
+            optimizer.step()
+            net.zero_grad()
+    a, b = (net.weight.detach().numpy() for net in nets)
+    assert a.tobytes() == b.tobytes()
+    with tb.no_grad():
+        np.testing.assert_allclose(predict(x).numpy(), nets[1](x).numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_copies_and_states_of_packed_weights() -> None:
+    net = tb.nn.Linear(ROWS, COLUMNS)
+    known = net.weight.detach().numpy().copy()
+    x = tb.tensor(numbers(5, ROWS, seed=2))
+    with tb.no_grad():
+        tb.jit(net, target="cpu")(x)
+        assert type(net.weight._cell) is not Cell
+        twin = copy.deepcopy(net)
+        assert twin.weight.numpy().tobytes() == known.tobytes()
+        assert net.state_dict()["weight"].numpy().tobytes() == known.tobytes()
+
+
+def test_threads_that_look_at_once() -> None:
+    layer = Layer()
+    layer.f(layer.x)
+    start, found = threading.Barrier(4), []
+
+    def look() -> None:
+        start.wait()
+        found.append(layer.w._cell.value)
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len({id(a) for a in found}) == 1 and found[0].tobytes() == layer.known.tobytes()
+
+
+def test_a_second_process_lets_go_as_well(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRILOBITE_CACHE", str(tmp_path))
+    for _ in range(2):  # the second finds its programs on disk
+        layer = Layer()
+        layer.check()
+        assert layer.away
+        assert layer.w.numpy().tobytes() == layer.known.tobytes()

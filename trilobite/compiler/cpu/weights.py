@@ -1,0 +1,153 @@
+"""What a graph makes of its weights: made once, made again when one of them changes.
+
+Enters: the values of a run. Leaves: what the rest of the graph needs of its stable inputs: folded, transposed
+and packed weights. A matrix that is read packed and in no other form is packed on its own, and its cell lets
+go of the array, unless somebody else holds it: the panels are all that stays, until somebody looks at the
+weight. One that was looked at stays beside its panels from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import is_
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from trilobite.compiler.cpu.compiled import Compiled
+from trilobite.compiler.cpu.runner import Arena
+from trilobite.compiler.cpu.shelf import Division, Shelf
+from trilobite.ir.graph import Graph
+from trilobite.ir.primitives.packing import unpacked
+from trilobite.ir.transforms import cells
+from trilobite.ir.types import TensorType
+from trilobite.native.memory import Memory, empty, give_back
+
+Array = np.ndarray[Any, Any]
+_REFERENCES = 5  # to an array that only its cell holds, as `_changed` sees it: cell, values, now, seen, a
+_ALONE = 5  # as `_let_go` sees it: cell, values, now, array, the count's own
+_LEAST = 1 << 16  # bytes of a weight worth putting away
+_ROUND = 4 << 20  # bytes of weights that are let go before their pages are given back
+
+
+class Weights:
+    """The part of a graph that depends on stable inputs alone. `first` gives it before fusion, `rest` all
+    of it but the packings that stand alone, `packing` one of these. `owners` are cells of inputs.
+    """
+
+    def __init__(
+        self,
+        division: Division,
+        types: Sequence[TensorType],
+        first: Callable[[], Graph],
+        rest: Callable[[], Graph],
+        packing: Callable[[int], Graph],
+        shelf: Shelf | None,
+    ) -> None:
+        self.stable, self.packs, self.outputs = division.stable, division.packs, division.outputs
+        self.owners: Mapping[int, cells.Cell] = {}
+        self.arena = Arena()
+        alone = {p.input for p in self.packs}
+        self._inputs = [n for n, i in enumerate(self.stable) if i not in alone]
+        self._at = {i: n for n, i in enumerate(self.stable)}
+        self.first = Compiled([types[i] for i in self.stable], first, {}, (shelf, 1), self.arena)
+        self.rest = self.first
+        if self.packs:
+            taken = [types[self.stable[n]] for n in self._inputs]
+            self.rest = Compiled(taken, rest, {}, (shelf, 2), self.arena)
+        self._packers: dict[tuple[Any, ...], Compiled] = {}
+        for number, p in enumerate(self.packs):
+            kind = types[p.input], p.contract
+            if kind not in self._packers:
+                part = (shelf, 3 + len(self._packers))
+                self._packers[kind] = Compiled(
+                    [types[p.input]], partial(packing, number), {}, part, self.arena
+                )
+        self._packer = [self._packers[types[p.input], p.contract] for p in self.packs]
+        packed = {p.output for p in self.packs}
+        self._others = [k for k in range(self.outputs) if k not in packed]
+        self._seen: list[Array] | None = None
+        self._when = 0
+        self._ready: list[Any] = [None] * self.outputs
+        self._observed: set[int] = set()
+
+    @property
+    def bound(self) -> tuple[Compiled, ...]:
+        """The parts that run."""
+        return (*((self.rest,) if self._others else ()), *self._packers.values())
+
+    def prepare(self, values: Sequence[Array]) -> None:
+        """Compiles what a run with values of these shapes needs."""
+        if self._others:
+            self.rest.runner([values[self.stable[n]] for n in self._inputs])
+        for packer, p in zip(self._packer, self.packs, strict=True):
+            packer.runner([values[p.input]])
+
+    def __call__(self, values: Sequence[Array], held: int) -> list[Array]:
+        now = [values[i] for i in self.stable]
+        changed = self._changed(now, held)
+        if True in changed:
+            self._when = cells.now
+            if self._others and any(changed[n] for n in self._inputs):
+                made = self.rest.runner(given := [now[n] for n in self._inputs])(given)
+                for k, array in zip(self._others, made, strict=True):
+                    self._ready[k] = array
+            self._pack(values, now, changed)
+            self._seen = now
+            self.arena.release()  # weights seldom change
+        return self._ready
+
+    def _changed(self, now: list[Array], held: int) -> list[bool]:
+        """Which of these arrays are others than those last looked at, or written since?"""
+        if self._seen is None:
+            return [True] * len(now)
+        outside = [cells.is_exposed(a, _REFERENCES + held) for a in now]
+        if cells.now == self._when and True not in outside and all(map(is_, now, self._seen)):
+            return []
+        pairs = zip(now, self._seen, outside, strict=True)
+        return [a is not b or seen or cells.stamped_after(a, self._when) for a, b, seen in pairs]
+
+    # -- matrices in panels ----------------------------------------------------------------------------------
+
+    def _pack(self, values: Sequence[Array], now: list[Array], changed: list[bool]) -> None:
+        free = 0
+        for number, p in enumerate(self.packs):
+            n = self._at[p.input]
+            if not changed[n]:
+                continue
+            (self._ready[p.output],) = self._packer[number].runner([now[n]])([now[n]])
+            if type(values) is list and self._let_go(number, n, values, now):
+                free += self._ready[p.output].nbytes
+                if free > _ROUND:
+                    free = 0
+                    give_back()
+        if free:
+            give_back()
+
+    def _let_go(self, number: int, n: int, values: list[Array], now: list[Array]) -> bool:
+        """The panels are there: is the array of no more use to anybody?"""
+        i = self.packs[number].input
+        cell = self.owners.get(i)
+        array = now[n]
+        private = array.flags.owndata or type(array.base) is Memory
+        small = array.nbytes < _LEAST or number in self._observed
+        if cell is None or small or not private or type(cell) is not cells.Cell or cell.value is not array:
+            return False
+        if getrefcount(array) > _ALONE:
+            return False
+        values[i] = now[n] = cells.put_away(cell, self, lambda: self._bring(number, n))
+        return True
+
+    def _bring(self, number: int, n: int) -> Array:
+        """The weight from its panels. It stays: who looked once will look again."""
+        p = self.packs[number]
+        assert self._seen is not None
+        shape = self._seen[n].shape
+        panels = self._ready[p.output]
+        array = empty(shape, panels.dtype)
+        array[...] = unpacked(panels, shape[1 - p.contract], p.contract)
+        self._seen[n] = array
+        self._observed.add(number)
+        return array
