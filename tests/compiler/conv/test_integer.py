@@ -208,7 +208,7 @@ def test_compiled_convolutions(case: Any, dtype: Any, wide: Any) -> None:
 
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_bytes_come_out(kernel: int) -> None:
-    """A bias for each filter, then steps of a scale around a zero point: whole tiles and panels among others."""
+    """A bias for each filter, then steps of a scale around a zero point; some tiles and panels are whole."""
     conv = convolution((2, 24, 7, 9), (50, 24, kernel, kernel), {}, dt.int8, dt.int32)
     (y,) = conv.outputs
     bias, spread, total = Var(TensorType((50,), dt.int32)), Var(y.type), Var(y.type)

@@ -33,9 +33,9 @@ from trilobite.native.host import Host
 
 Array = np.ndarray[Any, Any]
 _PIXELS = 192  # of a block, if the rows of so many stay in the second-level cache
-_ROWS_BYTES = 256 << 10
+_ROWS_BYTES = 128 << 10  # of form 1; of form 2 twice as many
 _TABLE_BYTES = 64 << 10
-_DEPTH = 256  # words of a block of depth: 16 columns of it are 16 KiB, half of a first-level cache
+_DEPTH = 512  # words of a block of depth: 16 columns of it are 32 KiB, and sums rarely leave registers
 _UNITS = 16  # wanted, so that threads share the work evenly
 _SERIAL = 1 << 16  # multiplications: below, waking another thread costs more than it brings
 _LINE = 16  # positions that a unit makes words of where there are no lines
