@@ -31,7 +31,7 @@ from trilobite.processor.sim.timing.native import replay
 
 FIRST = 10  # register of the first operand
 MOVES = 3  # places that operands are moved to
-WITHOUT = {"RV", "VFILT", "VSORT", "COPYX"}  # have no routine
+WITHOUT = {"VSORT", "COPYX"}  # have no routine
 SPOTS = frozenset("dst a b g table index mask bias_at scale_at base".split())
 ROWS = [row for row in TABLE if row.is_tensor and row.mnemonic not in WITHOUT]
 

@@ -37,12 +37,13 @@ names number n.
 
 ## Number rules
 
-- Floats of 16 bits are computed in fp32 and rounded to nearest even; denormals are kept; a NaN result is
-  the canonical quiet NaN. A move, selection, merge, sign or bit instruction copies bits as they are.
+- Floats of 16 bits are computed in fp32 and rounded to nearest even (a fused multiply-add is rounded
+  once); denormals are kept; a NaN result is the canonical quiet NaN. A move, selection, merge, sign or bit
+  instruction copies bits as they are.
 - Matrix products of floats are one chain of fp32 fused multiply-adds per output, k ascending
   (convolution: r, s, c), starting from the destination when accumulating and from +0 otherwise. Products
-  of integers are exact modulo 2^32 (2^64 into i64 and floats). tf32 operands are rounded to ten bits of fraction,
-  ties to even, where they are read.
+  of integers are exact modulo 2^32 (2^64 into i64 and floats). tf32 operands are rounded to ten bits of
+  fraction, ties to even, where they are read.
 - The drain adds the bias (fp32, or i32 to integer products), multiplies the scale (fp32; integer
   products in fp64), applies the activation and rounds to nearest even; integers saturate.
 - A reduction pads with the neutral element to a power of two and combines the upper half into the lower

@@ -10,8 +10,9 @@ import numpy as np
 
 from trilobite.processor.isa.formats import Array
 
-_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+MULTIPLIERS, WEYL, ROUNDS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85), 10
+_M0, _M1 = map(np.uint64, MULTIPLIERS)
+_W0, _W1 = WEYL
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
@@ -20,7 +21,7 @@ def philox(key: int, first_block: int, count: int) -> Array:
     blocks = np.arange(-(-count // 4), dtype=np.uint64) + np.uint64(first_block & 0xFFFFFFFFFFFFFFFF)
     c = [blocks & _LOW, blocks >> _HALF, np.zeros_like(blocks), np.zeros_like(blocks)]
     k0, k1 = key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF
-    for _ in range(10):
+    for _ in range(ROUNDS):
         p0, p1 = c[0] * _M0, c[2] * _M1
         c = [(p1 >> _HALF) ^ c[1] ^ np.uint64(k0), p1 & _LOW, (p0 >> _HALF) ^ c[3] ^ np.uint64(k1), p0 & _LOW]
         k0, k1 = (k0 + _W0) & 0xFFFFFFFF, (k1 + _W1) & 0xFFFFFFFF

@@ -201,6 +201,8 @@ class Core:
         if self.traced:
             self.flush()
             self.trace.tail.extend(self._records(prepared, o))
+        if self.observer is None and self.native is not None and self.kernels:
+            self.native.visited(self.pc, o)
 
     def _show(self, prepared: Prepared, o: Operands, reads: Regions, writes: Regions) -> None:
         assert self.observer is not None

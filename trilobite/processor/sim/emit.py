@@ -188,6 +188,11 @@ class Writer:
         bad = self.new(f"icmp eq i64 {done}, 0")
         self.leave_if(bad, place)
 
+    def take_result(self, register: int, field: int) -> None:
+        """The register that a tensor instruction writes, from where its routine left it."""
+        place = self.new(f"getelementptr i64, ptr %s, i64 {FIELDS + field}")
+        self.set(register, self.new(f"load i64, ptr {place}"))
+
     def _word(self, word: int, value: str) -> None:
         self.do(f"store i64 {value}, ptr {self.new(f'getelementptr i64, ptr %s, i64 {word}')}")
 

@@ -33,5 +33,8 @@ class Log:
             if site.queues:
                 made.append(SyncRecord(site.place, site.queues))
                 continue
-            made.append(site.record(tuple(row[VALUES : VALUES + site.noted])))
+            record = site.record(tuple(row[VALUES : VALUES + site.noted]))
+            made.append(record)
+            if site.is_waited_for:
+                made.append(SyncRecord(site.place, (record.queue,)))
         return made

@@ -8,6 +8,7 @@ from __future__ import annotations
 # Words of the state that translated code and the simulator share.
 PC, EXECUTED, LIMIT, SCRATCH, DRAM, READ_LOW, READ_HIGH, WRITE_LOW, WRITE_HIGH = range(64, 73)
 STEP, TENSORS, SCALAR_PLACE = range(73, 76)  # code and state of tensor instructions; where scalar work began
+SEED, RANDOM_BLOCK = range(76, 78)  # of the core's stream of random numbers
 SPACES = (
     80  # four words a memory space: host address, bytes, whether it is on chip, whether it may be written
 )

@@ -19,7 +19,7 @@ from trilobite.processor.isa.formats import I4, Array
 from trilobite.processor.isa.row import IllegalOperands, Operands, Region, signed
 from trilobite.processor.isa.rows.scalar import from_immediate
 from trilobite.processor.sim import tensor_step
-from trilobite.processor.sim.native_state import FIELDS, STATE_WORDS
+from trilobite.processor.sim.native_state import FIELDS, SEED, STATE_WORDS
 from trilobite.processor.sim.plans import HOT
 from trilobite.processor.sim.prepared import Prepared, sync_queues, tensor_record
 from trilobite.processor.sim.record import TensorRecord
@@ -115,6 +115,8 @@ class Site:
         """What `tensor_step` reads."""
         names = self.names
         scalar = next((at for at, name in enumerate(names) if name in SCALARS), len(names))
+        if self.prepared.row.mnemonic == "RV":
+            scalar = SEED - FIELDS
         cycle = names.index("m") if "m" in names and not self.is_formed else -1
         count = names.index("n") if "n" in names else 0
         overlap, scratch = (self.routine.overlap, self.routine.scratch) if self.routine else (0, 0)
@@ -124,6 +126,11 @@ class Site:
                 len(self.regions), self.reads, len(self.keys), len(logged),
                 *_filled(regions, tensor_step.REGION_WORDS * MOST_REGIONS), *_filled(logged, MOST_FIELDS),
                 *_filled(self.keys, MOST_KEYS)]  # fmt: skip
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether control waits for it: it writes a register."""
+        return bool(self.prepared.outputs)
 
     def is_hot(self) -> bool:
         """One visit of the interpreter more; copies need no code of their own, so they are hot at once."""
@@ -209,7 +216,7 @@ def site_of(prepared: Prepared, place: int) -> Site | None:
     row = prepared.row
     if row.mnemonic == "SYNC":
         return Site(prepared, place)
-    if not row.is_tensor or prepared.outputs:
+    if not row.is_tensor or len(prepared.outputs) > 1:
         return None
     return _formed_site(prepared, place) if has_forms(prepared.instruction) else _vector_site(prepared, place)
 

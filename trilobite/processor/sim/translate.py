@@ -15,7 +15,7 @@ import numpy as np
 
 from trilobite.native.jit import POINTER, NativeModule
 from trilobite.processor.isa.address import NUMBERS
-from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, WRAM, Operands
+from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, WRAM, Operands, signed
 from trilobite.processor.sim import emit, native_state
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import Memory, Place
@@ -25,10 +25,12 @@ from trilobite.processor.sim.native_state import (
     FAR,
     LIMIT,
     PC,
+    RANDOM_BLOCK,
     READ_HIGH,
     READ_LOW,
     SCALAR_PLACE,
     SCRATCH,
+    SEED,
     WRITE_HIGH,
     WRITE_LOW,
 )
@@ -158,13 +160,15 @@ class CoreCode:
         state, started = self.state, core.pc
         state[:64] = np.array(core.registers, np.uint64).view(np.int64)
         state[PC], state[EXECUTED], state[LIMIT] = core.pc, 0, limit
+        state[SEED] = signed(core.special.get("randomSeed", 0))
+        state[RANDOM_BLOCK] = core.random_block
         if core.traced:
             self._continue(core.take_scalar(), started)
         if self._steps is not None:
             self._steps.begin(core)
         self.translation.function(state.ctypes.data, self.counts.ctypes.data)
         core.registers = state[:64].view(np.uint64).tolist()
-        core.pc = int(state[PC])
+        core.pc, core.random_block = int(state[PC]), int(state[RANDOM_BLOCK])
         executed = int(state[EXECUTED])
         if core.traced:
             if self._steps is not None:
@@ -292,7 +296,7 @@ def _module_text(
 
 def _registers(prepared: Prepared) -> Sequence[int]:
     if prepared.row.is_tensor:
-        return [register for _, register, _ in prepared.fields]
+        return [*(register for _, register, _ in prepared.fields), *prepared.outputs]
     return prepared.instruction.registers
 
 
@@ -301,6 +305,8 @@ def _tensor(writer: emit.Writer, translation: Translation, place: int) -> None:
     site = translation.sites[number]
     registers = [register for _, register, _ in site.prepared.fields]
     writer.tensor(number, registers, site.immediate, place)
+    for register in site.prepared.outputs:
+        writer.take_result(register, len(registers))
 
 
 def _body(

@@ -95,6 +95,26 @@ def scatter_text(instruction: Instruction, index_format: Format) -> str | None:
     return code.text()
 
 
+def filter_text(instruction: Instruction) -> str | None:
+    """VFILT: the kept elements in front, zeros behind; how many were kept is left where scalars lie."""
+    fmt = instruction.formats[0]
+    if not is_handy(fmt):
+        return None
+    code = Code()
+    source, mask, target = (code.operand(place) for place in range(3))
+    kept, n = code.slot("i64", 0), code.argument("n")
+    with code.loop(n) as i:
+        flag = read(code, fmt, mask, i)
+        with code.when(flag.test("une" if fmt.kind == "float" else "ne", 0)):
+            code.store(target, kept.get(), raw(code, fmt, source, i))
+            kept.set(kept.get() + 1)
+    count = kept.get()
+    with code.loop(n - count, is_parallel=True) as i:
+        code.store(target, count + i, code.constant(whole(fmt), 0))
+    code.store(code.argument("scalars"), 0, count)
+    return code.text()
+
+
 def outer_text(instruction: Instruction) -> str | None:
     """OP: every product of two vectors."""
     fmt = instruction.formats[0]

@@ -35,7 +35,8 @@ def routine_call(
     instruction: Instruction, o: Operands, targets: Sequence[Array], arrays: Sequence[Array]
 ) -> Callable[[], bool] | None:
     """The whole instruction as one call, or None."""
-    if has_forms(instruction) or "n" not in o.values or I4 in instruction.formats:
+    is_vector = "n" in o.values and not has_forms(instruction) and I4 not in instruction.formats
+    if not is_vector or instruction.row.mnemonic == "RV":  # which goes on in a stream of the core's
         return None
     routine = vector_routine(instruction)
     everything = [*arrays, *targets]

@@ -1,8 +1,8 @@
 """Which instructions have a routine.
 
 Enters: an instruction; for those whose routine depends on sizes, also its operands. Leaves: a `Routine`, or
-None where the meaning itself is all there is: packed 4-bit vectors, rare conversions, sorting, filtering,
-random numbers, sizes of 0, tables that would be too large.
+None where the meaning itself is all there is: packed 4-bit vectors, rare conversions, sorting, multicast,
+sizes of 0, tables that would be too large.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import I32, Array, Format
 from trilobite.processor.isa.row import Operands
 from trilobite.processor.isa.table import BY_OPCODE
-from trilobite.processor.sim.routines import arrange, product, reduce, vector, windows
+from trilobite.processor.sim.routines import arrange, product, random, reduce, vector, windows
 from trilobite.processor.sim.routines.elements import is_handy
 
 ANYHOW, ALIKE, APART = range(3)  # how sources may lie on the target: in any way, exactly, not at all
 MOST_PLACES = 1 << 18  # of a table
-SORTS: dict[str, int] = {"VSUM": ANYHOW, "VMAX": ANYHOW, "VMIN": ANYHOW, "VPROD": ANYHOW, "VDP": ANYHOW,
-                         "VARGMAX": ANYHOW, "VARGMIN": ANYHOW, "VGATH": APART, "VSCAT": APART}  # fmt: skip
+SORTS: dict[str, int] = {
+    **dict.fromkeys((*reduce.KINDS, *reduce.ARGS), ANYHOW),
+    **dict.fromkeys(("VGATH", "VSCAT", "VFILT"), APART),
+}
 COPY = """
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 define i64 @entry(ptr %operands, ptr %scalars, i64 %n, i64 %m, ptr %facts, ptr %scratch) {
@@ -75,6 +77,8 @@ _VECTORS: dict[str, Callable[[Instruction], str | None]] = {
     "VSCAN": reduce.scan_text,
     "VGATH": _gather,
     "VSCAT": lambda instruction: arrange.scatter_text(instruction, I32),
+    "VFILT": arrange.filter_text,
+    "RV": random.random_text,
 }
 
 

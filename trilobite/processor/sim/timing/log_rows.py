@@ -32,13 +32,17 @@ def log_rows(tables: Tables, log: Log, core: CoreTrace) -> Array:
     """Each row of the log is a tensor record, with a scalar record before it where scalar work was done."""
     rows = log.rows
     is_led = rows[:, SCALARS] > 0
-    places = np.arange(len(rows)) + np.cumsum(is_led)
-    made = np.empty((len(rows) + int(is_led.sum()), 4), np.int64)
+    is_followed = np.array([site.is_waited_for for site in log.sites])[rows[:, SITE]]
+    places = np.arange(len(rows)) + np.cumsum(is_led) + np.cumsum(is_followed) - is_followed
+    made = np.empty((len(rows) + int(is_led.sum() + is_followed.sum()), 4), np.int64)
     made[places[is_led] - 1] = _scalars(tables, rows[is_led])
     order = np.argsort(rows[:, SITE], kind="stable")
     numbers, firsts = np.unique(rows[order, SITE], return_index=True)
     for number, chosen in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True):
         made[places[chosen]] = _tensors(tables, log, number, rows[chosen], core)
+    behind = places[is_followed]
+    words = made[behind, 2]  # the one queue that control waits for
+    made[behind + 1] = np.stack([np.full_like(words, SYNC), words, 0 * words, 0 * words - 1], axis=1)
     return made
 
 
