@@ -16,7 +16,19 @@ import pytest
 from tests.native.kernels import ADD, AFFINE, BURN, loop
 from trilobite.base.errors import ArgumentError
 from trilobite.native.cache import Kernels, kernels
-from trilobite.native.driver import Again, Call, Host, Jump, JumpIfZero, Patch, Repeat, Set, Swap, Table
+from trilobite.native.driver import (
+    Again,
+    Call,
+    Host,
+    Jump,
+    JumpIfZero,
+    Method,
+    Patch,
+    Repeat,
+    Set,
+    Swap,
+    Table,
+)
 
 # counts a[0] down by one, and says in b[0] whether something is left
 COUNT = loop(
@@ -60,6 +72,16 @@ def test_no_units_and_no_rows_are_fine(code: Kernels) -> None:
     Table([Call(code.addresses[0], 0, 0)], [0, 0], [Patch(1, 0)], arrays=1).run((y,))
     Table([], []).run()
     assert y[0] == 0
+
+
+def test_a_method_finds_its_description_until_it_is_freed() -> None:
+    """Python reads it when it frees the method; a table's attributes go one by one, the description first."""
+    table = Table([], [])
+    run = table._call
+    table._method = Method()
+    overwriting = [Method(b"other", 0, 0x7777, None) for _ in range(2000)]
+    assert len(overwriting) == 2000 and run(()) == 0
+    assert run.__name__ == "run"
 
 
 def test_units_change_without_a_new_table(code: Kernels) -> None:

@@ -110,6 +110,23 @@ class Method(ctypes.Structure):
     )
 
 
+_METHOD_WORDS = ctypes.sizeof(Method) // 8
+
+
+def words_of_method(count: int) -> Words:
+    """Words that are the `self` of a method, with room for its description behind them."""
+    return np.zeros(count + _METHOD_WORDS, np.int64)[:count]
+
+
+def described(words: Words, name: bytes, function: int, flags: int) -> Method:
+    """The description of a method, behind its words: Python reads it once more when it frees the method, just
+    before it lets go of the words, and an attribute of the method's owner may be gone by then.
+    """
+    method = Method.from_address(words.ctypes.data + words.nbytes)
+    method.name, method.function, method.flags = name, function, flags
+    return method
+
+
 class Table:
     """A program, ready to run.
 
@@ -143,14 +160,15 @@ class Table:
         ).reshape(-1, 3)
         self._pool = pool()
         self._pool.reserve(scratch)
-        self.header: Words = np.zeros(12, np.int64)
+        self.header = words_of_method(12)
         self.header[1:3] = self.rows.ctypes.data, len(rows)
         self.header[3:5] = self._patches.ctypes.data, len(patches)
         self.header[5] = any(isinstance(row, Call) and not row.serial for row in rows)
         self.header[9:11] = arrays, self._pool.control.ctypes.data
         code = runtime()
         self._call_on = _CallOn(code["call_on"])
-        self._method = Method(b"run", code["call_brief" if brief else "call"], _ONE_ARGUMENT, None)
+        function = code["call_brief" if brief else "call"]
+        self._method = described(self.header, b"run", function, _ONE_ARGUMENT)
         self._call: Callable[[tuple[Any, ...]], int] = builtin(ctypes.byref(self._method), self.header, None)
         remember(self)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from trilobite.base.errors import DeviceError
 from trilobite.native.cache import kernels
-from trilobite.native.driver import Method, builtin
+from trilobite.native.driver import builtin, described, words_of_method
 
 Count = Callable[[list[Any], list[Any]], int]
 _FAST = 0x80  # METH_FASTCALL: arguments as an array and their number
@@ -87,8 +87,9 @@ class _Counter:
         tell = ctypes.CFUNCTYPE(None, pointer, integer, integer, pointer)(self.code.addresses[0])
         tell(found.ctypes.data, 0, 0, None)
         make = ctypes.cast(ctypes.pythonapi.PyLong_FromLongLong, ctypes.c_void_p).value or 0
-        self.words = np.array([make], np.int64)
-        self.method = Method(b"most_referenced", int(found[0]), _FAST, None)
+        self.words = words_of_method(1)
+        self.words[0] = make
+        self.method = described(self.words, b"most_referenced", int(found[0]), _FAST)
         self.count: Count = builtin(ctypes.byref(self.method), self.words, None)
 
 
