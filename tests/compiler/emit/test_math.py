@@ -10,6 +10,7 @@ import pytest
 
 from tests.compiler.emit.accuracy import TWO_OPERANDS, Array, edges, exact, samples, ulps
 from tests.compiler.emit.native import load_entry, plain_host
+from trilobite.compiler.cpu.emit.exponential import exp
 from trilobite.compiler.cpu.emit.math import FUNCTIONS, ULPS
 from trilobite.compiler.cpu.emit.text import Text
 from trilobite.native.host import Host, features
@@ -95,6 +96,25 @@ def test_lanes_do_not_change_the_bits(name: str) -> None:
     eight = apply(name, xs, 8)
     for lanes in (0, 16):
         np.testing.assert_array_equal(apply(name, xs, lanes), eight)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["host", "plain"])
+@pytest.mark.parametrize("dtype", [FLOAT, DOUBLE], ids=str)
+def test_exp_of_what_is_at_most_zero_keeps_the_bound(dtype: np.dtype[np.generic], plain: bool) -> None:
+    """Down to the last subnormal number, to 0 beyond, and NaN."""
+    low = -110.0 if dtype == FLOAT else -760.0
+    even = np.random.default_rng(3).uniform(low, 0, 20_000).astype(dtype)
+    x = np.concatenate([-np.abs(samples(dtype, 5000, 4)), even])
+    x = x[: len(x) // 16 * 16]
+    out = np.zeros_like(x)
+    t = Text(_host(plain))
+    source, result = t.argument(0, "ptr"), t.argument(1, "ptr")
+    with t.loop(t.begin, t.end, 8) as i:
+        value = exp(t, t.load(dtype, t.address(source, i.index, dtype), 8), 0.0)
+        t.store(dtype, value, t.address(result, i.index, dtype))
+    load_entry(t.module(), _host(plain))([x.ctypes.data, out.ctypes.data], 0, len(x))
+    error, where = worst("exp", [x], out)
+    assert error <= ULPS["exp"][dtype == DOUBLE], where
 
 
 def test_powers_at_their_edges() -> None:

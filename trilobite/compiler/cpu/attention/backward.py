@@ -148,7 +148,7 @@ def _over_keys(
         b.times_columns(v, p.value_features, s.slopes, count, s.products)
         with t.loop(0, count, name="weights") as i:
             score = b.masked(b.load(s.scores, i.index), t.add(block.index, i.index), first, mask)
-            weights = [exp(t, t.fsub(x, y)) for x, y in zip(score, of_query[1], strict=True)]
+            weights = [exp(t, t.fsub(x, y), 1.0) for x, y in zip(score, of_query[1], strict=True)]
             slopes = [t.fsub(x, y) for x, y in zip(b.load(s.products, i.index), of_query[0], strict=True)]
             b.store(weights, s.scores, i.index)
             to_scores = [

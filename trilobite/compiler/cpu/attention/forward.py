@@ -198,7 +198,7 @@ def _over_keys(b: Block, a: _Parts, first: Value, last: Value) -> tuple[list[Val
         top, total = block.values[:n], block.values[n:]
         highest = _mask_scores(b, a, first, block.index, count, top)
         safe = [t.select(t.fcmp("oeq", h, b.number(-INFINITY)), b.number(0.0), h) for h in highest]
-        factor = [exp(t, t.fsub(old, s)) for old, s in zip(top, safe, strict=True)]
+        factor = [exp(t, t.fsub(old, s), 0.0) for old, s in zip(top, safe, strict=True)]
         added = _exponentials(b, a.scores, safe, count)
         total = [t.fma(s, f, x) for s, f, x in zip(total, factor, added, strict=True)]
         with t.when(t.icmp("sgt", block.index, 0)), t.loop(0, p.value_features, name="fade") as f:
@@ -224,7 +224,7 @@ def _mask_scores(
 def _exponentials(b: Block, scores: Value, safe: Sequence[Value], count: Value) -> list[Value]:
     t = b.t
     with t.loop(0, count, carried=[b.number(0.0)] * b.plan.vectors, name="exp") as i:
-        e = [exp(t, t.fsub(x, s)) for x, s in zip(b.load(scores, i.index), safe, strict=True)]
+        e = [exp(t, t.fsub(x, s), 0.0) for x, s in zip(b.load(scores, i.index), safe, strict=True)]
         b.store(e, scores, i.index)
         i.next(*(t.fadd(total, x) for total, x in zip(i.values, e, strict=True)))
     return i.results

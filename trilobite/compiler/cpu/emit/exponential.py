@@ -9,6 +9,7 @@ from __future__ import annotations
 from trilobite.compiler.cpu.emit import coefficients as c
 from trilobite.compiler.cpu.emit.polynomial import (
     FLOAT,
+    INFINITY,
     LN_2,
     LOG2_E,
     clamped,
@@ -32,18 +33,37 @@ def _minus_one(t: Text, r: Value) -> Value:
     return t.fma(t.fmul(r, r), rest, r)
 
 
-def _reduced(t: Text, x: Value) -> tuple[Value, Value]:
-    """r, and n with its anchor."""
+def _reduced(t: Text, x: Value, more: int = 0) -> tuple[Value, Value]:
+    """r, and n + more with its anchor."""
     p = precision(x)
-    n, anchored = whole(t, x, LOG2_E)
+    n, anchored = whole(t, x, LOG2_E, more)
     r = t.fma(n, -p.ln2[0], x)
     return t.fma(n, -p.ln2[1], r), anchored
 
 
-def exp(t: Text, x: Value) -> Value:
+def exp(t: Text, x: Value, most: float = INFINITY) -> Value:
+    """exp(x); `most` is a number that x is known not to exceed (it may be NaN)."""
     p = precision(x)
-    r, n = _reduced(t, clamped(t, x, p.choose(-110.0, -750.0), p.choose(90.0, 712.0)))
+    x = t.fmax(p.choose(-105.0, -746.0), x)  # below, the result is 0
+    if most > p.choose(60.0, 600.0):
+        return _exp_of_any(t, t.fmin(p.choose(90.0, 712.0), x))
+    # 2^n is made too large by a factor that brings every n into the range of exponents.
+    r, n = _reduced(t, x, p.mantissa + 2 + p.bias)
+    power = t.as_float(t.shl(t.bits(n), p.mantissa))
+    return t.fmul(t.fmul(t.fadd(_minus_one(t, r), 1.0), power), 2.0 ** -(p.mantissa + 2))
+
+
+def _exp_of_any(t: Text, x: Value) -> Value:
+    """2^n in two exact factors, so that results may be subnormal or infinite."""
+    r, n = _reduced(t, x)
     return times_power(t, t.fadd(_minus_one(t, r), 1.0), n)
+
+
+def exp_within(t: Text, x: Value) -> Value:
+    """exp of a number that is known to be so near 0 that the result is normal: ±87 of floats, ±708."""
+    p = precision(x)
+    r, n = _reduced(t, x, p.bias)
+    return t.fmul(t.fadd(_minus_one(t, r), 1.0), t.as_float(t.shl(t.bits(n), p.mantissa)))
 
 
 def exp2(t: Text, x: Value) -> Value:
@@ -57,15 +77,23 @@ def exp2(t: Text, x: Value) -> Value:
 def expm1(t: Text, x: Value) -> Value:
     """2·(2^(n-1)·(exp(r) - 1) + (2^(n-1) - 1/2)): the factor 2 apart, for 2^n may be too large."""
     p = precision(x)
-    r, n = _reduced(t, clamped(t, x, p.choose(-30.0, -60.0), p.choose(89.0, 710.0)))
-    power = t.as_float(t.shl(t.sub(t.bits(n), p.anchor_bits - p.bias + 1), p.mantissa))
+    r, n = _reduced(t, clamped(t, x, p.choose(-30.0, -60.0), p.choose(89.0, 710.0)), p.bias - 1)
+    power = t.as_float(t.shl(t.bits(n), p.mantissa))
     half = t.fma(power, _minus_one(t, r), t.fsub(power, 0.5))
     return t.copysign(t.fadd(half, half), x)
 
 
+def _expm1_within(t: Text, x: Value) -> Value:
+    """expm1 of a number that is known to be near 0, as in `exp_within`; the sign of a zero is lost."""
+    p = precision(x)
+    r, n = _reduced(t, x, p.bias)
+    power = t.as_float(t.shl(t.bits(n), p.mantissa))
+    return t.fma(power, _minus_one(t, r), t.fsub(power, 1.0))
+
+
 def sigmoid(t: Text, x: Value) -> Value:
     """1/(1 + exp(-x)), by exp(-|x|), which never overflows."""
-    e = exp(t, t.fneg(t.fabs(x)))
+    e = exp(t, t.fneg(t.fabs(x)), 0.0)
     above = t.select(t.fcmp("olt", x, 0.0), e, constant(x.type, 1.0))
     return t.fdiv(above, t.fadd(e, 1.0))
 
@@ -73,7 +101,7 @@ def sigmoid(t: Text, x: Value) -> Value:
 def tanh(t: Text, x: Value) -> Value:
     """m/(m + 2) with m = expm1(2|x|)."""
     size = t.fmin(precision(x).choose(10.0, 21.0), t.fabs(x))
-    m = expm1(t, t.fadd(size, size))
+    m = _expm1_within(t, t.fadd(size, size))
     return t.copysign(t.fdiv(m, t.fadd(m, 2.0)), x)
 
 

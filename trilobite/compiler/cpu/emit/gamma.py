@@ -116,6 +116,6 @@ def erf_inv(t: Text, x: Value) -> Value:
 def _halley(t: Text, y: Value, size: Value, rest: Value) -> Value:
     """On erf(y) = size, or erfc(y) = rest where that is the smaller number."""
     miss = t.select(t.fcmp("ole", size, 0.5), t.fsub(erf(t, y), size), t.fsub(rest, erfc(t, y)))
-    slope = t.fmul(exp(t, t.fneg(t.fmul(y, y))), 2 / math.sqrt(math.pi))
+    slope = t.fmul(exp(t, t.fneg(t.fmul(y, y)), 0.0), 2 / math.sqrt(math.pi))
     step = t.fdiv(miss, slope)
     return t.fsub(y, t.fdiv(step, t.fma(y, step, 1.0)))

@@ -104,7 +104,7 @@ def log1p(t: Text, x: Value) -> Value:
 def logaddexp(t: Text, x: Value, y: Value) -> Value:
     """The larger one plus log1p(exp(-|x - y|)); equal ones, infinities too, plus ln 2."""
     larger = t.select(t.fcmp("ogt", x, y), x, y)
-    rest = log1p(t, exp(t, t.fneg(t.fabs(t.fsub(x, y)))))
+    rest = log1p(t, exp(t, t.fneg(t.fabs(t.fsub(x, y))), 0.0))
     return t.fadd(larger, t.select(t.fcmp("oeq", x, y), constant(x.type, LN_2), rest))
 
 

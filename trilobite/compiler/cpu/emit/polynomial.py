@@ -66,9 +66,9 @@ def estrin(t: Text, x: Value, coefficients: Sequence[float]) -> Value:
     return out if isinstance(out, Value) else constant(x.type, out)
 
 
-def whole(t: Text, x: Value, factor: float = 1.0) -> tuple[Value, Value]:
-    """x·factor to the nearest whole number: as a float, and with the anchor still on it."""
-    anchor = precision(x).anchor
+def whole(t: Text, x: Value, factor: float = 1.0, more: int = 0) -> tuple[Value, Value]:
+    """x·factor to the nearest whole number: as a float; and with the anchor still on it, and `more`."""
+    anchor = precision(x).anchor + more
     anchored = t.fadd(x, anchor) if factor == 1.0 else t.fma(x, factor, anchor)
     return t.fsub(anchored, anchor), anchored
 

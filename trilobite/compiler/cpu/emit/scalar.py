@@ -34,7 +34,8 @@ from trilobite.base.dtypes import (
     is_signed,
 )
 from trilobite.base.errors import DTypeError
-from trilobite.compiler.cpu.emit import casts, division, formats, integers, math, rounding
+from trilobite.compiler.cpu.emit import casts, division, exponential, formats, integers, math, rounding
+from trilobite.compiler.cpu.emit.signs import Signs
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, register_type, with_element
 from trilobite.ir.graph import Equation, Graph, Var
@@ -252,10 +253,14 @@ def emit_scalars(
         for var, v in zip(body.inputs, values, strict=True)
     }
     pending = {v for v in unrounded if v.type.dtype in _LAZY}  # of float16 and bfloat16, not rounded yet
+    below = Signs(body.equations)
     for e in body.equations:
         operands = [_seen(text, env, pending, v) if e.primitive.name in _SHARP else env[v] for v in e.inputs]
         out = e.outputs[0]
-        env[out] = _emit(text, e, operands, lanes)
+        if e.primitive.name == "exp" and below.zero(e.inputs[0]):
+            env[out] = exponential.exp(text, operands[0], 0.0)
+        else:
+            env[out] = _emit(text, e, operands, lanes)
         if out.type.dtype in SMALL_FLOATS and not _is_exact(e, pending):
             if out.type.dtype in _LAZY:
                 pending.add(out)

@@ -8,7 +8,7 @@ Branch-free. Polynomials are fitted by tools/minimax.py.
 from __future__ import annotations
 
 from trilobite.compiler.cpu.emit import coefficients as c
-from trilobite.compiler.cpu.emit.exponential import exp, exp2
+from trilobite.compiler.cpu.emit.exponential import exp, exp2, exp_within
 from trilobite.compiler.cpu.emit.logarithm import near_one, split
 from trilobite.compiler.cpu.emit.polynomial import (
     FLOAT,
@@ -29,7 +29,7 @@ def erf(t: Text, x: Value) -> Value:
     z, size = t.fmul(x, x), t.fabs(x)
     if precision(x) is FLOAT:
         near = t.fma(x, horner(t, z, c.ERF_32), x)
-        far = t.fsub(1.0, exp(t, horner(t, t.fmin(4.0, size), c.ERF_TAIL_32)))
+        far = t.fsub(1.0, exp_within(t, horner(t, t.fmin(4.0, size), c.ERF_TAIL_32)))
     else:
         near = t.fma(x, estrin(t, z, c.ERF_64), x)
         far = t.fsub(1.0, _erfc_above(t, t.fmin(6.5, size), c.ERFC_64))
@@ -44,7 +44,7 @@ def _erfc_above(t: Text, size: Value, decay: tuple[float, ...]) -> Value:
     short = t.as_float(t.and_(t.bits(size), -(1 << 27)))
     second = t.fmul(t.fsub(short, size), t.fadd(short, size))
     slightly = horner(t, second, (1.0, 1.0, 1 / 2, 1 / 6))  # exp(second), which is below 2^-15
-    return t.fmul(t.fmul(exp(t, t.fneg(t.fmul(short, short))), slightly), rest)
+    return t.fmul(t.fmul(exp(t, t.fneg(t.fmul(short, short)), 0.0), slightly), rest)
 
 
 def erfc(t: Text, x: Value) -> Value:

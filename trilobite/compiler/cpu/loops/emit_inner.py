@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
+from itertools import islice
 
 from trilobite.base.dtypes import DType
 from trilobite.base.errors import IRError
 from trilobite.compiler.cpu.emit.flow import Loop as Turn
 from trilobite.compiler.cpu.emit.scalar import emit_scalars
 from trilobite.compiler.cpu.emit.text import Value
-from trilobite.compiler.cpu.emit.types import lanes_of
+from trilobite.compiler.cpu.loops.accumulate import Parts, accumulator, folded
 from trilobite.compiler.cpu.loops.combine import identity, scalar_graph
 from trilobite.compiler.cpu.loops.emit_values import Lane, Scope, linear
 from trilobite.compiler.cpu.loops.index import Index, bounds
@@ -29,7 +29,7 @@ def innermost(node: Loop) -> bool:
     return all(isinstance(n, Statement) for n in node.body)
 
 
-Accumulators = list[Value]
+Accumulators = list[Parts]  # of each result that stays in registers
 
 
 def split_invariant(body: Graph, known: set[Var]) -> tuple[Graph, Graph]:
@@ -61,6 +61,7 @@ class Inner:
         self.body: list[Statement] = [n for n in node.body if isinstance(n, Statement)]
         self.lanes = node.lanes if node.kind in ("vector", "parallel") else 0
         self.kept = [t for s in self.body for t in s.targets if self._stays(t)]
+        self.by = [accumulator(scope.text, str(t.combine), self._dtype(t)) for t in self.kept]
         self.invariant: dict[Leaf, Value] = {}
         self.fixed: dict[Var, Value] = {}  # by scalar of a body: what no turn changes
         self.moving: list[Graph] = []  # the bodies without that
@@ -79,8 +80,8 @@ class Inner:
             n = self.scope.extent(self.node) if stop is None else stop
             self._prepare()
             found = self._vectors(first, n) if self.lanes else self._scalars(first, n)
-            for target, value in zip(self.kept, found, strict=True):
-                self._join(target, value)
+            for target, by, parts in zip(self.kept, self.by, found, strict=True):
+                self._join(target, by.result(parts))
 
     # -- before the loop -----------------------------------------------------------------------------------
 
@@ -139,8 +140,7 @@ class Inner:
     # -- the loop ------------------------------------------------------------------------------------------
 
     def _start(self, lanes: int, copies: int) -> list[Accumulators]:
-        one = [self.scope.fill(self._dtype(t), identity(str(t.combine), self._dtype(t)), lanes)
-               for t in self.kept]  # fmt: skip
+        one = [by.start(self.scope.fill(by.dtype, identity(by.combine, by.dtype), lanes)) for by in self.by]
         return [list(one) for _ in range(copies)]
 
     def _dtype(self, t: Target) -> DType:
@@ -173,11 +173,11 @@ class Inner:
             stop = self._whole(at, n, lanes * unroll)
             found = self._range(at, stop, lanes, found)
             at = stop
-        single = [self._pairwise([f[k] for f in found], lanes, k) for k in range(len(self.kept))]
+        single = [self._pairwise([f[k] for f in found], k) for k in range(len(self.kept))]
         stop = self._whole(at, n, lanes)
         (single,) = self._range(at, stop, lanes, [single])
-        folded = [self._fold(v, target) for v, target in zip(single, self.kept, strict=True)]
-        return self._range(stop, n, 0, [folded])[0]
+        last = [folded(self.text, by, parts) for by, parts in zip(self.by, single, strict=True)]
+        return self._range(stop, n, 0, [last])[0]
 
     def _whole(self, start: Value, stop: Value, step: int) -> Value:
         """Where the last whole step from start ends that fits before stop."""
@@ -194,25 +194,30 @@ class Inner:
         if start.number is not None and stop.number is not None and start.number >= stop.number:
             return found
         copies, width = len(found), max(lanes, 1)
-        carried = [v for accumulators in found for v in accumulators]
+        carried = [v for accumulators in found for parts in accumulators for v in parts]
         with self.text.loop(start, stop, width * copies, carried, self.node.var) as turn:
             with self.scope.entered({}):
-                copy = partial(self._copy, turn, lanes)
+                own = self._apart(turn.values, found)
+                copy = partial(self._copy, turn, lanes, own)
                 out = self.text.side_by_side([partial(copy, k) for k in range(copies)])
-            turn.next(*chain.from_iterable(out))
-        flat, size = turn.results, len(self.kept)
-        return [flat[k * size : (k + 1) * size] for k in range(copies)]
+            turn.next(*(v for accumulators in out for parts in accumulators for v in parts))
+        return self._apart(turn.results, found)
 
-    def _copy(self, turn: Turn, lanes: int, k: int) -> Accumulators:
+    def _apart(self, flat: Sequence[Value], like: list[Accumulators]) -> list[Accumulators]:
+        """The values of a loop as accumulators again."""
+        values = iter(flat)
+        return [[list(islice(values, len(parts))) for parts in accumulators] for accumulators in like]
+
+    def _copy(self, turn: Turn, lanes: int, own: list[Accumulators], k: int) -> Accumulators:
         """The body at the k-th element or vector of a turn."""
         at = self.text.add(turn.index, k * max(lanes, 1))
-        own = turn.values[k * len(self.kept) : (k + 1) * len(self.kept)]
         with self.scope.entered({}):
-            return self._turn(Lane(self.node.var, at, lanes), own)
+            return self._turn(Lane(self.node.var, at, lanes), own[k])
 
-    def _turn(self, lane: Lane, found: Sequence[Value]) -> Accumulators:
+    def _turn(self, lane: Lane, found: Accumulators) -> Accumulators:
         """All statements for one element or one vector; the accumulators afterwards."""
-        rest, out = list(found), []
+        rest = list(zip(self.by, found, strict=True))
+        out: Accumulators = []
         for s, body in zip(self.body, self.moving, strict=True):
             leaves = dict(zip(s.body.inputs, s.leaves, strict=True))
             values = [
@@ -224,7 +229,8 @@ class Inner:
             results = emit_scalars(self.text, body, values, lane.lanes)
             for target, result in zip(s.targets, results, strict=True):
                 if target in self.kept:
-                    out.append(self._combined(target, rest.pop(0), result, lane.lanes))
+                    by, parts = rest.pop(0)
+                    out.append(by.take(parts, result))
                 else:
                     self._write(target, result, lane)
         return out
@@ -243,15 +249,12 @@ class Inner:
 
     # -- after the loop ------------------------------------------------------------------------------------
 
-    def _pairwise(self, values: list[Value], lanes: int, k: int) -> Value:
+    def _pairwise(self, values: list[Parts], k: int) -> Parts:
         while len(values) > 1:
             pairs = zip(values[::2], values[1::2], strict=False)
             odd = values[len(values) - len(values) % 2 :]
-            values = [self._combined(self.kept[k], a, b, lanes) for a, b in pairs] + odd
+            values = [self.by[k].merged(a, b) for a, b in pairs] + odd
         return values[0]
-
-    def _fold(self, value: Value, target: Target) -> Value:
-        return self.text.fold(value, lambda a, b: self._combined(target, a, b, lanes_of(a.type)))
 
     def _join(self, target: Target, value: Value) -> None:
         """Into memory, with what stands there."""

@@ -1,4 +1,5 @@
-"""Regions in the form that nests are built from: places of extremes as two reductions, dead equations gone.
+"""Regions in the form that nests are built from: places of extremes as two reductions, what is known of
+numbers written down, dead equations gone.
 
 Enters and leaves: a region, with the same meaning.
 """
@@ -17,11 +18,14 @@ from trilobite.ir.primitive import result_types, table
 
 def prepared(region: Graph) -> Graph:
     equations: list[Equation] = []
+    makers = producers(region)
     for e in _live(region):
         if e.primitive.name in ARGUMENTS:
             _place_of_extreme(e, equations)
         elif e.primitive.name in COMBINE and not e.attributes["axes"]:
             equations.append(Equation(table["stop_gradient"], e.inputs, {}, e.outputs, e.location))
+        elif e.primitive.name == "exp" and _below_maximum(e.inputs[0], makers):
+            _exp_below_one(e, equations)
         else:
             equations.append(e)
     return Graph(region.inputs, equations, region.outputs, region.name)
@@ -59,6 +63,31 @@ def _place_of_extreme(e: Equation, out: list[Equation]) -> None:
     none = bind("full", shape=shape, dtype=number, value=2 ** (8 * number.itemsize - 1) - 1)
     first = bind("reduce_min", bind("select", hit, place, none), axes=(axis,))
     bind("cast", first, into=e.outputs[0], dtype=int64)
+
+
+def _below_maximum(v: Var, makers: Mapping[Var, Equation]) -> bool:
+    """Is v a number less the largest of some that it is among?"""
+    difference = makers.get(v)
+    if difference is None or difference.primitive.name != "sub":
+        return False
+    x, spread = difference.inputs[0], makers.get(difference.inputs[1])
+    if spread is None or spread.primitive.name != "broadcast":
+        return False
+    largest = makers.get(spread.inputs[0])
+    if largest is None or largest.primitive.name != "reduce_max" or largest.inputs[0] is not x:
+        return False
+    axes = largest.attributes["axes"]
+    return tuple(spread.attributes["axes"]) == tuple(a for a in range(x.type.ndim) if a not in axes)
+
+
+def _exp_below_one(e: Equation, out: list[Equation]) -> None:
+    """exp(min(x, 0)): no other number, but whoever emits it sees that nothing overflows."""
+    x = e.inputs[0]
+    zero, held = Var(x.type), Var(x.type)
+    attributes = {"shape": x.type.shape, "dtype": x.type.dtype, "value": 0.0}
+    out.append(Equation(table["full"], (), attributes, (zero,), e.location))
+    out.append(Equation(table["minimum"], (x, zero), {}, (held,), e.location))
+    out.append(Equation(e.primitive, (held,), e.attributes, e.outputs, e.location))
 
 
 def producers(region: Graph) -> Mapping[Var, Equation]:
