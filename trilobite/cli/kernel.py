@@ -54,10 +54,10 @@ def kernel(
     options = Options(folders, macros, level, contracts=action == "check")
     chosen = BangKernel(source, name, options)
     program = chosen.program(device.machine)
-    args = [argument(device, word) for word in arg or []]
+    args = [argument(device, word, place) for place, word in enumerate(arg or [])]
     checked = action == "check"
     run = device.launch(
-        chosen, args, _extents(dim), task, checks=checked, poison=poison, traced=not checked
+        chosen, args, _extents(dim), _task(task), checks=checked, poison=poison, traced=not checked
     )  # fmt: skip
     head = f"{run.printed}{chosen.name} on {device.machine.name}\n{program.scratchpad_text()}\n"
     if checked:
@@ -72,6 +72,11 @@ def _extents(dim: str) -> tuple[int, int, int]:
         raise ArgumentError(f"a task grid of {dim}", expected="16 or 16,1,1", remedy="correct it")
     x, y, z = (*(int(part) for part in parts), 1, 1)[:3]
     return x, y, z
+
+
+def _task(word: str) -> str:
+    """union4; CNRT_FUNC_TYPE_UNION4 and cnrtFuncTypeUnion4, as host code says it, are the same."""
+    return word.lower().replace("_", "").removeprefix("cnrtfunctype")
 
 
 def _arrays(args: list[Any], output: str) -> str:

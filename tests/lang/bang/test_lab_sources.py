@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from bang_harness import LEVELS, needs_clang, run, written
 
-from trilobite.base.errors import ProcessorFault
+from trilobite.base.errors import ArgumentError, KernelError, ProcessorFault
+from trilobite.cli.kernel import kernel
 
 pytestmark = needs_clang
 
@@ -119,3 +120,52 @@ __mlu_entry__ void k(int16_t *x, int16_t *w, float *out, int position) {
     assert np.abs(sums).max() > 2**32
     out = run(written(text, tmp_path), "k", [x, w, np.zeros(64, np.float32), -20], machine="mlu270")[2]
     np.testing.assert_array_equal(out, (sums * 2.0**-20).astype(np.float32))
+
+
+MIXED = """#include <bang.h>
+#include <iostream>
+#include <vector>
+#include <cnnl.h>
+#include "absent/tensors.h"
+template <typename T> struct Kept { std::vector<T> held; cnnlHandle_t handle; ~Kept() { cnnlDestroy(handle); } };
+#define TRY(x) do { if ((x) != CNNL_STATUS_SUCCESS) { std::cerr << #x << std::endl; exit(1); } } while (0)
+static std::vector<float> wanted(const std::vector<float> &x) { auto y = x; for (auto &v : y) v = -v; return y; }
+__mlu_global__ void negative(float *x, float *y, int n) {
+  __nram__ float a[512];
+  __memcpy(a, x, n * sizeof(float), GDRAM2NRAM);
+  __bang_NEGATION(a, a, n);
+  __memcpy(y, a, n * sizeof(float), NRAM2GDRAM);
+}
+int main(int argc, char **argv) {
+  cnnlHandle_t handle;
+  TRY(cnnlCreate(&handle));
+  Kept<float> kept{std::vector<float>(100), handle};
+  cnrtDim3_t dim = {1, 1, 1};
+  negative<<<dim, CNRT_FUNC_TYPE_BLOCK, nullptr>>>(nullptr, nullptr, 100);
+  std::cout << wanted(kept.held)[0] << std::endl;
+}
+"""
+
+
+def test_a_whole_program_from_the_command_line(tmp_path: Path) -> None:
+    """Host code with absent libraries is no matter; random arguments differ; C's names and CNRT's serve."""
+    source = written(MIXED.replace("NEGATION", "neg"), tmp_path)
+    words = ["random:float:100", "zeros:float:10,10", "100"]
+    said = kernel("run", str(source), task="CNRT_FUNC_TYPE_BLOCK", arg=words, output=str(tmp_path))
+    assert said.startswith("negative on mlu370-x4")
+    x, y = np.load(tmp_path / "argument0.npy"), np.load(tmp_path / "argument1.npy")
+    np.testing.assert_array_equal(y, -x.reshape(10, 10))
+    kernel("run", str(source), arg=["random:f32:100", "random:f32:100", "1"], output=str(tmp_path))
+    second = np.load(tmp_path / "argument1.npy")
+    assert not np.array_equal(second[1:], x[1:])
+    with pytest.raises(ArgumentError, match=r"an array for a pointer \(--arg random:f32:8x4\), else a number"):
+        kernel("run", str(source))
+
+
+def test_only_faults_of_the_kernel_are_told(tmp_path: Path) -> None:
+    source = written(MIXED.replace("NEGATION", "no_such"), tmp_path)
+    with pytest.raises(KernelError) as caught:
+        kernel("run", str(source))
+    said = str(caught.value)
+    assert f"{source.name}:12:3: use of undeclared identifier '__bang_no_such'" in said
+    assert said.count(source.name + ":") == 1 and "these headers were not found: " in said

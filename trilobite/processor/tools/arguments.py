@@ -2,8 +2,8 @@
 
     5  -3  0x40                an integer
     0.5                        a float, passed as fp32
-    random:f32:8x4             an array of random numbers, the same every time
-    zeros:i32:16               an array of zeros
+    random:f32:8x4             an array of random numbers, the same every time, another for every argument
+    zeros:i32:16               an array of zeros; C's names serve too: zeros:int:16, random:half:64
     empty:f16:3x3              an array that nobody filled
     weights.npy                an array from a NumPy file
     struct:i32=7,f32=0.25,i8=1 a C struct by value, its members in order (BANG C kernels)
@@ -20,20 +20,27 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.device import Device
-from trilobite.processor.isa.formats import BY_NAME, I4
+from trilobite.processor.isa.formats import BY_NAME, I4, Format
 
 SEED = 11
 KINDS = ("random", "zeros", "empty")
+_C_NAMES = {
+    "float": "f32", "half": "f16", "double": "f64", "bfloat16_t": "bf16", "bool": "u8", "char": "i8",
+    "short": "i16", "int": "i32", "long": "i64", "unsigned": "u32", "size_t": "u64", "int8_t": "i8",
+    "int16_t": "i16", "int32_t": "i32", "int64_t": "i64", "uint8_t": "u8", "uint16_t": "u16",
+    "uint32_t": "u32", "uint64_t": "u64",
+}  # fmt: skip
 
 
-def argument(device: Device, word: str) -> Any:
+def argument(device: Device, word: str, place: int = 0) -> Any:
+    """`place` is the argument's number: random arrays of one launch differ."""
     word = word.strip()
     if word.endswith(".npy"):
         return device.array(_file(word))
     if word.startswith("struct:"):
         return _struct(word)
     if ":" in word:
-        return _array(device, word)
+        return _array(device, word, place)
     try:
         return int(word, 0)
     except ValueError:
@@ -45,8 +52,8 @@ def argument(device: Device, word: str) -> Any:
 
 
 def shape_of(word: str) -> tuple[int, ...]:
-    """8x4 as (8, 4)."""
-    parts = word.split("x")
+    """8x4 as (8, 4); 8,4 is the same."""
+    parts = word.replace(",", "x").split("x")
     if not all(part.isdecimal() for part in parts):
         raise ArgumentError(f"{word!r} is no shape", expected="extents such as 8x4", remedy="correct it")
     return tuple(int(part) for part in parts)
@@ -64,7 +71,7 @@ def _misunderstood(word: str) -> ArgumentError:
 def _struct(word: str) -> bytes:
     """Members by format and value, laid out as C aligns them."""
     members = [member.partition("=")[::2] for member in word.removeprefix("struct:").split(",")]
-    formats = [BY_NAME.get(name.strip()) for name, _ in members]
+    formats = [_format(name) for name, _ in members]
     try:
         values = tuple(float(text) if "." in text else int(text, 0) for _, text in members)
     except ValueError:
@@ -80,10 +87,14 @@ def _struct(word: str) -> bytes:
         ) from error
 
 
-def _array(device: Device, word: str) -> Any:
+def _format(name: str) -> Format | None:
+    return BY_NAME.get(_C_NAMES.get(name.strip(), name.strip()))
+
+
+def _array(device: Device, word: str, place: int) -> Any:
     kind, _, rest = word.partition(":")
     name, _, extents = rest.partition(":")
-    fmt = BY_NAME.get(name)
+    fmt = _format(name)
     if kind not in KINDS or fmt is None or fmt is I4 or not extents:
         raise _misunderstood(word)
     shape = shape_of(extents)
@@ -91,7 +102,7 @@ def _array(device: Device, word: str) -> Any:
         return device.empty(shape, fmt.dtype)
     if kind == "zeros":
         return device.array(np.zeros(shape, fmt.dtype))
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng([SEED, place] if place else SEED)
     values = rng.standard_normal(shape) * 4 if fmt.kind == "float" else rng.integers(0, 100, shape)
     return device.array(values.astype(fmt.dtype))
 

@@ -113,7 +113,8 @@ def argument_words(name: str, parameters: Sequence[tuple[str, str]], args: Seque
         shown = ", ".join(f"{kind} {label}" for label, kind in parameters)
         raise ArgumentError(
             f"{name} takes {len(parameters)} words, {len(words)} were given", expected=shown or "no argument",
-            remedy="give one argument a parameter; a struct as bytes",
+            remedy="give one argument a parameter: an array for a pointer (--arg random:f32:8x4), else a"
+            " number; a struct as bytes",
         )  # fmt: skip
     return words
 

@@ -107,7 +107,8 @@ def _compiled(file: Path, text: str, missing: list[str], options: Options) -> st
         if shorter == text:
             break
         text = shorter
-    raise _refused(file, first, missing)
+    remained = [fault for fault in first if fault in faults]  # without the host's, which do not matter
+    raise _refused(file, remained or first, missing)
 
 
 def _words(text: str, machine: Machine, options: Options) -> list[str]:
