@@ -38,29 +38,24 @@ def scratch_of(tiling: Tiling, pixels: int, taps: int) -> Scratch:
     return Scratch(rows, places, places + table_bytes(tiles * ROWS, taps))
 
 
-class Direct:
-    """Emits one kernel."""
+class Indirect:
+    """The loops of an indirect product over pixels, down to the blocks of depth of a panel: what convolutions
+    of all dtypes have in common. The rest of a kernel gives `first_panel` and `_tiles`.
+    """
 
-    def __init__(
-        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]
-    ) -> None:
-        self.t, self.tiling, self.rank = Text(host), tiling, rank
-        self.epilogue, self.names = epilogue, names
+    t: Text
+    w: dict[str, Value]
+    tiling: Tiling
+    gather: Gather
+    rows: Value
+    places: Value
+    first_panel: Value
+    more: tuple[Value, ...] = ()  # for the functions of tiles, after what they all take
 
-    def text(self) -> str:
-        t = self.t
-        self.w = w = read_words(t, self.names)
-        self.gather = Gather(t, w, self.rank, self.tiling.operand)
-        self.tiles = [Tile(t, self.tiling, self.gather.tap_words, n) for n in range(1, ROWS + 1)]
-        self.pair = Tile(t, self.tiling, self.gather.tap_words, 2 * ROWS, vectors=1)
-        self.finish = Finish(t, self.tiling, self.epilogue, w)
-        self.rows = t.address(t.scratch, w["rows_at"])
-        self.places = t.address(t.scratch, w["places_at"])
-        with t.loop(t.begin, t.end, name="unit") as unit:
-            self._unit(unit.index)
-        for tile in (*self.tiles, self.pair):
-            tile.emit()
-        return t.module()
+    def _begin(self) -> None:
+        """Where a unit keeps its tables."""
+        self.rows = self.t.address(self.t.scratch, self.w["rows_at"])
+        self.places = self.t.address(self.t.scratch, self.w["places_at"])
 
     def _unit(self, unit: Value) -> None:
         """Panels change fastest, then groups, blocks of pixels, images."""
@@ -80,7 +75,7 @@ class Direct:
     def _panel(self, block: Block, group: Value, panel: Value) -> None:
         t, w, tiling = self.t, self.w, self.tiling
         number = t.add(t.mul(group, w["panels"]), panel)
-        weights = t.address(w["w"], t.mul(number, w["panel_size"]), tiling.panel)
+        weights = t.address(self.first_panel, t.mul(number, w["panel_size"]), tiling.panel)
         column = t.mul(panel, tiling.columns)
         width = t.smin(t.sub(w["columns"], column), tiling.columns)
         column = t.add(column, t.mul(group, w["group_columns"]))
@@ -96,8 +91,38 @@ class Direct:
                 t.icmp("sge", t.add(deep.index, w["depth_block"]), w["depth"]),
             )
             line = t.mul(w["taps"], 8)
-            where = (line, weights, w["table"], tap.index, end, deep.index, channels)
+            where = (line, weights, w["table"], tap.index, end, deep.index, channels, *self.more)
             self._tiles(block, where, begins, ends, column, width)
+
+    def _tiles(
+        self, block: Block, where: tuple[Value, ...], begins: Value, ends: Value, column: Value, width: Value
+    ) -> None:
+        raise NotImplementedError
+
+
+class Direct(Indirect):
+    """Emits one kernel."""
+
+    def __init__(
+        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]
+    ) -> None:
+        self.t, self.tiling, self.rank = Text(host), tiling, rank
+        self.epilogue, self.names = epilogue, names
+
+    def text(self) -> str:
+        t = self.t
+        self.w = w = read_words(t, self.names)
+        self.gather = Gather(t, w, self.rank, self.tiling.operand)
+        self.tiles = [Tile(t, self.tiling, self.gather.tap_words, n) for n in range(1, ROWS + 1)]
+        self.pair = Tile(t, self.tiling, self.gather.tap_words, 2 * ROWS, vectors=1)
+        self.finish = Finish(t, self.tiling, self.epilogue, w)
+        self.first_panel = w["w"]
+        self._begin()
+        with t.loop(t.begin, t.end, name="unit") as unit:
+            self._unit(unit.index)
+        for tile in (*self.tiles, self.pair):
+            tile.emit()
+        return t.module()
 
     def _tiles(
         self, block: Block, where: tuple[Value, ...], begins: Value, ends: Value, column: Value, width: Value

@@ -12,8 +12,9 @@ from __future__ import annotations
 from functools import partial
 
 from trilobite.base.dtypes import int32
+from trilobite.compiler.cpu.conv.direct import Indirect
 from trilobite.compiler.cpu.conv.finish import SHORT, Finish
-from trilobite.compiler.cpu.conv.gather import Block, Gather, cut
+from trilobite.compiler.cpu.conv.gather import Block, Gather
 from trilobite.compiler.cpu.conv.integer_tile import IntegerTile
 from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling
 from trilobite.compiler.cpu.conv.words import read_words
@@ -37,7 +38,7 @@ def integer_text(
     return t.module()
 
 
-class _Integer:
+class _Integer(Indirect):
     """Emits the part of a kernel that runs one form of weights."""
 
     def __init__(
@@ -48,9 +49,8 @@ class _Integer:
         self.tiles = [IntegerTile(t, tiling, self.gather.tap_words, form, n) for n in range(1, ROWS + 1)]
         self.finish = Finish(t, tiling, epilogue, words)
         self.short = len(epilogue.body.equations) <= SHORT
-        self.rows = t.address(t.scratch, words["rows_at"])
-        self.places = t.address(t.scratch, words["places_at"])
-        self.ones = t.address(words["w"], 1, int32)
+        self.more = (t.address(words["w"], 1, int32),)  # ones
+        self._begin()
         self.first_panel = t.address(words["w"], HEADER + tiling.columns, int32)
 
     def emit(self) -> None:
@@ -59,42 +59,6 @@ class _Integer:
             self._unit(unit.index)
         for tile in self.tiles:
             tile.emit()
-
-    def _unit(self, unit: Value) -> None:
-        """Panels change fastest, then groups, blocks of pixels, images."""
-        t, w = self.t, self.w
-        run, rest = t.urem(unit, w["runs"]), t.udiv(unit, w["runs"])
-        group, rest = t.urem(rest, w["groups"]), t.udiv(rest, w["groups"])
-        number, image = t.urem(rest, w["blocks"]), t.udiv(rest, w["blocks"])
-        first = t.mul(number, w["block"])
-        block = cut(t, first, t.smin(t.sub(w["pixels"], first), w["block"]))
-        source = t.address(w["x"], t.mul(group, w["group_x"]), int32)
-        first = t.mul(group, w["group_rows"])
-        self.gather.fill(block, image, source, self.places, self.rows, first)
-        panel = t.mul(run, w["run"])
-        with t.loop(panel, t.smin(t.add(panel, w["run"]), w["panels"]), name="panel") as p:
-            self._panel(block, group, p.index)
-
-    def _panel(self, block: Block, group: Value, panel: Value) -> None:
-        t, w, tiling = self.t, self.w, self.tiling
-        number = t.add(t.mul(group, w["panels"]), panel)
-        weights = t.address(self.first_panel, t.mul(number, w["panel_size"]), int32)
-        column = t.mul(panel, tiling.columns)
-        width = t.smin(t.sub(w["columns"], column), tiling.columns)
-        column = t.add(column, t.mul(group, w["group_columns"]))
-        with (
-            t.loop(0, t.smax(w["taps"], 1), w["tap_block"], name="taps") as tap,
-            t.loop(0, t.smax(w["depth"], 1), w["depth_block"], name="depth") as deep,
-        ):
-            end = t.smin(t.add(tap.index, w["tap_block"]), w["taps"])
-            words = t.smin(t.sub(w["depth"], deep.index), w["depth_block"])
-            begins = t.icmp("eq", t.or_(tap.index, deep.index), 0)
-            ends = t.and_(
-                t.icmp("sge", t.add(tap.index, w["tap_block"]), w["taps"]),
-                t.icmp("sge", t.add(deep.index, w["depth_block"]), w["depth"]),
-            )
-            where = (t.mul(w["taps"], 8), weights, w["table"], tap.index, end, deep.index, words, self.ones)
-            self._tiles(block, where, begins, ends, column, width)
 
     def _tiles(
         self, block: Block, where: tuple[Value, ...], begins: Value, ends: Value, column: Value, width: Value

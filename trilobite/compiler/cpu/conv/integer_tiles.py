@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from trilobite.base.dtypes import DType, int16, int32, uint8
-from trilobite.compiler.cpu.conv.finish import Finish
 from trilobite.compiler.cpu.conv.gather import Gather
 from trilobite.compiler.cpu.conv.integer_panels import Columns, header
 from trilobite.compiler.cpu.conv.tiling import Tiling
-from trilobite.compiler.cpu.conv.winograd import Vectors
+from trilobite.compiler.cpu.conv.winograd import SQUARE_AT, Results, Store
 from trilobite.compiler.cpu.conv.words import read_words
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.epilogue import Epilogue
@@ -52,7 +51,7 @@ class _Square:
         self.t, self.factors, self.scratch = t, factors, scratch
         self.inner = len(factors[0][0])
 
-    def emit(self, load: Callable[[int, int], Value], store: Callable[[int, int, Value], None]) -> None:
+    def emit(self, load: Callable[[int, int], Value], store: Store) -> None:
         t, inner = self.t, range(self.inner)
         for j in inner:
             for i, value in enumerate(_applied(t, self.factors, [load(i, j) for i in inner])):
@@ -65,11 +64,6 @@ class _Square:
 
     def _at(self, i: int, j: int) -> Value:
         return self.t.address(self.scratch, (i * self.inner + j) * self.t.host.vector_bytes)
-
-
-SQUARE_AT = 512  # bytes of scratch before the square: 36 places, rounded up
-RESULT_AT = 2048  # and before the results of a tile: the largest half-done square is 36 vectors of 32 bytes
-SCRATCH = 4096
 
 
 def source_text(host: Host, tile: int, names: tuple[str, ...]) -> str:
@@ -110,41 +104,27 @@ def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names
     """y = A' M A, less its factor, through the epilogue; a unit is a tile."""
     t = Text(host)
     w = read_words(t, names)
-    whole, results = WHOLE[tile], t.address(t.scratch, RESULT_AT)
+    whole, results = WHOLE[tile], Results(t, w, tiling, tile, epilogue)
     square = _Square(t, whole.result, t.address(t.scratch, SQUARE_AT))
-    vectors, finish = Vectors(t, int32, tiling.lanes), Finish(t, tiling, epilogue, w)
-    step = tiling.lanes * tiling.size
     with t.loop(t.begin, t.end, name="tile") as unit:
-        number = t.add(unit.index, w["tile"])
-        across, rest = t.urem(number, w["count1"]), t.udiv(number, w["count1"])
-        down, image = t.urem(rest, w["count0"]), t.udiv(rest, w["count0"])
-        top, left = t.mul(down, tile), t.mul(across, tile)
-        corner = t.add(t.mul(t.add(t.mul(image, w["height"]), top), w["across"]), left)
-        high, wide = t.smin(t.sub(w["height"], top), tile), t.smin(t.sub(w["across"], left), tile)
         apart = t.mul(t.mul(w["tiles"], w["width"]), tiling.size)
         row = t.address(w["m"], t.mul(unit.index, w["width"]), int32)
 
-        def body(
-            column: Value, count: Value | None, row: Value = row, apart: Value = apart,
-            corner: Value = corner, high: Value = high, wide: Value = wide,
-        ) -> None:  # fmt: skip
+        def sums(
+            column: Value, count: Value | None, store: Store, row: Value = row, apart: Value = apart
+        ) -> None:
             source = t.address(row, column, int32)
 
             def load(i: int, j: int) -> Value:
-                return vectors.load(t.address(source, t.mul(apart, i * whole.side + j)), count)
+                return results.vectors.load(t.address(source, t.mul(apart, i * whole.side + j)), count)
 
-            def store(i: int, j: int, value: Value) -> None:
+            def smaller(i: int, j: int, value: Value) -> None:
                 even = t.mul(value, whole.inverse) if whole.odd > 1 else value
-                t.store_type(t.ashr(even, 2), t.address(results, (i * tile + j) * step), 32)
+                store(i, j, t.ashr(even, 2))
 
-            square.emit(load, store)
-            with t.loop(0, high, name="down") as i, t.loop(0, wide, name="across") as j:
-                at = t.mul(t.add(t.mul(i.index, tile), j.index), step)
-                total = t.load_type(tiling.vector, t.address(results, at), 32)
-                place = t.add(t.add(corner, t.mul(i.index, w["across"])), j.index)
-                finish.store(total, finish.row(place), column, count)
+            square.emit(load, smaller)
 
-        vectors.each(w["width"], body)
+        results.each(unit.index, sums)
     return t.module()
 
 

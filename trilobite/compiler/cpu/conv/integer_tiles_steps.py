@@ -13,12 +13,13 @@ import numpy as np
 
 from trilobite.base.dtypes import int32
 from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, tap_table
-from trilobite.compiler.cpu.conv.finish import epilogue_words, plain_epilogue
+from trilobite.compiler.cpu.conv.finish import plain_epilogue
 from trilobite.compiler.cpu.conv.integer_steps import integer_step
-from trilobite.compiler.cpu.conv.integer_tiles import SCRATCH, points_text, result_text, source_text
+from trilobite.compiler.cpu.conv.integer_tiles import points_text, result_text, source_text
 from trilobite.compiler.cpu.conv.problem import Part, Problem
 from trilobite.compiler.cpu.conv.tiling import Tiling
-from trilobite.compiler.cpu.conv.winograd_steps import tiles_of
+from trilobite.compiler.cpu.conv.winograd import RESULT_AT
+from trilobite.compiler.cpu.conv.winograd_steps import result_step, tiles_of
 from trilobite.compiler.cpu.conv.words import Words
 from trilobite.compiler.cpu.epilogue import Epilogue
 from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
@@ -61,7 +62,8 @@ def lower_integer_tiles(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
         steps.append(_source(p, tile, (source, v), width, first, count, host))
         buffers = (v, v, weight)
         steps.append(integer_step(rows, _ROWS, plain, plain_epilogue(int32), buffers, (2,), (3, 1), host, m))
-        steps.append(_result(e, kept, part, epilogue, m, first, count, host))
+        named = ("conv_integer_result", _result_text)
+        steps.append(result_step(e, kept, part, epilogue, m, first, count, host, named))
     why = f"bytes by tiles of {tile}x{tile} outputs, {whole.points} products instead of {9 * tile * tile}"
     return Lowering(tuple(steps), ((chunk + 1) * before, (chunk + 1) * after), constants, why=why)
 
@@ -81,25 +83,8 @@ def _source(
     }  # fmt: skip
     for name, value in numbers.items():
         words.add(name, value)
-    kernel = Kernel("conv_integer_source", _source_text(host, tile, tuple(words.names)), scratch=SCRATCH)
+    kernel = Kernel("conv_integer_source", _source_text(host, tile, tuple(words.names)), scratch=RESULT_AT)
     return Step(kernel, tuple(words.contents), count)
-
-
-def _result(
-    e: Equation, kept: Tiling, part: Part, epilogue: Epilogue, m: Operand, first: int, count: int, host: Host
-) -> Step:
-    words = Words()
-    words.add("m", m)
-    epilogue_words(words, epilogue)
-    y = e.outputs[0].type
-    for name, value in (
-        ("tile", first), ("tiles", count + 1), ("width", int(y.shape[-1])),
-        ("height", int(y.shape[1])), ("across", int(y.shape[2])),
-        ("count0", part.axes[0].count), ("count1", part.axes[1].count),
-    ):  # fmt: skip
-        words.add(name, value)
-    text = _result_text(host, kept, e.attributes["tile"], epilogue, tuple(words.names))
-    return Step(Kernel("conv_integer_result", text, scratch=SCRATCH), tuple(words.contents), count)
 
 
 def lower_integer_points(e: Equation, host: Host) -> Lowering:
@@ -116,7 +101,7 @@ def lower_integer_points(e: Equation, host: Host) -> Lowering:
     ):  # fmt: skip
         words.add(name, value)
     text = _points_text(host, w.dtype, e.attributes["tile"], lanes, tuple(words.names))
-    step = Step(Kernel("conv_integer_points", text, scratch=SCRATCH), tuple(words.contents), max(panels, 1))
+    step = Step(Kernel("conv_integer_points", text, scratch=RESULT_AT), tuple(words.contents), max(panels, 1))
     return Lowering((step,), why="a 3x3 weight of bytes at the points of its tiles, in panels")
 
 

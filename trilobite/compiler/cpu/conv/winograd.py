@@ -22,6 +22,7 @@ from trilobite.ir.primitives.conv_winograd import TRANSFORMS
 from trilobite.native.host import Host
 
 Matrix = Sequence[Sequence[float]]
+Store = Callable[[int, int, Value], None]
 
 
 def combined(t: Text, row: Sequence[float], values: Sequence[Value]) -> Value:
@@ -47,7 +48,7 @@ class Square:
         self.t, self.tiling, self.matrix, self.scratch = t, tiling, matrix, scratch
         self.inner = len(matrix[0])
 
-    def emit(self, load: Callable[[int, int], Value], store: Callable[[int, int, Value], None]) -> None:
+    def emit(self, load: Callable[[int, int], Value], store: Store) -> None:
         t = self.t
         for j in range(self.inner):
             column = [load(i, j) for i in range(self.inner)]
@@ -122,6 +123,42 @@ SQUARE_AT = 512  # bytes of scratch before the square: 36 places, rounded up
 RESULT_AT = 2048  # and before the results of a tile: the largest half-done square is 36 vectors of 32 bytes
 
 
+class Results:
+    """The results of a tile: sums of a square of vectors into scratch, from there through the epilogue."""
+
+    def __init__(self, t: Text, w: dict[str, Value], tiling: Tiling, tile: int, epilogue: Epilogue) -> None:
+        self.t, self.w, self.tiling, self.tile = t, w, tiling, tile
+        self.kept = t.address(t.scratch, RESULT_AT)
+        self.step = tiling.lanes * tiling.size
+        self.vectors, self.finish = (
+            Vectors(t, tiling.accumulator, tiling.lanes),
+            Finish(t, tiling, epilogue, w),
+        )
+
+    def each(self, unit: Value, sums: Callable[[Value, Value | None, Store], None]) -> None:
+        """All columns of a tile. `sums(column, how many exist, store)` makes those of a vector of columns."""
+        t, w, tile = self.t, self.w, self.tile
+        number = t.add(unit, w["tile"])
+        across, rest = t.urem(number, w["count1"]), t.udiv(number, w["count1"])
+        down, image = t.urem(rest, w["count0"]), t.udiv(rest, w["count0"])
+        top, left = t.mul(down, tile), t.mul(across, tile)
+        corner = t.add(t.mul(t.add(t.mul(image, w["height"]), top), w["across"]), left)
+        high, wide = t.smin(t.sub(w["height"], top), tile), t.smin(t.sub(w["across"], left), tile)
+
+        def body(column: Value, count: Value | None) -> None:
+            sums(column, count, self._store)
+            with t.loop(0, high, name="down") as i, t.loop(0, wide, name="across") as j:
+                at = t.mul(t.add(t.mul(i.index, tile), j.index), self.step)
+                total = t.load_type(self.tiling.vector, t.address(self.kept, at), 32)
+                row = t.add(t.add(corner, t.mul(i.index, w["across"])), j.index)
+                self.finish.store(total, self.finish.row(row), column, count)
+
+        self.vectors.each(w["width"], body)
+
+    def _store(self, i: int, j: int, value: Value) -> None:
+        self.t.store_type(value, self.t.address(self.kept, (i * self.tile + j) * self.step), 32)
+
+
 def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
     """y = A' M A through the epilogue; a unit is a tile."""
     t = Text(host)
@@ -129,36 +166,17 @@ def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names
     matrix = TRANSFORMS[tile].result
     points, dtype = len(matrix[0]), tiling.accumulator
     square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
-    results = t.address(t.scratch, RESULT_AT)
-    vectors, finish = Vectors(t, dtype, tiling.lanes), Finish(t, tiling, epilogue, w)
-    step = tiling.lanes * tiling.size
+    results = Results(t, w, tiling, tile, epilogue)
     with t.loop(t.begin, t.end, name="tile") as unit:
-        number = t.add(unit.index, w["tile"])
-        across, rest = t.urem(number, w["count1"]), t.udiv(number, w["count1"])
-        down, image = t.urem(rest, w["count0"]), t.udiv(rest, w["count0"])
-        top, left = t.mul(down, tile), t.mul(across, tile)
-        corner = t.add(t.mul(t.add(t.mul(image, w["height"]), top), w["across"]), left)
-        high, wide = t.smin(t.sub(w["height"], top), tile), t.smin(t.sub(w["across"], left), tile)
 
-        def body(
-            channel: Value, count: Value | None, unit: Value = unit.index, corner: Value = corner,
-            high: Value = high, wide: Value = wide,
-        ) -> None:  # fmt: skip
+        def sums(channel: Value, count: Value | None, store: Store, unit: Value = unit.index) -> None:
             def load(i: int, j: int) -> Value:
                 row = t.mul(t.add(unit, t.mul(w["tiles"], i * points + j)), w["width"])
-                return vectors.load(t.address(w["m"], t.add(row, channel), dtype), count)
-
-            def store(i: int, j: int, value: Value) -> None:
-                t.store_type(value, t.address(results, (i * tile + j) * step), 32)
+                return results.vectors.load(t.address(w["m"], t.add(row, channel), dtype), count)
 
             square.emit(load, store)
-            with t.loop(0, high, name="down") as i, t.loop(0, wide, name="across") as j:
-                at = t.mul(t.add(t.mul(i.index, tile), j.index), step)
-                total = t.load_type(tiling.vector, t.address(results, at), 32)
-                row = t.add(t.add(corner, t.mul(i.index, w["across"])), j.index)
-                finish.store(total, finish.row(row), channel, count)
 
-        vectors.each(w["width"], body)
+        results.each(unit.index, sums)
     return t.module()
 
 

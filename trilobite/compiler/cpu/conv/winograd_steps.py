@@ -6,7 +6,7 @@ transformed back before the next, so what lies between stays in the caches and t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -64,7 +64,8 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
         rows = replace(middle, batch=count, apart=count + 1)
         buffers = (v, Operand("in", inputs[1]), 3)
         steps.append(direct_step(rows, _ROWS, kept, plain_epilogue(kept.accumulator), buffers, host, m))
-        steps.append(_result(e, kept, part, epilogue, m, first, count, host))
+        named = ("winograd_result", _result_text)
+        steps.append(result_step(e, kept, part, epilogue, m, first, count, host, named))
     sizes = ((chunk + 1) * each * channels, (chunk + 1) * each * columns)
     why = f"tiles of {tile}x{tile} outputs by {points * points} products instead of {9 * tile * tile}"
     return Lowering(tuple(steps), sizes, constants, why=why)
@@ -107,9 +108,14 @@ def _source(
     return Step(Kernel(name, text, scratch=8192), tuple(words.contents), count)
 
 
-def _result(
-    e: Equation, kept: Tiling, part: Part, epilogue: Epilogue, m: Operand, first: int, count: int, host: Host
-) -> Step:
+ResultText = Callable[[Host, Tiling, int, Epilogue, tuple[str, ...]], str]
+
+
+def result_step(
+    e: Equation, kept: Tiling, part: Part, epilogue: Epilogue, m: Operand, first: int, count: int, host: Host,
+    named: tuple[str, ResultText],
+) -> Step:  # fmt: skip
+    """The step that makes results of points, for the tiles from `first` on; its kernel is `named`."""
     words = Words()
     words.add("m", m)
     epilogue_words(words, epilogue)
@@ -120,8 +126,8 @@ def _result(
         ("count0", part.axes[0].count), ("count1", part.axes[1].count),
     ):  # fmt: skip
         words.add(name, value)
-    text = _result_text(host, kept, e.attributes["tile"], epilogue, tuple(words.names))
-    return Step(Kernel("winograd_result", text, scratch=RESULT_AT + 8192), tuple(words.contents), count)
+    text = named[1](host, kept, e.attributes["tile"], epilogue, tuple(words.names))
+    return Step(Kernel(named[0], text, scratch=RESULT_AT + 8192), tuple(words.contents), count)
 
 
 # -- the gradient of the weight ----------------------------------------------------------------------------
