@@ -12,14 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from trilobite.compiler.cpu.conv.finish import SHORT, Finish
+from trilobite.compiler.cpu.conv.finish import SHORT
 from trilobite.compiler.cpu.conv.gather import Block, Gather, cut, table_bytes
+from trilobite.compiler.cpu.conv.gathering import Gathering
 from trilobite.compiler.cpu.conv.tile import Tile
 from trilobite.compiler.cpu.conv.tiling import ROWS, VECTORS, Tiling
-from trilobite.compiler.cpu.conv.words import read_words
 from trilobite.compiler.cpu.emit.text import Text, Value
-from trilobite.compiler.cpu.epilogue import Epilogue
-from trilobite.native.host import Host
 
 
 @dataclass(frozen=True)
@@ -51,11 +49,6 @@ class Indirect:
     places: Value
     first_panel: Value
     more: tuple[Value, ...] = ()  # for the functions of tiles, after what they all take
-
-    def _begin(self) -> None:
-        """Where a unit keeps its tables."""
-        self.rows = self.t.address(self.t.scratch, self.w["rows_at"])
-        self.places = self.t.address(self.t.scratch, self.w["places_at"])
 
     def _unit(self, unit: Value) -> None:
         """Panels change fastest, then groups, blocks of pixels, images."""
@@ -100,24 +93,14 @@ class Indirect:
         raise NotImplementedError
 
 
-class Direct(Indirect):
+class Direct(Gathering, Indirect):
     """Emits one kernel."""
-
-    def __init__(
-        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]
-    ) -> None:
-        self.t, self.tiling, self.rank = Text(host), tiling, rank
-        self.epilogue, self.names = epilogue, names
 
     def text(self) -> str:
         t = self.t
-        self.w = w = read_words(t, self.names)
-        self.gather = Gather(t, w, self.rank, self.tiling.operand)
         self.tiles = [Tile(t, self.tiling, self.gather.tap_words, n) for n in range(1, ROWS + 1)]
         self.pair = Tile(t, self.tiling, self.gather.tap_words, 2 * ROWS, vectors=1)
-        self.finish = Finish(t, self.tiling, self.epilogue, w)
-        self.first_panel = w["w"]
-        self._begin()
+        self.first_panel, self.rows = self.w["w"], t.address(t.scratch, self.w["rows_at"])
         with t.loop(t.begin, t.end, name="unit") as unit:
             self._unit(unit.index)
         for tile in (*self.tiles, self.pair):

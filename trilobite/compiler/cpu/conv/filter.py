@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trilobite.compiler.cpu.conv.finish import SHORT, Finish
-from trilobite.compiler.cpu.conv.gather import Gather
+from trilobite.compiler.cpu.conv.finish import SHORT
+from trilobite.compiler.cpu.conv.gathering import Gathering
 from trilobite.compiler.cpu.conv.tile import multiply_add
 from trilobite.compiler.cpu.conv.tiling import Tiling
-from trilobite.compiler.cpu.conv.words import read_words
-from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.text import Value
 from trilobite.compiler.cpu.epilogue import Epilogue
 from trilobite.compiler.cpu.gemm.convert import widen
 from trilobite.native.host import Host
@@ -59,21 +58,17 @@ class _Tile:
     ahead: list[Value]  # rows of the next tile that no tile has read yet
 
 
-class Filter:
+class Filter(Gathering):
     """Emits one kernel."""
 
     def __init__(
         self, host: Host, tiling: Tiling, rank: int, line: Line, epilogue: Epilogue, names: tuple[str, ...]
     ) -> None:
-        self.t, self.tiling, self.rank, self.line = Text(host), tiling, rank, line
-        self.epilogue, self.names = epilogue, names
+        super().__init__(host, tiling, rank, epilogue, names)
+        self.line = line
 
     def text(self) -> str:
-        t = self.t
-        self.w = w = read_words(t, self.names)
-        self.gather = Gather(t, w, self.rank, self.tiling.operand)
-        self.finish = Finish(t, self.tiling, self.epilogue, w)
-        self.places = t.address(t.scratch, w["places_at"])
+        t, w = self.t, self.w
         with t.loop(t.begin, t.end, name="unit") as unit:
             number, image = t.urem(unit.index, w["blocks"]), t.udiv(unit.index, w["blocks"])
             first = t.mul(number, w["block"])

@@ -9,16 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trilobite.compiler.cpu.conv.finish import Finish
-from trilobite.compiler.cpu.conv.gather import Gather
+from trilobite.compiler.cpu.conv.gathering import Gathering
 from trilobite.compiler.cpu.conv.tile import multiply_add
-from trilobite.compiler.cpu.conv.tiling import ROWS, VECTORS, Tiling
-from trilobite.compiler.cpu.conv.words import read_words
-from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.conv.tiling import ROWS, VECTORS
+from trilobite.compiler.cpu.emit.text import Value
 from trilobite.compiler.cpu.gemm.convert import widen
-
-from trilobite.compiler.cpu.epilogue import Epilogue  # isort: skip
-from trilobite.native.host import Host
 
 # places, bytes from pixel to pixel, y, elements of a row of y, pixels, channel, how many exist, sums
 _PARAMETERS = ("ptr noalias", "i64", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias")
@@ -33,21 +28,11 @@ class _Run:
     width: Value
 
 
-class FilterGrad:
+class FilterGrad(Gathering):
     """Emits one kernel."""
 
-    def __init__(
-        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]
-    ) -> None:
-        self.t, self.tiling, self.rank = Text(host), tiling, rank
-        self.epilogue, self.names = epilogue, names
-
     def text(self) -> str:
-        t = self.t
-        self.w = w = read_words(t, self.names)
-        self.gather = Gather(t, w, self.rank, self.tiling.operand)
-        self.finish = Finish(t, self.tiling, self.epilogue, w)
-        self.places = t.address(t.scratch, w["places_at"])
+        t, w = self.t, self.w
         with t.loop(t.begin, t.end, name="unit") as unit:
             self._unit(t.mul(unit.index, w["run"]))
         for taps in range(1, ROWS + 1):

@@ -50,7 +50,8 @@ class _Integer(Indirect):
         self.finish = Finish(t, tiling, epilogue, words)
         self.short = len(epilogue.body.equations) <= SHORT
         self.more = (t.address(words["w"], 1, int32),)  # ones
-        self._begin()
+        self.rows = t.address(t.scratch, words["rows_at"])
+        self.places = t.address(t.scratch, words["places_at"])
         self.first_panel = t.address(words["w"], HEADER + tiling.columns, int32)
 
     def emit(self) -> None:

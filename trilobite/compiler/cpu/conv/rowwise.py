@@ -7,36 +7,32 @@ through all channels, so rows are read front to back.
 
 from __future__ import annotations
 
-from trilobite.compiler.cpu.conv.finish import SHORT, Finish
-from trilobite.compiler.cpu.conv.gather import Gather, cut
+from trilobite.compiler.cpu.conv.finish import SHORT
+from trilobite.compiler.cpu.conv.gather import cut
+from trilobite.compiler.cpu.conv.gathering import Gathering
 from trilobite.compiler.cpu.conv.row_tile import Combine, RowTile, Source
 from trilobite.compiler.cpu.conv.tiling import ROWS, Tiling
-from trilobite.compiler.cpu.conv.words import read_words
-from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.text import Value
 from trilobite.compiler.cpu.epilogue import Epilogue
 from trilobite.native.host import Host
 
 
-class Rowwise:
+class Rowwise(Gathering):
     """Emits one kernel."""
 
     def __init__(
         self, host: Host, tiling: Tiling, rank: int, combine: Combine, epilogue: Epilogue,
         names: tuple[str, ...],
     ) -> None:  # fmt: skip
-        self.t, self.tiling, self.rank, self.combine = Text(host), tiling, rank, combine
-        self.epilogue, self.names = epilogue, names
+        super().__init__(host, tiling, rank, epilogue, names)
+        self.combine = combine
 
     def text(self) -> str:
-        t = self.t
-        self.w = w = read_words(t, self.names)
-        self.gather = Gather(t, w, self.rank, self.tiling.operand)
+        t, w = self.t, self.w
         weights = w["w"] if self.combine == "filter" else w["zeros"]
         source = Source(w["zeros"], weights, w["table"], self.gather.tap_words, w["width"], w["taps"])
         self.tile = RowTile(t, self.tiling, self.combine, source)
-        self.finish = Finish(t, self.tiling, self.epilogue, w)
         self.rows = t.address(t.scratch, w["rows_at"])
-        self.places = t.address(t.scratch, w["places_at"])
         with t.loop(t.begin, t.end, name="unit") as unit:
             self._unit(unit.index)
         self.tile.emit()

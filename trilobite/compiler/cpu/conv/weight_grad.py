@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trilobite.compiler.cpu.conv.finish import Finish
-from trilobite.compiler.cpu.conv.gather import Gather
+from trilobite.compiler.cpu.conv.gathering import Gathering
 from trilobite.compiler.cpu.conv.tiling import ROWS, VECTORS, Tiling
 from trilobite.compiler.cpu.conv.weight_tile import WeightTile
-from trilobite.compiler.cpu.conv.words import read_words
-from trilobite.compiler.cpu.emit.text import Text, Value
+from trilobite.compiler.cpu.emit.text import Value
 from trilobite.compiler.cpu.gemm.convert import widen
 
 from trilobite.compiler.cpu.epilogue import Epilogue  # isort: skip
@@ -35,7 +33,7 @@ class _Unit:
     sums: Value
 
 
-class WeightGrad:
+class WeightGrad(Gathering):
     """Emits one kernel."""
 
     def __init__(
@@ -43,18 +41,13 @@ class WeightGrad:
         adds: bool = False,
     ) -> None:  # fmt: skip
         """`adds`: sums go on from what the result holds where the word `begins` is 0."""
+        super().__init__(host, tiling, rank, epilogue, names)
         self.adds = adds
-        self.t, self.tiling, self.rank = Text(host), tiling, rank
-        self.epilogue, self.names = epilogue, names
 
     def text(self) -> str:
-        t = self.t
-        self.w = w = read_words(t, self.names)
-        self.gather = Gather(t, w, self.rank, self.tiling.operand)
+        t, w = self.t, self.w
         self.tiles = [WeightTile(t, self.tiling, n, self.rank > 0) for n in range(1, ROWS + 1)]
-        self.finish = Finish(t, self.tiling, self.epilogue, w)
         self.errors = t.address(t.scratch, w["errors_at"])
-        self.places = t.address(t.scratch, w["places_at"])
         with t.loop(t.begin, t.end, name="unit") as unit:
             self._unit(unit.index)
         for tile in self.tiles:
