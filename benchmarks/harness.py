@@ -114,7 +114,12 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--quick", action="store_true", help="a few rows, fewer rounds, printed and not written")
-    add("--only", metavar="REGEX", help="only rows where 'module: name' matches; printed and not written")
+    add(
+        "--only",
+        metavar="REGEX",
+        type=pattern,
+        help="only rows where 'module: name' matches; printed and not written",
+    )
     add("--threads", type=int, choices=(1, 2), help="only rows of this many threads; printed and not written")
     add("--systems", nargs="+", metavar="SYSTEM", help="only these systems; printed and not written")
     add("--leave-out", metavar="REGEX", help="not where 'system: module: name' matches; the page says so")
@@ -127,12 +132,31 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def pattern(text: str) -> str:
+    """A regular expression, or an error that argparse shows."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+    return text
+
+
+def nothing(options: argparse.Namespace) -> str:
+    """What to say when no row was chosen."""
+    names = [f"{name}: {section(name).rows[0].name}" for name in options.modules or row_modules()]
+    asked = f"--only {options.only}" if options.only else "these options"
+    return "\n".join([f"no row matches {asked}", "the first row of each module, as it is matched:", *names])
+
+
 def main(words: list[str] | None = None) -> int:
     options = parse(words)
     os.environ[ours.VARIABLE] = options.target
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(KEPT / "inductor"))
     facts = machine_facts()
     measured = run(options.modules or row_modules(), options, facts)
+    if not measured:
+        print(nothing(options), file=sys.stderr)
+        return 1
     if options.leave_out:
         facts = {**facts, "left out of this run": f"`{options.leave_out}`, as system: module: row"}
     text = page(measured, facts)
@@ -145,7 +169,7 @@ def main(words: list[str] | None = None) -> int:
         print(f"wrote {output}", file=sys.stderr)
     # A peer may be missing; we may not.
     failed = [result for _, results in measured for result in results if US in result.reasons]
-    return 1 if failed or not measured else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -258,3 +258,16 @@ def test_the_rows_of_this_project_are_named_once_and_import_no_peer(root: Path) 
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, env=dict(os.environ)
     )
     assert not {"torch", "jax", "trilobite"} & set(json.loads(done.stdout))
+
+
+def test_a_choice_of_no_row_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness.main(["--only", "no row has this name"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and "no row matches --only no row has this name" in said.err
+    assert "rows_gemm: " in said.err
+
+
+def test_what_is_no_regular_expression_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        harness.main(["--only", "("])
+    assert "'(' is no regular expression" in capsys.readouterr().err

@@ -7,6 +7,7 @@ to run, or what the command prints.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from trilobite.base.errors import ArgumentError
@@ -28,7 +29,7 @@ class Named:
 def named_launch(source: str, machine: str, entry: str, arg: list[str] | None, dim: str, task: str) -> Named:
     """`entry` may be left out: the first of the program's entries. `dim` is 16 or 4x4x1."""
     device = Device(machine)
-    module = device.load(source)
+    module = device.load(_program_file(source))
     kernel = module[entry or module.names[0]] if entry or module.names else module
     extents = shape_of(dim)
     if len(extents) > 3:
@@ -37,6 +38,18 @@ def named_launch(source: str, machine: str, entry: str, arg: list[str] | None, d
         )
     x, y, z = (*extents, 1, 1)[:3]
     return Named(device, kernel, [argument(device, word) for word in arg or []], (x, y, z), task)
+
+
+def _program_file(source: str) -> str:
+    """The path, if there is a file that can be a program."""
+    kinds = "a path that ends in .s (assembly), .mlu (BANG C) or .dlp (a binary)"
+    if not Path(source).exists():
+        raise ArgumentError(f"there is no file {source}", expected=kinds, remedy="check the path")
+    if Path(source).suffix not in (".s", ".mlu", ".dlp") or Path(source).is_dir():
+        raise ArgumentError(
+            f"{source} is no program", expected=kinds, remedy="trilobite asm makes a binary of assembly"
+        )
+    return source
 
 
 def check(
