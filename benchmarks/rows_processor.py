@@ -65,6 +65,33 @@ def small_vectors(with_time: bool) -> Work:
     return work
 
 
+def moving(with_time: bool) -> Work:
+    """Eight thousand instructions of eight kinds whose operands lie elsewhere each time."""
+    from trilobite.processor import Device
+
+    device = Device("dlp-m")
+    data = device.array(np.random.default_rng(1).standard_normal(1 << 16).astype(np.float32))
+    body = (
+        "VLOAD $10, $1, $4, #0\nVEXP $11, $1, $10\nVTANH $11, $1, $11\nVSUM $12, $1, $11\n"
+        "VMM $13, $3, $11, $14, $1\nVREDUCE.sum $13, $11, $20\nCOPY2 $15, $10, $3, $23\n"
+        "VSTORE $11, $1, $4, #65536"
+    )
+    sizes = "LI $20, #4\nLI $21, #4\nLI $22, #4\nLI $23, #64\nLI $24, #64\nLI $25, #4\n"
+    steps = "\n".join(f"SADD ${register}, ${register}, #4" for register in (10, 11, 12, 13, 14, 15))
+    module = device.load(
+        "LI $10, #nram(0)\nLI $11, #nram(16384)\nLI $12, #nram(32768)\nLI $13, #nram(49152)\n"
+        "LI $14, #wram(0)\nLI $15, #nram(65536)\n"
+        f"SMOVE $1, #64\nSMOVE $3, #16\nSMOVE $4, $0\n{sizes}"
+        f"SMOVE $2, #{RECORDS // 8}\nloop:\n{body}\n{steps}\nSADD $4, $4, #64\nSADD $2, $2, #-1\nCB #loop, $2"
+    )
+
+    def work() -> object:
+        run = device.launch(module, [data], traced=with_time)
+        return run.cycles if with_time else run
+
+    return work
+
+
 def alexnet(layers: Layers = ALEXNET) -> Work:
     """Convolutions in fp32 on a 32 x 32 array, each from NRAM and WRAM, drained to NRAM."""
     from trilobite.processor import Device, load_machine
@@ -206,6 +233,8 @@ ROWS = (
     _row("100 M scalar instructions", scalar_loop, 1.0),
     _row("8,000 small tensor instructions", partial(small_vectors, False), RECORDS / 1e6),
     _row("8,000 small tensor instructions, and cycles", partial(small_vectors, True), 2 * RECORDS / 1e6),
+    _row("8,000 tensor instructions of eight kinds that move", partial(moving, False), RECORDS / 1e6),
+    _row("8,000 that move, and cycles", partial(moving, True), 2 * RECORDS / 1e6),
     _row("AlexNet's convolutions on 32×32, data and cycles", alexnet, 0.5),
     _row("AlexNet's fifth convolution on 32×32, data and cycles", partial(alexnet, LAST), 0.5),
     Row(

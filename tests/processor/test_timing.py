@@ -121,6 +121,42 @@ def test_sharing_serves_all_and_never_beats_the_part(jobs) -> None:
         assert end <= first + 200 + sum(job[0] / min(job[1], 32) for job in jobs) + len(jobs)
 
 
+def _by_bursts(jobs: list[tuple[int, int]], rate: float, burst: int) -> list[float]:
+    """Round robin in the order of the cores, a burst at a time; the last of a transfer may be shorter."""
+    left, ends, now, turn = [amount for amount, _ in jobs], [0.0] * len(jobs), 0.0, 0
+    while any(left):
+        here = [core for core, (_, start) in enumerate(jobs) if left[core] and start <= now]
+        if not here:
+            now = min(start for core, (_, start) in enumerate(jobs) if left[core])
+            continue
+        core = next((core for core in here if core >= turn), here[0])
+        size = min(burst, left[core])
+        left[core] -= size
+        now += size / rate
+        ends[core], turn = now, core + 1
+    return ends
+
+
+@given(st.lists(st.tuples(st.integers(1, 20000), st.integers(0, 300)), min_size=1, max_size=6))
+def test_fair_shares_are_round_robin_bursts_within_one_round(jobs) -> None:
+    """The closed form beside a link that serves 512-byte bursts in turn: every end within two rounds of
+    bursts, and the last the same but for the rounding of each."""
+    rate, burst = 32.0, 512
+    sharing, found = Sharing(lambda resource: rate), {}
+    waiting = sorted(range(len(jobs)), key=lambda core: (jobs[core][1], core))
+    while waiting or sharing.active:
+        end = sharing.next_end()
+        if waiting and (end is None or jobs[waiting[0]][1] <= end):
+            core = waiting.pop(0)
+            sharing.begin(Transfer(jobs[core][0], 1e9, ("link",), core), jobs[core][1])
+        else:
+            found |= {transfer.order: end for transfer in sharing.finish(end)}
+    want = _by_bursts(jobs, rate, burst)
+    round_of_bursts = len(jobs) * burst / rate
+    assert abs(max(found.values()) - max(want)) <= len(jobs)
+    assert all(abs(found[core] - want[core]) <= 2 * round_of_bursts + len(jobs) for core in found)
+
+
 def test_dram_granules_and_read_modify_write(rng) -> None:
     machine = load_machine("dlp-s")
 

@@ -318,11 +318,11 @@ CLASSES: dict[str, Callable[[Machine, TensorRecord], Cost]] = {
 
 
 def cost_key(record: TensorRecord, turn: int) -> tuple[object, ...]:
-    """What a cost depends on: shapes, memories, and where in a turn of the DRAM channels a region begins."""
+    """What a cost depends on: shapes, memories, and where in a turn of the channels a DRAM region begins."""
     regions = [
         (
             region.address >> CORE_SHIFT,
-            region.address % turn,
+            region.address % turn if split(region.address)[0] in DRAM_SPACES else 0,
             region.shape,
             region.strides,
             region.fmt.code,

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trilobite.processor.isa.address import CORE_SHIFT
+from trilobite.processor.isa.address import CORE_SHIFT, NUMBERS, SPACE_SHIFT
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import QUEUES, Region
 from trilobite.processor.sim.log import Log
 from trilobite.processor.sim.record import CoreTrace
 from trilobite.processor.sim.sites import Form, Site, marked_field
 from trilobite.processor.sim.tensor_step import BY_CYCLE, COUNTS, SCALARS, SINGLE, SITE, SPANS, VALUES
+from trilobite.processor.sim.timing.cost import DRAM_SPACES
 from trilobite.processor.sim.timing.ranges import bounds, is_dense
 from trilobite.processor.sim.timing.state import SCALAR, SYNC, TENSOR
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from trilobite.processor.sim.timing.tables import Tables
 
 QUEUE_NUMBER = {name: number for number, name in enumerate(QUEUES)}
+FAR_SPACES = [NUMBERS[space] for space in sorted(DRAM_SPACES)]
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd: the golden ratio in 64 bits
 
 
@@ -102,8 +104,10 @@ def _formed(tables: Tables, site: Site, form: Form, values: Array, core: CoreTra
 
 
 def _places(tables: Tables, addresses: Array) -> tuple[Array, Array]:
-    """What a cost depends on of where operands lie: their memories, and places in a turn of the channels."""
-    return addresses >> CORE_SHIFT, addresses % tables.turn
+    """What a cost depends on of where operands lie: their memories, and in DRAM the place in a turn of the
+    channels."""
+    is_far = np.isin(addresses >> SPACE_SHIFT, FAR_SPACES)
+    return addresses >> CORE_SHIFT, np.where(is_far, addresses % tables.turn, 0)
 
 
 def _costs(tables: Tables, site: Site, values: Array, keys: Array, core: CoreTrace) -> Array:
