@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bang_harness import LEVELS, needs_clang, run
+from bang_harness import LEVELS, needs_clang, run, written
 
 from trilobite.processor.device import Device
 from trilobite.processor.lang.bang.kernel import BangKernel
-from trilobite.processor.lang.bang.source import Options
+from trilobite.processor.lang.bang.source import Options, compile_file
+from trilobite.processor.machine import load_machine
 
 pytestmark = needs_clang
 SOURCE = Path(__file__).parent / "corpus" / "corners.mlu"
@@ -163,3 +164,25 @@ def test_filters_go_to_their_lanes(
     args = [np.zeros((m, n), np.float32), x, y, m, n, k, way]
     out = run(SOURCE, "lanes", args, machine=machine, level=level)[0]
     np.testing.assert_allclose(out, x @ y.T, rtol=1e-5, atol=1e-5)
+
+
+@levels
+def test_variables_that_begin_with_addresses(level: int) -> None:
+    out = launched("begin_with_addresses", [np.zeros(2, np.float32), 2.5], level)
+    assert out.tolist() == [6.25, -2.5]
+
+
+def test_two_kernels_of_one_source_divide_their_work(tmp_path: Path) -> None:
+    """Each has a word of its own for what the memory core would do in NRAM."""
+    body = (
+        "(float *x) {\n  __nram__ float a[64];\n  a[0] = 2.0f;\n  __sync_cluster();\n"
+        "  if (__is_ipu()) x[taskId] = a[0] + taskId;\n}\n"
+    )
+    text = f"#include <bang.h>\n__mlu_global__ void one{body}__mlu_global__ void two{body}"
+    path = written(text, tmp_path)
+    for kernel in ("one", "two"):
+        program = compile_file(path, load_machine("mlu370-x4"))  # both, as a program
+        device = Device("mlu370-x4")
+        out = device.array(np.zeros(4, np.float32))
+        device.launch(device.load(program)[kernel], [out], (4, 1, 1), "union1", checks=True)
+        assert out.numpy().tolist() == [2, 3, 4, 5]

@@ -64,6 +64,32 @@ def test_a_direction_that_contradicts_the_memories(tmp_path: Path) -> None:
     assert "wrong.mlu:4:3: __memcpy with NRAM2GDRAM: src lies in gdram, the direction says nram" in said
 
 
+def test_operands_in_the_wrong_memory(tmp_path: Path) -> None:
+    said = refused(
+        "__mlu_global__ void k(float *x, int n) {\n"
+        "  __nram__ float a[64], b[4096];\n"
+        "  __bang_add(a, x, a, n);\n"
+        "  __bang_write_value(x, n, 1.0f);\n"
+        "  __bang_matmul(a, a + 32, b, 1, 64, 64);\n"
+        "}\n",
+        tmp_path,
+    )
+    assert "wrong.mlu:4:3: __bang_add: a lies in gdram, it must lie in nram" in said
+    assert "wrong.mlu:5:3: __bang_write_value: dst lies in gdram, it must lie in nram" in said
+    assert "wrong.mlu:6:3: __bang_matmul: right lies in nram, it must lie in wram" in said
+
+
+def test_types_that_the_processor_lacks(tmp_path: Path) -> None:
+    said = refused(
+        "__mlu_global__ void k(float *x, int n) {\n"
+        "  long double wide = n;\n"
+        "  x[0] = (float)(wide * 0.1L);\n"
+        "}\n",
+        tmp_path,
+    )
+    assert "wrong.mlu:3:22: the type long double does not exist on the processor" in said
+
+
 def test_scratchpads_that_overflow_say_by_how_much(tmp_path: Path) -> None:
     said = refused(
         "__mlu_global__ void k(float *x) {\n"

@@ -28,7 +28,8 @@ _COMMON = (
     "-fno-exceptions -fno-rtti"
 ).split()
 _GENERATE = (
-    "-ffp-contract=off -fno-math-errno -fno-vectorize -fno-slp-vectorize -fno-unroll-loops "
+    "-ffp-contract=off -fcx-limited-range -fno-math-errno -fno-vectorize -fno-slp-vectorize "
+    "-fno-unroll-loops "
     "-Xclang -ffloat16-excess-precision=none -fno-discard-value-names -fno-threadsafe-statics "
     "-fno-pic -fno-stack-protector -fno-use-cxa-atexit -fno-jump-tables -fno-builtin-memset "
     "-mllvm -replexitval=never -mllvm -disable-loop-idiom-all "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from dataclasses import dataclass
@@ -160,9 +161,13 @@ def _number(tokens: Tokens, kind: LType, token: str) -> int | float:
         if token[:3] in ("0xH", "0xR"):
             wide = np.array([int(token[3:], 16)], np.uint16)
             return float(wide.view(np.float16 if token[2] == "H" else ml_dtypes.bfloat16)[0])
-        if token[:2] == "0x":
+        if token[:3] == "0xK":  # a long double: sign and exponent, then 64 bits of which the first is 1
+            head, tail = int(token[3:7], 16), int(token[7:], 16)
+            return (-1.0 if head >> 15 else 1.0) * math.ldexp(tail, min(head & 0x7FFF, 17000) - 16446)
+        if token[:2] == "0x" and token[2] not in "LM":
             return float(struct.unpack(">d", bytes.fromhex(token[2:].zfill(16)))[0])
-        return float(token)
+        if token[:2] != "0x":
+            return float(token)
     raise unreadable(tokens.text, f"{token!r} is no value of {kind}")
 
 

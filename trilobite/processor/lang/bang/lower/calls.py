@@ -176,7 +176,8 @@ def _library(f: FunctionLowering, i: Instruction, name: str) -> Lowered:
     if name == "gettimeofday":
         return _time(f, i)
     if name.startswith("_ZTW"):
-        return (f.owner.address(f, name[4:].lstrip("0123456789") or name),)
+        f.owner.computing.add(f.function)
+        return (f.owner.address(f, _wrapped(f, name)),)
     if name in ("puts", "putchar"):
         return _put(f, i, name)
     rule = library_rule(name)
@@ -184,6 +185,12 @@ def _library(f: FunctionLowering, i: Instruction, name: str) -> Lowered:
         return (rule(f, [f.one(arg) for arg in i.args]),)
     f.refuse(f"the function {_readable(name)} has no body here and is no intrinsic")
     return f.dummy(i.type)
+
+
+def _wrapped(f: FunctionLowering, name: str) -> str:
+    """The variable that a function `_ZTW...` gives the address of: mangled, or a plain name."""
+    mangled = f"_Z{name[4:]}"
+    return mangled if f.owner.llvm.variable(mangled) is not None else name[4:].lstrip("0123456789")
 
 
 def _readable(name: str) -> str:

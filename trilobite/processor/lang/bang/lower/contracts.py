@@ -22,10 +22,24 @@ def check_contract(f: FunctionLowering, call: Call) -> None:
         value = call.args[p.name]
         if p.sign in "#%" and isinstance(value, Constant) and value.integer < 0:
             f.refuse(f"{call.form.name}: {p.name} is {value.integer}, a count is at least 0")
+    _check_memories(f, call)
     if not call.form.in_place:
         _check_in_place(f, call)
     if call.form.alignment == VECTOR_2XX and f.owner.machine.name.startswith("mlu2"):
         _check_alignment(f, call)
+
+
+def _check_memories(f: FunctionLowering, call: Call) -> None:
+    """Operands whose memory is plain to see lie where the table says."""
+    words = call.form.space.split(", ")
+    if words[0] not in ("nram", "wram"):
+        return
+    others = dict(word.split(" ") for word in words[1:])
+    for p in call.form.parameters:
+        found = f.owner.space_of(call.args[p.name]) if p.is_array else ""
+        wanted = others.get(p.name, words[0])
+        if found and found != wanted:
+            f.refuse(f"{call.form.name}: {p.name} lies in {found}, it must lie in {wanted}")
 
 
 def place_of(value: Value) -> tuple[object, int]:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 Lowered = tuple[Value, ...]
 Handler = Callable[["FunctionLowering", Instruction], Lowered]
 PARAMETER_WORDS = 8
+_WIDE_FLOATS = {"x86_fp80": "long double", "fp128": "__float128"}
 MAX_PARAMETERS = 32  # words of a launch that lie in registers
 
 
@@ -297,7 +298,8 @@ def _words(param: Parameter) -> int:
 
 def _type_text(kind: LType) -> str:
     bits = getattr(kind, "bits", None)
-    return f"of {bits}-bit integers" if bits else str(getattr(kind, "name", kind))
+    name = str(getattr(kind, "name", kind))
+    return f"of {bits}-bit integers" if bits else _WIDE_FLOATS.get(name, name)
 
 
 def _successors(block: BasicBlock) -> list[str]:

@@ -147,10 +147,15 @@ def store(f: FunctionLowering, i: Instruction) -> Lowered:
     if name is not None:
         f.builder.set(f.variables[name], values[0])
         return ()
-    if isinstance(i.args[1].value, Global) and i.args[1].value.name.startswith("_ZGV"):
-        return ()  # a guard of a static's initialiser: it runs every time
+    if isinstance(i.args[1].value, Global) and is_guard(i.args[1].value.name):
+        return ()
     store_leaves(f, i.type, values, f.one(i.args[1]))
     return ()
+
+
+def is_guard(name: str) -> bool:
+    """Of the initialiser of a static: it runs every time."""
+    return name.startswith("_ZGV") or name == "__tls_guard"
 
 
 def store_leaves(f: FunctionLowering, kind: LType, values: Lowered, pointer: Value) -> None:

@@ -179,7 +179,7 @@ def _may_be_near(pointer: Value, provenance: Provenance) -> bool:
 
 def _turn_aside(module: KernelModule, entry: Function, block: Block, op: Op, aside: Buffer) -> None:
     """A scalar access to NRAM or WRAM goes to a word of the frame where the memory core makes it."""
-    if aside.name not in module.buffers:
+    if aside not in module.buffers.values():  # another entry may have one of the same name
         module.add_buffer(aside)
     at = block.ops.index(op)
     behind = block.ops[at:]

@@ -19,15 +19,25 @@ from trilobite.processor.lang.bang.llvm.values import Operand, constant_bytes
 from trilobite.processor.lang.bang.lower.device_memory import DeviceVariables
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.initial import initialise
-from trilobite.processor.lang.bang.lower.memory import store_leaves
-from trilobite.processor.lang.bang.lower.memory_core import divide_work
+from trilobite.processor.lang.bang.lower.memory import is_guard, store_leaves
+from trilobite.processor.lang.bang.lower.memory_core import divide_work, reachable
 from trilobite.processor.lang.bang.lower.scalars import type_of
-from trilobite.processor.lang.ir import Argument, Buffer, Constant, KernelModule, Location, Result, Value
+from trilobite.processor.lang.ir import (
+    Argument,
+    Buffer,
+    Constant,
+    Function,
+    KernelModule,
+    Location,
+    Result,
+    Value,
+)
 from trilobite.processor.lang.types import ANY, STACK, Pointer
 from trilobite.processor.machine import Machine
 
 SECTIONS = ("nram", "wram", "sram", "ldram")
 ENTRY = "bang.entry"
+COMPUTED = "__tls_init"  # what clang calls the function that computes what variables begin with
 PURE_VIRTUAL = "__cxa_pure_virtual"  # stands in tables of virtual functions where there is none
 LARGEST = 1 << 26  # bytes of a variable that may have a value of its own
 
@@ -58,6 +68,9 @@ class ModuleLowering:
         self._names: dict[str, str] = {}
         self._initial: dict[Buffer, bytes] = {}
         self._device = DeviceVariables()
+        self.computing: set[Function] = set()  # that use a variable which begins with something computed
+        self._entries: list[FunctionLowering] = []
+        self._pointing: list[tuple[GlobalVariable, Buffer]] = []
         self._open: set[str] = set()  # constants with addresses that are being written
 
     def run(self) -> KernelModule:
@@ -66,12 +79,13 @@ class ModuleLowering:
         for name in [name for name in entries if self._names[name] == self._wanted] or entries:
             found = self.llvm.function(name)
             if found is not None:
-                self.module.add_function(FunctionLowering(self, found, True).run())
-        while self._needed:
-            name = self._needed.pop()
-            found = self.llvm.function(name)
-            if found is not None and name not in self.module.functions:
-                self.module.add_function(FunctionLowering(self, found, False).run())
+                lowering = FunctionLowering(self, found, True)
+                self.module.add_function(lowering.run())
+                self._entries.append(lowering)
+        self._lower_needed()
+        for lowering in self._entries:
+            self._begin(lowering)
+        self._lower_needed()
         if self.faults:
             raise KernelError(
                 "the source uses what the processor does not have:\n  " + "\n  ".join(self.faults),
@@ -85,6 +99,28 @@ class ModuleLowering:
             self._device.receive(self.module, entry)
         self.module.device_data = bytes(self._device.content)
         return self.module
+
+    def _lower_needed(self) -> None:
+        while self._needed:
+            name = self._needed.pop()
+            found = self.llvm.function(name)
+            if found is not None and name not in self.module.functions:
+                self.module.add_function(FunctionLowering(self, found, False).run())
+
+    def _begin(self, f: FunctionLowering) -> None:
+        """Variables in scratchpads that begin with addresses, or what is computed, get that first of all."""
+        functions = reachable(self.module, f.function)
+        used = {op.attrs["buffer"] for function in functions for op in function.ops() if "buffer" in op.attrs}
+        first = f.function.blocks[0]
+        behind, first.ops = first.ops, []
+        f.builder.block, f.builder.location = first, f.function.location
+        for variable, buffer in self._pointing:  # grows by what the addresses are of
+            if buffer in used and variable.init is not None:
+                store_leaves(f, variable.type, f.value(variable.init), f.builder.address(buffer))
+        if self.computing & functions and self.llvm.function(COMPUTED) is not None:
+            self.need(COMPUTED)
+            f.builder.call(COMPUTED, [], [])
+        first.ops += behind
 
     def _name_entries(self, entries: list[str]) -> None:
         """Entries are called as the source calls them; overloads also by what tells them apart."""
@@ -121,7 +157,7 @@ class ModuleLowering:
     # variables of the source
     def special(self, f: FunctionLowering, name: str, kind: LType) -> Lowered | None:
         """A load of a built-in variable, or of the guard of a static's initialiser."""
-        if name.startswith("_ZGV"):
+        if is_guard(name):
             return f.dummy(kind)
         if not name.startswith("bang."):
             return None
@@ -195,6 +231,8 @@ class ModuleLowering:
             content = _content(variable)
             if content is not None and (any(content) or (len(content) <= 8 and made.space != "sram")):
                 self._initial[made] = content
+            if content is None and variable.init is not None and size_of(variable.type) <= LARGEST:
+                self._pointing.append((variable, made))
         return self._buffers[variable.name]
 
     def taken(self) -> Buffer:
