@@ -55,6 +55,8 @@ def swapped_tokens(text: str, chance: random.Random) -> str:
 
 def another_type(text: str, chance: random.Random) -> str:
     places = list(re.finditer(r"\b(?:float|half|int|void|char|size_t|int32_t)\b", text))
+    if not places:  # another mutation has cut them off
+        return text
     found = chance.choice(places)
     return text[: found.start()] + chance.choice(TYPES) + text[found.end() :]
 
@@ -76,6 +78,8 @@ def without_a_line(text: str, chance: random.Random) -> str:
 
 def larger_number(text: str, chance: random.Random) -> str:
     places = list(re.finditer(r"\b\d+\b", text))
+    if not places:  # another mutation has cut them off
+        return text
     found = chance.choice(places)
     number = chance.choice(["0", "-1", "4294967296", "99999999", "0x7fffffff", "1e30", "3.5"])
     return text[: found.start()] + number + text[found.end() :]
