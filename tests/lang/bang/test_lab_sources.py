@@ -158,7 +158,9 @@ def test_a_whole_program_from_the_command_line(tmp_path: Path) -> None:
     kernel("run", str(source), arg=["random:f32:100", "random:f32:100", "1"], output=str(tmp_path))
     second = np.load(tmp_path / "argument1.npy")
     assert not np.array_equal(second[1:], x[1:])
-    with pytest.raises(ArgumentError, match=r"an array for a pointer \(--arg random:f32:8x4\), else a number"):
+    with pytest.raises(
+        ArgumentError, match=r"an array for a pointer \(--arg random:f32:8x4\), else a number"
+    ):
         kernel("run", str(source))
 
 
@@ -169,3 +171,49 @@ def test_only_faults_of_the_kernel_are_told(tmp_path: Path) -> None:
     said = str(caught.value)
     assert f"{source.name}:12:3: use of undeclared identifier '__bang_no_such'" in said
     assert said.count(source.name + ":") == 1 and "these headers were not found: " in said
+
+
+def test_a_device_function_in_another_source(tmp_path: Path) -> None:
+    """What a source only declares is found in the sources beside it, through a header of the folder."""
+    (tmp_path / "shared.mluh").write_text(
+        "#pragma once\n#define TIMES 3.0f\n__mlu_func__ void more(float *x, int n) { __bang_add_scalar(x, x, 1.0f, n); }\n"
+    )
+    (tmp_path / "bodies.mlu").write_text(
+        '#include "shared.mluh"\n__mlu_device__ void scaled(float *x, float s, int n) { __bang_mul_scalar(x, x, s, n); more(x, n); }\n'
+    )
+    (tmp_path / "unrelated.mlu").write_text("this is no source at all {\n")
+    text = """#include "shared.mluh"
+extern __mlu_device__ void scaled(float *x, float s, int n);
+__mlu_global__ void k(float *x, int n) {
+  __nram__ float a[256];
+  __memcpy(a, x, n * 4, GDRAM2NRAM);
+  scaled(a, TIMES, n);
+  __memcpy(x, a, n * 4, NRAM2GDRAM);
+}
+"""
+    x = np.random.default_rng(3).standard_normal(77).astype(np.float32)
+    for level in LEVELS:
+        (got,) = run(written(text, tmp_path), "k", [x, 77], level=level)
+        np.testing.assert_array_equal(got, x * np.float32(3) + np.float32(1))
+
+
+CLEARED = """
+__mlu_shared__ int flags[4];
+__mlu_global__ void cleared(int *out, int value) {
+  flags[0] = 0;
+  out[0] = VALUE;
+  __sync_cluster();
+  out[1 + coreId] = flags[0] + 1;
+}
+"""
+
+
+def test_one_value_stored_by_all_cores_is_no_race(tmp_path: Path) -> None:
+    """The usual way to clear a flag; stores of different values to one place still are a race."""
+    given = [np.zeros(5, np.int32), 7]
+    source = written(CLEARED.replace("VALUE", "value"), tmp_path)
+    assert run(source, "cleared", given, (4, 1, 1), "union1")[0].tolist() == [7, 1, 1, 1, 1]
+    source = written(CLEARED.replace("VALUE", "value + coreId"), tmp_path)
+    with pytest.raises(ProcessorFault, match="write after write without order") as caught:
+        run(source, "cleared", given, (4, 1, 1), "union1")
+    assert f"{source.name}:5" in str(caught.value) and f"{source.name}:4" not in str(caught.value)

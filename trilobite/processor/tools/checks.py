@@ -143,7 +143,7 @@ class Checks:
     def store(self, core: Core, prepared: Prepared) -> None:
         place = self._element(core, prepared, STORABLE)
         if place is not None:
-            self.races.store(core, place)
+            self.races.store(core, place, self._is_there(core, prepared, place))
             self.bytes.store(core, prepared, place)
 
     def atomic(self, core: Core, prepared: Prepared) -> None:
@@ -151,6 +151,12 @@ class Checks:
         if place is not None:
             self.races.atomic(core, place)
             self.bytes.atomic(core, prepared, place)
+
+    def _is_there(self, core: Core, prepared: Prepared, place: Region) -> bool:
+        """Whether a store writes what the memory holds already."""
+        held = self.memory.view(core.place, place).tobytes()
+        given = core.registers[prepared.instruction.registers[0]] & ((1 << 8 * len(held)) - 1)
+        return int.from_bytes(held, "little") == given
 
     def _element(self, core: Core, prepared: Prepared, spaces: str) -> Region | None:
         """What a scalar access touches; None if it is going to fault."""

@@ -10,7 +10,8 @@ the same word before. An instruction of a queue knows what control knew when it 
 that stands before it in its queue. With `interlock: ranges` the hardware orders one core's instructions, so
 only pairs of different cores are judged.
 
-A scalar load of a word that atomics write is polling, not a race, and takes up their clock.
+A scalar load of a word that atomics write is polling, not a race, and takes up their clock. Scalar stores of
+one value by several cores, as where all of them clear a flag, leave the same bytes in any order: no race.
 """
 
 from __future__ import annotations
@@ -152,9 +153,10 @@ class RaceChecker:
             self._acquire(number, (span.key, span.low // WORD))
         self._access(core, number * THREADS, spans, [])
 
-    def store(self, core: Core, region: Region) -> None:
+    def store(self, core: Core, region: Region, is_there: bool = False) -> None:
+        """`is_there`: the memory holds the value already."""
         spans = spans_of(self.memory, core.place, [region])
-        self._access(core, self._number(core.place) * THREADS, [], spans)
+        self._access(core, self._number(core.place) * THREADS, [], spans, is_there)
 
     def atomic(self, core: Core, region: Region) -> None:
         number, (span,) = self._number(core.place), spans_of(self.memory, core.place, [region])
@@ -163,14 +165,16 @@ class RaceChecker:
         self._access(core, number * THREADS + ATOMIC, [], [span])
         self._released[word] = self._with_control(number).copy()
 
-    def _access(self, core: Core, thread: int, reads: Sequence[Span], writes: Sequence[Span]) -> None:
+    def _access(
+        self, core: Core, thread: int, reads: Sequence[Span], writes: Sequence[Span], is_there: bool = False
+    ) -> None:
         count = self.counts[thread] + 1
         self.counts[thread] = count
         self._log[thread].add(count, core.pc)
         for span in reads:
             self._judge_read(core, thread, span)
         for span in writes:
-            self._judge_write(core, thread, span)
+            self._judge_write(core, thread, span, is_there)
         for span in reads:
             self._surface(span.key).read(span, thread, count)
         for span in writes:
@@ -193,11 +197,12 @@ class RaceChecker:
             if not (thread % THREADS == 0 and hit[0] % THREADS == ATOMIC):  # a scalar load may poll
                 self._accuse("read after write", core, thread, span, hit)
 
-    def _judge_write(self, core: Core, thread: int, span: Span) -> None:
+    def _judge_write(self, core: Core, thread: int, span: Span, is_there: bool) -> None:
         known, surface = self._known[thread // THREADS], self._surface(span.key)
         is_atomic = thread % THREADS == ATOMIC
         for hit in surface.unordered_writes(span, known, self._own[thread]):
-            if not (is_atomic and hit[0] % THREADS == ATOMIC):
+            both_stored_it = is_there and hit[0] % THREADS == 0
+            if not (both_stored_it or (is_atomic and hit[0] % THREADS == ATOMIC)):
                 self._accuse("write after write", core, thread, span, hit)
         for hit in surface.unordered_reads(span, known, self._own[thread]):
             if not (is_atomic and hit[0] % THREADS == 0):

@@ -130,14 +130,16 @@ def _preprocessed(file: Path, machine: Machine, options: Options) -> tuple[str, 
     """The preprocessed text, and the headers that were not found and stand empty."""
     from tempfile import TemporaryDirectory
 
-    written, absent = read(file, options.includes)
-    words = _words(written, machine, options)
+    around = read(file, options.includes)
+    words = _words(around.text, machine, options)
+    for part in around.parts:
+        words += ["-include", str(part)]
     missing: list[str] = []
     with TemporaryDirectory() as folder:
         empty = Path(folder).resolve().joinpath(*["below"] * DEPTH)
         empty.mkdir(parents=True)
         words += ["-I", str(empty)]
-        for name in absent:
+        for name in around.absent:
             words += _supplied(file, name, empty, missing)
         for _ in range(HEADERS):
             text, faults = clang.preprocess(file, words)
