@@ -15,6 +15,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework import display
 from trilobite.framework.ops.registry import methods, operators
 from trilobite.framework.tensor import Tensor
+from trilobite.ir.types import Affine
 
 REFLECTED = {
     "add": "__radd__",
@@ -34,7 +35,7 @@ REFLECTED = {
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 IN_PLACE = ("elementwise",)
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
-_OPERANDS = (Tensor, bool, int, float, complex, np.ndarray, np.generic)
+_OPERANDS = (Tensor, bool, int, float, complex, np.ndarray, np.generic, Affine)
 
 
 def _operator(public: Callable[..., Any]) -> Callable[..., Any]:

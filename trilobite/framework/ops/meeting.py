@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, default_float
+from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, default_float, int64
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.registry import Weak, read_operand, register
@@ -182,10 +182,29 @@ def as_value(x: Any) -> Value:
     """An operand on its own: a Python number gets the default dtype of its kind."""
     if isinstance(x, (np.ndarray, Traced)):
         return x
-    if isinstance(x, Weak):
-        return astype(x.value, scalar_dtype(x.kind))
-    number = plain(x)
+    number = _number(x)
+    if isinstance(number, Weak):
+        return astype(number.value, scalar_dtype(number.kind))
     return scalar(number, scalar_dtype(type(number)))
+
+
+def _number(x: Any) -> Any:
+    """A number that has no dtype of its own: Python's, or one that a run decides."""
+    if isinstance(x, Weak):
+        return x
+    return Weak(measured(x), int) if isinstance(x, Affine) else plain(x)
+
+
+def measured(size: Dim) -> Value:
+    """A size as a number of int64; a symbolic one as the run will have it."""
+    if not isinstance(size, Affine) or entry.threads.context.recorder is None:
+        return scalar(int(size), int64)
+    total: Value = scalar(size.constant, int64)
+    for symbol, times in size.terms:
+        ones = table["full"](shape=(Affine(0, [(symbol, 1)]),), dtype=int64, value=1)
+        count = table["reduce_sum"](ones, axes=(0,))
+        total = table["add"](total, table["mul"](count, scalar(times, int64)))
+    return total
 
 
 def plain(x: Any) -> Any:
@@ -218,7 +237,7 @@ def common(*operands: Any) -> list[Value]:
     for o in operands:
         if isinstance(o, (np.ndarray, Traced)):
             dtype = o.dtype if dtype is None or dtype is o.dtype else promote(dtype, o.dtype)
-    ready = [o if isinstance(o, (np.ndarray, Traced, Weak)) else plain(o) for o in operands]
+    ready = [o if isinstance(o, (np.ndarray, Traced)) else _number(o) for o in operands]
     kinds = [
         o.kind if isinstance(o, Weak) else type(o) for o in ready if not isinstance(o, (np.ndarray, Traced))
     ]
@@ -231,9 +250,9 @@ def common(*operands: Any) -> list[Value]:
 
 def within(o: Any, dtype: DType) -> Value:
     """An operand in a dtype decided elsewhere: a number goes there straight, not by its own default."""
-    if isinstance(o, (np.ndarray, Traced, Weak)) or type(o) in _PLAIN:
+    if isinstance(o, (np.ndarray, Traced)) or type(o) in _PLAIN:
         return _in(o, dtype)
-    return _in(plain(o), dtype)
+    return _in(_number(o), dtype)
 
 
 def _in(o: Any, dtype: DType) -> Value:

@@ -19,6 +19,7 @@ from trilobite.framework.ops.meeting import (
     as_value,
     astype,
     broadcast_to,
+    measured,
     scalar,
 )
 from trilobite.framework.ops.pointwise import isclose, truth
@@ -27,7 +28,7 @@ from trilobite.framework.tensor import wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.primitives.reduction import spread
-from trilobite.ir.types import Affine, Dim, size_of
+from trilobite.ir.types import Affine, Dim
 
 G = "reduction"
 
@@ -135,13 +136,16 @@ def average(wide: Value, axes: tuple[int, ...], correction: float = 0.0) -> Valu
 
 def _number(sizes: list[Dim], correction: float, like: Value) -> Value:
     """How many elements there are, less a correction but not below 0, in the shape of `like`."""
-    n = size_of(sizes)
-    if not isinstance(n, Affine):
+    known = [d for d in sizes if not isinstance(d, Affine)]
+    n = math.prod(known)
+    if len(known) == len(sizes):
         # A variance of too few elements is not a number; its sum of squares over zero says so.
         return broadcast_to(scalar(float(builtins.max(n - correction, 0)), like.dtype), like.shape)
-    ones = table["full"](shape=tuple(sizes), dtype=like.dtype, value=1.0)
-    number = table["reduce_sum"](ones, axes=tuple(range(ones.ndim)))
-    less = table["sub"](number, scalar(float(correction), like.dtype))
+    number = measured(n)
+    for size in sizes:
+        if isinstance(size, Affine):
+            number = table["mul"](number, measured(size))
+    less = table["sub"](astype(number, like.dtype), scalar(float(correction), like.dtype))
     return broadcast_to(table["maximum"](less, scalar(0.0, like.dtype)), like.shape)
 
 

@@ -8,10 +8,19 @@ from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axis_in
-from trilobite.framework.ops.meeting import ORDERED, accepted, as_value, broadcast_to, scalar
+from trilobite.framework.ops.meeting import (
+    ORDERED,
+    accepted,
+    as_value,
+    astype,
+    broadcast_to,
+    measured,
+    scalar,
+)  # fmt: skip
 from trilobite.framework.ops.registry import op
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.types import Affine, size_of
 
 G = "sorting"
 
@@ -110,7 +119,6 @@ def quantile(x: Any, q: float, /, axis: int | None = None, *, keepdims: bool = F
     any is.
     """
     from trilobite.framework.ops.reducing import kept, widened
-    from trilobite.ir.types import size_of
 
     if not 0 <= q <= 1:
         raise ArgumentError(f"quantile {q}", where=user_location(), expected="0 <= q <= 1")
@@ -122,13 +130,35 @@ def quantile(x: Any, q: float, /, axis: int | None = None, *, keepdims: bool = F
     n = line.shape[a]
     if n == 0:
         raise ArgumentError("quantile of no elements", where=user_location(), expected="at least one element")
-    low = int(q * (n - 1))
-    part = q * (n - 1) - low
-    below, above, top = (_picked(values, a, i) for i in (low, min(low + 1, n - 1), n - 1))
-    share = table["full"](shape=below.shape, dtype=below.dtype, value=part)
-    out = below if part == 0 else table["add"](below, table["mul"](table["sub"](above, below), share))
+    out, top = _between(values, a, q, n) if isinstance(n, Affine) else _between_known(values, a, q, n)
     out = table["select"](table["is_nan"](top), top, out)
     return kept(wide, table["cast"](out, dtype=dtype) if out.dtype != dtype else out, axes, keepdims)
+
+
+def _between_known(values: Value, axis: int, q: float, n: int) -> tuple[Value, Value]:
+    """The quantile of sorted values, and the last of them."""
+    low = int(q * (n - 1))
+    part = q * (n - 1) - low
+    below, above, top = (_picked(values, axis, i) for i in (low, min(low + 1, n - 1), n - 1))
+    share = table["full"](shape=below.shape, dtype=below.dtype, value=part)
+    return (below if part == 0 else _mixed(below, above, share)), top
+
+
+def _between(values: Value, axis: int, q: float, n: Affine) -> tuple[Value, Value]:
+    """The same where a run decides how many there are."""
+    last = measured(n - 1)
+    place = table["mul"](astype(last, dt.float64), scalar(q, dt.float64))
+    low = astype(table["floor"](place), dt.int64)
+    high = table["minimum"](table["add"](low, scalar(1, dt.int64)), last)
+    below, above, top = (table["gather"](values, i, axis=axis) for i in (low, high, last))
+    part = astype(table["sub"](place, astype(low, dt.float64)), values.dtype)
+    exact = broadcast_to(table["eq"](part, scalar(0.0, values.dtype)), below.shape)
+    mixed = _mixed(below, above, broadcast_to(part, below.shape))
+    return table["select"](exact, below, mixed), top  # infinity less infinity is no number
+
+
+def _mixed(below: Value, above: Value, share: Value) -> Value:
+    return table["add"](below, table["mul"](table["sub"](above, below), share))
 
 
 def _picked(x: Value, axis: int, index: int) -> Value:
