@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.emit.text import Text, Value
-from trilobite.compiler.cpu.emit.types import constant
-from trilobite.compiler.cpu.gemm.finish import Finish, Spot, is_plain
-from trilobite.compiler.cpu.gemm.micro import Strides, call_micro, emit_micro
+from trilobite.compiler.cpu.emit.types import constant, is_float_type
+from trilobite.compiler.cpu.gemm.finish import SHORT, Finish, Spot, is_plain
+from trilobite.compiler.cpu.gemm.micro import Strides, call_micro, emit_micro, whole_tile
 from trilobite.compiler.cpu.gemm.operands import Along
 from trilobite.compiler.cpu.gemm.pack import Stored, emit_pack, emit_pack_rows
 from trilobite.compiler.cpu.gemm.problem import Problem, Side
@@ -94,6 +94,13 @@ class Blocked:
         self.plan, self.p = plan, p
         self.waits = p.epilogue.results[0] != plan.accumulator  # sums cannot wait in the result
         self.plain = is_plain(p, plan.accumulator)
+        # What follows the last sum begins in registers, where it is short enough to stand in the code often.
+        floats = is_float_type(plan.element)
+        self.short = floats and not self.waits and len(p.epilogue.body.equations) <= SHORT
+        row = plan.columns * plan.size
+        self.strides = {"packed": Strides(plan.size, ROWS * plan.size, row)}
+        if self._same(p.a.dtype):
+            self.strides["direct"] = Strides(None, plan.size, row)
         self.layout = layout(plan, self.waits)
         self.w = words.read(t)
         self.tile = t.scratch
@@ -104,11 +111,7 @@ class Blocked:
 
     def text(self) -> str:
         t, plan, p = self.t, self.plan, self.p
-        row = plan.columns * plan.size
-        tall = {"packed": Strides(plan.size, ROWS * plan.size, row)}
-        if self._same(p.a.dtype):
-            tall["direct"] = Strides(None, plan.size, row)
-        emit_micro(t, plan, tall, streams=True)
+        emit_micro(t, plan, self.strides, streams=True)
         emit_pack(t, plan, "pack_a", Stored(p.a.dtype), ROWS)
         if not p.packed:
             stored = stored_as(p.b)
@@ -314,15 +317,29 @@ class Blocked:
             if not self.plain:
                 direct = t.and_(direct, t.not_(block.last))
         add = t.convert("zext", t.and_(direct, t.not_(block.first)), "i64")
-        call_micro(
-            t, height, block.words, a, a_row, a_step, b, constant("i64", plan.columns * size),
-            t.select(direct, waiting, self.tile),
-            t.select(direct, waiting_row, constant("i64", plan.columns * size)),
-            add,
-            *self.share_of_next(block, b, i, panels),
-            tall=self.forms,
-        )  # fmt: skip
-        with t.when(t.not_(direct)):
-            self.finish.tile(
-                self.tile, plan.columns, spot, waiting, waiting_row, block.first, block.last, self.waits
-            )
+        operands = (block.words, a, a_row, a_step, b, constant("i64", plan.columns * size))
+        stream = self.share_of_next(block, b, i, panels)
+
+        def in_memory() -> None:
+            place = t.select(direct, waiting, self.tile)
+            place_row = t.select(direct, waiting_row, constant("i64", plan.columns * size))
+            call_micro(t, height, *operands, place, place_row, add, *stream, tall=self.forms)
+            with t.when(t.not_(direct)):
+                self.finish.tile(
+                    self.tile, plan.columns, spot, waiting, waiting_row, block.first, block.last, self.waits
+                )
+
+        def in_registers(form: str) -> None:
+            sums = whole_tile(t, plan, self.strides[form], *operands, waiting, waiting_row, add, *stream)
+            self.finish.registers(sums, row, column, waiting, waiting_row, block.first)
+
+        def whole() -> None:
+            for form, condition in self.forms.items():
+                with t.when(condition):
+                    in_registers(form)
+
+        if not self.short:
+            in_memory()
+            return
+        full = t.and_(t.icmp("eq", height, ROWS), t.icmp("eq", width, plan.columns))
+        t.either(t.and_(full, block.last), whole, in_memory)

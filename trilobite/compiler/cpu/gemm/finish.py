@@ -16,6 +16,9 @@ from trilobite.compiler.cpu.emit.types import is_float_type
 from trilobite.compiler.cpu.epilogue import emit_epilogue
 from trilobite.compiler.cpu.gemm.convert import narrow
 from trilobite.compiler.cpu.gemm.problem import Problem
+from trilobite.compiler.cpu.gemm.tiling import ROWS
+
+SHORT = 12  # equations of an epilogue that may stand once for every register of a tile
 
 
 def is_plain(p: Problem, accumulator: DType) -> bool:
@@ -110,6 +113,29 @@ class Finish:
             through()
         else:
             t.either(last, through, kept)
+
+    def registers(
+        self, sums: Sequence[Value], row: Value, column: Value, waiting: Value, waiting_row: Value,
+        first: Value,
+    ) -> None:  # fmt: skip
+        """The sums of a whole tile that are still in registers, row by row, in their last block of k."""
+        t, vectors = self.t, len(sums) // ROWS
+        spots = [divmod(i, vectors) for i in range(len(sums))]
+
+        def added() -> list[Value]:
+            old = [
+                t.load(
+                    self.accumulator,
+                    t.address(t.address(waiting, t.mul(waiting_row, r)), v * self.lanes * self.size),
+                    self.lanes,
+                )
+                for r, v in spots
+            ]
+            return [t.fadd(a, b) for a, b in zip(old, sums, strict=True)]
+
+        totals = t.either(first, lambda: sums, added)
+        for total, (r, v) in zip(totals, spots, strict=True):
+            self.store(total, t.add(row, r), t.add(column, v * self.lanes), None)
 
     def store(self, total: Value, row: Value, column: Value, count: Value | None) -> None:
         """The accumulator through the epilogue into every result."""

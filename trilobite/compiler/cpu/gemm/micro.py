@@ -68,6 +68,13 @@ def call_micro(t: Text, rows: Value, *arguments: Value, tall: Mapping[str, Value
                     t.call(f"{name}{r}", *arguments)
 
 
+def whole_tile(t: Text, plan: Tiling, known: Strides, *arguments: Value) -> list[Value]:
+    """The sums of a tile of all rows, row by row, in the midst of other code. The arguments are those of the
+    functions; nothing is stored, but memory at c will be wanted.
+    """
+    return _Micro(t, plan, ROWS, known, arguments).sums()
+
+
 class _Micro:
     def __init__(self, t: Text, plan: Tiling, rows: int, known: Strides, parameters: Sequence[Value]) -> None:
         self.t, self.plan, self.rows = t, plan, rows
@@ -81,11 +88,14 @@ class _Micro:
         # every further step needs registers for its addresses.
         steps = 2 if known.a_step is None else 4
         self.unroll = steps if is_float_type(plan.element) else 1
+        self.c_rows = self.rows_of_c()
 
     def emit(self) -> None:
+        self.store(self.sums())
+
+    def sums(self) -> list[Value]:
         t = self.t
-        c_rows = self.c_rows()
-        for c in c_rows:
+        for c in self.c_rows:
             t.prefetch(c, write=True)
         zero = constant(self.plan.vector, 0)
         whole = t.and_(self.k, -self.unroll)
@@ -95,7 +105,7 @@ class _Micro:
         carried = self.chain(constant("i64", 0), whole, self.unroll, carried)
         if self.unroll > 1:
             carried = self.chain(whole, self.k, 1, carried)
-        self.store(c_rows, carried[len(bases) + 1 :])
+        return carried[len(bases) + 1 :]
 
     def chain(self, start: Value, stop: Value, unroll: int, carried: list[Value]) -> list[Value]:
         t = self.t
@@ -138,15 +148,15 @@ class _Micro:
             return t.fma(x, y, total)
         return t.add(total, t.mul(x, y))
 
-    def c_rows(self) -> list[Value]:
+    def rows_of_c(self) -> list[Value]:
         rows = [self.c]
         for _ in range(self.rows - 1):
             rows.append(self.t.address(rows[-1], self.c_row))
         return rows
 
-    def store(self, c_rows: Sequence[Value], sums: Sequence[Value]) -> None:
+    def store(self, sums: Sequence[Value]) -> None:
         t, plan = self.t, self.plan
-        places = [t.address(c, v * plan.lanes * plan.size) for c in c_rows for v in range(plan.vectors)]
+        places = [t.address(c, v * plan.lanes * plan.size) for c in self.c_rows for v in range(plan.vectors)]
 
         def adding() -> None:
             for at, s in zip(places, sums, strict=True):
