@@ -1,53 +1,67 @@
-"""Few keys, placed by counting how many come before each: no branch depends on what they are.
+"""Few keys, placed by counting how many are less than each: no branch depends on what they are.
 
-Enters: a `Text`. Leaves: `rank(keys, n, places, target)`, an internal function: `keys` are compared as i64,
-`places` go to `target` in their order, of equal ones the first first. Keys are filled up to whole vectors
-with the largest number, which counts before nothing.
+Enters: a `Text`. Leaves: `rank32` and `rank64(keys, n, places, target, room)`, internal functions: `keys`
+are compared as signed numbers of so many bits, `places` go to `target` in their order. Equal keys have the
+same count; those after the first go to the places after it. Keys are filled up to whole groups with the
+largest number, which is less than nothing.
 """
 
 from __future__ import annotations
 
 from trilobite.base.dtypes import int64
 from trilobite.compiler.cpu.emit.text import Text, Value
-from trilobite.compiler.cpu.emit.types import constant, iota, vector
+from trilobite.compiler.cpu.emit.types import constant, lanes_of, vector
 
-FEW = 128  # keys up to which counting is quicker than sorting byte by byte
-ROOM = (FEW + 8) * 8  # bytes of so many keys, with the last vector
-_LARGEST = (1 << 63) - 1
-_PARAMETERS = ("ptr noalias", "i64", "ptr noalias", "ptr noalias")
+FEW = 320  # keys up to which counting is quicker than sorting byte by byte
+FEW_BYTES = 112  # the same of single bytes
+ROOM = (FEW + 16) * 8  # bytes of so many keys, with the last group
+_GROUP = 4  # keys that are compared with a vector of others at once
+_PARAMETERS = ("ptr noalias", "i64", "ptr noalias", "ptr noalias", "ptr noalias")
 
 
-def emit_rank(t: Text) -> None:
+def emit_rank(t: Text, bits: int) -> None:
+    with t.function(f"rank{bits}", _PARAMETERS) as (keys, n, places, target, room):
+        free = t.address(room, ROOM)
+        _counts(t, bits, keys, n, room)
+        _numbers(t, free, n)
+        with t.loop(0, n, name="key") as i:
+            count = t.load_type("i64", t.address(room, i.index, int64))
+            at = t.address(free, count, int64)
+            found = t.load_type("i64", at)
+            t.store_type(t.add(found, 1), at)
+            place = t.load_type("i64", t.address(places, i.index, int64))
+            t.store_type(place, t.address(target, found, int64))
+
+
+def _counts(t: Text, bits: int, keys: Value, n: Value, counts: Value) -> None:
+    """How many keys are less than each, up to the end of the last group."""
+    lanes, size = t.host.lanes(bits // 8), bits // 8
+    with t.loop(0, n, _GROUP, name="group") as group:
+        first = t.address(keys, t.mul(group.index, size))
+        own = [t.splat(t.load_type(f"i{bits}", t.address(first, i * size)), lanes) for i in range(_GROUP)]
+        zero = constant(vector(f"i{bits}", lanes), 0)
+        with t.loop(0, n, lanes, carried=[zero] * _GROUP, name="other") as other:
+            there = t.load_type(zero.type, t.address(keys, t.mul(other.index, size)), size)
+            # True is -1 in every lane: what is counted grows below zero.
+            less = [t.convert("sext", t.icmp("sgt", mine, there), f"i{bits}") for mine in own]
+            other.next(*(t.add(a, b) for a, b in zip(other.values, less, strict=True)))
+        for i, total in enumerate(other.results):
+            count = t.sub(t.constant(f"i{bits}", 0), t.sum_lanes(total))
+            wide = count if bits == 64 else t.convert("zext", count, "i64")
+            t.store_type(wide, t.address(counts, t.add(group.index, i), int64))
+
+
+def _numbers(t: Text, target: Value, n: Value) -> None:
+    """0, 1, 2, ... up to n."""
     lanes = t.host.lanes(8)
-    with t.function("rank", _PARAMETERS) as (keys, n, places, target), t.loop(0, n, name="key") as i:
-        mine = t.load_type("i64", t.address(keys, i.index, int64))
-        own = t.splat(mine, lanes)
-        block = t.and_(i.index, -lanes)
-        # True is -1 in every lane: what is counted grows below zero.
-        with t.loop(0, block, lanes, carried=[constant(vector("i64", lanes), 0)], name="before") as j:
-            j.next(t.add(j.values[0], _count(t, "sge", own, _load(t, keys, j.index, lanes))))
-        there = _load(t, keys, block, lanes)
-        earlier = t.icmp("slt", iota(own.type), t.splat(t.sub(i.index, block), lanes))
-        same = t.and_(t.icmp("eq", there, own), earlier)
-        here = t.convert("sext", t.or_(t.icmp("slt", there, own), same), "i64")
-        start = t.add(j.results[0], here)
-        with t.loop(t.add(block, lanes), n, lanes, carried=[start], name="after") as j:
-            j.next(t.add(j.values[0], _count(t, "sgt", own, _load(t, keys, j.index, lanes))))
-        rank = t.sub(t.constant("i64", 0), t.sum_lanes(j.results[0]))
-        place = t.load_type("i64", t.address(places, i.index, int64))
-        t.store_type(place, t.address(target, rank, int64))
+    with t.loop(0, n, lanes, name="number") as i:
+        numbers = t.lane_numbers(vector("i64", lanes), i.index)
+        t.store_type(numbers, t.address(target, i.index, int64), 8)
 
 
-def fill_up(t: Text, keys: Value, n: Value) -> None:
-    """Before keys are written: the vector that the last of them may not fill."""
-    lanes = t.host.lanes(8)
-    last = t.address(keys, t.and_(n, -lanes), int64)
-    t.store_type(constant(vector("i64", lanes), _LARGEST), last, 8)
-
-
-def _load(t: Text, keys: Value, at: Value, lanes: int) -> Value:
-    return t.load_type(vector("i64", lanes), t.address(keys, at, int64), 8)
-
-
-def _count(t: Text, order: str, a: Value, b: Value) -> Value:
-    return t.convert("sext", t.icmp(order, a, b), "i64")
+def fill_up(t: Text, keys: Value, n: Value, bits: int) -> None:
+    """Before keys are written: the vectors that the last of them may not fill."""
+    lanes = max(t.host.lanes(bits // 8), _GROUP)
+    largest = constant(vector(f"i{bits}", lanes), (1 << (bits - 1)) - 1)
+    assert lanes_of(largest.type) % _GROUP == 0
+    t.store_type(largest, t.address(keys, t.mul(t.and_(n, -lanes), bits // 8)), bits // 8)

@@ -35,10 +35,16 @@ def key(t: Text, value: Value, dtype: DType, half: Half, falling: bool) -> Value
     return t.and_(found, MASK) if half == "low" else t.lshr(found, 32)
 
 
+def compared_bits(dtype: DType) -> int:
+    """Of signed keys: 32 or 64."""
+    return 64 if _bits(dtype) == 64 else 32
+
+
 def signed_key(t: Text, value: Value, dtype: DType, falling: bool) -> Value:
-    """All of it at once, to be compared as i64."""
-    found = _unsigned(t, value, dtype, falling)
-    return t.xor(found, constant("i64", 1 << 63)) if _bits(dtype) == 64 else found
+    """All of it at once, to be compared as a signed number of `compared_bits`."""
+    found, bits = _unsigned(t, value, dtype, falling), compared_bits(dtype)
+    small = found if bits == 64 else t.convert("trunc", found, "i32")
+    return t.xor(small, constant(small.type, 1 << (bits - 1)))
 
 
 def _bits(dtype: DType) -> int:

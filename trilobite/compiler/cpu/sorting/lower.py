@@ -3,8 +3,9 @@
 Enters: a region of one of them; operands that count along the sorted axis (`iota`: an argsort) may be made
 in it. Leaves: one step of one kernel for every size. A lane along the axis becomes 64-bit words, a key above
 and the place it came from below; words are sorted, key by key from the last to the first, and every operand
-is read in their order. Short lanes are placed by counting. Units are ranges of lanes, each with its own two
-buffers of words. Complex keys and lanes of 2^32 elements do not occur.
+is read in their order. Short lanes are placed by counting, bytes that are sorted alone written from their
+counts. Units are ranges of lanes, each with its own two buffers of words. Complex keys and lanes of 2^32
+elements do not occur.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from trilobite.base.dtypes import DType, int32, int64, is_complex
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.gemm.sizes import Product, product
 from trilobite.compiler.cpu.gemm.words import Words
-from trilobite.compiler.cpu.sorting import counting, radix
-from trilobite.compiler.cpu.sorting.keys import MASK, halves, key, key_bytes, signed_key
+from trilobite.compiler.cpu.sorting import counting, lone_bytes, radix
+from trilobite.compiler.cpu.sorting.keys import MASK, compared_bits, halves, key, key_bytes, signed_key
 from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.native.host import Host, features
@@ -72,6 +73,7 @@ class _Form:
     keys: tuple[DType, ...]
     results: tuple[tuple[bool, DType], ...]  # is it an operand in order, or places? and its dtype
     falling: bool
+    alone: bool  # every result is the only key in order, all of it
 
 
 def lower(equation: Equation) -> Lowering:
@@ -102,7 +104,8 @@ def lower_root(root: Equation, inputs: tuple[Var, ...], outputs: tuple[Var, ...]
     for name, size in (("n", length), ("kept", kept), ("inner", inner), ("lanes", lanes)):
         words.number(name, size)
     falling = root.primitive.name == "top_k"
-    form = _Form(tuple(v.type.dtype for v in keys), tuple(results), falling)
+    alone = not falling and len(keys) == 1 and all(source is keys[0] for _, source in wanted)
+    form = _Form(tuple(v.type.dtype for v in keys), tuple(results), falling, alone)
     kernel = _kernel(form, tuple(words.names), host)
     elements = (lanes * length).known
     units = 0 if elements == 0 else _UNITS
@@ -115,9 +118,11 @@ def lower_root(root: Equation, inputs: tuple[Var, ...], outputs: tuple[Var, ...]
 def _kernel(form: _Form, names: tuple[str, ...], host: Host) -> Kernel:
     t = Text(host)
     radix.emit_arrange(t)
-    counting.emit_rank(t)
+    for bits in sorted({compared_bits(dtype) for dtype in form.keys}):
+        counting.emit_rank(t, bits)
     _Sorting(t, form, Words(list(names)).read(t)).emit()
-    return Kernel("top_k" if form.falling else "sort", t.module(), scratch=max(radix.ROOM, 3 * counting.ROOM))
+    room = max(radix.ROOM, lone_bytes.ROOM, 5 * counting.ROOM)
+    return Kernel("top_k" if form.falling else "sort", t.module(), scratch=room)
 
 
 class _Sorting:
@@ -141,13 +146,26 @@ class _Sorting:
         source = t.add(t.mul(t.mul(outer, w["n"]), w["inner"]), at)
         target = t.add(t.mul(t.mul(outer, w["kept"]), w["inner"]), at)
         lanes = [t.address(w[f"key{i}"], source, dtype) for i, dtype in enumerate(self.form.keys)]
-        (order,) = t.either(
-            t.icmp("sle", w["n"], counting.FEW),
-            lambda: [self._few(lanes)],
-            lambda: [self._many(lanes, words, spare)],
-        )
-        for i, (reads, dtype) in enumerate(self.form.results):
-            self._write(i, reads, dtype, order, source, target)
+        few = t.icmp("sle", w["n"], counting.FEW_BYTES if self._of_bytes else counting.FEW)
+
+        def write(order: Value) -> None:
+            for i, (reads, dtype) in enumerate(self.form.results):
+                self._write(i, reads, dtype, order, source, target)
+
+        def bytes_alone() -> None:
+            for i in range(len(self.form.results)):
+                result = t.address(w[f"result{i}"], target)
+                lone_bytes.emit_bytes(t, self.form.keys[0], lanes[0], result, w["n"], w["inner"], t.scratch)
+
+        if self.form.alone and self.form.keys[0] in lone_bytes.BYTES:
+            t.either(few, lambda: write(self._few(lanes)), bytes_alone)
+            return
+        (order,) = t.either(few, lambda: [self._few(lanes)], lambda: [self._many(lanes, words, spare)])
+        write(order)
+
+    @property
+    def _of_bytes(self) -> bool:
+        return all(key_bytes(dtype) == 1 for dtype in self.form.keys)
 
     def _many(self, lanes: list[Value], words: Value, spare: Value) -> Value:
         """Words in order, a place in the lower half of each."""
@@ -168,16 +186,17 @@ class _Sorting:
     def _few(self, lanes: list[Value]) -> Value:
         """Places in order; everything is in scratch."""
         t, n = self.t, self.w["n"]
-        keys, places, target = (t.address(t.scratch, i * counting.ROOM) for i in range(3))
+        keys, places, target, room = (t.address(t.scratch, i * counting.ROOM) for i in range(4))
         with t.loop(0, n, name="place") as i:
             t.store_type(i.index, t.address(places, i.index, int64))
         for lane, dtype in zip(reversed(lanes), reversed(self.form.keys), strict=True):
-            counting.fill_up(t, keys, n)
+            bits = compared_bits(dtype)
+            counting.fill_up(t, keys, n, bits)
             with t.loop(0, n, name="fill") as i:
                 place = t.load_type("i64", t.address(places, i.index, int64))
                 found = signed_key(t, self._load(lane, place, dtype), dtype, self.form.falling)
-                t.store_type(found, t.address(keys, i.index, int64))
-            t.call("rank", keys, n, places, target)
+                t.store_type(found, t.address(keys, t.mul(i.index, bits // 8)))
+            t.call(f"rank{bits}", keys, n, places, target, room)
             places, target = target, places
         return places
 
