@@ -12,6 +12,8 @@ from trilobite.processor.device import Device, Module
 from trilobite.processor.lang.bang.source import Options, compile_file
 from trilobite.processor.lang.inspection import buffer, variables
 from trilobite.processor.tools.debugger import Debugger
+from trilobite.processor.tools.launching import named_launch
+from trilobite.processor.tools.session import Session
 
 pytestmark = needs_clang
 SOURCE = """#include <bang.h>
@@ -55,3 +57,20 @@ def test_buffers_and_values_that_exist(level: int, tmp_path: Path) -> None:
     assert buffer(debug, "tile")[:4].tolist() == [1.5, -2.0, 4.25, 8.0]
     debug.run()
     assert variables(debug)["i"] == 2
+
+
+def test_a_session_shows_variables_and_arrays(tmp_path: Path) -> None:
+    source = written(
+        "#include <bang.h>\n__mlu_entry__ void twice(float *x, int n) {\n  __nram__ float a[64];\n"
+        "  __memcpy(a, x, n * 4, GDRAM2NRAM);\n  int middle = n / 2;\n  __bang_add(a, a, a, n);\n"
+        "  x[0] = a[middle];\n}\n",
+        tmp_path,
+    )
+    named = named_launch(str(source), "mlu370-x4", "twice", ["random:f32:8", "8"], "1", "block", level=0)
+    session = Session(Debugger(named.device, named.kernel, named.args))
+    session.execute("break 6")
+    session.execute("run")
+    assert session.execute("vars n middle") == "n = 8\nmiddle = 4"
+    assert session.execute("buffer a").startswith("[")
+    assert "no variable 'none' is set here" in session.execute("vars none")
+    assert "the kernel has no buffer 'b'" in session.execute("buffer b")

@@ -26,10 +26,12 @@ class Named:
     task: str
 
 
-def named_launch(source: str, machine: str, entry: str, arg: list[str] | None, dim: str, task: str) -> Named:
-    """`entry` may be left out: the first of the program's entries. `dim` is 16 or 4x4x1."""
+def named_launch(
+    source: str, machine: str, entry: str, arg: list[str] | None, dim: str, task: str, level: int = 2
+) -> Named:
+    """Without `entry` the first of the program's entries; `dim` is 16 or 4x4x1; `level` is for BANG C."""
     device = Device(machine)
-    module = device.load(_program_file(source))
+    module = _module(device, _program_file(source), level)
     kernel = module[entry or module.names[0]] if entry or module.names else module
     extents = shape_of(dim)
     if len(extents) > 3:
@@ -38,6 +40,14 @@ def named_launch(source: str, machine: str, entry: str, arg: list[str] | None, d
         )
     x, y, z = (*extents, 1, 1)[:3]
     return Named(device, kernel, [argument(device, word) for word in arg or []], (x, y, z), task)
+
+
+def _module(device: Device, source: str, level: int) -> Module:
+    if not source.endswith(".mlu") or level == 2:
+        return device.load(source)
+    from trilobite.processor.lang.bang.source import Options, compile_file
+
+    return Module(compile_file(source, device.machine, Options(level=level)))
 
 
 def _program_file(source: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from trilobite.base.errors import ArgumentError, TrilobiteError
 from trilobite.processor.isa.address import address_text
 from trilobite.processor.isa.disassembler import instruction_text
+from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import Region, signed
 from trilobite.processor.sim.memory import MEMORY_CORE, Place
 from trilobite.processor.tools.arguments import shape_of
@@ -179,7 +180,36 @@ def _show(session: Session, words: list[str]) -> str:
     if len(words) < 3:
         raise ArgumentError("show what?", expected="show ADDRESS FORMAT SHAPE", remedy="show nram(0) f32 4x8")
     values = session.debugger.tensor(" ".join(words[:-2]), words[-2], shape_of(words[-1]))
+    return _array_text(values)
+
+
+def _array_text(values: Array) -> str:
     return np.array2string(values, separator=" ", threshold=512, max_line_width=100)
+
+
+def _variables(session: Session, words: list[str]) -> str:
+    from trilobite.processor.lang.inspection import variables
+
+    found = variables(session.debugger)
+    unknown = [word for word in words if word not in found]
+    if unknown:
+        raise ArgumentError(
+            f"no variable {unknown[0]!r} is set here",
+            expected="one of " + ", ".join(found),
+            remedy="`vars` alone lists them all",
+        )
+    return "\n".join(f"{name} = {found[name]!r}" for name in words or found) or "no variable is set here"
+
+
+def _buffer(session: Session, words: list[str]) -> str:
+    from trilobite.processor.lang.inspection import buffer
+
+    if not words:
+        raise ArgumentError(
+            "which buffer?", expected="buffer NAME [SLOT]", remedy="name an array of the kernel"
+        )
+    slot = int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
+    return _array_text(buffer(session.debugger, words[0], slot))
 
 
 def _copies(session: Session, words: list[str]) -> str:
@@ -232,6 +262,8 @@ COMMANDS = (
     Command(("list", "l"), "list [N]", "N instructions before and behind", _list),
     Command(("regs", "r"), "regs [$N ...]", "registers; without numbers those that are not 0", _registers),
     Command(("show", "x"), "show ADDRESS FORMAT SHAPE", "memory as a tensor: show nram(0) f32 4x8", _show),
+    Command(("vars", "v"), "vars [NAME ...]", "a kernel's variables here", _variables),
+    Command(("buffer",), "buffer NAME [SLOT]", "a kernel's array", _buffer),
     Command(("copies",), "copies", "what this core started and has not waited for", _copies),
     Command(("findings",), "findings", "what the checkers found so far", _findings),
     Command(("printed",), "printed", "what the program printed", _printed),
@@ -249,12 +281,14 @@ def debug(
     dim: str = "1",
     task: str = "block",
     checks: bool = True,
+    level: int = 2,
 ) -> None:
     """Run a program under the debugger; commands come from the terminal or a pipe.
 
     ARG is a number, random:f32:8x4, zeros:i32:16, empty:f16:64, or a .npy file; give one --arg each.
+    --level 0 compiles a .mlu file so that every variable can be seen.
     """
-    named = named_launch(source, machine, entry, arg, dim, task)
+    named = named_launch(source, machine, entry, arg, dim, task, level)
     debugger = Debugger(named.device, named.kernel, named.args, named.dim, named.task, checks=checks)
     session = Session(debugger, _sources(source))
     print(session.stop(debugger.where("held at the beginning")))
@@ -262,7 +296,7 @@ def debug(
 
 
 def _sources(source: str) -> dict[str, list[str]]:
-    if not source.endswith(".s"):
+    if not source.endswith((".s", ".mlu")):
         return {}
     return {Path(source).name: Path(source).read_text(encoding="utf-8").splitlines()}
 
