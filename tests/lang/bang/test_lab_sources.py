@@ -217,3 +217,11 @@ def test_one_value_stored_by_all_cores_is_no_race(tmp_path: Path) -> None:
     with pytest.raises(ProcessorFault, match="write after write without order") as caught:
         run(source, "cleared", given, (4, 1, 1), "union1")
     assert f"{source.name}:5" in str(caught.value) and f"{source.name}:4" not in str(caught.value)
+
+
+def test_an_instance_is_called_by_typedefs_too(tmp_path: Path) -> None:
+    text = "template <typename T, typename I> __mlu_global__ void last(T *x, I *place, int n) { *place = x[n - 1] > 0; }\n"
+    source = written(text, tmp_path)
+    words = ["random:float:3", "zeros:int64_t:1", "1"]
+    for name in ("last<float, int64_t>", "last<float,long>"):
+        assert kernel("run", str(source), name, arg=words).startswith("last<float, long> on mlu370-x4")

@@ -7,6 +7,7 @@ as the words that the entry takes: a Python float becomes what the parameter is,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -48,6 +49,19 @@ def _own(entry: Function, module: KernelModule) -> list[Argument]:
     return entry.params[:-1] if module.device_data else entry.params
 
 
+_TYPEDEFS = {
+    "int8_t": "signed char", "uint8_t": "unsigned char", "int16_t": "short", "uint16_t": "unsigned short",
+    "int32_t": "int", "uint32_t": "unsigned int", "int64_t": "long", "uint64_t": "unsigned long",
+    "size_t": "unsigned long", "ptrdiff_t": "long",
+}  # fmt: skip
+
+
+def _plain(name: str) -> str:
+    """The name of an instance with the types behind its typedefs: `k<int64_t>` is `k<long>`."""
+    words = re.sub(r"\w+", lambda found: _TYPEDEFS.get(found[0], found[0]), name)
+    return re.sub(r"\s*([<>,*&])\s*", r"\1", words)
+
+
 class BangKernel(KernelSource):
     """One entry of a source; `name` may be left out if there is only one."""
 
@@ -72,7 +86,7 @@ class BangKernel(KernelSource):
 
     def _choose(self, program: BangProgram) -> None:
         names = sorted(program.parameters)
-        same = [name for name in names if name.partition("<")[0] == self.name]
+        same = [n for n in names if n.partition("<")[0] == self.name or _plain(n) == _plain(self.name)]
         if self.name and len(same) == 1:
             self.name = same[0]
         if not self.name and len(names) == 1:
