@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from trilobite.base import dtypes, errors, pytree
-from trilobite.framework import heavy, ops
+from trilobite.framework import heavy, heavy_composites, ops
 from trilobite.framework.inspection import NamespaceInfo
 from trilobite.framework.mapping import vmap
 from trilobite.framework.modes import enable_grad, is_grad_enabled, no_grad, stop_gradient
@@ -20,6 +20,7 @@ from trilobite.framework.transforms import grad, jvp, value_and_grad, vjp
 from trilobite.ir.types import dim
 
 heavy.install()
+heavy_composites.install()
 
 CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
 DTYPES: dict[str, Any] = dict(dtypes.BY_NAME)

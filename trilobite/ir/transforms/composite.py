@@ -11,7 +11,7 @@ of operands`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from trilobite.base.dtypes import is_inexact
 from trilobite.base.errors import IRError
@@ -25,6 +25,26 @@ from trilobite.ir.transforms.tape import Leaf, Tape
 from trilobite.ir.types import TensorType
 
 composites: dict[str, Composite] = {}
+Function = Callable[..., Any]
+
+
+class Plainly:
+    """How the functions of composites run on arrays: as they are, unless an upper room knows a quicker way
+    (`Composite.way`).
+    """
+
+    def body(self, c: Composite, values: Sequence[Value], attrs: dict[str, Any]) -> Any:
+        return c.body(*values, **attrs)
+
+    def forward(self, c: Composite, values: Sequence[Value], attrs: dict[str, Any]) -> Any:
+        assert c.forward is not None
+        return c.forward(*values, **attrs)
+
+    def backward(
+        self, c: Composite, kept: Sequence[Value], cotangents: Sequence[Value], attrs: dict[str, Any]
+    ) -> Any:
+        assert c.backward is not None
+        return c.backward(kept, cotangents, **attrs)
 
 
 class Composite:
@@ -32,12 +52,10 @@ class Composite:
     tuple).
     """
 
+    way: ClassVar[Plainly] = Plainly()
+
     def __init__(
-        self,
-        name: str,
-        body: Callable[..., Any],
-        forward: Callable[..., Any] | None = None,
-        backward: Callable[..., Any] | None = None,
+        self, name: str, body: Function, forward: Function | None = None, backward: Function | None = None
     ) -> None:
         self.name, self.body, self.forward, self.backward = name, body, forward, backward
         self._graphs: dict[Hashable, tuple[dict[str, Any], bool]] = {}
@@ -52,7 +70,7 @@ class Composite:
             return self._call(values, attrs)
         top = _top(values)
         if top is None:
-            return self.body(*values, **attrs)
+            return self.way.body(self, values, attrs)
         if isinstance(top, Tape):
             return self._taped(top, values, attrs)
         return self.body(*values, **attrs) if self.forward is None else self._call(values, attrs)
@@ -112,12 +130,11 @@ def rule_graphs(
 
 
 def _own(c: Composite, operands: Sequence[Value], attrs: dict[str, Any], single: list[bool]) -> Any:
-    assert c.forward is not None and c.backward is not None
-    outs, residuals = c.forward(*operands, **attrs)
-    listed, rule = _listed(outs, single), c.backward
+    outs, residuals = c.way.forward(c, operands, attrs)
+    listed = _listed(outs, single)
 
     def pullback(cotangents: Sequence[Value]) -> Any:
-        return rule(residuals, [ct for ct in cotangents if ct is not None], **attrs)
+        return c.way.backward(c, residuals, [ct for ct in cotangents if ct is not None], attrs)
 
     return listed, pullback
 
