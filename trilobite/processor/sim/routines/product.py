@@ -271,7 +271,7 @@ class _Product:
         if "acc" in self.extra:
             start = read(code, result, self.extra["acc"], place)
             total = total + (start if start.kind == "i64" else start.cast("sext", "i64"))
-        if result is not I64:
+        if result is not I64 and result.kind != "float":
             total = total.cast("trunc", "i32").cast("sext", "i64")
         if "bias" in self.extra:
             total = total + read(code, I32, self.extra["bias"], channel).cast("sext", "i64")
