@@ -33,7 +33,7 @@ ALEXNET = ((227, 3, 96, 11, 4, 1), (31, 96, 256, 5, 1, 2), (15, 256, 384, 3, 1, 
            (15, 384, 384, 3, 1, 2), (15, 384, 256, 3, 1, 2))  # fmt: skip
 Layers = tuple[tuple[int, int, int, int, int, int], ...]
 LAST = ALEXNET[4:]  # what SCALE-Sim finishes
-RECORDS = 8000
+RECORDS = 64_000
 
 
 def scalar_loop() -> Work:
@@ -47,7 +47,7 @@ def scalar_loop() -> Work:
 
 
 def small_vectors(with_time: bool) -> Work:
-    """Eight thousand instructions on 64 numbers each: loads, additions, stores."""
+    """Instructions on 64 numbers each: loads, additions, stores."""
     from trilobite.processor import Device
 
     device = Device("dlp-s")
@@ -66,15 +66,15 @@ def small_vectors(with_time: bool) -> Work:
 
 
 def moving(with_time: bool) -> Work:
-    """Eight thousand instructions of eight kinds whose operands lie elsewhere each time."""
+    """Instructions of eight kinds whose operands lie elsewhere each time."""
     from trilobite.processor import Device
 
     device = Device("dlp-m")
-    data = device.array(np.random.default_rng(1).standard_normal(1 << 16).astype(np.float32))
+    data = device.array(np.random.default_rng(1).standard_normal(1 << 18).astype(np.float32))
     body = (
         "VLOAD $10, $1, $4, #0\nVEXP $11, $1, $10\nVTANH $11, $1, $11\nVSUM $12, $1, $11\n"
         "VMM $13, $3, $11, $14, $1\nVREDUCE.sum $13, $11, $20\nCOPY2 $15, $10, $3, $23\n"
-        "VSTORE $11, $1, $4, #65536"
+        "VSTORE $11, $1, $4, #524288"
     )
     sizes = "LI $20, #4\nLI $21, #4\nLI $22, #4\nLI $23, #64\nLI $24, #64\nLI $25, #4\n"
     steps = "\n".join(f"SADD ${register}, ${register}, #4" for register in (10, 11, 12, 13, 14, 15))
@@ -231,10 +231,10 @@ def _row(name: str, ours: Callable[[], Work], aim: float, rounds: int = 5) -> Ro
 
 ROWS = (
     _row("100 M scalar instructions", scalar_loop, 1.0),
-    _row("8,000 small tensor instructions", partial(small_vectors, False), RECORDS / 1e6),
-    _row("8,000 small tensor instructions, and cycles", partial(small_vectors, True), 2 * RECORDS / 1e6),
-    _row("8,000 tensor instructions of eight kinds that move", partial(moving, False), RECORDS / 1e6),
-    _row("8,000 that move, and cycles", partial(moving, True), 2 * RECORDS / 1e6),
+    _row("64,000 small tensor instructions", partial(small_vectors, False), RECORDS / 1e6),
+    _row("64,000 small tensor instructions, and cycles", partial(small_vectors, True), RECORDS / 1e6),
+    _row("64,000 tensor instructions of eight kinds that move", partial(moving, False), RECORDS / 1e6),
+    _row("64,000 that move, and cycles", partial(moving, True), RECORDS / 1e6),
     _row("AlexNet's convolutions on 32×32, data and cycles", alexnet, 0.5),
     _row("AlexNet's fifth convolution on 32×32, data and cycles", partial(alexnet, LAST), 0.5),
     Row(

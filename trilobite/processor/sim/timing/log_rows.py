@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trilobite.processor.sim.timing.tables import Tables
 
 QUEUE_NUMBER = {name: number for number, name in enumerate(QUEUES)}
-FAR_SPACES = [NUMBERS[space] for space in sorted(DRAM_SPACES)]
+IS_FAR = np.isin(np.arange(256), [NUMBERS[space] for space in DRAM_SPACES])  # by the number of a space
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd: the golden ratio in 64 bits
 
 
@@ -38,10 +38,12 @@ def log_rows(tables: Tables, log: Log, core: CoreTrace) -> Array:
     places = np.arange(len(rows)) + np.cumsum(is_led) + np.cumsum(is_followed) - is_followed
     made = np.empty((len(rows) + int(is_led.sum() + is_followed.sum()), 4), np.int64)
     made[places[is_led] - 1] = _scalars(tables, rows[is_led])
-    order = np.argsort(rows[:, SITE], kind="stable")
-    numbers, firsts = np.unique(rows[order, SITE], return_index=True)
-    for number, chosen in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True):
-        made[places[chosen]] = _tensors(tables, log, number, rows[chosen], core)
+    sites = rows[:, SITE].astype(np.min_scalar_type(len(log.sites)))  # few bits: sorted by counting
+    order = np.argsort(sites, kind="stable")
+    ends = np.cumsum(np.bincount(sites, minlength=len(log.sites)))
+    for number, chosen in enumerate(np.split(order, ends[:-1])):
+        if len(chosen):
+            made[places[chosen]] = _tensors(tables, log, number, rows[chosen], core)
     behind = places[is_followed]
     words = made[behind, 2]  # the one queue that control waits for
     made[behind + 1] = np.stack([np.full_like(words, SYNC), words, 0 * words, 0 * words - 1], axis=1)
@@ -106,7 +108,7 @@ def _formed(tables: Tables, site: Site, form: Form, values: Array, core: CoreTra
 def _places(tables: Tables, addresses: Array) -> tuple[Array, Array]:
     """What a cost depends on of where operands lie: their memories, and in DRAM the place in a turn of the
     channels."""
-    is_far = np.isin(addresses >> SPACE_SHIFT, FAR_SPACES)
+    is_far = IS_FAR[addresses >> SPACE_SHIFT & 0xFF]
     return addresses >> CORE_SHIFT, np.where(is_far, addresses % tables.turn, 0)
 
 
@@ -156,6 +158,8 @@ def _feet(
 
 def _distinct(keys: Array) -> tuple[Array, Array]:
     """Where each distinct row is first met, and which one every row is. By a hash, which is then verified."""
+    if (keys == keys[0]).all():
+        return np.zeros(1, np.int64), np.zeros(len(keys), np.int64)
     mixed = np.zeros(len(keys), np.uint64)
     for column in keys.T.astype(np.uint64, copy=False):
         mixed = (mixed ^ column) * MIX
