@@ -187,3 +187,16 @@ def test_a_second_process_lets_go_as_well(tmp_path: Any, monkeypatch: pytest.Mon
         layer.check()
         assert layer.away
         assert layer.w.numpy().tobytes() == layer.known.tobytes()
+
+
+def test_what_comes_of_no_weight_at_all_is_made_once() -> None:
+    def seven() -> Any:
+        return tb.while_loop(lambda i: i < 7, lambda i: i + 1, tb.tensor(0))
+
+    x = tb.tensor(numbers(5, ROWS, seed=2))
+    alone = tb.jit(lambda x: x * seven(), target="cpu")
+    layer = Layer()
+    layer.f = tb.jit(lambda x: x @ layer.w + (seven() - 7), target="cpu")
+    for _ in range(2):
+        assert alone(x).numpy().tobytes() == (x.numpy() * np.float32(7)).tobytes()
+        layer.check()

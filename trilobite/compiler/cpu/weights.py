@@ -88,9 +88,10 @@ class Weights:
     def __call__(self, values: Sequence[Array], held: int) -> list[Array]:
         now = [values[i] for i in self.stable]
         changed = self._changed(now, held)
-        if True in changed:
+        is_first = self._seen is None  # what comes of constants alone is made then
+        if is_first or True in changed:
             self._when = cells.now
-            if self._others and any(changed[n] for n in self._inputs):
+            if self._others and (is_first or any(changed[n] for n in self._inputs)):
                 made = self.rest.runner(given := [now[n] for n in self._inputs])(given)
                 for k, array in zip(self._others, made, strict=True):
                     self._ready[k] = array
