@@ -40,15 +40,15 @@ class Executable:
         donated, types = dict(options.donated), graph.input_types
         if not self.division.two:
             arena = EAGER if options.eager else None
-            latest = lambda: self.compilation.latest  # noqa: E731
-            self.main = Compiled(types, latest, donated, (shelf, 0), arena, options.replaced)
+            self.main = Compiled(
+                types, lambda: self.compilation.latest, donated, (shelf, 0), arena, options.replaced
+            )
             return
         kept = self.division.kept
         at = {i: n for n, i in enumerate(kept)}
         given = {o: at[i] for o, i in donated.items() if i in at}
         taken = [types[i] for i in kept]
-        second = lambda: self._two().second  # noqa: E731
-        self.main = Compiled(taken, second, given, (shelf, 0), None, options.replaced)
+        self.main = Compiled(taken, lambda: self._two().second, given, (shelf, 0), None, options.replaced)
         self.weights = Weights(
             self.division, types, lambda: self._two().first, lambda: self._two().rest, self._packing, shelf
         )
