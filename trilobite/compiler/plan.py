@@ -15,7 +15,7 @@ import numpy as np
 from trilobite.base.errors import IRError, PlanError
 from trilobite.compiler.kernels import Kernel, Lower, Lowering, Operand
 from trilobite.compiler.memory import Interval, pack
-from trilobite.compiler.plan_loops import Nested, loop_steps
+from trilobite.compiler.plan_control import Nested, is_control, nested
 from trilobite.compiler.program import Call, HostCall, Place, Program, Step, Value
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Dim, Symbol, TensorType, substitute
@@ -88,13 +88,12 @@ def plan(
     copy: Kernel | None = None,
 ) -> Program:
     """The Program of a fused graph. `donated` maps outputs to the inputs whose memory they may take; `copy`
-    is the kernel that copies bytes, which loops need.
+    is the kernel that copies bytes, which control flow needs.
     """
     p = _Plan(graph, sizes or {}, donated or {})
     p.find_lives()
     lowered = [
-        _nested(e, p, lowerings, copy) if _is_kind(e, "scan") else _lower(e, lowerings)
-        for e in graph.equations
+        _nested(e, p, lowerings, copy) if is_control(e) else _lower(e, lowerings) for e in graph.equations
     ]
     outputs = _place_outputs(p)
     _share(p, lowered, outputs)
@@ -113,7 +112,7 @@ def plan(
         if isinstance(low, Lowering):
             steps += placer.calls(at, e, low)
         elif isinstance(low, Nested):
-            steps += placer.loop(at, e, low)
+            steps += placer.control(at, e, low)
         elif low is not None:
             steps.append(placer.host(at, e, low))
     results = tuple(placer.value(v) for v in graph.outputs)
@@ -132,10 +131,8 @@ def _is_kind(e: Equation, kind: str) -> bool:
 def _nested(e: Equation, p: _Plan, lowerings: Mapping[str, Lower], copy: Kernel | None) -> Nested:
     (inner,) = e.attributes["region"].equations
     if copy is None:
-        raise IRError("a loop in a graph planned without a kernel that copies", where=e.location)
-    a = inner.attributes
-    body = plan(a["body"], lowerings, p.sizes, copy=copy)
-    return Nested(body, a["consts"], a["carries"], p.number(a["length"]), a["reverse"], copy)
+        raise IRError("control flow in a graph planned without a kernel that copies", where=e.location)
+    return nested(inner, lambda g: plan(g, lowerings, p.sizes, copy=copy), p.number, copy)
 
 
 def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -282,11 +279,11 @@ class _Placer:
             self.p.constants.append(_aligned(array))
         return self.own[id(array)]
 
-    def loop(self, at: int, e: Equation, nested: Nested) -> list[Step]:
+    def control(self, at: int, e: Equation, nested: Nested) -> list[Step]:
         (inner,) = e.attributes["region"].equations
         ins, outs = ([self.value(v) for v in vs] for vs in (inner.inputs, inner.outputs))
         temporaries = [Place("arena", 0, self.offsets[at, n]) for n in range(len(nested.temporaries))]
-        return loop_steps(nested, at, ins, outs, temporaries, self.lowering_constant)
+        return nested.steps(at, ins, outs, temporaries, self.lowering_constant)
 
     def host(self, at: int, e: Equation, why: str) -> HostCall:
         (inner,) = e.attributes["region"].equations

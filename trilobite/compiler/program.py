@@ -84,11 +84,53 @@ class Loop:
     fusion: int
 
     def __str__(self) -> str:
-        body = "\n".join(f"         {line}" for s in self.steps for line in str(s).splitlines())
-        return f"repeat {self.count} times\n{body}"
+        return f"repeat {self.count} times\n{_indented(self.steps)}"
 
 
-Step = Call | HostCall | Loop
+@dataclass(frozen=True)
+class While:
+    """Rounds of test and body, as long as the byte `flag`, which the test writes, is not 0."""
+
+    test: tuple[Step, ...]
+    flag: Place
+    body: tuple[Step, ...]
+    fusion: int
+
+    def __str__(self) -> str:
+        return f"while {self.flag} after\n{_indented(self.test)}\n       do\n{_indented(self.body)}"
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The steps of the case that the int32 at `index` names: of the first or last if there is none such."""
+
+    index: Place
+    cases: tuple[tuple[Step, ...], ...]
+    fusion: int
+
+    def __str__(self) -> str:
+        cases = "".join(f"\n       case {n}\n{_indented(steps)}" for n, steps in enumerate(self.cases))
+        return f"choose by {self.index}{cases}"
+
+
+Step = Call | HostCall | Loop | While | Branch
+
+
+def _indented(steps: Iterable[Step]) -> str:
+    return "\n".join(f"         {line}" for s in steps for line in str(s).splitlines())
+
+
+def inner(step: Step) -> tuple[tuple[Step, ...], ...]:
+    """The sequences of steps that one step holds."""
+    match step:
+        case Loop():
+            return (step.steps,)
+        case While():
+            return step.test, step.body
+        case Branch():
+            return step.cases
+        case _:
+            return ()
 
 
 def calls(steps: Iterable[Step]) -> Iterator[Call]:
@@ -96,8 +138,8 @@ def calls(steps: Iterable[Step]) -> Iterator[Call]:
     for s in steps:
         if isinstance(s, Call):
             yield s
-        elif isinstance(s, Loop):
-            yield from calls(s.steps)
+        for steps_within in inner(s):
+            yield from calls(steps_within)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from trilobite.base.errors import DataError
 from trilobite.base.locations import Location
 from trilobite.compiler.kernels import Kernel
 from trilobite.compiler.memory import Packing
-from trilobite.compiler.program import Call, HostCall, Loop, Place, Program, Step, Value
+from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, Step, Value, While
 from trilobite.native.memory import empty
 
 _HEAD = struct.Struct("<Q")  # bytes of the compressed JSON
@@ -59,20 +59,39 @@ def decode(data: bytes) -> Program:
 
 
 def _step(s: Step, number: Mapping[Kernel, int]) -> list[Any]:
-    if isinstance(s, Loop):
-        return [s.count, s.fusion, [_step(inner, number) for inner in s.steps]]
-    assert isinstance(s, Call)  # loops hold native steps alone
-    args = [_place(a) if isinstance(a, Place) else int(a) for a in s.args]
-    return [number[s.kernel], s.fusion, args, s.units, s.flops, s.bytes, s.serial]
+    """A row that begins with the step's name; a call, of which there are most, with its kernel's number."""
+
+    def rows(steps: Sequence[Step]) -> list[list[Any]]:
+        return [_step(inner, number) for inner in steps]
+
+    match s:
+        case Loop():
+            return ["loop", s.fusion, s.count, rows(s.steps)]
+        case While():
+            return ["while", s.fusion, rows(s.test), _place(s.flag), rows(s.body)]
+        case Branch():
+            return ["branch", s.fusion, _place(s.index), [rows(case) for case in s.cases]]
+        case _:
+            assert isinstance(s, Call)  # control flow holds native steps alone
+            args = [_place(a) if isinstance(a, Place) else int(a) for a in s.args]
+            return [number[s.kernel], s.fusion, args, s.units, s.flops, s.bytes, s.serial]
 
 
 def _read_step(row: Sequence[Any], kernels: Sequence[Kernel]) -> Step:
-    if len(row) == 3:
-        count, fusion, steps = row
-        return Loop(count, tuple(_read_step(s, kernels) for s in steps), fusion)
-    kernel, fusion, args, units, flops, size, serial = row
-    places = tuple(a if type(a) is int else _read_place(a) for a in args)
-    return Call(kernels[kernel], places, units, fusion, flops, size, serial)
+    def steps(rows: Sequence[Any]) -> tuple[Step, ...]:
+        return tuple(_read_step(inner, kernels) for inner in rows)
+
+    match row:
+        case "loop", fusion, count, body:
+            return Loop(count, steps(body), fusion)
+        case "while", fusion, test, flag, body:
+            return While(steps(test), _read_place(flag), steps(body), fusion)
+        case "branch", fusion, index, cases:
+            return Branch(_read_place(index), tuple(map(steps, cases)), fusion)
+        case _:
+            kernel, fusion, args, units, flops, size, serial = row
+            places = tuple(a if type(a) is int else _read_place(a) for a in args)
+            return Call(kernels[kernel], places, units, fusion, flops, size, serial)
 
 
 def _place(p: Place) -> list[int]:

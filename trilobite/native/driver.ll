@@ -140,7 +140,8 @@ start:
   br label %next
 next:
   %r = phi i64 [ 0, %start ], [ %r1, %kernel ], [ %target, %back ], [ %target, %breathe ], [ %branch, %test ],
-               [ %entry, %repeat ], [ %r1, %swap_all ], [ %r1, %set_all ], [ %r1, %undo ], [ %r1, %host ]
+               [ %entry, %repeat ], [ %r1, %swap_all ], [ %r1, %set_all ], [ %r1, %undo ], [ %r1, %host ],
+               [ %case, %choose ]
   %over = icmp uge i64 %r, %count
   br i1 %over, label %end, label %row
 end:
@@ -166,7 +167,8 @@ row:
                                   i64 4, label %again
                                   i64 5, label %swap
                                   i64 6, label %set
-                                  i64 7, label %host ]
+                                  i64 7, label %host
+                                  i64 8, label %choose ]
 
 kernel:                                           ; function, arguments, units, serial
   call void @timed(ptr %header, i64 %r, ptr %control, ptr %p, ptr %q, i64 %c, i64 %d)
@@ -177,6 +179,17 @@ test:                                             ; word with the address of a f
   %flag = call i64 @flag(ptr %flag_at, i64 %b)
   %zero = icmp eq i64 %flag, 0
   %branch = select i1 %zero, i64 %c, i64 %r1
+  br label %next
+
+choose:                                           ; word with the address of an int32, targets, their number
+  %index_at = load ptr, ptr %p
+  %index32 = load i32, ptr %index_at
+  %index = sext i32 %index32 to i64
+  %last = sub i64 %c, 1
+  %below = call i64 @llvm.smin.i64(i64 %index, i64 %last)
+  %named = call i64 @llvm.smax.i64(i64 %below, i64 0)
+  %case_at = getelementptr i64, ptr %q, i64 %named
+  %case = load i64, ptr %case_at
   br label %next
 
 repeat:                                           ; how often, the row behind the loop; word 3 counts what is left

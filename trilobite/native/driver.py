@@ -45,6 +45,16 @@ class JumpIfZero:
 
 
 @dataclass(frozen=True)
+class Choose:
+    """Goes on at one of the rows, as the int32 at the address that the word `index` holds says: at the first
+    or the last of them if it names none.
+    """
+
+    index: int
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Repeat:
     """The rows up to its `Again` run `count` times; not at all if that is 0."""
 
@@ -81,7 +91,7 @@ class Host:
     function: Callable[[], object]
 
 
-Row = Call | Jump | JumpIfZero | Repeat | Again | Swap | Set | Host
+Row = Call | Jump | JumpIfZero | Choose | Repeat | Again | Swap | Set | Host
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,7 @@ class Patch:
     offset: int = 0
 
 
-_OPS = {Call: 0, Jump: 1, JumpIfZero: 2, Repeat: 3, Again: 4, Swap: 5, Set: 6, Host: 7}
+_OPS = {Call: 0, Jump: 1, JumpIfZero: 2, Repeat: 3, Again: 4, Swap: 5, Set: 6, Host: 7, Choose: 8}
 _BUSY, _IN_USE, _STALE, _NO_TUPLE, _NO_ARRAY = -1, -2, -3, -4, -16
 _ONE_ARGUMENT = 8  # METH_O
 _CallOn = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
@@ -224,6 +234,9 @@ class Table:
                 return (target,)
             case JumpIfZero(flag, width, target):
                 return self._word(flag), width, target
+            case Choose(index, targets):
+                self._lists.append(np.array(targets, np.int64))
+                return self._word(index), int(self._lists[-1].ctypes.data), len(targets)
             case Repeat(count, again):
                 return count, again + 1
             case Again(repeat, bumps):
@@ -238,6 +251,8 @@ def _targets(row: Row) -> tuple[int, ...]:
     match row:
         case Jump(target) | JumpIfZero(_, _, target):
             return (target,)
+        case Choose(_, targets):
+            return targets
         case Repeat(_, again):
             return (again,)
         case Again(repeat, _):
@@ -252,6 +267,8 @@ def _words(row: Row) -> list[int]:
             return [args]
         case JumpIfZero(flag, _, _):
             return [flag]
+        case Choose(index, _):
+            return [index]
         case Again(_, bumps):
             return [word for word, _ in bumps]
         case Swap(pairs) | Set(pairs):

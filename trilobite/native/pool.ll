@@ -307,5 +307,7 @@ define internal void @place_anywhere(ptr %control) {
 
 declare i32 @clock_gettime(i32, ptr)
 
+declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.usub.sat.i64(i64, i64)

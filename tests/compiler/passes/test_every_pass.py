@@ -17,6 +17,7 @@ from trilobite.compiler.passes.dce import dce
 from trilobite.compiler.passes.fold_batch_norm import fold_batch_norm
 from trilobite.compiler.passes.fold_constants import fold_constants
 from trilobite.compiler.passes.hoist_scan import hoist_scan
+from trilobite.compiler.passes.hoist_while import hoist_while
 from trilobite.compiler.passes.inline import inline
 from trilobite.compiler.passes.linear_to_conv import linear_to_conv
 from trilobite.compiler.passes.merge_branches import merge_branches
@@ -38,6 +39,7 @@ EACH: dict[str, Change] = {
     "fold_constants": fold_constants,
     "sink_shapes": sink_shapes,
     "hoist_scan": hoist_scan,
+    "hoist_while": hoist_while,
     "linear_to_conv": linear_to_conv,
     "merge_branches": lambda g: merge_branches(g, range(len(g.inputs))),
     "fold_batch_norm": lambda g: fold_batch_norm(g, range(1, len(g.inputs))),

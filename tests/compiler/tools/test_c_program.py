@@ -191,6 +191,21 @@ def test_numbers_at_their_edges_in_c(dtype: str, tmp_path: Path) -> None:
         assert_same_bits(got, expected)
 
 
+@needs_cc
+@pytest.mark.parametrize("index", [-3, 0, 1, 2, 9])
+def test_control_flow_in_c(index: int, tmp_path: Path) -> None:
+    def f(i: tb.Tensor, xs: tb.Tensor) -> Any:
+        def step(c: tb.Tensor, x: tb.Tensor) -> Any:
+            y = tb.while_loop(lambda v: tb.max(tb.abs(v)) > 0.5, lambda v: v * 0.75, x)
+            return tb.switch(i, [lambda u: u + y, lambda u: u - y, lambda u: y], c), y
+
+        return tb.scan(step, xs[0], xs)
+
+    graph = graph_of(f, tb.tensor(np.int32(0)), tb.zeros((5, 3)))
+    values = [np.asarray(index, np.int32), values_for(graph, 3)[1]]
+    compare(run_c(graph, values, tmp_path), list(run(graph, values)), 1e-6)
+
+
 def test_what_has_no_loops_is_refused_with_its_line() -> None:
     graph = graph_of(lambda x: tb.linalg.svd(x)[1], tb.tensor(np.eye(3, dtype=np.float32)))
     with pytest.raises(DeviceError, match=r"there is no C for svd: .*\n.*where: .*test_c_program\.py"):

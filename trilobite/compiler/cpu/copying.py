@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trilobite.compiler.kernels import Kernel
-from trilobite.compiler.plan_loops import BLOCK
+from trilobite.compiler.plan_control import BLOCK
 
 __all__ = ["BLOCK", "COPY"]
 

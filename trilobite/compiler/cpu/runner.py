@@ -17,7 +17,7 @@ from trilobite.base.errors import ArgumentError, PlanError
 from trilobite.compiler.cpu.control import CONTROL, Compile
 from trilobite.compiler.cpu.results import Results
 from trilobite.compiler.kernels import Kernel
-from trilobite.compiler.program import Call, HostCall, Loop, Place, Program, Step, Value, calls
+from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, Step, Value, While, calls
 from trilobite.native import driver
 from trilobite.native.cache import Kernels
 from trilobite.native.memory import empty
@@ -196,12 +196,17 @@ class _Rows:
 
     def add(self, steps: Sequence[Step], depth: int = 0) -> None:
         for step in steps:
-            if isinstance(step, HostCall):
-                self._append(driver.Host(self.runner.host(step)), step)
-            elif isinstance(step, Loop):
-                self._loop(step, depth)
-            else:
-                self._call(step)
+            match step:
+                case Call():
+                    self._call(step)
+                case HostCall():
+                    self._append(driver.Host(self.runner.host(step)), step)
+                case Loop():
+                    self._loop(step, depth)
+                case While():
+                    self._while(step, depth)
+                case Branch():
+                    self._branch(step, depth)
 
     def _loop(self, loop: Loop, depth: int) -> None:
         at, first = len(self.rows), len(self._moving)
@@ -211,6 +216,28 @@ class _Rows:
         self.rows[at] = driver.Repeat(loop.count, len(self.rows))
         self._append(driver.Again(at, tuple(bumps)), loop)
 
+    def _while(self, loop: While, depth: int) -> None:
+        first = len(self.rows)
+        self.add(loop.test, depth)
+        at, flag = len(self.rows), self._word(loop.flag)
+        self._append(driver.JumpIfZero(flag, 1, at), loop)
+        self.add(loop.body, depth)
+        self._append(driver.Jump(first), loop)
+        self.rows[at] = driver.JumpIfZero(flag, 1, len(self.rows))
+
+    def _branch(self, branch: Branch, depth: int) -> None:
+        at, index = len(self.rows), self._word(branch.index)
+        self._append(driver.Choose(index, ()), branch)  # where the cases begin is known behind them
+        begins, ends = [], []
+        for steps in branch.cases:
+            begins.append(len(self.rows))
+            self.add(steps, depth)
+            ends.append(len(self.rows))
+            self._append(driver.Jump(at), branch)
+        self.rows[at] = driver.Choose(index, tuple(begins))
+        for end in ends:
+            self.rows[end] = driver.Jump(len(self.rows))
+
     def _append(self, row: driver.Row, step: Step) -> None:
         self.rows.append(row)
         self.steps.append(step)
@@ -219,12 +246,18 @@ class _Rows:
         address = self.addresses[step.kernel]
         self._append(driver.Call(address, len(self.words), step.units, step.serial), step)
         for a in step.args:
-            if isinstance(a, Place):
-                self._moving.append((len(self.words), a.strides))
-                at = self.runner.array_of(a)
-                if at is not None:
-                    self.patches.append(driver.Patch(len(self.words), at, a.offset))
-            self.words.append(self.runner.word(a))
+            self._word(a)
+
+    def _word(self, a: Place | int) -> int:
+        """The number of a new word that holds this, whatever it is in each run and round."""
+        at = len(self.words)
+        if isinstance(a, Place):
+            self._moving.append((at, a.strides))
+            array = self.runner.array_of(a)
+            if array is not None:
+                self.patches.append(driver.Patch(at, array, a.offset))
+        self.words.append(self.runner.word(a))
+        return at
 
 
 def _by_rule(primitive: Any, attributes: Mapping[str, Any]) -> Callable[[Sequence[Array]], Sequence[Array]]:

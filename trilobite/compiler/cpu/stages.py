@@ -5,6 +5,7 @@ from __future__ import annotations
 from trilobite.compiler.passes import PASSES, Pass
 from trilobite.compiler.passes.dce import dce
 from trilobite.compiler.passes.hoist_scan import hoist_scan
+from trilobite.compiler.passes.hoist_while import hoist_while
 from trilobite.compiler.passes.layout import layout
 from trilobite.compiler.passes.narrow_calls import narrow_calls
 from trilobite.compiler.passes.prepack import prepack
@@ -18,12 +19,12 @@ def _prepack(g: Graph, o: Options, c: Counters) -> Graph:
     """Weights that stay from run to run, and those that stay from round to round of a loop."""
     packed = prepack(g, [g.inputs[i] for i in sorted(o.stable)], c)
     inside = on_every_graph(packed, lambda h: _in_loops(h, c))
-    return packed if inside is packed else hoist_scan(inside, c)
+    return packed if inside is packed else hoist_while(hoist_scan(inside, c), c)
 
 
 def _in_loops(graph: Graph, c: Counters) -> Graph:
-    """Packing within the bodies of scans, of what is constant there; `hoist_scan` then takes it out."""
-    equations = [_packed_body(e, c) if e.primitive.name == "scan" else e for e in graph.equations]
+    """Packing within the bodies of loops, of what is constant there; hoisting then takes it out."""
+    equations = [_packed_body(e, c) if e.primitive.name in ("scan", "while") else e for e in graph.equations]
     if all(a is b for a, b in zip(equations, graph.equations, strict=True)):
         return graph
     return Graph(graph.inputs, equations, graph.outputs, graph.name)
@@ -31,7 +32,8 @@ def _in_loops(graph: Graph, c: Counters) -> Graph:
 
 def _packed_body(e: Equation, c: Counters) -> Equation:
     body: Graph = e.attributes["body"]
-    packed = prepack(body, body.inputs[: e.attributes["consts"]], c)
+    consts = e.attributes["consts"]
+    packed = prepack(body, body.inputs[: consts[1] if isinstance(consts, tuple) else consts], c)
     if packed is body:
         return e
     return Equation(e.primitive, e.inputs, {**e.attributes, "body": packed}, e.outputs, e.location)

@@ -15,6 +15,7 @@ from trilobite.compiler.passes.dce import dce
 from trilobite.compiler.passes.fold_batch_norm import fold_batch_norm
 from trilobite.compiler.passes.fold_constants import fold_constants
 from trilobite.compiler.passes.hoist_scan import hoist_scan
+from trilobite.compiler.passes.hoist_while import hoist_while
 from trilobite.compiler.passes.inline import inline, nobody
 from trilobite.compiler.passes.linear_to_conv import linear_to_conv
 from trilobite.compiler.passes.merge_branches import merge_branches
@@ -70,6 +71,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("fold_constants", lambda g, o, c: fold_constants(g, c), "what depends on constants alone"),
     Pass("cse", lambda g, o, c: cse(g, c), "what is computed twice is computed once"),
     Pass("hoist_scan", lambda g, o, c: hoist_scan(g, c), "loops without what need not be done in steps"),
+    Pass("hoist_while", lambda g, o, c: hoist_while(g, c), "rounds without what they all do alike"),
     Pass("sink_shapes", lambda g, o, c: sink_shapes(g, c), "work on small shapes, fewer moves of data"),
     Pass("linear_to_conv", lambda g, o, c: linear_to_conv(g, c), "linear layers over channels of images"),
     Pass("fold_batch_norm", _fold_batch_norm, "scales and shifts of channels go into stable weights"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from trilobite.compiler.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.plan import ALIASES
+from trilobite.compiler.regions import CONTROL, with_regions
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.fusion import fusion
 from trilobite.ir.types import Affine, size_of
@@ -74,8 +75,8 @@ class _Fuser:
             self.floating[e.outputs[0]] = e
         elif name in ALIASES:
             self._alias(e)
-        elif name == "scan":
-            self._scan(e)
+        elif name in CONTROL:
+            self._control(e)
         elif self._join(e):
             return
         elif self._waits(e) or self._is_cheaper_again(e):
@@ -199,17 +200,17 @@ class _Fuser:
     def _refusal(self, kind: str, e: Equation) -> str | None:
         return self.kinds[kind].accepts(self._region_with(e))
 
-    def _scan(self, e: Equation) -> None:
-        """A loop whose body is kernels throughout runs without Python; any other is the host's."""
+    def _control(self, e: Equation) -> None:
+        """Control flow whose regions are kernels throughout runs without Python; any other is the host's."""
         self._materialise(e.inputs)
-        body = fuse(e.attributes["body"], self.kinds, self.roots)
-        hosts = [x for x in body.equations if x.primitive.name == "fusion" and x.attributes["kind"] == "host"]
-        if hosts:
-            inner = hosts[0].attributes["region"].equations[0]
+        fused = with_regions(e, lambda g: fuse(g, self.kinds, self.roots))
+        host = next((x for _, g in fused.regions() for x in g.equations if _is_host(x)), None)
+        if host is not None:
+            (inner,) = host.attributes["region"].equations
             self.groups.append(_Group("host", [], [], f"{inner.primitive.name} in its body does"))
         else:
-            self.groups.append(_Group("scan", [], []))
-            e = Equation(e.primitive, e.inputs, {**e.attributes, "body": body}, e.outputs, e.location)
+            self.groups.append(_Group(e.primitive.name, [], []))
+            e = fused
         self._enter(e, len(self.groups) - 1)
 
     def _enter(self, e: Equation, at: int) -> None:
@@ -296,6 +297,10 @@ def _length(body: Sequence[Equation]) -> int:
 
 def _is_small(e: Equation) -> bool:
     return bool(e.attributes["value"].array.size <= _SMALL)
+
+
+def _is_host(e: Equation) -> bool:
+    return e.primitive.name == "fusion" and bool(e.attributes["kind"] == "host")
 
 
 def _is_large_turn(e: Equation) -> bool:

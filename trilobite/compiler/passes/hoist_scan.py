@@ -14,7 +14,7 @@ the rest changes none.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trilobite.compiler.passes.dce import has_effect
@@ -49,7 +49,18 @@ def hoist_scan(graph: Graph, counters: Counters | None = None) -> Graph:
 
 
 def _hoisted(graph: Graph, counters: Counters) -> Graph:
-    if not any(e.primitive.name == "scan" for e in graph.equations):
+    return with_loops(graph, "scan", lambda e, makers: _Loop(e, makers, counters).run())
+
+
+Written = tuple[list[Equation], Mapping[Var, Var]]
+"""What stands in a loop's place, and which of its results are other values now."""
+
+
+def with_loops(
+    graph: Graph, name: str, write: Callable[[Equation, Mapping[Var, Equation]], Written]
+) -> Graph:
+    """The graph with its loops of this name written anew; `write` also gets what makes each value before."""
+    if not any(e.primitive.name == name for e in graph.equations):
         return graph
     equations: list[Equation] = []
     makers: dict[Var, Equation] = {}
@@ -59,10 +70,9 @@ def _hoisted(graph: Graph, counters: Counters) -> Graph:
         if inputs != e.inputs:
             e = Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
         written = [e]
-        if e.primitive.name == "scan":
-            loop = _Loop(e, makers, counters)
-            written = loop.run()
-            now.update(loop.now)
+        if e.primitive.name == name:
+            written, changed = write(e, makers)
+            now.update(changed)
         equations += written
         makers.update((v, w) for w in written for v in w.outputs)
     if len(equations) == len(graph.equations) and not now:
@@ -90,7 +100,7 @@ class _Loop:
         self.now: dict[Var, Var] = {}  # results that are other values outside
         self.changed = False
 
-    def run(self) -> list[Equation]:
+    def run(self) -> Written:
         self._repeated_sequences()
         self._still_carries()
         outside = self._invariant_steps()
@@ -98,8 +108,8 @@ class _Loop:
         self._products_of_sequences()
         self._sums()
         if not self.changed:
-            return [self.equation]
-        return [*self.before, *self._loop(), *self.after]
+            return [self.equation], {}
+        return [*self.before, *self._loop(), *self.after], self.now
 
     def _fired(self, what: str) -> None:
         self.counters[what] += 1
@@ -167,23 +177,13 @@ class _Loop:
 
     def _invariant_steps(self) -> dict[Var, Var]:
         """Steps over constants alone happen before the loop; what each of their values is outside."""
-        outside = {p.inner: p.outer for p in self.consts}
-        kept: list[Equation] = []
-        for e in self.steps:
-            if has_effect(e) or e.primitive.name == "barrier" or not all(v in outside for v in e.inputs):
-                kept.append(e)
-                continue
-            fresh = tuple(Var(v.type) for v in e.outputs)
-            inputs = tuple(outside[v] for v in e.inputs)
-            self.before.append(Equation(e.primitive, inputs, e.attributes, fresh, e.location))
-            outside.update(zip(e.outputs, fresh, strict=True))
-            if e.primitive.name in _FREE:
-                kept.append(e)
-                continue
-            self.consts += [Pair(o, v) for o, v in zip(fresh, e.outputs, strict=True)]
+        found = invariant_steps(self.steps, self.consts)
+        self.steps = found.kept
+        self.before += found.before
+        self.consts += found.consts
+        for _ in range(found.moved):
             self._fired("step -> before the loop")
-        self.steps = kept
-        return outside
+        return found.outside
 
     def _invariant_results(self, outside: Mapping[Var, Var]) -> None:
         """A result that is the same in every step is repeated, not stacked; an element of a sequence gives
@@ -262,6 +262,36 @@ class _Loop:
             known[v] = Var(TensorType((length, *v.type.shape), v.type.dtype))
             self.ys.append(Pair(known[v], v))
         return [known[v] for v in term.inputs]
+
+
+class Invariant(NamedTuple):
+    """The steps of a loop's body, parted."""
+
+    kept: list[Equation]
+    before: list[Equation]
+    moved: int  # how many of the steps are before the loop alone
+    consts: list[Pair]  # their values, new constants of the loop
+    outside: dict[Var, Var]  # what each value that does not change is outside
+
+
+def invariant_steps(steps: Sequence[Equation], consts: Sequence[Pair]) -> Invariant:
+    """What steps over constants alone become: those that cost nothing are in the loop and before it."""
+    found = Invariant([], [], 0, [], {p.inner: p.outer for p in consts})
+    moved = 0
+    for e in steps:
+        if has_effect(e) or e.primitive.name == "barrier" or not all(v in found.outside for v in e.inputs):
+            found.kept.append(e)
+            continue
+        fresh = tuple(Var(v.type) for v in e.outputs)
+        inputs = tuple(found.outside[v] for v in e.inputs)
+        found.before.append(Equation(e.primitive, inputs, e.attributes, fresh, e.location))
+        found.outside.update(zip(e.outputs, fresh, strict=True))
+        if e.primitive.name in _FREE:
+            found.kept.append(e)
+            continue
+        found.consts.extend(Pair(o, v) for o, v in zip(fresh, e.outputs, strict=True))
+        moved += 1
+    return found._replace(moved=moved)
 
 
 def _term(c: Carry, makers: Mapping[Var, Equation], readers: Counter[Var]) -> Equation | None:

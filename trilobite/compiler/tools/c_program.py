@@ -32,7 +32,7 @@ from trilobite.compiler.passes import PASSES
 from trilobite.compiler.passes.fuse import Kind, fuse
 from trilobite.compiler.pipeline import Options, run_stages
 from trilobite.compiler.plan import plan
-from trilobite.compiler.program import HostCall, Loop, Place, Program
+from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, While
 from trilobite.compiler.program import Step as ProgramStep
 from trilobite.ir.graph import Equation, Graph
 from trilobite.ir.types import TensorType, size_of
@@ -129,7 +129,7 @@ class _File:
             *(_constant(n, a) for n, a in enumerate(p.constants)),
             *(self._function(k) for k in p.kernels),
             "void run(const void *const *inputs, void *const *outputs, char *arena, char *scratch) {",
-            *self._steps(p.steps, 0), *self._copies(),
+            *self._steps(p.steps, "    "), *self._copies(),
             "    (void)inputs, (void)outputs, (void)arena, (void)scratch;", "}", "",
         ]  # fmt: skip
         return "\n".join(parts)
@@ -149,16 +149,34 @@ class _File:
     def _function(self, kernel: Kernel) -> str:
         return "static " + kernel.text.replace(f"void {_ENTRY}(", f"void {self.names[kernel]}(", 1)
 
-    def _steps(self, steps: Iterable[ProgramStep], depth: int) -> Iterator[str]:
-        pad = "    " * (depth + 1)
+    def _steps(self, steps: Iterable[ProgramStep], pad: str, depth: int = 0) -> Iterator[str]:
+        """Lines of steps inside `depth` counted loops."""
+        deeper = pad + "    "
         for s in steps:
-            if isinstance(s, Loop):
-                yield f"{pad}for (int64_t i{depth} = 0; i{depth} < {s.count}; i{depth}++) {{"
-                yield from self._steps(s.steps, depth + 1)
-                yield pad + "}"
-            elif not isinstance(s, HostCall):
-                words = ", ".join(_word(a) for a in s.args) or "0"
-                yield f"{pad}{self.names[s.kernel]}((const int64_t[]){{{words}}}, 0, {s.units}, scratch);"
+            match s:
+                case Call():
+                    words = ", ".join(_word(a) for a in s.args) or "0"
+                    yield f"{pad}{self.names[s.kernel]}((const int64_t[]){{{words}}}, 0, {s.units}, scratch);"
+                case Loop():
+                    yield f"{pad}for (int64_t i{depth} = 0; i{depth} < {s.count}; i{depth}++) {{"
+                    yield from self._steps(s.steps, deeper, depth + 1)
+                    yield pad + "}"
+                case While():
+                    yield f"{pad}for (;;) {{"
+                    yield from self._steps(s.test, deeper, depth)
+                    yield f"{deeper}if (!*(const uint8_t *)({_pointer(s.flag)})) break;"
+                    yield from self._steps(s.body, deeper, depth)
+                    yield pad + "}"
+                case Branch():
+                    yield from self._branch(s, pad, depth)
+
+    def _branch(self, s: Branch, pad: str, depth: int) -> Iterator[str]:
+        index, last = f"*(const int32_t *)({_pointer(s.index)})", len(s.cases) - 1
+        for n, steps in enumerate(s.cases):
+            test = f"if ({index} <= {n}) {{" if n == 0 else f"else if ({index} == {n}) {{"
+            yield pad + (test if n < last else "else {" if n else "{")
+            yield from self._steps(steps, pad + "    ", depth)
+            yield pad + "}"
 
     def _copies(self) -> Iterator[str]:
         """Results that are values the program already has."""

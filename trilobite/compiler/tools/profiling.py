@@ -20,11 +20,13 @@ from trilobite.base.errors import ArgumentError
 from trilobite.compiler.cpu.compiled import Compiled
 from trilobite.compiler.cpu.runner import Runner
 from trilobite.compiler.cpu.target import Executable
-from trilobite.compiler.program import Call, HostCall, Loop, Step
+from trilobite.compiler.plan_control import is_control
+from trilobite.compiler.program import Call, HostCall, Loop, Step, While, inner
 from trilobite.compiler.tools.roofs import Roofline, roofline
 from trilobite.ir.graph import Equation
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
+_ROUNDS = 1000  # of a `while`, for which there is room
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,12 @@ class _Watch:
 
 
 def _runs(steps: Sequence[Step]) -> int:
-    """How many kernels one run calls; a loop's as often as it goes round."""
-    return sum(s.count * _runs(s.steps) if isinstance(s, Loop) else isinstance(s, Call) for s in steps)
+    """How many kernels one run calls at most; a loop's as often as it goes round, if that is known."""
+    total = 0
+    for s in steps:
+        rounds = s.count if isinstance(s, Loop) else _ROUNDS if isinstance(s, While) else 1
+        total += isinstance(s, Call) + rounds * sum(map(_runs, inner(s)))
+    return total
 
 
 def _rows(part: Compiled, watch: _Watch) -> Iterator[Row]:
@@ -195,9 +201,9 @@ def _rows(part: Compiled, watch: _Watch) -> Iterator[Row]:
 
 
 def _floor(e: Equation, ran: Sequence[tuple[Call, int, int]], machine: Roofline) -> float:
-    """The kernels of a fusion share its bytes; those of a loop's body have their own, round by round."""
+    """The kernels of a fusion share its bytes; those of control flow have their own, round by round."""
     dtype = _dtype(e)
-    if e.attributes["kind"] == "scan":
+    if is_control(e):
         return sum(count * machine.seconds(s.flops, s.bytes, dtype) for s, _, count in ran)
     return machine.seconds(sum(s.flops for s, _, _ in ran), sum(s.bytes for s, _, _ in ran), dtype)
 

@@ -22,6 +22,7 @@ from trilobite.compiler.cpu.tuning.measure import Subject
 from trilobite.compiler.cpu.tuning.model import analytic, features
 from trilobite.compiler.cpu.tuning.search import Budget, search
 from trilobite.compiler.cpu.tuning.spaces import SPACES
+from trilobite.compiler.plan_control import is_control
 from trilobite.ir.graph import Equation, Graph
 from trilobite.native import host
 
@@ -125,9 +126,10 @@ def _fusions(graph: Graph, rounds: int = 1) -> Iterator[tuple[Equation, int]]:
     for e in graph.equations:
         if e.primitive.name != "fusion" or graph.symbols:
             continue
-        if e.attributes["kind"] == "scan":
-            inner = e.attributes["region"].equations[0].attributes
-            yield from _fusions(inner["body"], rounds * int(inner["length"]))
+        if is_control(e):
+            (inner,) = e.attributes["region"].equations
+            for _, region in inner.regions():
+                yield from _fusions(region, rounds * int(inner.attributes.get("length", 1)))
         elif e.attributes["kind"] not in ("alias", "host"):
             yield e, rounds
 

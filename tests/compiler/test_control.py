@@ -1,0 +1,235 @@
+"""Control flow without Python between kernels: `while` and `cond` as rows of the step table, in each other
+and in scans, against the interpreter.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trilobite as tb
+from tests.compiler.arrays import assert_close, assert_same_bits
+from trilobite.compiler.program import Branch, HostCall, Loop, Step, While, inner
+from trilobite.compiler.program_file import decode, encode
+from trilobite.native.pool import set_threads, threads
+
+Array = np.ndarray[Any, Any]
+
+
+def steps_of(function: tb.Jitted, *args: Any) -> list[Step]:
+    """All steps of a program, those within others too."""
+    pending: list[Step] = list(function.lower(*args).compile().main.program({}).steps)
+    found: list[Step] = []
+    while pending:
+        found.append(pending.pop())
+        pending += [s for steps in inner(found[-1]) for s in steps]
+    return found
+
+
+def check(f: Callable[..., Any], *args: Any, kinds: set[type]) -> None:
+    """Native, of these steps and without host steps, and with the interpreter's results."""
+    compiled = tb.jit(f)
+    found = {type(s) for s in steps_of(compiled, *args)}
+    assert HostCall not in found and found >= kinds, found
+    expected = tb.jit(f, target="reference")(*args)
+    for _ in range(2):
+        got = compiled(*args)
+        flat, wanted = ((v if isinstance(v, tuple) else (v,)) for v in (got, expected))
+        for g, w in zip(flat, wanted, strict=True):
+            if g.dtype.kind == "f":
+                assert_close(g.numpy(), w.numpy())
+            else:
+                assert_same_bits(g.numpy(), w.numpy())
+
+
+def values(*shape: int, seed: int = 0) -> tb.Tensor:
+    return tb.tensor((np.random.default_rng(seed).standard_normal(shape) * 3).astype(np.float32))
+
+
+# -- while ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 17])
+def test_a_while_goes_round_as_often_as_its_test_says(rounds: int) -> None:
+    def f(x: tb.Tensor, n: tb.Tensor) -> Any:
+        i, y = tb.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, tb.sin(c[1]) * 1.5 + x), (n * 0, x))
+        return i, y
+
+    check(f, values(7, 13), tb.tensor(rounds), kinds={While})
+
+
+def test_carries_may_change_places_and_be_handed_on() -> None:
+    def f(a: tb.Tensor, b: tb.Tensor, c: tb.Tensor) -> Any:
+        def body(v: Any) -> Any:
+            i, x, y, z = v
+            return i + 1, y, x, z
+
+        return tb.while_loop(lambda v: v[0] < 5, body, (tb.tensor(0), a, b, c))
+
+    check(f, values(5), values(5, seed=1), values(5, seed=2), kinds={While})
+
+
+def test_a_test_may_be_a_carry_and_a_result_a_constant() -> None:
+    def f(x: tb.Tensor) -> Any:
+        return tb.while_loop(
+            lambda v: v[0], lambda v: (tb.sum(v[1]) < 40.0, v[1] + 3.0), (tb.tensor(True), x)
+        )
+
+    check(f, values(4), kinds={While})
+
+
+def test_each_element_goes_its_own_number_of_rounds_under_vmap() -> None:
+    def steps(n: tb.Tensor) -> Any:  # Collatz
+        def body(v: Any) -> Any:
+            m, k = v
+            return tb.where(m % 2 == 0, m // 2, 3 * m + 1), k + 1
+
+        return tb.while_loop(lambda v: v[0] != 1, body, (n, n * 0))[1]
+
+    check(tb.vmap(steps), tb.tensor([1, 2, 3, 7, 27, 97]), kinds={While})
+
+
+def test_whiles_within_whiles_and_products_in_them() -> None:
+    w = values(24, 24, seed=5) * 0.05
+
+    def f(x: tb.Tensor) -> Any:
+        def body(v: Any) -> Any:
+            y, k = v
+            y = tb.while_loop(lambda u: tb.sum(u * u) > 10.0, lambda u: tb.tanh(u @ w), y)
+            return y + 1.0, k + 1
+
+        return tb.while_loop(lambda v: v[1] < 3, body, (x, tb.tensor(0)))
+
+    check(f, values(9, 24), kinds={While})
+
+
+def test_a_while_in_a_scan_moves_with_its_slices() -> None:
+    def f(xs: tb.Tensor) -> Any:
+        def step(c: tb.Tensor, x: tb.Tensor) -> Any:
+            y = tb.while_loop(lambda v: tb.max(tb.abs(v)) > 1.0, lambda v: v * 0.5 + c * 0.01, x)
+            return tb.sum(y), y
+
+        return tb.scan(step, tb.tensor(0.5), xs)
+
+    check(f, values(11, 6), kinds={While, Loop})
+
+
+def test_a_scan_in_a_while() -> None:
+    def f(xs: tb.Tensor) -> Any:
+        def body(v: Any) -> Any:
+            total, ys = v
+            return tb.scan(lambda c, x: (c + x, c * 0.1 + x), total, ys)
+
+        return tb.while_loop(lambda v: tb.sum(tb.abs(v[0])) < 50.0, body, (xs[0] * 0.0 + 1.0, xs))
+
+    check(f, values(5, 3), kinds={While, Loop})
+
+
+def test_a_round_that_never_ends_can_be_interrupted() -> None:
+    endless = tb.jit(lambda x: tb.while_loop(lambda v: tb.sum(v) > -1.0, lambda v: tb.sin(v), x))
+    x = tb.ones(4)
+    endless.lower(x).compile().prepare([x.numpy()])
+    timer = threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        endless(x)
+    timer.join()
+
+
+# -- cond ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("index", [-(2**31), -1, 0, 1, 2, 3, 2**31 - 1])
+def test_the_branch_that_the_index_names(index: int) -> None:
+    def f(i: tb.Tensor, x: tb.Tensor, y: tb.Tensor) -> Any:
+        branches = [
+            lambda a, b: (a @ b, a),
+            lambda a, b: (a - b, b),
+            lambda a, b: (a * 0.0 + 7.0, tb.sin(a) + tb.cos(b)),
+        ]
+        return tb.switch(i, branches, x, y)
+
+    check(f, tb.tensor(np.int32(index)), values(6, 6), values(6, 6, seed=1), kinds={Branch})
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_one_branch_may_give_what_it_got(flag: bool) -> None:
+    def f(p: tb.Tensor, x: tb.Tensor) -> Any:
+        return tb.cond(p, lambda v: v, lambda v: tb.exp(v) - 1.0, x)
+
+    check(f, tb.tensor(flag), values(3, 5), kinds={Branch})
+
+
+def test_a_choice_in_every_round_of_a_scan_and_of_a_while() -> None:
+    def f(xs: tb.Tensor) -> Any:
+        def step(c: tb.Tensor, x: tb.Tensor) -> Any:
+            y = tb.cond(tb.sum(x) > 0.0, lambda v: v * 2.0, lambda v: c - v, x)
+            return c + y, y
+
+        total, ys = tb.scan(step, xs[0], xs)
+
+        def body(v: tb.Tensor) -> tb.Tensor:
+            return tb.cond(tb.sum(v) > 100.0, lambda u: u * 0.25, lambda u: u * 0.5 - 0.01, v)
+
+        return tb.while_loop(lambda v: tb.max(v) > 0.1, body, tb.abs(total)), ys
+
+    check(f, values(13, 4), kinds={Branch, Loop, While})
+
+
+def test_gradients_through_a_choice() -> None:
+    def f(x: tb.Tensor) -> Any:
+        return tb.grad(lambda v: tb.sum(tb.cond(tb.sum(v) > 0.0, lambda u: u**3, lambda u: tb.exp(u), v)))(x)
+
+    for sign in (1.0, -1.0):
+        check(f, tb.abs(values(8)) * sign, kinds={Branch})
+
+
+# -- everywhere ----------------------------------------------------------------------------------------------
+
+
+def busy(x: tb.Tensor) -> Any:
+    def body(v: Any) -> Any:
+        y, k = v
+        y = tb.cond(k % 2 == 0, lambda u: tb.tanh(u @ u) * 0.5, lambda u: u + tb.mean(u), y)
+        return y, k + 1
+
+    return tb.while_loop(lambda v: v[1] < 6, body, (x, tb.tensor(0)))[0]
+
+
+def test_the_number_of_threads_changes_no_bit() -> None:
+    x = values(150, 150) * 0.01
+    before, results = threads(), []
+    try:
+        for n in (1, 2, 3):
+            set_threads(n)
+            results.append(tb.jit(busy)(x).numpy())
+    finally:
+        set_threads(before)
+    assert_same_bits(results[0], results[1])
+    assert_same_bits(results[0], results[2])
+
+
+def test_programs_with_control_flow_are_kept_as_bytes() -> None:
+    program = tb.jit(busy).lower(values(4, 4)).compile().main.program({})
+    data = encode(program)
+    assert data is not None
+    assert str(decode(data)) == str(program)
+    assert decode(data).steps == program.steps
+    assert "while arena" in str(program) and "choose by" in str(program) and "case 1" in str(program)
+
+
+def test_symbolic_sizes_in_rounds() -> None:
+    n = tb.dim("n", max=40)
+    f = tb.jit(busy_rows, shapes=[(n, 3)])
+    for size in (1, 5, 40):
+        x = values(size, 3, seed=size)
+        assert_close(f(x).numpy(), tb.jit(busy_rows, target="reference")(x).numpy())
+
+
+def busy_rows(x: tb.Tensor) -> Any:
+    return tb.while_loop(lambda v: tb.max(tb.abs(v)) > 0.5, lambda v: tb.sin(v) * 0.75, x)

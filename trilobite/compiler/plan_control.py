@@ -1,0 +1,253 @@
+"""Control flow in a Program: the Programs of its regions, set into that of the graph around them.
+
+Enters: a `scan`, `while` or `cond` whose regions are fused graphs, each planned alone. Leaves: the steps that
+run it. Carries begin as copies in the memory of the results, and what a body makes of them is copied back
+after each round; a scan's rounds read and write moving slices of the sequences; branches write the results
+themselves. The regions' arenas are one interval of the arena around them, for they never run at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trilobite.compiler.kernels import Kernel
+from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, Step, Value, While
+from trilobite.compiler.regions import CONTROL
+from trilobite.ir.graph import Equation, Graph
+from trilobite.ir.types import Dim
+
+BLOCK = 1 << 16
+"""Bytes that a unit of the copying kernel takes, whatever the target."""
+
+Constant = Callable[[Any], int]
+"""The number that an array has among the constants of the program around."""
+
+
+class Nested(ABC):
+    """Control flow on its way: programs of its regions, and the memory it needs beside that of its values."""
+
+    @property
+    @abstractmethod
+    def temporaries(self) -> tuple[int, ...]:
+        """Bytes of the regions' arena, then of what each kind says."""
+
+    @abstractmethod
+    def steps(
+        self,
+        at: int,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        temporaries: Sequence[Place],
+        constant: Constant,
+    ) -> list[Step]:
+        """The steps of it whose operands and results lie in these places."""
+
+
+def nested(
+    e: Equation, planned: Callable[[Graph], Program], number: Callable[[Dim], int], copy: Kernel
+) -> Nested:
+    """A control-flow equation on its way; `copy` is the kernel that copies bytes."""
+    a = e.attributes
+    match e.primitive.name:
+        case "scan":
+            length = number(a["length"])
+            return _Scan(planned(a["body"]), a["consts"], a["carries"], length, a["reverse"], copy)
+        case "while":
+            return _While(planned(a["test"]), planned(a["body"]), a["consts"], copy)
+        case _:
+            return _Cond(tuple(planned(g) for g in a["branches"]), copy)
+
+
+def is_control(e: Equation) -> bool:
+    """Is it a fusion of one control-flow equation whose regions are kernels throughout?"""
+    return e.primitive.name == "fusion" and e.attributes["kind"] in CONTROL
+
+
+def size_of(v: Value) -> int:
+    total = int(v.dtype.itemsize)
+    for d in v.shape:
+        total *= d
+    return total
+
+
+def copy_step(kernel: Kernel, to: Place, source: Place, size: int, fusion: int) -> Call:
+    units = max(1, -(-size // BLOCK))
+    return Call(kernel, (to, source, size), units, fusion, bytes=2 * size, serial=size <= 4 * BLOCK)
+
+
+# -- the three kinds -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Scan(Nested):
+    """Behind the arena: the carries that the body computes."""
+
+    body: Program
+    consts: int
+    carries: int
+    length: int
+    reverse: bool
+    copy: Kernel
+
+    @property
+    def temporaries(self) -> tuple[int, ...]:
+        return (self.body.packing.peak, *(size_of(v) for v in self.body.outputs[: self.carries]))
+
+    def steps(
+        self,
+        at: int,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        temporaries: Sequence[Place],
+        constant: Constant,
+    ) -> list[Step]:
+        n, k = self.consts, self.carries
+        carried = [v.place for v in outputs[:k]]
+        begin = _begun(self.copy, carried, inputs[n : n + k], at)
+        moving_in = [self._moving(v) for v in inputs[n + k :]]
+        moving_out = [self._moving(v) for v in outputs[k:]]
+        places = _Places(
+            temporaries[0],
+            [*(v.place for v in inputs[:n]), *carried, *moving_in],
+            [*temporaries[1:], *moving_out],
+            _numbers(self.body, constant),
+            loops=1,
+        )
+        steps = _region(self.body, places, self.copy, at)
+        for place, new, v in zip(carried, temporaries[1:], outputs[:k], strict=True):
+            steps.append(copy_step(self.copy, places.level(place), places.level(new), size_of(v), at))
+        return [*begin, Loop(self.length, tuple(steps), at)]
+
+    def _moving(self, v: Value) -> Place:
+        """A slice of a sequence, which moves by one element each round."""
+        stride = size_of(v) // self.length if self.length else 0
+        first = (self.length - 1) * stride if self.reverse else 0
+        return replace(v.place, offset=v.place.offset + first, strides=(-stride if self.reverse else stride,))
+
+
+@dataclass(frozen=True)
+class _While(Nested):
+    """Behind the arena: the test's answer, then the carries that the body computes."""
+
+    test: Program
+    body: Program
+    consts: tuple[int, int]
+    copy: Kernel
+
+    @property
+    def temporaries(self) -> tuple[int, ...]:
+        peak = max(self.test.packing.peak, self.body.packing.peak)
+        return (peak, 1, *map(size_of, self.body.outputs))
+
+    def steps(
+        self,
+        at: int,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        temporaries: Sequence[Place],
+        constant: Constant,
+    ) -> list[Step]:
+        a, b = self.consts
+        arena, answer, *computed = temporaries
+        carried = [v.place for v in outputs]
+        for_test, for_body = ([v.place for v in vs] for vs in (inputs[:a], inputs[a : a + b]))
+        asked = _Places(arena, [*for_test, *carried], [answer], _numbers(self.test, constant))
+        done = _Places(arena, [*for_body, *carried], computed, _numbers(self.body, constant))
+        test = _region(self.test, asked, self.copy, at)
+        body = _region(self.body, done, self.copy, at)
+        for place, new, v in zip(carried, computed, outputs, strict=True):
+            body.append(copy_step(self.copy, place, new, size_of(v), at))
+        begin = _begun(self.copy, carried, inputs[a + b :], at)
+        return [*begin, While(tuple(test), answer, tuple(body), at)]
+
+
+@dataclass(frozen=True)
+class _Cond(Nested):
+    branches: tuple[Program, ...]
+    copy: Kernel
+
+    @property
+    def temporaries(self) -> tuple[int, ...]:
+        return (max(g.packing.peak for g in self.branches),)
+
+    def steps(
+        self,
+        at: int,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        temporaries: Sequence[Place],
+        constant: Constant,
+    ) -> list[Step]:
+        ins, outs = ([v.place for v in vs] for vs in (inputs[1:], outputs))
+        cases = [
+            _region(g, _Places(temporaries[0], ins, outs, _numbers(g, constant)), self.copy, at)
+            for g in self.branches
+        ]
+        return [Branch(inputs[0].place, tuple(map(tuple, cases)), at)]
+
+
+# -- regions in their surroundings ---------------------------------------------------------------------------
+
+
+def _begun(copy: Kernel, carried: Sequence[Place], starts: Sequence[Value], at: int) -> list[Step]:
+    """Carries begin as copies of the operands."""
+    return [copy_step(copy, to, v.place, size_of(v), at) for to, v in zip(carried, starts, strict=True)]
+
+
+def _numbers(program: Program, constant: Constant) -> Mapping[int, int]:
+    return {i: constant(array) for i, array in enumerate(program.constants)}
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where a region's places are outside. In the body of a loop every place says how it moves with it."""
+
+    arena: Place
+    inputs: Sequence[Place]
+    outputs: Sequence[Place]
+    constants: Mapping[int, int]
+    loops: int = 0  # 1 in the body of a counted loop
+
+    def __call__(self, place: Place) -> Place:
+        if place.space == "constant":
+            found = Place("constant", self.constants[place.index])
+        else:
+            base = {"arena": [self.arena], "input": self.inputs, "output": self.outputs}[place.space]
+            found = base[place.index]
+        strides = (*self.level(found).strides, *place.strides)
+        return replace(found, offset=found.offset + place.offset, strides=strides)
+
+    def level(self, place: Place) -> Place:
+        """A place outside that moves with the loop as it says: not at all, unless it does."""
+        return place if place.strides or not self.loops else replace(place, strides=(0,))
+
+
+def _region(program: Program, places: _Places, copy: Kernel, at: int) -> list[Step]:
+    """The steps of a region, results that are not computed in their own place copied there."""
+    steps = [_set_in(s, places, at) for s in program.steps]
+    for j, v in enumerate(program.outputs):
+        if v.place != Place("output", j):
+            to = places.level(places.outputs[j])
+            steps.append(copy_step(copy, to, places(v.place), size_of(v), at))
+    return steps
+
+
+def _set_in(step: Step, places: _Places, at: int) -> Step:
+    def all_of(steps: Sequence[Step]) -> tuple[Step, ...]:
+        return tuple(_set_in(s, places, at) for s in steps)
+
+    match step:
+        case Call():
+            args = tuple(places(a) if isinstance(a, Place) else a for a in step.args)
+            return replace(step, args=args, fusion=at)
+        case Loop():
+            return Loop(step.count, all_of(step.steps), at)
+        case While():
+            return While(all_of(step.test), places(step.flag), all_of(step.body), at)
+        case Branch():
+            return Branch(places(step.index), tuple(map(all_of, step.cases)), at)
+        case HostCall():
+            raise AssertionError("a region with host steps is never planned this way")
