@@ -56,6 +56,7 @@ class Clang:
     headers: tuple[str, ...]
     version: str
     extremes: tuple[str, ...] = ("algorithm",)  # where std::min and std::max are; libc++ has them apart
+    algorithms: frozenset[str] = frozenset()  # those that libc++ keeps in headers of their own
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def _wheel() -> Clang | None:
         headers += ["-isystem", str(lib / folder)]
     version = _version((str(zig), "clang"))
     apart = ("__algorithm/min.h", "__algorithm/max.h", "__utility/swap.h")
-    return Clang((str(zig), "clang"), tuple(headers), version, apart) if version else None
+    algorithms = frozenset(path.stem for path in (lib / "libcxx/include/__algorithm").glob("*.h"))
+    return Clang((str(zig), "clang"), tuple(headers), version, apart, algorithms) if version else None
 
 
 def _system() -> Clang | None:

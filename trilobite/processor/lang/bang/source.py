@@ -23,7 +23,7 @@ from trilobite.processor.lang.bang.host import (
 from trilobite.processor.lang.bang.llvm.module import Module
 from trilobite.processor.lang.bang.lower.module import ModuleLowering
 from trilobite.processor.lang.bang.rewrite import MARKER, chunks, enumerators, rewrite
-from trilobite.processor.lang.bang.surroundings import read, taken_for_granted
+from trilobite.processor.lang.bang.surroundings import named_algorithms, read, taken_for_granted
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
 from trilobite.processor.lang.ir import KernelModule
 from trilobite.processor.machine import Machine
@@ -31,6 +31,7 @@ from trilobite.processor.machine import Machine
 _MISSING = re.compile(r"'([^']+)' file not found")
 _ARCHITECTURES = {"mlu270": 270, "mlu290": 290, "mlu220": 220, "mlu370-x4": 372, "mlu370-x8": 372}
 DEFAULT_ARCHITECTURE = 372
+LIBRARY = "/libcxx/include/"  # in the line markers of a text that has headers of libc++
 HEADERS = 60  # how often a header is supplied before the preprocessor's word is final
 DEPTH = 12  # how many folders up an absent header may be named
 ROUNDS = 8  # how often headers or host functions are left out before clang's word is final
@@ -64,16 +65,12 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
     file = Path(path)
     if not file.is_file():
         raise KernelError(f"there is no file {file}", expected="a BANG C source", remedy="check the path")
-    plain, missing = _preprocessed(file, machine, options)
-    text = rewrite(plain)
-    if "<" in options.entry:
-        text = instantiated(text, options.entry)
+    plain, llvm = _translated(file, machine, options)
     names = enumerators(plain)
-    lowered = _lowered(file, _compiled(file, text, missing, options), machine, options, names)
+    lowered = _lowered(file, llvm, machine, options, names)
     if not lowered.entries:
-        for name, count in kernel_templates(text):
-            text = instantiated(text, f"{name}<{', '.join(['float'] * count)}>")
-        lowered = _lowered(file, _compiled(file, text, missing, options), machine, options, names)
+        _, llvm = _translated(file, machine, options, with_instances=True)
+        lowered = _lowered(file, llvm, machine, options, names)
     if not lowered.entries:
         raise KernelError(
             "the source has no kernel", where=file.name,
@@ -81,6 +78,37 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
             remedy="mark one",
         )  # fmt: skip
     return lowered
+
+
+def _translated(
+    file: Path, machine: Machine, options: Options, with_instances: bool = False
+) -> tuple[str, str]:
+    """The preprocessed text of a source and what clang makes of it.
+
+    Of the library's headers it gets only what they promise, and what it names; a source that lives on more
+    than that is read again with all that they happen to include.
+    """
+    plain, missing = _preprocessed(file, machine, options, is_lean=True)
+    text = _to_compile(plain, options, with_instances)
+    try:
+        return plain, _compiled(file, text, missing, options)
+    except KernelError:
+        if LIBRARY not in plain:
+            raise
+    plain, missing = _preprocessed(file, machine, options, is_lean=False)
+    llvm = _compiled(file, _to_compile(plain, options, with_instances), missing, options)
+    clang.remember(text, options.level, llvm)
+    return plain, llvm
+
+
+def _to_compile(plain: str, options: Options, with_instances: bool) -> str:
+    """C++ for clang; with the wanted instance of a template, or one of every kernel template."""
+    text = rewrite(plain)
+    if "<" in options.entry:
+        text = instantiated(text, options.entry)
+    for name, count in kernel_templates(text) if with_instances else ():
+        text = instantiated(text, f"{name}<{', '.join(['float'] * count)}>")
+    return text
 
 
 def _lowered(
@@ -111,7 +139,7 @@ def _compiled(file: Path, text: str, missing: list[str], options: Options) -> st
     raise _refused(file, remained or first, missing)
 
 
-def _words(text: str, machine: Machine, options: Options) -> list[str]:
+def _words(text: str, machine: Machine, options: Options, is_lean: bool) -> list[str]:
     sram = machine.sram.kib
     values = {
         "__BANG__": 300, "__BANG_ARCH__": architecture(machine), "__MLU_NRAM_SIZE__": machine.core.nram.kib,
@@ -121,17 +149,22 @@ def _words(text: str, machine: Machine, options: Options) -> list[str]:
     words += [f"-D{text}" for text in options.defines]
     for folder in (*options.includes, str(INCLUDE)):
         words += ["-I", folder]
-    for header in taken_for_granted(text, clang.require_clang().extremes):
+    compiler = clang.require_clang()
+    for header in taken_for_granted(text, compiler.extremes):
         words += ["-include", header]
+    if is_lean and compiler.algorithms:
+        words += ["-D_LIBCPP_REMOVE_TRANSITIVE_INCLUDES", "-I", str(INCLUDE / "lean")]
+        for name in named_algorithms(text, compiler.algorithms):
+            words += ["-include", f"__algorithm/{name}.h"]
     return [*words, "-include", "bang.h"]  # as the vendor's driver does: sources may name nothing
 
 
-def _preprocessed(file: Path, machine: Machine, options: Options) -> tuple[str, list[str]]:
+def _preprocessed(file: Path, machine: Machine, options: Options, is_lean: bool) -> tuple[str, list[str]]:
     """The preprocessed text, and the headers that were not found and stand empty."""
     from tempfile import TemporaryDirectory
 
     around = read(file, options.includes)
-    words = _words(around.text, machine, options)
+    words = _words(around.text, machine, options, is_lean)
     for part in around.parts:
         words += ["-include", str(part)]
     missing: list[str] = []

@@ -3,7 +3,8 @@
 Enters: a file and the folders of headers. Leaves: the text of the source with the quoted headers that are
 there, the names of those that are not, the sources beside it that hold bodies of device functions which it
 only declares, and the library headers that its words call for: the vendor's compiler has the C library at
-hand before the first line, so sources call `fabs` without an include.
+hand before the first line, so sources call `fabs` without an include; and of `<algorithm>`, which alone takes
+clang half a second, the few parts that a source names.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _MATH = (
 _CALLED = re.compile(rf"\b({'|'.join(_MATH.split())})\s*\(")
 _NAMED = re.compile(r"\bstd::|\b(?:numeric_limits|is_same|enable_if)\b")
 _TRAITS = ("limits", "type_traits")
+_ALGORITHMS = re.compile(r"#[ \t]*include[ \t]*<algorithm>")
+_EVERY_NAME = re.compile(r"\busing\s+namespace\s+std\b")
 _DEFINED = re.compile(r"\bvoid\s+(\w+)\s*\(")
 _ASSERTS = re.compile(r"\bassert\s*\(")
 _HEAD = r"__mlu_(?:device|func)__[^;{}()=]*?\b(\w+)\s*\([^;{}]*\)\s*"
@@ -88,3 +91,11 @@ def taken_for_granted(text: str, extremes: Sequence[str]) -> list[str]:
     if _NAMED.search(text):
         return [*wanted, *extremes, "cmath", *_TRAITS]
     return [*wanted, "cmath", *_TRAITS] if called and not names_its_own else wanted
+
+
+def named_algorithms(text: str, known: frozenset[str]) -> list[str]:
+    """The algorithms that a text which includes them calls by their names."""
+    if not _ALGORITHMS.search(text):
+        return []
+    before = "" if _EVERY_NAME.search(text) else r"std\s*::\s*"
+    return sorted(known & set(re.findall(rf"\b{before}(\w+)\s*[(<]", text)))
