@@ -58,6 +58,13 @@ class Log:
         return self._instructions[at] if self._instructions[at] >= 0 else count - self._firsts[at]
 
 
+Held = Callable[[], bool]  # whether the memory holds what is to be written already
+
+
+def _never() -> bool:
+    return False
+
+
 class RaceChecker:
     """The clocks of all cores, and who touched which byte last."""
 
@@ -142,9 +149,11 @@ class RaceChecker:
 
     # What must be ordered.
 
-    def tensor(self, core: Core, queue: str, reads: Sequence[Span], writes: Sequence[Span]) -> None:
+    def tensor(
+        self, core: Core, queue: str, reads: Sequence[Span], writes: Sequence[Span], is_there: Held = _never
+    ) -> None:
         number = self._number(core.place)
-        self._access(core, number * THREADS + QUEUES.index(queue), reads, writes)
+        self._access(core, number * THREADS + QUEUES.index(queue), reads, writes, is_there)
 
     def load(self, core: Core, region: Region) -> None:
         number = self._number(core.place)
@@ -156,7 +165,7 @@ class RaceChecker:
     def store(self, core: Core, region: Region, is_there: bool = False) -> None:
         """`is_there`: the memory holds the value already."""
         spans = spans_of(self.memory, core.place, [region])
-        self._access(core, self._number(core.place) * THREADS, [], spans, is_there)
+        self._access(core, self._number(core.place) * THREADS, [], spans, lambda: is_there)
 
     def atomic(self, core: Core, region: Region) -> None:
         number, (span,) = self._number(core.place), spans_of(self.memory, core.place, [region])
@@ -166,7 +175,7 @@ class RaceChecker:
         self._released[word] = self._with_control(number).copy()
 
     def _access(
-        self, core: Core, thread: int, reads: Sequence[Span], writes: Sequence[Span], is_there: bool = False
+        self, core: Core, thread: int, reads: Sequence[Span], writes: Sequence[Span], is_there: Held = _never
     ) -> None:
         count = self.counts[thread] + 1
         self.counts[thread] = count
@@ -197,12 +206,12 @@ class RaceChecker:
             if not (thread % THREADS == 0 and hit[0] % THREADS == ATOMIC):  # a scalar load may poll
                 self._accuse("read after write", core, thread, span, hit)
 
-    def _judge_write(self, core: Core, thread: int, span: Span, is_there: bool) -> None:
+    def _judge_write(self, core: Core, thread: int, span: Span, is_there: Held) -> None:
         known, surface = self._known[thread // THREADS], self._surface(span.key)
         is_atomic = thread % THREADS == ATOMIC
         for hit in surface.unordered_writes(span, known, self._own[thread]):
-            both_stored_it = is_there and hit[0] % THREADS == 0
-            if not (both_stored_it or (is_atomic and hit[0] % THREADS == ATOMIC)):
+            is_alike = hit[0] % THREADS == thread % THREADS and hit[0] != thread
+            if not ((is_alike and is_there()) or (is_atomic and hit[0] % THREADS == ATOMIC)):
                 self._accuse("write after write", core, thread, span, hit)
         for hit in surface.unordered_reads(span, known, self._own[thread]):
             if not (is_atomic and hit[0] % THREADS == 0):

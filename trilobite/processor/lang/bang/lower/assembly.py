@@ -12,6 +12,7 @@ from trilobite.processor.isa.formats import F16, F32, I32, I64, U32, Format
 from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.values import Assembly
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
+from trilobite.processor.lang.bang.lower.registers import Registers
 from trilobite.processor.lang.bang.lower.scalars import word
 from trilobite.processor.lang.ir import Block, Constant, Value
 from trilobite.processor.lang.types import is_float
@@ -45,19 +46,19 @@ _UNARY_ROWS = _rows("abs=VABS relu=VRELU sqrt=VSQRT recip=VRECIP not=VNOT bnot=V
 
 def assembly(f: FunctionLowering, i: Instruction, callee: Assembly) -> Lowered:
     statements = [part.strip() for part in re.split(r"[;\n]", callee.text) if part.strip()]
-    made: Lowered = f.dummy(i.type) if f.owner.returns(i) else ()
-    parts = callee.constraints.split(",")
-    outputs = sum(part.startswith("=") and "*" not in part for part in parts)
+    held = Registers(f, i, callee)
     for statement in statements:
-        found = _statement(f, i, statement, outputs)
+        if held.scalar(statement):
+            continue
+        found = _statement(f, statement, held)
         if found is None:
             f.refuse(f"the inline assembly {statement!r}")
         elif found:
-            made = found
-    return made
+            held.write(0, found[0])
+    return held.results() if f.owner.returns(i) else ()
 
 
-def _statement(f: FunctionLowering, i: Instruction, text: str, outputs: int) -> Lowered | None:
+def _statement(f: FunctionLowering, text: str, held: Registers) -> Lowered | None:
     """What a statement defines; None if it is not known."""
     if text == "sync":
         f.builder.sync()
@@ -74,12 +75,12 @@ def _statement(f: FunctionLowering, i: Instruction, text: str, outputs: int) -> 
         return ()
     fused = _FUSE.match(text)
     if fused:
-        return _fuse(f, i, fused, outputs)
+        return _fuse(f, fused, held)
     function = _FUNCTION.match(text)
     if function:
-        return _function(f, i, function, outputs)
-    shaped = _shaped(f, i, text, outputs)
-    return shaped if shaped is not None else _last_bit(f, i, text, outputs)
+        return _function(f, function, held)
+    shaped = _shaped(f, text, held)
+    return shaped if shaped is not None else _last_bit(f, text, held)
 
 
 def _exit(f: FunctionLowering) -> Lowered | None:
@@ -93,51 +94,49 @@ def _exit(f: FunctionLowering) -> Lowered | None:
     return ()
 
 
-def _shaped(f: FunctionLowering, i: Instruction, text: str, outputs: int) -> Lowered | None:
+def _shaped(f: FunctionLowering, text: str, held: Registers) -> Lowered | None:
     """Copies, divisions, ramps."""
     copied = _COPY.match(text)
     if copied:
-        return _copy(f, i, copied, outputs)
+        return _copy(f, copied, held)
     divided = _DIVIDE.match(text)
     if divided:
-        return _divide(f, i, divided, outputs)
+        return _divide(f, divided, held)
     index = _INDEX.match(text)
     if index is None:
         return None
     fmt = _FORMATS[index[1]]
     b, count = f.builder, REGISTER_BYTES * 8 // _FORMATS[index[1]].bits
-    step = _number(f, i, index[4], outputs, fmt)
-    place, start = _argument(f, i, index[2], outputs), _argument(f, i, index[3], outputs)
+    step = _number(f, index[4], held, fmt)
+    place, start = _argument(f, index[2], held), _argument(f, index[3], held)
     b.tensor("VIOTA", [place, b.integer(count), start, step], [fmt])
     return ()
 
 
-def _operands(
-    f: FunctionLowering, i: Instruction, text: str, outputs: int
-) -> tuple[list[Value], list[Value]]:
+def _operands(f: FunctionLowering, text: str, held: Registers) -> tuple[list[Value], list[Value]]:
     """Places and numbers, each in their order."""
     places: list[Value] = []
     numbers: list[Value] = []
     for part in (part.strip() for part in text.split(",")):
         if part.startswith("["):
-            places.append(_argument(f, i, part.strip("[] "), outputs))
+            places.append(_argument(f, part.strip("[] "), held))
         else:
-            numbers.append(_number(f, i, part, outputs, I64))
+            numbers.append(_number(f, part, held, I64))
     return places, numbers
 
 
-def _number(f: FunctionLowering, i: Instruction, text: str, outputs: int, fmt: Format) -> Value:
+def _number(f: FunctionLowering, text: str, held: Registers, fmt: Format) -> Value:
     if text.startswith("$"):
-        return _argument(f, i, text, outputs)
+        return _argument(f, text, held)
     return Constant(fmt, float(text) if is_float(fmt) else int(text, 0))
 
 
-def _copy(f: FunctionLowering, i: Instruction, found: re.Match[str], outputs: int) -> Lowered | None:
+def _copy(f: FunctionLowering, found: re.Match[str], held: Registers) -> Lowered | None:
     """n bytes; or pieces with two levels of strides, as `__memcpy` names them."""
     words = found[1].split(".")[1:]
     if len([word for word in words if word in _SPACES]) != 2:
         return None
-    places, numbers = _operands(f, i, found[2], outputs)
+    places, numbers = _operands(f, found[2], held)
     b, late = f.builder, "async" in words
     counts = [word(b, number) for number in numbers]
     if len(places) != 2 or len(counts) not in (1, 9):
@@ -151,10 +150,10 @@ def _copy(f: FunctionLowering, i: Instruction, found: re.Match[str], outputs: in
     return ()
 
 
-def _divide(f: FunctionLowering, i: Instruction, found: re.Match[str], outputs: int) -> Lowered | None:
+def _divide(f: FunctionLowering, found: re.Match[str], held: Registers) -> Lowered | None:
     """A number over a vector."""
     fmt = _FORMATS[found[1]]
-    places, numbers = _operands(f, i, found[2], outputs)
+    places, numbers = _operands(f, found[2], held)
     scalars = [number for number in numbers if is_float(number.type)]
     counts = [number for number in numbers if not is_float(number.type)]
     if len(places) != 2 or len(scalars) != 1 or len(counts) != 1:
@@ -165,22 +164,25 @@ def _divide(f: FunctionLowering, i: Instruction, found: re.Match[str], outputs: 
     return ()
 
 
-def _argument(f: FunctionLowering, i: Instruction, name: str, outputs: int) -> Value:
-    """`$3` is the operand behind the outputs."""
-    return f.one(i.args[int(name[1:]) - outputs])
+def _argument(f: FunctionLowering, name: str, held: Registers) -> Value:
+    """What `$3` holds; an output that nothing was written to holds nothing."""
+    found = held.read(int(name[1:])) if name[1:].isdigit() else None
+    if found is None:
+        f.refuse(f"inline assembly that reads {name}, which holds nothing yet")
+    return found or f.builder.integer(0)
 
 
-def _fuse(f: FunctionLowering, i: Instruction, found: re.Match[str], outputs: int) -> Lowered | None:
+def _fuse(f: FunctionLowering, found: re.Match[str], held: Registers) -> Lowered | None:
     """A chain on one vector: the first step reads the source, the others the destination."""
     b = f.builder
     fmt = _FORMATS.get(found[1])
     steps = _STEP.findall(found[5])
     if fmt is None or re.sub(r"[\s,]", "", _STEP.sub("", found[5])):
         return None
-    dst, now = _argument(f, i, found[2], outputs), _argument(f, i, found[4], outputs)
-    n = word(b, _argument(f, i, found[3], outputs)) if found[3][0] == "$" else b.integer(int(found[3]))
+    dst, now = _argument(f, found[2], held), _argument(f, found[4], held)
+    n = word(b, _argument(f, found[3], held)) if found[3][0] == "$" else b.integer(int(found[3]))
     for name, operand in steps:
-        if not _step(f, i, (name, operand.strip()), fmt, (dst, n, now), outputs):
+        if not _step(f, (name, operand.strip()), fmt, (dst, n, now), held):
             return None
         now = dst
     return ()
@@ -188,11 +190,10 @@ def _fuse(f: FunctionLowering, i: Instruction, found: re.Match[str], outputs: in
 
 def _step(
     f: FunctionLowering,
-    i: Instruction,
     step: tuple[str, str],
     fmt: Format,
     places: tuple[Value, Value, Value],
-    outputs: int,
+    held: Registers,
 ) -> bool:
     name, operand = step
     dst, n, now = places
@@ -200,33 +201,31 @@ def _step(
         f.builder.tensor(_UNARY_ROWS[name], [dst, n, now], [fmt])
         return True
     if operand.startswith("[") and name in _VECTOR_ROWS:
-        f.builder.tensor(
-            _VECTOR_ROWS[name], [dst, n, now, _argument(f, i, operand.strip("[]"), outputs)], [fmt]
-        )
+        f.builder.tensor(_VECTOR_ROWS[name], [dst, n, now, _argument(f, operand.strip("[]"), held)], [fmt])
         return True
     if name not in _SCALAR_ROWS or not operand:
         return False
     value: Value
     if operand.startswith("$"):
-        value = _argument(f, i, operand, outputs)
+        value = _argument(f, operand, held)
     else:
         value = Constant(fmt, float(operand) if is_float(fmt) else int(operand, 0))
     f.builder.tensor(_SCALAR_ROWS[name], [dst, n, now, value], [fmt])
     return True
 
 
-def _function(f: FunctionLowering, i: Instruction, found: re.Match[str], outputs: int) -> Lowered:
+def _function(f: FunctionLowering, found: re.Match[str], held: Registers) -> Lowered:
     from trilobite.processor.lang.bang.lower.library import RULES
 
     name = {"pow2": "exp2", "abs": "fabs"}.get(found[1], found[1])
-    return (RULES[name](f, [_argument(f, i, found[4], outputs)]),)
+    return (RULES[name](f, [_argument(f, found[4], held)]),)
 
 
-def _last_bit(f: FunctionLowering, i: Instruction, text: str, outputs: int) -> Lowered | None:
+def _last_bit(f: FunctionLowering, text: str, held: Registers) -> Lowered | None:
     """findlast1.gpr.b32: the number of the highest set bit."""
     found = re.match(r"findlast1\.gpr\.b32\s+(\$\d+),\s*(\$\d+)", text)
     if not found:
         return None
     b = f.builder
-    zeros = b.arithmetic("clz", U32, _argument(f, i, found[2], outputs))
+    zeros = b.arithmetic("clz", U32, _argument(f, found[2], held))
     return (b.arithmetic("sub", I32, Constant(I32, 31), b.cast(zeros, I32)),)

@@ -58,6 +58,7 @@ class FunctionLowering:
         self.values: dict[str, Lowered] = {}
         self.blocks: dict[str, Block] = {}
         self.variables: dict[str, Variable] = {}  # allocas that are plain variables
+        self.bit_fields: set[str] = set()  # allocas whose words are changed bit by bit
         self.noted: dict[int, Variable] = {}
         self._current_block = ""
         self._edges: list[tuple[Target, str, str]] = []

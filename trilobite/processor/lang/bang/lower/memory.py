@@ -39,6 +39,7 @@ SMALL = 64  # bytes that are copied by loads and stores rather than by an instru
 
 def plan_locals(f: FunctionLowering) -> None:
     """Decides for every alloca whether it is a variable."""
+    f.bit_fields = _with_bit_fields(f)
     found: dict[str, LType] = {}
     for block in f.source.blocks:
         for i in block.instructions:
@@ -104,7 +105,32 @@ def alloca(f: FunctionLowering, i: Instruction) -> Lowered:
         buffer = f.owner.module.add_buffer(made)
     else:
         buffer = f.stack(size, name, align)
-    return (f.builder.address(buffer),)
+    place = f.builder.address(buffer)
+    if name in f.bit_fields:  # a field is written with the bits beside it, which have no value yet
+        repeat(f, place, I8, Constant(I8, 0), f.builder.integer(size))
+    return (place,)
+
+
+def _with_bit_fields(f: FunctionLowering) -> set[str]:
+    """Locals of which clang loads words to change some of their bits."""
+    instructions = [i for block in f.source.blocks for i in block.instructions]
+    bases = {
+        i.result: i.args[0].value.name
+        for i in instructions
+        if i.opcode == "getelementptr" and isinstance(i.args[0].value, Local)
+    }
+    found = set()
+    for i in instructions:
+        if (
+            i.opcode == "load"
+            and (i.result or "").startswith("bf.load")
+            and isinstance(i.args[0].value, Local)
+        ):
+            name = i.args[0].value.name
+            while name in bases:
+                name = bases[name]
+            found.add(name)
+    return found
 
 
 def _variable(f: FunctionLowering, pointer: Operand) -> str | None:

@@ -64,9 +64,11 @@ _UNPOOL = """{
 
 def _pools() -> list[Intrinsic]:
     made = []
-    for kind in ("sum", "avg", "max", "min"):
+    spelled = {"sub": "sum"}  # in one public list of names
+    for word in ("sum", "avg", "max", "min", "sub"):
+        kind = spelled.get(word, word)
         types = FLOATS if kind == "avg" else NUMBERS
-        name = f"__bang_{kind}pool"
+        name = f"__bang_{word}pool"
         line = f"{kind} over windows of [h][w][c]"
         made.append(form(name, f"dst>T src<T {_WINDOW} sw: sh:", types,
                          f"VPOOL.{kind} dst src h w c kh kw sh sw", line))  # fmt: skip
@@ -103,6 +105,66 @@ def _pools() -> list[Intrinsic]:
 _COUNT = "unsigned __k = 0; for (long __i = 0; __i < n; ++__i) __k += src[__i] != (T)0;"
 _FIRST = "long __k = 0; while (__k < n && src[__k] == (T)0) ++__k;"
 _LAST = "long __k = n - 1; while (__k >= 0 && src[__k] == (T)0) --__k;"
+
+
+_UNIT = 64  # bytes that the strides of tilings count in
+_LINES = """{
+    char *__to = (char *)dst;
+    for (long __r = 0; __r < WIDE; ++__r)
+        for (long __c = 0; __c < WIDE; ++__c)
+            __memcpy(__to + (__c / n6 * s7 + __c % n6 * s6) * 64 + __r * BYTES,
+                     (const char *)src + (__r / n1 * s2 + __r % n1 * s1) * 64 + __c * BYTES, BYTES, NRAM2NRAM);
+}"""
+_BLOCKS = """{
+    for (long __i = 0; __i < n3 * n4 * n5; ++__i)
+        PIECE((char *)dst + (__i / n8 / n9 * s10 + __i / n8 % n9 * s9 + __i % n8 * s8) * 64,
+              (const char *)src + (__i / n3 / n4 * s5 + __i / n3 % n4 * s4 + __i % n3 * s3) * 64, REST);
+}"""
+_PLANE, _OUTER = "n2: s2: n1: s1: n7: s7: n6: s6:", "n5: s5: n4: s4: n3: s3:"
+_TARGET = "n10: s10: n9: s9: n8: s8:"
+
+
+def _tilings() -> list[Intrinsic]:
+    """Lines of 64 bytes are read at two levels of strides, as many as a line has elements, and written transposed;
+    that they are transposed follows from the counts, which the vendor's text gives."""
+    made = []
+    for bits in (8, 16, 32, 64, 128, 256):
+        size = bits // 8
+        body = _LINES.replace("WIDE", str(_UNIT // size)).replace("BYTES", str(size))
+        name = f"__bang_tiling_2d_b{bits}"
+        made.append(
+            form(
+                name,
+                f"dst>void src<void {_PLANE}",
+                (),
+                body,
+                "lines of 64 bytes, transposed; strides in units of 64 bytes (inferred)",
+                in_place=False,
+            )
+        )
+        outer = _BLOCKS.replace("PIECE", name).replace("REST", "n2, s2, n1, s1, n7, s7, n6, s6")
+        made.append(
+            form(
+                f"__bang_trans_tiling_b{bits}",
+                f"dst>void src<void {_OUTER} n2: s2: n1: s1: {_TARGET} n7: s7: n6: s6:",
+                (),
+                outer,
+                "tiling_2d of blocks that lie at three levels of strides (inferred)",
+                in_place=False,
+            )
+        )
+    moved = _BLOCKS.replace("PIECE", "__memcpy").replace("REST", "op, NRAM2NRAM")
+    made.append(
+        form(
+            "__bang_tiling_3d_b1024",
+            f"dst>void src<void {_OUTER} {_TARGET} op:",
+            (),
+            moved,
+            "pieces of op bytes between three levels of strides (inferred)",
+            in_place=False,
+        )
+    )
+    return made  # fmt: skip
 
 
 def _counts() -> list[Intrinsic]:
@@ -157,6 +219,7 @@ _LANES = "{ for (long __i = 0; __i < n * (long)sizeof(T) / 128; ++__i) __dlp_sum
 INTRINSICS = (
     *_pools(),
     *_counts(),
+    *_tilings(),
     form("__bang_transpose", "dst>T src<T h: w:", NUMBERS, "VTRANS dst src 1 h w", "[h][w] to [w][h]", in_place=False),
     form("__bang_reshape_nchw2nhwc", "dst>T src<T n: h: w: c:", NUMBERS, "VTRANS dst src n c h*w", "[n][c][h w] to [n][h w][c]", in_place=False),
     form("__bang_reshape_nhwc2nchw", "dst>T src<T n: h: w: c:", NUMBERS, "VTRANS dst src n h*w c", "[n][h w][c] to [n][c][h w]", in_place=False),

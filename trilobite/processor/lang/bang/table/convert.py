@@ -1,8 +1,8 @@
 """Conversions, vector and scalar: every pair of types by the names that sources use, every rounding mode.
 
 `_rd` is to nearest with ties away from zero, `_rn` to nearest even, `_tz` to zero, `_dn` down, `_up` up,
-`_oz` away from zero, `_rm` to nearest with ties up. Without a suffix: to nearest even between floats, to
-zero from float to integer. A fix position p means: integer = round(x / 2^p), x = integer * 2^p.
+`_oz` away from zero, `_rm` to nearest with ties up. Without a suffix: vectors to nearest even between floats,
+to zero from float to integer; scalars to zero. A fix position p means: integer = round(x / 2^p), x = integer * 2^p.
 """
 
 # ruff: noqa: E501, UP031 (a row of the table is one line, its C++ has braces of its own)
@@ -38,6 +38,8 @@ def _vector(source: str, target: str, mode: str) -> list[Intrinsic]:
     line = f"{source} to {target}" + (f", rounding {mode[1:]}" if mode else "")
     plain = f"VCVT.{_rounding(s, d, mode)}:{d}:{s} dst n src"
     wide = d not in ("i4",) and s not in ("i4",)
+    if mode in _SLOW and d in FLOATS and {source, target} <= set(_SCALARS):
+        plain = f"{{ for (long __i = 0; __i < n; ++__i) dst[__i] = __{source}2{target}{mode}(src[__i]); }}"
     if mode in _SLOW and is_narrow and wide:
         plain = "{ for (long __i = 0; __i < n; ++__i) { double __x = src[__i]; dst[__i] = __dlp_whole<%s>(%s); } }" % (
             _c(d), _SLOW[mode])  # fmt: skip
@@ -103,33 +105,29 @@ def _vectors() -> list[Intrinsic]:
     return [row for a, b in _pairs() for mode in MODES for row in _vector(a, b, mode)]
 
 
+_SCALARS = "float half bfloat16 int uint short ushort char uchar int32 int16 int8 uint32".split()
+# Between floats, modes that no instruction has choose among the neighbours of the number.
+_CHOSEN = {
+    "_oz": "{ return x < 0 ? NAME_dn(x) : NAME_up(x); }",
+    "_rm": "{ double __x = x, __low = NAME_dn(x), __high = NAME_up(x);"
+    " return __high - __x <= __x - __low ? __high : __low; }",
+}
+
+
 def _scalars() -> list[Intrinsic]:
-    """`__float2half_rd(x)` and the like."""
+    """`__float2half_rd(x)` and the like; without a suffix to zero, as the vendor's text has it."""
     made = []
-    names = (
-        "float",
-        "half",
-        "bfloat16",
-        "int",
-        "uint",
-        "short",
-        "ushort",
-        "char",
-        "uchar",
-        "int32",
-        "int16",
-        "int8",
-        "uint32",
-    )
-    for a in names:
-        for b in names:
+    for a in _SCALARS:
+        for b in _SCALARS:
             if a == b or not {a, b} & {"float", "half", "bfloat16"}:
                 continue
             for mode in MODES:
                 s, d = NAMES[a], NAMES[b]
-                rounding = _rounding(s, d, mode)
+                rounding = _rounding(s, d, mode) if mode else "rz"
                 if mode in _SLOW and d not in FLOATS:
                     how = "{ double __x = x; return __dlp_whole<%s>(%s); }" % (_c(d), _SLOW[mode])
+                elif mode in _SLOW:
+                    how = _CHOSEN[mode].replace("NAME", f"__{a}2{b}")
                 else:
                     how = f"@convert.{rounding}"
                 made.append(

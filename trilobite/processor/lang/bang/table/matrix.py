@@ -16,6 +16,7 @@ PRODUCTS = ("f32-f32-f32", "f32-f16-f16", "f16-f16-f16", "f32-bf16-bf16", "bf16-
             "i32-i8-i8", "i16-i8-i8", "f32-i16-i16", "f16-i16-i16", "i32-i16-i16", "i16-i16-i16", "f32-i16-i8",
             "f16-i16-i8", "i32-i16-i8", "f32-i4-i4", "f16-i4-i4", "i32-i4-i4", "f32-i8-i4", "f16-i8-i4", "i32-i8-i4",
             "i16-i16-i8", "i8-i8-i8")  # fmt: skip
+FLOAT_PRODUCTS = tuple(types for types in PRODUCTS if "-i" not in types)
 _CONV = "ci: h: w: kh: kw: sw: sh: co:"
 
 
@@ -38,15 +39,22 @@ def _products() -> list[Intrinsic]:
         ]  # fmt: skip
     for name, extra, how in (("__bang_conv", "", "@conv"), ("__bang_conv", " bias<D", "@conv"),
                              ("__bang_conv_partial", " partial<D", "@conv.partial")):  # fmt: skip
-        dilated = f"dst>D src<S right<I{extra} {_CONV} position: dw: dh:"
-        made.append(form(name, dilated, PRODUCTS, how, "convolution with dilation",
-                         space="nram, right wram", in_place=False))  # fmt: skip
-        call = ", ".join(re.findall(r"(\w+)[><:]", dilated))
-        body = f"{{ if (ow != 1 || oh != 1) __abort(); {name}({call}); }}"
-        made.append(form(name, f"{dilated} ow: oh:", PRODUCTS, body,
-                         "convolution with dilation; an output dilation other than 1 stops the launch",
-                         space="nram, right wram", in_place=False))  # fmt: skip
+        head = f"dst>D src<S right<I{extra} {_CONV}"
+        made += _dilated(name, f"{head} position: dw: dh:", PRODUCTS, how)
+        made += _dilated(name, f"{head} dw: dh:", FLOAT_PRODUCTS, how)
     return made
+
+
+def _dilated(name: str, parameters: str, types: tuple[str, ...], how: str) -> list[Intrinsic]:
+    """Floats have no fix position; either kind may name the output's dilation, too."""
+    call = ", ".join(re.findall(r"(\w+)[><:]", parameters))
+    body = f"{{ if (ow != 1 || oh != 1) __abort(); {name}({call}); }}"
+    return [
+        form(name, parameters, types, how, "convolution with dilation", space="nram, right wram", in_place=False),
+        form(name, f"{parameters} ow: oh:", types, body,
+             "convolution with dilation; an output dilation other than 1 stops the launch",
+             space="nram, right wram", in_place=False),
+    ]  # fmt: skip
 
 
 INTRINSICS = tuple(_products())
