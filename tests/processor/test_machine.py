@@ -24,6 +24,7 @@ EXPECTED = {
     "mlu290",
     "mlu370-x4",
     "mlu370-x8",
+    "mlu590",
     "nvdla-2048",
     "nvdla-512",
     "nvdla-128",

@@ -29,7 +29,9 @@ from trilobite.processor.lang.ir import KernelModule
 from trilobite.processor.machine import Machine
 
 _MISSING = re.compile(r"'([^']+)' file not found")
-_ARCHITECTURES = {"mlu270": 270, "mlu290": 290, "mlu220": 220, "mlu370-x4": 372, "mlu370-x8": 372}
+_ARCHITECTURES = {
+    "mlu270": 270, "mlu290": 290, "mlu220": 220, "mlu370-x4": 372, "mlu370-x8": 372, "mlu590": 592,
+}  # fmt: skip
 DEFAULT_ARCHITECTURE = 372
 LIBRARY = "/libcxx/include/"  # in the line markers of a text that has headers of libc++
 HEADERS = 60  # how often a header is supplied before the preprocessor's word is final

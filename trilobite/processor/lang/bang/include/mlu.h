@@ -125,4 +125,10 @@ __DLP_LIMITS(__bf16, 8, 0x1.fep127f, 0x1p-126f, 0x1p-133f, 0x1p-7f)
 #undef __DLP_LIMITS
 #endif
 
+// On these parts 0 times NaN is 0 and a NaN keeps its bits; libraries convert integers by that.
+#if __BANG_ARCH__ < 300
+#define __bang_cycle_mul __dlp_cycle_mul_2xx
+#define __bang_cycle_add __dlp_cycle_add_2xx
+#endif
+
 #pragma dlp_intrinsics

@@ -142,6 +142,17 @@ _NAN = """{
     for (long __i = 0; __i < n; ++__i)
         dst[__i] = a[__i] != a[__i] ? a[__i] : bAT != bAT ? bAT : a[__i] OP bAT ? a[__i] : bAT;
 }"""
+# A repeated NaN, or the least number added to NaNs: element by element, with the bits that these parts keep.
+_MASKING = """{
+    if (seg[0] == seg[0]) { __bang_cycle_mul(dst, src, seg, n, m); return; }
+    for (long __i = 0; __i < n; ++__i)
+        if (src[__i] == (T)0) dst[__i] = (T)0; else __builtin_memcpy(dst + __i, seg + __i % m, sizeof(T));
+}"""
+_KEEPING = """{
+    if ((double)seg[0] == 0 || (double)seg[0] > 1e-40 || (double)seg[0] < -1e-40 || sizeof(T) != 4) { __bang_cycle_add(dst, src, seg, n, m); return; }
+    for (long __i = 0; __i < n; ++__i)
+        if (src[__i] != src[__i]) __builtin_memcpy(dst + __i, src + __i, sizeof(T)); else dst[__i] = src[__i] + seg[__i % m];
+}"""
 _SIGN = "VGES dst n src 0; VMS dst n dst 2; VSS dst n dst 1"
 
 
@@ -199,6 +210,8 @@ INTRINSICS = (
     form("__bang_cycle_nan_minimum", "dst>T a<T b<T n# m#", FLOATS, _NAN.replace("bAT", "b[__i % m]").replace("OP", "<"), "the smaller; NaN if one is NaN"),
     *(form(f"__bang_cycle_{op}", "dst>T src<T seg<T n# m#", NUMBERS, _CHUNK.replace("NAME", op), f"b = seg repeated: {op}")
       for op in ("xor", "band", "bor", "bxor")),
+    form("__dlp_cycle_mul_2xx", "dst>T src<T seg<T n# m#", NUMBERS, _MASKING, "a * b, where 0 times NaN is 0"),
+    form("__dlp_cycle_add_2xx", "dst>T src<T seg<T n# m#", NUMBERS, _KEEPING, "a + b, where a NaN keeps its bits"),
     form("__cn_vector_sin_f32", "n# dst>f32 src<f32", (), "VSIN:f32 dst n src", "sine; the count comes first"),
     form("__cn_vector_cos_f32", "n# dst>f32 src<f32", (), "VCOS:f32 dst n src", "cosine; the count comes first"),
     form("__cn_vector_div_s32", "n# dst>i32 a<i32 b<i32", (), "VDV:i32 dst n a b", "a / b"),
