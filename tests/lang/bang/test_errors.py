@@ -131,3 +131,22 @@ def test_host_code_and_its_headers_are_left_out(tmp_path: Path, rng: np.random.G
     )
     x = rng.standard_normal(50).astype(np.float32)
     np.testing.assert_array_equal(run(path, "twice<float>", [x, 50])[0], x + x)
+
+
+def test_columns_are_those_of_the_source(tmp_path: Path) -> None:
+    """Qualifiers and macros are longer for clang than in the source."""
+    said = refused(
+        "#define TWICE(x) ((x) + (x))\n"
+        "__mlu_func__ void f(float *x) { int a = 1; a = other + other; }\n"
+        "__mlu_global__ void k(float *x, int n) { __nram__ float b[4]; b[TWICE(n)] = missing; }\n"
+        "__nram__ float wrong[4] = absent;\n",
+        tmp_path,
+    )
+    assert "wrong.mlu:3:48: use of undeclared identifier 'other'" in said
+    assert "wrong.mlu:4:77: use of undeclared identifier 'missing'" in said
+    assert "wrong.mlu:5:27: use of undeclared identifier 'absent'" in said
+    said = refused(
+        '__mlu_global__ void k(float *x, int n) { __nram__ float b[4]; __asm__("odd;"); x[0] = b[n]; }\n',
+        tmp_path,
+    )
+    assert "wrong.mlu:2:63: the inline assembly 'odd'" in said

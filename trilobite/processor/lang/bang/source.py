@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.lang.bang import clang
+from trilobite.processor.lang.bang.columns import in_columns_of, placed
 from trilobite.processor.lang.bang.headers import INCLUDE
 from trilobite.processor.lang.bang.host import (
     instantiated,
@@ -69,7 +70,10 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
         raise KernelError(f"there is no file {file}", expected="a BANG C source", remedy="check the path")
     plain, llvm = _translated(file, machine, options)
     names = enumerators(plain)
-    lowered = _lowered(file, llvm, machine, options, names)
+    try:
+        lowered = _lowered(file, llvm, machine, options, names)
+    except KernelError as fault:
+        raise in_columns_of(rewrite(plain), file, fault) from None
     if not lowered.entries:
         _, llvm = _translated(file, machine, options, with_instances=True)
         lowered = _lowered(file, llvm, machine, options, names)
@@ -138,7 +142,7 @@ def _compiled(file: Path, text: str, missing: list[str], options: Options) -> st
             break
         text = shorter
     remained = [fault for fault in first if fault in faults]  # without the host's, which do not matter
-    raise _refused(file, remained or first, missing)
+    raise _refused(file, placed(whole, remained or first), missing)
 
 
 def _words(text: str, machine: Machine, options: Options, is_lean: bool) -> list[str]:
