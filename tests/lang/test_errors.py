@@ -126,7 +126,7 @@ CASES: list[tuple[Callable[..., Any], str, str, str]] = [
     ),
     (computed_address, "dlp.store", "the store part of a pipelined loop needs 'k'", "use a plain loop"),
     (left_early, "break", "a pipelined loop is left early", "use a plain loop"),
-    (no_such_rows, "dlp.shift_left", "VSHLS does not exist in the formats f32", "see the instruction"),
+    (no_such_rows, "dlp.shift_left", "VSHLS does not exist in the formats f32", "dlp.convert"),
 ]
 
 

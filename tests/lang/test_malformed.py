@@ -11,12 +11,13 @@ from trilobite.base.errors import TrilobiteError
 
 LINES = """
 y = lambda: 3
-y = [i for i in range(3)]
+y = {i for i in range(3)}
+y = [i for i in range(n)]
 y = {1: 2}[n]
 y = f"{n}"
 global n
 del n
-y = (z := n)
+y = (z := missing)
 def inner(): pass
 class A: pass
 x[0][1] = 2

@@ -93,7 +93,10 @@ def __getattr__(name: str) -> Any:
     """Element types, and the operations that come from the tables of the ISA."""
     if name in _TABLES:
         return _TABLES[name]
-    raise AttributeError(f"trilobite.dlp has no {name!r}")
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, __dir__(), 3, 0.7)
+    raise AttributeError(f"trilobite.dlp has no {name!r}" + (f"; it has {', '.join(near)}" if near else ""))
 
 
 def __dir__() -> list[str]:

@@ -71,7 +71,8 @@ def _halt(core: Core, prepared: Prepared) -> None:
 
 def _trap(core: Core, prepared: Prepared) -> None:
     code = prepared.instruction.immediate
-    raise core.fault(f"the program trapped with code {code}",
+    said = "".join(core.printed).rstrip().rpartition("\n")[2]  # the last line says why
+    raise core.fault(f"the program trapped with code {code}" + (f": {said}" if said else ""),
                      "the program itself found something wrong; see what leads here")  # fmt: skip
 
 

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.isa.rows.scalar import ATOMICS
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, contract
 from trilobite.processor.lang.ir import Buffer, Value
-from trilobite.processor.lang.python.symbols import Symbol, binary, value_of
+from trilobite.processor.lang.python.surroundings import Taken
+from trilobite.processor.lang.python.symbols import Symbol, binary, common_format, value_of
 from trilobite.processor.lang.python.view import View
 from trilobite.processor.lang.types import ANY, SCALARS, Pointer, is_float
 from trilobite.processor.machine import Machine
@@ -40,6 +43,7 @@ class BuildContext:
         self.site: tuple[object, ...] = ()
         self.buffer_name = "buffer"
         self.stage: Stage | None = None
+        self.taken: list[Taken] = []
         self._next_code = 1
 
     @property
@@ -217,10 +221,12 @@ class BuildContext:
     def extreme(self, opcode: str, a: Any, b: Any) -> Any:
         if not isinstance(a, Symbol) and not isinstance(b, Symbol):
             return min(a, b) if opcode == "min" else max(a, b)
-        found = binary(self.builder, opcode, a, b)
-        if found is NotImplemented:
+        if not all(isinstance(v, (Symbol, int, float, np.generic)) for v in (a, b)):
             raise self.error(f"{opcode} of {a} and {b}", "two scalars", f"use dlp.{opcode}imum for views")
-        return found
+        if not is_float(common_format(self.builder, a, b)):
+            return binary(self.builder, opcode, a, b)
+        # Python's own meets NaN and -0.0 in another way than the instruction does
+        return self.select(binary(self.builder, "lt" if opcode == "min" else "gt", b, a), b, a)
 
     def convert(self, value: Any, fmt: Format, rounding: str) -> Any:
         self._element(fmt)
@@ -238,8 +244,6 @@ class BuildContext:
         return self.symbol(self.widened(self.builder.cast(value.value, fmt)))
 
     def select(self, truth: Any, a: Any, b: Any) -> Any:
-        from trilobite.processor.lang.python.symbols import common_format
-
         if not isinstance(truth, Symbol):
             return a if truth else b
         if isinstance(a, (int, float)) and isinstance(b, (int, float)):

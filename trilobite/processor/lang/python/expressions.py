@@ -9,19 +9,17 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from trilobite.base.errors import KernelError, TrilobiteError
 from trilobite.processor.isa.formats import I64
-from trilobite.processor.lang.ops import COMPARISONS
-from trilobite.processor.lang.python.building import BuildContext
 from trilobite.processor.lang.python.dtypes import DType
-from trilobite.processor.lang.python.frames import Frame, Names, Slot, is_missing
-from trilobite.processor.lang.python.pipeline import PLAIN, call_name
-from trilobite.processor.lang.python.symbols import Symbol, binary
+from trilobite.processor.lang.python.frames import Frame
+from trilobite.processor.lang.python.surroundings import MISSING, Taken, look_up, may_change
+from trilobite.processor.lang.python.symbols import Symbol
+from trilobite.processor.lang.python.unrolling import Unrolling
 from trilobite.processor.lang.python.view import View
-from trilobite.processor.lang.types import is_float
 
 OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -35,16 +33,8 @@ OPERATORS: dict[type, Callable[..., Any]] = {
 Constants = (bool, int, float, str, bytes, type(None), tuple, list, dict, DType)
 
 
-class Expressions:
+class Expressions(Unrolling):
     """Evaluates; `statements.Walker` adds statements and the inlining of device functions."""
-
-    def __init__(self, context: BuildContext) -> None:
-        self.context = context
-        self.names = Names(context)
-
-    @property
-    def builder(self) -> Any:
-        return self.context.builder
 
     def at(self, frame: Frame, node: ast.AST) -> None:
         self.builder.location = frame.source.location(node)
@@ -57,7 +47,8 @@ class Expressions:
         if handler is None:
             raise self.refuse(
                 frame, node, f"a kernel cannot contain this expression: {ast.unparse(node)}",
-                "names, numbers, operators, comparisons, indexing, calls", "write it in other words",
+                "names, numbers, operators, comparisons, indexing, calls, comprehensions",
+                _IN_OTHER_WORDS.get(type(node), "write it in other words"),
             )  # fmt: skip
         before = self.builder.location
         self.at(frame, node)
@@ -80,15 +71,22 @@ class Expressions:
     def _name(self, frame: Frame, node: ast.Name) -> Any:
         if node.id in frame.names:
             return self.names.read(frame, node.id)
-        found = frame.lookup(node.id)
-        if is_missing(found):
+        found = look_up(frame.function, node.id)
+        if found is MISSING:
             raise self.refuse(
                 frame, node, f"{node.id!r} is not defined here", "a name that is assigned before", "assign it"
             )
+        return self._taken_from(frame.function, node.id, found)
+
+    def _taken_from(self, owner: Any, name: str, found: Any) -> Any:
+        if may_change(owner, found):
+            self.context.taken.append(Taken.of(owner, name, found))
         return found
 
     def _attribute(self, frame: Frame, node: ast.Attribute) -> Any:
-        return getattr(self.evaluate(frame, node.value), node.attr)
+        owner = self.evaluate(frame, node.value)
+        found = getattr(owner, node.attr)
+        return self._taken_from(owner, node.attr, found) if isinstance(owner, ModuleType) else found
 
     def _tuple(self, frame: Frame, node: ast.Tuple | ast.List) -> Any:
         items: list[Any] = []
@@ -107,6 +105,11 @@ class Expressions:
 
     def _subscript(self, frame: Frame, node: ast.Subscript) -> Any:
         return self.evaluate(frame, node.value)[self.evaluate(frame, node.slice)]
+
+    def _assigned(self, frame: Frame, node: ast.NamedExpr) -> Any:
+        value = self.evaluate(frame, node.value)
+        self.names.assign(frame, node.target.id, value)
+        return value
 
     # operators
     def _binary(self, frame: Frame, node: ast.BinOp) -> Any:
@@ -132,11 +135,9 @@ class Expressions:
         return result
 
     def _unary(self, frame: Frame, node: ast.UnaryOp) -> Any:
-        value = self.evaluate(frame, node.operand)
         if isinstance(node.op, ast.Not):
-            truth = self.truth(value)
-            return truth == 0 if isinstance(truth, Symbol) else not truth
-        return OPERATORS[type(node.op)](value)
+            return self.condition(frame, node)
+        return OPERATORS[type(node.op)](self.evaluate(frame, node.operand))
 
     def _compare(self, frame: Frame, node: ast.Compare) -> Any:
         left = self.evaluate(frame, node.left)
@@ -150,76 +151,6 @@ class Expressions:
             result = self.both(result, found)
             left = right
         return result
-
-    def both(self, a: Any, b: Any) -> Any:
-        """`a and b` of two truth values that are both there."""
-        if not isinstance(a, Symbol):
-            return b if a else a
-        return a & b if isinstance(b, Symbol) else (a if b else False)
-
-    def truth(self, value: Any) -> Any:
-        """A Python bool, or a symbol that is 0 or 1."""
-        if not isinstance(value, Symbol):
-            return bool(value)
-        op = getattr(value.value, "op", None)
-        if op is not None and op.opcode in COMPARISONS:
-            return value
-        return binary(self.builder, "ne", value, 0.0 if is_float(value.fmt) else 0)
-
-    def _logic(self, frame: Frame, node: ast.BoolOp) -> Any:
-        """Short-circuits as Python does wherever skipping the rest could matter."""
-        is_and = isinstance(node.op, ast.And)
-        result = self.truth(self.evaluate(frame, node.values[0]))
-        for following in node.values[1:]:
-            if not isinstance(result, Symbol):
-                if result != is_and:
-                    return result
-                result = self.truth(self.evaluate(frame, following))
-            elif _is_simple(following):
-                other = self.truth(self.evaluate(frame, following))
-                if not isinstance(other, Symbol):
-                    result = result if other == is_and else other
-                else:
-                    result = result & other if is_and else result | other
-            else:
-                result = self._guarded(frame, result, following, is_and)
-        return result
-
-    def _guarded(self, frame: Frame, first: Symbol, following: ast.expr, is_and: bool) -> Any:
-        slot = Slot(self.builder.function.add_variable("(condition)", I64, frame.scope))
-        self.builder.set(slot.variable, first.value)
-        more, done = (self.builder.function.add_block(name) for name in ("more", "decided"))
-        self.builder.branch(first.value, *((more, done) if is_and else (done, more)))
-        self.builder.block = more
-        second = self.truth(self.evaluate(frame, following))
-        value = second.value if isinstance(second, Symbol) else self.builder.integer(int(second))
-        self.builder.set(slot.variable, value)
-        self.builder.jump(done)
-        self.builder.block = done
-        return self.names.get(slot)
-
-    def _choice(self, frame: Frame, node: ast.IfExp) -> Any:
-        truth = self.truth(self.evaluate(frame, node.test))
-        if not isinstance(truth, Symbol):
-            return self.evaluate(frame, node.body if truth else node.orelse)
-        if not (_is_simple(node.body) and _is_simple(node.orelse)):
-            return self._branches(frame, node, truth)
-        a, b = self.evaluate(frame, node.body), self.evaluate(frame, node.orelse)
-        return self.context.select(truth, a, b)
-
-    def _branches(self, frame: Frame, node: ast.IfExp, truth: Symbol) -> Any:
-        """Only the chosen side is evaluated, because it reads memory or calls something."""
-        function, name = self.builder.function, f"(choice {len(self.builder.function.variables)})"
-        yes, no, join = (function.add_block(n) for n in ("chosen", "otherwise", "join"))
-        self.builder.branch(truth.value, yes, no)
-        frame.depth += 1
-        for start, side in ((yes, node.body), (no, node.orelse)):
-            self.builder.block = start
-            self.names.assign(frame, name, self.evaluate(frame, side))
-            self.builder.jump(join)
-        frame.depth -= 1
-        self.builder.block = join
-        return self.names.read(frame, name)
 
     # calls
     def _call(self, frame: Frame, node: ast.Call) -> Any:
@@ -237,6 +168,13 @@ class Expressions:
     ) -> Any:
         if getattr(function, "__dlp__", False) or isinstance(function, DType) or _is_ours(function):
             return function(*args, **named)
+        if function is breakpoint:
+            raise self.refuse(
+                frame, node, "a compiled kernel cannot stop in Python's debugger", "kernel.interpret",
+                "run it with kernel.interpret(device, args), or use trilobite's debugger",
+            )  # fmt: skip
+        if function in (min, max) and len(args) == 1 and isinstance(args[0], tuple):
+            args = list(args[0])
         if function in (min, max) and _has_symbol(args) and len(args) > 1:
             result = args[0]
             for other in args[1:]:
@@ -291,17 +229,17 @@ def _instead(name: str) -> str:
     return known.get(name, "call it with constants only, or write it as a device function")
 
 
-def _is_simple(node: ast.expr) -> bool:
-    """Arithmetic that may be computed whether it is needed or not."""
-    nodes = list(ast.walk(node))
-    calls = [n for n in nodes if isinstance(n, ast.Call)]
-    return not any(isinstance(n, ast.Subscript) for n in nodes) and all(call_name(c) in PLAIN for c in calls)
-
+_IN_OTHER_WORDS: dict[type, str] = {
+    ast.JoinedStr: "print with dlp.printf, which has a format and values",
+    ast.Lambda: "write it as a function of its own: calls of it are inlined",
+    ast.Dict: "make the dictionary outside of the kernel",
+}
 
 _HANDLERS: dict[type, Callable[[Expressions, Frame, Any], Any]] = {
     ast.Constant: Expressions._constant, ast.Name: Expressions._name, ast.Attribute: Expressions._attribute,
     ast.Tuple: Expressions._tuple, ast.List: Expressions._tuple, ast.Slice: Expressions._slice,
     ast.Subscript: Expressions._subscript, ast.BinOp: Expressions._binary, ast.UnaryOp: Expressions._unary,
     ast.Compare: Expressions._compare, ast.BoolOp: Expressions._logic, ast.IfExp: Expressions._choice,
-    ast.Call: Expressions._call,
+    ast.Call: Expressions._call, ast.ListComp: Expressions._comprehension,
+    ast.GeneratorExp: Expressions._comprehension, ast.NamedExpr: Expressions._assigned,
 }  # fmt: skip

@@ -83,8 +83,11 @@ class ViewSlot:
 
 @dataclass
 class LoopTargets:
+    """Where `continue` and `break` go; `unrolled_at` is an unrolled loop's depth in branches of the run."""
+
     onward: Block
     out: Block
+    unrolled_at: int | None = None
 
 
 @dataclass
@@ -101,21 +104,7 @@ class Frame:
     loops: list[LoopTargets] = field(default_factory=list)
     out: Block | None = None
     returned: list[Any] = field(default_factory=list)
-
-    def lookup(self, name: str) -> Any:
-        """A name of the function's surroundings: closure, module, builtins."""
-        closure = inspect.getclosurevars(self.function)
-        for names in (closure.nonlocals, closure.globals, closure.builtins):
-            if name in names:
-                return names[name]
-        return getattr(self.function, "__globals__", {}).get(name, _MISSING)
-
-
-_MISSING = object()
-
-
-def is_missing(value: Any) -> bool:
-    return value is _MISSING
+    left: ast.stmt | None = None  # the return, break or continue that the compiler itself has taken
 
 
 def assigned_once(node: ast.FunctionDef) -> frozenset[str]:

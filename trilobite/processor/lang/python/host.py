@@ -24,6 +24,7 @@ from trilobite.processor.lang.interpreter import perform
 from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, contract
 from trilobite.processor.lang.ir import Buffer, Constant
 from trilobite.processor.lang.python.context import within
+from trilobite.processor.lang.python.sites import site
 from trilobite.processor.lang.python.view import View
 from trilobite.processor.lang.scalar import MASK, constant_word, convert_word, scalar_row
 from trilobite.processor.lang.scratchpad import place
@@ -184,13 +185,8 @@ class HostContext:
         self.meet(scope, members)
 
     def buffer(self, space: str, fmt: Format, shape: tuple[int, ...]) -> Any:
-        key: list[object] = []
-        frame: Any = sys._getframe(3)
-        while frame is not None and frame.f_code is not self.launch.code:
-            key.append((frame.f_code, frame.f_lasti))
-            frame = frame.f_back
-        key.append(frame.f_lasti if frame is not None else None)
-        return self.launch.stack.place(tuple(key), space, fmt.bytes(int(np.prod(shape))))
+        key = site(sys._getframe(3), self.launch.code)
+        return self.launch.stack.place(key, space, fmt.bytes(int(np.prod(shape))))
 
     def unary(self, opcode: str, value: Any) -> Any:
         fmt = _format_of(value)

@@ -20,6 +20,7 @@ from trilobite.processor.lang.ir import KernelModule
 from trilobite.processor.lang.python.dtypes import DType, GlobalPointer
 from trilobite.processor.lang.python.frames import source_of
 from trilobite.processor.lang.python.host import HostLaunch, scalar_of, word_of
+from trilobite.processor.lang.python.surroundings import Taken, told_apart
 from trilobite.processor.lang.python.view import View
 from trilobite.processor.lang.python.walker import build
 from trilobite.processor.lang.source import KernelSource
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trilobite.processor.device import Device
 
 Dim = tuple[int, int, int]
+Compiled = tuple[list[Taken], KernelProgram]
 
 
 class Kernel(KernelSource):
@@ -40,14 +42,14 @@ class Kernel(KernelSource):
         function: Callable[..., Any],
         level: int = 2,
         meta: Mapping[str, Any] | None = None,
-        cache: dict[Any, KernelProgram] | None = None,
+        cache: dict[Any, list[Compiled]] | None = None,
     ) -> None:
         self.function, self.level = function, level
         self.name = function.__name__
         self.__doc__ = function.__doc__
         self.parameters, self.defaults = _signature(function)
         self.chosen: dict[str, Any] = {**self.defaults, **(meta or {})}
-        self._programs: dict[Any, KernelProgram] = {} if cache is None else cache
+        self._programs: dict[Any, list[Compiled]] = {} if cache is None else cache
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}({', '.join([*self.parameters, *self.chosen])})>"
@@ -76,6 +78,9 @@ class Kernel(KernelSource):
     # compilation
     def module(self, machine: str | Machine) -> KernelModule:
         """The kernel IR, before any pass."""
+        return self._build(load_machine(machine))[0]
+
+    def _build(self, machine: Machine) -> tuple[KernelModule, list[Taken]]:
         missing = [name for name, value in self.chosen.items() if value is inspect.Parameter.empty]
         if missing:
             raise KernelError(
@@ -83,14 +88,19 @@ class Kernel(KernelSource):
                 expected="a value for each keyword-only parameter without default",
                 remedy=f"use {self.name}.meta({missing[0]}=...)",
             )
-        return build(self.function, self.parameters, self.chosen, load_machine(machine))
+        return build(self.function, self.parameters, self.chosen, machine)
 
     def program(self, machine: str | Machine) -> KernelProgram:
+        """Compiled once, and again where a global that the kernel reads has another value by now."""
         part = load_machine(machine)
-        key = (part, self.level, tuple(sorted((k, repr(v)) for k, v in self.chosen.items())))
-        if key not in self._programs:
-            self._programs[key] = compile_module(self.module(part), part, self.level)
-        return self._programs[key]
+        key = (part, self.level, tuple((k, told_apart(self.chosen[k])) for k in sorted(self.chosen)))
+        kept = self._programs.setdefault(key, [])
+        for taken, program in kept:
+            if all(value.still_holds() for value in taken):
+                return program
+        module, taken = self._build(part)
+        kept.append((taken, compile_module(module, part, self.level)))
+        return kept[-1][1]
 
     def stages(self, machine: str | Machine) -> dict[str, str]:
         """The text of every step by name: kernel, optimised, ordered, isa."""

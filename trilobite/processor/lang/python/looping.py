@@ -7,18 +7,16 @@ parts, each guarded by whether its iteration exists, with one wait for everythin
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from trilobite.processor.isa.formats import I64
 from trilobite.processor.lang.python.building import Stage
 from trilobite.processor.lang.python.expressions import Expressions
 from trilobite.processor.lang.python.frames import Frame, LoopTargets, Slot
-from trilobite.processor.lang.python.loops import Pipeline, StaticRange
+from trilobite.processor.lang.python.loops import Pipeline
 from trilobite.processor.lang.python.pipeline import Split
 from trilobite.processor.lang.python.symbols import Symbol
-
-MAX_UNROLLED = 4096
 
 
 class Looping(Expressions):
@@ -34,7 +32,7 @@ class Looping(Expressions):
         self.builder.jump(head)
         self.builder.block = head
         frame.depth += 1
-        truth = self.truth(self.evaluate(frame, node.test))
+        truth = self.condition(frame, node.test)
         value = truth.value if isinstance(truth, Symbol) else self.builder.integer(int(truth))
         self.builder.branch(value, body, out)
         frame.loops.append(LoopTargets(head, out))
@@ -68,53 +66,65 @@ class Looping(Expressions):
         over = self.evaluate(frame, node.iter)
         if isinstance(over, Pipeline):
             self._pipeline(frame, node, over)
-        elif isinstance(over, (StaticRange, tuple, list, range)):
-            self._unroll(frame, node, list(over))
+        elif isinstance(over, Iterable):
+            self._unroll(frame, node, over)
         else:
             raise self.refuse(
                 frame, node.iter, f"a kernel cannot loop over {ast.unparse(node.iter)}",
                 "range, dlp.pipeline, dlp.static_range or a constant tuple", "use one of these",
             )  # fmt: skip
 
-    def _unroll(self, frame: Frame, node: ast.For, items: list[Any]) -> None:
-        if len(items) > MAX_UNROLLED:
-            raise self.refuse(
-                frame, node, f"{len(items)} iterations to unroll", f"at most {MAX_UNROLLED}", "use range"
-            )
-        path = frame.path
-        for number, item in enumerate(items):
+    def _unroll(self, frame: Frame, node: ast.For, over: Iterable[Any]) -> None:
+        function, path, depth = self.builder.function, frame.path, frame.depth
+        out = function.add_block("behind") if _leaves(node.body) else None
+        for number, item in enumerate(self.items(frame, node, over)):
             self.at(frame, node)
-            self._bind_constant(frame, node.target, item)
+            self.bind(frame, node.target, item)
             frame.path = (*path, number)
+            if out is None:
+                self.block(frame, node.body)
+                continue
+            onward = function.add_block("next")
+            frame.loops.append(LoopTargets(onward, out, frame.depth))
             self.block(frame, node.body)
-        frame.path = path
+            frame.loops.pop()
+            if self.builder.is_open:
+                self.builder.jump(onward)
+            self.builder.block = onward
+            if self._taken(frame, ast.Break):
+                break
+        frame.path, frame.depth = path, depth
+        if out is not None:
+            self.builder.jump(out)
+            self.builder.block = out
 
-    def _bind_constant(self, frame: Frame, target: ast.expr, item: Any) -> None:
-        if isinstance(target, ast.Tuple):
-            for element, part in zip(target.elts, item, strict=True):
-                self._bind_constant(frame, element, part)
-        elif isinstance(target, ast.Name):
-            frame.names[target.id] = item
+    def _taken(self, frame: Frame, kind: type[ast.stmt]) -> bool:
+        """Whether the compiler took such a way out of a copy; the next copy begins afresh."""
+        left = frame.left
+        if isinstance(left, (ast.Break, ast.Continue)):
+            frame.left = None
+        return isinstance(left, kind)
 
     def _range(self, frame: Frame, node: ast.For, start: Any, stop: Any, step: Any) -> None:
         if isinstance(step, int) and step == 0:
             raise self.refuse(frame, node.iter, "a range with step 0", "a step that moves", "correct it")
         builder = self.builder
+        flip = self._direction(step)
         counter = Slot(builder.function.add_variable("(counter)", I64, frame.scope))
         builder.set(counter.variable, self.context.whole(start))
         head, body, onward, out = (builder.function.add_block(n) for n in ("for", "body", "next", "behind"))
-        limit = self.context.whole(stop)
+        limit = self.context.whole(stop if flip is None else stop ^ flip)
         stride = self.context.whole(step)
         builder.jump(head)
         builder.block = head
         now = self.names.get(counter)
         falling = isinstance(step, int) and step < 0
-        test = builder.arithmetic("gt" if falling else "lt", I64, now.value, limit)
-        builder.branch(test, body, out)
+        reached = now if flip is None else now ^ flip
+        builder.branch(builder.arithmetic("gt" if falling else "lt", I64, reached.value, limit), body, out)
         builder.block = body
         frame.depth += 1
         now = self.names.get(counter)
-        now.nonnegative = not falling and _known_nonnegative(start)
+        now.nonnegative = not falling and flip is None and _known_nonnegative(start)
         kept = self._loop_name(frame, node, now)
         frame.loops.append(LoopTargets(onward, out))
         self.block(frame, node.body)
@@ -129,6 +139,24 @@ class Looping(Expressions):
         builder.block = out
         if kept is not None and isinstance(node.target, ast.Name):
             frame.names[node.target.id] = kept
+
+    def _direction(self, step: Any) -> Symbol | None:
+        """-1 or 0 where only a run knows whether a loop falls: a > b is ~a < ~b, and ~a is a ^ -1."""
+        if not isinstance(step, Symbol) or step.nonnegative:
+            return None
+        self.context.whole(step)
+        self._step_moves(step)
+        found = step >> 63
+        assert isinstance(found, Symbol)
+        return found
+
+    def _step_moves(self, step: Symbol) -> None:
+        wrong, fine = (self.builder.function.add_block(n) for n in ("step 0", "steps"))
+        self.builder.branch((step != 0).value, fine, wrong)
+        self.builder.block = wrong
+        self.context.trap("a loop whose step is 0")
+        self.builder.jump(fine)
+        self.builder.block = fine
 
     def _loop_name(self, frame: Frame, node: ast.For, now: Symbol) -> Slot | None:
         """Binds the loop's name for the body; what the name is bound to behind the loop."""
@@ -151,6 +179,8 @@ class Looping(Expressions):
         split = Split(node.body, lambda n, what, want: self.refuse(frame, n, what, want, "use a plain loop"))
         parts = split.used
         start, step = over.start, over.step
+        if isinstance(step, int) and step == 0:
+            raise self.refuse(frame, node.iter, "a pipeline with step 0", "a step that moves", "correct it")
         trips = self._trips(over)
         shared: dict[object, Any] = {}
 
@@ -173,7 +203,14 @@ class Looping(Expressions):
         span = over.stop - over.start
         if isinstance(span, int) and isinstance(over.step, int):
             return max(0, -(-span // over.step))
-        trips = (span + (over.step - 1)) // over.step
+        step = over.step
+        if isinstance(step, Symbol) and not step.nonnegative:
+            self._step_moves(step)
+            trips: Any = -(-span // step)
+        elif isinstance(step, int) and step < 0:
+            trips = ((-step - 1) - span) // -step
+        else:
+            trips = (span + (step - 1)) // step
         return self.context.extreme("max", trips, 0)
 
     def _guarded_part(
@@ -227,6 +264,16 @@ class Looping(Expressions):
         builder.set(counter.variable, builder.arithmetic("add", I64, now.value, builder.integer(1)))
         builder.jump(head)
         builder.block = out
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    """Whether `break` or `continue` of the loop with this body stands in it."""
+    for statement in body:
+        if isinstance(statement, (ast.Break, ast.Continue)):
+            return True
+        if isinstance(statement, ast.If) and (_leaves(statement.body) or _leaves(statement.orelse)):
+            return True
+    return False
 
 
 def _bounds(args: list[Any]) -> tuple[Any, Any, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from trilobite.processor.isa.formats import Format
+from trilobite.processor.lang.python.arrangement import known_sum, windows
 from trilobite.processor.lang.python.context import current
-from trilobite.processor.lang.python.operations import emit, intrinsic, view_of
+from trilobite.processor.lang.python.operations import emit, intrinsic, same_shape, view_of
 from trilobite.processor.lang.python.view import View
 
 NONE = 0  # the address of a bias or scale that is not there
@@ -17,8 +18,13 @@ def _drain(accumulate: bool, bias: Any, scale: Any, activation: str) -> tuple[st
             "scale" if scale is not None else "", activation)  # fmt: skip
 
 
-def _side(name: str, given: Any, operation: str) -> Any:
-    return NONE if given is None else view_of(name, given, operation)
+def _side(name: str, given: Any, operation: str, columns: Any) -> Any:
+    """A bias or scale: one element for each column, or none at all."""
+    if given is None:
+        return NONE
+    found = view_of(name, given, operation)
+    same_shape(operation, f"the {name}", found, (columns,))
+    return found
 
 
 def _as(view: View, given: Any) -> Format:
@@ -65,7 +71,8 @@ def matmul(
         "tb" if transpose_b else "",
         "",
     )
-    operands = [out, left, right, m, n, k, _side("bias", bias, "matmul"), _side("scale", scale, "matmul")]
+    sides = [_side(name, given, "matmul", n) for name, given in (("bias", bias), ("scale", scale))]
+    operands = [out, left, right, m, n, k, *sides]
     emit("MM", operands, (out.fmt, _as(left, read_as), _as(right, read_as)), flags)
 
 
@@ -73,6 +80,7 @@ def matmul(
 def matvec(dst: Any, a: Any, b: Any, accumulate: bool = False) -> None:
     """dst[m] = a[m][k] b[k]: a in WRAM, b in NRAM."""
     out, left, right = (view_of(n, v, "matvec") for n, v in (("dst", dst), ("a", a), ("b", b)))
+    same_shape("matvec", "a", left, (out.size, right.size))
     flags = ("acc" if accumulate else "",)
     emit("MMV", [out, out.size, left, right, right.size], (out.fmt, left.fmt, right.fmt), flags)
 
@@ -81,6 +89,7 @@ def matvec(dst: Any, a: Any, b: Any, accumulate: bool = False) -> None:
 def vecmat(dst: Any, a: Any, b: Any, accumulate: bool = False) -> None:
     """dst[n] = a[k] b[k][n]: a in NRAM, b in WRAM."""
     out, left, right = (view_of(n, v, "vecmat") for n, v in (("dst", dst), ("a", a), ("b", b)))
+    same_shape("vecmat", "b", right, (left.size, out.size))
     flags = ("acc" if accumulate else "",)
     emit("VMM", [out, out.size, left, right, left.size], (out.fmt, left.fmt, right.fmt), flags)
 
@@ -89,6 +98,7 @@ def vecmat(dst: Any, a: Any, b: Any, accumulate: bool = False) -> None:
 def outer(dst: Any, a: Any, b: Any) -> None:
     """dst[m][n] = a[m] b[n]."""
     out, left, right = (view_of(n, v, "outer") for n, v in (("dst", dst), ("a", a), ("b", b)))
+    same_shape("outer", "dst", out, (left.size, right.size))
     emit("OP", [out, left.size, left, right, right.size], (out.fmt,))
 
 
@@ -103,8 +113,16 @@ def _geometry(image: View, kernel: View, stride: Any, dilation: Any, border: Any
             "an image [h][w][ci] and a filter [co][kh][kw][ci / groups]",
             "use .view",
         )  # fmt: skip
-    (h, w, ci), (co, kh, kw, _) = image.shape, kernel.shape
+    (h, w, ci), (co, kh, kw, depth) = image.shape, kernel.shape
+    if isinstance(ci, int) and isinstance(groups, int):
+        _fits("a convolution", "the depth of a filter", ci // max(groups, 1), depth)
     return [h, w, ci, kh, kw, co, *_pair(stride), *_pair(dilation), *border, groups]
+
+
+def _convolved(geometry: list[Any]) -> tuple[Any, ...]:
+    h, w, _, kh, kw, co, sh, sw, dh, dw, top, bottom, left, right, _ = geometry
+    down = windows(h, kh, sh, dh, known_sum(top, bottom))
+    return (down, windows(w, kw, sw, dw, known_sum(left, right)), co)
 
 
 @intrinsic
@@ -123,8 +141,10 @@ def conv(
 ) -> None:
     """dst[p][q][co] = a[h][w][ci] convolved with b[co][kh][kw][ci / groups]; border t b l r."""
     out, image, kernel = (view_of(n, v, "conv") for n, v in (("dst", dst), ("a", a), ("b", b)))
-    sides = [_side("bias", bias, "conv"), _side("scale", scale, "conv")]
-    operands = [out, image, kernel, *_geometry(image, kernel, stride, dilation, border, groups), *sides]
+    geometry = _geometry(image, kernel, stride, dilation, border, groups)
+    same_shape("conv", "dst", out, _convolved(geometry))
+    sides = [_side(name, v, "conv", kernel.shape[0]) for name, v in (("bias", bias), ("scale", scale))]
+    operands = [out, image, kernel, *geometry, *sides]
     flags = (*_drain(accumulate, bias, scale, activation), "")
     emit("CONV", operands, (out.fmt, image.fmt, kernel.fmt), flags)
 
@@ -136,7 +156,9 @@ def conv_input_gradient(
 ) -> None:  # fmt: skip
     """dst[h][w][ci] = gradient of conv's image, of g[p][q][co] and the filter b in WRAM."""
     out, grad, kernel = (view_of(n, v, "conv_input_gradient") for n, v in (("dst", dst), ("g", g), ("b", b)))
-    operands = [out, grad, kernel, *_geometry(out, kernel, stride, dilation, border, groups)]
+    geometry = _geometry(out, kernel, stride, dilation, border, groups)
+    same_shape("conv_input_gradient", "g", grad, _convolved(geometry))
+    operands = [out, grad, kernel, *geometry]
     emit("CONVDX", operands, (out.fmt, grad.fmt, kernel.fmt), ("acc" if accumulate else "",))
 
 
@@ -147,5 +169,7 @@ def conv_filter_gradient(
 ) -> None:  # fmt: skip
     """dst[co][kh][kw][ci / groups] = gradient of conv's filter, of g[p][q][co] and the image a."""
     out, grad, image = (view_of(n, v, "conv_filter_gradient") for n, v in (("dst", dst), ("g", g), ("a", a)))
-    operands = [out, grad, image, *_geometry(image, out, stride, dilation, border, groups)]
+    geometry = _geometry(image, out, stride, dilation, border, groups)
+    same_shape("conv_filter_gradient", "g", grad, _convolved(geometry))
+    operands = [out, grad, image, *geometry]
     emit("CONVDW", operands, (out.fmt, grad.fmt, image.fmt), ("acc" if accumulate else "",))

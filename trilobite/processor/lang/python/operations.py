@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from trilobite.processor.isa.formats import I32, Format
 from trilobite.processor.lang.intrinsics import TENSOR_ROWS, lawful
 from trilobite.processor.lang.python.context import current
-from trilobite.processor.lang.python.view import View
+from trilobite.processor.lang.python.view import View, product
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -27,10 +27,11 @@ def intrinsic(function: Function) -> Function:
 def view_of(name: str, given: Any, operation: str) -> View:
     """A contiguous view, or an error in the user's words."""
     if not isinstance(given, View):
+        number = isinstance(given, (int, float)) or not hasattr(given, "shape")
         raise current().error(
             f"{operation}: {name} is {type(given).__name__}, not a view",
             "a view of a buffer",
-            "pass a buffer or a slice of one",
+            "fill a buffer with it: dlp.fill(dst, value)" if number else "pass a buffer or a slice of one",
         )
     if not given.contiguous:
         raise current().error(
@@ -49,6 +50,11 @@ def emit(
     found = TENSOR_ROWS[row]
     chosen = flags or tuple(flag.choices[0] for flag in found.flags)
     wrong = lawful(found, formats, chosen)
+    if wrong and found.formats and formats not in found.formats:
+        known = sorted({".".join(fmt.name for fmt in one) for one in found.formats})
+        raise current().error(
+            f"{wrong}: {found.line}", f"one of {', '.join(known)}", "convert with dlp.convert first"
+        )
     if wrong:
         raise current().error(wrong, found.line, "see the instruction in docs/isa.md")
     return current().tensor(row, operands, formats, chosen, is_async)
@@ -61,6 +67,35 @@ def same_size(operation: str, a: View, b: View) -> None:
         raise current().error(
             f"{operation}: {a} and {b} differ in size", "operands with as many elements", "slice one of them"
         )
+
+
+def known_size(extents: tuple[Any, ...]) -> int | None:
+    """Elements of a shape, or None where only a run knows."""
+    return product(extents) if all(isinstance(e, int) for e in extents) else None
+
+
+def need_room(operation: str, dst: View, *written: Any) -> None:
+    """A destination has room for what is written, where both are known."""
+    room, count = known_size(dst.shape), known_size(written)
+    if room is not None and count is not None and room < count:
+        raise current().error(
+            f"{operation}: {dst} has room for {room} of the {count} elements that are written",
+            f"a destination of {count} elements",
+            "make it larger, or check the operands' shapes",
+        )
+
+
+def same_shape(operation: str, what: str, given: View, wanted: tuple[Any, ...]) -> None:
+    """Extents that are known must be those that are wanted; a view of other axes has as many elements."""
+    if given.ndim != len(wanted):
+        sizes = known_size(given.shape), known_size(wanted)
+        differs = None not in sizes and sizes[0] != sizes[1]
+    else:
+        pairs = zip(given.shape, wanted, strict=True)
+        differs = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)
+    if differs:
+        extents = "x".join(str(e) if isinstance(e, int) else "?" for e in wanted)
+        raise current().error(f"{operation}: {what} is {given}", f"{extents} elements", "check the shapes")
 
 
 def same_format(operation: str, *views: View) -> Format:
@@ -99,10 +134,22 @@ REDUCTIONS = {"sum": "VSUM", "max": "VMAX", "min": "VMIN", "prod": "VPROD", "arg
               "argmin": "VARGMIN"}  # fmt: skip
 
 
+# the operation that gives the same with its operands in the other order
+TURNED = {
+    **{name: name for name in ("add", "mul", "maximum", "minimum", "equal", "not_equal", "bit_and", "bit_or",
+                               "bit_xor")},
+    "sub": "rsub", "div": "rdiv", "rsub": "sub", "rdiv": "div", "greater": "less", "less": "greater",
+    "greater_equal": "less_equal", "less_equal": "greater_equal",
+}  # fmt: skip
+
+
 def _binary(name: str, rows: tuple[str, str, str]) -> Callable[..., None]:
     both, scalar, cyclic = rows
 
     def operation(dst: Any, a: Any, b: Any) -> None:
+        if isinstance(b, View) and not isinstance(a, View) and name in TURNED:
+            TABLE[TURNED[name]](dst, b, a)
+            return
         out, left = view_of("dst", dst, name), view_of("a", a, name)
         same_size(name, out, left)
         if not isinstance(b, View):
@@ -114,6 +161,7 @@ def _binary(name: str, rows: tuple[str, str, str]) -> Callable[..., None]:
         fmt = same_format(name, out, left, right)
         if right.ndim < left.ndim:
             _need(name, cyclic, "a row that repeats as second operand")
+            same_shape(name, "the row that repeats", right, left.shape[left.ndim - right.ndim :])
             emit(cyclic, [out, out.size, left, right, right.size], (fmt,))
         else:
             _need(name, both, "two vectors")
@@ -155,13 +203,17 @@ def _reduction(name: str, row: str) -> Callable[..., None]:
             )
         fmt = source.fmt if arg else same_format(name, out, source)
         if axis is None:
+            need_room(name, out, 1)
             emit(row, [out, source.size, source], (fmt,))
             return
-        if not 0 <= axis < source.ndim:
-            raise current().error(f"{name}: axis {axis} of {source}", "an axis of the view", "count from 0")
-        from trilobite.processor.lang.python.view import product
-
+        if not -source.ndim <= axis < source.ndim:
+            raise current().error(
+                f"{name}: axis {axis} of {source}", f"an axis from {-source.ndim} to {source.ndim - 1}",
+                "choose one of the view's axes",
+            )  # fmt: skip
+        axis %= source.ndim
         extents = [product(source.shape[:axis]), source.shape[axis], product(source.shape[axis + 1 :])]
+        need_room(name, out, extents[0], extents[2])
         emit("VREDUCE", [out, source, *extents], (fmt,), (name,))
 
     made = _named(operation, name, row)
@@ -198,6 +250,8 @@ def fma(dst: Any, a: Any, b: Any, c: Any = None) -> Any:
 def where(dst: Any, mask: Any, a: Any, b: Any) -> None:
     """dst[i] = mask[i] != 0 ? a[i] : b[i]; all of one format."""
     views = [view_of(n, v, "where") for n, v in (("dst", dst), ("mask", mask), ("a", a), ("b", b))]
+    for other in views[1:]:
+        same_size("where", views[0], other)
     emit("VSEL", [views[0], views[0].size, *views[1:]], (same_format("where", *views),))
 
 
@@ -240,6 +294,7 @@ def dot(dst: Any, a: Any, b: Any) -> None:
     """dst[0] = sum of a[i] * b[i]."""
     out, x, y = view_of("dst", dst, "dot"), view_of("a", a, "dot"), view_of("b", b, "dot")
     same_size("dot", x, y)
+    need_room("dot", out, 1)
     emit("VDP", [out, x.size, x, y], (same_format("dot", out, x, y),))
 
 

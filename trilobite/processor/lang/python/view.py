@@ -125,7 +125,7 @@ class View:
         for axis in range(self.ndim):
             index = items[axis] if axis < len(items) else slice(None)
             if not isinstance(index, slice):
-                offset = _plus(offset, _times(index, self.strides[axis]))
+                offset = _plus(offset, _times(self._place(axis, index), self.strides[axis]))
                 gap = True
                 continue
             start, extent, cut = self._slice(axis, index)
@@ -143,8 +143,8 @@ class View:
     def _slice(self, axis: int, index: slice) -> tuple[Extent, Extent, bool]:
         if index.step is not None:
             raise self._wrong("a slice with a step", "start:stop", "copy a column of a 2-D view")
-        start = 0 if index.start is None else index.start
         extent = self.shape[axis]
+        start = 0 if index.start is None else index.start
         for edge in (start, index.stop):
             if isinstance(edge, int) and edge < 0:
                 raise self._wrong("a negative slice", "places from the front", "subtract from the extent")
@@ -152,13 +152,29 @@ class View:
             if extent is None:
                 return start, None, True
             return start, (extent - start if not _is_zero(start) else extent), not _is_zero(start)
-        if isinstance(extent, int) and isinstance(index.stop, int) and index.stop > extent:
+        stop = index.stop
+        if isinstance(extent, int) and isinstance(stop, int) and stop > extent:
             raise self._wrong(
-                f"the slice ends at {index.stop}, the axis at {extent}", f"a stop up to {extent}", "cut it"
+                f"the slice ends at {stop}, the axis at {extent}", f"a stop up to {extent}", "cut it"
             )
-        known = isinstance(extent, int) and isinstance(index.stop, int)
-        whole = known and _is_zero(start) and extent == index.stop
-        return start, index.stop - start, not whole
+        count = stop - start
+        if isinstance(count, int) and count < 0:
+            raise self._wrong(
+                f"the slice ends {-count} before it begins", "a stop that is not before the start", "turn it"
+            )
+        known = isinstance(extent, int) and isinstance(stop, int)
+        return start, count, not (known and _is_zero(start) and extent == stop)
+
+    def _place(self, axis: int, index: Extent) -> Extent:
+        """An index along an axis that is known to be inside; behind a pointer without end anything goes."""
+        extent = self.shape[axis]
+        outside = isinstance(index, int) and (index < 0 or (isinstance(extent, int) and index >= extent))
+        if extent is not None and outside:
+            raise self._wrong(
+                f"index {index} of an axis of {extent}", "a place from the front, inside of the axis",
+                "count from the front: places before 0 do not exist",
+            )  # fmt: skip
+        return index
 
     # the same elements seen otherwise
     def view(self, *shape: Extent) -> View:
@@ -189,6 +205,10 @@ class View:
 
     def __add__(self, count: Any) -> View:
         """Pointer arithmetic, in elements: the view that begins that much further."""
+        if isinstance(count, View):
+            raise self._wrong(
+                f"{self} + {count}", "a number of elements behind a view", "add views with dlp.add(dst, a, b)"
+            )
         if self.ndim != 1:
             raise self._wrong("pointer arithmetic on a view with axes", "a 1-D view", "index or slice it")
         extent = None if self.shape[0] is None else self.shape[0] - count

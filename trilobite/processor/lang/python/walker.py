@@ -19,6 +19,7 @@ from trilobite.processor.lang.python.context import within
 from trilobite.processor.lang.python.dtypes import DType, GlobalPointer
 from trilobite.processor.lang.python.frames import Frame, assigned_once, source_of
 from trilobite.processor.lang.python.looping import Looping
+from trilobite.processor.lang.python.surroundings import Taken
 from trilobite.processor.lang.python.symbols import Symbol
 from trilobite.processor.lang.python.view import View
 from trilobite.processor.lang.types import Pointer
@@ -27,8 +28,11 @@ from trilobite.processor.machine import Machine
 
 def build(
     function: Callable[..., Any], parameters: Mapping[str, Any], meta: Mapping[str, Any], machine: Machine
-) -> KernelModule:
-    """The module of a kernel: `parameters` are annotations by name, `meta` values by name."""
+) -> tuple[KernelModule, list[Taken]]:
+    """The module of a kernel, and what it took from its surroundings.
+
+    `parameters` are annotations by name, `meta` values by name.
+    """
     source = source_of(function)
     module = KernelModule(source.file)
     entry = module.add_function(Function(function.__name__, entry=True))
@@ -49,7 +53,7 @@ def build(
         if block.terminator is None:
             builder.block = block
             builder.ret()
-    return module
+    return module, context.taken
 
 
 class Walker(Looping):
@@ -71,6 +75,8 @@ class Walker(Looping):
 
     def block(self, frame: Frame, statements: list[ast.stmt]) -> None:
         for statement in statements:
+            if frame.left is not None:
+                return
             self.at(frame, statement)
             handler = _STATEMENTS.get(type(statement))
             if handler is None:
@@ -137,7 +143,7 @@ class Walker(Looping):
 
     # control
     def _if(self, frame: Frame, node: ast.If) -> None:
-        truth = self.truth(self.evaluate(frame, node.test))
+        truth = self.condition(frame, node.test)
         if not isinstance(truth, Symbol):
             self.block(frame, node.body if truth else node.orelse)
             return
@@ -165,6 +171,12 @@ class Walker(Looping):
         target = frame.loops[-1]
         self.builder.jump(target.out if isinstance(node, ast.Break) else target.onward)
         self.builder.block = self.builder.function.add_block("behind a jump")
+        if target.unrolled_at == frame.depth:
+            frame.left = node
+        elif target.unrolled_at is not None:
+            # From here on not every statement of the copies is reached: names need variables.
+            target.unrolled_at += 1
+            frame.depth += 1
 
     def _return(self, frame: Frame, node: ast.Return) -> None:
         value = None if node.value is None else self.evaluate(frame, node.value)
@@ -178,6 +190,8 @@ class Walker(Looping):
             self._give_back(frame, value)
             self.builder.jump(frame.out)
         self.builder.block = self.builder.function.add_block("behind a return")
+        if frame.depth == 0:
+            frame.left = node
 
     def _give_back(self, frame: Frame, value: Any) -> None:
         frame.returned.append(value)
@@ -187,7 +201,7 @@ class Walker(Looping):
                 self.names.assign(frame, f"(result {place})", part)
 
     def _assert(self, frame: Frame, node: ast.Assert) -> None:
-        truth = self.truth(self.evaluate(frame, node.test))
+        truth = self.condition(frame, node.test)
         message = self.evaluate(frame, node.msg) if node.msg is not None else "assertion failed"
         if not isinstance(truth, Symbol):
             if not truth:
