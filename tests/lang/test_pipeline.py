@@ -7,6 +7,7 @@ import pytest
 from harness import run
 
 from trilobite import dlp
+from trilobite.base.errors import KernelError
 
 WAYS = ("host", "ir", "O0", "O2")
 
@@ -105,3 +106,65 @@ def test_other_shapes_of_pipelines() -> None:
     x = np.random.default_rng(2).normal(size=(3, 21)).astype(np.float32)
     _, out = run(nested, [x, x * 0, 3, 21], dim=(1, 1, 1), ways=WAYS)
     assert (out == -x).all()
+
+
+@dlp.kernel
+def within(x: dlp.gm[dlp.f32], w: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int, k: int):
+    """A pipeline in the computation of another one."""
+    for i in dlp.pipeline(0, n, 16):
+        m = min(16, n - i)
+        a, b = dlp.nram(16, dlp.f32), dlp.nram(16, dlp.f32)
+        dlp.load(a[:m], x[i : i + m])
+        dlp.fill(b[:m], 0.0)
+        for j in dlp.pipeline(k):
+            c = dlp.nram(16, dlp.f32)
+            dlp.load(c[:m], w[j * 16 : j * 16 + m])
+            dlp.fma(b[:m], a[:m], c[:m], b[:m])
+        dlp.store(out[i : i + m], b[:m])
+
+
+@pytest.mark.parametrize(("n", "k"), [(0, 2), (5, 0), (16, 1), (77, 3)])
+def test_a_pipeline_in_a_pipeline_keeps_its_loads(n: int, k: int) -> None:
+    rng = np.random.default_rng(3)
+    x, w = rng.normal(size=n).astype(np.float32), rng.integers(-4, 5, (k, 16)).astype(np.float32)
+    x = np.rint(x * 8).astype(np.float32)
+    *_, out = run(within, [x, w, np.zeros(n, np.float32), n, k], dim=(1, 1, 1), ways=WAYS)
+    assert (out == x * np.resize(w.sum(0), n)).all()
+
+
+@dlp.kernel
+def searched(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    """A loop of the computation that is left early."""
+    for i in dlp.pipeline(n):
+        a, b = dlp.nram(16, dlp.f32), dlp.nram(16, dlp.f32)
+        dlp.load(a, x[i * 16 : i * 16 + 16])
+        dlp.fill(b, -1.0)
+        for k in range(16):
+            if a[k] < 0.0:
+                continue
+            if a[k] > 1.0:
+                b[0] = dlp.f32(k)
+                break
+        dlp.store(out[i * 16 : i * 16 + 16], b)
+
+
+def test_loops_of_the_computation_may_be_left() -> None:
+    x = np.random.default_rng(4).normal(size=(9, 16)).astype(np.float32)
+    _, out = run(searched, [x, x * 0, 9], dim=(1, 1, 1), ways=WAYS)
+    assert out[:, 0].tolist() == [int(np.argmax(row > 1)) if (row > 1).any() else -1 for row in x]
+
+
+def test_loads_stand_in_no_loop_that_may_be_left() -> None:
+    @dlp.kernel
+    def left(x: dlp.gm[dlp.f32], n: int):
+        for _ in dlp.pipeline(n):
+            a = dlp.nram(16, dlp.f32)
+            for k in range(4):
+                dlp.load(a, x[k * 16 : k * 16 + 16])
+                if a[0] > 0.0:
+                    break
+
+    with pytest.raises(
+        KernelError, match=r"may be left early has a load of the pipelined loop[\s\S]*:\d+:17"
+    ):
+        left.program("dlp-m")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 from trilobite.base.errors import KernelError
 
@@ -41,6 +42,29 @@ def names_written(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
+def _is_loop(statement: ast.stmt) -> TypeGuard[ast.For | ast.While]:
+    return isinstance(statement, (ast.For, ast.While))
+
+
+def is_pipeline(statement: ast.stmt) -> bool:
+    """A pipelined loop: its loads and stores are its own, not those of a loop around it."""
+    over = statement.iter if isinstance(statement, ast.For) else None
+    return isinstance(over, ast.Call) and call_name(over) == "pipeline"
+
+
+def is_whole(statement: ast.stmt) -> bool:
+    """A loop that is one piece of computation: pipelined itself, or left by what it computes."""
+    if not _is_loop(statement):
+        return False
+    left = any(isinstance(node, (ast.Break, ast.Continue)) for node in ast.walk(statement))
+    return left or is_pipeline(statement)
+
+
+def is_split(statement: ast.stmt) -> TypeGuard[ast.If | ast.For | ast.While]:
+    """Whether each part takes what is its own from inside of a statement."""
+    return isinstance(statement, (ast.If, ast.For, ast.While)) and not is_whole(statement)
+
+
 class Split:
     """The parts of one body."""
 
@@ -61,10 +85,18 @@ class Split:
             if any(self.part_of(s) == part for p in self.parts.values() for s in _leaves(p))
         ]
 
-    def _check(self, statement: ast.stmt) -> None:
-        for node in ast.walk(statement):
-            if isinstance(node, (ast.Break, ast.Continue, ast.Return)):
-                raise self.refuse(node, "a pipelined loop is left early", "every iteration to its end")
+    def _check(self, statement: ast.stmt, inside: bool = False) -> None:
+        """Nothing leaves the loop; `inside` is a loop in its body, which may be left."""
+        leaves = (ast.Return,) if inside else (ast.Return, ast.Break, ast.Continue)
+        if isinstance(statement, leaves):
+            raise self.refuse(statement, "a pipelined loop is left early", "every iteration to its end")
+        if _is_loop(statement) and is_whole(statement) and not is_pipeline(statement):
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Call) and call_name(node) in ("load", "store"):
+                    what = f"a loop that may be left early has a {call_name(node)} of the pipelined loop"
+                    raise self.refuse(node, what, "loads and stores that every iteration does")
+        for inner in (*getattr(statement, "body", ()), *getattr(statement, "orelse", ())):
+            self._check(inner, inside or _is_loop(statement))
 
     def part_of(self, statement: ast.stmt) -> str:
         """`load`, `store` or `compute`; empty for an assignment that any part may repeat."""
@@ -105,7 +137,7 @@ class Split:
     def _filter(self, body: list[ast.stmt], part: str, needed: set[str]) -> list[ast.stmt]:
         kept: list[ast.stmt] = []
         for statement in body:
-            if isinstance(statement, (ast.If, ast.For, ast.While)):
+            if is_split(statement):
                 inner = self._filter(statement.body, part, needed)
                 other = self._filter(statement.orelse, part, needed)
                 if inner or other:
@@ -131,7 +163,7 @@ def one_by_one(body: list[ast.stmt]) -> list[ast.stmt]:
     """`a, b = x, y` as two assignments where neither reads what the other writes."""
     found: list[ast.stmt] = []
     for statement in body:
-        if isinstance(statement, (ast.If, ast.For, ast.While)):
+        if is_split(statement):
             inner, other = one_by_one(statement.body), one_by_one(statement.orelse)
             found.append(_with_body(statement, inner, other))
             continue
@@ -160,7 +192,7 @@ def _is_plain_target(target: ast.expr) -> bool:
 def _leaves(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     for statement in body:
-        if isinstance(statement, (ast.If, ast.For, ast.While)):
+        if is_split(statement):
             found += _leaves(statement.body) + _leaves(statement.orelse)
         else:
             found.append(statement)
