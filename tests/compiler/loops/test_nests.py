@@ -150,6 +150,38 @@ def test_a_row_is_one_nest() -> None:
     assert step.kernel.notes.count("vector") == 3  # the mean, the variance, the result
 
 
+def _softmax(r: Region, x: Any) -> Any:
+    rows, columns = x.type.shape
+
+    def along(v: Any) -> Any:
+        return r.broadcast(v, shape=(rows, columns), axes=(0,))
+
+    e = r.exp(r.sub(x, along(r.reduce_max(x, axes=(1,)))))
+    return r.div(e, along(r.reduce_sum(e, axes=(1,))))
+
+
+def test_the_dearest_pass_asks_for_the_next_row() -> None:
+    """Of large arrays: what the first pass will read there, and what the last one will write here."""
+    (step,) = lower(fusion_of(same(_softmax, ((600, 130), "float32")))).steps
+    assert ", ahead x0[130*o0 + p1_1 + 130], y0[130*o0 + p1_1]" in step.kernel.notes
+    assert "call void @llvm.prefetch" in step.kernel.text
+    (small,) = lower(fusion_of(same(_softmax, ((60, 130), "float32")))).steps
+    assert "ahead" not in small.kernel.notes
+
+
+@pytest.mark.parametrize("shape", [(600, 130), (70, 1001)])
+def test_softmax_of_large_rows(shape: tuple[int, int]) -> None:
+    """With a row of NaN, one that reaches infinity, and masked elements; nothing behind the end is read."""
+    region = same(_softmax, (shape, "float32"))
+    x = (30 * np.random.default_rng(2).standard_normal(shape)).astype(np.float32)
+    x[3, 5], x[4, 7], x[5, ::2], x[-1, 9:] = np.nan, np.inf, -np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        (want,) = reference(region, [x])
+    (found,) = native(region, [x], cuts=3)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(want))
+    np.testing.assert_allclose(found, want, rtol=3e-6, atol=1e-37)
+
+
 def test_a_reduction_over_other_rows_is_another_nest() -> None:
     """The row sums are read by columns: they cannot be one pass over rows."""
 

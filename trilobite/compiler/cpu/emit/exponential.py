@@ -33,6 +33,14 @@ def _minus_one(t: Text, r: Value) -> Value:
     return t.fma(t.fmul(r, r), rest, r)
 
 
+def _grown(t: Text, r: Value, factor: float = 1.0) -> Value:
+    """exp(r)·factor for |r| <= ln 2 / 2 and a power of two, which costs nothing in the coefficients."""
+    if precision(r) is FLOAT and t.host.fma:  # else the product beside the one would be rounded, too
+        return horner(t, r, [factor * a for a in (1.0, 1.0, *c.EXP_32)])
+    grown = t.fadd(_minus_one(t, r), 1.0)
+    return grown if factor == 1.0 else t.fmul(grown, factor)
+
+
 def _reduced(t: Text, x: Value, more: int = 0) -> tuple[Value, Value]:
     """r, and n + more with its anchor."""
     p = precision(x)
@@ -47,23 +55,23 @@ def exp(t: Text, x: Value, most: float = INFINITY) -> Value:
     x = t.fmax(p.choose(-105.0, -746.0), x)  # below, the result is 0
     if most > p.choose(60.0, 600.0):
         return _exp_of_any(t, t.fmin(p.choose(90.0, 712.0), x))
-    # 2^n is made too large by a factor that brings every n into the range of exponents.
+    # 2^n is made too large by a factor that brings every n into the range of exponents; exp(r) is as much
+    # too small, so that the one product that may be subnormal is rounded once.
     r, n = _reduced(t, x, p.mantissa + 2 + p.bias)
-    power = t.as_float(t.shl(t.bits(n), p.mantissa))
-    return t.fmul(t.fmul(t.fadd(_minus_one(t, r), 1.0), power), 2.0 ** -(p.mantissa + 2))
+    return t.fmul(_grown(t, r, 2.0 ** -(p.mantissa + 2)), t.as_float(t.shl(t.bits(n), p.mantissa)))
 
 
 def _exp_of_any(t: Text, x: Value) -> Value:
     """2^n in two exact factors, so that results may be subnormal or infinite."""
     r, n = _reduced(t, x)
-    return times_power(t, t.fadd(_minus_one(t, r), 1.0), n)
+    return times_power(t, _grown(t, r), n)
 
 
 def exp_within(t: Text, x: Value) -> Value:
     """exp of a number that is known to be so near 0 that the result is normal: ±87 of floats, ±708."""
     p = precision(x)
     r, n = _reduced(t, x, p.bias)
-    return t.fmul(t.fadd(_minus_one(t, r), 1.0), t.as_float(t.shl(t.bits(n), p.mantissa)))
+    return t.fmul(_grown(t, r), t.as_float(t.shl(t.bits(n), p.mantissa)))
 
 
 def exp2(t: Text, x: Value) -> Value:

@@ -29,6 +29,7 @@ def innermost(node: Loop) -> bool:
     return all(isinstance(n, Statement) for n in node.body)
 
 
+LINE = 64  # bytes that come from memory at once
 Accumulators = list[Parts]  # of each result that stays in registers
 
 
@@ -94,6 +95,8 @@ class Inner:
             for t in s.targets:
                 self._base(t.buffer, t.index)
             self._prepare_body(s)
+        for a in self.node.ahead:
+            self._base(a.buffer, (a.index,))
 
     def _prepare_body(self, s: Statement) -> None:
         """Compute before the loop what depends on invariant leaves alone."""
@@ -197,11 +200,21 @@ class Inner:
         carried = [v for accumulators in found for parts in accumulators for v in parts]
         with self.text.loop(start, stop, width * copies, carried, self.node.var) as turn:
             with self.scope.entered({}):
+                self._fetch(turn, width * copies)
                 own = self._apart(turn.values, found)
                 copy = partial(self._copy, turn, lanes, own)
                 out = self.text.side_by_side([partial(copy, k) for k in range(copies)])
             turn.next(*(v for accumulators in out for parts in accumulators for v in parts))
         return self._apart(turn.results, found)
+
+    def _fetch(self, turn: Turn, elements: int) -> None:
+        """Ask for the lines of memory ahead that belong to the elements of this turn."""
+        for a in self.node.ahead if elements > 1 else ():
+            buffer = self.scope.buffers[a.buffer]
+            base = self.scope.pointer(buffer, a.index.without(self.node.var))
+            for k in range(0, elements, LINE // buffer.dtype.itemsize):
+                at = self.text.address(base, self.text.add(turn.index, k), buffer.dtype)
+                self.text.prefetch(at, write=a.write)
 
     def _apart(self, flat: Sequence[Value], like: list[Accumulators]) -> list[Accumulators]:
         """The values of a loop as accumulators again."""

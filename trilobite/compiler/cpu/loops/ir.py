@@ -170,9 +170,18 @@ Kind = Literal["serial", "parallel", "vector", "unrolled"]
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """Memory that a later turn of an outer loop, or a later loop, will read or write: to be asked for now."""
+
+    buffer: str
+    index: Index
+    write: bool
+
+
+@dataclass(frozen=True)
 class Loop:
     """`for var in range(min(extent))`. A vector loop runs `lanes` elements at once, `unroll` such vectors
-    per turn, and what remains one by one.
+    per turn, and what remains one by one. Each turn of it may ask for memory `ahead`.
     """
 
     var: str
@@ -181,6 +190,7 @@ class Loop:
     kind: Kind = "serial"
     lanes: int = 0
     unroll: int = 1
+    ahead: tuple[Ahead, ...] = ()
 
 
 Node = Loop | Statement | Micro

@@ -49,6 +49,8 @@ def loop_line(node: Loop) -> str:
     kind = "" if node.kind == "serial" else f" {node.kind}"
     if node.kind == "vector":
         kind += f" {node.lanes} lanes x {node.unroll}"
+    if node.ahead:
+        kind += f", ahead {', '.join(f'{a.buffer}[{a.index}]' for a in node.ahead)}"
     return f"for {node.var} in {extent}{kind}"
 
 

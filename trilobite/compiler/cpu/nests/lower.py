@@ -22,6 +22,7 @@ from trilobite.compiler.cpu.loops.index import Ranges, variable
 from trilobite.compiler.cpu.loops.ir import Buffer, Load, Nest, Node, Statement, Target, buffers_of, loops
 from trilobite.compiler.cpu.nests import classes, writes
 from trilobite.compiler.cpu.nests.accuracy import in_chunks
+from trilobite.compiler.cpu.nests.ahead import fetched
 from trilobite.compiler.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
 from trilobite.compiler.cpu.nests.defaults import BLOCK, flops, kernel, parallelised, units, vectorised, work
 from trilobite.compiler.cpu.nests.groups import Group, Groups, Root, readers_of, size
@@ -351,7 +352,7 @@ class _Assembly:
 
     def _emit(self, nest: Nest) -> None:
         """The last part of a schedule, and the step."""
-        done = vectorised(nest, self.host)
+        done = fetched(vectorised(nest, self.host))
         turns = units(done).constant
         words = [self.operands[b.name] for b in done.arguments]
         sizes = [Affine(0, [(s, 1)]) for s in done.symbols]

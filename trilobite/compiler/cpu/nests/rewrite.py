@@ -81,12 +81,11 @@ def _below_maximum(v: Var, makers: Mapping[Var, Equation]) -> bool:
 
 
 def _exp_below_one(e: Equation, out: list[Equation]) -> None:
-    """exp(min(x, 0)): no other number, but whoever emits it sees that nothing overflows."""
+    """exp(-|x|): of what is below zero no other number, but whoever emits it sees that nothing overflows."""
     x = e.inputs[0]
-    zero, held = Var(x.type), Var(x.type)
-    attributes = {"shape": x.type.shape, "dtype": x.type.dtype, "value": 0.0}
-    out.append(Equation(table["full"], (), attributes, (zero,), e.location))
-    out.append(Equation(table["minimum"], (x, zero), {}, (held,), e.location))
+    size, held = Var(x.type), Var(x.type)
+    out.append(Equation(table["abs"], (x,), {}, (size,), e.location))
+    out.append(Equation(table["neg"], (size,), {}, (held,), e.location))
     out.append(Equation(e.primitive, (held,), e.attributes, e.outputs, e.location))
 
 
