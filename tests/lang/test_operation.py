@@ -113,12 +113,40 @@ def test_autotune_chooses_the_fastest_and_puts_arrays_back() -> None:
     dev = Device("dlp-m")
     x, out = dev.array(np.ones(4096, np.float32)), dev.array(np.full(4096, 7.0, np.float32))
     best = tuned.best(dev, [x, out, 4096], (4, 1, 1))
-    (cycles,) = tuned.cycles.values()
+    (search,) = tuned.searches.values()
+    cycles = [trial.cycles for trial in search.trials]
     assert best.chosen["tile"] == 1024 and cycles[1] < cycles[0] and cycles[2] is None
     assert (out.numpy() == 7.0).all()
     run = dev.launch(tuned, [x, out, 4096], (4, 1, 1))
-    assert run.cycles == cycles[1]
+    assert run.cycles == cycles[1] and list(tuned.searches.values()) == [search]
     assert np.allclose(out.numpy(), 1 / (1 + np.exp(-1.0)))
+    told = tuned.report().splitlines()
+    assert told[0] == "dlp-m, block of (4, 1, 1), n=4096"
+    assert told[1:3] == [f"    tile=32: {cycles[0]} cycles", f"  * tile=1024: {cycles[1]} cycles"]
+    assert "tile=1048576: nram overflows by" in told[3]
+
+
+@dlp.kernel
+def picky(x: dlp.gm[dlp.f32], n: int, *, tile: int = 8):
+    assert n % tile == 0, "the tile must divide n"
+    x[0] = x[0] + 1.0
+
+
+def test_a_candidate_that_faults_is_told_and_does_not_end_the_search() -> None:
+    tuned = dlp.autotune([{"tile": 7}, {"tile": 8}], key=("x", "n"))(picky)
+    dev = Device("dlp-m")
+    x, other = dev.array(np.zeros(16, np.float32)), dev.array(np.zeros(16, np.float32))
+    dev.launch(tuned, [x, 16])
+    dev.launch(tuned, [other, 16])  # another array of the same shape is no new search
+    assert len(tuned.searches) == 1 and x.numpy()[0] == other.numpy()[0] == 1
+    tuned.interpret(dev, [x, 16])
+    assert x.numpy()[0] == 2
+    assert "tile=7: the program trapped with code 1" in tuned.report()
+    assert "the tile must divide n" in tuned.report()
+    with pytest.raises(KernelError, match=r"no configuration of picky works:[\s\S]*tile=7: [\s\S]*tile=8: "):
+        tuned.best(dev, [x, 15])
+    with pytest.raises(ArgumentError, match="takes 2 arguments, 1 were given"):
+        tuned.best(dev, [x])
 
 
 def test_autotune_refuses_what_cannot_work() -> None:

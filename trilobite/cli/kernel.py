@@ -1,4 +1,4 @@
-"""`trilobite kernel run|check|profile`: BANG C sources from the command line.
+"""`trilobite kernel run|check|profile`: BANG C sources and Python kernels from the command line.
 
 Enters: a source, a kernel, the grid, arguments as words (`processor/tools/arguments.py`). Leaves: what is
 printed: the kernel's own output, its arrays afterwards, findings of the checkers, or the profile.
@@ -16,6 +16,8 @@ from trilobite.base.errors import ArgumentError
 from trilobite.processor.device import Device, DeviceArray
 from trilobite.processor.lang.bang.kernel import BangKernel
 from trilobite.processor.lang.bang.source import Options
+from trilobite.processor.lang.python.file import kernel_of
+from trilobite.processor.lang.python.kernel import Kernel as PythonKernel
 from trilobite.processor.sim.run import Run
 from trilobite.processor.tools.arguments import argument
 
@@ -25,7 +27,7 @@ SHOWN = 8
 
 def kernel(
     action: Annotated[str, typer.Argument(help="run, check or profile")],
-    source: Annotated[str, typer.Argument(help="a .mlu file")],
+    source: Annotated[str, typer.Argument(help="a .mlu or .py file")],
     name: Annotated[str, typer.Option("--kernel", help="the entry; may be left out if there is one")] = "",
     dim: Annotated[str, typer.Option(help="tasks: 16 or 16,1,1")] = "1",
     task: Annotated[str, typer.Option(help="block, or union1 to union16")] = "block",
@@ -38,21 +40,26 @@ def kernel(
     ] = None,
     level: Annotated[int, typer.Option("--level", "-O", help="0 or 2")] = 2,
     include: Annotated[list[str] | None, typer.Option("--include", "-I", help="a folder of headers")] = None,
-    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="NAME or NAME=VALUE")] = None,
+    define: Annotated[
+        list[str] | None, typer.Option("--define", "-D", help="NAME=VALUE: a macro, or a meta-parameter")
+    ] = None,
     output: Annotated[str, typer.Option(help="a folder for arrays (run) or traces (profile)")] = "",
     poison: Annotated[
         bool, typer.Option(help="check: results under way look wrong until waited for")
     ] = False,
 ) -> str:
-    """Run a BANG C kernel, look for its races and memory errors, or show where its cycles went."""
+    """Run a kernel in BANG C or Python, look for races and memory errors, or show where its cycles went."""
     if action not in ACTIONS:
         raise ArgumentError(
             f"trilobite kernel {action}", expected=" or ".join(ACTIONS), remedy="use one of them"
         )
     device = Device(machine)
-    folders, macros = tuple(include or ()), tuple(define or ())
-    options = Options(folders, macros, level, contracts=action == "check")
-    chosen = BangKernel(source, name, options)
+    chosen: BangKernel | PythonKernel
+    if source.endswith(".py"):
+        chosen = kernel_of(source, name, level, define or ())
+    else:
+        folders, macros = tuple(include or ()), tuple(define or ())
+        chosen = BangKernel(source, name, Options(folders, macros, level, contracts=action == "check"))
     program = chosen.program(device.machine)
     args = [argument(device, word, place) for place, word in enumerate(arg or [])]
     checked = action == "check"

@@ -29,9 +29,9 @@ class Named:
 def named_launch(
     source: str, machine: str, entry: str, arg: list[str] | None, dim: str, task: str, level: int = 2
 ) -> Named:
-    """Without `entry` the first of the program's entries; `dim` is 16 or 4x4x1; `level` is for BANG C."""
+    """Without `entry` the first of the program's entries; `dim` is 16 or 4x4x1; `level` is for kernels."""
     device = Device(machine)
-    module = _module(device, _program_file(source), level)
+    module = _module(device, _program_file(source), entry, level)
     kernel = module[entry or module.names[0]] if entry or module.names else module
     extents = shape_of(dim)
     if len(extents) > 3:
@@ -42,7 +42,11 @@ def named_launch(
     return Named(device, kernel, [argument(device, word) for word in arg or []], (x, y, z), task)
 
 
-def _module(device: Device, source: str, level: int) -> Module:
+def _module(device: Device, source: str, entry: str, level: int) -> Module:
+    if source.endswith(".py"):
+        from trilobite.processor.lang.python.file import kernel_of
+
+        return device.load(kernel_of(source, entry, level))
     if not source.endswith(".mlu") or level == 2:
         return device.load(source)
     from trilobite.processor.lang.bang.source import Options, compile_file
@@ -52,10 +56,10 @@ def _module(device: Device, source: str, level: int) -> Module:
 
 def _program_file(source: str) -> str:
     """The path, if there is a file that can be a program."""
-    kinds = "a path that ends in .s (assembly), .mlu (BANG C) or .dlp (a binary)"
+    kinds = "a path that ends in .s (assembly), .mlu (BANG C), .py (Python kernels) or .dlp (a binary)"
     if not Path(source).exists():
         raise ArgumentError(f"there is no file {source}", expected=kinds, remedy="check the path")
-    if Path(source).suffix not in (".s", ".mlu", ".dlp") or Path(source).is_dir():
+    if Path(source).suffix not in (".s", ".mlu", ".py", ".dlp") or Path(source).is_dir():
         raise ArgumentError(
             f"{source} is no program", expected=kinds, remedy="trilobite asm makes a binary of assembly"
         )
