@@ -14,7 +14,7 @@ import pytest
 
 import trilobite as tb
 from tests.compiler.arrays import assert_close, assert_same_bits
-from trilobite.compiler.program import Branch, HostCall, Loop, Step, While, inner
+from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Step, While, inner
 from trilobite.compiler.program_file import decode, encode
 from trilobite.native.pool import set_threads, threads
 
@@ -139,6 +139,44 @@ def test_a_round_that_never_ends_can_be_interrupted() -> None:
     with pytest.raises(KeyboardInterrupt):
         endless(x)
     timer.join()
+
+
+# -- carries in place ----------------------------------------------------------------------------------------
+
+
+def test_carries_that_others_read_are_not_changed_before_them() -> None:
+    def body(x: tb.Tensor, y: tb.Tensor, z: tb.Tensor) -> Any:
+        return x + y, x - y, tb.flip(z, axis=0) * 0.5 + x
+
+    def scanned(x: tb.Tensor, y: tb.Tensor, z: tb.Tensor) -> Any:
+        return tb.scan(lambda c, _: (body(*c), c[1]), (x, y, z), None, length=5)[0]
+
+    def repeated(x: tb.Tensor, y: tb.Tensor, z: tb.Tensor) -> Any:
+        return tb.while_loop(lambda c: tb.max(c[0]) < 200.0, lambda c: body(*c), (x, y, z))
+
+    args = [values(41, seed=s) for s in range(3)]
+    check(scanned, *args, kinds={Loop})
+    check(repeated, *args, kinds={While})
+
+
+def test_a_cache_is_written_in_place_in_every_round() -> None:
+    def f(cache: tb.Tensor, x: tb.Tensor) -> Any:
+        def step(c: Any, i: tb.Tensor) -> Any:
+            kept, h = c
+            before = kept[i]
+            kept[i] = h
+            return (kept, tb.tanh(tb.sum(kept, axis=0) + h + before)), before
+
+        return tb.scan(step, (cache, x), tb.tensor([3, 0, 3, 5, 1]))
+
+    args = values(7, 9) * 0.1, values(9, seed=1)
+    copied = [s for s in steps_of(tb.jit(f), *args) if isinstance(s, Call) and s.kernel.name == "copy"]
+    assert all(s.args[2] != 7 * 9 * 4 or s.args[1] == Place("input", 0) for s in copied)
+    (kept, h), ys = tb.jit(f)(*args)
+    (kept_, h_), ys_ = tb.jit(f, target="reference")(*args)
+    for a, b in ((kept, kept_), (h, h_), (ys, ys_)):
+        assert_close(a.numpy(), b.numpy())
+    assert_same_bits(args[0].numpy(), (values(7, 9) * 0.1).numpy())
 
 
 # -- cond ----------------------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def _nested(e: Equation, p: _Plan, lowerings: Mapping[str, Lower], copy: Kernel 
     (inner,) = e.attributes["region"].equations
     if copy is None:
         raise IRError("control flow in a graph planned without a kernel that copies", where=e.location)
-    return nested(inner, lambda g: plan(g, lowerings, p.sizes, copy=copy), p.number, copy)
+    return nested(inner, lambda g, given: plan(g, lowerings, p.sizes, given, copy), p.number, copy)
 
 
 def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -1,9 +1,10 @@
 """Control flow in a Program: the Programs of its regions, set into that of the graph around them.
 
 Enters: a `scan`, `while` or `cond` whose regions are fused graphs, each planned alone. Leaves: the steps that
-run it. Carries begin as copies in the memory of the results, and what a body makes of them is copied back
-after each round; a scan's rounds read and write moving slices of the sequences; branches write the results
-themselves. The regions' arenas are one interval of the arena around them, for they never run at once.
+run it. Carries begin as copies in the memory of the results. A body writes those there that it may change in
+place; the others are copied back after each round. A scan's rounds read and write moving slices of the
+sequences; branches write the results themselves. The regions' arenas are one interval of the arena around
+them, for they never run at once.
 """
 
 from __future__ import annotations
@@ -46,19 +47,22 @@ class Nested(ABC):
         """The steps of it whose operands and results lie in these places."""
 
 
-def nested(
-    e: Equation, planned: Callable[[Graph], Program], number: Callable[[Dim], int], copy: Kernel
-) -> Nested:
+Planned = Callable[[Graph, Mapping[int, int]], Program]
+"""Plans a region; outputs may take the memory of these inputs."""
+
+
+def nested(e: Equation, planned: Planned, number: Callable[[Dim], int], copy: Kernel) -> Nested:
     """A control-flow equation on its way; `copy` is the kernel that copies bytes."""
     a = e.attributes
     match e.primitive.name:
         case "scan":
-            length = number(a["length"])
-            return _Scan(planned(a["body"]), a["consts"], a["carries"], length, a["reverse"], copy)
+            body = planned(a["body"], {k: a["consts"] + k for k in range(a["carries"])})
+            return _Scan(body, a["consts"], a["carries"], number(a["length"]), a["reverse"], copy)
         case "while":
-            return _While(planned(a["test"]), planned(a["body"]), a["consts"], copy)
+            body = planned(a["body"], {k: a["consts"][1] + k for k in range(len(e.outputs))})
+            return _While(planned(a["test"], {}), body, a["consts"], copy)
         case _:
-            return _Cond(tuple(planned(g) for g in a["branches"]), copy)
+            return _Cond(tuple(planned(g, {}) for g in a["branches"]), copy)
 
 
 def is_control(e: Equation) -> bool:
@@ -94,7 +98,7 @@ class _Scan(Nested):
 
     @property
     def temporaries(self) -> tuple[int, ...]:
-        return (self.body.packing.peak, *(size_of(v) for v in self.body.outputs[: self.carries]))
+        return (self.body.packing.peak, *_room(self.body, self.carries))
 
     def steps(
         self,
@@ -112,13 +116,12 @@ class _Scan(Nested):
         places = _Places(
             temporaries[0],
             [*(v.place for v in inputs[:n]), *carried, *moving_in],
-            [*temporaries[1:], *moving_out],
+            [*_computed(self.body, carried, temporaries[1:]), *moving_out],
             _numbers(self.body, constant),
             loops=1,
         )
         steps = _region(self.body, places, self.copy, at)
-        for place, new, v in zip(carried, temporaries[1:], outputs[:k], strict=True):
-            steps.append(copy_step(self.copy, places.level(place), places.level(new), size_of(v), at))
+        steps += _handed_on(outputs[:k], places, self.copy, at)
         return [*begin, Loop(self.length, tuple(steps), at)]
 
     def _moving(self, v: Value) -> Place:
@@ -140,7 +143,7 @@ class _While(Nested):
     @property
     def temporaries(self) -> tuple[int, ...]:
         peak = max(self.test.packing.peak, self.body.packing.peak)
-        return (peak, 1, *map(size_of, self.body.outputs))
+        return (peak, 1, *_room(self.body, len(self.body.outputs)))
 
     def steps(
         self,
@@ -151,15 +154,14 @@ class _While(Nested):
         constant: Constant,
     ) -> list[Step]:
         a, b = self.consts
-        arena, answer, *computed = temporaries
+        arena, answer, *apart = temporaries
         carried = [v.place for v in outputs]
+        computed = _computed(self.body, carried, apart)
         for_test, for_body = ([v.place for v in vs] for vs in (inputs[:a], inputs[a : a + b]))
         asked = _Places(arena, [*for_test, *carried], [answer], _numbers(self.test, constant))
         done = _Places(arena, [*for_body, *carried], computed, _numbers(self.body, constant))
         test = _region(self.test, asked, self.copy, at)
-        body = _region(self.body, done, self.copy, at)
-        for place, new, v in zip(carried, computed, outputs, strict=True):
-            body.append(copy_step(self.copy, place, new, size_of(v), at))
+        body = _region(self.body, done, self.copy, at) + _handed_on(outputs, done, self.copy, at)
         begin = _begun(self.copy, carried, inputs[a + b :], at)
         return [*begin, While(tuple(test), answer, tuple(body), at)]
 
@@ -195,6 +197,26 @@ class _Cond(Nested):
 def _begun(copy: Kernel, carried: Sequence[Place], starts: Sequence[Value], at: int) -> list[Step]:
     """Carries begin as copies of the operands."""
     return [copy_step(copy, to, v.place, size_of(v), at) for to, v in zip(carried, starts, strict=True)]
+
+
+def _room(body: Program, carries: int) -> list[int]:
+    """Bytes for what a body makes of each carry: none for those that it changes in place."""
+    return [0 if k in body.reuses else size_of(v) for k, v in enumerate(body.outputs[:carries])]
+
+
+def _computed(body: Program, carried: Sequence[Place], apart: Sequence[Place]) -> list[Place]:
+    """Where a body puts what it makes of each carry."""
+    return [c if k in body.reuses else t for k, (c, t) in enumerate(zip(carried, apart, strict=True))]
+
+
+def _handed_on(carries: Sequence[Value], places: _Places, copy: Kernel, at: int) -> list[Step]:
+    """What a body put elsewhere, to where the next round reads it."""
+    made = zip(carries, places.outputs, strict=False)
+    return [
+        copy_step(copy, places.level(v.place), places.level(new), size_of(v), at)
+        for v, new in made
+        if new != v.place
+    ]
 
 
 def _numbers(program: Program, constant: Constant) -> Mapping[int, int]:

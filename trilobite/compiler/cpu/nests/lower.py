@@ -253,7 +253,7 @@ class _Assembly:
             return
         dtype, result = writes.working(e), root.var.type
         name = names[0] if dtype == result.dtype else self.temporary(result.shape, dtype)
-        self._step(self._nest((writes.copied(e.inputs[0], reader_of, name, dtype),), ()))
+        self._whole(e.inputs[0], reader_of, sources, name)
         if not any(d == 0 for d in e.inputs[2].type.shape):
             nest = collapsed(self._nest((writes.scattered(e, reader_of, name, dtype),), ()))
             along = e.primitive.name.endswith("along")
@@ -269,13 +269,20 @@ class _Assembly:
     def _renew(
         self, e: Equation, reader_of: writes.ReaderOf, sources: dict[Var, Source], names: list[str]
     ) -> None:
-        """A copy where input and output are apart, then the part that is new."""
+        """The whole, then the part that is new."""
         for name in names:
-            whole = self._nest((writes.copied(e.inputs[0], reader_of, name, e.outputs[0].type.dtype),), ())
-            self._step(replace(whole, unless_same=(sources[e.inputs[0]].buffer, name)))
+            self._whole(e.inputs[0], reader_of, sources, name)
         if not any(d == 0 for d in e.inputs[1].type.shape):
             for name in names:
                 self._step(self._nest((writes.replaced(e, reader_of, name),), ()))
+
+    def _whole(self, v: Var, reader_of: writes.ReaderOf, sources: dict[Var, Source], name: str) -> None:
+        """Every element of a value into a buffer, unless it stands there."""
+        dtype = self.buffers[name].dtype
+        nest = self._nest((writes.copied(v, reader_of, name, dtype),), ())
+        if v in sources and v.type.dtype == dtype:
+            nest = replace(nest, unless_same=(sources[v].buffer, name))
+        self._step(nest)
 
     def _partial(self, group: Group, build: Any) -> None:
         """One nest, or one that leaves partial results by block and one that combines them."""
