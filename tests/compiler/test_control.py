@@ -14,9 +14,11 @@ import pytest
 
 import trilobite as tb
 from tests.compiler.arrays import assert_close, assert_same_bits
+from trilobite import nn
 from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Step, While, inner
 from trilobite.compiler.program_file import decode, encode
 from trilobite.native.pool import set_threads, threads
+from trilobite.zoo.gpt2 import GPT2
 
 Array = np.ndarray[Any, Any]
 
@@ -271,3 +273,27 @@ def test_symbolic_sizes_in_rounds() -> None:
 
 def busy_rows(x: tb.Tensor) -> Any:
     return tb.while_loop(lambda v: tb.max(tb.abs(v)) > 0.5, lambda v: tb.sin(v) * 0.75, x)
+
+
+def test_a_decoder_writes_its_text_in_one_call() -> None:
+    tb.manual_seed(3)
+    model = GPT2(vocabulary=97, context=32, width=32, heads=2, layers=2)
+    for p in model.parameters():
+        if p.ndim == 2:
+            nn.init.normal_(p, 0.0, 0.6)  # so that the tokens differ
+
+    def generate(prompt: tb.Tensor) -> tb.Tensor:
+        cache = model.cache(1, 32)
+        with tb.no_grad():
+            first = tb.argmax(model.prefill(prompt, cache), axis=-1)
+
+            def step(token: tb.Tensor, i: tb.Tensor) -> Any:
+                return tb.argmax(model.decode(token[:, None], i[None], cache), axis=-1), token
+
+            return tb.scan(step, first, tb.arange(5, 25))[1]
+
+    prompt = tb.tensor([[5, 17, 2, 90, 33]])
+    found, expected = tb.jit(generate)(prompt), generate(prompt)
+    assert len(set(expected.numpy().ravel().tolist())) > 5
+    assert_same_bits(found.numpy(), expected.numpy())
+    assert HostCall not in {type(s) for s in steps_of(tb.jit(generate), prompt)}
