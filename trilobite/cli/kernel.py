@@ -104,11 +104,13 @@ def _arrays(args: list[Any], output: str) -> str:
 
 def _profile(run: Run, output: str) -> str:
     from trilobite.processor.tools.critical import critical_text
+    from trilobite.processor.tools.limits import limits_text
     from trilobite.processor.tools.line_stalls import line_text
     from trilobite.processor.tools.profile import write_profile
     from trilobite.processor.tools.roofs import roofline_text
 
     parts = (("queues", run.stall_text()), ("source lines", line_text(run)),
-             ("critical path", critical_text(run, 12)), ("roofline", roofline_text(run, 12)))  # fmt: skip
+             ("critical path", critical_text(run, 12)), ("roofline", roofline_text(run, 12)),
+             ("what bounds it", limits_text(run)))  # fmt: skip
     text = "".join(f"\n{title}\n{body}" for title, body in parts)
     return text + "".join(f"wrote {path}\n" for path in (write_profile(run, output) if output else ()))
