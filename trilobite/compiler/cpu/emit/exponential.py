@@ -74,6 +74,13 @@ def exp_within(t: Text, x: Value) -> Value:
     return t.fmul(_grown(t, r), t.as_float(t.shl(t.bits(n), p.mantissa)))
 
 
+def weighted(t: Text, x: Value, v: Value) -> Value:
+    """x/(1 + exp(v)): beyond the upper limit of v the power of two is infinite, and the result a zero."""
+    p = precision(x)
+    held = clamped(t, v, p.choose(-87.0, -708.0), p.choose(89.0, 710.0))
+    return t.fdiv(x, t.fadd(exp_within(t, held), 1.0))
+
+
 def exp2(t: Text, x: Value) -> Value:
     p = precision(x)
     x = clamped(t, x, p.choose(-160.0, -1080.0), p.choose(130.0, 1026.0))

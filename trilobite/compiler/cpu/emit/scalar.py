@@ -35,6 +35,7 @@ from trilobite.base.dtypes import (
 )
 from trilobite.base.errors import DTypeError
 from trilobite.compiler.cpu.emit import casts, division, exponential, formats, integers, math, rounding
+from trilobite.compiler.cpu.emit.idioms import Idioms
 from trilobite.compiler.cpu.emit.signs import Signs
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, register_type, with_element
@@ -253,14 +254,20 @@ def emit_scalars(
         for var, v in zip(body.inputs, values, strict=True)
     }
     pending = {v for v in unrounded if v.type.dtype in _LAZY}  # of float16 and bfloat16, not rounded yet
-    below = Signs(body.equations)
+    below, idioms = Signs(body.equations), Idioms(body)
     for e in body.equations:
-        operands = [_seen(text, env, pending, v) if e.primitive.name in _SHARP else env[v] for v in e.inputs]
-        out = e.outputs[0]
-        if e.primitive.name == "exp" and below.zero(e.inputs[0]):
-            env[out] = exponential.exp(text, operands[0], 0.0)
+        out, sharp = e.outputs[0], e.primitive.name in _SHARP
+        if out in idioms.inside:
+            continue
+        if out in idioms.found:
+            form = idioms.found[out]
+            env[out] = exponential.weighted(text, env[form.x], text.fmul(env[form.u], form.factor))
         else:
-            env[out] = _emit(text, e, operands, lanes)
+            operands = [_seen(text, env, pending, v) if sharp else env[v] for v in e.inputs]
+            at_most_one = e.primitive.name == "exp" and below.zero(e.inputs[0])
+            env[out] = (
+                exponential.exp(text, operands[0], 0.0) if at_most_one else _emit(text, e, operands, lanes)
+            )
         if out.type.dtype in SMALL_FLOATS and not _is_exact(e, pending):
             if out.type.dtype in _LAZY:
                 pending.add(out)
