@@ -6,6 +6,7 @@ Enters: a function. Leaves: facts about it that hold until somebody changes its 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from trilobite.processor.lang.ir import Block, Function
 
@@ -65,7 +66,6 @@ class Graph:
         self.number = {block: place for place, block in enumerate(self.order)}
         self.predecessors = predecessors(self.order)
         self.parent = self._dominators()
-        self.loops = self._loops()
 
     def _dominators(self) -> dict[Block, Block]:
         """Immediate dominators by Cooper, Harvey and Kennedy's iteration."""
@@ -97,8 +97,9 @@ class Graph:
             b = self.parent[b]
         return a is b
 
-    def _loops(self) -> list[Loop]:
-        """Innermost last; loops with one head are one loop."""
+    @cached_property
+    def loops(self) -> list[Loop]:
+        """Innermost last; loops with one head are one loop. As they are when first asked for."""
         found: dict[Block, Loop] = {}
         for block in self.order:
             for head in block.successors:

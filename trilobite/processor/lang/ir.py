@@ -17,7 +17,7 @@ from typing import Any
 from trilobite.processor.isa.formats import Format
 from trilobite.processor.lang.types import Type
 
-TERMINATORS = ("jump", "branch", "return", "trap")
+TERMINATORS = frozenset(("jump", "branch", "return", "trap"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +121,11 @@ class Op:
     def is_terminator(self) -> bool:
         return self.opcode in TERMINATORS
 
-    def uses(self) -> Iterator[Value]:
+    def uses(self) -> Sequence[Value]:
         """Operands, and what a terminator passes on."""
-        yield from self.operands
-        for target in self.targets:
-            yield from target.args
+        if not self.targets:
+            return self.operands
+        return [*self.operands, *(value for target in self.targets for value in target.args)]
 
     def replace_uses(self, mapping: dict[Value, Value]) -> None:
         if not mapping:
@@ -168,8 +168,7 @@ class Block:
 
     @property
     def successors(self) -> list[Block]:
-        last = self.terminator
-        return [target.block for target in last.targets] if last else []
+        return [target.block for target in self.ops[-1].targets] if self.ops else []
 
     def __repr__(self) -> str:
         return f"<block {self.name}>"

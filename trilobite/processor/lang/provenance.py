@@ -25,6 +25,9 @@ class Points:
         return Points(self.buffers | other.buffers, self.spaces | other.spaces)
 
 
+NOWHERE = Points()
+
+
 class Provenance:
     """Answers are cached; a circle of block arguments adds nothing to itself."""
 
@@ -43,11 +46,11 @@ class Provenance:
 
     def _search(self, value: Value) -> Points:
         """Follows the pointer back over everything that only moves it."""
-        found, seen, work = Points(), {value}, [value]
+        found, seen, work = NOWHERE, {value}, [value]
         while work:
-            current = work.pop()
-            sources, direct = self._step(current)
-            found |= direct
+            sources, direct = self._step(work.pop())
+            if direct is not NOWHERE:
+                found = direct if found is NOWHERE else found | direct
             for source in sources:
                 if source not in seen:
                     seen.add(source)
@@ -56,12 +59,12 @@ class Provenance:
 
     def _step(self, value: Value) -> tuple[list[Value], Points]:
         if isinstance(value, Constant):
-            return [], Points() if value.value == 0 else Points(spaces=frozenset([EVERYWHERE]))
+            return [], NOWHERE if value.value == 0 else Points(spaces=frozenset([EVERYWHERE]))
         if isinstance(value, Argument):
             if value.block is self._entry:
                 return [], _by_type(value)
             place = value.block.args.index(value)
-            return [target.args[place] for target in self._incoming.get(value.block, [])], Points()
+            return [target.args[place] for target in self._incoming.get(value.block, [])], NOWHERE
         assert isinstance(value, Result)
         return self._behind(value.op, value)
 
@@ -69,11 +72,11 @@ class Provenance:
         if op.opcode == "address":
             return [], Points(buffers=frozenset([op.attrs["buffer"]]))
         if op.opcode == "offset":
-            return [op.operands[0]], Points()
+            return [op.operands[0]], NOWHERE
         if op.opcode == "select":
-            return op.operands[1:], Points()
+            return op.operands[1:], NOWHERE
         if op.opcode == "cast" and is_pointer(op.operands[0].type):
-            return [op.operands[0]], Points()
+            return [op.operands[0]], NOWHERE
         if op.opcode == "constant":
             return self._step(op.attrs["value"])
         return [], _by_type(value)

@@ -93,11 +93,19 @@ def convert_word(word: int, source: Format, target: Format, rounding: str) -> in
 def constant_word(constant: Constant) -> int:
     """The register word of a constant."""
     kind = constant.type
+    if kind is I64:
+        return int(constant.value) & MASK
     if isinstance(kind, Format) and is_float(kind):
         (bits,) = struct.unpack("<Q", struct.pack("<d", float(constant.value)))
-        with np.errstate(all="ignore"):
-            return bits if kind is F64 else convert_word(bits, F64, kind, "rn")
+        return bits if kind is F64 else _narrowed(bits, kind)
     return extended(int(constant.value), kind)
+
+
+@lru_cache(maxsize=4096)
+def _narrowed(bits: int, kind: Format) -> int:
+    """A double in a narrower format."""
+    with np.errstate(all="ignore"):
+        return convert_word(bits, F64, kind, "rn")
 
 
 def constant_of(kind: Type, word: int) -> Constant:

@@ -5,7 +5,7 @@ Enters: a module. Leaves: nothing, or a `KernelError` that lists everything that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I64, Format
@@ -27,6 +27,11 @@ from trilobite.processor.lang.types import (
 )
 
 QUEUES = ("io", "move", "matrix", "vector")
+# Operations whose types say whether they make sense, and the signatures of which that is known.
+_TYPED = frozenset(("fmt", "source", "type", "rounding", "offset"))
+_PLAIN = frozenset(row.opcode for row in OPS.values() if row.results in ("f", "i", "t", "p")
+                   and row.attrs and _TYPED.issuperset(row.attrs))  # fmt: skip
+_FINE: set[Hashable] = set()
 
 
 def verify(module: KernelModule) -> None:
@@ -57,9 +62,22 @@ def _faults(module: KernelModule, function: Function) -> Iterator[str]:
             yield f"{name}: block {block.name!r} goes to a block of another function"
             return
     for op in function.ops():
-        for what in (*_shape(module, function, op), *_types(op)):
-            yield f"{name} at {op.location}: {op.opcode}: {what}"
+        signature = _signature(op) if op.opcode in _PLAIN else None
+        if signature in _FINE:
+            continue
+        wrong = (*_shape(module, function, op), *_types(op))
+        yield from (f"{name} at {op.location}: {op.opcode}: {what}" for what in wrong)
+        if signature is not None and not wrong:
+            _FINE.add(signature)
     yield from (f"{name}: {what}" for what in _dominance(function))
+
+
+def _signature(op: Op) -> Hashable:
+    """Everything that the checks of a plain operation look at."""
+    attrs = op.attrs
+    kinds = (attrs.get("fmt"), attrs.get("source"), attrs.get("type"))
+    taken, given = [value.type for value in op.operands], [result.type for result in op.results]
+    return (op.opcode, len(op.targets), *attrs, *kinds, len(taken), *taken, *given)
 
 
 def _shape(module: KernelModule, function: Function, op: Op) -> Iterator[str]:

@@ -25,7 +25,7 @@ TOKEN = re.compile(
       | (?P<mark>[(){};])""",
     re.VERBOSE,
 )
-MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)')
+MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)', re.MULTILINE)
 _REGISTER_ASSEMBLY = re.compile(r'"index\.vvr\.[^;"]*;[^:]*:[^:]*')
 _PRAGMA = re.compile(r"^#pragma dlp_intrinsics.*$", re.MULTILINE)
 
@@ -49,15 +49,12 @@ def rewrite(text: str) -> str:
 
 def chunks(text: str) -> Iterable[tuple[str, bool]]:
     """Runs of lines that are the user's, or that are not."""
-    is_user = True
-    run: list[str] = []
-    for line in text.splitlines(keepends=True):
-        found = MARKER.match(line) if line.startswith("# ") else None
-        if found and is_user != ("3" not in found[3].split()):
-            yield "".join(run), is_user
-            run, is_user = [], not is_user
-        run.append(line)
-    yield "".join(run), is_user
+    is_user, start = True, 0
+    for found in MARKER.finditer(text):
+        if is_user != ("3" not in found[3]):
+            yield text[start : found.start()], is_user
+            start, is_user = found.start(), not is_user
+    yield text[start:], is_user
 
 
 def _registers(text: str) -> str:

@@ -23,6 +23,7 @@ from trilobite.processor.lang.codegen.legalise import legalise, share
 from trilobite.processor.lang.codegen.registers import allocate
 from trilobite.processor.lang.codegen.select import RULES
 from trilobite.processor.lang.codegen.variables import VariablePlace, homes_in_frame, noted_places
+from trilobite.processor.lang.collection import uncollected
 from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Variable
 from trilobite.processor.lang.passes.clone import clone_module
 from trilobite.processor.lang.passes.dead_code import remove_dead_code
@@ -95,6 +96,13 @@ def compile_module(
     """Every entry of the module, one behind the other."""
     if level not in LEVELS:
         raise KernelError(f"there is no optimisation level {level}", expected="0 or 2", remedy="use level=2")
+    with uncollected():
+        return _compiled(module, machine, level, stages)
+
+
+def _compiled(
+    module: KernelModule, machine: Machine, level: int, stages: dict[str, str] | None
+) -> KernelProgram:
     verify(module)
     work = clone_module(module)
     _note(stages, "kernel", work)

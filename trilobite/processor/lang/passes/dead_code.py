@@ -7,9 +7,13 @@ slower.
 from __future__ import annotations
 
 from trilobite.processor.lang.cfg import remove_unreachable
-from trilobite.processor.lang.ir import Function, Op, Result, Value
+from trilobite.processor.lang.ir import Constant, Function, Op, Result, Value
 from trilobite.processor.lang.ops import PURE
 from trilobite.processor.lang.recipe import settle
+
+# Reading a variable or memory has no effect of its own: a load that would fault is a fault only if its value
+# matters.
+DROPPED = PURE | {"get", "note", "load"}
 
 
 def remove_dead_code(function: Function) -> bool:
@@ -18,25 +22,23 @@ def remove_dead_code(function: Function) -> bool:
     passed = _passed(function)
     needed: set[Value] = set()
     work: list[Value] = []
-    for op in function.ops():
-        if op.opcode not in PURE and not _droppable(op):
-            work.extend(op.operands)
+    for block in function.blocks:
+        for op in block.ops:
+            if op.opcode not in DROPPED:
+                work += op.operands
     while work:
         value = work.pop()
-        if value in needed:
-            continue
-        needed.add(value)
-        if isinstance(value, Result):
-            work.extend(value.op.operands)
-        work.extend(passed.get(value, ()))
+        if value not in needed and not isinstance(value, Constant):
+            needed.add(value)
+            work += value.op.operands if isinstance(value, Result) else passed.get(value, ())
     return _sweep(function, needed)
 
 
 def _passed(function: Function) -> dict[Value, list[Value]]:
     """What each block argument may be."""
     found: dict[Value, list[Value]] = {}
-    for op in function.ops():
-        for target in op.targets:
+    for block in function.blocks:
+        for target in block.ops[-1].targets:
             for arg, value in zip(target.block.args, target.args, strict=True):
                 found.setdefault(arg, []).append(value)
     return found
@@ -45,8 +47,8 @@ def _passed(function: Function) -> dict[Value, list[Value]]:
 def _sweep(function: Function, needed: set[Value]) -> bool:
     changed = False
     entry = function.blocks[0]
-    for op in function.ops():
-        for target in op.targets:
+    for block in function.blocks:
+        for target in block.ops[-1].targets:
             pairs = zip(target.block.args, target.args, strict=True)
             target.args = [value for arg, value in pairs if arg in needed]
     for block in function.blocks:
@@ -60,15 +62,9 @@ def _sweep(function: Function, needed: set[Value]) -> bool:
 
 
 def _stays(op: Op, needed: set[Value]) -> bool:
+    if op.opcode not in DROPPED:
+        return True
     if op.opcode == "note":
         settle(op, needed.__contains__)
         return True
-    if op.opcode in PURE or _droppable(op):
-        return any(result in needed for result in op.results)
-    return True
-
-
-def _droppable(op: Op) -> bool:
-    """Reading a variable or memory has no effect of its own (a load that would fault is a fault all the same
-    only if its value matters)."""
-    return op.opcode in ("get", "note", "load")
+    return op.results[0] in needed

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trilobite.processor.isa.formats import I64
 from trilobite.processor.lang.cfg import Graph
-from trilobite.processor.lang.ir import Block, Constant, Function, Op, Result, Value
+from trilobite.processor.lang.ir import Block, Constant, Function, Op, Result, Target, Value
 from trilobite.processor.lang.passes.induction import Counter, Shape, counters, is_invariant, shape_of
 from trilobite.processor.lang.types import is_pointer
 
@@ -30,11 +30,12 @@ class Test:
 def end_by_address(function: Function) -> bool:
     changed = False
     graph = Graph(function)
+    readers = _readers(function)  # stays true: a replaced test reads nothing new of another loop's counter
     around = {loop.parent.head for loop in graph.loops if loop.parent is not None}
     for loop in graph.loops:
         shape = shape_of(graph, loop, is_tested_last=True) if loop.head not in around else None
         test = _test_of(shape) if shape is not None else None
-        if shape is not None and test is not None and _only_counts(function, shape, test):
+        if shape is not None and test is not None and _only_counts(readers, shape, test):
             leader = _leader(shape, test)
             if leader is not None:
                 _replace(function, shape, test, leader)
@@ -66,16 +67,26 @@ def _is_one(step: Value) -> bool:
     return isinstance(step, Constant) and step.integer == 1
 
 
-def _only_counts(function: Function, shape: Shape, test: Test) -> bool:
+def _readers(function: Function) -> dict[Value, set[Op | Target]]:
+    """The operations that read each value, and the targets that pass it on; the debugger does not count."""
+    found: dict[Value, set[Op | Target]] = {}
+    for op in function.ops():
+        if op.opcode != "note":
+            for value in op.operands:
+                found.setdefault(value, set()).add(op)
+            for target in op.targets:
+                for value in target.args:
+                    found.setdefault(value, set()).add(target)
+    return found
+
+
+def _only_counts(readers: dict[Value, set[Op | Target]], shape: Shape, test: Test) -> bool:
     """Nobody but the test, the addition and the debugger reads the counter."""
     grown = shape.returning.args[test.counter.place]
     assert isinstance(grown, Result)
-    mine = (test.op, grown.op)
-    for op in function.ops():
-        if op.opcode != "note" and op not in mine:
-            passed = [value for t in op.targets if t is not shape.returning for value in t.args]
-            if any(value is test.counter.argument or value is grown for value in (*op.operands, *passed)):
-                return False
+    mine = {test.op, grown.op, shape.returning}
+    if not mine.issuperset(readers.get(test.counter.argument, ())) or not mine.issuperset(readers[grown]):
+        return False
     return grown not in (v for n, v in enumerate(shape.returning.args) if n != test.counter.place)
 
 

@@ -101,7 +101,9 @@ def _live_through(loop: Loop) -> int:
     outside: set[Value] = set(loop.head.args)
     for op in inside:
         for value in op.uses():
-            home = value.block if isinstance(value, Argument) else getattr(value, "op", None)
-            if home is not None and home not in loop.blocks and home not in inside:
+            if isinstance(value, Result):
+                if value.op not in inside:
+                    outside.add(value)
+            elif isinstance(value, Argument) and value.block not in loop.blocks:
                 outside.add(value)
     return sum(_width(value) for value in outside)

@@ -28,10 +28,8 @@ def together(function: Function, buffers: list[Buffer]) -> dict[Buffer, set[Buff
     found: dict[Buffer, set[Buffer]] = {buffer: set(fixed) for buffer in buffers}
     for buffer in fixed:
         found.setdefault(buffer, set()).update(buffers)
-    after = uses.needed_behind()
-    touched = uses.touched_before()
-    for block in graph.order:
-        _conflicts(block, uses, after[block], touched[block], found)
+    for buffer, others in uses.at_once().items():
+        found[buffer].update(others)
     return found
 
 
@@ -48,21 +46,36 @@ def layout_of(function: Function, buffers: list[Buffer], machine: Machine, share
 
 
 class _Uses:
-    """For every operation the buffers it touches, begins, or gives away for good."""
+    """What every block does to buffers, in order: those that begin anew and those that are touched. A set of
+    buffers is a number with a bit for each."""
 
     def __init__(self, function: Function, graph: Graph) -> None:
         self.graph = graph
-        provenance = Provenance(function)
-        self.touches: dict[Op, frozenset[Buffer]] = {}
+        self.bits: dict[Buffer, int] = {}
+        self.events: dict[Block, list[tuple[int, int]]] = {}
         self.escaped: set[Buffer] = set()
-        for op in function.ops():
-            found: frozenset[Buffer] = frozenset()
+        self._provenance = Provenance(function)
+        for block in graph.order:
+            seen = [(self._begins(op), self._touches(op)) for op in block.ops]
+            self.events[block] = [event for event in seen if event != (0, 0)]
+
+    def _bit(self, buffer: Buffer) -> int:
+        return self.bits.setdefault(buffer, 1 << len(self.bits))
+
+    def _begins(self, op: Op) -> int:
+        return self._bit(op.attrs["buffer"]) if op.opcode == "begin" else 0
+
+    def _touches(self, op: Op) -> int:
+        found = 0
+        if op.opcode not in MOVES_POINTERS:
+            gives_away = self._gives_away(op)
             for value in op.operands:
-                if is_pointer(value.type) and op.opcode not in MOVES_POINTERS:
-                    found |= provenance.of(value).buffers
-            self.touches[op] = found
-            if self._gives_away(op):
-                self.escaped |= found
+                if is_pointer(value.type):
+                    buffers = self._provenance.of(value).buffers
+                    found |= sum(self._bit(buffer) for buffer in buffers)
+                    if gives_away:
+                        self.escaped |= buffers
+        return found
 
     def _gives_away(self, op: Op) -> bool:
         """Its bytes are in use beyond this place in the text."""
@@ -72,60 +85,57 @@ class _Uses:
             return is_pointer(op.operands[0].type)
         return op.opcode in ("call", "set", "print", "return", "cast")
 
-    def begins(self, op: Op) -> Buffer | None:
-        found = op.attrs["buffer"] if op.opcode == "begin" else None
-        return found if isinstance(found, Buffer) else None
+    def at_once(self) -> dict[Buffer, list[Buffer]]:
+        """For every buffer those that hold something, and will be read, where it is touched."""
+        after, before = self._needed_behind(), self._touched_before()
+        found = dict.fromkeys(self.bits, 0)
+        for block in self.graph.order:
+            needed = [after[block]]
+            for begun, touched in reversed(self.events[block]):
+                needed.append((needed[-1] | touched) & ~begun)
+            held = before[block]
+            for (begun, touched), behind in zip(self.events[block], reversed(needed[:-1]), strict=True):
+                held = (held & ~begun) | touched
+                live = (held & behind) | touched
+                for buffer in self._of(touched):
+                    found[buffer] |= live
+                for buffer in self._of(live):
+                    found[buffer] |= touched
+        return {buffer: [b for b in self._of(found[buffer]) if b is not buffer] for buffer in found}
 
-    def needed_behind(self) -> dict[Block, set[Buffer]]:
+    def _of(self, bits: int) -> list[Buffer]:
+        return [buffer for buffer, bit in self.bits.items() if bit & bits]
+
+    def _needed_behind(self) -> dict[Block, int]:
         """Buffers that are touched behind each block before they begin anew."""
-        into: dict[Block, set[Buffer]] = {block: set() for block in self.graph.order}
+        into = dict.fromkeys(self.graph.order, 0)
+        behind = dict.fromkeys(self.graph.order, 0)
         changed = True
         while changed:
             changed = False
             for block in reversed(self.graph.order):
-                live = set().union(*(into[s] for s in block.successors)) if block.successors else set()
-                for op in reversed(block.ops):
-                    live |= self.touches[op]
-                    live.discard(self.begins(op))
-                if live - into[block]:
-                    into[block] |= live
-                    changed = True
-        return {b: set().union(*(into[s] for s in b.successors), set()) for b in self.graph.order}
+                for following in block.successors:
+                    behind[block] |= into[following]
+                live = behind[block]
+                for begun, touched in reversed(self.events[block]):
+                    live = (live | touched) & ~begun
+                if live != into[block]:
+                    into[block], changed = live, True
+        return behind
 
-    def touched_before(self) -> dict[Block, set[Buffer]]:
+    def _touched_before(self) -> dict[Block, int]:
         """Buffers that hold something at each block's start."""
-        out: dict[Block, set[Buffer]] = {block: set() for block in self.graph.order}
-        before: dict[Block, set[Buffer]] = {block: set() for block in self.graph.order}
+        out = dict.fromkeys(self.graph.order, 0)
+        before = dict.fromkeys(self.graph.order, 0)
         changed = True
         while changed:
             changed = False
             for block in self.graph.order:
-                before[block] = set().union(*(out[p] for p in self.graph.predecessors[block]), set())
-                held = set(before[block])
-                for op in block.ops:
-                    held.discard(self.begins(op))
-                    held |= self.touches[op]
-                if held - out[block]:
-                    out[block] |= held
-                    changed = True
+                for other in self.graph.predecessors[block]:
+                    before[block] |= out[other]
+                held = before[block]
+                for begun, touched in self.events[block]:
+                    held = (held & ~begun) | touched
+                if held != out[block]:
+                    out[block], changed = held, True
         return before
-
-
-def _conflicts(
-    block: Block, uses: _Uses, after: set[Buffer], touched: set[Buffer], found: dict[Buffer, set[Buffer]]
-) -> None:
-    needed: list[set[Buffer]] = []
-    live = set(after)
-    for op in reversed(block.ops):
-        needed.append(set(live))
-        live |= uses.touches[op]
-        live.discard(uses.begins(op))
-    held = set(touched)
-    for op, behind in zip(block.ops, reversed(needed), strict=True):
-        held.discard(uses.begins(op))
-        held |= uses.touches[op]
-        at_once = (held & behind) | uses.touches[op]
-        for buffer in uses.touches[op]:
-            found[buffer] |= at_once - {buffer}
-            for other in at_once:
-                found[other].add(buffer)

@@ -9,6 +9,7 @@ from trilobite.processor.lang.ir import NOWHERE, Location
 GENERATED = "intrinsics"  # the file that bodies of intrinsics claim to be from
 OWN_FILES = (GENERATED, "/lang/bang/include/mlu.h", "/lang/bang/include/bang_fusor.h")
 _FIELD = re.compile(r'(\w+): ("(?:[^"\\]|\\.)*"|[^,()]+(?:\([^)]*\))?)')
+_KIND = re.compile(r"(?:distinct )?!(\w+)\(")
 
 
 class Debug:
@@ -18,6 +19,9 @@ class Debug:
         self._nodes = nodes
         self._fields: dict[int, dict[str, str]] = {}
         self._places: dict[int, Location] = {}
+        self._kinds: dict[int, str] = {}
+        self._files: dict[int | None, str] = {}
+        self._functions: dict[int | None, str] = {}
 
     def fields(self, number: int) -> dict[str, str]:
         """The fields of a node, as text; strings without quotes."""
@@ -27,8 +31,10 @@ class Debug:
         return self._fields[number]
 
     def kind(self, number: int) -> str:
-        found = re.match(r"(?:distinct )?!(\w+)\(", self._nodes.get(number, ""))
-        return found[1] if found else ""
+        if number not in self._kinds:
+            found = _KIND.match(self._nodes.get(number, ""))
+            self._kinds[number] = found[1] if found else ""
+        return self._kinds[number]
 
     def reference(self, number: int, field: str) -> int | None:
         text = self.fields(number).get(field, "")
@@ -66,12 +72,19 @@ class Debug:
 
     def scope_name(self, number: int) -> str:
         """The function that a scope, or a variable's scope, belongs to."""
-        scope: int | None = self.reference(number, "scope")
-        while scope is not None and self.kind(scope) != "DISubprogram":
-            scope = self.reference(scope, "scope")
-        return self.name(scope)
+        first = scope = self.reference(number, "scope")
+        if first not in self._functions:
+            while scope is not None and self.kind(scope) != "DISubprogram":
+                scope = self.reference(scope, "scope")
+            self._functions[first] = self.name(scope)
+        return self._functions[first]
 
     def _file(self, scope: int | None) -> str:
+        if scope not in self._files:
+            self._files[scope] = self._searched_file(scope)
+        return self._files[scope]
+
+    def _searched_file(self, scope: int | None) -> str:
         while scope is not None:
             if self.kind(scope) == "DIFile":
                 return self.fields(scope).get("filename", "<none>")

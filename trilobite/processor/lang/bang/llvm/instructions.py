@@ -91,14 +91,15 @@ def debug_record(line: str, structs: Mapping[str, str]) -> DebugRecord | None:
 
 def instruction(line: str, structs: Mapping[str, str]) -> Instruction:
     """The instruction of a line (of several, for a switch)."""
-    trail = _TRAIL.search(line)
+    at = line.find(" !")
+    trail = _TRAIL.search(line, max(at - 1, 0)) if at >= 0 else None
     debug = _DEBUG.search(trail[1]) if trail else None
     tokens = Tokens(line[: trail.start()] if trail else line, structs)
     result = ""
     if tokens.items[1] == "=":
         result = name_of(tokens.take())
         tokens.take()
-    while tokens.ahead in _FLAGS and tokens.ahead not in BINARY | CASTS:
+    while tokens.ahead in _FLAGS:
         tokens.take()
     opcode = tokens.take()
     made = _READERS.get(opcode, _unknown)(tokens, opcode)

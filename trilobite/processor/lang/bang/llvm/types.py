@@ -74,7 +74,12 @@ class Other:
 
 LType = Void | Int | Float | Ptr | Array | Vector | Struct | Other
 FLOAT_BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "x86_fp80": 16, "fp128": 16}
-_OTHERS = ("metadata", "label", "token", "opaque", "x86_amx")
+_WORDS: dict[str, LType] = {
+    "ptr": Ptr(),
+    "void": Void(),
+    **{name: Float(name) for name in FLOAT_BYTES},
+    **{name: Other(name) for name in ("metadata", "label", "token", "opaque", "x86_amx")},
+}  # gains the integers that were met
 
 
 def size_of(kind: LType) -> int:
@@ -172,18 +177,12 @@ class Tokens:
 
     def _simple_type(self) -> LType:
         token = self.take()
-        if token == "ptr":
-            if self.accept("addrspace"):
-                self.skip_parens()
-            return Ptr()
+        if token == "ptr" and self.accept("addrspace"):
+            self.skip_parens()
+        if token in _WORDS:
+            return _WORDS[token]
         if token[:1] == "i" and token[1:].isdigit():
-            return Int(int(token[1:]))
-        if token in FLOAT_BYTES:
-            return Float(token)
-        if token == "void":
-            return Void()
-        if token in _OTHERS:
-            return Other(token)
+            return _WORDS.setdefault(token, Int(int(token[1:])))
         if token[:1] == "%":
             return self._named(token)
         return self._composite(token)

@@ -22,6 +22,7 @@ from trilobite.processor.lang.bang.lower.initial import initialise
 from trilobite.processor.lang.bang.lower.memory import is_guard, store_leaves
 from trilobite.processor.lang.bang.lower.memory_core import divide_work, reachable
 from trilobite.processor.lang.bang.lower.scalars import type_of
+from trilobite.processor.lang.collection import uncollected
 from trilobite.processor.lang.ir import (
     Argument,
     Buffer,
@@ -74,6 +75,10 @@ class ModuleLowering:
         self._open: set[str] = set()  # constants with addresses that are being written
 
     def run(self) -> KernelModule:
+        with uncollected():
+            return self._run()
+
+    def _run(self) -> KernelModule:
         entries = [name for name, label in self.llvm.annotations.items() if label == ENTRY]
         self._name_entries(entries)
         for name in [name for name in entries if self._names[name] == self._wanted] or entries:
