@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.processor.isa import arithmetic
-from trilobite.processor.isa.formats import F32, F64, FLOATS, I32, I64, INTEGERS, U32, U64, Array, Format
+from trilobite.processor.isa.formats import F32, F64, FLOATS, I16, I32, I64, INTEGERS, U32, U64, Array, Format
 from trilobite.processor.isa.numbers import ROUNDINGS, convert
 from trilobite.processor.isa.row import SCALAR, Flag, Operands, Row, each, operands, signed
 
@@ -154,7 +154,7 @@ ROWS = (
     Row("ATOMIC", operands("rd! address a"), each(I32, I64, U32, U64, F32), SCALAR, "atomic",
         "rd = old element at the address, which becomes old op a; undivided",
         flags=(Flag("op", ATOMICS),)),
-    Row("CAS", operands("rd! address expected a"), each(I32, I64), SCALAR, "atomic",
+    Row("CAS", operands("rd! address expected a"), each(I32, I64, I16), SCALAR, "atomic",
         "rd = old element at the address; it becomes a if it was the expected one; undivided"),
 )  # fmt: skip
 

@@ -20,6 +20,15 @@ _LAUNCHER = re.compile(r"(.*?void \w+)\((.*?)\)( \{.*)$")
 _STANDARD = frozenset(("ptrdiff_t", "ssize_t", "nullptr_t", "max_align_t"))
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _UNKNOWN = re.compile(r"(?:unknown type name|undeclared identifier|no type named|no member named) '(\w+)'")
+_ABSENT = re.compile(r"(unknown type name|undeclared identifier) '(\w+)'")
+_VALUES = (
+    "INVALID=0 HALF=1 FLOAT=2 INT8=3 INT16=4 INT31=5 INT32=6 UINT8=7 BOOL=8 INT64=9 UINT32=11 UINT64=12 "
+    "UINT16=13 DOUBLE=14 COMPLEX_HALF=15 COMPLEX_FLOAT=16 BFLOAT16=17"
+).split()
+_DATA_TYPES = {
+    prefix: f"enum {{ {', '.join(prefix + value for value in _VALUES)} }};"
+    for prefix in ("MLUOP_DTYPE_", "CNNL_DTYPE_")
+}
 LAUNCH = "<launch "  # the file that a kept instantiation is said to lie in
 _LAUNCHED = re.compile(
     r"((?:[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?\s*::\s*)*[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?)\s*/\*launch\*/\s*\("
@@ -114,6 +123,22 @@ def without_host_items(text: str, faults: Iterable[tuple[str, int, str]]) -> str
         if not item.is_device and any(item.start <= place < item.end for place in places):
             text = _left_out(text, item, launching, unknown)
     return text
+
+
+def with_absent_names(text: str, faults: Iterable[tuple[str, int, str]]) -> str:
+    """The text with stand-ins for what device code takes from headers that are not there: a type that a
+    kernel gets by value is an enumeration, and the values of the libraries' data types are public."""
+    known = list(faults)
+    device = [item for item in items(text) if item.is_device]
+    made: dict[str, None] = {}
+    for file, line, message in known:
+        for kind, name in _ABSENT.findall(message):
+            prefix = name[: name.find("_DTYPE_") + len("_DTYPE_")]
+            declared = f"typedef int {name};" if kind == "unknown type name" else _DATA_TYPES.get(prefix)
+            places = _places(text, {(file, line)}) if declared else ()
+            if any(item.start <= place < item.end for item in device for place in places):
+                made[str(declared)] = None
+    return f'# 1 "absent" 3\n{" ".join(made)}\n{text}' if made else text
 
 
 def instantiated(text: str, entry: str) -> str:

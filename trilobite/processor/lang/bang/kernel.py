@@ -57,9 +57,15 @@ _TYPEDEFS = {
 
 
 def _plain(name: str) -> str:
-    """The name of an instance with the types behind its typedefs: `k<int64_t>` is `k<long>`."""
-    words = re.sub(r"\w+", lambda found: _TYPEDEFS.get(found[0], found[0]), name)
+    """The name of an instance with the types behind its typedefs, out of its namespaces: `a::k<int64_t>` is
+    `k<long>`."""
+    words = re.sub(r"\w+", lambda found: _TYPEDEFS.get(found[0], found[0]), re.sub(r"\b\w+\s*::", "", name))
     return re.sub(r"\s*([<>,*&])\s*", r"\1", words)
+
+
+def _is_named(name: str, wanted: str) -> bool:
+    """Whether an instance may be called so: by its name alone, or without the last parameters."""
+    return name.partition("<")[0] == wanted or (wanted.endswith(">") and name.startswith(wanted[:-1] + ","))
 
 
 class BangKernel(KernelSource):
@@ -86,7 +92,8 @@ class BangKernel(KernelSource):
 
     def _choose(self, program: BangProgram) -> None:
         names = sorted(program.parameters)
-        same = [n for n in names if n.partition("<")[0] == self.name or _plain(n) == _plain(self.name)]
+        wanted = _plain(self.name)
+        same = [n for n in names if _plain(n) == wanted] or [n for n in names if _is_named(_plain(n), wanted)]
         if self.name and len(same) == 1:
             self.name = same[0]
         if not self.name and len(names) == 1:

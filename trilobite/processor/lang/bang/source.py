@@ -19,6 +19,7 @@ from trilobite.processor.lang.bang.headers import INCLUDE
 from trilobite.processor.lang.bang.host import (
     instantiated,
     kernel_templates,
+    with_absent_names,
     without_host_items,
 )
 from trilobite.processor.lang.bang.llvm.module import Module
@@ -137,7 +138,8 @@ def _compiled(file: Path, text: str, missing: list[str], options: Options) -> st
                 clang.remember(whole, options.level, llvm)
             return llvm
         first = first or faults
-        shorter = without_host_items(text, [(d.file, d.line, d.message) for d in faults])
+        places = [(d.file, d.line, d.message) for d in faults]
+        shorter = without_host_items(with_absent_names(text, places) if missing else text, places)
         if shorter == text:
             break
         text = shorter

@@ -68,15 +68,10 @@ template <typename T> __mlu_func__ void __dlp_index(T *dst, long offset, long pl
   else ((unsigned int *)((char *)dst + offset))[place] = best;
 }
 template <typename T> __mlu_func__ bool __dlp_cas_narrow(T *p, T old, T value) {
-  union { T value; unsigned short bits; } from, to;
+  union { T value; short bits; } from, to;
   from.value = old;
   to.value = value;
-  int *word = (int *)((unsigned long)p & ~3ul);
-  int shift = ((unsigned long)p & 2) * 8;
-  int seen = *word;
-  if ((unsigned short)(seen >> shift) != from.bits) return false;
-  int wanted = (seen & ~(0xFFFF << shift)) | (int)to.bits << shift;
-  return __dlp_cas(word, seen, wanted) == seen;
+  return __dlp_cas((short *)p, from.bits, to.bits) == from.bits;
 }
 template <mluMemcpyDirection_t way> __mlu_func__ void __dlp_copy(void *dst, const void *src, long size) { __memcpy(dst, src, size, way); }
 template <mluMemcpyDirection_t way> __mlu_func__ void __dlp_copy(void *dst, const void *src, long size, long dst_stride, long src_stride, long count) {

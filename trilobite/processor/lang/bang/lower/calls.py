@@ -8,7 +8,7 @@ from collections.abc import Callable
 from trilobite.processor.isa.formats import F64, I64
 from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.types import Vector, Void
-from trilobite.processor.lang.bang.llvm.values import Assembly, Global, Text, constant_bytes
+from trilobite.processor.lang.bang.llvm.values import Assembly, Global, Local, Operand, Text, constant_bytes
 from trilobite.processor.lang.bang.lower.arrays import restore, save
 from trilobite.processor.lang.bang.lower.assembly import assembly
 from trilobite.processor.lang.bang.lower.control import call_defined
@@ -34,6 +34,7 @@ from trilobite.processor.lang.bang.lower.tensor import lower_intrinsic
 from trilobite.processor.lang.ir import Constant, Value
 from trilobite.processor.lang.types import is_float
 
+HANDS = 8  # through how many locals the format of a printf is followed
 _NOTHING = tuple(
     f"llvm.{name}"
     for name in "lifetime dbg assume experimental.noalias donothing prefetch invariant var.annotation".split()
@@ -203,7 +204,7 @@ def _readable(name: str) -> str:
 
 
 def _format_text(f: FunctionLowering, i: Instruction) -> str | None:
-    value = i.args[0].value
+    value = _handed_on(f, i.args[0])
     variable = f.owner.llvm.variable(value.name) if isinstance(value, Global) else None
     if variable is None or variable.init is None:
         return None
@@ -213,6 +214,21 @@ def _format_text(f: FunctionLowering, i: Instruction) -> str | None:
         else variable.init.value.content
     )
     return content.split(b"\0")[0].decode("latin-1") if content is not None else None
+
+
+def _handed_on(f: FunctionLowering, operand: Operand) -> object:
+    """The value, or what was stored in the local that it is loaded from, if one thing was."""
+    instructions = [i for block in f.source.blocks for i in block.instructions]
+    loads = {i.result: i.args[0].value for i in instructions if i.opcode == "load" and i.result}
+    stores = [(i.args[1].value, i.args[0]) for i in instructions if i.opcode == "store"]
+    value: object = operand.value
+    for _ in range(HANDS):
+        place = loads.get(value.name) if isinstance(value, Local) else None
+        kept = [stored.value for at, stored in stores if isinstance(place, Local) and at == place]
+        if len(kept) != 1:
+            return value
+        value = kept[0]
+    return value
 
 
 def _printf(f: FunctionLowering, i: Instruction) -> Lowered:

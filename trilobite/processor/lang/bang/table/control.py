@@ -140,7 +140,7 @@ def _atomics() -> list[Intrinsic]:
         form(
             "__dlp_cas",
             "p&T expected=T value=T",
-            ("i32", "i64"),
+            ("i32", "i64", "i16"),
             "@cas",
             "the old element",
             returns="T",
