@@ -200,3 +200,65 @@ def test_what_comes_of_no_weight_at_all_is_made_once() -> None:
     for _ in range(2):
         assert alone(x).numpy().tobytes() == (x.numpy() * np.float32(7)).tobytes()
         layer.check()
+
+
+# -- convolutions ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, shape, groups, stride, size",
+    [
+        ("conv2d", (140, 70, 3, 3), 1, 1, 14),  # by tiles
+        ("conv2d", (74, 260, 2, 3), 1, 2, 9),
+        ("conv2d", (260, 261, 1, 1), 1, 1, 5),
+        ("conv2d", (132, 80, 3, 3), 3, 1, 6),
+        ("conv_transpose2d", (80, 122, 3, 3), 1, 2, 5),
+        ("conv_transpose2d", (96, 100, 3, 3), 1, 1, 20),
+    ],
+)
+def test_the_weight_of_a_convolution_comes_back_in_every_bit(
+    name: str, shape: tuple[int, ...], groups: int, stride: int, size: int
+) -> None:
+    """Behind it a scale and a shift per channel, as of a batch norm."""
+    back = name == "conv_transpose2d"
+    channels, filters = (shape[0], shape[1] * groups) if back else (shape[1] * groups, shape[0])
+    known = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    w, x = tb.tensor(known.copy()), tb.tensor(numbers(2, channels, size, size, seed=1))
+    scale, shift = (tb.tensor(numbers(filters, 1, 1, seed=s)) for s in (5, 6))
+    apply = getattr(tb.nn.functional, name)
+
+    def layer(x: Any) -> Any:
+        return apply(x, w, stride=stride, groups=groups) * scale + shift
+
+    eager = layer(x).numpy()
+    f = tb.jit(layer, target="cpu")
+    for _ in range(2):
+        got = f(x).numpy()
+        np.testing.assert_allclose(got, eager, rtol=0, atol=1e-4 * np.abs(eager).max())
+    assert type(w._cell) is not Cell
+    assert w.numpy().tobytes() == known.tobytes() and type(w._cell) is Cell
+    np.testing.assert_array_equal(f(x).numpy(), got)
+    w.mul_(2.0)
+    shift.mul_(2.0)
+    np.testing.assert_allclose(f(x).numpy(), 2 * got, rtol=0, atol=1e-4 * np.abs(eager).max())
+
+
+def test_a_network_with_batch_norms_keeps_its_weights_once() -> None:
+    """All that a residual block has of its large weights are their panels; its state is what it was."""
+    tb.manual_seed(0)
+    block = tb.nn.Sequential(
+        tb.nn.Conv2d(64, 200, 3, padding=1, bias=False), tb.nn.BatchNorm2d(200), tb.nn.ReLU(),
+        tb.nn.Conv2d(200, 400, 1, bias=False), tb.nn.BatchNorm2d(400),
+    )  # fmt: skip
+    x = tb.tensor(np.random.default_rng(1).standard_normal((2, 64, 12, 12)).astype(np.float32))
+    block(x)
+    block.eval()
+    for p in block.parameters():
+        p.requires_grad_(False)
+    before = {k: v.numpy().copy() for k, v in block.state_dict().items()}
+    eager = block(x).numpy()
+    f = tb.jit(lambda x: block(x), target="cpu")
+    np.testing.assert_allclose(f(x).numpy(), eager, rtol=0, atol=2e-5 * np.abs(eager).max())
+    assert [type(block[i].weight._cell) is not Cell for i in (0, 3)] == [True, True]
+    for k, v in block.state_dict().items():
+        assert v.numpy().tobytes() == before[k].tobytes(), k

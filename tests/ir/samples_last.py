@@ -56,20 +56,15 @@ def _conv_last_weight_grad(rng: Rng) -> Rows:
 # the compiler hold the error to float64's.
 
 
-def _conv_winograd_weight(rng: Rng) -> Rows:
-    for tile in (2, 4):
-        for transposed in (False, True):
-            yield (
-                [rng.standard_normal((5, 3, 3, 3)).astype("f")],
-                {"tile": tile, "lanes": 4, "transposed": transposed},
-            )
-
-
 def _conv_winograd(rng: Rng) -> Rows:
-    for tile, low, high in ((2, (1, 1), (1, 1)), (4, (0, 2), (1, 0))):
-        (w,), attributes = next(iter(_conv_winograd_weight(rng)))
-        weight = table["conv_winograd_weight"].evaluate(w, **{**attributes, "tile": tile})
-        window = {"tile": tile, "low": low, "high": high, "columns": 5, "dtype": weight.dtype}
+    for tile, low, high, back in (
+        (2, (1, 1), (1, 1), False),
+        (4, (0, 2), (1, 0), False),
+        (4, (1, 1), (1, 1), True),
+    ):
+        w = rng.standard_normal((3, 5, 3, 3) if back else (5, 3, 3, 3)).astype("f")
+        weight = table["conv_panels"].evaluate(w, groups=1, lanes=4, transposed=back)
+        window = {"tile": tile, "low": low, "high": high, "columns": 5, "transposed": back, "dtype": w.dtype}
         yield [rng.standard_normal((2, 6, 7, 3)).astype("f"), weight], window
 
 
@@ -127,7 +122,6 @@ samples = {
     "conv_last_input_grad": _conv_last_input_grad,
     "conv_last_weight_grad": _conv_last_weight_grad,
     "conv_winograd": _conv_winograd,
-    "conv_winograd_weight": _conv_winograd_weight,
     "conv_winograd_weight_grad": _conv_winograd_weight_grad,
     "window_last_reduce": _window_last_reduce,
     "window_last_argmax": _window_last_argmax,

@@ -211,3 +211,44 @@ def test_a_batch_of_one_has_its_vectors_as_reshapes() -> None:
     found = dce(fold_batch_norm(graph_of(before), {1, 2, 3}))
     assert found == graph_of(after), str(found)
     equal(graph_of(before), found)
+
+
+LARGE_BEFORE, LARGE_AFTER = (
+    f"""
+    graph main(%0: f64[2,128,5], %1: f64[140,128,2], %2: f64[140], %3: f64[140], %4: f64[140]) {{
+      %5: f64[2,140,4] = conv %0, %1 {CONV}
+{rest}
+    }}
+"""
+    for rest in (
+        """
+      %6: f64[2,140,4] = broadcast %2 {shape=(2, 140, 4), axes=(1,)}
+      %7: f64[2,140,4] = sub %5, %6
+      %8: f64[2,140,4] = broadcast %3 {shape=(2, 140, 4), axes=(1,)}
+      %9: f64[2,140,4] = mul %8, %7
+      %10: f64[2,140,4] = broadcast %4 {shape=(2, 140, 4), axes=(1,)}
+      %11: f64[2,140,4] = add %9, %10
+      return %11""",
+        """
+      %6: f64[140] = neg %2
+      %7: f64[140] = mul %6, %3
+      %8: f64[140] = add %7, %4
+      %9: f64[2,140,4] = broadcast %3 {shape=(2, 140, 4), axes=(1,)}
+      %10: f64[2,140,4] = mul %5, %9
+      %11: f64[2,140,4] = broadcast %8 {shape=(2, 140, 4), axes=(1,)}
+      %12: f64[2,140,4] = add %10, %11
+      return %12""",
+    )
+)
+
+
+def test_a_large_weight_stays_as_it_is() -> None:
+    """So that no second copy of it is kept; what follows is one product and one sum."""
+    found = dce(fold_batch_norm(graph_of(LARGE_BEFORE), {1, 2, 3, 4}))
+    names = [e.primitive.name for e in found.equations]
+    assert sorted(names) == sorted(e.primitive.name for e in graph_of(LARGE_AFTER).equations)
+    (conv,) = (e for e in found.equations if e.primitive.name == "conv")
+    assert conv.inputs == found.inputs[:2]
+    assert names[-3:] == ["mul", "broadcast", "add"]
+    equal(graph_of(LARGE_BEFORE), found)
+    assert fold_batch_norm(found, {1, 2, 3, 4}) is found

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from trilobite.base.collection import uncollected
 from trilobite.base.errors import DataError
 from trilobite.compiler.fingerprint import fingerprint
 from trilobite.compiler.pipeline import Options
@@ -31,11 +32,12 @@ _ROOMS = ("base", "ir", "compiler", "native")  # whose files decide what a graph
 
 
 class Pack(NamedTuple):
-    """An input that is read in panels alone: the output of the weights' part, the axis that is contracted."""
+    """An input that is read in panels alone: the output of the weights' part, and how it is packed."""
 
     input: int
     output: int
-    contract: int
+    name: str
+    attributes: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Shelf:
     def program(self, part: int, sizes: Sequence[int]) -> Program | None:
         found = self.cache.get(self._name("program", part, *sizes))
         try:
-            return None if found is None else decode(found)
+            with uncollected():
+                return None if found is None else decode(found)
         except DataError:  # whole, but of another format: made anew, and replaced
             return None
 
@@ -90,7 +93,8 @@ def shelf_of(graph: Graph, options: Options) -> Shelf | None:
     circumstances = _circumstances()
     if cache.place is None or circumstances is None:
         return None
-    content = fingerprint(graph)
+    with uncollected():
+        content = fingerprint(graph)
     if content is None:
         return None
     facts = [content, circumstances, _tuning(), *_chosen(options)]

@@ -123,7 +123,10 @@ class Executable:
 
 
 def _division(halves: Halves) -> Division:
-    packs = tuple(Pack(p.input, p.output, p.contract) for p in halves.packings)
+    packs = tuple(
+        Pack(p.input, p.output, p.equation.primitive.name, dict(p.equation.attributes))
+        for p in halves.packings
+    )
     return Division(True, halves.stable, halves.kept, len(halves.first.outputs), packs)
 
 

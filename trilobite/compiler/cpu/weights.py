@@ -1,7 +1,7 @@
 """What a graph makes of its weights: made once, made again when one of them changes.
 
 Enters: the values of a run. Leaves: what the rest of the graph needs of its stable inputs: folded, transposed
-and packed weights. A matrix that is read packed and in no other form is packed on its own, and its cell lets
+and packed weights. A weight that is read packed and in no other form is packed on its own, and its cell lets
 go of the array, unless somebody else holds it: the panels are all that stays, until somebody looks at the
 weight. One that was looked at stays beside its panels from then on.
 """
@@ -18,9 +18,9 @@ import numpy as np
 
 from trilobite.compiler.cpu.compiled import Compiled
 from trilobite.compiler.cpu.runner import Arena
-from trilobite.compiler.cpu.shelf import Division, Shelf
+from trilobite.compiler.cpu.shelf import Division, Pack, Shelf
 from trilobite.ir.graph import Graph
-from trilobite.ir.primitives.packing import unpacked
+from trilobite.ir.primitives.packing import PACKERS
 from trilobite.ir.transforms import cells
 from trilobite.ir.types import TensorType
 from trilobite.native.memory import Memory, empty, give_back
@@ -28,7 +28,6 @@ from trilobite.native.memory import Memory, empty, give_back
 Array = np.ndarray[Any, Any]
 _REFERENCES = 5  # to an array that only its cell holds, as `_changed` sees it: cell, values, now, seen, a
 _ALONE = 5  # as `_let_go` sees it: cell, values, now, array, the count's own
-_LEAST = 1 << 16  # bytes of a weight worth putting away
 _ROUND = 4 << 20  # bytes of weights that are let go before their pages are given back
 
 
@@ -59,13 +58,13 @@ class Weights:
             self.rest = Compiled(taken, rest, {}, (shelf, 2), self.arena)
         self._packers: dict[tuple[Any, ...], Compiled] = {}
         for number, p in enumerate(self.packs):
-            kind = types[p.input], p.contract
+            kind = _kind(types, p)
             if kind not in self._packers:
                 part = (shelf, 3 + len(self._packers))
                 self._packers[kind] = Compiled(
                     [types[p.input]], partial(packing, number), {}, part, self.arena
                 )
-        self._packer = [self._packers[types[p.input], p.contract] for p in self.packs]
+        self._packer = [self._packers[_kind(types, p)] for p in self.packs]
         packed = {p.output for p in self.packs}
         self._others = [k for k in range(self.outputs) if k not in packed]
         self._seen: list[Array] | None = None
@@ -110,7 +109,7 @@ class Weights:
         pairs = zip(now, self._seen, outside, strict=True)
         return [a is not b or seen or cells.stamped_after(a, self._when) for a, b, seen in pairs]
 
-    # -- matrices in panels ----------------------------------------------------------------------------------
+    # -- weights in panels ----------------------------------------------------------------------------------
 
     def _pack(self, values: Sequence[Array], now: list[Array], changed: list[bool]) -> None:
         free = 0
@@ -133,8 +132,8 @@ class Weights:
         cell = self.owners.get(i)
         array = now[n]
         private = array.flags.owndata or type(array.base) is Memory
-        small = array.nbytes < _LEAST or number in self._observed
-        if cell is None or small or not private or type(cell) is not cells.Cell or cell.value is not array:
+        seen = number in self._observed
+        if cell is None or seen or not private or type(cell) is not cells.Cell or cell.value is not array:
             return False
         if getrefcount(array) > _ALONE:
             return False
@@ -148,7 +147,12 @@ class Weights:
         shape = self._seen[n].shape
         panels = self._ready[p.output]
         array = empty(shape, panels.dtype)
-        array[...] = unpacked(panels, shape[1 - p.contract], p.contract)
+        array[...] = PACKERS[p.name](panels, shape, **p.attributes)
         self._seen[n] = array
         self._observed.add(number)
         return array
+
+
+def _kind(types: Sequence[TensorType], p: Pack) -> tuple[Any, ...]:
+    """Weights of one kind are packed by one program."""
+    return types[p.input], p.name, *sorted(p.attributes.items())

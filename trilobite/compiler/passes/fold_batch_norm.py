@@ -5,6 +5,8 @@ which  conv(x, w)·s + t,  with s and t per channel and stable, is  conv(x, w·s
 inference behind a convolution or a linear layer, with or without bias, and any other chain of additions and
 multiplications per channel. w·s and t depend on stable values alone, so the target computes them once.
 Rounding happens elsewhere than before: of w·s instead of conv·s, each within a unit of the same terms.
+Large weights stay as they are, because a second copy of them would stay in memory beside them: there the
+chain becomes one product and one sum behind the convolution, which the kernel does as it stores.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from trilobite.ir.primitives.dot import free_axes
 from trilobite.ir.types import Shape, TensorType
 
 _WIDE = frozenset({float32, float64})  # in shorter formats a rounded weight is too far from the exact one
+LARGE = 1 << 18  # bytes of a weight that is not scaled
 _CHAINED = frozenset({"add", "sub", "mul", "div", "neg"})
 
 
@@ -34,6 +37,11 @@ class Root:
     weights: int
     weight_axes: tuple[int, ...]
     result_axes: tuple[int, ...]
+
+    @property
+    def is_large(self) -> bool:
+        t = self.equation.inputs[self.weights].type
+        return isinstance(t.size, int) and t.size * t.dtype.itemsize >= LARGE
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,10 @@ class Chain:
     def pays(self) -> bool:
         """A product or a quotient goes; or several additions become one."""
         names = [e.primitive.name for e, _ in self.steps]
-        return len(names) > 1 or any(n in ("mul", "div") for n in names)
+        if not self.root.is_large:
+            return len(names) > 1 or any(n in ("mul", "div") for n in names)
+        left = int(not {"mul", "div", "neg"}.isdisjoint(names)) + int(not {"add", "sub"}.isdisjoint(names))
+        return len(names) > left or "div" in names
 
 
 def fold_batch_norm(graph: Graph, stable: Collection[int] = (), counters: Counters | None = None) -> Graph:
@@ -161,21 +172,26 @@ class _Writer:
         return out[0]
 
     def write(self, chain: Chain, last: Equation) -> None:
-        """The product with scaled weights, and one shift, under the name of the chain's end."""
+        """The product with scaled weights, and one shift, under the name of the chain's end; with a large
+        weight the product, one scale and one shift.
+        """
         self.at = last
         scale, shift = self._scale_and_shift(chain)
-        root = chain.root
-        inputs = list(root.equation.inputs)
-        if scale is not None:
+        root, inputs = chain.root, list(chain.root.equation.inputs)
+        after = [("mul", scale), ("add", shift)] if root.is_large else [("add", shift)]
+        if scale is not None and not root.is_large:
             w = inputs[root.weights]
             wide = self.make("broadcast", scale, shape=w.type.shape, axes=root.weight_axes)
             inputs[root.weights] = self.make("mul", w, wide)
-        product = last.outputs[0] if shift is None else Var(last.outputs[0].type)
-        e = root.equation
-        self.equations.append(Equation(e.primitive, tuple(inputs), e.attributes, (product,), e.location))
-        if shift is not None:
-            wide = self.make("broadcast", shift, shape=product.type.shape, axes=root.result_axes)
-            self.equations.append(Equation(table["add"], (product, wide), {}, last.outputs, last.location))
+        self.at = root.equation
+        found = self.make(root.equation.primitive.name, *inputs, **root.equation.attributes)
+        self.at = last
+        for name, vector in after:
+            if vector is not None:
+                wide = self.make("broadcast", vector, shape=found.type.shape, axes=root.result_axes)
+                found = self.make(name, found, wide)
+        e = self.equations.pop()
+        self.equations.append(Equation(e.primitive, e.inputs, e.attributes, last.outputs, e.location))
 
     def _scale_and_shift(self, chain: Chain) -> tuple[Var | None, Var | None]:
         """What the steps come to: product·scale + shift, per channel; None for 1 and 0."""

@@ -55,7 +55,7 @@ def layout(
     counters: Counters | None = None,
 ) -> Graph:  # fmt: skip
     """The graph in channels-last form. `host` decides how wide the panels of weights are. Where weights stay
-    between runs (`stable` inputs), more convolutions are worth tiles; with accuracy "strict" none is.
+    between runs (`stable` inputs), convolutions of bytes are worth tiles; with accuracy "strict" none is.
     """
     if host is None:
         from trilobite.native.host import features
@@ -226,8 +226,8 @@ class _Layout:
         x, w = e.inputs
         last = channels_last(x.type.ndim, x.type.ndim - 2)
         transposed = e.primitive.name == "conv_input_grad"
-        tile = self.tile(e, w)
-        weight = self.weight(e, w, transposed, tile)
+        tile = self.tile(e)
+        weight = self.weight(e, w, transposed)
         if tile:
             name, attributes = "conv_winograd", tiled_attributes(e, tile)
         else:
@@ -277,12 +277,12 @@ class _Layout:
         axes = {"contract": ((2,), (1,)), "batch": ((0,), (0,)), "dtype": e.attributes["dtype"]}
         self.keep(out, identity(out.type.ndim), self.emit(e, "dot", (weight, source), axes))
 
-    def tile(self, e: Equation, w: Var | None) -> int:
-        return tile_of(e, w in self.stable) if self.accuracy != "strict" else 0
+    def tile(self, e: Equation) -> int:
+        return tile_of(e) if self.accuracy != "strict" else 0
 
     def weight_gradient(self, e: Equation) -> None:
         operands = tuple(self.get(v, channels_last(v.type.ndim, v.type.ndim - 2)) for v in e.inputs)
-        tile = self.tile(e, None)
+        tile = self.tile(e)
         if tile:
             attributes = {"tile": tile, **{k: e.attributes[k] for k in ("low", "high", "dtype")}}
             made = self.emit(e, "conv_winograd_weight_grad", operands, attributes)
@@ -290,21 +290,17 @@ class _Layout:
             made = self.emit(e, "conv_last_weight_grad", operands, e.attributes)
         self.keep(e.outputs[0], weight_last(e.outputs[0].type.ndim), made)
 
-    def weight(self, e: Equation, w: Var, transposed: bool, tile: int = 0) -> Var:
+    def weight(self, e: Equation, w: Var, transposed: bool) -> Var:
         """In panels; one filter per channel stays plain, its channels are lanes as they are."""
         groups = e.attributes["groups"]
         if groups > 1 and w.type.shape[0] == groups and w.type.shape[1] == 1:
             return self.get(w, weight_last(w.type.ndim))
         lanes = panel_lanes(w.type.dtype, e.attributes["dtype"], self.host)
-        key = (w, transposed, groups, tile, lanes)
+        key = (w, transposed, groups, 0, lanes)
         if key not in self.panels:
             source = self.get(w, identity(w.type.ndim))
-            attributes = {"lanes": lanes, "transposed": transposed}
-            if tile:
-                made = self.emit(e, "conv_winograd_weight", (source,), {**attributes, "tile": tile})
-            else:
-                made = self.emit(e, "conv_panels", (source,), {**attributes, "groups": groups})
-            self.panels[key] = made
+            attributes = {"lanes": lanes, "transposed": transposed, "groups": groups}
+            self.panels[key] = self.emit(e, "conv_panels", (source,), attributes)
         return self.panels[key]
 
     # -- windows ---------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Which 3x3 convolutions are quicker by tiles, estimated.
 
-Enters: a `conv` or one of its gradients, and whether its weight stays between runs. Leaves: the tile, 0 for
-none. The figures are those of one core with AVX2 and FMA; their ratios, which decide, change little from
-machine to machine. It knows nothing of accuracy: who wants no algorithm but the plain one does not ask.
+Enters: a `conv` or one of its gradients. Leaves: the tile, 0 for none. The figures are those of one core with
+AVX2 and FMA; their ratios, which decide, change little from machine to machine. It knows nothing of accuracy:
+who wants no algorithm but the plain one does not ask.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from trilobite.ir.types import Affine
 
 _FLOPS = 88e9  # of products, a second
 _POINTS = 6e9  # elements transformed a second, before and after the products
-_WEIGHT = 2e9  # elements of a transformed weight made a second
+_WEIGHT = 10e9  # elements of a transformed weight made a second, for every block of tiles anew
 _SUMS = 75e9  # flops of sums over pixels or tiles, a second
 _WRITTEN = 10e9  # bytes of sums at all points written and read again a second
 _CACHED = 1 << 20  # bytes of a weight that stay close to the core
 _READ = 28e9  # bytes of a larger weight read a second
+_BLOCK, _SHALLOW = 60, 64  # tiles of a block; channels up to which all blocks share a transformed weight
 _WORTH = 0.85  # of the direct time, at most: less is not worth the error
 _LEAST = 16  # channels and filters
 
 
-def tile_of(e: Equation, stable: bool) -> int:
+def tile_of(e: Equation) -> int:
     """Outputs along one side of a tile that make it quickest; 0: direct."""
     if not _fits(e):
         return 0
@@ -42,7 +43,7 @@ def tile_of(e: Equation, stable: bool) -> int:
         if gradient:
             found = _gradient_seconds(tiles, points, channels, filters)
         else:
-            found = _seconds(tiles, points, channels, filters, stable)
+            found = _seconds(tiles, points, channels, filters)
         if found < least:
             best, least = tile, found
     return best
@@ -54,12 +55,13 @@ def _gradient_seconds(tiles: int, points: int, channels: int, filters: int) -> f
     return 2.0 * tiles * sums / _SUMS + tiles * points * (channels + filters) / _POINTS + moved
 
 
-def _seconds(tiles: int, points: int, channels: int, filters: int, stable: bool) -> float:
+def _seconds(tiles: int, points: int, channels: int, filters: int) -> float:
     weight = points * channels * filters
+    blocks = 1 if channels <= _SHALLOW else -(-tiles // _BLOCK)
     found = 2.0 * tiles * weight / _FLOPS + tiles * points * (channels + filters) / _POINTS
-    if 4 * weight > _CACHED:
-        found += 4 * weight / _READ
-    return found if stable else found + weight / _WEIGHT
+    found += blocks * weight / _WEIGHT
+    plain = 4 * 9 * channels * filters
+    return found + plain / _READ if plain > _CACHED else found
 
 
 def _fits(e: Equation) -> bool:
@@ -78,12 +80,13 @@ def _fits(e: Equation) -> bool:
 def tiled_attributes(e: Equation, tile: int) -> dict[str, Any]:
     """The attributes of `conv_winograd` for it; of an input gradient as a convolution of the errors."""
     a, y = e.attributes, e.outputs[0].type
-    low, high = a["low"], a["high"]
-    if e.primitive.name == "conv_input_grad":
+    low, high, back = a["low"], a["high"], e.primitive.name == "conv_input_grad"
+    if back:
         low = tuple(2 - n for n in low)
         pairs = zip(y.shape[2:], e.inputs[0].type.shape[2:], low, strict=True)
         high = tuple(out - n + 2 - lo for out, n, lo in pairs)
-    return {"tile": tile, "low": low, "high": high, "columns": y.shape[1], "dtype": a["dtype"]}
+    found = {"tile": tile, "low": low, "high": high, "columns": y.shape[1]}
+    return {**found, "transposed": back, "dtype": a["dtype"]}
 
 
 def stable_values(graph: Graph, stable: Collection[int]) -> set[Var]:

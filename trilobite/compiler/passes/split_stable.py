@@ -13,7 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.primitives.packing import PACKERS
 from trilobite.ir.types import Affine, symbols_of
+
+LEAST = 1 << 16  # bytes of a weight that is packed on its own, so that it can be put away
 
 _FREE = frozenset({"broadcast", "reshape", "constant", "full", "iota", "stop_gradient", "barrier"})
 
@@ -26,8 +29,11 @@ class Packing:
 
     input: int
     output: int
-    contract: int
     graph: Graph
+
+    @property
+    def equation(self) -> Equation:
+        return self.graph.equations[0]
 
 
 @dataclass(frozen=True)
@@ -75,12 +81,17 @@ def _packings(first: Graph, taken: Sequence[int], kept: Sequence[int]) -> tuple[
     outputs = {v: k for k, v in enumerate(first.outputs)}
     found = []
     for e in first.equations:
-        if e.primitive.name == "gemm_pack" and e.outputs[0] in outputs and readers[e.outputs[0]] == 1:
+        if e.primitive.name in PACKERS and e.outputs[0] in outputs and readers[e.outputs[0]] == 1:
             (v,) = e.inputs
-            if v in at and readers[v] == 1:
+            if v in at and readers[v] == 1 and _bytes(v) >= LEAST:
                 graph = Graph((v,), (e,), e.outputs, first.name + ".packed")
-                found.append(Packing(at[v], outputs[e.outputs[0]], e.attributes["contract"], graph))
+                found.append(Packing(at[v], outputs[e.outputs[0]], graph))
     return tuple(found)
+
+
+def _bytes(v: Var) -> int:
+    size = v.type.size
+    return size * v.type.dtype.itemsize if isinstance(size, int) else 0
 
 
 def _rest(first: Graph, packings: Sequence[Packing]) -> Graph:

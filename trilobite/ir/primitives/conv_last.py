@@ -9,6 +9,7 @@ group are real. They are never differentiated: they exist only after that is don
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,11 @@ def _panels(w: Array, groups: int, lanes: int, transposed: bool) -> Array:
     filled[..., :columns] = rows
     cut = filled.reshape(*rows.shape[:-1], whole // lanes, lanes)
     return np.ascontiguousarray(np.moveaxis(cut, -2, 1))
+
+
+def from_panels(w: Array, shape: Sequence[int], groups: int, lanes: int, transposed: bool) -> Array:
+    """The weight of this shape of which `conv_panels` made these."""
+    return _weight(w, len(shape) - 2, shape[1] if transposed else shape[0] // groups, transposed)
 
 
 def _weight(w: Array, rank: int, columns: int, transposed: bool) -> Array:

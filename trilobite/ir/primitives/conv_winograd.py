@@ -3,9 +3,9 @@
 The minimal algorithms F(2x2, 3x3) and F(4x4, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional
 Neural Networks" (2015): y = A'[(G w G') * (B' x B)]A for every tile of 2x2 or 4x4 outputs. Against float64,
 sums of 576 products of normal numbers in float32 err by about 1.2 (F(2x2)) and 6 to 8 (F(4x4)) times what a
-direct sum does, gradients of weights by up to 14 times; tests hold them to that. The transform of the
-weight is an equation of its own, so that it runs once for weights that stay. The layout pass makes these;
-they are never differentiated.
+direct sum does, gradients of weights by up to 14 times; tests hold them to that. The weight comes in panels
+as for `conv_last`, not transformed: its points are up to four times as large, and made while they are needed.
+The layout pass makes these; they are never differentiated.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from trilobite.base.dtypes import DType
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Primitive
-from trilobite.ir.primitives.common import count, elements
+from trilobite.ir.primitives.common import count
 from trilobite.ir.primitives.conv_geometry import Ints
-from trilobite.ir.primitives.conv_last import panel_count
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -62,48 +61,23 @@ def _transform(tile: int) -> Transform:
     return TRANSFORMS[tile]
 
 
-# -- the weight --------------------------------------------------------------------------------------------
-
-
-def _weight_type(w: TensorType, tile: int, lanes: int, transposed: bool) -> TensorType:
-    if w.ndim != 4 or w.shape[2:] != (3, 3):
-        raise ShapeError(f"a tiled convolution with a weight {w}", expected="(filters, channels, 3, 3)")
-    filters, channels = w.shape[:2]
-    columns, depth = (channels, filters) if transposed else (filters, channels)
-    points = len(_transform(tile).source) ** 2
-    return TensorType((points, panel_count(columns, lanes), depth, lanes), w.dtype)
-
-
-def _weight(w: Array, tile: int, lanes: int, transposed: bool) -> Array:
-    """Panels of G w G'; transposed: of the kernel turned around, filters and channels exchanged."""
-    if transposed:
-        w = w[:, :, ::-1, ::-1].swapaxes(0, 1)
-    g = np.array(_transform(tile).weight, w.dtype)
-    points = np.einsum("ar,kcrs,bs->abck", g, w, g)
-    columns, depth = w.shape[:2]
-    whole = panel_count(columns, lanes) * lanes
-    filled = np.zeros((len(g) ** 2, depth, whole), w.dtype)
-    filled[..., :columns] = points.reshape(len(g) ** 2, depth, columns)
-    return np.ascontiguousarray(filled.reshape(len(g) ** 2, depth, whole // lanes, lanes).swapaxes(1, 2))
-
-
-conv_winograd_weight: Primitive = Primitive(
-    "conv_winograd_weight", "w", type=_weight_type, evaluate=array_rule(_weight),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: 4 * elements(o),
-    doc="a weight (K, C, 3, 3) as (points, panels, depth, lanes) for tiles of 2x2 or 4x4 outputs",
-)  # fmt: skip
-
-
 # -- the convolution ---------------------------------------------------------------------------------------
 
 
 def _conv_type(
-    x: TensorType, u: TensorType, tile: int, low: Ints, high: Ints, columns: int, dtype: DType
+    x: TensorType,
+    w: TensorType,
+    tile: int,
+    low: Ints,
+    high: Ints,
+    columns: int,
+    transposed: bool,
+    dtype: DType,
 ) -> TensorType:
-    points = len(_transform(tile).source) ** 2
-    if x.ndim != 4 or u.ndim != 4 or u.shape[0] != points or u.shape[2] != x.shape[3]:
+    _transform(tile)
+    if x.ndim != 4 or w.ndim != 6 or w.shape[0] != 1 or w.shape[2:5] != (3, 3, x.shape[3]):
         raise ShapeError(
-            f"a tiled convolution of {x} with {u}", expected=f"(N, H, W, C) and ({points}, panels, C, lanes)"
+            f"a tiled convolution of {x} with {w}", expected="(N, H, W, C) and (1, panels, 3, 3, C, lanes)"
         )
     out = tuple(n + lo + hi - 2 for n, lo, hi in zip(x.shape[1:3], low, high, strict=True))
     return TensorType((x.shape[0], *out, columns), dtype)
@@ -120,14 +94,25 @@ def under_tiles(x: Array, tiles: list[int], tile: int, size: int, low: Ints) -> 
     return windows[:, ::tile, ::tile]
 
 
-def _conv(x: Array, u: Array, tile: int, low: Ints, high: Ints, columns: int, dtype: DType) -> Array:
-    b, _, a = (np.array(m, u.dtype) for m in _transform(tile))
+def _points(w: Array, tile: int, columns: int, transposed: bool) -> Array:
+    """G w G' of a weight in panels; transposed: of the kernel turned around."""
+    g = np.array(_transform(tile).weight, w.dtype)
+    taps = w[0].transpose(1, 2, 3, 0, 4).reshape(3, 3, w.shape[4], w.shape[1] * w.shape[5])[..., :columns]
+    if transposed:
+        taps = taps[::-1, ::-1]
+    points: Array = np.einsum("ar,rsck,bs->abck", g, taps, g)
+    return points
+
+
+def _conv(
+    x: Array, w: Array, tile: int, low: Ints, high: Ints, columns: int, transposed: bool, dtype: DType
+) -> Array:
+    b, _, a = (np.array(m, w.dtype) for m in _transform(tile))
     n, size = x.shape[0], len(b)
     out = [d + lo + hi - 2 for d, lo, hi in zip(x.shape[1:3], low, high, strict=True)]
     tiles = [-(-d // tile) for d in out]
     v = np.einsum("ai,nhwcij,bj->abnhwc", b, under_tiles(x, tiles, tile, size, low), b)
-    weight = u.swapaxes(1, 2).reshape(size, size, u.shape[2], -1)[..., :columns]
-    m = np.einsum("abnhwc,abck->nhwkab", v, weight, optimize=True)
+    m = np.einsum("abnhwc,abck->nhwkab", v, _points(w, tile, columns, transposed), optimize=True)
     y = np.einsum("pa,nhwkab,qb->nhpwqk", a, m, a)
     whole = y.reshape(n, tiles[0] * tile, tiles[1] * tile, columns)
     return np.ascontiguousarray(whole[:, : out[0], : out[1]].astype(dtype))
@@ -140,10 +125,10 @@ def _flops(x: TensorType, y: TensorType, tile: int) -> float:
 
 
 conv_winograd: Primitive = Primitive(
-    "conv_winograd", "x u", type=_conv_type, evaluate=one_thread(array_rule(_conv)),
+    "conv_winograd", "x w", type=_conv_type, evaluate=one_thread(array_rule(_conv)),
     jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: _flops(i[0], o[0], a["tile"]),
-    doc="3x3 convolution of stride 1 of x[N, H, W, C] by tiles; u is the value of conv_winograd_weight",
+    doc="3x3 convolution of stride 1 of x[N, H, W, C] by tiles; w is the value of conv_panels",
 )  # fmt: skip
 
 

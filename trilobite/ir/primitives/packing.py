@@ -6,7 +6,7 @@ a product reads memory in one direction; the last panel is filled up with zeros.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Absent, Primitive
 from trilobite.ir.primitives.common import count, same_types
+from trilobite.ir.primitives.conv_last import from_panels
 from trilobite.ir.primitives.dot import dot
 from trilobite.ir.primitives.quantise import dequantise
 from trilobite.ir.types import TensorType
@@ -54,11 +55,19 @@ def unpacked(panels: Array, columns: int, contract: int = 0) -> Array:
     return matrix[:, :columns] if contract == 0 else matrix[:, :columns].T
 
 
+def _from_panels(panels: Array, shape: Sequence[int], contract: int, width: int) -> Array:
+    return unpacked(panels, shape[1 - contract], contract)
+
+
 gemm_pack: Primitive = Primitive(
     "gemm_pack", "y", type=_pack_type, evaluate=array_rule(_pack),
     jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(o[0].size),
     doc="a matrix, contracted along axis `contract`, as (panels, K, width), filled up with zeros",
 )  # fmt: skip
+
+
+PACKERS: dict[str, Callable[..., Array]] = {"gemm_pack": _from_panels, "conv_panels": from_panels}
+"""What only moves a weight's elements, with its way back: `f(packed, shape, **attributes)`."""
 
 
 def _dot_type(x: TensorType, y: TensorType, columns: int, dtype: DType) -> TensorType:

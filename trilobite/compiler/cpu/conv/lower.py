@@ -22,7 +22,6 @@ from trilobite.compiler.cpu.conv.weight_grad_steps import lower_filter_grad, low
 from trilobite.compiler.cpu.conv.winograd_steps import (
     lower_winograd,
     lower_winograd_grad,
-    lower_winograd_weight,
 )
 from trilobite.compiler.cpu.epilogue import Epilogue, epilogue_of
 from trilobite.compiler.kernels import Lowering
@@ -33,7 +32,6 @@ from trilobite.native.host import Host, features
 _GATHERED = ("conv_last", "conv_last_input_grad")
 _WEIGHTS = {
     "conv_panels": lower_panels,
-    "conv_winograd_weight": lower_winograd_weight,
     "conv_integer_panels": lower_integer_panels,
     "conv_integer_points": lower_integer_points,
 }  # nothing is fused with them

@@ -1,9 +1,8 @@
-"""The kernels around the products of a tiled 3x3 convolution: transforms of weight, source and result.
+"""The transforms of a tiled 3x3 convolution, and the kernels that do nothing else.
 
-Enters: dtypes, the tile, an epilogue. Leaves: texts for every size. The products between them are a
-convolution of groups (`direct`): V[point, tile, C] with U[point, panels, C, lanes] to M[point, tile, K]. A
-transform of a tile is two rounds of sums, down the columns into scratch and then along the rows, a vector
-of channels at once.
+Enters: dtypes, the tile, an epilogue. Leaves: texts for every size. What multiplies the points stands in
+`winograd_product`. A transform of a tile is two rounds of sums, down the columns and then along the rows, a
+vector of channels at once.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from trilobite.compiler.cpu.conv.gather import Gather
 from trilobite.compiler.cpu.conv.tiling import Tiling
 from trilobite.compiler.cpu.conv.words import read_words
 from trilobite.compiler.cpu.emit.text import Text, Value
-from trilobite.compiler.cpu.emit.types import memory_type
 from trilobite.compiler.cpu.epilogue import Epilogue
 from trilobite.ir.primitives.conv_winograd import TRANSFORMS
 from trilobite.native.host import Host
@@ -41,25 +39,77 @@ def combined(t: Text, row: Sequence[float], values: Sequence[Value]) -> Value:
     return total
 
 
-class Square:
-    """M x M' of a square of vectors, for a matrix M: columns first, through scratch, then rows."""
+def groups(matrix: Matrix) -> list[tuple[int, ...]]:
+    """The rows of a matrix, two that differ in some signs alone together."""
+    found: list[tuple[int, ...]] = []
+    for i, row in enumerate(matrix):
+        if not any(i in g for g in found):
+            others = [k for k in range(i + 1, len(matrix)) if _mirrored(row, matrix[k])]
+            found.append((i, *others[:1]))
+    return found
 
-    def __init__(self, t: Text, tiling: Tiling, matrix: Matrix, scratch: Value) -> None:
+
+def product(t: Text, rows: Matrix, values: Sequence[Value]) -> list[Value]:
+    """One row of numbers times values, or two of a group: what they have in common is computed once."""
+    if len(rows) == 1:
+        return [combined(t, rows[0], values)]
+    return list(_pair(t, rows[0], rows[1], values))
+
+
+def _mirrored(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Are some numbers the same, the others of opposite sign?"""
+    kinds = {x == y for x, y in zip(a, b, strict=True) if x or y}
+    return len(kinds) == 2 and all(abs(x) == abs(y) for x, y in zip(a, b, strict=True))
+
+
+def _pair(t: Text, a: Sequence[float], b: Sequence[float], values: Sequence[Value]) -> tuple[Value, Value]:
+    even = combined(t, [x if x == y else 0 for x, y in zip(a, b, strict=True)], values)
+    odd = [(x, v) for x, y, v in zip(a, b, values, strict=True) if x != y]
+    if len(odd) == 1 and abs(odd[0][0]) != 1:
+        ((number, value),) = odd
+        plus, minus = (t.fma(value, t.constant(value.type, n), even) for n in (number, -number))
+        return plus, minus
+    rest = combined(t, [x for x, _ in odd], [v for _, v in odd])
+    return t.fadd(even, rest), t.fsub(even, rest)
+
+
+class Square:
+    """M x M' of a square of vectors, for a matrix M: columns first, then rows. What lies between stays in
+    scratch; or in registers, if a few rows of it at a time are made from vectors that are loaded again.
+    """
+
+    def __init__(self, t: Text, tiling: Tiling, matrix: Matrix, scratch: Value | None = None) -> None:
         self.t, self.tiling, self.matrix, self.scratch = t, tiling, matrix, scratch
-        self.inner = len(matrix[0])
+        self.inner, self.groups = len(matrix[0]), groups(matrix)
 
     def emit(self, load: Callable[[int, int], Value], store: Store) -> None:
-        t = self.t
+        if self.scratch is None:
+            for group in self.groups:
+                columns = [
+                    self._part(group, [load(i, j) for i in range(self.inner)]) for j in range(self.inner)
+                ]
+                for n, i in enumerate(group):
+                    self._row(i, [c[n] for c in columns], store)
+            return
         for j in range(self.inner):
             column = [load(i, j) for i in range(self.inner)]
-            for i, row in enumerate(self.matrix):
-                t.store_type(combined(t, row, column), self._at(i, j), 32)
+            for group in self.groups:
+                for i, value in zip(group, self._part(group, column), strict=True):
+                    self.t.store_type(value, self._at(i, j), 32)
         for i in range(len(self.matrix)):
-            line = [t.load_type(self.tiling.vector, self._at(i, j), 32) for j in range(self.inner)]
-            for j, row in enumerate(self.matrix):
-                store(i, j, combined(t, row, line))
+            line = [self.t.load_type(self.tiling.vector, self._at(i, j), 32) for j in range(self.inner)]
+            self._row(i, line, store)
+
+    def _part(self, group: tuple[int, ...], values: Sequence[Value]) -> list[Value]:
+        return product(self.t, [self.matrix[i] for i in group], values)
+
+    def _row(self, i: int, line: Sequence[Value], store: Store) -> None:
+        for group in self.groups:
+            for j, value in zip(group, self._part(group, line), strict=True):
+                store(i, j, value)
 
     def _at(self, i: int, j: int) -> Value:
+        assert self.scratch is not None
         return self.t.address(self.scratch, (i * self.inner + j) * self.tiling.lanes * self.tiling.size)
 
 
@@ -137,47 +187,42 @@ class Results:
 
     def each(self, unit: Value, sums: Callable[[Value, Value | None, Store], None]) -> None:
         """All columns of a tile. `sums(column, how many exist, store)` makes those of a vector of columns."""
+        place = self.place(self.t.add(unit, self.w["tile"]))
+
+        def body(column: Value, count: Value | None) -> None:
+            sums(column, count, self._store)
+            self._put(place, column, count)
+
+        self.vectors.each(self.w["width"], body)
+
+    def vector(self, place: tuple[Value, Value, Value], column: Value, sums: Callable[[Store], None]) -> None:
+        """One vector of columns of a tile, as many as exist of it."""
+        t, lanes = self.t, self.tiling.lanes
+        left = t.sub(self.w["width"], column)
+        with t.when(t.icmp("sgt", left, 0)):
+            sums(self._store)
+            full = t.icmp("sge", left, lanes)
+            t.either(full, lambda: self._put(place, column, None), lambda: self._put(place, column, left))
+
+    def place(self, number: Value) -> tuple[Value, Value, Value]:
+        """The first row of the result that a tile writes; its outputs that exist, down and across."""
         t, w, tile = self.t, self.w, self.tile
-        number = t.add(unit, w["tile"])
         across, rest = t.urem(number, w["count1"]), t.udiv(number, w["count1"])
         down, image = t.urem(rest, w["count0"]), t.udiv(rest, w["count0"])
         top, left = t.mul(down, tile), t.mul(across, tile)
         corner = t.add(t.mul(t.add(t.mul(image, w["height"]), top), w["across"]), left)
-        high, wide = t.smin(t.sub(w["height"], top), tile), t.smin(t.sub(w["across"], left), tile)
+        return corner, t.smin(t.sub(w["height"], top), tile), t.smin(t.sub(w["across"], left), tile)
 
-        def body(column: Value, count: Value | None) -> None:
-            sums(column, count, self._store)
-            with t.loop(0, high, name="down") as i, t.loop(0, wide, name="across") as j:
-                at = t.mul(t.add(t.mul(i.index, tile), j.index), self.step)
-                total = t.load_type(self.tiling.vector, t.address(self.kept, at), 32)
-                row = t.add(t.add(corner, t.mul(i.index, w["across"])), j.index)
-                self.finish.store(total, self.finish.row(row), column, count)
-
-        self.vectors.each(w["width"], body)
+    def _put(self, place: tuple[Value, Value, Value], column: Value, count: Value | None) -> None:
+        t, w, (corner, high, wide) = self.t, self.w, place
+        with t.loop(0, high, name="down") as i, t.loop(0, wide, name="across") as j:
+            at = t.mul(t.add(t.mul(i.index, self.tile), j.index), self.step)
+            total = t.load_type(self.tiling.vector, t.address(self.kept, at), 32)
+            row = t.add(t.add(corner, t.mul(i.index, w["across"])), j.index)
+            self.finish.store(total, self.finish.row(row), column, count)
 
     def _store(self, i: int, j: int, value: Value) -> None:
         self.t.store_type(value, self.t.address(self.kept, (i * self.tile + j) * self.step), 32)
-
-
-def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
-    """y = A' M A through the epilogue; a unit is a tile."""
-    t = Text(host)
-    w = read_words(t, names)
-    matrix = TRANSFORMS[tile].result
-    points, dtype = len(matrix[0]), tiling.accumulator
-    square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
-    results = Results(t, w, tiling, tile, epilogue)
-    with t.loop(t.begin, t.end, name="tile") as unit:
-
-        def sums(channel: Value, count: Value | None, store: Store, unit: Value = unit.index) -> None:
-            def load(i: int, j: int) -> Value:
-                row = t.mul(t.add(unit, t.mul(w["tiles"], i * points + j)), w["width"])
-                return results.vectors.load(t.address(w["m"], t.add(row, channel), dtype), count)
-
-            square.emit(load, store)
-
-        results.each(unit.index, sums)
-    return t.module()
 
 
 def gradient_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
@@ -208,66 +253,3 @@ def gradient_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, nam
 
         vectors.each(w["width"], body)
     return t.module()
-
-
-def weight_text(host: Host, tiling: Tiling, tile: int, turned: bool, names: tuple[str, ...]) -> str:
-    """U = G w G' in panels; a unit is a panel and a run of depth. `turned`: taps back to front."""
-    t = Text(host)
-    w = read_words(t, names)
-    matrix, dtype = TRANSFORMS[tile].weight, tiling.operand
-    square = Square(t, tiling, matrix, t.scratch)
-    lanes, points = tiling.lanes, len(matrix)
-    with t.loop(t.begin, t.end, name="unit") as unit:
-        panel, run = t.udiv(unit.index, w["runs"]), t.urem(unit.index, w["runs"])
-        first = t.mul(run, w["run"])
-        last = t.smin(t.add(first, w["run"]), w["depth"])
-        for v in range(2):
-            start = t.add(t.mul(panel, 2 * lanes), v * lanes)
-            end = t.sub(w["columns"], 1)
-            real = t.mask(t.smax(t.sub(w["columns"], start), 0), lanes, 8 * dtype.itemsize)
-            columns = [t.smin(t.add(start, i), end) for i in range(lanes)]
-            begins = [t.address(w["w"], t.mul(c, w["column_stride"]), dtype) for c in columns]
-            with t.loop(first, last, name="depth") as d:
-                at = t.mul(d.index, w["depth_stride"])
-                taps = _gathered(t, tiling, [t.address(begin, at, dtype) for begin in begins], real)
-                if turned:
-                    taps = taps[::-1]
-                row = t.mul(t.add(t.mul(panel, w["depth"]), d.index), 2 * lanes)
-
-                def store(i: int, j: int, value: Value, row: Value = row, v: int = v) -> None:
-                    here = t.add(t.mul(w["point_size"], i * points + j), t.add(row, v * lanes))
-                    t.store(dtype, value, t.address(w["out"], here, dtype))
-
-                square.emit(lambda i, j, taps=taps: taps[3 * i + j], store)  # type: ignore[misc]
-    return t.module()
-
-
-def _gathered(t: Text, tiling: Tiling, rows: Sequence[Value], real: Value) -> list[Value]:
-    """For each of 9 taps one element of each row, which holds them side by side; zero for rows that are not
-    real. As many taps as there are rows are exchanged within registers.
-    """
-    dtype, lanes = tiling.operand, len(rows)
-    out: list[Value] = []
-    for first in range(0, 9 - 9 % lanes, lanes):
-        out += transposed(t, [t.load(dtype, t.address(r, first, dtype), lanes) for r in rows])
-    for tap in range(9 - 9 % lanes, 9):
-        line = Value("poison", memory_type(dtype, lanes))
-        for i, r in enumerate(rows):
-            line = t.insert(line, t.load_type(memory_type(dtype), t.address(r, tap, dtype)), i)
-        out.append(line)
-    return [t.select(real, v, t.constant(v.type, 0)) for v in out]
-
-
-def transposed(t: Text, rows: Sequence[Value]) -> list[Value]:
-    """A square of lanes turned: in each round, halves, quarters, ... of neighbours change places."""
-    found, size = list(rows), len(rows)
-    step = size // 2
-    while step:
-        low = [i if not i & step else size + i - step for i in range(size)]
-        high = [i + step if not i & step else size + i for i in range(size)]
-        for i in range(size):
-            if not i & step:
-                a, b = found[i], found[i + step]
-                found[i], found[i + step] = t.shuffle(a, b, low), t.shuffle(a, b, high)
-        step //= 2
-    return found

@@ -1,7 +1,7 @@
-"""Sizes of the tiled 3x3 convolution: chunks of tiles, each three steps, and the words of those.
+"""Sizes of the tiled 3x3 convolution and of its weight's gradient: chunks of tiles, and the words of steps.
 
-Enters: `conv_winograd` or `conv_winograd_weight`. Leaves: steps. A chunk is transformed, multiplied and
-transformed back before the next, so what lies between stays in the caches and takes little memory.
+Enters: `conv_winograd` or `conv_winograd_weight_grad`. Leaves: steps. A chunk is transformed and multiplied
+before the next, so what lies between stays in the caches and takes little memory.
 """
 
 from __future__ import annotations
@@ -12,18 +12,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from trilobite.compiler.cpu.conv.direct_steps import axis_words, direct_step, flat_table, tap_table
+from trilobite.compiler.cpu.conv.direct_steps import axis_words, flat_table, tap_table
 from trilobite.compiler.cpu.conv.finish import epilogue_words, plain_epilogue
 from trilobite.compiler.cpu.conv.problem import Axis, Part, Problem
 from trilobite.compiler.cpu.conv.tiling import Tiling, tiling
 from trilobite.compiler.cpu.conv.weight_grad_steps import weight_step
-from trilobite.compiler.cpu.conv.winograd import (
-    RESULT_AT,
-    gradient_text,
-    result_text,
-    source_text,
-    weight_text,
-)
+from trilobite.compiler.cpu.conv.winograd import RESULT_AT, gradient_text, source_text
+from trilobite.compiler.cpu.conv.winograd_product import BLOCK, Room, points_table, product_text
 from trilobite.compiler.cpu.conv.words import Words
 from trilobite.compiler.cpu.epilogue import Epilogue
 from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
@@ -34,41 +29,57 @@ from trilobite.native.host import Host
 
 _CHUNK_BYTES = 4 << 20  # of points before and after the products of a chunk
 _LEAST_TILES = 48  # so that products have rows enough for each pass over the weight
-_DEPTH_RUN = 32
 # Points lie `count + 1` rows apart: a whole number of pages would put all points of a tile in one cache set.
 _ROWS = Part((), (), ())  # a tile at a point is a row of a product
 
 
 def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
     """A `conv_winograd` whose operands are these inputs of the fusion."""
-    x, y, tile = e.inputs[0].type, e.outputs[0].type, e.attributes["tile"]
+    x, tile = e.inputs[0].type, e.attributes["tile"]
     kept = tiling(host, x.dtype, e.attributes["dtype"])
-    points = len(TRANSFORMS[tile].source)
-    p, part = tiles_of(e, tile, points)
-    channels, columns = p.channels, int(y.shape[-1])
-    total = part.positions * int(x.shape[0])
-    each = points * points * kept.size
-    chunk = max(_LEAST_TILES, _CHUNK_BYTES // max(each * (channels + columns), 1))
+    side = len(TRANSFORMS[tile].source)
+    p, part = tiles_of(e, tile, side)
+    points, total = side * side, part.positions * int(x.shape[0])
+    each = points * kept.size * p.channels
+    chunk = max(_LEAST_TILES, _CHUNK_BYTES // max(each, 1))
     chunk = -(-total // -(-total // chunk)) if total else 0
-    middle = Problem(0, points * points, channels, channels, columns, (), (_ROWS,))
     constants = (
-        np.zeros(max(channels, 1), x.dtype),
-        *(tap_table(p, part), flat_table(p, part, x.dtype.itemsize)),
-        *(np.zeros((1, 2), np.int64), np.zeros(4, np.int64)),  # a row of a product is one tap
-    )
-    v, m = Operand("temporary", 0), Operand("temporary", 1)
+        np.zeros(max(p.channels, 1), x.dtype), tap_table(p, part), flat_table(p, part, x.dtype.itemsize),
+        points_table(kept, tile),
+    )  # fmt: skip
+    v = Operand("temporary", 0)
     steps: list[Step] = []
-    for first in range(0, total if channels and columns else 0, max(chunk, 1)):
+    for first in range(0, total if p.channels and p.columns else 0, max(chunk, 1)):
         count = min(chunk, total - first)
         steps.append(_source(kept, tile, p, (Operand("in", inputs[0]), v, 0), first, count, host))
-        rows = replace(middle, batch=count, apart=count + 1)
-        buffers = (v, Operand("in", inputs[1]), 3)
-        steps.append(direct_step(rows, _ROWS, kept, plain_epilogue(kept.accumulator), buffers, host, m))
-        named = ("winograd_result", _result_text)
-        steps.append(result_step(e, kept, part, epilogue, m, first, count, host, named))
-    sizes = ((chunk + 1) * each * channels, (chunk + 1) * each * columns)
-    why = f"tiles of {tile}x{tile} outputs by {points * points} products instead of {9 * tile * tile}"
-    return Lowering(tuple(steps), sizes, constants, why=why)
+        buffers = (v, Operand("in", inputs[1]), Operand("constant", 3))
+        steps.append(_product(e, kept, p, epilogue, buffers, first, count, host))
+    why = f"tiles of {tile}x{tile} outputs by {points} products instead of {9 * tile * tile}"
+    return Lowering(tuple(steps), ((chunk + 1) * each,), constants, why=why)
+
+
+def _product(
+    e: Equation, kept: Tiling, p: Problem, epilogue: Epilogue, buffers: tuple[Operand, Operand, Operand],
+    first: int, count: int, host: Host,
+) -> Step:  # fmt: skip
+    """From the points of some tiles to their results. `buffers`: points, weight, where points of it lie."""
+    words, y, tile, (part,) = Words(), e.outputs[0].type, e.attributes["tile"], p.parts
+    for name, operand in zip(("v", "w", "table"), buffers, strict=True):
+        words.add(name, operand)
+    epilogue_words(words, epilogue)
+    blocks = -(-count // BLOCK)
+    for name, value in (
+        ("tile", first), ("tiles", count + 1), ("count", count), ("blocks", blocks),
+        ("block", -(-count // blocks)), ("depth", p.channels), ("width", p.columns),
+        ("height", int(y.shape[1])), ("across", int(y.shape[2])),
+        ("count0", part.axes[0].count), ("count1", part.axes[1].count),
+    ):  # fmt: skip
+        words.add(name, value)
+    text = _product_text(host, kept, tile, e.attributes["transposed"], epilogue, tuple(words.names))
+    room = Room(kept, tile)
+    work = 2.0 * count * room.points * p.channels * p.columns
+    kernel = Kernel("winograd_product", text, scratch=room.end)
+    return Step(kernel, tuple(words.contents), blocks * -(-p.columns // kept.columns), work)
 
 
 def tiles_of(e: Equation, tile: int, points: int) -> tuple[Problem, Part]:
@@ -198,31 +209,6 @@ def _gradient(
     return Step(kernel, tuple(words.contents), channels)
 
 
-# -- the weight --------------------------------------------------------------------------------------------
-
-
-def lower_winograd_weight(e: Equation, host: Host) -> Lowering:
-    w, u = e.inputs[0].type, e.outputs[0].type
-    filters, channels = (int(n) for n in w.shape[:2])
-    transposed, kept = e.attributes["transposed"], tiling(host, w.dtype, w.dtype)
-    columns, depth = (channels, filters) if transposed else (filters, channels)
-    strides = (9, channels * 9) if transposed else (channels * 9, 9)
-    panels, runs = int(u.shape[1]), -(-depth // _DEPTH_RUN)
-    words = Words()
-    words.add("w", Operand("in", 0))
-    words.add("out", Operand("out", 0))
-    for name, value in (
-        ("runs", runs), ("run", _DEPTH_RUN), ("depth", depth), ("columns", columns),
-        ("column_stride", strides[0]), ("depth_stride", strides[1]),
-        ("point_size", panels * depth * kept.columns),
-    ):  # fmt: skip
-        words.add(name, value)
-    text = _weight_text(host, kept, e.attributes["tile"], transposed, tuple(words.names))
-    step = Step(Kernel("winograd_weight", text, scratch=8192), tuple(words.contents), panels * runs)
-    return Lowering((step,), why="a 3x3 weight at the points of its tiles, in panels")
-
-
 _gradient_text = lru_cache(maxsize=16)(gradient_text)
 _source_text = lru_cache(maxsize=16)(source_text)
-_result_text = lru_cache(maxsize=64)(result_text)
-_weight_text = lru_cache(maxsize=16)(weight_text)
+_product_text = lru_cache(maxsize=64)(product_text)
