@@ -114,6 +114,13 @@ class BuildContext:
         value = self.builder.load(fmt, address)
         return self.symbol(value if is_float(fmt) else self.widened(value), fmt.kind == "uint")
 
+    def elements(self, view: View) -> Any:
+        raise self.error(
+            f"the elements of {view} are asked for while the kernel is compiled",
+            "an interpreted kernel",
+            "run it with kernel.interpret(device, args), or print elements with dlp.printf",
+        )
+
     def _element(self, fmt: Format) -> None:
         if fmt not in SCALARS:
             raise self.error(

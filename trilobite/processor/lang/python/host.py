@@ -25,7 +25,7 @@ from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, contract
 from trilobite.processor.lang.ir import Buffer, Constant
 from trilobite.processor.lang.python.context import within
 from trilobite.processor.lang.python.sites import site
-from trilobite.processor.lang.python.view import View
+from trilobite.processor.lang.python.view import View, bytes_of
 from trilobite.processor.lang.scalar import MASK, constant_word, convert_word, scalar_row
 from trilobite.processor.lang.scratchpad import place
 from trilobite.processor.lang.types import is_float
@@ -150,6 +150,23 @@ class HostContext:
             self.launch.memory.write(self.member.place, region(at, fmt, (1,), STORABLE), element)
         except MemoryFault as error:
             raise self._fault(error) from None
+
+    def elements(self, view: View) -> Any:
+        """One run of bytes for each place of the axes in front of what is dense."""
+        dense = view.trailing_dense()
+        outer = tuple(int(e) for e in view.shape[:dense])
+        inner = tuple(int(e) for e in view.shape[dense:])
+        found = np.empty((*outer, int(np.prod(inner))), view.fmt.dtype)
+        for index in np.ndindex(outer):
+            offset = sum(int(i) * int(s) for i, s in zip(index, view.strides, strict=False))
+            at = view.address + int(bytes_of(view.fmt, offset))
+            try:
+                found[index] = self.launch.memory.read(
+                    self.member.place, region(at, view.fmt, (found.shape[-1],), LOADABLE)
+                )
+            except MemoryFault as error:
+                raise self._fault(error) from None
+        return found.reshape(outer + inner)
 
     def shifted(self, at: Any, count: Any) -> Any:
         return (at + int(count)) & MASK
@@ -285,6 +302,7 @@ class Crew:
         self.waiting: dict[int, tuple[str, str]] = {}
         self.ended: set[int] = set()
         self.error: BaseException | None = None
+        self.trace = sys.gettrace()  # a debugger that looks at the caller looks at every core
 
     def work(self) -> None:
         threads = [
@@ -310,10 +328,12 @@ class Crew:
 
     def _body(self, number: int) -> None:
         self.turn[number].acquire()
+        sys.settrace(self.trace)
         try:
             self.launch._task(self.group[number], self.arguments, lambda s, m: self._meet(number, s, m))
         except BaseException as error:
             self.error = error
+        sys.settrace(None)
         self.ended.add(number)
         self.back.release()
 

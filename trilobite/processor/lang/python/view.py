@@ -203,6 +203,12 @@ class View:
         count = self.size * self.fmt.bits // fmt.bits
         return View(self.address, fmt, (count,), self.space)
 
+    def numpy(self) -> Any:
+        """The elements as a NumPy array of their own, in an interpreted kernel: to print and to look at."""
+        if self.shape and self.shape[0] is None:
+            raise self._wrong("the pointer has no length", "a view with extents", "slice it: x[start:stop]")
+        return current().elements(self)
+
     def __add__(self, count: Any) -> View:
         """Pointer arithmetic, in elements: the view that begins that much further."""
         if isinstance(count, View):
