@@ -121,6 +121,16 @@ def test_loops_are_among_what_comes_back() -> None:
     assert data is not None and any(isinstance(s, Loop) for s in decode(data).steps)
 
 
+def test_texts_of_kernels_come_back_when_they_are_asked_for() -> None:
+    (program,) = parts(compile_graph(graph_of(looped)))
+    data = encode(program)
+    assert data is not None
+    again = decode(data).kernels
+    assert all("text" not in vars(k) for k in again)
+    assert again == program.kernels and hash(again) == hash(program.kernels)
+    assert [k.text for k in again] == [k.text for k in program.kernels]
+
+
 def test_programs_with_steps_in_numpy_are_not_kept() -> None:
     z = (RNG.standard_normal(5) + 1j * RNG.standard_normal(5)).astype(np.complex64)
     (program,) = parts(compile_graph(graph_of(lambda z: tb.exp(z), z)))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import mmap
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+from trilobite.native import pages
 from trilobite.native.memory import empty, zeros
 
 
@@ -33,3 +37,29 @@ def test_every_view_refers_to_the_array_itself(size: int) -> None:
     views = [array[1:], array[1:][2:].T, array.reshape(-1), array.view(np.int8), np.asarray(array)[:, 0]]
     assert all(view.base is array for view in views)
     assert memoryview(array).obj is array
+
+
+def test_making_an_array_resident_keeps_its_contents(monkeypatch: pytest.MonkeyPatch) -> None:
+    for dear in (False, True):
+        monkeypatch.setattr(pages._System, "huge_pages_are_dear", dear)
+        array = np.arange(3 << 20, dtype=np.int32)  # neither page of its ends is whole
+        pages.populate(array[1:-1])
+        assert (array == np.arange(3 << 20)).all()
+
+
+def test_dear_huge_pages_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0, 10)
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(pages, "thread_time", lambda: next(clock))
+    monkeypatch.setattr(pages._System, "huge_pages_are_dear", False)
+    monkeypatch.setattr(pages, "advise", lambda begin, size, advice: bool(given.append((size, advice)) or 1))
+    array = np.empty(16 << 20, np.uint8)
+    pages.populate(array)
+    assert pages._System.huge_pages_are_dear
+    assert given[0] == (2 << 20, 23)  # one huge page, which took seconds
+    assert given[1] == (16 << 20, mmap.MADV_NOHUGEPAGE)
+    assert sum(size for size, advice in given if advice == 23) == 16 << 20
+    assert given[-1] == (16 << 20, mmap.MADV_HUGEPAGE)
+    given.clear()
+    pages.populate(np.empty(1 << 20, np.uint8))
+    assert not given  # small arrays have no huge pages

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Dim
+from trilobite.native.objects import symbol
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,17 @@ class Kernel:
     """One native function as LLVM text. Two kernels with equal text are one kernel."""
 
     name: str  # for people: "dot_bias_gelu", "fused_add_mul"
-    text: str  # an LLVM module that defines `entry` and declares nothing but intrinsics
+    text: str = field(hash=False)  # an LLVM module that defines `entry`, declares nothing but intrinsics
     level: Literal[0, 1, 2, 3] = (
         0  # how much LLVM's middle end has to do; text that is already tight needs none
     )
     scratch: int = 0  # bytes per thread
     notes: str = ""  # the level above LLVM (a loop nest as text), for `stages`
+
+    @cached_property
+    def code(self) -> str:
+        """The name of its object code."""
+        return symbol(self.text, self.level)
 
 
 @dataclass(frozen=True)

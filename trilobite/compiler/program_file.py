@@ -11,6 +11,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from trilobite.compiler.memory import Packing
 from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, Step, Value, While
 from trilobite.native.memory import empty
 
-_HEAD = struct.Struct("<Q")  # bytes of the compressed JSON
+_HEAD = struct.Struct("<QQ")  # bytes of the compressed JSON, and of the kernels' compressed texts
 _SPACES = ("arena", "input", "output", "constant")
 _QUICK = 1  # zlib's level: text shrinks to a fifth all the same
 
@@ -35,7 +36,7 @@ def encode(program: Program) -> bytes | None:
     number = {k: n for n, k in enumerate(program.kernels)}
     p = program.packing
     content = {
-        "kernels": [[k.name, k.text, k.level, k.scratch, k.notes] for k in number],
+        "kernels": [[k.name, k.code, k.level, k.scratch, k.notes] for k in number],
         "steps": [_step(s, number) for s in program.steps],
         "outputs": [[_place(v.place), v.shape, v.dtype.name] for v in program.outputs],
         "constants": [[c.shape, c.dtype.name] for c in program.constants],
@@ -43,8 +44,17 @@ def encode(program: Program) -> bytes | None:
         "reuses": list(program.reuses.items()),
         "locations": program.locations,
     }
-    text = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), _QUICK)
-    return b"".join([_HEAD.pack(len(text)), text, *(c.tobytes() for c in program.constants)])
+    whole, texts = _packed(content), _packed([k.text for k in number])
+    head = _HEAD.pack(len(whole), len(texts))
+    return b"".join([head, whole, texts, *(c.tobytes() for c in program.constants)])
+
+
+def _packed(content: Any) -> bytes:
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), _QUICK)
+
+
+def _unpacked(data: bytes) -> Any:
+    return json.loads(zlib.decompress(data))
 
 
 def decode(data: bytes) -> Program:
@@ -53,6 +63,46 @@ def decode(data: bytes) -> Program:
         return _decode(data)
     except (zlib.error, struct.error, ValueError, KeyError, TypeError, IndexError) as error:
         raise DataError(f"these {len(data)} bytes are no program: {error}") from error
+
+
+# -- kernels -------------------------------------------------------------------------------------------------
+
+
+class _Texts:
+    """The texts of a program's kernels, unpacked when somebody asks for one: whoever finds their object code
+    by its name never does.
+    """
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    @cached_property
+    def all(self) -> list[str]:
+        found: list[str] = _unpacked(self._packed)
+        return found
+
+
+class KeptKernel(Kernel):
+    """A kernel as it was kept: it has its text when it is asked for it."""
+
+    def __init__(self, row: Sequence[Any], texts: _Texts, number: int) -> None:
+        name, code, level, scratch, notes = row
+        facts = {"name": name, "code": code, "level": level, "scratch": scratch, "notes": notes}
+        self.__dict__.update(facts, _texts=texts, _number=number)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "text":
+            raise AttributeError(name)
+        text = self.__dict__["text"] = self._texts.all[self._number]
+        return text
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        mine, its = ((k.name, k.code, k.scratch, k.notes) for k in (self, other))
+        return mine == its
+
+    __hash__ = Kernel.__hash__
 
 
 # -- steps ---------------------------------------------------------------------------------------------------
@@ -81,6 +131,11 @@ def _read_step(row: Sequence[Any], kernels: Sequence[Kernel]) -> Step:
     def steps(rows: Sequence[Any]) -> tuple[Step, ...]:
         return tuple(_read_step(inner, kernels) for inner in rows)
 
+    if type(row[0]) is int:  # nearly all of them
+        kernel, fusion, args, units, flops, size, serial = row
+        places = tuple([a if type(a) is int else _read_place(a) for a in args])
+        return Call(kernels[kernel], places, units, fusion, flops, size, serial)
+
     match row:
         case "loop", fusion, count, body:
             return Loop(count, steps(body), fusion)
@@ -89,9 +144,7 @@ def _read_step(row: Sequence[Any], kernels: Sequence[Kernel]) -> Step:
         case "branch", fusion, index, cases:
             return Branch(_read_place(index), tuple(map(steps, cases)), fusion)
         case _:
-            kernel, fusion, args, units, flops, size, serial = row
-            places = tuple(a if type(a) is int else _read_place(a) for a in args)
-            return Call(kernels[kernel], places, units, fusion, flops, size, serial)
+            raise ValueError(f"there is no step {row[0]}")
 
 
 def _place(p: Place) -> list[int]:
@@ -107,10 +160,13 @@ def _read_place(row: Sequence[int]) -> Place:
 
 
 def _decode(data: bytes) -> Program:
-    (length,) = _HEAD.unpack_from(data)
-    behind = _HEAD.size + length
-    content = json.loads(zlib.decompress(data[_HEAD.size : behind]))
-    kernels = [Kernel(*row) for row in content["kernels"]]
+    length, more = _HEAD.unpack_from(data)
+    middle = _HEAD.size + length
+    behind = middle + more
+    if behind > len(data):
+        raise ValueError("its end is missing")
+    content, texts = _unpacked(data[_HEAD.size : middle]), _Texts(data[middle:behind])
+    kernels = [KeptKernel(row, texts, i) for i, row in enumerate(content["kernels"])]
     offsets, peak, bound, naive = content["packing"]
     return Program(
         tuple(_read_step(row, kernels) for row in content["steps"]),

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.collection import uncollected
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
 from trilobite.framework.delivery import deliver, old_gradients, replacing, shared_cells
@@ -123,7 +124,8 @@ class Jitted:
                 return e
         if self.entries:
             self.recompilations.append(reason or self._difference(call.signature))
-        found = trace(self.fn, call, self.options)
+        with uncollected():
+            found = trace(self.fn, call, self.options)
         if (
             not found.recording.values
         ):  # one that closes over values of a running transform serves this call only

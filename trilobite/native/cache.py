@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trilobite.native.disk import FORMAT, Cache, directory, shared
@@ -19,7 +19,7 @@ from trilobite.native.host import features, llvm_version
 from trilobite.native.objects import Library, load, prepare, symbol
 from trilobite.native.parallel import Text, compile_all
 
-__all__ = ["Cache", "Kernels", "directory", "kernels", "shared"]
+__all__ = ["Cache", "Kernels", "directory", "kernels", "named", "shared"]
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,20 @@ if hasattr(os, "register_at_fork"):
 
 def kernels(wanted: Sequence[Text], cache: Cache | None = None) -> Kernels:
     """Every text's function, ready to be called. Equal texts are one function, in this process too."""
-    names = [symbol(*one) for one in wanted]
-    texts = dict(zip(names, wanted, strict=True))
+    return named([symbol(*one) for one in wanted], lambda i: wanted[i], cache)
+
+
+def named(names: Sequence[str], text: Callable[[int], Text], cache: Cache | None = None) -> Kernels:
+    """The same for texts whose names are known: only those are asked for that have to be compiled."""
+    places = {name: i for i, name in enumerate(names)}
     stored: dict[str, bytes] = {}
     made: dict[str, bytes] = {}
     held = _held(names)
-    if len(held) < len(texts):  # what is loaded already never waits for what another thread compiles
+    if len(held) < len(places):  # what is loaded already never waits for what another thread compiles
         with _loading:
             held = _held(names)
-            missing = {name: one for name, one in texts.items() if name not in held}
-            stored, made = _objects(missing, shared() if cache is None else cache)
+            missing = {name: i for name, i in places.items() if name not in held}
+            stored, made = _objects(missing, text, shared() if cache is None else cache)
             library = load({**stored, **made})
             held.update(dict.fromkeys(missing, library))
             _loaded.update(dict.fromkeys(missing, library))
@@ -65,11 +69,13 @@ def _held(names: Sequence[str]) -> dict[str, Library]:
     return {name: found for name in names if (found := _loaded.get(name)) is not None}
 
 
-def _objects(missing: dict[str, Text], cache: Cache) -> tuple[dict[str, bytes], dict[str, bytes]]:
+def _objects(
+    missing: dict[str, int], text: Callable[[int], Text], cache: Cache
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """What the disk has, and what had to be compiled."""
     keys = {name: _key(name) for name in missing}
     stored = {name: code for name, key in keys.items() if (code := cache.get(key)) is not None}
-    compiled = compile_all([one for name, one in missing.items() if name not in stored])
+    compiled = compile_all([text(i) for name, i in missing.items() if name not in stored])
     made = {name: prepare(code, name) for name, code in compiled.items()}
     for name, code in made.items():
         cache.put(keys[name], code)

@@ -43,21 +43,26 @@ def _end_in_small_pages(end: int, behind: int) -> None:
     """Of the room behind an array, no page is part of a huge one: that would make it resident, half a huge
     page for each array in the mean.
     """
-    begin = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
-    if _madvise is not None and behind - begin >= mmap.PAGESIZE:
-        _madvise(begin, (behind - begin) // mmap.PAGESIZE * mmap.PAGESIZE, mmap.MADV_NOHUGEPAGE)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        advise(end, behind - end, mmap.MADV_NOHUGEPAGE)
 
 
-def _advise() -> Any:
+def advise(begin: int, length: int, advice: int) -> bool:
+    """Tells the system about all whole pages of some memory; false where it does not listen."""
+    first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+    whole = (begin + length - first) // mmap.PAGESIZE * mmap.PAGESIZE
+    return _madvise is not None and (whole <= 0 or _madvise(first, whole, advice) == 0)
+
+
+def _system_call() -> Any:
     """The system's call, where there is one for this."""
     found: Any = getattr(ctypes.CDLL(None), "madvise", None)
-    if found is None or not hasattr(mmap, "MADV_NOHUGEPAGE"):
-        return None
-    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    if found is not None:
+        found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     return found
 
 
-_madvise = _advise()
+_madvise = _system_call()
 
 
 def give_back() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trilobite.base.collection import uncollected
 from trilobite.compiler.cpu.runner import Arena, Runner
 from trilobite.compiler.cpu.shelf import Shelf
 from trilobite.compiler.program import Program
@@ -68,11 +69,13 @@ class Compiled:
 
     def _bind(self, key: tuple[int, ...], sizes: Mapping[Symbol, int], inputs: int) -> Runner:
         from trilobite.compiler.cpu.target import compile_graph  # regions of a graph are graphs
-        from trilobite.native.cache import kernels
+        from trilobite.native.cache import named
 
         program = self._kept(key, sizes)
-        code = kernels([(k.text, k.level) for k in program.kernels])
-        runner = Runner(program, code, inputs, compile_graph, self.arena, self.replaced)
+        kernels = program.kernels
+        code = named([k.code for k in kernels], lambda i: (kernels[i].text, kernels[i].level))
+        with uncollected():
+            runner = Runner(program, code, inputs, compile_graph, self.arena, self.replaced)
         self.runners[key] = runner
         return runner
 

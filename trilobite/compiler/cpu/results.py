@@ -19,6 +19,7 @@ import numpy as np
 from trilobite.compiler.plan_control import size_of
 from trilobite.compiler.program import Value
 from trilobite.native.memory import Memory, empty
+from trilobite.native.pages import populate
 from trilobite.native.references import counter
 
 Array = np.ndarray[Any, Any]
@@ -99,6 +100,9 @@ class Results:
                     np.copyto(new, values[i].reshape(new.shape))
                     values[i] = new
                 candidates[n] = new
+        for array in candidates:
+            if id(array) not in ours:
+                populate(array)
         self._ours = candidates
 
     def _fits(self, array: Array, k: int) -> bool:

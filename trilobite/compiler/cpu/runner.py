@@ -21,6 +21,7 @@ from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Prog
 from trilobite.native import driver
 from trilobite.native.cache import Kernels
 from trilobite.native.memory import empty
+from trilobite.native.pages import settle
 
 Array = np.ndarray[Any, Any]
 _BRIEF = (
@@ -70,9 +71,10 @@ class Runner:
         self.program, self.inputs = program, inputs
         self.shared = shared
         self.own = _room(1 if shared else max(program.packing.peak, 1))
+        settle(self.own)
         self._compiled = compiled
         self._lock = threading.RLock() if shared is None else shared.lock
-        self._bases = [c.ctypes.data for c in program.constants]
+        self._base, self._bases = int(self.own.ctypes.data), [c.ctypes.data for c in program.constants]
         self._copies = [(k, v) for k, v in enumerate(program.outputs) if v.place != Place("output", k)]
         self.results = Results(program.outputs, program.reuses, replaced)
         self._now: tuple[Array, ...] = ()
@@ -164,7 +166,7 @@ class Runner:
         if not isinstance(a, Place):
             return a
         if a.space == "arena":
-            return int(self.own.ctypes.data) + a.offset
+            return self._base + a.offset
         return self._bases[a.index] + a.offset if a.space == "constant" else 0
 
     def host(self, call: HostCall) -> Callable[[], None]:
@@ -246,13 +248,17 @@ class _Rows:
         address = self.addresses[step.kernel]
         self._append(driver.Call(address, len(self.words), step.units, step.serial), step)
         for a in step.args:
-            self._word(a)
+            if type(a) is int:  # two words of three
+                self.words.append(a)
+            else:
+                self._word(a)
 
     def _word(self, a: Place | int) -> int:
         """The number of a new word that holds this, whatever it is in each run and round."""
         at = len(self.words)
         if isinstance(a, Place):
-            self._moving.append((at, a.strides))
+            if a.strides:
+                self._moving.append((at, a.strides))
             array = self.runner.array_of(a)
             if array is not None:
                 self.patches.append(driver.Patch(at, array, a.offset))
