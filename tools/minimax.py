@@ -222,6 +222,11 @@ def _log_erfc(x: D) -> D:
     return erfcx(x).ln() - x * x
 
 
+def _log_erfc_ratio(x: D) -> D:
+    """log(erfc(x))/x"""
+    return _log_erfc(x) / x
+
+
 def _relative(f: Function) -> Function:
     return lambda x: 1 / f(x)
 
@@ -272,6 +277,7 @@ def kernels() -> list[Fit]:
         Fit("ERF", _erf_ratio, D(1) / 9999, D(1), 6, erf_weight, False),
         Fit("ERF", _erf_ratio, D(1) / 9999, D(1), 12, erf_weight, True),
         Fit("ERF_TAIL", _log_erfc, D("0.99"), D(4), 6, lambda x: _log_erfc(x).exp(), False),
+        Fit("LOG_ERFC", _log_erfc_ratio, D(1) / 9999, D(4), 7, lambda x: x * _log_erfc(x).exp(), False),
         Fit("ERFC", decay, _tail(two, D("0.5")), _tail(two, D(11)), 10, _relative(decay), False),
         Fit("ERFC", decay, _tail(two, D("0.5")), _tail(two, D(28)), 22, _relative(decay), True),
     ]  # fmt: skip

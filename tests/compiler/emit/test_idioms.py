@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.compiler.emit.accuracy import EXACT
 from tests.compiler.emit.native import plain_host, run_scalars, scalar_graph
 from trilobite.base.dtypes import DType, float8_e4m3fn, float32, float64
-from trilobite.compiler.cpu.emit.idioms import Idioms
+from trilobite.compiler.cpu.emit.idioms import Idioms, OneAndErf, Weighted
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
 from trilobite.native.host import features
@@ -42,6 +43,7 @@ def test_gelu_is_found_whichever_way_it_is_written(swapped: bool) -> None:
     body = graph(float32, swapped)
     idioms = Idioms(body)
     (form,) = idioms.found.values()
+    assert isinstance(form, Weighted)
     assert form.x is body.inputs[0]
     assert form.factor == -2 * float(np.float32(SCALE))
     made = {e.outputs[0]: e.primitive.name for e in body.equations}
@@ -63,6 +65,31 @@ def test_other_numbers_and_short_formats_stay() -> None:
 
     assert not Idioms(scalar_graph(build, [float32])).found
     assert not Idioms(graph(float8_e4m3fn)).found
+
+
+def above(x: Any) -> Any:
+    """1 + erf(x)."""
+    return table["add"](number(x, 1.0), table["erf"](x))
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["host", "plain"])
+def test_one_and_erf_is_as_exact_as_the_sum(plain: bool) -> None:
+    """Nothing is left far below, and nothing lacks far above."""
+    body = scalar_graph(lambda x: [above(x)], [float32])
+    (form,) = Idioms(body).found.values()
+    assert isinstance(form, OneAndErf)
+    x = np.concatenate([np.random.default_rng(2).uniform(-6, 6, 32_000), EDGES, EDGES]).astype(np.float32)
+    x = x[: len(x) // 16 * 16]
+    (found,) = run_scalars(body, [x], 8, plain_host() if plain else features())
+    want = EXACT["erfc"](-x.astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(x))
+    assert np.nanmax(np.abs(found - want) / np.spacing(np.maximum(want, 1).astype(np.float32))) <= 1.25
+    assert np.all(found[x < -10] == 0)
+    assert np.all(found[x > 10] == 2)
+
+
+def test_one_and_erf_of_doubles_stays_one_by_one() -> None:
+    assert not Idioms(scalar_graph(lambda x: [above(x)], [float64])).found
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["host", "plain"])

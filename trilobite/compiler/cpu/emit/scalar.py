@@ -260,8 +260,7 @@ def emit_scalars(
         if out in idioms.inside:
             continue
         if out in idioms.found:
-            form = idioms.found[out]
-            env[out] = exponential.weighted(text, env[form.x], text.fmul(env[form.u], form.factor))
+            env[out] = idioms.found[out].value(text, env)
         else:
             operands = [_seen(text, env, pending, v) if sharp else env[v] for v in e.inputs]
             at_most_one = e.primitive.name == "exp" and below.zero(e.inputs[0])

@@ -36,6 +36,15 @@ def erf(t: Text, x: Value) -> Value:
     return t.select(t.fcmp("olt", size, 1.0), near, t.copysign(far, x))
 
 
+def one_and_erf(t: Text, x: Value) -> Value:
+    """1 + erf(x) of floats: erfc(|x|) = exp(|x|·P(|x|)), or what it lacks to 2. P decreases for good, so that
+    far away nothing is left.
+    """
+    size = t.fabs(x)
+    beyond = exp(t, t.fmul(size, horner(t, size, c.LOG_ERFC_32)), 0.0)
+    return t.select(t.icmp("slt", t.bits(x), 0), beyond, t.fsub(2.0, beyond))
+
+
 def _erfc_above(t: Text, size: Value, decay: tuple[float, ...]) -> Value:
     """erfc of a double from 0 to 28."""
     fraction = t.fdiv(t.fsub(size, 2.0), t.fadd(size, 2.0))
