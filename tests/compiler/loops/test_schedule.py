@@ -149,11 +149,12 @@ def test_compute_at_reading_behind_is_legal() -> None:
     same_everywhere(nest, Schedule(nest).compute_at("i", "j").nest)
 
 
+@pytest.mark.parametrize("side", [8, 16])
 @pytest.mark.parametrize("dtype", [np.dtype(n) for n in ("float32", "int64", "int8", "uint16")], ids=str)
-def test_tensorise_a_transpose(dtype: DType) -> None:
+def test_tensorise_a_transpose(dtype: DType, side: int) -> None:
     s = copy(at("x", j, i), to("y", i, j), dtype)
     nest = Nest("turn", buffers(dtype, x=(19, 35), y=(35, 19)), (loop("i", 35, loop("j", 19, s)),))
-    tiled = Schedule(nest).tile("i", "j", 8, 8).tensorise("i_i", "transpose").nest
+    tiled = Schedule(nest).tile("i", "j", side, side).tensorise("i_i", "transpose").nest
     assert "micro-kernel transpose, meaning:" in str(tiled)
     same_everywhere(nest, tiled)
 

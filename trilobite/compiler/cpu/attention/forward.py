@@ -16,11 +16,11 @@ from trilobite.base.dtypes import bool_
 from trilobite.compiler.cpu.attention.problem import Problem
 from trilobite.compiler.cpu.emit.exponential import exp
 from trilobite.compiler.cpu.emit.logarithm import log
+from trilobite.compiler.cpu.emit.squares import transpose
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant
 from trilobite.compiler.cpu.gemm.micro import call_micro, emit_micro
 from trilobite.compiler.cpu.gemm.pack import Stored, emit_pack
-from trilobite.compiler.cpu.gemm.squares import transpose
 from trilobite.compiler.cpu.gemm.tiling import ROWS
 from trilobite.compiler.kernels import Kernel
 from trilobite.native.host import Host

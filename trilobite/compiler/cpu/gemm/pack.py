@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType, int4, uint4
+from trilobite.compiler.cpu.emit.squares import transpose
 from trilobite.compiler.cpu.emit.text import Text, Value
 from trilobite.compiler.cpu.emit.types import constant, vector
 from trilobite.compiler.cpu.gemm.convert import widen
 from trilobite.compiler.cpu.gemm.nibbles import load_codes, load_nibbles
 from trilobite.compiler.cpu.gemm.operands import Along
 from trilobite.compiler.cpu.gemm.scales import Scales
-from trilobite.compiler.cpu.gemm.squares import transpose
 from trilobite.compiler.cpu.gemm.tiling import Tiling
 
 _PARAMETERS = ("ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias")

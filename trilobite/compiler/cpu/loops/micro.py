@@ -4,7 +4,7 @@ Each states which loops it computes (`refuses` gives the reason if it does not) 
 loops stay in the nest as its meaning, for the interpreter, for C, and for turns that are too short.
 
 `transpose`: a copy of a tile between rows that run along one loop and rows that run along the other, through
-registers: squares of vectors, whose lanes change places in log2(lanes) rounds of shuffles.
+registers, in squares of vectors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trilobite.compiler.cpu.emit.text import Text, Value, memory_type
+from trilobite.compiler.cpu.emit.squares import transpose
+from trilobite.compiler.cpu.emit.text import memory_type
 from trilobite.compiler.cpu.loops.emit_values import Scope
 from trilobite.compiler.cpu.loops.index import Index
 from trilobite.compiler.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement
@@ -100,34 +101,21 @@ def _emit(scope: Scope, node: Loop, plainly: Callable[[tuple[Node, ...]], None])
 
 
 def _squares(scope: Scope, c: _Copy) -> None:
-    t, lanes = scope.text, lanes_for(c.source)
+    t = scope.text
     a, b = c.along_source, c.along_target
     rows, columns = a.extent[0].constant, b.extent[0].constant
     assert isinstance(rows, int) and isinstance(columns, int)
+    whole = c.source.dtype.itemsize == 1 and rows % 16 == columns % 16 == 0  # bytes that fill a vector
+    lanes = 16 if whole else lanes_for(c.source)
     with t.loop(0, rows, lanes, name=a.var) as i, t.loop(0, columns, lanes, name=b.var) as j:
         vectors = []
         for k in range(lanes):
             with scope.entered({a.var: i.index, b.var: t.add(j.index, k)}):
                 at = scope.pointer(c.source, c.read)
                 vectors.append(t.load_type(memory_type(c.source.dtype, lanes), at))
-        for k, v in enumerate(turned(t, vectors)):
+        for k, v in enumerate(transpose(t, vectors)):
             with scope.entered({a.var: t.add(i.index, k), b.var: j.index}):
                 t.store_type(v, scope.pointer(c.target, c.write))
-
-
-def turned(t: Text, rows: list[Value]) -> list[Value]:
-    """Rows of a square of lanes as columns."""
-    n, half = len(rows), 1
-    while half < n:
-        out = list(rows)
-        for i in range(n):
-            if i & half:
-                continue
-            j = i + half
-            out[i] = t.shuffle(rows[i], rows[j], [k if not k & half else n + k - half for k in range(n)])
-            out[j] = t.shuffle(rows[i], rows[j], [k + half if not k & half else n + k for k in range(n)])
-        rows, half = out, 2 * half
-    return rows
 
 
 KERNELS: dict[str, MicroKernel] = {

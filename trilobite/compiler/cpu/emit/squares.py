@@ -26,25 +26,23 @@ def transpose(t: Text, rows: Sequence[Value]) -> list[Value]:
 
 
 def _within_parts(t: Text, rows: Sequence[Value], part: int) -> list[Value]:
-    """2 or 4 rows: per part, the columns of the little square that they make there."""
-    if part == 2:
-        return _zipped(t, rows[0], rows[1], part, 1)
-    pairs = [_zipped(t, rows[i], rows[i + 1], part, 1) for i in (0, 2)]
-    return [v for a, b in zip(*pairs, strict=True) for v in _zipped(t, a, b, part, 2)]
+    """As many rows as a part has lanes: per part, the columns of the little square that they make there. Rows
+    half of the square apart are interleaved, until every lane has met all others.
+    """
+    half, out = part // 2, list(rows)
+    for _ in range(part.bit_length() - 1):
+        out = [v for a, b in zip(out[:half], out[half:], strict=True) for v in _zipped(t, a, b, part)]
+    return out
 
 
-def _zipped(t: Text, a: Value, b: Value, part: int, run: int) -> list[Value]:
-    return [t.shuffle(a, b, _zip_order(a, part, run, side)) for side in (0, 1)]
-
-
-def _zip_order(a: Value, part: int, run: int, side: int) -> list[int]:
-    """Within each part, the low (or high) half of both vectors, alternating in runs of `run` lanes."""
+def _zipped(t: Text, a: Value, b: Value, part: int) -> list[Value]:
+    """Within each part, the low halves of both vectors, lane by lane in turn; and their high halves."""
     lanes = lanes_of(a.type)
-    order = []
-    for start in range(side * part // 2, lanes, part):
-        for at in range(start, start + part // 2, run):
-            order += [*range(at, at + run), *range(at + lanes, at + lanes + run)]
-    return order
+    return [
+        t.shuffle(a, b, [at + k * lanes for start in range(first, lanes, part)
+                         for at in range(start, start + part // 2) for k in (0, 1)])
+        for first in (0, part // 2)
+    ]  # fmt: skip
 
 
 def _gather_part(t: Text, vectors: Sequence[Value], q: int, part: int) -> Value:
