@@ -36,7 +36,8 @@ class Dispatch:
 
     __slots__ = (
         "autocast", "cells", "count", "entry", "foreign", "generation", "grad_enabled", "gradients", "grads",
-        "known", "last", "results", "rooms", "rows", "run", "single", "watched", "writes", "written",
+        "known", "last", "results", "rooms", "rows", "run", "single", "stateless", "watched", "writes",
+        "written",
     )  # fmt: skip
 
     def __init__(self, e: Entry, call: Call, target: str) -> None:
@@ -51,6 +52,7 @@ class Dispatch:
         self.watched = list(dict.fromkeys([*(leaf for leaf, _ in e.grad_was), *(g for g, _ in e.grads)]))
         self.results = sum(s is None for s in e.out_static)
         self.single = len(e.out_static) == 1 and e.out_static[0] is None and e.out_tree.kind is None
+        self.stateless = not (self.cells or self.writes or self.watched)
         at = {c: i for i, c in enumerate(self.cells)}
         several = len(self.writes) > 1 and all(c in at for c in self.writes)
         self.written = itemgetter(*(at[c] for c in self.writes)) if several else None
@@ -103,6 +105,9 @@ class Dispatch:
         values = self._arguments(args)
         if values is None or autocast_dtype() is not self.autocast:
             return MISS
+        if self.stateless:
+            outs = self.run(values, [], 0)
+            return wrap(outs[0]) if self.single else self.entry.out_tree.unflatten(self._results(outs))
         captured = [c.held for c in self.cells]
         if self.count(captured, self.last) < 0:
             return MISS
@@ -142,7 +147,7 @@ class Dispatch:
     def _deliver(self, outs: list[Any], old: list[Any]) -> Any:
         e, n = self.entry, self.results
         leaves = [wrap(outs[0])] if self.single else self._results(outs)
-        if not self._in_place(outs, old):
+        if (self.writes or self.grads) and not self._in_place(outs, old):
             self.known, self.gradients, self.rooms = [], [], []  # the leaves alone hold the old gradients
             for leaf, there in self.grads:
                 if not there:
