@@ -151,6 +151,7 @@ def nothing(options: argparse.Namespace) -> str:
 def main(words: list[str] | None = None) -> int:
     options = parse(words)
     os.environ[ours.VARIABLE] = options.target
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(KEPT / "inductor"))
     facts = machine_facts()
     measured = run(options.modules or row_modules(), options, facts)
