@@ -230,3 +230,26 @@ def test_a_global_that_changed_is_not_forgotten(monkeypatch: pytest.MonkeyPatch)
         long = long.copy()
         long[2500], long[-1] = last, 6
         assert seen(around.meta(bias=long[:2501])) == [8, 77, last]
+
+
+@dlp.kernel
+def halves(x: dlp.gm[dlp.f16], y: dlp.gm[dlp.bf16], out: dlp.gm[dlp.f32], s: dlp.bf16, n: int):
+    for i in range(n):
+        a, b = x[i], y[i]
+        values = (a + a * a, b - b * 3.0, a + b, 1.5 / b, abs(-b), max(b, 0.5), b**3, b * n + s, b * out[0])
+        for k, v in enumerate(values):
+            out[1 + 9 * i + k] = dlp.f32(v)
+        y[i] = 2.0 * b + 1 if b < 2.0 else b
+        x[i] = a if b else a * 2
+
+
+def test_a_literal_takes_the_type_of_what_it_meets() -> None:
+    import ml_dtypes
+
+    values = [1.1, -3.3, 60000, 6e-8, -0.0, 0.37, np.inf]
+    x, y = np.array(values, np.float16), np.array(values, ml_dtypes.bfloat16)
+    out = np.full(1 + 9 * 7, 1.7, F32)
+    _, stored, out = run(halves, [x, y, out, 0.3, 7], dim=ONE)
+    b = ml_dtypes.bfloat16(1.1)
+    assert out[2] == float(b - b * ml_dtypes.bfloat16(3)) and out[2] != float(b) - float(b) * 3
+    assert float(stored[0]) == float(ml_dtypes.bfloat16(float(b) * 2) + ml_dtypes.bfloat16(1))

@@ -43,7 +43,7 @@ class BuildContext:
         self.site: tuple[object, ...] = ()
         self.buffer_name = "buffer"
         self.stage: Stage | None = None
-        self.taken: list[Taken] = []
+        self.taken: dict[tuple[int, str], Taken] = {}
         self._next_code = 1
 
     @property

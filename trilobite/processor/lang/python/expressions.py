@@ -80,7 +80,7 @@ class Expressions(Unrolling):
 
     def _taken_from(self, owner: Any, name: str, found: Any) -> Any:
         if may_change(owner, found):
-            self.context.taken.append(Taken.of(owner, name, found))
+            self.context.taken.setdefault((id(owner), name), Taken.of(owner, name, found))
         return found
 
     def _attribute(self, frame: Frame, node: ast.Attribute) -> Any:

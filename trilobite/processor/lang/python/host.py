@@ -17,12 +17,13 @@ import numpy as np
 
 from trilobite.base.errors import KernelError, ProcessorFault
 from trilobite.processor.isa.address import LETTERS, address
-from trilobite.processor.isa.formats import F32, F64, I64, Format
+from trilobite.processor.isa.formats import BF16, F32, F64, I64, Format
 from trilobite.processor.isa.row import IllegalOperands, Operands, region, signed
 from trilobite.processor.isa.rows.scalar import from_register, to_register
 from trilobite.processor.lang.interpreter import perform
 from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, contract
 from trilobite.processor.lang.ir import Buffer, Constant
+from trilobite.processor.lang.python.bfloat import BFloat
 from trilobite.processor.lang.python.context import within
 from trilobite.processor.lang.python.sites import site
 from trilobite.processor.lang.python.view import View, bytes_of
@@ -55,12 +56,19 @@ class Stack:
 
 def scalar_of(fmt: Format, word: int) -> Any:
     """A register word as the scalar that Python code works with."""
-    element = from_register(fmt, word)[0]
-    return fmt.dtype.type(element) if is_float(fmt) else int(element)
+    return _scalar(fmt, from_register(fmt, word)[0])
+
+
+def _scalar(fmt: Format, element: Any) -> Any:
+    if not is_float(fmt):
+        return int(element)
+    return BFloat(element) if fmt is BF16 else fmt.dtype.type(element)
 
 
 def word_of(fmt: Format, value: Any) -> int:
     """The register word of a scalar in a format; floats are rounded, integers keep their low bits."""
+    if isinstance(value, BFloat):
+        value = value.value
     if is_float(fmt):
         if isinstance(value, np.generic) and value.dtype == fmt.dtype:
             word = to_register(fmt, np.asarray([value], fmt.dtype))
@@ -138,10 +146,10 @@ class HostContext:
             element = self.launch.memory.read(self.member.place, region(at, fmt, (1,), LOADABLE))
         except MemoryFault as error:
             raise self._fault(error) from None
-        return fmt.dtype.type(element[0]) if is_float(fmt) else int(element[0])
+        return _scalar(fmt, element[0])
 
     def store(self, fmt: Format, value: Any, at: Any) -> None:
-        if not is_float(fmt) and isinstance(value, (float, np.floating)):
+        if not is_float(fmt) and isinstance(value, (float, np.floating, BFloat)):
             raise self.error(
                 f"a float is stored into {fmt.name}", "an integer", f"convert: dlp.{fmt.name}(x)"
             )
@@ -215,7 +223,7 @@ class HostContext:
         return scalar_of(fmt, word)
 
     def fused(self, a: Any, b: Any, c: Any) -> Any:
-        fmt = next((_format_of(v) for v in (a, b, c) if isinstance(v, np.generic)), F32)
+        fmt = next((_format_of(v) for v in (a, b, c) if isinstance(v, (np.generic, BFloat))), F32)
         row = scalar_row("SFMA")
         assert row.meaning is not None
         words = dict(zip("abc", (word_of(fmt, v) for v in (a, b, c)), strict=True))
@@ -259,6 +267,8 @@ class HostContext:
 def _format_of(value: Any) -> Format:
     from trilobite.processor.isa.formats import FLOATS
 
+    if isinstance(value, BFloat):
+        return BF16
     if isinstance(value, np.generic):
         return next((fmt for fmt in FLOATS if fmt.dtype == value.dtype), I64)
     return F64 if isinstance(value, float) else I64

@@ -53,7 +53,7 @@ def build(
         if block.terminator is None:
             builder.block = block
             builder.ret()
-    return module, context.taken
+    return module, list(context.taken.values())
 
 
 class Walker(Looping):
