@@ -201,7 +201,7 @@ def test_a_failed_assertion_is_a_fault_with_the_line() -> None:
     dev = Device("dlp-s")
     dev.launch(checked, [3])
     for level in (0, 2):
-        with pytest.raises(ProcessorFault, match=r"trapped with code 1[\s\S]*test_errors\.py"):
+        with pytest.raises(ProcessorFault, match=r"code 1: n is too large[\s\S]*test_errors\.py"):
             dev.launch(checked.at_level(level), [4])
     with pytest.raises(AssertionError, match="n is too large"):
         checked.interpret(dev, [4])

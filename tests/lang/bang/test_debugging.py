@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bang_harness import LEVELS, needs_clang, written
+from bang_harness import LEVELS, needs_clang, run, written
 
+from trilobite.base.errors import ProcessorFault
 from trilobite.processor.device import Device, Module
 from trilobite.processor.lang.bang.source import Options, compile_file
 from trilobite.processor.lang.inspection import buffer, variables
@@ -74,3 +75,26 @@ def test_a_session_shows_variables_and_arrays(tmp_path: Path) -> None:
     assert session.execute("buffer a").startswith("[")
     assert "no variable 'none' is set here" in session.execute("vars none")
     assert "the kernel has no buffer 'b'" in session.execute("buffer b")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_kernel_that_stops_itself_says_why(tmp_path: Path, level: int) -> None:
+    """The words of the assertion or the call, with its line; what was printed last stands behind them."""
+    text = """#include <assert.h>
+__mlu_entry__ void k(int *out, int n) {
+  assert(n != 7 && "seven");
+  if (n == 8) __bang_printf("n is %d\\n", n);
+  if (n >= 8) __abort();
+  out[0] = n;
+}
+"""
+    source = written(text, tmp_path)
+    told = {
+        7: ('code 1: assertion failed: n != 7 && "seven"\n', 3),
+        8: ("code 1: __abort; the last line it printed: n is 8\n", 5),
+        9: ("code 1: __abort\n", 5),
+    }
+    for n, (message, line) in told.items():
+        with pytest.raises(ProcessorFault) as caught:
+            run(source, "k", [np.zeros(1, np.int32), n], level=level)
+        assert message in str(caught.value) and f"{source.name}:{line})" in str(caught.value)

@@ -62,7 +62,7 @@ def test_a_stack_that_overflows_stops_the_launch(level: int) -> None:
     for _ in range(2000):
         want = 1 + want * 2 % 17
     assert run(SOURCE, "depth", [integers(1), 2000], level=level)[0].tolist() == [want]
-    with pytest.raises(ProcessorFault, match=r"(?s)trapped with code 4.*recursion\.mlu:83"):
+    with pytest.raises(ProcessorFault, match=r"(?s)code 4: the recursion is deeper.*recursion\.mlu:83"):
         run(SOURCE, "depth", [integers(1), 200000], level=level)
 
 

@@ -7,7 +7,7 @@ source lines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trilobite.base.errors import AssemblyError
@@ -62,6 +62,7 @@ class Program:
     sources: tuple[str, ...]
     frame: int | None = None  # bytes of NRAM that the stack takes, where the compiler knows
     device_data: bytes = b""  # what begins in device memory; a launch passes its address behind the arguments
+    messages: Mapping[int, str] = field(default_factory=dict)  # what a TRAP says, by its place
 
     @property
     def entries(self) -> dict[str, int]:

@@ -71,9 +71,14 @@ def _halt(core: Core, prepared: Prepared) -> None:
 
 def _trap(core: Core, prepared: Prepared) -> None:
     code = prepared.instruction.immediate
-    said = "".join(core.printed).rstrip().rpartition("\n")[2]  # the last line says why
-    raise core.fault(f"the program trapped with code {code}" + (f": {said}" if said else ""),
-                     "the program itself found something wrong; see what leads here")  # fmt: skip
+    printed = "".join(core.printed).rstrip().rpartition("\n")[2]  # the last line may say why
+    message = core.program.messages.get(core.pc, "") if core.program is not None else ""
+    what = f"the program trapped with code {code}"
+    if message:
+        what += f": {message}" + (f"; the last line it printed: {printed}" if printed else "")
+    elif printed:
+        what += f": {printed}"
+    raise core.fault(what, "the program itself found something wrong; see what leads here")
 
 
 def _sync(core: Core, prepared: Prepared) -> None:

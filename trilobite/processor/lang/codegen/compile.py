@@ -172,6 +172,7 @@ class _Assembly:
         self.instructions: list[Instruction] = []
         self.sources: list[str] = []
         self.columns: list[int] = []
+        self.messages: dict[int, str] = {}
         self.data = bytearray()
         self.tables: dict[str, int] = {}
         self.symbols: dict[str, Symbol] = {}
@@ -224,7 +225,9 @@ class _Assembly:
                 self.data.extend(content)
 
     def _append(self, function: Function, emitted: Emitted, layout: Layout) -> None:
-        self.symbols[function.name] = Symbol("text", len(self.instructions), True, True)
+        base = len(self.instructions)
+        self.symbols[function.name] = Symbol("text", base, True, True)
+        self.messages.update({base + at: message for at, message in emitted.messages.items()})
         self.instructions += emitted.instructions
         self.sources += [location.file for location in emitted.locations]
         self.columns += [location.column for location in emitted.locations]
@@ -247,8 +250,8 @@ class _Assembly:
         )
         return KernelProgram(
             tuple(self.instructions), bytes(self.data), self.sizes, self.symbols, tuple(self.sources),
-            self.frame, self.module.device_data, tuple(self.places), shown, tuple(self.columns), self.level,
-            {section: self._room(section) for section in RESERVED_SECTIONS},
+            self.frame, self.module.device_data, self.messages, tuple(self.places), shown,
+            tuple(self.columns), self.level, {section: self._room(section) for section in RESERVED_SECTIONS},
         )  # fmt: skip
 
 

@@ -42,12 +42,14 @@ def row_of(mnemonic: str, *kinds: str) -> Row:
 
 @dataclass
 class Emitted:
-    """One function's instructions; `places` says where each operation's instructions begin."""
+    """One function's instructions; `places` says where each operation's instructions begin, `messages` what
+    a trap says."""
 
     instructions: list[Instruction] = field(default_factory=list)
     locations: list[Location] = field(default_factory=list)
     places: dict[Op, int] = field(default_factory=dict)
     spans: dict[Block, tuple[int, int]] = field(default_factory=dict)
+    messages: dict[int, str] = field(default_factory=dict)
 
 
 class Emitter:
@@ -201,6 +203,7 @@ class Emitter:
         if op.opcode == "return":
             self.put(scalar_row("HALT"))
         elif op.opcode == "trap":
+            self.out.messages[len(self.out.instructions)] = op.attrs["message"]
             self.put(row_of("TRAP", "imm"), immediate=op.attrs["code"])
         elif op.opcode == "jump":
             target = op.targets[0]

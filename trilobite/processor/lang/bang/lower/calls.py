@@ -95,6 +95,13 @@ def _trap(f: FunctionLowering, i: Instruction) -> Lowered:
     return f.dummy(i.type)
 
 
+def _failed_assertion(f: FunctionLowering, i: Instruction) -> Lowered:
+    from trilobite.processor.lang.bang.lower.composite import trap_here
+
+    trap_here(f, f"assertion failed: {_format_text(f, i) or 'false'}")
+    return f.dummy(i.type)
+
+
 def _expected(f: FunctionLowering, i: Instruction) -> Lowered:
     return f.value(i.args[0])
 
@@ -172,7 +179,9 @@ def _library(f: FunctionLowering, i: Instruction, name: str) -> Lowered:
     if name == "memset":
         fill_bytes(f, f.one(i.args[0]), f.one(i.args[1]), f.one(i.args[2]))
         return f.value(i.args[0])
-    if name in ("abort", "__assert_fail", "exit", "_exit", "__assert", "_ZSt9terminatev"):
+    if name in ("__assert_fail", "__assert"):
+        return _failed_assertion(f, i)
+    if name in ("abort", "exit", "_exit", "_ZSt9terminatev"):
         return _trap(f, i)
     if name == "gettimeofday":
         return _time(f, i)
