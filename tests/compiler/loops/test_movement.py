@@ -97,6 +97,22 @@ def test_movement_of_every_dtype(dtype: Any) -> None:
     same(build, ((5, 37), dtype), ((5,), dtype))
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_joins_of_many_pieces(axis: int) -> None:
+    """Copies of equal shapes are one kernel; of many others, neighbours share one; one piece is empty."""
+
+    def build(r: Region, *xs: Any) -> Any:
+        return r.concatenate(*xs, axis=axis)
+
+    equal = same(build, *[(60, 31)] * 20)
+    steps = lower(fusion_of(equal)).steps
+    assert len(steps) == 20
+    assert len({s.kernel.text for s in steps}) == 1
+    shapes = [(60, 0 if k == 3 else 20 + k)[:: 1 if axis else -1] for k in range(18)]
+    several = same(build, *shapes)
+    assert len(lower(fusion_of(several)).steps) == 5
+
+
 def test_constants_stand_beside_the_inputs() -> None:
     table_of = np.arange(-50, 49, dtype=np.float32).reshape(3, 33)
 

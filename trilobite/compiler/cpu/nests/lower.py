@@ -20,12 +20,12 @@ from trilobite.compiler.cpu.loops.collapse import collapsed
 from trilobite.compiler.cpu.loops.combine import accumulates_in
 from trilobite.compiler.cpu.loops.index import Ranges, variable
 from trilobite.compiler.cpu.loops.ir import Buffer, Load, Nest, Node, Statement, Target, buffers_of, loops
-from trilobite.compiler.cpu.nests import classes, writes
+from trilobite.compiler.cpu.nests import classes, joins, writes
 from trilobite.compiler.cpu.nests.accuracy import in_chunks
 from trilobite.compiler.cpu.nests.ahead import fetched
 from trilobite.compiler.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
 from trilobite.compiler.cpu.nests.defaults import BLOCK, flops, kernel, parallelised, units, vectorised, work
-from trilobite.compiler.cpu.nests.groups import Group, Groups, Root, readers_of, size
+from trilobite.compiler.cpu.nests.groups import Group, Groups, Root, readers_of
 from trilobite.compiler.cpu.nests.jam import jammed
 from trilobite.compiler.cpu.nests.reader import CannotRead, Reader, Source
 from trilobite.compiler.cpu.nests.rewrite import prepared
@@ -40,7 +40,6 @@ from trilobite.ir.types import Affine, Dim, Shape, TensorType, size_of, symbols_
 from trilobite.native.host import Host, features
 
 LARGEST = 512  # equations of a region
-PIECES = 8  # of a join that are written one by one
 
 
 def accepts(region: Graph) -> str | None:
@@ -105,6 +104,7 @@ class _Assembly:
         self.host, self.name, self.block = host, region.name, block
         self.region = prepared(region)
         self.groups = Groups(self.region)
+        self.producers = dict(self.groups.producers)
         self.operands: dict[str, Operand] = {}
         self.buffers: dict[str, Buffer] = {}
         self.temporaries: list[Room] = []
@@ -162,21 +162,21 @@ class _Assembly:
         return f"{len(self.steps)} loop nest{'s' * (len(self.steps) != 1)}: {', '.join(words)}"
 
     def _constants(self) -> list[np.ndarray[Any, Any]]:
-        return [self.groups.producers[v].attributes["value"].array for v in self.groups.constants]
+        return [self.producers[v].attributes["value"].array for v in self.groups.constants]
 
     def _in_place(self) -> tuple[tuple[int, int], ...]:
         """Outputs that may overwrite an input."""
         return shared(self.nests, len(self.region.inputs), len(self.region.outputs))
 
     def _reader(self, sources: dict[Var, Source], scalars: Scalars, ranges: Ranges) -> Reader:
-        return Reader(self.groups.producers, sources, ranges, scalars)
+        return Reader(self.producers, sources, ranges, scalars)
 
     def _map(self, group: Group, sources: dict[Var, Source]) -> None:
-        joins = [r for r in group.roots if self._is_large_join(r.var, sources)]
-        for r in joins:
+        large = [r for r in group.roots if self._is_large_join(r.var, sources)]
+        for r in large:
             for name in self.stores[r.var]:
-                self._join(self.groups.producers[r.var], name, sources)
-        roots = [r for r in group.roots if r not in joins]
+                self._join(self.producers[r.var], name, sources)
+        roots = [r for r in group.roots if r not in large]
         results = [(r.var, Target(name, ())) for r in roots for name in self.stores[r.var]]
         if results:
             self._elements(group.shape, results, sources)
@@ -194,18 +194,16 @@ class _Assembly:
         self._step(self._nest((writes.looped(names, shape, body),), ()))
 
     def _is_large_join(self, v: Var, sources: dict[Var, Source]) -> bool:
-        e = self.groups.producers.get(v)
-        joined = e is not None and e.primitive.name == "concatenate" and v not in sources
-        if not joined or e is None or len(e.inputs) > PIECES or size(v.type.shape) < BLOCK:
-            return False
-        # Where a piece begins must be a size that a step can have.
-        return all(isinstance(d, int) for d in v.type.shape[e.attributes["axis"] + 1 :])
+        e = self.producers.get(v)
+        return e is not None and v not in sources and joins.is_large(e, BLOCK)
 
     def _join(self, e: Equation, name: str, sources: dict[Var, Source]) -> None:
         """Each piece by itself, into its part of the result: no element asks where it belongs."""
         whole, axis = self.buffers[name], e.attributes["axis"]
         start: Dim = 0
-        for k, x in enumerate(e.inputs):
+        for k, (x, join) in enumerate(joins.pieces(e, sources)):
+            if join is not None:
+                self.producers[x] = join
             shape = x.type.shape
             if not any(d == 0 for d in shape):
                 part = f"{name}_{k}"
@@ -216,7 +214,7 @@ class _Assembly:
             start = start + shape[axis]
 
     def _rows(self, group: Group, sources: dict[Var, Source]) -> None:
-        rows = Rows(group, self.groups.producers, sources, self.stores, self.region.equations)
+        rows = Rows(group, self.producers, sources, self.stores, self.region.equations)
         body, local = rows.build()
         self._step(in_chunks(collapsed(self._nest(around(group, body), local))), flat=True)
 
@@ -338,7 +336,7 @@ class _Assembly:
     ) -> Nest:
         """Rows whose results go to partial results by block, or to the end."""
         stores: dict[Var, Sequence[str]] = {v: d.names for v, d in destinations.items()}
-        rows = Rows(group, self.groups.producers, sources, stores, self.region.equations)
+        rows = Rows(group, self.producers, sources, stores, self.region.equations)
         body, local = rows.build()
         if any(d.partial for d in destinations.values()):
             body = tuple(_by_block(n, set(self._names(destinations)), rows) for n in body)
