@@ -229,6 +229,68 @@ def test_gradients_through_a_choice() -> None:
         check(f, tb.abs(values(8)) * sign, kinds={Branch})
 
 
+# -- what only NumPy can do, within --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_rounds_come_back_to_python_for_a_part_of_their_work(reverse: bool) -> None:
+    def f(xs: tb.Tensor, a: tb.Tensor) -> Any:
+        def step(c: tb.Tensor, x: tb.Tensor) -> Any:
+            wave = tb.real(tb.fft.ifft(tb.fft.fft(x) * 2.0))  # reads a slice that moves
+            y = tb.linalg.solve(a, c) + wave
+            return y * 0.5, tb.linalg.svdvals(tb.stack([x, y]))  # writes one
+
+        return tb.scan(step, xs[0], xs, reverse=reverse)
+
+    args = values(6, 4), values(4, 4, seed=1) + 9.0 * tb.eye(4)
+    compiled, meaning = tb.jit(f), tb.jit(f, target="reference")
+    kinds = {type(s) for s in steps_of(compiled, *args)}
+    assert {HostCall, Loop} <= kinds
+    for got, want in zip(compiled(*args), meaning(*args), strict=True):
+        assert_close(got.numpy(), want.numpy())
+    assert "host svdvals: runs in NumPy" in compiled.explain(*args)
+    assert "scan kernel" in compiled.explain(*args)
+
+
+def test_choices_and_rounds_around_host_steps() -> None:
+    def f(x: tb.Tensor) -> Any:
+        def body(v: Any) -> Any:
+            m, k = v
+            m = tb.cond(k % 2 == 0, lambda u: tb.linalg.inv(u), lambda u: u @ u * 0.1, m)
+            return m, k + 1
+
+        return tb.while_loop(lambda v: v[1] < 4, body, (x, tb.tensor(0)))[0]
+
+    x = values(5, 5) * 0.1 + tb.eye(5) * 2.0
+    for _ in range(2):
+        assert_close(tb.jit(f)(x).numpy(), tb.jit(f, target="reference")(x).numpy())
+
+
+def test_what_a_callback_raises_in_a_round_the_call_raises() -> None:
+    calls = []
+
+    def touchy(x: Array) -> Array:
+        calls.append(float(x[0]))
+        if len(calls) == 3:
+            raise ZeroDivisionError("third round")
+        return x + 1.0
+
+    op = tb.custom_op(touchy)
+
+    def f(x: tb.Tensor) -> Any:
+        waves = tb.sin(tb.arange(5.0))[:, None] * x  # a sequence in the arena, through which rounds move
+        last, ys = tb.scan(lambda c, w: (op(c), c * w), x + 0.0, waves)
+        return last, ys * 2.0
+
+    compiled = tb.jit(f)
+    with pytest.raises(ZeroDivisionError, match="third round"):
+        compiled(tb.ones(2))
+    assert calls == [1.0, 2.0, 3.0]
+    expected = tb.jit(f, target="reference")(tb.ones(2))
+    for got, want in zip(compiled(tb.ones(2)), expected, strict=True):
+        assert_close(got.numpy(), want.numpy())
+
+
 # -- everywhere ----------------------------------------------------------------------------------------------
 
 

@@ -66,7 +66,7 @@ def nested(e: Equation, planned: Planned, number: Callable[[Dim], int], copy: Ke
 
 
 def is_control(e: Equation) -> bool:
-    """Is it a fusion of one control-flow equation whose regions are kernels throughout?"""
+    """Is it a fusion of one control-flow equation, whose regions are fused?"""
     return e.primitive.name == "fusion" and e.attributes["kind"] in CONTROL
 
 
@@ -272,4 +272,7 @@ def _set_in(step: Step, places: _Places, at: int) -> Step:
         case Branch():
             return Branch(places(step.index), tuple(map(all_of, step.cases)), at)
         case HostCall():
-            raise AssertionError("a region with host steps is never planned this way")
+            ins, outs = (
+                tuple(replace(v, place=places(v.place)) for v in vs) for vs in (step.inputs, step.outputs)
+            )
+            return replace(step, inputs=ins, outputs=outs, fusion=at)

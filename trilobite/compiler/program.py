@@ -133,13 +133,22 @@ def inner(step: Step) -> tuple[tuple[Step, ...], ...]:
             return ()
 
 
+def walk(steps: Iterable[Step]) -> Iterator[Step]:
+    """All steps, those within others behind them."""
+    for s in steps:
+        yield s
+        for within in inner(s):
+            yield from walk(within)
+
+
 def calls(steps: Iterable[Step]) -> Iterator[Call]:
     """The kernel runs among the steps, each once."""
-    for s in steps:
-        if isinstance(s, Call):
-            yield s
-        for steps_within in inner(s):
-            yield from calls(steps_within)
+    return (s for s in walk(steps) if isinstance(s, Call))
+
+
+def hosts(steps: Iterable[Step]) -> Iterator[HostCall]:
+    """What comes back to Python, each once."""
+    return (s for s in walk(steps) if isinstance(s, HostCall))
 
 
 @dataclass(frozen=True)

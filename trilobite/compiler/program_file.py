@@ -21,7 +21,7 @@ from trilobite.base.errors import DataError
 from trilobite.base.locations import Location
 from trilobite.compiler.kernels import Kernel
 from trilobite.compiler.memory import Packing
-from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, Step, Value, While
+from trilobite.compiler.program import Branch, Call, Loop, Place, Program, Step, Value, While, hosts
 from trilobite.native.memory import empty
 
 _HEAD = struct.Struct("<QQ")  # bytes of the compressed JSON, and of the kernels' compressed texts
@@ -31,7 +31,7 @@ _QUICK = 1  # zlib's level: text shrinks to a fifth all the same
 
 def encode(program: Program) -> bytes | None:
     """The program as bytes, if all its steps are native."""
-    if any(isinstance(s, HostCall) for s in program.steps):
+    if any(hosts(program.steps)):
         return None
     number = {k: n for n, k in enumerate(program.kernels)}
     p = program.packing
@@ -122,7 +122,7 @@ def _step(s: Step, number: Mapping[Kernel, int]) -> list[Any]:
         case Branch():
             return ["branch", s.fusion, _place(s.index), [rows(case) for case in s.cases]]
         case _:
-            assert isinstance(s, Call)  # control flow holds native steps alone
+            assert isinstance(s, Call)
             args = [_place(a) if isinstance(a, Place) else int(a) for a in s.args]
             return [number[s.kernel], s.fusion, args, s.units, s.flops, s.bytes, s.serial]
 

@@ -157,6 +157,7 @@ class Table:
         brief: bool = False,
     ) -> None:
         self.words: Words = np.array(words, np.int64)
+        self._first = self.words.copy()
         self._base = int(self.words.ctypes.data)
         self._lists: list[Words] = []
         self._alive = alive, [row.function for row in rows if isinstance(row, Host)]
@@ -184,9 +185,17 @@ class Table:
 
     def run(self, arrays: tuple[np.ndarray[Any, Any], ...] = ()) -> None:
         """One run. The arrays are row-major; that they have the right shapes and dtypes is for the caller."""
-        code = self._call(arrays)
+        try:
+            code = self._call(arrays)
+        except BaseException:
+            self._take_back()
+            raise
         if code:
             self._go_on(code, arrays)
+
+    def _take_back(self) -> None:
+        """Rounds that did not end have moved words."""
+        self.words[:] = self._first
 
     def set_units(self, row: int, units: int) -> None:
         """Another number of units of a Call, or of rounds of a Repeat."""
@@ -209,14 +218,18 @@ class Table:
         while code:
             if code == _STALE:
                 self._pool.start()
-                code = self._call(arrays)
             elif code == _IN_USE:
                 time.sleep(50e-6)
-                code = self._call(arrays)
-            elif code == _BUSY:
-                code = self._call_on(self.header, arrays, self._pool.alone().ctypes.data)
-            else:
+            elif code != _BUSY:
                 raise _refusal(code, arrays, int(self.header[9]))
+            try:
+                if code == _BUSY:
+                    code = self._call_on(self.header, arrays, self._pool.alone().ctypes.data)
+                else:
+                    code = self._call(arrays)
+            except BaseException:
+                self._take_back()
+                raise
 
     def _word(self, index: int) -> int:
         return self._base + 8 * index

@@ -68,14 +68,13 @@ class Compiled:
         return self.runners.get(key) or self._bind(key, sizes, len(values))
 
     def _bind(self, key: tuple[int, ...], sizes: Mapping[Symbol, int], inputs: int) -> Runner:
-        from trilobite.compiler.cpu.target import compile_graph  # regions of a graph are graphs
         from trilobite.native.cache import named
 
         program = self._kept(key, sizes)
         kernels = program.kernels
         code = named([k.code for k in kernels], lambda i: (kernels[i].text, kernels[i].level))
         with uncollected():
-            runner = Runner(program, code, inputs, compile_graph, self.arena, self.replaced)
+            runner = Runner(program, code, inputs, self.arena, self.replaced)
         self.runners[key] = runner
         return runner
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from trilobite.compiler.cpu.compiled import Compiled
 from trilobite.compiler.cpu.target import Executable
 from trilobite.compiler.kernels import Kernel
-from trilobite.compiler.program import HostCall, Step, calls
+from trilobite.compiler.program import HostCall, Step, calls, hosts
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Symbol
 
@@ -79,7 +79,7 @@ def _explain_part(part: Compiled) -> list[str]:
     lines: list[str] = []
     for at, steps in sorted(by_fusion.items()):
         e = part.fused.equations[at]
-        lines.append(_headline(e, steps))
+        lines += _headlines(e, steps)
         lines += [
             f"      {inner.primitive.name:<22} {inner.location}" for inner in e.attributes["region"].equations
         ]
@@ -87,9 +87,9 @@ def _explain_part(part: Compiled) -> list[str]:
     return lines
 
 
-def _headline(e: Equation, steps: list[Step]) -> str:
-    first = steps[0]
-    if isinstance(first, HostCall):
-        return f"  host {first.equation.primitive.name}: runs in NumPy, because {first.why}"
-    names = ", ".join(s.kernel.name for s in calls(steps))
-    return f"  {e.attributes['kind']} kernel {names}"
+def _headlines(e: Equation, steps: list[Step]) -> Iterator[str]:
+    """The kernels, then what does not run as one."""
+    if not isinstance(steps[0], HostCall):
+        yield f"  {e.attributes['kind']} kernel {', '.join(s.kernel.name for s in calls(steps))}"
+    for s in hosts(steps):
+        yield f"  host {s.equation.primitive.name}: runs in NumPy, because {s.why}"

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, PlanError
-from trilobite.compiler.cpu.control import CONTROL, Compile
 from trilobite.compiler.cpu.results import Results
 from trilobite.compiler.kernels import Kernel
 from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, Step, Value, While, calls
@@ -64,7 +63,6 @@ class Runner:
         program: Program,
         code: Kernels,
         inputs: int,
-        compiled: Compile,
         shared: Arena | None = None,
         replaced: Sequence[int] = (),
     ) -> None:
@@ -72,7 +70,6 @@ class Runner:
         self.shared = shared
         self.own = _room(1 if shared else max(program.packing.peak, 1))
         settle(self.own)
-        self._compiled = compiled
         self._lock = threading.RLock() if shared is None else shared.lock
         self._base, self._bases = int(self.own.ctypes.data), [c.ctypes.data for c in program.constants]
         self._copies = [(k, v) for k, v in enumerate(program.outputs) if v.place != Place("output", k)]
@@ -99,7 +96,7 @@ class Runner:
         """For a run that a callback of this one's run asks for: with memory of its own."""
         if self._inner is None:
             replaced = self.results.replaced
-            self._inner = Runner(self.program, self._code, self.inputs, self._compiled, replaced=replaced)
+            self._inner = Runner(self.program, self._code, self.inputs, replaced=replaced)
         return self._inner
 
     def _run(self, values: list[Array], old: list[Array], held: int) -> list[Array]:
@@ -126,15 +123,20 @@ class Runner:
     def arena(self) -> Array:
         return self.own if self.shared is None else self.shared.memory
 
-    def view(self, v: Value) -> Array:
-        """A value as an array over the memory it lies in, during a run."""
-        place = v.place
+    def view(self, v: Value, word: int | None = None) -> Array:
+        """A value as an array over the memory it lies in, during a run. Where a value lies that moves with
+        loops, the table's `word` says.
+        """
+        base = self._memory(v.place).reshape(-1).view(np.uint8)
+        offset = v.place.offset if word is None else int(self.table.words[word]) - base.ctypes.data
+        return np.ndarray(v.shape, v.dtype, base, offset)
+
+    def _memory(self, place: Place) -> Array:
         if place.space == "arena":
-            return np.ndarray(v.shape, v.dtype, self.arena, place.offset)
+            return self.arena
         if place.space == "constant":
-            return self.program.constants[place.index].reshape(v.shape)
-        at = place.index + (self.inputs if place.space == "output" else 0)
-        return self._now[at].reshape(v.shape)
+            return self.program.constants[place.index]
+        return self._now[place.index + (self.inputs if place.space == "output" else 0)]
 
     # -- binding ---------------------------------------------------------------------------------------------
 
@@ -169,18 +171,14 @@ class Runner:
             return self._base + a.offset
         return self._bases[a.index] + a.offset if a.space == "constant" else 0
 
-    def host(self, call: HostCall) -> Callable[[], None]:
-        """An equation as a function to call between kernels."""
-        e = call.equation
-        if e.primitive.name in CONTROL:
-            compute = CONTROL[e.primitive.name](call.attributes, self._compiled)
-        else:
-            compute = _by_rule(e.primitive, call.attributes)
+    def host(self, call: HostCall, words: Mapping[Place, int]) -> Callable[[], None]:
+        """An equation as a function to call between kernels; `words` are those of places that move."""
+        compute = _by_rule(call.equation.primitive, call.attributes)
 
         def run() -> None:
-            results = compute([self.view(v) for v in call.inputs])
+            results = compute([self.view(v, words.get(v.place)) for v in call.inputs])
             for v, result in zip(call.outputs, results, strict=True):
-                np.copyto(self.view(v), result)
+                np.copyto(self.view(v, words.get(v.place)), result)
 
         return run
 
@@ -202,7 +200,9 @@ class _Rows:
                 case Call():
                     self._call(step)
                 case HostCall():
-                    self._append(driver.Host(self.runner.host(step)), step)
+                    moving = {v.place for v in (*step.inputs, *step.outputs) if any(v.place.strides)}
+                    words = {place: self._word(place) for place in moving}
+                    self._append(driver.Host(self.runner.host(step, words)), step)
                 case Loop():
                     self._loop(step, depth)
                 case While():

@@ -201,17 +201,10 @@ class _Fuser:
         return self.kinds[kind].accepts(self._region_with(e))
 
     def _control(self, e: Equation) -> None:
-        """Control flow whose regions are kernels throughout runs without Python; any other is the host's."""
+        """A kind of its own: its regions are fused by themselves, and the rest of it is jumps."""
         self._materialise(e.inputs)
-        fused = with_regions(e, lambda g: fuse(g, self.kinds, self.roots))
-        host = next((x for _, g in fused.regions() for x in g.equations if _is_host(x)), None)
-        if host is not None:
-            (inner,) = host.attributes["region"].equations
-            self.groups.append(_Group("host", [], [], f"{inner.primitive.name} in its body does"))
-        else:
-            self.groups.append(_Group(e.primitive.name, [], []))
-            e = fused
-        self._enter(e, len(self.groups) - 1)
+        self.groups.append(_Group(e.primitive.name, [], []))
+        self._enter(with_regions(e, lambda g: fuse(g, self.kinds, self.roots)), len(self.groups) - 1)
 
     def _enter(self, e: Equation, at: int) -> None:
         group = self.groups[at]
@@ -297,10 +290,6 @@ def _length(body: Sequence[Equation]) -> int:
 
 def _is_small(e: Equation) -> bool:
     return bool(e.attributes["value"].array.size <= _SMALL)
-
-
-def _is_host(e: Equation) -> bool:
-    return e.primitive.name == "fusion" and bool(e.attributes["kind"] == "host")
 
 
 def _is_large_turn(e: Equation) -> bool:

@@ -32,7 +32,7 @@ from trilobite.compiler.passes import PASSES
 from trilobite.compiler.passes.fuse import Kind, fuse
 from trilobite.compiler.pipeline import Options, run_stages
 from trilobite.compiler.plan import plan
-from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, While
+from trilobite.compiler.program import Branch, Call, Loop, Place, Program, While, hosts
 from trilobite.compiler.program import Step as ProgramStep
 from trilobite.ir.graph import Equation, Graph
 from trilobite.ir.types import TensorType, size_of
@@ -187,14 +187,13 @@ class _File:
 
 
 def _refuse_host_steps(steps: Iterable[ProgramStep]) -> None:
-    for s in steps:
-        if isinstance(s, HostCall):
-            raise DeviceError(
-                f"there is no C for {s.equation.primitive.name}: {s.why}",
-                where=s.equation.location,
-                expected="operations that are loops over elements",
-                remedy="compute it outside, or read --emit program",
-            )
+    for s in hosts(steps):
+        raise DeviceError(
+            f"there is no C for {s.equation.primitive.name}: {s.why}",
+            where=s.equation.location,
+            expected="operations that are loops over elements",
+            remedy="compute it outside, or read --emit program",
+        )
 
 
 def _word(a: Place | int) -> str:

@@ -21,7 +21,7 @@ from trilobite.compiler.cpu.compiled import Compiled
 from trilobite.compiler.cpu.runner import Runner
 from trilobite.compiler.cpu.target import Executable
 from trilobite.compiler.plan_control import is_control
-from trilobite.compiler.program import Call, HostCall, Loop, Step, While, inner
+from trilobite.compiler.program import Call, Loop, Step, While, hosts, inner
 from trilobite.compiler.tools.roofs import Roofline, roofline
 from trilobite.ir.graph import Equation
 
@@ -138,7 +138,7 @@ def profile_calls(executable: Executable, call: Callable[[], object], repeats: i
         if w is ran
         for row, begin, end in noted.tolist()
     )
-    host = tuple(s.equation.primitive.name for s in ran.runner.program.steps if isinstance(s, HostCall))
+    host = tuple(s.equation.primitive.name for s in hosts(ran.runner.program.steps))
     return Profile(name, repeats, quickest, rows, host, events, roofline())
 
 

@@ -16,7 +16,6 @@ from trilobite.base.dtypes import bool_, is_float
 from trilobite.compiler.cpu.copying import COPY
 from trilobite.compiler.cpu.kinds import kinds
 from trilobite.compiler.cpu.runner import Runner
-from trilobite.compiler.cpu.target import compile_graph
 from trilobite.compiler.cpu.tuning.choices import Asked, trying
 from trilobite.compiler.plan import plan
 from trilobite.compiler.program import Program
@@ -53,7 +52,7 @@ class Subject:
 
         program = self.program(parameters)
         code = kernels([(k.text, k.level) for k in program.kernels])
-        return Runner(program, code, len(self.graph.inputs), compile_graph)
+        return Runner(program, code, len(self.graph.inputs))
 
     def seconds(self, parameters: Mapping[str, int] | None, limit: float = SECONDS) -> float:
         """The least time of its kernels together."""
