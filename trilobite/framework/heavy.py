@@ -1,4 +1,5 @@
-"""Heavy eager operations run on the CPU target's kernels: products, convolutions and pooling of some size.
+"""Heavy eager operations run on the CPU target's kernels: products, convolutions and pooling of some size,
+LU factors and triangular systems.
 
 Enters: the operands of one primitive as arrays. Leaves: its results, with the bits that a compiled function
 gives. Each kind of call is compiled once, as a graph of one equation, and remembered; small ones are left to
@@ -76,12 +77,19 @@ def _windows(x: Array, *_: Any, **__: Any) -> float:
     return x.size * 16.0
 
 
+def _rows_by_python(*_: Array, **__: Any) -> float:
+    """NumPy has no such routine, and the rule goes through rows in Python: a kernel pays from the first."""
+    return float("inf")
+
+
 WORK: dict[str, Callable[..., float]] = {
     "dot": _product,
     "conv": _convolution,
     "conv_input_grad": _convolution,
     "conv_weight_grad": _weight_gradient,
     "window_reduce": _windows,
+    "lu": _rows_by_python,
+    "triangular_solve": _rows_by_python,
 }
 
 

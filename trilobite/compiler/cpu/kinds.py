@@ -21,10 +21,10 @@ class Kinds(NamedTuple):
 @cache
 def kinds() -> Kinds:
     """The table, with the rooms that it names loaded at first use."""
-    from trilobite.compiler.cpu import attention, conv, gemm, nests, sorting
+    from trilobite.compiler.cpu import attention, conv, gemm, linalg, nests, sorting
 
     rooms: dict[str, Any] = {"loops": nests, "dot": gemm, "conv": conv, "window": conv.pooling}
-    rooms |= {"attention": attention, "sorting": sorting}
+    rooms |= {"attention": attention, "linalg": linalg, "sorting": sorting}
     return Kinds(
         {name: Kind(name, room.accepts) for name, room in rooms.items()},
         {name: room.lower for name, room in rooms.items()},
@@ -46,6 +46,8 @@ def _root(name: str) -> str | None:
         return "dot"
     if name in ("sort", "top_k"):
         return "sorting"
+    if name in ("lu", "triangular_solve"):
+        return "linalg"
     if name.startswith("conv_") and name not in _UNLIKE:
         return "conv"
     return "window" if name.startswith("window_last_") else None
