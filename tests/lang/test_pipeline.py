@@ -168,3 +168,48 @@ def test_loads_stand_in_no_loop_that_may_be_left() -> None:
         KernelError, match=r"may be left early has a load of the pipelined loop[\s\S]*:\d+:17"
     ):
         left.program("dlp-m")
+
+
+@dlp.kernel
+def one_buffer(x: dlp.gm[dlp.f32], n: int):
+    a = dlp.nram(16, dlp.f32)
+    for i in dlp.pipeline(n):
+        dlp.load(a, x[i * 16 : i * 16 + 16])
+        dlp.add(a, a, 1.0)
+        dlp.store(x[i * 16 : i * 16 + 16], a)
+
+
+@dlp.kernel
+def one_element(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    a = dlp.nram(16, dlp.f32)
+    for i in dlp.pipeline(n):
+        dlp.load(a, x[i * 16 : i * 16 + 16])
+        out[i] = a[0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parts"), [(one_buffer, "store and the load"), (one_element, "load and the compute")]
+)
+def test_a_buffer_of_several_parts_is_made_in_the_loop(kernel: dlp.Kernel, parts: str) -> None:
+    text = rf"'a' is used by the {parts} part[\s\S]*move a = dlp\.nram\(\.\.\.\) into the loop"
+    with pytest.raises(KernelError, match=text):
+        kernel.program("dlp-m")
+
+
+@dlp.kernel
+def by_hand(x: dlp.gm[dlp.f32], out: dlp.gm[dlp.f32], n: int):
+    """Two places of one buffer in turn, one that only the computation uses, one that only stores do."""
+    a, total, zero = dlp.nram((2, 16), dlp.f32), dlp.nram(16, dlp.f32), dlp.nram(16, dlp.f32)
+    dlp.fill(total, 0.0)
+    dlp.fill(zero, 0.0)
+    for i in dlp.pipeline(n):
+        dlp.load(a[i % 2], x[i * 16 : i * 16 + 16])
+        dlp.add(total, total, a[i % 2])
+        dlp.store(x[i * 16 : i * 16 + 16], zero)
+    dlp.copy(out[:16], total)
+
+
+def test_buffers_that_alternate_by_hand_are_let_alone() -> None:
+    x = np.rint(np.random.default_rng(5).normal(size=(7, 16)) * 8).astype(np.float32)
+    cleared, out = run(by_hand, [x, np.zeros(16, np.float32), 7], dim=(1, 1, 1), ways=WAYS)
+    assert (out == x.sum(0)).all() and not cleared.any()

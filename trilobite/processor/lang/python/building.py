@@ -13,7 +13,7 @@ from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.isa.rows.scalar import ATOMICS
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, contract
-from trilobite.processor.lang.ir import Buffer, Value
+from trilobite.processor.lang.ir import Buffer, Constant, Result, Value
 from trilobite.processor.lang.python.surroundings import Taken
 from trilobite.processor.lang.python.symbols import Symbol, binary, common_format, value_of
 from trilobite.processor.lang.python.view import View
@@ -27,12 +27,16 @@ NONNEGATIVE = True
 
 @dataclass
 class Stage:
-    """The part of a pipelined loop that is being written: which buffers it alternates, and by what number."""
+    """The part of a pipelined loop that is being written: which buffers it alternates, and by what number.
+
+    `places` are fixed places of buffers: by which parts they are used, and whether these write there.
+    """
 
     name: str
     iteration: Any
     slots: dict[object, int]
     buffers: dict[object, Buffer] = field(default_factory=dict)
+    places: dict[tuple[Buffer, int], dict[str, bool]] = field(default_factory=dict)
 
 
 class BuildContext:
@@ -99,7 +103,24 @@ class BuildContext:
                 f"{row}: {name} lies in {given.space}", f"a view in {names}", "copy it there first"
             )
         address: Value = given.address
+        self._note(address, access.writes)
         return address
+
+    def _note(self, address: Value, writes: bool) -> None:
+        """Parts of a pipelined loop run beside each other: none may write where another one is."""
+        fixed = _fixed_place(address) if self.stage is not None else None
+        if self.stage is None or fixed is None:
+            return
+        used = self.stage.places.setdefault(fixed, {})
+        for part, wrote in used.items():
+            if part != self.stage.name and (wrote or writes):
+                name, parts = fixed[0].name, f"the {part} and the {self.stage.name} part"
+                raise self.error(
+                    f"{name!r} is used by {parts} of a pipelined loop, which run at the same time",
+                    "a buffer made in the loop's body: the loop alternates between copies of it",
+                    f"move {name} = dlp.{fixed[0].space}(...) into the loop",
+                )
+        used[self.stage.name] = writes or used.get(self.stage.name, False)
 
     # memory
     def load(self, fmt: Format, address: Any) -> Any:
@@ -111,6 +132,7 @@ class BuildContext:
                 "use a plain loop, or keep the value in memory",
             )
         self._element(fmt)
+        self._note(address, False)
         value = self.builder.load(fmt, address)
         return self.symbol(value if is_float(fmt) else self.widened(value), fmt.kind == "uint")
 
@@ -134,6 +156,7 @@ class BuildContext:
 
     def store(self, fmt: Format, value: Any, address: Any) -> None:
         self._element(fmt)
+        self._note(address, True)
         self.builder.store(fmt, self._narrow(value, fmt), address)
 
     def _narrow(self, value: Any, fmt: Format) -> Value:
@@ -293,6 +316,20 @@ class BuildContext:
         self.builder.trap(self._next_code, message)
         self._next_code += 1
         self.builder.block = self.builder.function.add_block("behind a trap")
+
+
+def _fixed_place(address: Value) -> tuple[Buffer, int] | None:
+    """The buffer and offset that an address is, where both are known and the buffer is not alternated."""
+    offset = 0
+    while isinstance(address, Result) and address.op.opcode == "offset":
+        count = address.op.operands[1]
+        if not isinstance(count, Constant):
+            return None
+        offset += int(count.value)
+        address = address.op.operands[0]
+    if not isinstance(address, Result) or address.op.opcode != "address":
+        return None
+    return address.op.attrs["buffer"], offset
 
 
 def _count(shape: tuple[int, ...]) -> int:

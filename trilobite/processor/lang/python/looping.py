@@ -183,13 +183,14 @@ class Looping(Expressions):
             raise self.refuse(frame, node.iter, "a pipeline with step 0", "a step that moves", "correct it")
         trips = self._trips(over)
         shared: dict[object, Any] = {}
+        places: dict[tuple[Any, int], dict[str, bool]] = {}
 
         def body(now: Symbol) -> None:
             for part in [p for p in ("store", "load", "compute") if p in parts]:
                 behind = parts.index(part)
                 iteration = now - behind if behind else now
                 iteration = self._known_nonnegative(iteration)
-                stage = Stage(part, iteration, split.slots, shared)
+                stage = Stage(part, iteration, split.slots, shared, places)
                 self._guarded_part(frame, node, stage, now, behind, trips, start + iteration * step, split)
 
         self._counted(frame, trips + (len(parts) - 1), body)
