@@ -143,6 +143,12 @@ class Module:
                 found[name_of(function)] = content[1]
         return found
 
+    def in_section(self, section: str) -> list[GlobalVariable]:
+        named = [
+            self.variable(name) for name, text in self._globals.items() if f'section "{section}"' in text
+        ]
+        return [variable for variable in named if variable is not None]
+
     def variable(self, name: str) -> GlobalVariable | None:
         if name in self._variables:
             return self._variables[name]

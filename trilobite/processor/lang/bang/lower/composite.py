@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from trilobite.processor.isa.formats import F16, F32, F64, I16, I32, I64, U16, Format
 from trilobite.processor.lang.bang.lower.contracts import place_of
 from trilobite.processor.lang.bang.lower.function import FunctionLowering
-from trilobite.processor.lang.bang.lower.lanes import direction_of, lane_step
+from trilobite.processor.lang.bang.lower.lanes import direction_of, in_lanes, plain_copy, product
 from trilobite.processor.lang.bang.lower.memory_core import DIRECTION
 from trilobite.processor.lang.bang.lower.tensor import Call
 from trilobite.processor.lang.ir import Block, Constant, Value
@@ -20,6 +20,7 @@ Composite = Callable[[FunctionLowering, Call, Sequence[str]], Value | None]
 
 # copies and fills
 def copy(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
+    plain_copy(f, call)
     _copied(f, call, "COPY", [call.args[name] for name in ("dst", "src", "n")], flags)
 
 
@@ -27,8 +28,8 @@ def copy2(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
     """Segments are counted without the first."""
     a, b = call.args, f.builder
     count = b.arithmetic("add", I64, a["segments"], b.integer(1))
-    step = lane_step(f, call, a["dst_stride"], count, a["n"])
-    operands = [a["dst"], a["src"], a["n"], step, a["src_stride"], count]
+    dst, step = in_lanes(f, call, a["dst_stride"], count, a["n"])
+    operands = [dst, a["src"], a["n"], step, a["src_stride"], count]
     _copied(f, call, "COPY2", operands, flags)
 
 
@@ -39,8 +40,8 @@ def copy3(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
     a, b = call.args, f.builder
     one = b.arithmetic("le", I64, a["c1"], b.integer(1))
     slots = b.select(one, a["n"], b.arithmetic("mul", I64, a["c1"], a["d1"]))
-    step = lane_step(f, call, a["d0"], a["c0"], slots)
-    _copied(f, call, "COPY3", [step if name == "d0" else a[name] for name in _CUBE], flags)
+    dst, step = in_lanes(f, call, a["d0"], a["c0"], slots)
+    _copied(f, call, "COPY3", [dst, *(step if name == "d0" else a[name] for name in _CUBE[1:])], flags)
 
 
 def _copied(f: FunctionLowering, call: Call, row: str, operands: list[Value], flags: Sequence[str]) -> None:
@@ -141,7 +142,7 @@ def matmul(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
     a, b = call.args, f.builder
     none = Constant(a["dst"].type, 0)
     operands = [a["dst"], a["left"], a["right"], a["m"], a["n"], a["k"], none, none]
-    b.tensor("MM", operands, _formats(call), ["", "", "", "", "", "tb", "lanes"])
+    product(f, "MM", operands, _formats(call), ["", "", "", "", "", "tb", "lanes"], a["k"])
     _scale(f, call, b.arithmetic("mul", I64, a["m"], a["n"]))
 
 
@@ -156,7 +157,7 @@ def mlp(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
     bias = "bias" if "bias" in a and _drained(call) else ""
     operands = [a["dst"], a["src"], a["right"], b.integer(1), a["height"], a["width"]]
     operands += [a["bias"] if bias else none, none]
-    b.tensor("MM", operands, _formats(call), ["", bias, "", "", "", "tb", "lanes"])
+    product(f, "MM", operands, _formats(call), ["", bias, "", "", "", "tb", "lanes"], a["width"])
     _scale(f, call, a["height"])
     if "bias" in a and not bias:
         b.tensor("VAV", [a["dst"], a["height"], a["dst"], a["bias"]], [call.formats["D"]])
@@ -171,7 +172,8 @@ def conv(f: FunctionLowering, call: Call, flags: Sequence[str]) -> None:
         a["dst"], a["src"], a["right"], a["h"], a["w"], a["ci"], a["kh"], a["kw"], a["co"], a["sh"], a["sw"],
         a.get("dh", one), a.get("dw", one), zero, zero, zero, zero, one, a["bias"] if bias else none, none,
     ]  # fmt: skip
-    b.tensor("CONV", operands, _formats(call), ["acc" if going_on else "", bias, "", "", "lanes"])
+    taps = b.arithmetic("mul", I64, b.arithmetic("mul", I64, a["kh"], a["kw"]), a["ci"]) if f.lanes else one
+    product(f, "CONV", operands, _formats(call), ["acc" if going_on else "", bias, "", "", "lanes"], taps)
     rows = b.arithmetic("mul", I64, _outputs(f, call, "h"), _outputs(f, call, "w"))
     count = b.arithmetic("mul", I64, rows, a["co"])
     _scale(f, call, count)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from trilobite.processor.isa.formats import I64
+from trilobite.processor.lang.bang.llvm.described import unsigned_format
 from trilobite.processor.lang.bang.llvm.instructions import DebugRecord, Instruction
 from trilobite.processor.lang.bang.llvm.module import BasicBlock, DefinedFunction, Parameter
 from trilobite.processor.lang.bang.llvm.types import LType, Void, size_of
@@ -59,6 +60,7 @@ class FunctionLowering:
         self.blocks: dict[str, Block] = {}
         self.variables: dict[str, Variable] = {}  # allocas that are plain variables
         self.bit_fields: set[str] = set()  # allocas whose words are changed bit by bit
+        self.lanes: Variable | None = None  # what the last copy wrote of each lane of WRAM
         self.noted: dict[int, Variable] = {}
         self._current_block = ""
         self._edges: list[tuple[Target, str, str]] = []
@@ -94,6 +96,7 @@ class FunctionLowering:
     # the walk
     def run(self) -> Function:
         from trilobite.processor.lang.bang.lower.dispatch import HANDLERS
+        from trilobite.processor.lang.bang.lower.lanes import plan_lanes
         from trilobite.processor.lang.bang.lower.memory import plan_locals
 
         order = _reverse_postorder(self.source.blocks)
@@ -105,6 +108,7 @@ class FunctionLowering:
         for block in order:
             self._phi_arguments(block)
         plan_locals(self)
+        plan_lanes(self)
         for block in order:
             self.builder.block = self.blocks[block.name]
             self._current_block = block.name
@@ -274,7 +278,8 @@ class FunctionLowering:
         if number not in self.noted:
             name, scope = self.debug.name(number), self.debug.scope_name(number)
             place = self.owner.shown(self.debug.declared_at(number))
-            self.noted[number] = self.function.add_variable(name, kind, scope, place)
+            made = self.noted[number] = self.function.add_variable(name, kind, scope, place)
+            made.shown = unsigned_format(self.debug, number, kind)
         return self.noted[number]
 
     def _note(self, record: DebugRecord) -> None:
