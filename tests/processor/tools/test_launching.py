@@ -21,5 +21,6 @@ from trilobite.processor.tools.launching import check, profile
 )
 def test_what_is_no_program_is_refused(command: object, name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("VADD")
-    with pytest.raises(ArgumentError, match=rf"(?s){text}.*\.s \(assembly\), \.mlu \(BANG C\) or \.dlp"):
+    kinds = r"\.s \(assembly\), \.mlu \(BANG C\), \.py \(Python kernels\) or \.dlp"
+    with pytest.raises(ArgumentError, match=rf"(?s){text}.*{kinds}"):
         command(str(tmp_path / name))  # type: ignore[operator]
