@@ -19,6 +19,7 @@ from trilobite.base.dtypes import DType, as_dtype, bfloat16, float16, float32
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms import bind as entry
 
 Policy = Literal["lower", "raise"]
 
@@ -58,6 +59,12 @@ def operands(operation: str, *values: Any) -> tuple[Any, ...]:
 def _cast(value: Any, to: DType, eligible: tuple[DType, ...]) -> Any:
     found = getattr(value, "dtype", None)
     return table["cast"](value, dtype=to) if found in eligible and found != to else value
+
+
+def nobody_looks() -> bool:
+    """Do operations on arrays mean just their rules now: no recording, no watch, no autocast?"""
+    ctx = entry.threads.context
+    return ctx.recorder is None and ctx.watch is None and _mode.dtype is None
 
 
 def casting(operation: str, fn: Callable[..., Any]) -> Callable[..., Any]:

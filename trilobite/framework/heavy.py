@@ -79,7 +79,7 @@ def _windows(x: Array, *_: Any, **__: Any) -> float:
 
 def _by_rows(a: Array, *_: Array, **__: Any) -> float:
     """NumPy has no such routine: the rule goes through rows in Python, each as long as that many products."""
-    return min(a.shape[-2:]) * float(1 << 17)
+    return float(min(a.shape[-2:]) << 17)
 
 
 WORK: dict[str, Callable[..., float]] = {

@@ -10,6 +10,7 @@ import numpy as np
 from trilobite.base.dtypes import int64
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.autocast import nobody_looks
 from trilobite.framework.ops.axes import axes_in, axis_in
 from trilobite.framework.ops.meeting import (
     NUMERIC,
@@ -22,6 +23,7 @@ from trilobite.framework.ops.meeting import (
 from trilobite.framework.ops.registry import alias, op
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.primitives.dot import small_product
 
 G = "linear algebra"
 _dot = table["dot"]
@@ -33,7 +35,13 @@ def _operands(x1: Any, x2: Any, what: str) -> tuple[Value, Value]:
     return x, y
 
 
-@op(G, methods=("matmul", "__matmul__", "mm", "bmm", "mv"))
+def _small(x: Any, y: Any) -> Value | None:
+    """The product of two small matrices that are just arrays."""
+    plain = type(x) is np.ndarray and type(y) is np.ndarray and nobody_looks()
+    return small_product(x, y) if plain else None
+
+
+@op(G, methods=("matmul", "__matmul__", "mm", "bmm", "mv"), short=_small)
 def matmul(x1: Any, x2: Any, /) -> Value:
     """Matrix product; vectors stand for a row or a column, leading axes broadcast."""
     x, y = _operands(x1, x2, "matmul")

@@ -6,10 +6,13 @@ import builtins
 import math
 from typing import Any
 
+import numpy as np
+
 from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import DType, as_dtype
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.autocast import nobody_looks
 from trilobite.framework.ops.arithmetic import equal
 from trilobite.framework.ops.axes import axes_in
 from trilobite.framework.ops.meeting import (
@@ -31,6 +34,7 @@ from trilobite.ir.primitives.reduction import spread
 from trilobite.ir.types import Affine, Dim
 
 G = "reduction"
+_sum_of = table["reduce_sum"].evaluate
 
 
 def axes_of(axis: Any, ndim: int, what: str) -> tuple[int, ...]:
@@ -62,7 +66,14 @@ def accumulates_in(dtype: DType) -> DType:
 # -- sums and products -----------------------------------------------------------------------------------
 
 
-@op(G)
+def _whole(x: Any, axis: Any = None) -> Value | None:
+    """The sum of all numbers of what is just an array of floats."""
+    if axis is not None or type(x) is not np.ndarray or x.dtype not in dt.INEXACT or not nobody_looks():
+        return None
+    return _sum_of(x, axes=tuple(range(x.ndim)))
+
+
+@op(G, short=_whole)
 def sum(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Value:
     """Sum over axes. Integers add up in int64 (uint64), small floats in float32 before they are rounded
     back.

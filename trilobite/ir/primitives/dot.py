@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.blas import one_thread
-from trilobite.base.dtypes import ALL, DType, accumulator, bits, bool_, int32, is_integer
+from trilobite.base.dtypes import ALL, DType, accumulator, bits, bool_, float32, float64, int32, is_integer
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
@@ -59,6 +59,7 @@ def _wide(operand: DType, result: DType) -> DType:
 
 
 _one_thread = one_thread(np.matmul)
+_AS_THEY_ARE: frozenset[DType] = frozenset({float32, float64})  # whose products are added in their own dtype
 _ALONE = 8192  # products of up to this many multiplications OpenBLAS never divides among threads
 
 
@@ -66,6 +67,23 @@ def _product(a: Array, b: Array) -> Array:
     """One matrix product, or a batch of them, whose bits depend on the operands alone."""
     small = a.shape[-2] * a.shape[-1] * b.shape[-1] <= _ALONE
     out: Array = np.matmul(a, b) if small else _one_thread(a, b)
+    return out
+
+
+@array_rule
+def _small_matrices(x: Array, y: Array) -> Array:
+    out: Array = np.matmul(np.ascontiguousarray(x), np.ascontiguousarray(y))
+    return out
+
+
+def small_product(x: Array, y: Array) -> Array | None:
+    """What `dot` gives for two small matrices of float32 or float64; None for others."""
+    if x.dtype is not y.dtype or x.dtype not in _AS_THEY_ARE or not x.ndim == y.ndim == 2:
+        return None
+    (m, k), (n, columns) = x.shape, y.shape
+    if k != n or m * k * columns > _ALONE:
+        return None
+    out: Array = _small_matrices(x, y)
     return out
 
 

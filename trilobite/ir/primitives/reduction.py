@@ -98,8 +98,11 @@ def _edge(dtype: DType, infinity: float) -> Any:
 
 
 def _sum(x: Array, axes: tuple[int, ...]) -> Array:
-    wide = np.ascontiguousarray(x, accumulator(x.dtype)).reshape(x.shape)
-    out: Array = np.add.reduce(wide, axis=axes, dtype=wide.dtype).astype(x.dtype, copy=False)
+    wide = accumulator(x.dtype)
+    if wide is x.dtype and x.flags.c_contiguous:
+        return np.add.reduce(x, axis=axes, dtype=wide)  # type: ignore[no-any-return]
+    rows = np.ascontiguousarray(x, wide).reshape(x.shape)
+    out: Array = np.add.reduce(rows, axis=axes, dtype=wide).astype(x.dtype, copy=False)
     return out
 
 

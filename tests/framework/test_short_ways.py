@@ -1,0 +1,61 @@
+"""Small products and sums of plain arrays go a shorter way: to the same bits, and only where nobody looks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import trilobite as tb
+from trilobite.base.errors import ShapeError
+from trilobite.framework.tensor import wrap
+from trilobite.ir.primitives import table
+
+RNG = np.random.default_rng(23)
+
+
+def normal(*shape: int, dtype: type = np.float32) -> np.ndarray:
+    return np.asarray(RNG.standard_normal(shape) * 10.0 ** RNG.integers(-3, 4, shape), dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.complex64])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(1, 1, 1), (3, 5, 7), (4, 0, 2), (0, 3, 2), (20, 20, 20), (21, 20, 20)]
+)
+def test_products_have_the_bits_of_dot(m: int, k: int, n: int, dtype: type) -> None:
+    x, y = normal(m, k, dtype=dtype), normal(n, k, dtype=dtype).T  # the second is not contiguous
+    want = table["dot"].evaluate(x, y, contract=((1,), (0,)), batch=((), ()), dtype=x.dtype)
+    out = wrap(x) @ wrap(y)
+    assert out.dtype == want.dtype and out.numpy().tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.complex64, np.int8])
+@pytest.mark.parametrize("shape", [(), (0,), (8,), (129,), (7, 5), (2, 3, 40)])
+def test_sums_have_the_bits_of_reduce_sum(shape: tuple[int, ...], dtype: type) -> None:
+    x = normal(*shape, dtype=dtype)
+    for value in (x, x.T):
+        wide = value.astype(np.int64) if dtype is np.int8 else value
+        want = table["reduce_sum"].evaluate(wide, axes=tuple(range(x.ndim)))
+        out = wrap(value).sum()
+        assert out.dtype == want.dtype and out.numpy().tobytes() == want.tobytes()
+
+
+def test_a_sum_of_one_number_has_memory_of_its_own() -> None:
+    x = tb.tensor(np.float32(3))
+    total = x.sum()
+    total += 1
+    assert x.item() == 3
+
+
+def test_autocast_and_recordings_are_not_passed_by() -> None:
+    x = tb.tensor(normal(4, 4))
+    with tb.autocast(tb.bfloat16):
+        assert (x @ x).dtype == tb.bfloat16
+        assert x.astype(tb.float16).sum().dtype == tb.float32
+    constant = tb.tensor(np.ones((2, 2), np.float32))
+    graph = tb.make_graph(lambda y: (constant @ constant).sum() + y)(tb.tensor(np.float32(1)))
+    assert {"dot", "reduce_sum"} <= {e.primitive.name for e in graph.equations}
+
+
+def test_products_that_do_not_fit_are_refused_as_ever() -> None:
+    with pytest.raises(ShapeError, match=r"matmul of shapes \(2, 3\) and \(2, 3\)"):
+        tb.zeros((2, 3)) @ tb.zeros((2, 3))
