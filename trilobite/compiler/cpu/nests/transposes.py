@@ -97,7 +97,9 @@ def _rebuilt(nest: Nest, around: list[Loop], across: Loop, loads: list[Load], st
         body = Loop(f"{each.var}_i", extents[each.var], (body,))
     nodes: tuple[Node, ...] = (*packs, body)
     outer = [(each.var, each.extent) for each in around[:-1] if each is not across]
-    outer += [(f"{each.var}_t", (_tiles(each, side),)) for each in (across, inner)]
+    # Along the shorter side first: what the other side's lines get until they are full stays in the cache.
+    longer_first = sorted((across, inner), key=lambda each: -_tiles(each, side).constant)
+    outer += [(f"{each.var}_t", (_tiles(each, side),)) for each in longer_first]
     for var, extent in reversed(outer):
         nodes = (Loop(var, extent, nodes),)
     return replace(nest, buffers=(*nest.buffers, *tiles), body=nodes)
