@@ -2,7 +2,7 @@
 
 None of them changes a bit of a result: they say how work is cut into blocks and units, never in which order
 the terms of a sum are taken. (The depth of a product's blocks would; it is no parameter for that reason, and
-little is lost: between half and twice its value, products of 512 and 1024 take within 2% of the same time.)
+little is lost: between half and twice its value, the least times of products of 512 and 1024 are within 2%.)
 """
 
 from __future__ import annotations
