@@ -41,6 +41,14 @@ def _conv_last(rng: Rng) -> Rows:
             yield [_last(x), weight], {**settings, "columns": columns}
 
 
+def _conv_planes(rng: Rng) -> Rows:
+    for (x, w), settings in samples_heavy.samples["conv"](rng):
+        rest = {k: v for k, v in settings.items() if k != "groups"}
+        if settings["groups"] == 1:
+            packed = table["gemm_pack"].evaluate(w.reshape(len(w), -1), contract=1, width=4)
+            yield [x, packed], {**rest, "kernel": w.shape[2:], "filters": len(w)}
+
+
 def _conv_last_input_grad(rng: Rng) -> Rows:
     for (y, w), settings in samples_heavy.samples["conv_input_grad"](rng):
         for weight in (_plain(w), _panels(w, settings["groups"], True)):
@@ -119,6 +127,7 @@ def _window_last_spread(rng: Rng) -> Rows:
 samples = {
     "conv_panels": _conv_panels,
     "conv_last": _conv_last,
+    "conv_planes": _conv_planes,
     "conv_last_input_grad": _conv_last_input_grad,
     "conv_last_weight_grad": _conv_last_weight_grad,
     "conv_winograd": _conv_winograd,
@@ -133,6 +142,7 @@ samples = {
 
 BOUNDS: dict[str, tuple[float, str]] = {
     "conv_last": (8, "terms"),
+    "conv_planes": (8, "terms"),
     "conv_last_input_grad": (8, "terms"),
     "conv_last_weight_grad": (8, "terms"),
     "window_last_reduce": (4, "terms"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,26 +90,52 @@ def test_one_convolution_is_transposed_in_and_out() -> None:
     assert names(graph) == {"transpose": 2, "conv_last": 1, "conv_panels": 1}
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-def test_pixels_that_lie_as_written_are_columns_of_a_product(stride: int) -> None:
-    def net(x: Any, w: Any, b: Any) -> Any:
-        h = conv(x, w, stride, pad=0)
-        return relu(table["add"](h, per_channel(b, h)))
-
-    graph = check(record(net, (1, 3, 9, 8), (5, 3, 1, 1), (5,)))
-    found = names(graph)
-    assert found["dot"] == 1 and not found["transpose"] and not found["conv_last"]
-    assert found["slice"] == (stride > 1)
+def biased(x: Any, w: Any, b: Any, stride: int, pad: int) -> Any:
+    h = conv(x, w, stride, pad)
+    return relu(table["add"](h, per_channel(b, h)))
 
 
 @pytest.mark.parametrize(
-    "x, w, pad",
-    [((2, 3, 9, 8), (5, 3, 1, 1), 0), ((1, 3, 9, 8), (5, 3, 1, 1), 1), ((1, 3, 3, 2), (5, 3, 1, 1), 0)],
-    ids=["two images", "padded", "few pixels"],
+    "x, w, stride, pad",
+    [
+        ((1, 3, 9, 8), (5, 3, 1, 1), 1, 0),
+        ((2, 3, 9, 8), (5, 3, 1, 1), 2, 0),
+        ((1, 3, 40, 40), (32, 3, 7, 7), 2, 3),
+        ((2, 32, 56, 56), (32, 32, 3, 3), 2, 1),
+    ],
 )
-def test_other_single_pixels_stay_convolutions(x: Any, w: Any, pad: int) -> None:
-    graph = check(record(lambda x, w: conv(x, w, 1, pad), x, w))
-    assert names(graph)["conv_last"] == 1
+def test_a_convolution_alone_runs_where_its_values_lie(x: Any, w: Any, stride: int, pad: int) -> None:
+    graph = check(record(partial(biased, stride=stride, pad=pad), x, w, w[:1]))
+    found = names(graph)
+    assert found["conv_planes"] == found["gemm_pack"] == 1 and not found["transpose"]
+    assert found["slice"] == (stride > 1 and w[2:] == (1, 1))
+
+
+@pytest.mark.parametrize(
+    "x, w",
+    [
+        ((1, 512, 14, 14), (512, 512, 3, 3)),
+        ((1, 2048, 7, 7), (512, 2048, 1, 1)),
+        ((1, 64, 9, 9), (64, 64, 5, 5)),
+    ],
+    ids=["tiles", "few pixels", "short lines"],
+)
+def test_channels_move_where_that_is_quicker(x: Any, w: Any) -> None:
+    graph = layout(record(partial(conv, pad=w[2] // 2), x, w))
+    assert names(graph)["transpose"] == 2 and not names(graph)["conv_planes"]
+
+
+def test_pixels_of_narrow_floats_are_columns_of_a_product() -> None:
+    def net(x: Any, w: Any) -> Any:
+        half = {"dtype": np.dtype("float16")}
+        x, w = (table["cast"](v, **half) for v in (x, w))
+        ones, zeros = (1, 1), (0, 0)
+        return table["conv"](
+            x, w, stride=ones, low=zeros, high=zeros, x_dilation=ones, w_dilation=ones, groups=1, **half
+        )
+
+    found = names(layout(record(net, (1, 3, 9, 8), (5, 3, 1, 1))))
+    assert found["dot"] == 1 and not found["transpose"] and not found["conv_planes"]
 
 
 def test_single_pixels_between_convolutions_go_channels_last() -> None:

@@ -4,8 +4,9 @@ Enters: a region and its root equation. Leaves: an `Epilogue`, a scalar graph ov
 are addressed by batch, row and column; or None where the rest is more than that. `emit_epilogue` is the code
 of one vector of a row. It chooses neither tiles nor layouts.
 
-Columns are the last axis of the result (of a dot: the free axes of its second operand), batches the batch
-axes of a dot, rows what is between. Reshapes that leave the order of elements alone are looked through.
+Columns are the last axis of the result (of a dot: the free axes of its second operand; of planes: space),
+batches the batch axes of a dot or the images of planes, rows what is between. Reshapes that leave the order
+of elements alone are looked through.
 """
 
 from __future__ import annotations
@@ -137,6 +138,8 @@ class _Splitter:
 
 def _groups(root: Equation) -> tuple[int, int]:
     """How many axes of the result are batches, and how many columns."""
+    if root.primitive.name == "conv_planes":
+        return 1, root.outputs[0].type.ndim - 2
     if root.primitive.name != "dot":
         return 0, 1
     batch, contract = root.attributes["batch"], root.attributes["contract"]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import is_complex, is_float
+from trilobite.compiler.cpu.conv.plane_tile import FILTERS
 from trilobite.compiler.cpu.gemm.convert import accumulator_of
 from trilobite.compiler.passes.bytes import (
     integer_form,
@@ -38,6 +39,7 @@ from trilobite.compiler.passes.layout_axes import (
     weight_last,
     window_rank,
 )
+from trilobite.compiler.passes.layout_planes import fits, on_planes, stays
 from trilobite.compiler.passes.layout_windows import last_window
 from trilobite.compiler.passes.layout_winograd import stable_values, tile_of, tiled_attributes
 from trilobite.compiler.rewrite import Counters
@@ -47,7 +49,7 @@ from trilobite.ir.types import Affine, TensorType, size_of
 from trilobite.native.host import Host
 
 _LEAST_PIXELS = 16  # of a product over pixels
-_FORMS = ("conv_integer", "conv_last", "conv_panels", "conv_winograd", "window_last")
+_FORMS = ("conv_integer", "conv_last", "conv_panels", "conv_planes", "conv_winograd", "window_last")
 
 
 def layout(
@@ -86,7 +88,7 @@ class _Layout:
     def __init__(self, graph: Graph, host: Host, accuracy: str, stable: Collection[int]) -> None:
         self.graph, self.host, self.accuracy = graph, host, accuracy
         self.stable = stable_values(graph, stable)
-        self.order = orders(graph)
+        self.order = orders(graph, self.stays)
         self.versions: dict[Var, dict[Order, Var]] = {v: {identity(v.type.ndim): v} for v in graph.inputs}
         self.equations: list[Equation] = []
         self.maker = {v: e for e in graph.equations for v in e.outputs}
@@ -220,6 +222,9 @@ class _Layout:
         if is_integer_convolution(e):
             self.integer_convolution(e)
             return
+        if self._as_planes(e):
+            self.planes(e)
+            return
         if self._as_product(e):
             self.product(e)
             return
@@ -253,6 +258,32 @@ class _Layout:
             made = self.emit(e, "cast", (made,), {"dtype": dtype})
         self.keep(e.outputs[0], last, made)
 
+    def _as_planes(self, e: Equation) -> bool:
+        """A convolution between values that lie as they are written, as quick there as with channels last."""
+        plain = e.inputs[0] not in self.order and e.outputs[0] not in self.order
+        return plain and fits(e, self.host) and not self.tile(e) and on_planes(e, self.host)
+
+    def stays(self, e: Equation) -> bool:
+        return stays(e, self.host) and not self.tile(e)
+
+    def planes(self, e: Equation) -> None:
+        """Of single pixels, those that a stride leaves over are taken before."""
+        (x, w), attributes = e.inputs, dict(e.attributes)
+        filters, channels, *kernel = w.type.shape
+        del attributes["groups"]
+        attributes |= {"kernel": tuple(kernel), "filters": filters}
+        source = self.get(x, identity(x.type.ndim))
+        if mixes_channels(e):
+            source = self.every_pixel(e, source)
+            attributes["stride"] = (1,) * len(kernel)
+        key = (w, False, 1, 0, FILTERS)
+        if key not in self.panels:
+            shape = {"shape": (filters, channels * size_of(kernel))}
+            matrix = self.emit(e, "reshape", (self.get(w, identity(w.type.ndim)),), shape)
+            self.panels[key] = self.emit(e, "gemm_pack", (matrix,), {"contract": 1, "width": FILTERS})
+        made = self.emit(e, "conv_planes", (source, self.panels[key]), attributes)
+        self.keep(e.outputs[0], identity(x.type.ndim), made)
+
     def _as_product(self, e: Equation) -> bool:
         """A convolution of single pixels between values that lie as they are written: no transpose is worth
         it. Of several images that would be as many products.
@@ -267,15 +298,19 @@ class _Layout:
     def product(self, e: Equation) -> None:
         """y[K, *space] = w[K, C] @ x[C, *space], of every stride-th pixel."""
         (x, w), (out,) = e.inputs, e.outputs
-        source, stride = self.get(x, identity(x.type.ndim)), (1, 1, *e.attributes["stride"])
-        if any(s > 1 for s in stride):
-            start = (0,) * len(stride)
-            cut = {"start": start, "stop": x.type.shape, "step": stride}
-            source = self.emit(e, "slice", (source,), cut)
+        source = self.every_pixel(e, self.get(x, identity(x.type.ndim)))
         matrix = self.get(w, identity(w.type.ndim))
         weight = self.emit(e, "reshape", (matrix,), {"shape": (1, *w.type.shape[:2])})
         axes = {"contract": ((2,), (1,)), "batch": ((0,), (0,)), "dtype": e.attributes["dtype"]}
         self.keep(out, identity(out.type.ndim), self.emit(e, "dot", (weight, source), axes))
+
+    def every_pixel(self, e: Equation, source: Var) -> Var:
+        """The pixels that a stride leaves over."""
+        stride = (1, 1, *e.attributes["stride"])
+        if all(s == 1 for s in stride):
+            return source
+        cut = {"start": (0,) * len(stride), "stop": source.type.shape, "step": stride}
+        return self.emit(e, "slice", (source,), cut)
 
     def tile(self, e: Equation) -> int:
         return tile_of(e) if self.accuracy != "strict" else 0

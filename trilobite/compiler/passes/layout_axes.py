@@ -10,7 +10,7 @@ nothing, and leaves components without a convolution or a window alone. Linear i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from trilobite.compiler.regions import extent
 from trilobite.ir.graph import Equation, Graph, Var
@@ -170,13 +170,15 @@ class _Ballot:
     def best(self, root: Var) -> Order | None:
         if root not in self.anchored:
             return None
-        # Of equals the one that kernels ask for: statistics and elementwise work then follow it. A product
-        # with channels runs either way, so it leaves its values as they are written.
+        # Of equals the one that kernels ask for: statistics and elementwise work then follow it. Convolutions
+        # that run either way leave their values as they are written.
         return max(self.votes[root].items(), key=lambda item: (item[1], (root, item[0]) in self._wanted))[0]
 
 
-def orders(graph: Graph) -> dict[Var, Order]:
-    """The order of each value that does not lie as it is written."""
+def orders(graph: Graph, stays: Callable[[Equation], bool] = mixes_channels) -> dict[Var, Order]:
+    """The order of each value that does not lie as it is written. `stays`: does a convolution run as well
+    between values that do?
+    """
     components = _tied_values(graph)
     ballot = _Ballot(components)
     for v in (*graph.inputs, *graph.outputs):
@@ -185,7 +187,7 @@ def orders(graph: Graph) -> dict[Var, Order]:
         for v in _plain(e):
             ballot.vote(v, identity(v.type.ndim))
         for v, order in _wishes(e):
-            ballot.vote(v, order, anchor=True, wanted=not mixes_channels(e))
+            ballot.vote(v, order, anchor=True, wanted=not stays(e))
     best = {root: ballot.best(root) for root in ballot.anchored}
     out: dict[Var, Order] = {}
     for v in (*graph.inputs, *(v for e in graph.equations for v in e.outputs)):

@@ -12,6 +12,7 @@ from trilobite.ir.primitives import (
     conv_integer,
     conv_integer_tiles,
     conv_last,
+    conv_planes,
     conv_winograd,
     creation,
     cumulative,
@@ -46,8 +47,9 @@ from trilobite.ir.primitives import (
 
 __all__ = [
     "bits", "call", "cast", "comparison", "complex", "cond", "conv", "conv_integer", "conv_integer_tiles",
-    "conv_last", "conv_winograd", "creation", "cumulative", "dot", "dynamic", "effects", "elementwise",
-    "exponential", "fft", "fusion", "gather", "linalg_lu", "linalg_qr", "linalg_spectral", "linalg_svd",
-    "linalg_triangular", "packing", "quantise", "random", "reduction", "scan", "scatter", "scatter_reduce",
-    "shape", "sorting", "special", "trigonometric", "while_loop", "window", "window_last", "table",
+    "conv_last", "conv_planes", "conv_winograd", "creation", "cumulative", "dot", "dynamic", "effects",
+    "elementwise", "exponential", "fft", "fusion", "gather", "linalg_lu", "linalg_qr", "linalg_spectral",
+    "linalg_svd", "linalg_triangular", "packing", "quantise", "random", "reduction", "scan", "scatter",
+    "scatter_reduce", "shape", "sorting", "special", "trigonometric", "while_loop", "window", "window_last",
+    "table",
 ]  # fmt: skip

@@ -15,6 +15,8 @@ from trilobite.compiler.cpu.conv.integer_steps import lower_integer
 from trilobite.compiler.cpu.conv.integer_tiles import source_lanes
 from trilobite.compiler.cpu.conv.integer_tiles_steps import lower_integer_points, lower_integer_tiles
 from trilobite.compiler.cpu.conv.panels import lower_panels
+from trilobite.compiler.cpu.conv.plane_tile import FILTERS
+from trilobite.compiler.cpu.conv.planes_steps import as_it_lies, lower_planes
 from trilobite.compiler.cpu.conv.problem import problem
 from trilobite.compiler.cpu.conv.rowwise_steps import Rows, lower_rowwise
 from trilobite.compiler.cpu.conv.tiling import tiling
@@ -38,7 +40,7 @@ _WEIGHTS = {
 _TILED = ("conv_winograd", "conv_winograd_weight_grad")
 _GRADIENTS = ("conv_last_weight_grad", "conv_winograd_weight_grad")
 _INTEGER = {"conv_integer": lower_integer, "conv_integer_tiles": lower_integer_tiles}
-ROOTS = (*_GATHERED, "conv_last_weight_grad", *_INTEGER, *_TILED, *_WEIGHTS)
+ROOTS = (*_GATHERED, "conv_planes", "conv_last_weight_grad", *_INTEGER, *_TILED, *_WEIGHTS)
 
 
 def accepts(region: Graph) -> str | None:
@@ -72,6 +74,8 @@ def _refused(e: Equation) -> str | None:
         return None
     if name in _INTEGER:
         return _refused_integer(e)
+    if name == "conv_planes":
+        return _refused_planes(e)
     w, y = e.inputs[1].type, e.outputs[0].type
     if w.ndim == x.ndim and name in _GATHERED:
         channelwise = w.shape[-2] == 1 and e.attributes["groups"] == x.shape[-1] == y.shape[-1]
@@ -80,6 +84,18 @@ def _refused(e: Equation) -> str | None:
     return (
         None if w.shape[-1] == columns else f"panels of {w.shape[-1]} columns where {columns} fill registers"
     )
+
+
+def _refused_planes(e: Equation) -> str | None:
+    if any(v.type.dtype not in (float32, float64) for v in (*e.inputs, *e.outputs)):
+        return "convolutions of planes are of float32 or float64"
+    if any(d != 1 for d in e.attributes["x_dilation"]):
+        return "planes with zeros between their elements"
+    line, least = e.outputs[0].type.shape[-1], features().lanes(e.inputs[0].type.dtype.itemsize)
+    if not as_it_lies(e) and 0 < line < least:
+        return "planes whose lines are shorter than a vector"
+    lanes = e.inputs[1].type.shape[-1]
+    return None if lanes == FILTERS else f"panels of {lanes} filters where {FILTERS} fill registers"
 
 
 def _refused_integer(e: Equation) -> str | None:
@@ -127,6 +143,8 @@ def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
     if root.primitive.name in _TILED:
         lower_tiled = lower_winograd if root.primitive.name == "conv_winograd" else lower_winograd_grad
         return lower_tiled(root, epilogue, inputs, host)
+    if root.primitive.name == "conv_planes":
+        return lower_planes(root, epilogue, inputs, host)
     if root.primitive.name in _INTEGER:
         return _INTEGER[root.primitive.name](root, epilogue, inputs, host)
     if root.inputs[1].type.ndim == root.inputs[0].type.ndim:

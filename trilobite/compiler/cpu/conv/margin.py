@@ -42,7 +42,7 @@ def _kernel(host: Host, dtype: DType, wide: DType, names: tuple[str, ...]) -> Ke
         target = t.address(w["out"], t.mul(unit.index, whole), wide)
         _zero(t, wide, target, w["low"])
         middle = t.address(target, w["low"], wide)
-        _copy(t, (dtype, wide), source, middle, w["line"], lanes)
+        copy_run(t, (dtype, wide), source, middle, w["line"], lanes)
         _zero(t, wide, t.address(middle, w["line"], wide), w["high"])
     return Kernel("conv_margin" if dtype == wide else "conv_widened", t.module())
 
@@ -53,7 +53,7 @@ def _zero(t: Text, dtype: DType, target: Value, count: Value) -> None:
         t.store_type(zero, t.address(target, i.index, dtype))
 
 
-def _copy(
+def copy_run(
     t: Text, dtypes: tuple[DType, DType], source: Value, target: Value, count: Value, lanes: int
 ) -> None:
     """Whole vectors, then single elements. Of equal dtypes the bits stay as they are."""

@@ -144,12 +144,18 @@ class _Pack:
             squares = [
                 self.square(numbers[first : first + lanes], k.index) for first in range(0, self.width, lanes)
             ]
-            # A square may be wider than the panel: what it writes too much, the next row overwrites.
             for i in range(lanes):
                 row = t.add(t.mul(t.udiv(k.index, depth), self.width), i * self.width)
                 for g, square in enumerate(squares):
-                    self.store(square[i], t.add(row, g * lanes))
+                    self.store(self.of_panel(square[i], g * lanes), t.add(row, g * lanes))
         return stop
+
+    def of_panel(self, row: Value, first: int) -> Value:
+        """A square may be wider than the panel: what it writes too much, the next row overwrites. Behind an
+        exact panel stands another one, which somebody else may have written before.
+        """
+        left = self.width - first
+        return self.t.shuffle(row, None, range(left)) if self.exact and left < self.plan.lanes else row
 
     def square(self, lines: Sequence[Value], k: Value) -> list[Value]:
         rows = [self.words_below(line, k) for line in lines]
