@@ -98,3 +98,43 @@ __mlu_entry__ void k(int *out, int n) {
         with pytest.raises(ProcessorFault) as caught:
             run(source, "k", [np.zeros(1, np.int32), n], level=level)
         assert message in str(caught.value) and f"{source.name}:{line})" in str(caught.value)
+
+
+STRUCTS = """#include <bang.h>
+struct Point { float x; short y[2]; };
+struct Box : Point { Point corner; unsigned char tag; half weight; int flags : 3; };
+__mlu_func__ float half_of(const Box &b, unsigned short most) {
+  float both[2] = {b.corner.x, b.x};
+  return both[0] / 2 + most;
+}
+__mlu_entry__ void k(float *out, int n, half h) {
+  Box box = {{1.5f, {-2, 3}}, {2.25f, {4, (short)n}}, 200, h, 1};
+  Point few[2] = {{0.5f, {7, 8}}, {-1.0f, {9, (short)n}}};
+  long grid[2][3] = {{1, 2, 3}, {4, 5, n}};
+  unsigned int bits = 0xFFFFFFFF;
+  out[0] = half_of(box, 65535) + few[n & 1].x + grid[1][n % 3];
+  out[1] = bits;
+}
+"""
+
+
+def test_structs_arrays_and_unsigned_numbers_at_level_0(tmp_path: Path) -> None:
+    """Everything that a source's function holds, also in a function that it calls, by its own names."""
+    words = ["zeros:f32:2", "5", "0.75"]
+    named = named_launch(str(written(STRUCTS, tmp_path)), "mlu370-x4", "", words, "1", "block", level=0)
+    debug = Debugger(named.device, named.kernel, named.args)
+    debug.break_at("6")
+    debug.run()
+    seen = variables(debug)
+    assert seen["half_of.both"].tolist() == [2.25, 1.5] and seen["half_of.most"] == 65535
+    debug.break_at("14")
+    debug.run()
+    seen = variables(debug)
+    box, few = seen["box"], seen["few"]
+    assert (box["x"], box["corner.x"], box["tag"], box["weight"]) == (1.5, 2.25, 200, 0.75)
+    assert box["y"].tolist() == [-2, 3] and box["corner.y"].tolist() == [4, 5] and "flags" not in box
+    assert few["[0].x"] == 0.5 and few["[1].y"].tolist() == [9, 5]
+    assert seen["grid"].tolist() == [[1, 2, 3], [4, 5, 5]] and seen["bits"] == 0xFFFFFFFF
+    session = Session(debug)
+    assert session.execute("buffer grid") == "[[1 2 3]\n [4 5 5]]"
+    assert "grid: i64 2x3 in stack" in session.execute("buffer")

@@ -14,9 +14,10 @@ from trilobite.processor.isa.address import LETTERS, address
 from trilobite.processor.isa.formats import BY_NAME, I64, Array
 from trilobite.processor.isa.row import region
 from trilobite.processor.isa.rows.scalar import from_register
-from trilobite.processor.lang.codegen.compile import KernelProgram
+from trilobite.processor.lang.codegen.compile import BufferPlace, KernelProgram
 from trilobite.processor.lang.codegen.variables import VariablePlace
 from trilobite.processor.lang.recipe import computed
+from trilobite.processor.lang.types import STACK
 from trilobite.processor.sim.control import LOADABLE
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ def variables(debugger: Debugger) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for place in program.variables:
         if place.first <= core.pc < place.last and not place.name.startswith("("):
-            found[_full_name(program, place)] = _value(debugger, place)
+            found[_full_name(program, place.scope, place.name)] = _value(debugger, place)
+    for held in program.buffers:
+        if held.members and held.first <= core.pc < held.last:
+            found[_full_name(program, *held.local)] = _parts(debugger, held)
     return found
 
 
@@ -58,8 +62,33 @@ def buffer(debugger: Debugger, name: str, slot: int = 0) -> Array:
             remedy="buffers have the names they are assigned to",
         )
     found = known[name]
-    at = address(LETTERS[found.space], found.offset + slot * (found.bytes // found.slots))
+    at = _address(debugger, found) + slot * (found.bytes // found.slots)
     return debugger.tensor(at, found.element, found.shape or (found.bytes,))
+
+
+def buffers_text(debugger: Debugger) -> str:
+    """Every buffer with its memory, its elements and where it is declared."""
+    rows = [
+        f"{b.name}: {b.element} {'x'.join(map(str, b.shape or (b.bytes,)))} in {b.space} ({b.location})"
+        for b in _program(debugger).buffers
+    ]
+    return "\n".join(rows) or "the kernel has no buffer"
+
+
+def _address(debugger: Debugger, place: BufferPlace) -> int:
+    if place.space == STACK:
+        return (int(debugger.core.registers[STACK_POINTER]) + place.offset) & MASK
+    return address(LETTERS[place.space], place.offset)
+
+
+def _parts(debugger: Debugger, place: BufferPlace) -> Any:
+    """An array as it is, a struct as its members by name."""
+    at = _address(debugger, place)
+    values: dict[str, Any] = {}
+    for part in place.members:
+        seen = debugger.tensor(at + part.offset, part.format, part.shape or (1,))
+        values[part.path] = seen if part.shape else seen[0].item()
+    return values.get("", values)
 
 
 def _program(debugger: Debugger) -> KernelProgram:
@@ -72,8 +101,8 @@ def _program(debugger: Debugger) -> KernelProgram:
     return debugger.program
 
 
-def _full_name(program: KernelProgram, place: VariablePlace) -> str:
-    return place.name if place.scope in program.entries else f"{place.scope}.{place.name}"
+def _full_name(program: KernelProgram, scope: str, name: str) -> str:
+    return name if scope in program.entries else f"{scope}.{name}"
 
 
 def _value(debugger: Debugger, place: VariablePlace) -> Any:

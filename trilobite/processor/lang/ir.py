@@ -182,6 +182,17 @@ class Variable:
     type: Type
     scope: str = ""
     location: Location = NOWHERE
+    shown: str = ""  # the format that the debugger reads it in, if not its own
+
+
+@dataclass(frozen=True)
+class Member:
+    """A part of a source's array or struct, for the debugger: its path, place in bytes, format, extents."""
+
+    path: str
+    offset: int
+    format: str
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -197,6 +208,8 @@ class Buffer:
     shape: tuple[int, ...] = ()
     slots: int = 1  # copies that a pipelined loop alternates between
     anywhere: bool = False  # may lie in the part of its memory that the stack does not need
+    local: tuple[str, str] = ("", "")  # the function and the name of the source's variable that lies in it
+    members: tuple[Member, ...] = ()
 
 
 class Function:

@@ -39,7 +39,23 @@ def named_launch(
             f"a task grid of {dim}", expected="one to three extents", remedy="write it as 16 or 4x4x1"
         )
     x, y, z = (*extents, 1, 1)[:3]
-    return Named(device, kernel, [argument(device, word) for word in arg or []], (x, y, z), task)
+    args = [argument(device, word) for word in arg or []]
+    return Named(device, kernel, _words(kernel, args), (x, y, z), task)
+
+
+def _words(kernel: Kernel | Module, args: list[Any]) -> list[Any]:
+    """Numbers and structs as the words that a BANG C kernel takes: 0.5 as a half, if that is one."""
+    from trilobite.processor.lang.bang.kernel import BangProgram, argument_words
+
+    if not isinstance(kernel, Kernel) or not isinstance(kernel.program, BangProgram):
+        return args
+    words = argument_words(kernel.name, kernel.program.parameters[kernel.name], args)
+    made: list[Any] = []
+    for given in args:  # an array stays one: it lives as long as somebody holds it
+        count = -(-len(given) // 8) if isinstance(given, bytes) else 1
+        is_word = isinstance(given, int | float | bytes)
+        made += words[len(made) : len(made) + count] if is_word else [given]
+    return made
 
 
 def _module(device: Device, source: str, entry: str, level: int) -> Module:
@@ -47,11 +63,12 @@ def _module(device: Device, source: str, entry: str, level: int) -> Module:
         from trilobite.processor.lang.python.file import kernel_of
 
         return device.load(kernel_of(source, entry, level))
-    if not source.endswith(".mlu") or level == 2:
+    if not source.endswith(".mlu"):
         return device.load(source)
-    from trilobite.processor.lang.bang.source import Options, compile_file
+    from trilobite.processor.lang.bang.kernel import compile_bang
+    from trilobite.processor.lang.bang.source import Options
 
-    return Module(compile_file(source, device.machine, Options(level=level)))
+    return Module(compile_bang(source, device.machine, Options(level=level)))
 
 
 def _program_file(source: str) -> str:

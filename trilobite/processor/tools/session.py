@@ -202,12 +202,10 @@ def _variables(session: Session, words: list[str]) -> str:
 
 
 def _buffer(session: Session, words: list[str]) -> str:
-    from trilobite.processor.lang.inspection import buffer
+    from trilobite.processor.lang.inspection import buffer, buffers_text
 
     if not words:
-        raise ArgumentError(
-            "which buffer?", expected="buffer NAME [SLOT]", remedy="name an array of the kernel"
-        )
+        return buffers_text(session.debugger)
     slot = int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
     return _array_text(buffer(session.debugger, words[0], slot))
 
@@ -263,7 +261,7 @@ COMMANDS = (
     Command(("regs", "r"), "regs [$N ...]", "registers; without numbers those that are not 0", _registers),
     Command(("show", "x"), "show ADDRESS FORMAT SHAPE", "memory as a tensor: show nram(0) f32 4x8", _show),
     Command(("vars", "v"), "vars [NAME ...]", "a kernel's variables here", _variables),
-    Command(("buffer",), "buffer NAME [SLOT]", "a kernel's array", _buffer),
+    Command(("buffer",), "buffer [NAME [SLOT]]", "a kernel's array; alone: which there are", _buffer),
     Command(("copies",), "copies", "what this core started and has not waited for", _copies),
     Command(("findings",), "findings", "what the checkers found so far", _findings),
     Command(("printed",), "printed", "what the program printed", _printed),

@@ -24,7 +24,7 @@ from trilobite.processor.lang.codegen.registers import allocate
 from trilobite.processor.lang.codegen.select import RULES
 from trilobite.processor.lang.codegen.variables import VariablePlace, homes_in_frame, noted_places
 from trilobite.processor.lang.collection import uncollected
-from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Variable
+from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Member, Variable
 from trilobite.processor.lang.passes.clone import clone_module
 from trilobite.processor.lang.passes.dead_code import remove_dead_code
 from trilobite.processor.lang.passes.end_tests import end_by_address
@@ -59,6 +59,10 @@ class BufferPlace:
     shape: tuple[int, ...]
     slots: int
     location: str
+    local: tuple[str, str] = ("", "")  # what variable of which function it is, where it is one
+    members: tuple[Member, ...] = ()
+    first: int = 0  # of a frame's: the instructions of its entry; its offset is from the top of the stack
+    last: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +177,7 @@ class _Assembly:
         self.sources: list[str] = []
         self.columns: list[int] = []
         self.messages: dict[int, str] = {}
+        self.frames: dict[Buffer, tuple[int, int, int]] = {}  # places in frames, and for which instructions
         self.data = bytearray()
         self.tables: dict[str, int] = {}
         self.symbols: dict[str, Symbol] = {}
@@ -235,6 +240,8 @@ class _Assembly:
             self.sizes[section] = max(self.sizes[section], layout.sizes.get(section, 0))
         for buffer, offset in layout.offsets.items():
             self.buffers[buffer] = offset
+            if buffer.space == STACK:
+                self.frames[buffer] = (offset - layout.sizes[STACK], base, len(self.instructions))
             if buffer.space != STACK and buffer.name not in self.symbols:
                 self.symbols[buffer.name] = Symbol(buffer.space, offset)
 
@@ -243,11 +250,15 @@ class _Assembly:
         room = room_of(self.machine, section)
         return room if self.sizes[section] <= room else limit_of(self.machine, section, mine)
 
+    def _shown(self, b: Buffer, offset: int) -> BufferPlace:
+        at, first, last = self.frames.get(b, (offset, 0, 0))
+        return BufferPlace(
+            b.name, b.space, at, b.bytes, b.element, b.shape, b.slots, str(b.location), b.local, b.members,
+            first, last,
+        )  # fmt: skip
+
     def program(self) -> KernelProgram:
-        shown = tuple(
-            BufferPlace(b.name, b.space, at, b.bytes, b.element, b.shape, b.slots, str(b.location))
-            for b, at in self.buffers.items()
-        )
+        shown = tuple(self._shown(buffer, at) for buffer, at in self.buffers.items())
         return KernelProgram(
             tuple(self.instructions), bytes(self.data), self.sizes, self.symbols, tuple(self.sources),
             self.frame, self.module.device_data, self.messages, tuple(self.places), shown,

@@ -43,7 +43,7 @@ class VariablePlace:
 def homes_in_frame(emitter: Emitter, total: int) -> list[VariablePlace]:
     """Level 0: one place for the whole function."""
     return [
-        VariablePlace(v.name, v.scope, v.type.name, 0, total, (("frame", emitter.slot_offset(slot)),))
+        VariablePlace(v.name, v.scope, _shown(v), 0, total, (("frame", emitter.slot_offset(slot)),))
         for v, slot in emitter.homes.items()
     ]
 
@@ -185,7 +185,11 @@ def _range(emitter: Emitter, variable: Variable, noted: Noted, first: int, last:
     recipe, leaves = noted
     parts = tuple(_part(emitter, leaf) for leaf in leaves)
     kept = 0 if recipe is None else recipe
-    return [VariablePlace(variable.name, variable.scope, variable.type.name, first, last, parts, kept)]
+    return [VariablePlace(variable.name, variable.scope, _shown(variable), first, last, parts, kept)]
+
+
+def _shown(variable: Variable) -> str:
+    return variable.shown or variable.type.name
 
 
 def _is_static(value: Value) -> bool:

@@ -33,7 +33,7 @@ def clone_function(function: Function) -> Function:
     """A function of its own with the same meaning."""
     copy = Function(function.name, function.results, function.is_entry)
     copy.location = function.location
-    variables = {v: Variable(v.name, v.type, v.scope, v.location) for v in function.variables}
+    variables = {v: Variable(v.name, v.type, v.scope, v.location, v.shown) for v in function.variables}
     copy.variables = list(variables.values())
     made = clone_blocks(function.blocks, {}, variables)
     copy.blocks = [made[block] for block in function.blocks]

@@ -30,7 +30,7 @@ def _is_inlined(op: Op, kept: Collection[str]) -> bool:
 def _inline_call(module: KernelModule, function: Function, block: Block, call: Op) -> None:
     called = module.functions[call.attrs["function"]]
     scope = f"{call.attrs['function']}"
-    variables = {v: Variable(v.name, v.type, v.scope or scope, v.location) for v in called.variables}
+    variables = {v: Variable(v.name, v.type, v.scope or scope, v.location, v.shown) for v in called.variables}
     function.variables.extend(variables.values())
     values: dict[Value, Value] = {}
     made = clone_blocks(called.blocks, values, variables)

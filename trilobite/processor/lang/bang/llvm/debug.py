@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trilobite.processor.lang.ir import NOWHERE, Location
+from trilobite.processor.lang.ir import NOWHERE, Location, Member
 
 GENERATED = "intrinsics"  # the file that bodies of intrinsics claim to be from
 OWN_FILES = (GENERATED, "/lang/bang/include/mlu.h", "/lang/bang/include/bang_fusor.h")
@@ -20,6 +20,7 @@ class Debug:
         self._fields: dict[int, dict[str, str]] = {}
         self._places: dict[int, Location] = {}
         self._kinds: dict[int, str] = {}
+        self.members: dict[int, tuple[Member, ...]] = {}  # of types, as far as they were asked for
         self._files: dict[int | None, str] = {}
         self._functions: dict[int | None, str] = {}
 
@@ -29,6 +30,9 @@ class Debug:
             text = self._nodes.get(number, "")
             self._fields[number] = {name: value.strip().strip('"') for name, value in _FIELD.findall(text)}
         return self._fields[number]
+
+    def text(self, number: int) -> str:
+        return self._nodes.get(number, "")
 
     def kind(self, number: int) -> str:
         if number not in self._kinds:

@@ -7,6 +7,7 @@ An alloca that is only loaded and stored whole becomes a variable of kernel IR (
 from __future__ import annotations
 
 from trilobite.processor.isa.formats import I8, I16, I32, I64, Format
+from trilobite.processor.lang.bang.llvm.described import members
 from trilobite.processor.lang.bang.llvm.instructions import DebugRecord, Instruction
 from trilobite.processor.lang.bang.llvm.types import (
     Array,
@@ -54,7 +55,7 @@ def plan_locals(f: FunctionLowering) -> None:
         for i in block.instructions:
             for name in _escapes(i, found):
                 found.pop(name, None)
-    names = _declared(f)
+    names = f.owner.declared[f.function] = _declared(f)
     for name, kind in found.items():
         number = names.get(name)
         scalar = f.scalar(kind)
@@ -105,6 +106,12 @@ def alloca(f: FunctionLowering, i: Instruction) -> Lowered:
         buffer = f.owner.module.add_buffer(made)
     else:
         buffer = f.stack(size, name, align)
+    number = f.owner.declared[f.function].get(name)
+    if number is not None:
+        buffer.local = (f.debug.scope_name(number), f.debug.name(number))
+        buffer.members = members(f.debug, f.debug.reference(number, "type"))
+        if len(buffer.members) == 1:
+            buffer.element, buffer.shape = buffer.members[0].format, buffer.members[0].shape
     place = f.builder.address(buffer)
     if name in f.bit_fields:  # a field is written with the bits beside it, which have no value yet
         repeat(f, place, I8, Constant(I8, 0), f.builder.integer(size))

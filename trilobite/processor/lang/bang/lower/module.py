@@ -73,6 +73,7 @@ class ModuleLowering:
         self._entries: list[FunctionLowering] = []
         self._pointing: list[tuple[GlobalVariable, Buffer]] = []
         self._open: set[str] = set()  # constants with addresses that are being written
+        self.declared: dict[Function, dict[str, int]] = {}  # the source's variables by their allocas
 
     def run(self) -> KernelModule:
         with uncollected():
