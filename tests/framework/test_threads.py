@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 import trilobite as tb
 from trilobite.compiler.cpu.target import Executable
+from trilobite.framework.turns import ALWAYS, turn_of
+from trilobite.ir.transforms.cells import Cell
 
 
 def at_once(work: Callable[[], None], threads: int = 4) -> None:
@@ -83,3 +86,34 @@ def test_a_function_may_call_itself() -> None:
 
     f = tb.jit(body, static_argnums=(1,))
     assert f(tb.tensor(1.5), 3).item() == 12.0
+
+
+def test_functions_that_write_the_same_state_take_turns() -> None:
+    both, mine = tb.zeros((300, 200)), tb.zeros((300, 200))
+    x = tb.tensor(np.ones((300, 200), np.float32))
+    adds = [tb.jit(partial(lambda k, x: both.add_(x * k).sum(), k)) for k in (1.0, 2.0)]
+    moves = tb.jit(lambda x: (mine.add_(x), both.add_(mine * 0 + 4.0 * x))[1].sum())
+    alone = tb.jit(lambda x: mine.add_(x).sum())
+    work = [*adds, moves, alone]
+    for f in work:
+        f(x)
+    at = iter(work * 2)
+
+    def run() -> None:
+        f = next(at)
+        for _ in range(40):
+            f(x)
+
+    at_once(run, threads=8)
+    assert (both.numpy() == 7.0 * 81).all() and (mine.numpy() == 2 * 81).all()
+
+
+def test_locks_are_taken_in_one_order() -> None:
+    a, b, c = (Cell(np.zeros(1)) for _ in range(3))
+    first, second = turn_of([a]), turn_of([b, c])
+    forward, backward = turn_of([a, c]), turn_of([b, a])
+    assert turn_of([a]) is first and turn_of([c]) is second
+    assert forward.locks == backward.locks == (first, second)
+    with forward, backward:
+        pass
+    assert turn_of([]) is ALWAYS

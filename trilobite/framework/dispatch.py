@@ -108,6 +108,10 @@ class Dispatch:
         if self.stateless:
             outs = self.run(values, [], 0)
             return wrap(outs[0]) if self.single else self.entry.out_tree.unflatten(self._results(outs))
+        with self.entry.turn:
+            return self._with_state(values)
+
+    def _with_state(self, values: list[Any]) -> Any:
         captured = [c.held for c in self.cells]
         if self.count(captured, self.last) < 0:
             return MISS

@@ -149,19 +149,27 @@ class Jitted:
     # -- running ---------------------------------------------------------------------------------------------
 
     def _run(self, e: Entry, call: Call) -> Any:
+        self._prepare(e, call)
+        with e.turn:
+            values = self._values(e, call)
+            if _is_plain(values):
+                run = replacing(executable(e.recording.graph, self.target, e.usage))
+                outs: Sequence[Value] = run(values, old_gradients(e), 0)
+            elif can_wait(e, values):
+                outs = forward(e, values, self.target)
+            else:
+                outs = distinct(table["call"](*values, **e.attributes, target=self.target), values)
+            return deliver(e, call, outs)
+
+    def _prepare(self, e: Entry, call: Call) -> None:
+        """Compiling takes time, in which others may write; so the state is read afterwards."""
         values = self._values(e, call)
-        if entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values):
-            run: Any = executable(e.recording.graph, self.target, e.usage)
-            if hasattr(run, "prepare"):
-                run.lend(dict(enumerate(e.recording.cells, len(call.tensors))))
-                if run.prepare(values):
-                    values = self._values(e, call)  # compiling takes time, in which others may have written
-            outs: Sequence[Value] = replacing(run)(values, old_gradients(e), 0)
-        elif can_wait(e, values):
-            outs = forward(e, values, self.target)
-        else:
-            outs = distinct(table["call"](*values, **e.attributes, target=self.target), values)
-        return deliver(e, call, outs)
+        if not _is_plain(values):
+            return
+        run: Any = executable(e.recording.graph, self.target, e.usage)
+        if hasattr(run, "prepare"):
+            run.lend(dict(enumerate(e.recording.cells, len(call.tensors))))
+            run.prepare(values)
 
     def _values(self, e: Entry, call: Call) -> list[Value]:
         """What the recording takes, as it is now: arguments, then captured cells."""
@@ -189,6 +197,11 @@ class Jitted:
             lines += self.lower(*args, **kwargs).explain()
         lines += [f"recorded again: {why}" for why in self.recompilations]
         return "\n".join(lines) or ("recorded once" if self.entries else "not called yet")
+
+
+def _is_plain(values: Sequence[Value]) -> bool:
+    """Are all just arrays, and does nobody record?"""
+    return entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values)
 
 
 @dataclass(frozen=True)

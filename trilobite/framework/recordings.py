@@ -21,6 +21,7 @@ from trilobite.framework.ops.registry import read as read_strong
 from trilobite.framework.signature import Call, Dynamic, Static
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.transforms import is_tensor
+from trilobite.framework.turns import ALWAYS, Turn, turn_of
 from trilobite.ir.evaluate import NO_USAGE, Usage
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
@@ -52,6 +53,7 @@ class Entry:
     attributes: dict[str, Any] = field(default_factory=dict)
     usage: Usage = NO_USAGE
     differentiated: bool = False  # has a backward pass outside followed it?
+    turn: Turn = ALWAYS  # what to hold while it runs
 
     def present(self) -> dict[cells.Cell, cells.Cell]:
         """Where captured gradients are now: a parameter may have another tensor as its gradient by then."""
@@ -102,6 +104,7 @@ def trace(fn: Callable[..., Any], call: Call, options: tuple[tuple[str, Any], ..
         "tracked": recording.tracked,
     }
     e.usage = _usage(e, len(dynamic), options)
+    e.turn = turn_of(recording.writes)
     return e
 
 
