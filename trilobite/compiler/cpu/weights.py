@@ -90,6 +90,8 @@ class Weights:
         is_first = self._seen is None  # what comes of constants alone is made then
         if is_first or True in changed:
             self._when = cells.now
+            if is_first and self.packs:
+                give_back()  # what compiling has left
             if self._others and (is_first or any(changed[n] for n in self._inputs)):
                 made = self.rest.runner(given := [now[n] for n in self._inputs])(given)
                 for k, array in zip(self._others, made, strict=True):
@@ -112,8 +114,10 @@ class Weights:
     # -- weights in panels ----------------------------------------------------------------------------------
 
     def _pack(self, values: Sequence[Array], now: list[Array], changed: list[bool]) -> None:
+        """Large ones first: a weight and its panels are both there for a moment, and more stays with each."""
         free = 0
-        for number, p in enumerate(self.packs):
+        for number in sorted(range(len(self.packs)), key=lambda k: -values[self.packs[k].input].nbytes):
+            p = self.packs[number]
             n = self._at[p.input]
             if not changed[n]:
                 continue
