@@ -4,7 +4,8 @@ How much longer the first call of a network in a fresh process takes than a late
 (cold) and from that of an earlier process (warm); of ONNX Runtime, with the reading of its model. (A training
 step alone takes longer than the aim, so it is not in it.) What a call of a compiled function costs that
 does next to nothing. How the time of the first call grows with the number of operations: layers of nine
-operations and a matrix product, all alike, drawn anew for every sample so that no cache knows them.
+operations and a matrix product, all alike, drawn anew for every sample so that no cache knows them. How long
+a BANG C kernel of 300 lines takes from its source to instructions, clang included, drawn anew as well.
 """
 
 from __future__ import annotations
@@ -189,6 +190,68 @@ def growth_row(nodes: int) -> Row:
     )
 
 
+# -- kernels -------------------------------------------------------------------------------------------------
+
+LINES = 300
+HEAD = """#include <bang.h>
+#include <algorithm>
+__nram__ float a[1024], b[1024], c[1024], d[1024];
+template <typename T> __mlu_func__ T within(T x, T low, T high) { return std::min(std::max(x, low), high); }
+__mlu_entry__ void dense(float *x, float *out, int n, int m, int k) {
+  float s = 0, t = 1;
+  int at = taskId * 64;"""
+PIECES = (  # of a kernel: {v} and {w} are buffers, {f} is a number, {i} a small whole one
+    """  for (int i = {i}; i < n; ++i) {{
+    for (int j = 0; j < m; j += {i}) {{
+      if ((i * 7 + j) % {i} == 1) s += {v}[(i * m + j) % 1024] * {f}f;
+      else {w}[(i + j * k) % 1024] = within(t, -{f}f, 8.0f);
+    }}
+  }}""",
+    """  __memcpy({v}, x + at + {i}, sizeof({v}), GDRAM2NRAM);
+  __bang_mul_scalar({w}, {v}, {f}f, 1024);
+  __bang_add({v}, {w}, {v}, 1024);""",
+    """  if (k > {i}) {{
+    __bang_active_exp({v}, {w}, 1024);
+    t += {v}[k % 1024];
+  }} else {{
+    __bang_sub({v}, {v}, {w}, 1024);
+  }}""",
+    """  while (at < n * {i}) {{
+    at += m + {i};
+    {w}[at & 1023] += s * {f}f;
+  }}
+  __memcpy(out + at, {w}, 512, NRAM2GDRAM);""",
+)
+
+
+def dense_source() -> str:
+    rng = np.random.default_rng(next(_seeds))
+    text = HEAD
+    while text.count("\n") < LINES - 3:
+        v, w = rng.choice(list("abcd"), 2)
+        number = {"f": round(float(rng.uniform(0.1, 4)), 3), "i": int(rng.integers(2, 9))}
+        text += "\n" + PIECES[rng.integers(len(PIECES))].format(v=v, w=w, **number)
+    return text + "\n  out[taskId] = s * t;\n}\n"
+
+
+def kernel_on_trilobite() -> Work:
+    from trilobite.processor.lang.bang.source import compile_file
+    from trilobite.processor.machine import load_machine
+
+    machine = load_machine("mlu370-x4")
+
+    def work() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "dense.mlu"
+            source.write_text(dense_source(), encoding="utf-8")
+            start = perf_counter()
+            compile_file(source, machine)
+            return perf_counter() - start
+
+    work()  # imports
+    return work
+
+
 ROWS = (
     first_row(INFERENCE, "cold", cold, ("torch.compile", "onnxruntime", "jax"), 3.0),
     first_row(INFERENCE, "warm", warm, ("torch.compile", "jax"), 0.4),
@@ -206,4 +269,13 @@ ROWS = (
         aim=60e-6,
     ),
     *map(growth_row, (10, 100, 1000, 10_000)),
+    Row(
+        f"BANG C kernel of {LINES} lines, cold",
+        {"trilobite": kernel_on_trilobite},
+        unit="s",
+        threads=THREADS,
+        aim=0.5,
+        times_itself=True,
+        most_rounds=5,
+    ),
 )
