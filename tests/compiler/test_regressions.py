@@ -169,3 +169,19 @@ def test_sizes_that_numpy_computed() -> None:
         assert sizes <= {int}
     for layer in (nn.Linear(n * k, n), nn.LayerNorm(n * k), nn.Conv1d(n * n, n, k, padding=n)):
         assert layer(tb.tensor(x)).shape[0] in (2, 4)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64, 150])
+def test_a_product_and_what_follows_it_may_read_one_value(rows: int) -> None:
+    """The value dies there, but its memory is not the result's: other tiles still multiply it."""
+    rng = np.random.default_rng(rows)
+    x, w = (tb.tensor(rng.standard_normal(s).astype(np.float32)) for s in ((rows, 150), (150, 150)))
+
+    def f(x: tb.Tensor) -> tb.Tensor:
+        y = x * 0.1
+        z = tb.tanh(y @ w) + tb.sin(y)
+        return tb.tanh(z @ w) - z
+
+    want = tb.jit(f, target="reference")(x).numpy()
+    for _ in range(3):
+        np.testing.assert_allclose(tb.jit(f)(x).numpy(), want, rtol=1e-4, atol=1e-4)

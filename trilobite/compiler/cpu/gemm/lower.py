@@ -158,7 +158,10 @@ def _gemv(p: Problem, host: Host) -> _Parts:
 
 
 def _in_place(p: Problem) -> tuple[tuple[int, int], ...]:
-    """Results that may take the memory of an operand of the same shape and dtype."""
+    """Results that may take the memory of an operand of the same shape and dtype, which the product itself
+    does not read: other tiles need that whole.
+    """
+    multiplied = {o.index for o in (p.a.buffer, p.b.buffer) if o.role == "in"}
     found: list[tuple[int, int]] = []
     for o in p.epilogue.operands:
         whole = (
@@ -166,7 +169,7 @@ def _in_place(p: Problem) -> tuple[tuple[int, int], ...]:
             and (p.m == ONE or product_of(o.row_stride) == p.n)
             and (p.batches == ONE or product_of(o.batch_stride) == p.m * p.n)
         )
-        results = enumerate(p.epilogue.results if whole else ())
+        results = enumerate(p.epilogue.results if whole and o.input not in multiplied else ())
         found += [(i, o.input) for i, dtype in results if dtype == o.dtype]
     return tuple(found)
 
