@@ -15,7 +15,7 @@ import numpy as np
 from trilobite.base.errors import IRError, PlanError
 from trilobite.compiler.kernels import Kernel, Lower, Lowering, Operand
 from trilobite.compiler.memory import Interval, pack
-from trilobite.compiler.plan_control import Nested, is_control, nested
+from trilobite.compiler.plan_control import Nested, Setting, is_control, nested
 from trilobite.compiler.program import Call, HostCall, Place, Program, Step, Value
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Dim, Symbol, TensorType, substitute
@@ -283,7 +283,7 @@ class _Placer:
         (inner,) = e.attributes["region"].equations
         ins, outs = ([self.value(v) for v in vs] for vs in (inner.inputs, inner.outputs))
         temporaries = [Place("arena", 0, self.offsets[at, n]) for n in range(len(nested.temporaries))]
-        return nested.steps(at, ins, outs, temporaries, self.lowering_constant)
+        return nested.steps(Setting(at, ins, outs, temporaries, self.lowering_constant))
 
     def host(self, at: int, e: Equation, why: str) -> HostCall:
         (inner,) = e.attributes["region"].equations

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from trilobite.compiler.kernels import Kernel
 from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, Step, Value, While
@@ -27,6 +27,16 @@ Constant = Callable[[Any], int]
 """The number that an array has among the constants of the program around."""
 
 
+class Setting(NamedTuple):
+    """What a control-flow equation has around it."""
+
+    at: int  # which fusion it is
+    inputs: Sequence[Value]
+    outputs: Sequence[Value]
+    temporaries: Sequence[Place]
+    constant: Constant
+
+
 class Nested(ABC):
     """Control flow on its way: programs of its regions, and the memory it needs beside that of its values."""
 
@@ -36,15 +46,8 @@ class Nested(ABC):
         """Bytes of the regions' arena, then of what each kind says."""
 
     @abstractmethod
-    def steps(
-        self,
-        at: int,
-        inputs: Sequence[Value],
-        outputs: Sequence[Value],
-        temporaries: Sequence[Place],
-        constant: Constant,
-    ) -> list[Step]:
-        """The steps of it whose operands and results lie in these places."""
+    def steps(self, s: Setting) -> list[Step]:
+        """The steps of it in its surroundings."""
 
 
 Planned = Callable[[Graph, Mapping[int, int]], Program]
@@ -100,29 +103,22 @@ class _Scan(Nested):
     def temporaries(self) -> tuple[int, ...]:
         return (self.body.packing.peak, *_room(self.body, self.carries))
 
-    def steps(
-        self,
-        at: int,
-        inputs: Sequence[Value],
-        outputs: Sequence[Value],
-        temporaries: Sequence[Place],
-        constant: Constant,
-    ) -> list[Step]:
+    def steps(self, s: Setting) -> list[Step]:
         n, k = self.consts, self.carries
-        carried = [v.place for v in outputs[:k]]
-        begin = _begun(self.copy, carried, inputs[n : n + k], at)
-        moving_in = [self._moving(v) for v in inputs[n + k :]]
-        moving_out = [self._moving(v) for v in outputs[k:]]
+        carried = [v.place for v in s.outputs[:k]]
+        begin = _begun(self.copy, carried, s.inputs[n : n + k], s.at)
+        moving_in = [self._moving(v) for v in s.inputs[n + k :]]
+        moving_out = [self._moving(v) for v in s.outputs[k:]]
         places = _Places(
-            temporaries[0],
-            [*(v.place for v in inputs[:n]), *carried, *moving_in],
-            [*_computed(self.body, carried, temporaries[1:]), *moving_out],
-            _numbers(self.body, constant),
+            s.temporaries[0],
+            [*(v.place for v in s.inputs[:n]), *carried, *moving_in],
+            [*_computed(self.body, carried, s.temporaries[1:]), *moving_out],
+            _numbers(self.body, s.constant),
             loops=1,
         )
-        steps = _region(self.body, places, self.copy, at)
-        steps += _handed_on(outputs[:k], places, self.copy, at)
-        return [*begin, Loop(self.length, tuple(steps), at)]
+        steps = _region(self.body, places, self.copy, s.at)
+        steps += _handed_on(s.outputs[:k], places, self.copy, s.at)
+        return [*begin, Loop(self.length, tuple(steps), s.at)]
 
     def _moving(self, v: Value) -> Place:
         """A slice of a sequence, which moves by one element each round."""
@@ -145,25 +141,18 @@ class _While(Nested):
         peak = max(self.test.packing.peak, self.body.packing.peak)
         return (peak, 1, *_room(self.body, len(self.body.outputs)))
 
-    def steps(
-        self,
-        at: int,
-        inputs: Sequence[Value],
-        outputs: Sequence[Value],
-        temporaries: Sequence[Place],
-        constant: Constant,
-    ) -> list[Step]:
+    def steps(self, s: Setting) -> list[Step]:
         a, b = self.consts
-        arena, answer, *apart = temporaries
-        carried = [v.place for v in outputs]
+        arena, answer, *apart = s.temporaries
+        carried = [v.place for v in s.outputs]
         computed = _computed(self.body, carried, apart)
-        for_test, for_body = ([v.place for v in vs] for vs in (inputs[:a], inputs[a : a + b]))
-        asked = _Places(arena, [*for_test, *carried], [answer], _numbers(self.test, constant))
-        done = _Places(arena, [*for_body, *carried], computed, _numbers(self.body, constant))
-        test = _region(self.test, asked, self.copy, at)
-        body = _region(self.body, done, self.copy, at) + _handed_on(outputs, done, self.copy, at)
-        begin = _begun(self.copy, carried, inputs[a + b :], at)
-        return [*begin, While(tuple(test), answer, tuple(body), at)]
+        for_test, for_body = ([v.place for v in vs] for vs in (s.inputs[:a], s.inputs[a : a + b]))
+        asked = _Places(arena, [*for_test, *carried], [answer], _numbers(self.test, s.constant))
+        done = _Places(arena, [*for_body, *carried], computed, _numbers(self.body, s.constant))
+        test = _region(self.test, asked, self.copy, s.at)
+        body = _region(self.body, done, self.copy, s.at) + _handed_on(s.outputs, done, self.copy, s.at)
+        begin = _begun(self.copy, carried, s.inputs[a + b :], s.at)
+        return [*begin, While(tuple(test), answer, tuple(body), s.at)]
 
 
 @dataclass(frozen=True)
@@ -175,20 +164,13 @@ class _Cond(Nested):
     def temporaries(self) -> tuple[int, ...]:
         return (max(g.packing.peak for g in self.branches),)
 
-    def steps(
-        self,
-        at: int,
-        inputs: Sequence[Value],
-        outputs: Sequence[Value],
-        temporaries: Sequence[Place],
-        constant: Constant,
-    ) -> list[Step]:
-        ins, outs = ([v.place for v in vs] for vs in (inputs[1:], outputs))
+    def steps(self, s: Setting) -> list[Step]:
+        ins, outs = ([v.place for v in vs] for vs in (s.inputs[1:], s.outputs))
         cases = [
-            _region(g, _Places(temporaries[0], ins, outs, _numbers(g, constant)), self.copy, at)
+            _region(g, _Places(s.temporaries[0], ins, outs, _numbers(g, s.constant)), self.copy, s.at)
             for g in self.branches
         ]
-        return [Branch(inputs[0].place, tuple(map(tuple, cases)), at)]
+        return [Branch(s.inputs[0].place, tuple(map(tuple, cases)), s.at)]
 
 
 # -- regions in their surroundings ---------------------------------------------------------------------------
