@@ -204,3 +204,21 @@ def test_kinds_that_kernels_execute_often_have_routines() -> None:
         floats = [formats for formats in row.formats if formats and all(fmt in (F32, F16) for fmt in formats)]
         for formats in floats:
             assert has_routine(row, formats), (row.mnemonic, formats)
+
+
+@pytest.mark.parametrize("name", ["MM", "CONV"])
+def test_filters_that_are_dealt_to_lanes(name: str, operands_for: Any, values_for: Any) -> None:
+    """Only from two rounds of lanes on does their order matter."""
+
+    def dealt(rng: np.random.Generator, row: Row, formats: tuple[Any, ...]) -> Operands:
+        o: Operands = operands_for(rng, row, formats)
+        rounds, few = 64 * int(rng.integers(2, 4)), int(rng.integers(1, 6))
+        sizes = {"n": rounds, "m": few, "k": few, "tb": "tb"}
+        if name == "CONV":
+            sizes = {"co": rounds, "ci": few, "groups": 1, "kh": 1, "kw": 2, "h": 3, "w": 4}
+        o.values |= {**sizes, "lanes": "lanes"}
+        return o
+
+    for row in ROWS:
+        if row.mnemonic == name:
+            check(row, 6, 3, dealt, values_for)

@@ -66,7 +66,8 @@ done:"""
 
 def _gemm() -> str:
     """All tiles of c[m][n] += a[m][k] b[k][n]; n is a multiple of 16."""
-    return """
+    return (
+        """
 define void @gemm(ptr %a, ptr %b, ptr %c, i64 %m, i64 %n, i64 %k) {
 entry:
   br label %columns
@@ -80,26 +81,14 @@ wide:
   %fits = icmp sle i64 %inext, %m
   br i1 %fits, label %full, label %narrow
 full:
-  %fa = mul i64 %i, %k
-  %fap = getelementptr float, ptr %a, i64 %fa
-  %fb = getelementptr float, ptr %b, i64 %j
-  %fc = mul i64 %i, %n
-  %fcj = add i64 %fc, %j
-  %fcp = getelementptr float, ptr %c, i64 %fcj
-  call void @tileROWS(ptr %fap, ptr %fb, ptr %fcp, i64 %k, i64 %k, i64 %n, i64 %n)
+FULL
   br label %wide
 narrow:
   %r = phi i64 [ %i, %wide ], [ %rnext, %single ]
   %left = icmp slt i64 %r, %m
   br i1 %left, label %single, label %after
 single:
-  %sa = mul i64 %r, %k
-  %sap = getelementptr float, ptr %a, i64 %sa
-  %sb = getelementptr float, ptr %b, i64 %j
-  %sc = mul i64 %r, %n
-  %scj = add i64 %sc, %j
-  %scp = getelementptr float, ptr %c, i64 %scj
-  call void @tile1(ptr %sap, ptr %sb, ptr %scp, i64 %k, i64 %k, i64 %n, i64 %n)
+SINGLE
   %rnext = add i64 %r, 1
   br label %narrow
 after:
@@ -108,7 +97,21 @@ after:
 done:
   ret void
 }
-""".replace("ROWS", str(ROWS)).replace("COLUMNS", str(COLUMNS))
+""".replace("FULL", _CALL.format(i="i", rows=ROWS))
+        .replace("SINGLE", _CALL.format(i="r", rows=1))
+        .replace("ROWS", str(ROWS))
+        .replace("COLUMNS", str(COLUMNS))
+    )
+
+
+_CALL = """  %a{i} = mul i64 %{i}, %k
+  %ap{i} = getelementptr float, ptr %a, i64 %a{i}
+  %b{i} = getelementptr float, ptr %b, i64 %j
+  %c{i} = mul i64 %{i}, %n
+  %cj{i} = add i64 %c{i}, %j
+  %cp{i} = getelementptr float, ptr %c, i64 %cj{i}
+  call void @tile{rows}(ptr %ap{i}, ptr %b{i}, ptr %cp{i}, i64 %k, i64 %k, i64 %n, i64 %n)"""
+"""The tile of the rows from one of them on."""
 
 
 @lru_cache(maxsize=1)
