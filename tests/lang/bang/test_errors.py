@@ -149,4 +149,14 @@ def test_columns_are_those_of_the_source(tmp_path: Path) -> None:
         '__mlu_global__ void k(float *x, int n) { __nram__ float b[4]; __asm__("odd;"); x[0] = b[n]; }\n',
         tmp_path,
     )
-    assert "wrong.mlu:2:63: the inline assembly 'odd'" in said
+    assert "  wrong.mlu:2:63: the inline assembly 'odd'" in said
+
+
+def test_names_of_files_do_not_depend_on_where_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = '__mlu_global__ void k(float *x) { __asm__("odd;"); }\n'
+    for folder in (tmp_path, tmp_path.parent, Path("/")):
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("TRILOBITE_CACHE", str(tmp_path / folder.name))
+        assert "  wrong.mlu:2:35: the inline assembly 'odd'" in refused(text, tmp_path)

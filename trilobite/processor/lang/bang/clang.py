@@ -151,7 +151,9 @@ def preprocess(path: Path, words: Sequence[str]) -> tuple[str, list[Diagnostic]]
 
 
 def _flags(level: int) -> list[str]:
-    return [*_GENERATE, "-O0" if level == 0 else "-O2", "-g", "-S", "-emit-llvm"]
+    """Files keep the names they are given: clang cuts off what they share with the folder it runs in."""
+    level_word = "-O0" if level == 0 else "-O2"
+    return [*_GENERATE, level_word, "-g", "-fdebug-compilation-dir=/", "-S", "-emit-llvm"]
 
 
 @lru_cache(maxsize=1)
