@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -262,3 +264,20 @@ def test_a_network_with_batch_norms_keeps_its_weights_once() -> None:
     assert [type(block[i].weight._cell) is not Cell for i in (0, 3)] == [True, True]
     for k, v in block.state_dict().items():
         assert v.numpy().tobytes() == before[k].tobytes(), k
+
+
+def test_packed_weights_go_with_their_network() -> None:
+    """Who keeps a weight knows its cell, and the cell its keeper: nobody else may hold both."""
+
+    def used() -> list[weakref.ref[Any]]:
+        layer = tb.nn.Linear(300, 300)
+        f = tb.jit(lambda x: layer(x))
+        with tb.no_grad():
+            f(tb.ones((64, 300)))
+        cell = layer.weight._cell
+        assert type(cell) is not Cell and cell.keeper is not None
+        return [weakref.ref(cell.keeper.who), weakref.ref(cell)]
+
+    left = used()
+    gc.collect()
+    assert [r() for r in left] == [None, None]

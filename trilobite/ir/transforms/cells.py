@@ -31,11 +31,12 @@ from trilobite.native.memory import Memory
 class Cell:
     """A value that can change. `owner` is the recording it was made in (None outside any); `leaf` is the
     tape's node for a cell whose gradient `backward()` collects; `depth` is the level of the transforms it was
-    made in.
+    made in; `keeper` is there while the value is put away.
     """
 
-    __slots__ = ("__weakref__", "depth", "leaf", "owner", "value")
+    __slots__ = ("__weakref__", "depth", "keeper", "leaf", "owner", "value")
     held: Any  # the value, or what stands in for one that is put away: shape and dtype are right
+    keeper: _Keeper | None
 
     def __init__(self, value: Value) -> None:
         ctx = entry.threads.context
@@ -120,7 +121,8 @@ class _Away(Cell):
     def value(self) -> Value:
         with _bringing:
             if type(self) is _Away:
-                _settle(self, _away[self].bring())
+                assert self.keeper is not None
+                _settle(self, self.keeper.bring())
             return self.held
 
     @value.setter
@@ -134,12 +136,11 @@ class _Keeper:
     bring: Callable[[], np.ndarray[Any, Any]]
 
 
-_away: weakref.WeakKeyDictionary[Cell, _Keeper] = weakref.WeakKeyDictionary()
 _bringing = threading.RLock()
 
 
 def _settle(cell: Cell, value: Value) -> None:
-    _away.pop(cell, None)
+    cell.keeper = None
     cell.__class__ = Cell
     cell.value = value
 
@@ -149,14 +150,15 @@ def put_away(cell: Cell, who: object, bring: Callable[[], np.ndarray[Any, Any]])
     array = cell.value
     stand_in = np.broadcast_to(np.zeros((), array.dtype), array.shape)
     cell.value = stand_in
-    _away[cell] = _Keeper(who, bring)
+    # In the cell and nowhere else: the keeper knows its cells, and a table of both would hold them for ever.
+    cell.keeper = _Keeper(who, bring)
     cell.__class__ = _Away
     return stand_in
 
 
 def is_kept_by(cell: Cell, who: object) -> bool:
     """Is the cell's value put away there?"""
-    return type(cell) is _Away and _away[cell].who is who
+    return type(cell) is _Away and cell.keeper is not None and cell.keeper.who is who
 
 
 # -- in-place stamps -----------------------------------------------------------------------------------------
