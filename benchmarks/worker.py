@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.row import CLOCK, REFERENCE, US, Job, Row, Work, section
 
 SAMPLE_SECONDS = 0.02  # long beside the clock's grain, short enough that the systems alternate quickly
-WARM_UP_SECONDS = 0.05
+WARM_UP_SECONDS, WARM_UP_CALLS = 0.05, 3  # systems that keep results for further calls need some to have them
 MOST_CALLS = 1_000_000
 GLANCE_SECONDS, MOST_GLANCES = 0.004, 50
 
@@ -40,11 +40,12 @@ def timed(work: Work, calls: int) -> float:
 
 def calibrated(work: Work) -> tuple[int, float]:
     """How many calls fill a sample and how long one takes; finding out also warms the work up."""
-    calls, spent = 1, 0.0
+    calls, made, spent = 1, 0, 0.0
     while True:
         each = timed(work, calls)
-        spent += each * calls
-        if (spent >= WARM_UP_SECONDS and each * calls >= SAMPLE_SECONDS / 2) or calls >= MOST_CALLS:
+        made, spent = made + calls, spent + each * calls
+        warm = spent >= WARM_UP_SECONDS and made >= WARM_UP_CALLS
+        if (warm and each * calls >= SAMPLE_SECONDS / 2) or calls >= MOST_CALLS:
             return max(1, min(MOST_CALLS, round(SAMPLE_SECONDS / max(each, 1e-9)))), each
         calls = min(MOST_CALLS, calls * 2)
 

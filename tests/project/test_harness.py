@@ -112,7 +112,7 @@ def test_nan_is_no_small_error(tmp_path: Path) -> None:
 
 def test_long_rows_get_fewer_rounds_but_not_too_few() -> None:
     row, plan = Row("x", {}), Plan(rounds=25, budget=4.0)
-    assert [plan.rounds_of(row, s) for s in (0.01, 0.4, 30.0)] == [25, 10, 2]
+    assert [plan.rounds_of(row, s) for s in (0.01, 0.4, 30.0)] == [25, 10, 5]
     assert plan.rounds_of(Row("x", {}, most_rounds=1), 0.4) == 1
     assert Plan(rounds=2, budget=4.0).rounds_of(row, 30.0) == 2
 
@@ -176,6 +176,21 @@ def test_a_slow_first_call_does_not_count(monkeypatch: pytest.MonkeyPatch) -> No
     answer = Worker("y", {row.key: row}).answer({"prepare": row.key})
     assert answer["calls"] > 20
     assert answer["seconds"] < 0.01
+
+
+def test_slow_work_is_called_thrice_before_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    delays = iter([9.0, 5.0, 3.0])  # the first call compiles, the next two find memory for their results
+
+    def work() -> None:
+        now[0] += next(delays, 2.0)
+
+    monkeypatch.setattr(worker, "clock", lambda: now[0])
+    row = Row("x", {"y": lambda: work})
+    slow = Worker("y", {row.key: row})
+    assert slow.answer({"prepare": row.key})["calls"] == 1
+    monkeypatch.setattr(worker, "settle", lambda: None)
+    assert slow.answer({"sample": 1}) == {"seconds": 2.0}
 
 
 def test_a_worker_answers_errors() -> None:
