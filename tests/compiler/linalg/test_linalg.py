@@ -152,6 +152,22 @@ def test_the_other_triangle_is_not_read_and_a_zero_divides() -> None:
     assert x.ravel().tolist() == [2.0, np.inf]
 
 
+@pytest.mark.parametrize("left", [False, True])
+def test_a_matrix_that_is_its_own_right_side_stays_whole_while_it_is_read(left: bool) -> None:
+    """Both operands are one value that dies there: the result must not take its memory."""
+    x = Var(TensorType((17, 17), dt.float64))
+    doubled, solved, less = Var(x.type), Var(x.type), Var(x.type)
+    attributes = {"left": left, "lower": True, "transpose": False, "unit": False}
+    equations = (
+        Equation(table["add"], (x, x), {}, (doubled,)),
+        Equation(table["triangular_solve"], (doubled, doubled), attributes, (solved,)),
+        Equation(table["neg"], (solved,), {}, (less,)),
+    )
+    value = np.random.default_rng(0).uniform(-0.5, 0.5, (17, 17)) + 2 * np.eye(17)
+    graph = Graph((x,), equations, (less,))
+    np.testing.assert_allclose(native(graph, [value])[0], run(graph, [value])[0], rtol=1e-9, atol=1e-12)
+
+
 # -- around them ---------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType, int64
 from trilobite.compiler.cpu.emit.text import Text, Value
-from trilobite.compiler.cpu.linalg.rows import DEPTH, Matrix, Rows, define, solve, stretches, update
+from trilobite.compiler.cpu.linalg.rows import DEPTH, Matrix, Rows, copy, define, solve, stretches, update
 
 
 def emit(t: Text, dtype: DType, words: dict[str, Value]) -> None:
@@ -34,10 +34,7 @@ class _Factoring:
         t, w = self.t, self.words
         elements = t.mul(w["m"], w["n"])
         source, packed = (t.address(w[x], t.mul(self.unit, elements), self.dtype) for x in ("x", "packed"))
-        with t.when(t.icmp("ne", source, packed)):
-            for j, lanes in stretches(t, self.dtype, elements):
-                value = t.load(self.dtype, t.address(source, j, self.dtype), lanes)
-                t.store(self.dtype, value, t.address(packed, j, self.dtype))
+        copy(t, self.dtype, source, packed, elements)
         order = t.address(w["order"], t.mul(self.unit, w["m"]), int64)
         with t.loop(0, w["m"], name="place") as i:
             t.store(int64, i.index, t.address(order, i.index, int64))

@@ -68,9 +68,9 @@ def lower_root(root: Equation, inputs: tuple[Var, ...], outputs: tuple[Var, ...]
         _kernel(root.primitive.name, changed.type.dtype, form, tuple(words.names), host),
         tuple(words.contents), _batch(root).words[0], flops, serial=0 < flops < _SERIAL,
     )  # fmt: skip
-    in_place = (
-        ((outputs.index(root.outputs[0]), inputs.index(changed)),) if root.outputs[0] in outputs else ()
-    )
+    in_place: tuple[tuple[int, int], ...] = ()
+    if root.outputs[0] in outputs and changed not in root.inputs[:-1]:  # a matrix is read until the end
+        in_place = ((outputs.index(root.outputs[0]), inputs.index(changed)),)
     why = "a matrix is a unit; blocks of eight rows"
     return Lowering((step,), tuple(temporaries), in_place=in_place, why=why)
 

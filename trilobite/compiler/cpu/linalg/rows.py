@@ -155,6 +155,13 @@ def _divide(t: Text, dtype: DType, row: Value, columns: Value, by: Value) -> Non
         t.store(dtype, t.fdiv(t.load(dtype, at, lanes), t.splat(by, lanes) if lanes else by), at)
 
 
+def copy(t: Text, dtype: DType, source: Value, target: Value, count: Value) -> None:
+    """Elements to another place, unless they are there."""
+    with t.when(t.icmp("ne", source, target)):
+        for j, lanes in stretches(t, dtype, count):
+            t.store(dtype, t.load(dtype, t.address(source, j, dtype), lanes), t.address(target, j, dtype))
+
+
 def stretches(t: Text, dtype: DType, count: Value) -> Iterator[tuple[Value, int]]:
     """Elements of a row: vectors, then one by one. Yields within each loop: where, how many lanes."""
     lanes = t.host.vector_bytes // dtype.itemsize

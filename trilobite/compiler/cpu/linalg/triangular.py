@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.cpu.emit.text import Text, Value
-from trilobite.compiler.cpu.linalg.rows import DEPTH, Matrix, Rows, define, solve, stretches, update
+from trilobite.compiler.cpu.linalg.rows import DEPTH, Matrix, Rows, copy, define, solve, update
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,7 @@ class _Solving:
         t, n, columns, size = self.t, self.words["n"], self.words["columns"], self.dtype.itemsize
         b, x = self._of_unit("b"), self._of_unit("x")
         if self.form.left:
-            with t.when(t.icmp("ne", b, x)):
-                for j, lanes in stretches(t, self.dtype, t.mul(n, columns)):
-                    value = t.load(self.dtype, t.address(b, j, self.dtype), lanes)
-                    t.store(self.dtype, value, t.address(x, j, self.dtype))
+            copy(t, self.dtype, b, x, t.mul(n, columns))
             self._solve(x)
         else:
             turned = self._of_unit("turned")
