@@ -21,6 +21,7 @@ from trilobite.ir.primitive import table
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import TensorType
 from trilobite.ir.verify import verify
+from trilobite.native.host import SSE2
 
 Array = np.ndarray[Any, Any]
 F32 = np.dtype("float32")
@@ -34,11 +35,11 @@ def record(fn: Callable[..., Any], *shapes: tuple[int, ...]) -> Graph:
     return record_graph(several, [TensorType(s, F32) for s in shapes])
 
 
-def conv(x: Any, w: Any, stride: int = 1, pad: int = 1, groups: int = 1) -> Any:
+def conv(x: Any, w: Any, stride: int = 1, pad: int = 1, groups: int = 1, dtype: Any = F32) -> Any:
     rank = x.ndim - 2
     return table["conv"](
         x, w, stride=(stride,) * rank, low=(pad,) * rank, high=(pad,) * rank, x_dilation=(1,) * rank,
-        w_dilation=(1,) * rank, groups=groups, dtype=F32,
+        w_dilation=(1,) * rank, groups=groups, dtype=dtype,
     )  # fmt: skip
 
 
@@ -249,6 +250,22 @@ def test_bodies_of_loops_are_laid_out_too() -> None:
     graph = inline(tb.jit(loop).lower(tb.tensor(np.ones((1, 3, 5, 5), np.float32))).graph)
     found = check(graph)
     assert "conv_last" in str(found) and " conv " not in str(found)
+
+
+def test_one_weight_in_two_forms() -> None:
+    """On a machine whose panels for both are as wide: 4 filters of a plane, 2 vectors of 2 doubles."""
+    f64 = np.dtype("float64")
+    shapes = [TensorType(s, f64) for s in ((1, 3, 64, 64), (1, 3, 3, 3), (64, 3, 3, 3))]
+    here = partial(conv, pad=0, dtype=f64)
+    graph = record_graph(lambda x, y, w: (here(x, w, stride=2), here(y, w)), shapes)
+    laid = layout(graph, SSE2, "strict")
+    verify(laid)
+    names = Counter(e.primitive.name for e in laid.equations)
+    assert names["conv_planes"] == names["conv_last"] == names["gemm_pack"] == names["conv_panels"] == 1
+    rng = np.random.default_rng(0)
+    values = [rng.standard_normal(t.shape) for t in shapes]
+    for found, expected in zip(run(laid, values), run(graph, values), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_windows_over_a_plane_alone_stay() -> None:

@@ -45,7 +45,7 @@ from trilobite.compiler.passes.layout_winograd import stable_values, tile_of, ti
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
-from trilobite.ir.types import Affine, TensorType, size_of
+from trilobite.ir.types import Affine, Shape, TensorType, size_of
 from trilobite.native.host import Host
 
 _LEAST_PIXELS = 16  # of a product over pixels
@@ -92,7 +92,7 @@ class _Layout:
         self.versions: dict[Var, dict[Order, Var]] = {v: {identity(v.type.ndim): v} for v in graph.inputs}
         self.equations: list[Equation] = []
         self.maker = {v: e for e in graph.equations for v in e.outputs}
-        self.panels: dict[tuple[Var, bool, int, int, int], Var] = {}
+        self.panels: dict[tuple[Any, ...], Var] = {}  # by weight, what packs it and how
         self.bytes: dict[Var, Var] = {}
 
     def run(self) -> Graph:
@@ -249,11 +249,8 @@ class _Layout:
         if source not in self.bytes:
             self.bytes[source] = moved(partial(self.emit, e), source)
         form = integer_form(self.host, e, w in self.stable)
-        key = (w, False, e.attributes["groups"], form.tile, -form.packing["zero"])
-        if key not in self.panels:
-            weight = self.get(w, identity(w.type.ndim))
-            self.panels[key] = self.emit(e, form.packer, (weight,), form.packing)
-        made = self.emit(e, form.name, (self.bytes[source], self.panels[key]), form.attributes)
+        panels = self.packed(e, w, form.packer, form.packing)
+        made = self.emit(e, form.name, (self.bytes[source], panels), form.attributes)
         if made.type.dtype != dtype:
             made = self.emit(e, "cast", (made,), {"dtype": dtype})
         self.keep(e.outputs[0], last, made)
@@ -276,12 +273,9 @@ class _Layout:
         if mixes_channels(e):
             source = self.every_pixel(e, source)
             attributes["stride"] = (1,) * len(kernel)
-        key = (w, False, 1, 0, FILTERS)
-        if key not in self.panels:
-            shape = {"shape": (filters, channels * size_of(kernel))}
-            matrix = self.emit(e, "reshape", (self.get(w, identity(w.type.ndim)),), shape)
-            self.panels[key] = self.emit(e, "gemm_pack", (matrix,), {"contract": 1, "width": FILTERS})
-        made = self.emit(e, "conv_planes", (source, self.panels[key]), attributes)
+        matrix = (filters, channels * size_of(kernel))
+        panels = self.packed(e, w, "gemm_pack", {"contract": 1, "width": FILTERS}, matrix)
+        made = self.emit(e, "conv_planes", (source, panels), attributes)
         self.keep(e.outputs[0], identity(x.type.ndim), made)
 
     def _as_product(self, e: Equation) -> bool:
@@ -331,11 +325,18 @@ class _Layout:
         if groups > 1 and w.type.shape[0] == groups and w.type.shape[1] == 1:
             return self.get(w, weight_last(w.type.ndim))
         lanes = panel_lanes(w.type.dtype, e.attributes["dtype"], self.host)
-        key = (w, transposed, groups, 0, lanes)
+        return self.packed(e, w, "conv_panels", {"lanes": lanes, "transposed": transposed, "groups": groups})
+
+    def packed(
+        self, e: Equation, w: Var, packer: str, attributes: dict[str, Any], shape: Shape | None = None
+    ) -> Var:
+        """A weight, or it under another shape, in panels; made once for all that ask for the same."""
+        key = (w, packer, *sorted(attributes.items()))
         if key not in self.panels:
             source = self.get(w, identity(w.type.ndim))
-            attributes = {"lanes": lanes, "transposed": transposed, "groups": groups}
-            self.panels[key] = self.emit(e, "conv_panels", (source,), attributes)
+            if shape is not None:
+                source = self.emit(e, "reshape", (source,), {"shape": shape})
+            self.panels[key] = self.emit(e, packer, (source,), attributes)
         return self.panels[key]
 
     # -- windows ---------------------------------------------------------------------------------------------
