@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trilobite.compiler.passes.rules.pointwise import POINTWISE
+from trilobite.compiler.passes.share_kernels import share_kernels
 from trilobite.compiler.plan import ALIASES
 from trilobite.compiler.regions import CONTROL, with_regions
 from trilobite.ir.graph import Equation, Graph, Var
@@ -308,7 +309,7 @@ def fuse(graph: Graph, kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> G
     fuser = _Fuser(graph, kinds, roots)
     for e in _scalars_first(graph):
         fuser.add(e)
-    return fuser.graph_of_fusions()
+    return share_kernels(fuser.graph_of_fusions(), kinds)
 
 
 def _scalars_first(graph: Graph) -> list[Equation]:
