@@ -32,6 +32,7 @@ from trilobite.framework.control import switch as switch
 from trilobite.framework.control import while_loop as while_loop
 from trilobite.framework.custom_op import custom_op as custom_op
 from trilobite.framework.fit import fit as fit
+from trilobite.framework.function_class import Function as Function
 from trilobite.framework.inspection import NamespaceInfo as __array_namespace_info__
 from trilobite.framework.jacobians import hessian as hessian
 from trilobite.framework.jacobians import jacfwd as jacfwd
@@ -98,7 +99,6 @@ from trilobite.framework.random.draws import randn as randn
 from trilobite.framework.random.draws import randn_like as randn_like
 from trilobite.framework.random.draws import randperm as randperm
 from trilobite.framework.random.keys import manual_seed as manual_seed
-from trilobite.framework.rules import Function as Function
 from trilobite.framework.rules import custom_jvp as custom_jvp
 from trilobite.framework.rules import custom_vjp as custom_vjp
 from trilobite.framework.tensor import Tensor as Tensor

@@ -4,7 +4,9 @@ symbols.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,6 +210,39 @@ def test_custom_jvp_serves_both_modes() -> None:
     close(tb.jvp(f, (x,), (tb.ones(3, dtype=tb.float64),))[1], 7 * arr(x))
     close(tb.grad(lambda x: f(x).sum())(x), 7 * arr(x))
     close(tb.jit(tb.grad(lambda x: f(x).sum()))(x), 7 * arr(x))
+
+
+def calling_itself(kind: str) -> Callable[..., tb.Tensor]:
+    """exp(x) with 10 times its slope, by rules that call it: what is differentiated again has them too."""
+    if kind == "vjp":
+        f = tb.custom_vjp(lambda x: tb.exp(x))
+        f.defvjp(lambda x: (f(x), x), lambda x, ct: (10.0 * ct * f(x),))
+        return f
+    g = tb.custom_jvp(lambda x: tb.exp(x))
+    g.defjvp(lambda p, t: (g(p[0]), 10.0 * t[0] * g(p[0])))
+    return g
+
+
+@pytest.mark.parametrize("kind", ["vjp", "jvp"])
+@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit], ids=["eager", "jit"])
+def test_rules_may_call_their_function(kind: str, wrap: Callable[..., Any]) -> None:
+    f, x = calling_itself(kind), f64(5)
+    once = tb.grad(lambda x: f(x).sum())
+    close(wrap(f)(x), np.exp(arr(x)))
+    close(wrap(once)(x), 10 * np.exp(arr(x)))
+    close(wrap(tb.grad(lambda x: once(x).sum()))(x), 100 * np.exp(arr(x)))
+    close(wrap(tb.vmap(tb.grad(tb.grad(f))))(x), 100 * np.exp(arr(x)))
+    close(tb.grad(lambda x: wrap(f)(x).sum())(x), 10 * np.exp(arr(x)))
+
+
+def test_a_third_derivative_of_rules_that_call_their_function_is_refused_under_jit() -> None:
+    f, x = calling_itself("vjp"), f64(5)
+    thrice = tb.vmap(tb.grad(tb.grad(tb.grad(f))))
+    close(thrice(x), 1000 * np.exp(arr(x)))
+    with pytest.raises(
+        GradientError, match="a third derivative of <lambda>, whose rules call <lambda> itself"
+    ):
+        tb.jit(thrice)(x)
 
 
 def test_custom_vjp_has_no_forward_mode() -> None:

@@ -50,7 +50,8 @@ ROOMS = {
 _BY_ROOM = {
     "jit": "jit make_graph eval_shape",
     "control": "cond switch while_loop scan fori_loop associative_scan",
-    "rules": "custom_vjp custom_jvp Function",
+    "rules": "custom_vjp custom_jvp",
+    "function_class": "Function",
     "custom_op": "custom_op TensorType",
     "checkpointing": "checkpoint",
     "jacobians": "jacfwd jacrev hessian",

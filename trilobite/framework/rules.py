@@ -1,5 +1,4 @@
-"""Functions with derivative rules of their own: custom_vjp, custom_jvp, the Function class; and
-checkpointing.
+"""Functions with derivative rules of their own: custom_vjp, custom_jvp.
 
 Each is one node on a tape and one `call` in a recording, with forward and backward graphs as its regions.
 """
@@ -7,6 +6,7 @@ Each is one node on a tape and one `call` in a recording, with forward and backw
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import update_wrapper
 from typing import Any
 
@@ -15,7 +15,7 @@ from trilobite.base.dtypes import is_inexact
 from trilobite.base.errors import ArgumentError, GradientError
 from trilobite.base.locations import user_location
 from trilobite.framework.control import Closed
-from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.tensor import wrap
 from trilobite.framework.transforms import is_tensor, read_tree, vjp
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
@@ -27,6 +27,11 @@ from trilobite.ir.transforms.tape import Tape, zeros
 from trilobite.ir.types import TensorType, type_of
 
 Fn = Callable[..., Any]
+
+_ORDERS = 2  # derivatives that a recording keeps of a function whose rules call the function itself
+
+_recorded: ContextVar[tuple[custom_vjp, ...]] = ContextVar("_recorded", default=())
+"""Functions whose rules are being recorded, the outermost first."""
 
 
 class _Args:
@@ -102,7 +107,34 @@ class custom_vjp:
         return _per_leaf(self.fn.__name__, cts, a)
 
     def _call(self, a: _Args) -> Any:
-        """Record body, forward and backward; all three close over the same captures."""
+        """Record body, forward and backward. Rules may call the function itself, and the rules of that call
+        again: the innermost is a function without a derivative.
+        """
+        outer = _recorded.get()
+        if sum(f is self for f in outer) >= _ORDERS:
+            return self._innermost(a)
+        token = _recorded.set((*outer, self))
+        try:
+            return self._with_rules(a)
+        finally:
+            _recorded.reset(token)
+
+    def _innermost(self, a: _Args) -> Any:
+        trees: list[pytree.Tree] = []
+
+        def plain(*values: Value) -> list[Value]:
+            out, tree = read_tree(self.fn(*a.fill(values)))
+            trees[:] = [tree]
+            return out
+
+        body = record(plain, a.types, self.fn.__name__)
+        closed = Closed([body], len(a.values))
+        graph = closed.graph(body, a.types)
+        outs = table["call"](*a.values, *closed.operands(), name=self.fn.__name__, strict=True, graph=graph)
+        return trees[0].unflatten(map(wrap, outs))
+
+    def _with_rules(self, a: _Args) -> Any:
+        """All three graphs close over the same captures."""
         trees: dict[str, Any] = {}
         body, forward = self._record_forward(a, trees)
         closed = Closed([body, forward], len(a.values))
@@ -316,77 +348,3 @@ class custom_jvp:
         return out_tree.unflatten(
             wrap(top.dual(o, t)) for o, t in zip(outs, read_tree(moved)[0], strict=True)
         )
-
-
-def _not_written(method: str) -> GradientError:
-    return GradientError(
-        f"a Function without {method}",
-        where=user_location(),
-        expected="static methods forward and backward",
-        remedy=f"write @staticmethod def {method} in the class",
-    )
-
-
-class Function:
-    """A differentiable operation as a class, as PyTorch users write it: static `forward(ctx, ...)`,
-    `backward(ctx, ...)`.
-    """
-
-    @staticmethod
-    def forward(ctx: Context, *args: Any) -> Any:
-        raise _not_written("forward(ctx, *args)")
-
-    @staticmethod
-    def backward(ctx: Context, *cotangents: Any) -> Any:
-        raise _not_written("backward(ctx, *cotangents)")
-
-    @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Run forward; backward uses what forward saved on `ctx`."""
-        static = [i for i, a in enumerate(args) if not isinstance(a, Tensor)]
-        contexts: list[Context] = []
-
-        def plain(*inner: Any) -> Any:
-            return cls.forward(Context(), *inner)
-
-        def fwd(*inner: Any) -> Any:
-            ctx = Context()
-            out = cls.forward(ctx, *inner)
-            contexts[:] = [ctx]
-            return out, tuple(ctx.saved_tensors)
-
-        def bwd(saved: Any, ct: Any) -> Any:
-            ctx = contexts[0].with_saved(saved)
-            cts = cls.backward(ctx, *(ct if isinstance(ct, tuple) else (ct,)))
-            cts = cts if isinstance(cts, tuple) else (cts,)
-            if len(cts) != len(args):
-                raise ArgumentError(
-                    f"{cls.__name__}.backward returned {len(cts)} gradients",
-                    where=user_location(),
-                    expected=f"one per argument of forward: {len(args)}",
-                    remedy="return a tuple, with None for arguments that need no gradient",
-                )
-            return tuple(c for i, c in enumerate(cts) if i not in static)
-
-        plain.__name__ = cls.__name__
-        rule = custom_vjp(plain, static)
-        rule.defvjp(fwd, bwd)
-        return rule(*args)
-
-
-class Context:
-    """What `Function.forward` leaves for `backward`: tensors by save_for_backward, anything else as
-    attributes.
-    """
-
-    def __init__(self) -> None:
-        self.saved_tensors: tuple[Tensor, ...] = ()
-
-    def save_for_backward(self, *tensors: Tensor) -> None:
-        self.saved_tensors = tensors
-
-    def with_saved(self, tensors: Sequence[Tensor]) -> Context:
-        out = Context()
-        out.__dict__.update(self.__dict__)
-        out.saved_tensors = tuple(tensors)
-        return out

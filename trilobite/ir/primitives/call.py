@@ -49,6 +49,7 @@ def invoke(graph: Graph, values: Sequence[Value], attrs: Attributes, suffix: str
 def _jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -> tuple[Any, Any]:
     if "push" in attrs:
         return _push(primals, tangents, attrs)
+    _refuse_innermost(attrs)
     if attrs.get("strict"):
         raise GradientError(
             f"{attrs['name']} has a reverse-mode rule of its own (custom_vjp) and no forward-mode one",
@@ -61,6 +62,16 @@ def _jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -
     n = len(graph.outputs)
     rest = iter(outs[n:])
     return tuple(outs[:n]), tuple(next(rest) if a else None for a in out_active)
+
+
+def _refuse_innermost(attrs: Attributes) -> None:
+    """A function whose rules call the function itself: a recording keeps the rules of a few such calls."""
+    if attrs.get("strict") and "backward" not in attrs:
+        raise GradientError(
+            f"a third derivative of {attrs['name']}, whose rules call {attrs['name']} itself",
+            expected="two derivatives at most, where jit records the rules",
+            remedy="write what the function computes into its rules, or differentiate without jit",
+        )
 
 
 def _push(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attributes) -> tuple[Any, Any]:
@@ -78,6 +89,7 @@ def _linearize(
 ) -> tuple[Sequence[Value], Any]:
     if "backward" in attrs:
         return _own_rule(operands, attrs)
+    _refuse_innermost(attrs)
     graph: Graph = attrs["graph"]
     halves = reverse_graph(graph, wanted)
     halves.forward.__dict__["_whole"] = attrs  # as for a rule of its own
