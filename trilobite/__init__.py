@@ -11,6 +11,7 @@ tb.fit, tb.save, tb.load, ...           a plain training loop; files
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
@@ -29,9 +30,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"trilobite has no {name!r}")
     if name in ("dlp", "processor"):  # rooms that do without the framework
         return importlib.import_module(f"{__name__}.{name}")
-    from trilobite.framework import namespace
-
-    found = globals()
+    namespace, found = _namespace(), globals()
     if "tensor" not in found:
         found.update(namespace.names())
         found["__all__"] = sorted(
@@ -42,9 +41,22 @@ def __getattr__(name: str) -> Any:
     return found[name]
 
 
-def __dir__() -> list[str]:
-    from trilobite.framework import namespace
+def _namespace() -> Any:
+    """The framework, imported while the collector rests: what an import makes is kept, and nothing is found
+    by looking through all of it again and again.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        from trilobite.framework import namespace
+    finally:
+        if collecting:
+            gc.enable()
+    return namespace
 
+
+def __dir__() -> list[str]:
+    namespace = _namespace()
     return sorted({*globals(), *namespace.names(), *namespace.ROOMS, *namespace.LATER})
 
 

@@ -8,6 +8,8 @@ Bounds: slopes equal five-point differences to 1e-6; ⟨u, Jv⟩ = ⟨Jᵀu, v�
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -79,6 +81,26 @@ def test_a_missing_rule_is_noticed() -> None:
     with pytest.raises(TypeError):
         Primitive("nothing", "x", type=lambda x: x, evaluate=lambda x: x)  # type: ignore[call-arg]
     assert "nothing" not in table
+
+
+ONE_AFTER_ANOTHER = """
+from importlib import import_module
+from trilobite.ir.primitives import FAMILIES, table
+here = lambda: list(dict.keys(table))  # what has been imported
+assert "svd" in table and "svd" in list(table) and "nothing" not in table and table.get("nothing") is None
+print(here())
+print(table["svd"], "svdvals" in here(), "conv" in here(), table.get("conv"), "conv_input_grad" in here())
+for family, names in FAMILIES.items():
+    import_module(f"trilobite.ir.primitives.{family}")
+    assert set(names.split()) <= set(here()), family
+print(len(here()) == len(table) == len(table.values()) == len(dict(table)))
+"""
+
+
+def test_the_table_knows_all_names_and_imports_what_is_asked_for() -> None:
+    done = subprocess.run([sys.executable, "-c", ONE_AFTER_ANOTHER], capture_output=True, text=True)
+    found = ["[]", "<primitive svd> True False <primitive conv> True", "True"]
+    assert done.stdout.splitlines() == found, done.stderr
 
 
 # -- types, recordings, costs --------------------------------------------------------------------------------

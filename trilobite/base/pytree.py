@@ -8,7 +8,6 @@ flatten equally.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -61,8 +60,18 @@ def _namedtuple(cls: type) -> Node:
     return Node(lambda x: (tuple(x), None), lambda _, c: cls(*c))
 
 
+def _is_dataclass(cls: type) -> bool:
+    return hasattr(cls, "__dataclass_fields__")  # its module comes in where there is such a class
+
+
+def _field_names(cls: type) -> list[str]:
+    from dataclasses import fields
+
+    return [f.name for f in fields(cls)]
+
+
 def _dataclass(cls: type) -> Node:
-    names = [f.name for f in dataclasses.fields(cls)]
+    names = _field_names(cls)
 
     def rebuild(_: Any, children: Sequence[Any]) -> Any:
         out: Any = object.__new__(cls)
@@ -82,7 +91,7 @@ def node_of(value: Any) -> Node | None:
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         rule = _registry[cls] = _namedtuple(cls)
         return rule
-    if dataclasses.is_dataclass(cls) and getattr(cls, "__pytree__", True):
+    if _is_dataclass(cls) and getattr(cls, "__pytree__", True):
         rule = _registry[cls] = _dataclass(cls)
         return rule
     for base in cls.__mro__[1:-1]:
@@ -91,8 +100,7 @@ def node_of(value: Any) -> Node | None:
     return None
 
 
-@dataclasses.dataclass(frozen=True)
-class Tree:
+class Tree(NamedTuple):
     """The shape of a pytree. `kind is None` marks a leaf."""
 
     kind: type | None
@@ -185,8 +193,8 @@ def _walk(
     names: Sequence[Any] = range(len(children))
     if isinstance(static, tuple) and len(static) == len(children):
         names = static
-    elif dataclasses.is_dataclass(value):
-        names = [f.name for f in dataclasses.fields(value)]
+    elif _is_dataclass(type(value)):
+        names = _field_names(type(value))
     for name, child in zip(names, children, strict=True):
         _walk(f"{prefix}.{name}" if prefix else str(name), child, found, is_leaf)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,4 +97,4 @@ WORK: dict[str, Callable[..., float]] = {
 def install() -> None:
     """From now on these primitives, bound to arrays, run natively where that pays."""
     for name, work in WORK.items():
-        table[name].eager = Heavy(table[name], work)
+        table.quicken(name, partial(Heavy, work=work))

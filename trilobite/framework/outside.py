@@ -9,7 +9,6 @@ what a backward pass needs at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ def forward(e: Entry, values: Sequence[Value], target: str) -> list[Value]:
     tape = entry.threads.context.ambient
     wanted = [tape.tracks(v) for v in values]
     attributes = {**e.attributes, "target": target}
-    usage = replace(e.usage, donated=(), replaced=())  # the tape keeps what the call reads
+    usage = e.usage._replace(donated=(), replaced=())  # the tape keeps what the call reads
     plain = all(type(c.held) is np.ndarray for c in e.recording.cells)
     run = replacing(executable(e.recording.graph, target, usage))
 

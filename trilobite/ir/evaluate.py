@@ -7,8 +7,7 @@ ones). With arrays alone it calls the NumPy rules directly and drops each interm
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,8 +99,7 @@ def _last_uses(graph: Graph) -> list[list[Var]]:
 Executable = Callable[[Sequence[Value]], list[Value]]
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(NamedTuple):
     """What whoever runs a graph knows about its inputs, and the graph does not say."""
 
     stable: frozenset[int] = frozenset()  # inputs that are the same arrays in most runs: weights only read

@@ -17,7 +17,8 @@ A primitive that lacks a rule holds `Absent(why)` in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Literal
 
 from trilobite.base.dtypes import is_complex
@@ -124,9 +125,7 @@ class Primitive:
         self.differentiable = not isinstance(self.vjp, Absent)
         self.eager: Callable[..., Any] | None = None  # what an upper room runs instead of `evaluate` at once
         self._plans: dict[int, tuple[tuple[int, ...], bool, bool]] = {}
-        if name in table:
-            raise IRError(f"there are two primitives named {name!r}")
-        table[name] = self
+        table.enter(self)
 
     def _partials(self, rule: Rule | None, holomorphic: bool = False) -> tuple[Partial | None, ...] | Absent:
         if rule is None:
@@ -175,7 +174,57 @@ def set_entry(bind: Callable[..., Any]) -> None:
     _enter = bind
 
 
-table: dict[str, Primitive] = {}
+class Table(dict[str, Primitive]):
+    """Primitives by name. All names are known from the start; a family of primitives is imported when one of
+    them is first asked for, since most programs meet few families and imports add up.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._modules: dict[str, str] = {}  # the one that defines it, by a primitive's name
+        self._quicker: dict[str, Callable[[Primitive], Callable[..., Any]]] = {}
+
+    def foresee(self, module: str, names: Sequence[str]) -> None:
+        """Importing the module will define these."""
+        self._modules |= dict.fromkeys(names, module)
+
+    def enter(self, primitive: Primitive) -> None:
+        name = primitive.name
+        if super().__contains__(name):
+            raise IRError(f"there are two primitives named {name!r}")
+        self[name] = primitive
+        if name in self._quicker:
+            primitive.eager = self._quicker[name](primitive)
+
+    def quicken(self, name: str, make: Callable[[Primitive], Callable[..., Any]]) -> None:
+        """From now on `make(primitive)` runs instead of its `evaluate` at once."""
+        self._quicker[name] = make
+        if super().__contains__(name):
+            self[name].eager = make(self[name])
+
+    def __missing__(self, name: str) -> Primitive:
+        if name not in self._modules:
+            raise KeyError(name)
+        import_module(self._modules[name])
+        return self[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules or super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._modules, **dict.fromkeys(super().__iter__())})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    # dict's own would know only what has been imported; these go by the three above
+    get = Mapping.get  # type: ignore[assignment]
+    keys = Mapping.keys  # type: ignore[assignment]
+    values = Mapping.values  # type: ignore[assignment]
+    items = Mapping.items  # type: ignore[assignment]
+
+
+table = Table()
 
 
 def types_of(values: Sequence[Value]) -> list[TensorType]:

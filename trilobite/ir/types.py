@@ -5,8 +5,7 @@ symbols.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 
 
-@dataclass(frozen=True, order=True)
-class Symbol:
+class Symbol(NamedTuple):
     """A size that a run decides: `lower <= name <= upper`."""
 
     name: str

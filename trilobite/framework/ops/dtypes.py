@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 
@@ -20,8 +19,7 @@ from trilobite.ir.primitives import table
 G = "dtypes"
 
 
-@dataclass(frozen=True)
-class FloatInfo:
+class FloatInfo(NamedTuple):
     """The limits of a float dtype (of its components, for a complex one)."""
 
     bits: int
@@ -32,8 +30,7 @@ class FloatInfo:
     dtype: DType
 
 
-@dataclass(frozen=True)
-class IntegerInfo:
+class IntegerInfo(NamedTuple):
     """The limits of an integer dtype."""
 
     bits: int

@@ -1,55 +1,57 @@
-"""The table of primitives: importing this room defines them all."""
+"""The primitives, one module a family. The table knows all names and imports a family when it is first
+needed.
+"""
 
 from trilobite.ir.primitive import table
-from trilobite.ir.primitives import (
-    bits,
-    call,
-    cast,
-    comparison,
-    complex,
-    cond,
-    conv,
-    conv_integer,
-    conv_integer_tiles,
-    conv_last,
-    conv_planes,
-    conv_winograd,
-    creation,
-    cumulative,
-    dot,
-    dynamic,
-    effects,
-    elementwise,
-    exponential,
-    fft,
-    fusion,
-    gather,
-    linalg_lu,
-    linalg_qr,
-    linalg_spectral,
-    linalg_svd,
-    linalg_triangular,
-    packing,
-    quantise,
-    random,
-    reduction,
-    scan,
-    scatter,
-    scatter_reduce,
-    shape,
-    sorting,
-    special,
-    trigonometric,
-    while_loop,
-    window,
-    window_last,
-)
 
-__all__ = [
-    "bits", "call", "cast", "comparison", "complex", "cond", "conv", "conv_integer", "conv_integer_tiles",
-    "conv_last", "conv_planes", "conv_winograd", "creation", "cumulative", "dot", "dynamic", "effects",
-    "elementwise", "exponential", "fft", "fusion", "gather", "linalg_lu", "linalg_qr", "linalg_spectral",
-    "linalg_svd", "linalg_triangular", "packing", "quantise", "random", "reduction", "scan", "scatter",
-    "scatter_reduce", "shape", "sorting", "special", "trigonometric", "while_loop", "window", "window_last",
-    "table",
-]  # fmt: skip
+FAMILIES = {
+    "bits": "not and or xor shift_left shift_right popcount clz bitcast",
+    "call": "call",
+    "cast": "cast",
+    "comparison": "eq ne lt le gt ge is_finite is_nan is_inf signbit select maximum minimum",
+    "complex": "conj real imag complex",
+    "cond": "cond",
+    "conv": "conv conv_input_grad conv_weight_grad",
+    "conv_integer": "conv_integer_panels conv_integer",
+    "conv_integer_tiles": "conv_integer_points conv_integer_tiles",
+    "conv_last": "conv_panels conv_last conv_last_input_grad conv_last_weight_grad",
+    "conv_planes": "conv_planes",
+    "conv_winograd": "conv_winograd conv_winograd_weight_grad",
+    "creation": "constant full iota stop_gradient barrier",
+    "cumulative": "cumulative",
+    "dot": "dot",
+    "dynamic": "dynamic_slice dynamic_update_slice",
+    "effects": "print callback custom_call",
+    "elementwise": "add sub mul div neg floor_div rem pow sqrt rsqrt hypot abs sign copysign nextafter floor "
+    "ceil trunc round",
+    "exponential": "exp exp2 expm1 log log2 log10 log1p logaddexp",
+    "fft": "fft rfft irfft",
+    "fusion": "fusion",
+    "gather": "gather gather_nd take_along",
+    "linalg_lu": "lu",
+    "linalg_qr": "qr",
+    "linalg_spectral": "eigh eigvalsh eig eigvals",
+    "linalg_svd": "svd svdvals pinv",
+    "linalg_triangular": "triangular_solve cholesky",
+    "packing": "gemm_pack dot_packed nibble_pack nibble_unpack dot_quantised",
+    "quantise": "quantise dequantise",
+    "random": "random_bits",
+    "reduction": "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or argmax argmin",
+    "scan": "scan",
+    "scatter": "scatter scatter_along",
+    "scatter_reduce": "scatter_reduce scatter_reduce_along",
+    "shape": "broadcast reshape transpose slice pad update_slice concatenate reverse",
+    "sorting": "sort top_k",
+    "special": "erf erfc erf_inv lgamma digamma polygamma",
+    "trigonometric": "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh atan2",
+    "while_loop": "while",
+    "window": "window_reduce window_argmax window_gather window_scatter",
+    "window_last": "window_last_reduce window_last_argmax window_last_gather window_last_scatter "
+    "window_last_max_grad window_last_spread",
+}
+"""The module of each family, and the primitives that it defines."""
+
+for _family, _names in FAMILIES.items():
+    table.foresee(f"{__name__}.{_family}", _names.split())
+
+__all__ = ["FAMILIES", "table"]

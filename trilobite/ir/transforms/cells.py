@@ -14,9 +14,8 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from sys import getrefcount
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -130,8 +129,7 @@ class _Away(Cell):
         _settle(self, new)
 
 
-@dataclass(frozen=True)
-class _Keeper:
+class _Keeper(NamedTuple):
     who: object
     bring: Callable[[], np.ndarray[Any, Any]]
 

@@ -8,8 +8,7 @@ while a recording is innermost is recorded, whether or not its operands are symb
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,8 +38,7 @@ class Recorded(Traced):
         self.stamp = 0
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(NamedTuple):
     """A graph with the state it touches. Graph inputs: arguments, then `cells`, then `values`; outputs:
     results, then `writes`.
     """
