@@ -1,9 +1,10 @@
-"""Threads that call one compiled function: no update of state is lost."""
+"""Threads that call compiled functions: no update of state is lost, and nobody waits in a circle."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import trilobite as tb
 from trilobite.compiler.cpu.target import Executable
-from trilobite.framework.turns import ALWAYS, turn_of
+from trilobite.framework.turns import Turn
 from trilobite.ir.transforms.cells import Cell
 
 
@@ -108,12 +109,133 @@ def test_functions_that_write_the_same_state_take_turns() -> None:
     assert (both.numpy() == 7.0 * 81).all() and (mine.numpy() == 2 * 81).all()
 
 
-def test_locks_are_taken_in_one_order() -> None:
-    a, b, c = (Cell(np.zeros(1)) for _ in range(3))
-    first, second = turn_of([a]), turn_of([b, c])
-    forward, backward = turn_of([a, c]), turn_of([b, a])
-    assert turn_of([a]) is first and turn_of([c]) is second
-    assert forward.locks == backward.locks == (first, second)
-    with forward, backward:
-        pass
-    assert turn_of([]) is ALWAYS
+def test_what_is_written_together_is_one_group_and_who_needs_two_waits_for_all() -> None:
+    a, b, c, unwritten = (Cell(np.zeros(1)) for _ in range(4))
+    first, second, reader, free = Turn([], [a]), Turn([], [b, c]), Turn([a], []), Turn([unwritten], [])
+    assert reader.now() is first.now() is not second.now() is Turn([c], []).now()
+    assert free.now() is free.now() is not Turn([unwritten], []).now()
+    for several in (Turn([a], [c]), Turn([a, b], []), Turn([unwritten], [], comes_back=True)):
+        assert {first.now(), second.now()} <= set(several.now().locks)
+        with several.now(), reader.now(), several.now():
+            pass
+    alone = free.now()
+    Turn([], [unwritten])
+    assert free.now() is not alone  # others may see it half-written now
+
+
+def test_gradients_are_state() -> None:
+    leaf = tb.zeros((3,), requires_grad=True)._cell.leaf
+    assert Turn([], [leaf]).now() is Turn([leaf], []).now()
+
+
+def test_who_reads_sees_no_half_written_state() -> None:
+    state = tb.zeros((1000, 1000))
+    write, read = tb.jit(lambda: state.add_(1.0).max()), tb.jit(lambda: state.max() - state.min())
+    read(), write()
+    done = threading.Event()
+    spread: list[float] = []
+
+    def writes() -> None:
+        for _ in range(15):
+            write()
+        done.set()
+
+    def reads() -> None:
+        while not done.is_set():
+            spread.append(read().item())
+
+    work = iter((writes, reads))
+    at_once(lambda: next(work)(), threads=2)
+    assert set(spread) <= {0.0} and state.numpy().max() == 16.0
+
+
+# -- callbacks ---------------------------------------------------------------------------------------------
+
+
+def ended(*work: Callable[[], object]) -> bool:
+    """Do threads that do this end?"""
+    started = [threading.Thread(target=w, daemon=True) for w in work]
+    for t in started:
+        t.start()
+    for t in started:
+        t.join(20)
+    return not any(t.is_alive() for t in started)
+
+
+def test_a_callback_may_call_what_another_thread_waits_in() -> None:
+    """One thread is in `outer` and calls `inner`, the other in `inner` waits until `outer` is done."""
+    mine, both = tb.zeros(()), tb.zeros(())
+    inside, x = threading.Event(), tb.tensor(1.0)
+    inner = tb.jit(lambda x: both.add_(x) * 1.0)
+    moves = tb.jit(lambda x: mine.add_(both.add_(x)))
+
+    def call(_: Any) -> None:
+        inside.set()
+        inside_too.wait(5)
+        inner(x)
+
+    inside_too = threading.Event()
+    outer = tb.jit(lambda x: (mine.add_(x), tb.debug.callback(call, None, x))[0] * 1.0)
+    inner(x), moves(x)
+
+    def other() -> None:
+        inside.wait(5)
+        inside_too.set()
+        inner(x), moves(x)
+
+    assert ended(lambda: outer(x), other)
+    assert both.item() == 5.0
+
+
+def test_two_callbacks_that_call_each_others_functions_do_not_wait_for_each_other() -> None:
+    states = [tb.zeros(()) for _ in range(2)]
+    x, met = tb.tensor(1.0), threading.Barrier(2)
+    plain = [tb.jit(partial(lambda k, x: states[k].add_(x) * 1.0, k)) for k in range(2)]
+
+    def crossed(k: int, _: Any) -> None:
+        with suppress(threading.BrokenBarrierError):
+            met.wait(0.3)  # both are here, or the other waits for this one
+        plain[1 - k](x)
+
+    calls = [
+        tb.jit(partial(lambda k, x: (states[k] * x, tb.debug.callback(partial(crossed, k), None, x))[0], k))
+        for k in range(2)
+    ]
+    assert ended(*(partial(f, x) for f in calls))
+    assert [s.item() for s in states] == [1.0, 1.0]
+
+
+def test_functions_without_state_do_not_wait_for_a_callback() -> None:
+    """Each call of the second thread ends while the first is still in its callback."""
+    inside, done, x = threading.Event(), threading.Event(), tb.tensor(3.0)
+
+    def wait(value: Any) -> Any:
+        if value == 3.0:
+            inside.set()
+            assert done.wait(5)
+        return value
+
+    f = tb.jit(lambda x: tb.debug.callback(wait, tb.tensor(0.0), x) * 2.0)
+    got: list[float] = []
+
+    def other() -> None:
+        inside.wait(5)
+        got.extend(f(tb.tensor(float(k))).item() for k in range(3))
+        done.set()
+
+    assert ended(lambda: got.append(f(x).item()), other)
+    assert got == [0.0, 2.0, 4.0, 6.0]
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_a_callback_that_writes_the_callers_state_is_refused(target: str) -> None:
+    state = tb.zeros(())
+    step = tb.jit(lambda x: (state.add_(x), tb.debug.callback(write, None, x))[0] * 1.0, target=target)
+
+    def write(value: Any) -> None:
+        state.copy_(tb.tensor(10.0))
+
+    for _ in range(2):
+        with pytest.raises(tb.errors.StateError, match="a callback in <lambda> has written state that"):
+            step(tb.tensor(1.0))
+        assert state.item() == 10.0

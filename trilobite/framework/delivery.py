@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
+from weakref import ref
 
+import numpy as np
+
+from trilobite.base.errors import StateError
+from trilobite.base.locations import user_location
 from trilobite.framework.leaves import GradLeaf, get_grad, set_grad
 from trilobite.framework.recordings import Entry
 from trilobite.framework.signature import Call
@@ -49,6 +54,30 @@ def deliver(e: Entry, call: Call, outs: Sequence[Value]) -> Any:
     for cell, value in zip(e.recording.writes, it, strict=True):
         cells.write(present.get(cell, cell), value)
     return e.out_tree.unflatten(leaves)
+
+
+# -- state that a callback writes ----------------------------------------------------------------------------
+
+
+class Witness:
+    """Sees whether Python code that a call runs on its way writes state that the call itself writes: what it
+    wrote would be lost. It holds no array, so that arrays may still be overwritten.
+    """
+
+    def __init__(self, e: Entry) -> None:
+        there = e.recording.writes if e.turn is not None and e.turn.comes_back else ()
+        self._seen = [(c, ref(c.held)) for c in there if type(c.held) is np.ndarray]
+        self._name, self._when = e.recording.graph.name, cells.now
+
+    def check(self) -> None:
+        held = [(c.held, array()) for c, array in self._seen]
+        if any(now is not before or cells.stamped_after(now, self._when) for now, before in held):
+            raise StateError(
+                f"a callback in {self._name} has written state that {self._name} writes too",
+                where=user_location(),
+                expected="callbacks that leave such tensors alone: results are stored when the call ends",
+                remedy="return the new value from the callback and write it in the function",
+            )
 
 
 # -- gradients that are replaced -----------------------------------------------------------------------------

@@ -36,8 +36,7 @@ class Dispatch:
 
     __slots__ = (
         "autocast", "cells", "count", "entry", "foreign", "generation", "grad_enabled", "gradients", "grads",
-        "known", "last", "results", "rooms", "rows", "run", "single", "stateless", "watched", "writes",
-        "written",
+        "known", "last", "results", "rooms", "rows", "run", "single", "watched", "writes", "written",
     )  # fmt: skip
 
     def __init__(self, e: Entry, call: Call, target: str) -> None:
@@ -52,7 +51,6 @@ class Dispatch:
         self.watched = list(dict.fromkeys([*(leaf for leaf, _ in e.grad_was), *(g for g, _ in e.grads)]))
         self.results = sum(s is None for s in e.out_static)
         self.single = len(e.out_static) == 1 and e.out_static[0] is None and e.out_tree.kind is None
-        self.stateless = not (self.cells or self.writes or self.watched)
         at = {c: i for i, c in enumerate(self.cells)}
         several = len(self.writes) > 1 and all(c in at for c in self.writes)
         self.written = itemgetter(*(at[c] for c in self.writes)) if several else None
@@ -71,6 +69,8 @@ class Dispatch:
         outside = ctx.recorder is None and _undisturbed(ctx)
         if not plain or not outside or e.differentiable or e.arg_writes or e.recording.values:
             return None
+        if e.turn is not None and e.turn.comes_back:
+            return None  # what it calls may write state
         if any(isinstance(where, int) for where, _ in e.grads) or still_holds(e, call):
             return None  # what the call left behind asks for another recording
         return Dispatch(e, call, target)
@@ -105,10 +105,11 @@ class Dispatch:
         values = self._arguments(args)
         if values is None or autocast_dtype() is not self.autocast:
             return MISS
-        if self.stateless:
+        turn = self.entry.turn
+        if turn is None:
             outs = self.run(values, [], 0)
             return wrap(outs[0]) if self.single else self.entry.out_tree.unflatten(self._results(outs))
-        with self.entry.turn:
+        with turn.now():
             return self._with_state(values)
 
     def _with_state(self, values: list[Any]) -> Any:

@@ -11,6 +11,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 from trilobite.base.collection import uncollected
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
-from trilobite.framework.delivery import deliver, old_gradients, replacing, shared_cells
+from trilobite.framework.delivery import Witness, deliver, old_gradients, replacing, shared_cells
 from trilobite.framework.dispatch import MISS, Dispatch
 from trilobite.framework.outside import can_wait, forward
 from trilobite.framework.recordings import Entry, still_holds, trace
@@ -33,6 +34,8 @@ from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.cells import is_kept_by
 from trilobite.ir.transforms.record import see
+
+_recording = threading.RLock()  # one for all functions: a function that is recorded may call any other
 
 
 class _Bound(dict[str, "Jitted"]):
@@ -61,17 +64,15 @@ class Jitted:
         self.entries: dict[Signature, list[Entry]] = {}
         self.recompilations: list[str] = []
         self._fast: Dispatch | None = None
-        self._lock = threading.RLock()
         update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """One call at a time: between reading state and writing it, no other thread may do so."""
-        with self._lock:
-            if self._fast is not None and not kwargs:
-                out = self._fast(args)
-                if out is not MISS:
-                    return out
-            return self._long_way(args, kwargs)
+        fast = self._fast
+        if fast is not None and not kwargs:
+            out = fast(args)
+            if out is not MISS:
+                return out
+        return self._long_way(args, kwargs)
 
     def _long_way(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         call = self._take_apart(args, kwargs)
@@ -116,21 +117,30 @@ class Jitted:
     # -- recordings ------------------------------------------------------------------------------------------
 
     def _find(self, call: Call) -> Entry:
-        candidates = self.entries.get(call.signature, ())
+        found, _ = self._found(call)
+        if found is not None:
+            return found
+        with _recording:
+            found, reason = self._found(call)  # another thread may have recorded it meanwhile
+            if found is not None:
+                return found
+            if self.entries:
+                self.recompilations.append(reason or self._difference(call.signature))
+            with uncollected():
+                found = trace(self.fn, call, self.options)
+            # one that closes over values of a running transform serves this call only
+            if not found.recording.values:
+                self.entries.setdefault(call.signature, []).append(found)
+            return found
+
+    def _found(self, call: Call) -> tuple[Entry | None, str]:
+        """A recording that serves; or why the last of those for such a call does not."""
         reason = ""
-        for e in candidates:
+        for e in self.entries.get(call.signature, ()):
             reason = still_holds(e, call)
             if not reason:
-                return e
-        if self.entries:
-            self.recompilations.append(reason or self._difference(call.signature))
-        with uncollected():
-            found = trace(self.fn, call, self.options)
-        if (
-            not found.recording.values
-        ):  # one that closes over values of a running transform serves this call only
-            self.entries.setdefault(call.signature, []).append(found)
-        return found
+                return e, ""
+        return None, reason
 
     def _difference(self, new: Signature) -> str:
         """Why no recording so far serves: compared with the newest of them."""
@@ -150,11 +160,12 @@ class Jitted:
 
     def _run(self, e: Entry, call: Call) -> Any:
         self._prepare(e, call)
-        with e.turn:
+        with _turn(e):
             values = self._values(e, call)
             if _is_plain(values):
-                run = replacing(executable(e.recording.graph, self.target, e.usage))
+                run, witness = replacing(executable(e.recording.graph, self.target, e.usage)), Witness(e)
                 outs: Sequence[Value] = run(values, old_gradients(e), 0)
+                witness.check()
             elif can_wait(e, values):
                 outs = forward(e, values, self.target)
             else:
@@ -197,6 +208,12 @@ class Jitted:
             lines += self.lower(*args, **kwargs).explain()
         lines += [f"recorded again: {why}" for why in self.recompilations]
         return "\n".join(lines) or ("recorded once" if self.entries else "not called yet")
+
+
+def _turn(e: Entry) -> AbstractContextManager[Any]:
+    """A call that is recorded changes nothing now."""
+    recorded = entry.threads.context.recorder is not None
+    return nullcontext() if e.turn is None or recorded else e.turn.now()
 
 
 def _is_plain(values: Sequence[Value]) -> bool:

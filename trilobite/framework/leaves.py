@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class GradLeaf(Leaf):
     """The node of a tensor that requires a gradient, and the gradient itself."""
 
-    __slots__ = ("grad",)
+    __slots__ = ("__weakref__", "grad")
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,8 +21,9 @@ from trilobite.framework.ops.registry import read as read_strong
 from trilobite.framework.signature import Call, Dynamic, Static
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.transforms import is_tensor
-from trilobite.framework.turns import ALWAYS, Turn, turn_of
+from trilobite.framework.turns import Turn
 from trilobite.ir.evaluate import NO_USAGE, Usage
+from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
@@ -53,7 +54,7 @@ class Entry:
     attributes: dict[str, Any] = field(default_factory=dict)
     usage: Usage = NO_USAGE
     differentiated: bool = False  # has a backward pass outside followed it?
-    turn: Turn = ALWAYS  # what to hold while it runs
+    turn: Turn | None = None  # what to hold while it runs, if it has state
 
     def present(self) -> dict[cells.Cell, cells.Cell]:
         """Where captured gradients are now: a parameter may have another tensor as its gradient by then."""
@@ -104,8 +105,22 @@ def trace(fn: Callable[..., Any], call: Call, options: tuple[tuple[str, Any], ..
         "tracked": recording.tracked,
     }
     e.usage = _usage(e, len(dynamic), options)
-    e.turn = turn_of(recording.writes)
+    e.turn = _turn(e)
     return e
+
+
+def _turn(e: Entry) -> Turn | None:
+    r, changed = e.recording, [leaf for leaf, _ in e.grads if not isinstance(leaf, int)]
+    reads, writes = (*r.cells, *(leaf for leaf, _ in e.grad_was)), (*r.writes, *changed)
+    return Turn(reads, writes, _comes_back(r.graph)) if reads or writes or e.arg_writes else None
+
+
+def _comes_back(graph: Graph) -> bool:
+    """Does a run of it call Python code of the user's?"""
+    return any(
+        e.primitive.effect or e.primitive.name == "custom_call" or any(_comes_back(g) for _, g in e.regions())
+        for e in graph.equations
+    )
 
 
 def _usage(e: Entry, arguments: int, options: tuple[tuple[str, Any], ...]) -> Usage:

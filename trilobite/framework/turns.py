@@ -1,34 +1,54 @@
-"""Taking turns: compiled functions that write the same state run one after the other, whoever calls them.
+"""Taking turns: compiled functions that share state which one of them writes run one after the other, whoever
+calls them.
 
-Enters: the cells that a recording writes. Leaves: a lock to hold from reading the state until it is written.
-Cells that were first written together share one lock; who writes cells of several locks takes them in the
-order of their making, so that nobody waits in a circle. Functions that only read take none: they see the
-state before a run or after it, because arrays that they hold are not overwritten.
+Enters: what a recording reads and writes: cells, and leaves whose gradients it changes. Leaves: a `Turn`, to
+be held from reading the state until it is written. What is first written together is a group with one lock,
+and who reads or writes of one group alone takes that; who needs several groups, or runs Python code on its
+way, which may call any other compiled function, waits for all groups. So whoever waits while it holds a lock
+waits for functions that wait for nothing, never in a circle. It knows only what compiled functions write:
+eager code that another thread runs meanwhile may see a half-written tensor.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from itertools import count
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from time import sleep
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from trilobite.ir.transforms.cells import Cell
-
-Turn = AbstractContextManager[Any]
-ALWAYS: Turn = nullcontext()
-_numbers = count()
-_known: WeakKeyDictionary[Cell, tuple[int, Any]] = WeakKeyDictionary()
-_guard = threading.Lock()
+_MOMENT = 50e-6  # seconds in which a thread that waits takes its turn
 
 
-class _Several:
-    """Several locks as one, again and again."""
+class Lock:
+    """One thread at a time, and another one next if it waits: who calls in a loop would always be first."""
 
-    def __init__(self, locks: Iterable[Any]) -> None:
-        self.locks = tuple(locks)
+    __slots__ = ("_lock", "_waiting")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._waiting: list[None] = []  # one for each thread: lists change as a whole, numbers do not
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._waiting.append(None)
+            try:
+                self._lock.acquire()
+            finally:
+                self._waiting.pop()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+        if self._waiting:
+            sleep(_MOMENT)
+
+
+class Locks:
+    """Several as one."""
+
+    def __init__(self, locks: Sequence[Lock]) -> None:
+        self.locks = locks
 
     def __enter__(self) -> None:
         with ExitStack() as taken:
@@ -38,18 +58,39 @@ class _Several:
 
     def __exit__(self, *error: object) -> None:
         for lock in reversed(self.locks):
-            lock.release()
+            lock.__exit__()
 
 
-def turn_of(cells: Iterable[Cell]) -> Turn:
-    """The lock of whoever writes these cells."""
-    found: dict[int, Any] = {}
-    with _guard:
-        fresh = next(_numbers), threading.RLock()
-        for cell in cells:
-            number, lock = _known.setdefault(cell, fresh)
-            found[number] = lock
-    if not found:
-        return ALWAYS
-    locks = [found[number] for number in sorted(found)]
-    return locks[0] if len(locks) == 1 else _Several(locks)
+_guard = threading.Lock()
+_groups: WeakKeyDictionary[Any, Lock] = WeakKeyDictionary()  # the lock of everything that somebody writes
+_alone = Lock()  # of those who wait for all groups
+
+
+class _Changes:
+    count = 0  # how often something was found to be written
+
+
+class Turn:
+    """The turn of one recording. `comes_back`: does it run Python code?"""
+
+    def __init__(self, reads: Iterable[Any], writes: Iterable[Any], comes_back: bool = False) -> None:
+        written = tuple(writes)
+        self._seen, self.comes_back = (*reads, *written), comes_back
+        self._own, self._at = Lock(), -1
+        with _guard:
+            fresh = Lock()
+            if fresh in [_groups.setdefault(x, fresh) for x in written]:
+                _Changes.count += 1
+
+    def now(self) -> Lock | Locks:
+        """What to hold."""
+        if self._at != _Changes.count:
+            with _guard:
+                self._at, self._lock = _Changes.count, self._found()
+        return self._lock
+
+    def _found(self) -> Lock | Locks:
+        groups = {_groups[x] for x in self._seen if x in _groups}
+        if self.comes_back or len(groups) > 1:
+            return Locks((_alone, *dict.fromkeys(_groups.values())))
+        return groups.pop() if groups else self._own

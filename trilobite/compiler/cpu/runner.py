@@ -2,7 +2,8 @@
 
 Enters: a `Program` and its kernels' machine code. Leaves: a callable, arrays in and arrays out, one native
 call per run. Equations that only NumPy can do are rows of the table that come back to Python. One run at a
-time: who calls meanwhile waits. The arena is the runner's own, or one that many runners share.
+time: who calls meanwhile waits, or gets another runner if the program calls the user's code. The arena is the
+runner's own, or one that many runners share.
 """
 
 from __future__ import annotations
@@ -16,7 +17,19 @@ import numpy as np
 from trilobite.base.errors import ArgumentError, PlanError
 from trilobite.compiler.cpu.results import Results
 from trilobite.compiler.kernels import Kernel
-from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, Step, Value, While, calls
+from trilobite.compiler.program import (
+    Branch,
+    Call,
+    HostCall,
+    Loop,
+    Place,
+    Program,
+    Step,
+    Value,
+    While,
+    calls,
+    hosts,
+)
 from trilobite.native import driver
 from trilobite.native.cache import Kernels
 from trilobite.native.memory import empty
@@ -71,6 +84,7 @@ class Runner:
         self.own = _room(1 if shared else max(program.packing.peak, 1))
         settle(self.own)
         self._lock = threading.RLock() if shared is None else shared.lock
+        self._waits = not any(_is_of_the_user(s.equation.primitive) for s in hosts(program.steps))
         self._base, self._bases = int(self.own.ctypes.data), [c.ctypes.data for c in program.constants]
         self._copies = [(k, v) for k, v in enumerate(program.outputs) if v.place != Place("output", k)]
         self.results = Results(program.outputs, program.reuses, replaced)
@@ -83,7 +97,9 @@ class Runner:
         """`values` is the caller's own list: arrays in it that are given away may be replaced by copies. What
         `old` and `held` are, `results` says.
         """
-        with self._lock:
+        if not self._lock.acquire(blocking=self._waits):
+            return self._another()(values)
+        try:
             if self._runs:
                 return self._another()(values)
             self._runs = True
@@ -91,9 +107,13 @@ class Runner:
                 return self._run(values, old or [], held)
             finally:
                 self._runs, self._now = False, ()
+        finally:
+            self._lock.release()
 
     def _another(self) -> Runner:
-        """For a run that a callback of this one's run asks for: with memory of its own."""
+        """For a run that a callback of this one's run asks for, or that should not wait until such a callback
+        is done, which may wait for anything: with memory of its own.
+        """
         if self._inner is None:
             replaced = self.results.replaced
             self._inner = Runner(self.program, self._code, self.inputs, replaced=replaced)
@@ -264,6 +284,11 @@ class _Rows:
                 self.patches.append(driver.Patch(at, array, a.offset))
         self.words.append(self.runner.word(a))
         return at
+
+
+def _is_of_the_user(primitive: Any) -> bool:
+    """Does it run code that may do anything?"""
+    return bool(primitive.effect or primitive.name == "custom_call")
 
 
 def _by_rule(primitive: Any, attributes: Mapping[str, Any]) -> Callable[[Sequence[Array]], Sequence[Array]]:
