@@ -164,3 +164,30 @@ def test_a_step_into_the_undefined_comes_back() -> None:
     origin = Point(0.0, 0.0, -2.0, np.array([-2.0]))
     p = Search(lambda t: (float(f(t)), float(d(t)), np.array([d(t)])), origin, 40, 1e-12).run(5.0)
     assert 0 < p.step < 1 and p.value < 0
+
+
+def test_a_far_minimum_is_reached_in_a_few_steps() -> None:
+    """Where values and slopes fit no cubic with a minimum, the step grows by its most, not by its least."""
+    f = lambda t: np.hypot(1.0, t - 300.0)  # noqa: E731
+    d = lambda t: (t - 300.0) / np.hypot(1.0, t - 300.0)  # noqa: E731
+    origin = Point(0.0, float(f(0.0)), float(d(0.0)), np.zeros(1))
+    search = Search(lambda t: (float(f(t)), float(d(t)), np.array([d(t)])), origin, 25, 1e-12)
+    assert abs(search.run(1.0).step - 300.0) < 5.0 and search.evaluations < 12
+
+
+@pytest.mark.parametrize(("search", "calls"), [(None, 5), ("strong_wolfe", None)])
+def test_no_more_evaluations_than_needed(search: str | None, calls: int | None) -> None:
+    """Without a search the loss behind the last iteration is the next step's first."""
+    x, seen = tb.tensor([-1.2, 1.0], dtype=tb.float64, requires_grad=True), []
+    opt = optim.LBFGS([x], lr=1e-3 if search is None else 1.0, max_iter=5, line_search_fn=search)
+
+    def closure() -> tb.Tensor:
+        opt.zero_grad()
+        loss = rosenbrock(x)
+        loss.backward()
+        seen.append(x.detach().numpy().tobytes())
+        return loss
+
+    opt.step(closure)
+    assert calls is None or len(seen) == calls
+    assert len(set(seen)) == len(seen)

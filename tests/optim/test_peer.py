@@ -176,3 +176,32 @@ def test_loss_scaling_moves_as_theirs() -> None:
         t.update()
         assert s.get_scale() == t.get_scale()
     same(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lr": 0.5, "max_iter": 5, "history_size": 4, "line_search_fn": "strong_wolfe"},
+        {"lr": 0.5, "max_iter": 5, "history_size": 4},
+        {"lr": 1.0, "max_iter": 20, "line_search_fn": "strong_wolfe"},
+    ],
+)
+def test_lbfgs_asks_for_the_same_losses(settings: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    start, x, y = rng.normal(size=(6, 3)), rng.normal(size=(20, 6)), rng.normal(size=(20, 3))
+    asked: list[list[float]] = []
+    for lib, room in ((tb, optim), (torch, torch.optim)):
+        w = lib.tensor(start, requires_grad=True)
+        opt, losses = room.LBFGS([w], **settings), []
+
+        def closure(w: Any = w, opt: Any = opt, losses: list[float] = losses, lib: Any = lib) -> Any:
+            opt.zero_grad()
+            loss = ((lib.tanh(lib.tensor(x) @ w) - lib.tensor(y)) ** 2).mean()
+            loss.backward()
+            losses.append(loss.detach().item())
+            return loss
+
+        for _ in range(3):
+            opt.step(closure)
+        asked.append(losses)
+    np.testing.assert_allclose(asked[0], asked[1], rtol=1e-6)

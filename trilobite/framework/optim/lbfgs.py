@@ -186,7 +186,7 @@ class LBFGS(Optimizer):
         lr, flat, still = (group[n].item() for n in ("lr", "tolerance_grad", "tolerance_change"))
         value, gradient, first_loss = self._evaluate(closure)
         evaluations = 1
-        for _ in range(group["max_iter"]):
+        for iteration in range(1, group["max_iter"] + 1):
             if evaluations >= group["max_eval"] or float(np.abs(gradient).max(initial=0.0)) <= flat:
                 break
             memory.learn(gradient, group["history_size"])
@@ -196,6 +196,10 @@ class LBFGS(Optimizer):
                 break
             start, memory.count = self._position(), memory.count + 1
             length = lr if memory.moves else min(1.0, 1.0 / float(np.abs(gradient).sum())) * lr
+            if group["line_search_fn"] is None and iteration == group["max_iter"]:
+                memory.move, memory.gradient = direction.dtype.type(length) * direction, gradient
+                self._move_to(start + memory.move)
+                break  # the next step asks what the loss is there
             origin = Point(0.0, value, slope, gradient)
             found, used = self._advance(closure, start, direction, origin, length)
             memory.move, memory.gradient = direction.dtype.type(found.step) * direction, gradient

@@ -58,8 +58,8 @@ class Search:
                 return now
             if now.slope >= 0:
                 return self.narrow(now, before)
-            wider = cubic_minimum(before, now)
             low, high = now.step + 0.01 * (now.step - before.step), now.step * 10.0
+            wider = cubic_minimum(before, now, (low + high) / 2.0)
             before, now = now, self.point(min(max(wider, low), high))
         return min((before, now), key=_order) if not math.isfinite(now.value) else now
 
@@ -93,29 +93,28 @@ def _longest(*gradients: Array) -> float:
 
 
 def _inside(low: Point, high: Point, slow: bool) -> tuple[float, bool]:
-    """A step strictly between the two: the cubic's minimum, kept off the ends, and the middle when that
-    has just been needed.
+    """A step strictly between the two: the cubic's minimum; kept off the ends where it lies on one, or was
+    close to one before.
     """
     a, b = sorted((low.step, high.step))
-    step, margin = cubic_minimum(low, high), 0.1 * (b - a)
+    step, margin = cubic_minimum(low, high, (a + b) / 2.0), 0.1 * (b - a)
     if min(b - step, step - a) >= margin:
         return step, False
-    if slow or not a <= step <= b:
+    if slow or not a < step < b:
         return (a + margin if abs(step - a) < abs(step - b) else b - margin), False
-    return min(max(step, a + margin), b - margin), True
+    return step, True
 
 
-def cubic_minimum(a: Point, b: Point) -> float:
-    """Where the cubic through two values and slopes is least; the middle where there is no such place."""
-    middle = (a.step + b.step) / 2.0
+def cubic_minimum(a: Point, b: Point, otherwise: float) -> float:
+    """Where the cubic through two values and slopes is least, if there is such a place."""
     if a.step == b.step or not all(map(math.isfinite, (a.value, b.value, a.slope, b.slope))):
-        return middle
+        return otherwise
     chord = a.slope + b.slope - 3.0 * (a.value - b.value) / (a.step - b.step)
     inside = chord * chord - a.slope * b.slope
     if not inside >= 0.0:
-        return middle
+        return otherwise
     root = math.copysign(math.sqrt(inside), b.step - a.step)
     bottom = b.slope - a.slope + 2.0 * root
     if bottom == 0.0:
-        return middle
+        return otherwise
     return b.step - (b.step - a.step) * (b.slope + root - chord) / bottom
