@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.ir.transforms.cells import Cell
+from trilobite.compiler.cpu.weights import Weights
+from trilobite.ir.transforms.cells import Cell, is_kept_by, put_away
 
 ROWS, COLUMNS = 151, 133  # more than what is too small to put away; no whole number of panels
 
@@ -180,6 +181,42 @@ def test_threads_that_look_at_once() -> None:
     for t in threads:
         t.join()
     assert len({id(a) for a in found}) == 1 and found[0].tobytes() == layer.known.tobytes()
+
+
+def test_a_look_between_reading_the_cells_and_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another thread may: what stood in for the weight is not taken for a new weight of zeros."""
+    layer, run = Layer(), Weights.__call__
+    layer.check()
+    assert layer.away
+
+    def looked_at(self: Weights, *args: Any) -> Any:
+        layer.w.numpy()
+        return run(self, *args)
+
+    monkeypatch.setattr(Weights, "__call__", looked_at)
+    layer.check()
+    monkeypatch.undo()
+    layer.check()
+
+
+def test_a_look_before_the_first_run_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, found = Layer(), []
+
+    def looked_at() -> None:
+        if layer.away:
+            found.append(layer.w.numpy().tobytes())
+
+    monkeypatch.setattr("trilobite.compiler.cpu.weights.give_back", looked_at)
+    layer.check()
+    assert found == [layer.known.tobytes()]
+    layer.check()
+
+
+def test_a_weight_that_was_written_meanwhile_is_not_put_away() -> None:
+    old, new = numbers(3, 4), numbers(3, 4, seed=1)
+    cell = Cell(new)
+    assert put_away(cell, old, None, lambda: old) is None
+    assert type(cell) is Cell and cell.value is new and not is_kept_by(cell, None)
 
 
 def test_a_second_process_lets_go_as_well(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

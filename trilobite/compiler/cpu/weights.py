@@ -71,6 +71,7 @@ class Weights:
         self._when = 0
         self._ready: list[Any] = [None] * self.outputs
         self._observed: set[int] = set()
+        self._stand_ins: dict[int, Array] = {}  # of weights that were put away
 
     @property
     def bound(self) -> tuple[Compiled, ...]:
@@ -86,6 +87,7 @@ class Weights:
 
     def __call__(self, values: Sequence[Array], held: int) -> list[Array]:
         now = [values[i] for i in self.stable]
+        self._look_again(now)
         changed = self._changed(now, held)
         is_first = self._seen is None  # what comes of constants alone is made then
         if is_first or True in changed:
@@ -100,6 +102,13 @@ class Weights:
             self._seen = now
             self.arena.release()  # weights seldom change
         return self._ready
+
+    def _look_again(self, now: list[Array]) -> None:
+        """Another thread may have looked at weights since the caller saw what stands in for them."""
+        if self._seen is not None:
+            for n, stand_in in self._stand_ins.items():
+                if now[n] is stand_in:
+                    now[n] = self._seen[n]
 
     def _changed(self, now: list[Array], held: int) -> list[bool]:
         """Which of these arrays are others than those last looked at, or written since?"""
@@ -141,18 +150,22 @@ class Weights:
             return False
         if getrefcount(array) > _ALONE:
             return False
-        values[i] = now[n] = cells.put_away(cell, self, lambda: self._bring(number, n))
+        stand_in = cells.put_away(cell, array, self, partial(self._bring, number, n, array.shape))
+        if stand_in is None:
+            return False
+        values[i] = now[n] = self._stand_ins[n] = stand_in
         return True
 
-    def _bring(self, number: int, n: int) -> Array:
-        """The weight from its panels. It stays: who looked once will look again."""
+    def _bring(self, number: int, n: int, shape: tuple[int, ...]) -> Array:
+        """The weight from its panels. It stays: who looked once will look again. Before the first run is
+        over, the next one finds it changed.
+        """
         p = self.packs[number]
-        assert self._seen is not None
-        shape = self._seen[n].shape
         panels = self._ready[p.output]
         array = empty(shape, panels.dtype)
         array[...] = PACKERS[p.name](panels, shape, **p.attributes)
-        self._seen[n] = array
+        if self._seen is not None:
+            self._seen[n] = array
         self._observed.add(number)
         return array
 

@@ -126,7 +126,8 @@ class _Away(Cell):
 
     @value.setter
     def value(self, new: Value) -> None:
-        _settle(self, new)
+        with _bringing:
+            _settle(self, new)
 
 
 class _Keeper(NamedTuple):
@@ -138,25 +139,39 @@ _bringing = threading.RLock()
 
 
 def _settle(cell: Cell, value: Value) -> None:
-    cell.keeper = None
+    cell.held = value  # first: who sees a plain cell takes what it holds
     cell.__class__ = Cell
-    cell.value = value
+    cell.keeper = None
 
 
-def put_away(cell: Cell, who: object, bring: Callable[[], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """Let go of a cell's array, which `who` can bring back. Returns what stands in for it."""
-    array = cell.value
-    stand_in = np.broadcast_to(np.zeros((), array.dtype), array.shape)
-    cell.value = stand_in
-    # In the cell and nowhere else: the keeper knows its cells, and a table of both would hold them for ever.
-    cell.keeper = _Keeper(who, bring)
-    cell.__class__ = _Away
-    return stand_in
+def put_away(
+    cell: Cell,
+    array: np.ndarray[Any, Any],
+    who: object,
+    bring: Callable[[], np.ndarray[Any, Any]],
+) -> np.ndarray[Any, Any] | None:
+    """Let go of a cell's array, which `who` can bring back. Returns what stands in for it; None if another
+    thread has written the cell by now.
+    """
+    with _bringing:
+        # In the cell and nowhere else: the keeper knows its cells, and a table of both would hold them for
+        # ever.
+        cell.keeper = _Keeper(who, bring)
+        cell.__class__ = _Away  # from here on, who looks or writes waits
+        if cell.held is not array:
+            _settle(cell, cell.held)
+            return None
+        cell.held = np.broadcast_to(np.zeros((), array.dtype), array.shape)
+        found: np.ndarray[Any, Any] = cell.held
+        return found
 
 
 def is_kept_by(cell: Cell, who: object) -> bool:
     """Is the cell's value put away there?"""
-    return type(cell) is _Away and cell.keeper is not None and cell.keeper.who is who
+    if type(cell) is not _Away:
+        return False
+    keeper = cell.keeper
+    return keeper is not None and keeper.who is who
 
 
 # -- in-place stamps -----------------------------------------------------------------------------------------
