@@ -71,7 +71,7 @@ class Watch:
 @contextmanager
 def detect_anomaly() -> Iterator[None]:
     """Check every result, forward and backward; the first NaN or infinity is an error that names the user's
-    line.
+    line. Compiled functions run equation by equation meanwhile, as the target "reference" does.
     """
     ctx = entry.context()
     before, ctx.watch = ctx.watch, Watch()

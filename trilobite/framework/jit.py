@@ -27,7 +27,7 @@ from trilobite.framework.outside import can_wait, forward
 from trilobite.framework.recordings import Entry, still_holds, trace
 from trilobite.framework.signature import Call, Signature, describe, hold, take_apart
 from trilobite.framework.transforms import check_function
-from trilobite.ir.evaluate import NO_USAGE, Usage, distinct, executable, existing, targets
+from trilobite.ir.evaluate import NO_USAGE, Usage, distinct, executable, existing, target_now, targets
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -159,33 +159,34 @@ class Jitted:
     # -- running ---------------------------------------------------------------------------------------------
 
     def _run(self, e: Entry, call: Call) -> Any:
-        self._prepare(e, call)
+        target = target_now(self.target)
+        self._prepare(e, call, target)
         with _turn(e):
-            values = self._values(e, call)
+            values = self._values(e, call, target)
             if _is_plain(values):
-                run, witness = replacing(executable(e.recording.graph, self.target, e.usage)), Witness(e)
+                run, witness = replacing(executable(e.recording.graph, target, e.usage)), Witness(e)
                 outs: Sequence[Value] = run(values, old_gradients(e), 0)
                 witness.check()
             elif can_wait(e, values):
-                outs = forward(e, values, self.target)
+                outs = forward(e, values, target)
             else:
-                outs = distinct(table["call"](*values, **e.attributes, target=self.target), values)
+                outs = distinct(table["call"](*values, **e.attributes, target=target), values)
             return deliver(e, call, outs)
 
-    def _prepare(self, e: Entry, call: Call) -> None:
+    def _prepare(self, e: Entry, call: Call, target: str) -> None:
         """Compiling takes time, in which others may write; so the state is read afterwards."""
-        values = self._values(e, call)
+        values = self._values(e, call, target)
         if not _is_plain(values):
             return
-        run: Any = executable(e.recording.graph, self.target, e.usage)
+        run: Any = executable(e.recording.graph, target, e.usage)
         if hasattr(run, "prepare"):
             run.lend(dict(enumerate(e.recording.cells, len(call.tensors))))
             run.prepare(values)
 
-    def _values(self, e: Entry, call: Call) -> list[Value]:
+    def _values(self, e: Entry, call: Call, target: str) -> list[Value]:
         """What the recording takes, as it is now: arguments, then captured cells."""
         r = e.recording
-        run = None if e.differentiable else existing(r.graph, self.target, e.usage)
+        run = None if e.differentiable else existing(r.graph, target, e.usage)
         keeper, present = getattr(run, "weights", None), e.present()
         captured = [c.held if is_kept_by(c, keeper) else see(present.get(c, c)) for c in r.cells]
         values = [*(t._read() for t in call.tensors), *captured, *r.values]

@@ -133,6 +133,11 @@ add the targets of the compiler here.
 """
 
 
+def target_now(target: str) -> str:
+    """Who runs a graph: while somebody watches all results, the interpreter, which shows them."""
+    return target if entry.threads.context.watch is None else "reference"
+
+
 def existing(graph: Graph, target: str, usage: Usage) -> Executable | None:
     """The compiled form if there is one."""
     found: Executable | None = graph.__dict__.get("_executables", {}).get((target, usage))
