@@ -37,6 +37,7 @@ _ROWS_BYTES = 128 << 10  # of form 1; of form 2 twice as many
 _TABLE_BYTES = 64 << 10
 _DEPTH = 512  # words of a block of depth: 16 columns of it are 32 KiB, and sums rarely leave registers
 _UNITS = 16  # wanted, so that threads share the work evenly
+_UNEVEN = 128  # of so many parts of all pixels, blocks may miss one
 _SERIAL = 1 << 16  # multiplications: below, waking another thread costs more than it brings
 _LINE = 16  # positions that a unit makes words of where there are no lines
 
@@ -147,12 +148,18 @@ def _form_words(p: Problem, part: Part, tile: Tiling, form: int, taps: int) -> d
 
 
 def _block(pixels: int, p: Problem, part: Part) -> int:
-    """Pixels of a unit: as many as caches hold, in blocks of about equal size that whole tiles fill."""
+    """Pixels of a unit: as many as caches hold, in blocks of about equal size; whole tiles fill them unless
+    the last block, and with it one of two threads, would get much less then.
+    """
     most = min(_PIXELS, _ROWS_BYTES // max(p.depth, 1), _TABLE_BYTES // (8 * max(part.tap_count, 1)))
     most = max(most // ROWS * ROWS, ROWS)
     blocks = -(-pixels // most)
-    blocks += blocks & (blocks > 1)  # an even number, for two threads
-    return -(-pixels // (blocks * ROWS)) * ROWS if blocks > 1 else pixels
+    if blocks <= 1:
+        return pixels
+    blocks += blocks & 1  # an even number, for two threads
+    equal = -(-pixels // blocks)
+    whole = -(-equal // ROWS) * ROWS
+    return whole if (whole * blocks - pixels) * _UNEVEN <= pixels else equal
 
 
 def _depth_blocks(words: int, taps: int) -> tuple[int, int]:
