@@ -231,7 +231,7 @@ def test_weights_have_a_program_of_their_own_there_too(own: Cache) -> None:
     assert "_made" not in again.__dict__ and again.halves is not None
 
 
-def test_every_size_of_a_symbol_is_kept(own: Cache) -> None:
+def test_the_first_sizes_of_a_symbol_are_kept(own: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     n = tb.dim("n", max=64)
     graph = tb.jit(lambda x: tb.cumsum(x, 0) * 2.0, shapes=[(n, None)]).lower(tb.tensor(X)).graph
     first, second = Executable(graph, Options()), Executable(graph, Options())
@@ -240,6 +240,10 @@ def test_every_size_of_a_symbol_is_kept(own: Cache) -> None:
     for k, expected in zip((1, 3, 5), reversed(want), strict=True):
         np.testing.assert_array_equal(second([X[:k]])[0], expected)
     assert "_made" not in second.__dict__
+    monkeypatch.setattr("trilobite.compiler.cpu.compiled._ON_DISK", 4)
+    for k in (2, 4, 6, 7):
+        second([X[:k]])
+    assert len(entries(own)) == 5
 
 
 WARM = """

@@ -201,9 +201,50 @@ def test_one_compilation_serves_all_sizes_of_a_symbol() -> None:
         x = normal(size, 16, seed=size)
         np.testing.assert_allclose(f(tb.tensor(x)).numpy(), np.exp(x @ w.numpy()).sum(-1), rtol=3e-5)
     assert len(f.entries) == 1
+    assert len({tuple(k.text for k in r.program.kernels) for r in runners_of(f).values()}) == 1
+
+
+def runners_of(f: Any) -> dict[tuple[int, ...], Any]:
     entry = next(iter(f.entries.values()))[0]
-    runners = executable(entry.recording.graph, "cpu", entry.usage).main.runners.values()
-    assert len({tuple(k.text for k in r.program.kernels) for r in runners}) == 1
+    found: dict[tuple[int, ...], Any] = executable(entry.recording.graph, "cpu", entry.usage).main.runners
+    return found
+
+
+def test_all_sizes_of_a_symbol_share_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trilobite.compiler.cpu.compiled._SIZES", 5)
+    n = tb.dim("n", max=100)
+    f = tb.jit(lambda x: tb.sort(tb.exp(x)) @ x.T, shapes=[(n, 7)])
+    for size in (60, 2, 17, 5, 60, 33, 100, 2, 60):
+        x = normal(size, 7, seed=size)
+        np.testing.assert_allclose(f(tb.tensor(x)).numpy(), np.sort(np.exp(x)) @ x.T, rtol=1e-5, atol=1e-5)
+    runners = runners_of(f)
+    assert [key for (key,) in runners] == [5, 33, 100, 2, 60]  # the latest sizes, in the order of their use
+    assert len({id(r.arena) for r in runners.values()}) == 1
+    assert [bool(r.results._sets) for r in runners.values()] == [False] * 4 + [True]
+
+
+def test_a_callback_may_ask_for_another_size() -> None:
+    """Both sizes share memory, which the outer run still needs."""
+    n = tb.dim("n", max=100)
+    inner: list[Any] = []
+
+    def call(value: Any) -> None:
+        if len(value) > 3:
+            inner.append(f(tb.tensor(normal(3, 7))).numpy())
+
+    def body(x: Any) -> Any:
+        y = tb.sort(tb.exp(x))
+        tb.debug.callback(call, None, y)
+        return y @ x.T
+
+    f = tb.jit(body, shapes=[(n, 7)])
+    for size in (50, 3, 50):
+        x = normal(size, 7)
+        np.testing.assert_allclose(f(tb.tensor(x)).numpy(), np.sort(np.exp(x)) @ x.T, rtol=1e-5, atol=1e-5)
+    x = normal(3, 7)
+    for found in inner:
+        np.testing.assert_allclose(found, np.sort(np.exp(x)) @ x.T, rtol=1e-5, atol=1e-5)
+    assert len(inner) == 2
 
 
 def test_two_threads_may_call_one_function() -> None:

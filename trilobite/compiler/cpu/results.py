@@ -65,6 +65,10 @@ class Results:
             self._renew(values, candidates, _GIVEN + held)
         return list(self._in_order((*fresh, *self._ours)))
 
+    def forget(self) -> None:
+        """Keeps no array of earlier runs."""
+        self._sets, self._ours = [], []
+
     # -- fresh ones ------------------------------------------------------------------------------------------
 
     def _unheld(self) -> list[Array]:

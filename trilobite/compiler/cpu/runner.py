@@ -46,9 +46,11 @@ class Arena:
 
     def __init__(self) -> None:
         self.memory, self.lock = empty(1, np.uint8), threading.RLock()
+        self.is_used = False  # by a run, which may be one that the thread which holds the lock is in
 
     def reserve(self, size: int) -> None:
         if self.memory.nbytes < size:
+            self.memory = empty(1, np.uint8)  # the old goes before the new comes
             self.memory = _room(size)
 
     def release(self) -> None:
@@ -83,13 +85,13 @@ class Runner:
         self.shared = shared
         self.own = _room(1 if shared else max(program.packing.peak, 1))
         settle(self.own)
-        self._lock = threading.RLock() if shared is None else shared.lock
+        self._turns = shared or Arena()
         self._waits = not any(_is_of_the_user(s.equation.primitive) for s in hosts(program.steps))
         self._base, self._bases = int(self.own.ctypes.data), [c.ctypes.data for c in program.constants]
         self._copies = [(k, v) for k, v in enumerate(program.outputs) if v.place != Place("output", k)]
         self.results = Results(program.outputs, program.reuses, replaced)
         self._now: tuple[Array, ...] = ()
-        self._runs, self._code = False, code
+        self._code = code
         self._inner: Runner | None = None
         self.table = self._table(dict(zip(program.kernels, code.addresses, strict=True)), code)
 
@@ -97,18 +99,25 @@ class Runner:
         """`values` is the caller's own list: arrays in it that are given away may be replaced by copies. What
         `old` and `held` are, `results` says.
         """
-        if not self._lock.acquire(blocking=self._waits):
+        if not self._turns.lock.acquire(blocking=self._waits):
             return self._another()(values)
         try:
-            if self._runs:
+            if self._turns.is_used:
                 return self._another()(values)
-            self._runs = True
+            self._turns.is_used = True
             try:
                 return self._run(values, old or [], held)
             finally:
-                self._runs, self._now = False, ()
+                self._turns.is_used, self._now = False, ()
         finally:
-            self._lock.release()
+            self._turns.lock.release()
+
+    def forget(self) -> None:
+        """Lets go of results of earlier runs, unless it runs."""
+        if self._turns.lock.acquire(blocking=False):
+            if not self._turns.is_used:
+                self.results.forget()
+            self._turns.lock.release()
 
     def _another(self) -> Runner:
         """For a run that a callback of this one's run asks for, or that should not wait until such a callback
