@@ -60,6 +60,25 @@ def test_a_loop_counts_its_rounds() -> None:
     assert len(found.events) == sum(r.runs for r in found.rows)
 
 
+def rounds(count: int) -> Any:
+    """A loop in a loop, whose rounds nobody knows before."""
+
+    def inner(x: Any) -> Any:
+        return tb.while_loop(lambda c: c[0] < count, lambda c: (c[0] + 1, tb.sort(c[1]) * 0.5), (0, x))[1]
+
+    return tb.jit(lambda x: tb.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, inner(c[1])), (0, x))[1])
+
+
+def test_every_round_of_a_while_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (profile(rounds(n), normal(9), repeats=2) for n in (1, 501))
+    runs = [sum(r.runs for r in found.rows) for found in (few, many)]
+    each = (runs[1] - runs[0]) / (3 * 500)
+    assert each == int(each) >= 2 and len(many.events) == runs[1]
+    monkeypatch.setattr("trilobite.compiler.tools.profiling._MOST", 64)
+    with pytest.raises(ArgumentError, match="a profile of a call that runs 64 kernels or more"):
+        profile(rounds(20), normal(9))
+
+
 def test_work_of_numpy_is_named() -> None:
     found = profile(tb.jit(lambda x: tb.abs(tb.fft.fft(x)) + 1), normal(16, 64), repeats=2)
     assert "fft" in found.host

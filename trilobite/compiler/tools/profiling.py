@@ -21,12 +21,12 @@ from trilobite.compiler.cpu.compiled import Compiled
 from trilobite.compiler.cpu.runner import Runner
 from trilobite.compiler.cpu.target import Executable
 from trilobite.compiler.plan_control import is_control
-from trilobite.compiler.program import Call, Loop, Step, While, hosts, inner
+from trilobite.compiler.program import Call, Loop, Step, hosts, inner
 from trilobite.compiler.tools.roofs import Roofline, roofline
 from trilobite.ir.graph import Equation
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
-_ROUNDS = 1000  # of a `while`, for which there is room
+_MOST = 1 << 22  # kernels of one call that are noted
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ def profile_calls(executable: Executable, call: Callable[[], object], repeats: i
     best_events: list[tuple[_Watch, Words]] = []
     quickest = float("inf")
     try:
+        _make_room(watched, call)
         for _ in range(repeats):
             start = time.perf_counter()
             call()
@@ -147,7 +148,7 @@ class _Watch:
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
-        self.room = max(_runs(runner.program.steps), 1)
+        self.room = min(_runs(runner.program.steps) + 1, _MOST)
         self.least = np.full(max(len(runner.steps), 1), np.iinfo(np.int64).max)
         self.count = np.zeros_like(self.least)
         runner.table.time(self.room)
@@ -162,6 +163,21 @@ class _Watch:
             self.least[ran] = np.minimum(self.least, spent)[ran]
         return events
 
+    @property
+    def is_full(self) -> bool:
+        """Was there room for no more than what was noted since last asked?"""
+        return len(self.runner.table.events()) == self.room
+
+    def enlarge(self) -> None:
+        if self.room == _MOST:
+            raise ArgumentError(
+                f"a profile of a call that runs {_MOST:,} kernels or more",
+                expected="fewer",
+                remedy="profile a function with fewer rounds of its loops",
+            )
+        self.room = min(4 * self.room, _MOST)
+        self.runner.table.time(self.room)
+
     def stop(self) -> None:
         self.runner.table.time(0)
 
@@ -170,13 +186,21 @@ class _Watch:
         return step.kernel.name if isinstance(step, Call) else type(step).__name__
 
 
+def _make_room(watched: Sequence[_Watch], call: Callable[[], object]) -> None:
+    """How often a `while` goes round is known when it has: calls until all kernels of one are noted."""
+    call()
+    while full := [w for w in watched if w.is_full]:
+        for w in full:
+            w.enlarge()
+        call()
+
+
 def _runs(steps: Sequence[Step]) -> int:
-    """How many kernels one run calls at most; a loop's as often as it goes round, if that is known."""
-    total = 0
-    for s in steps:
-        rounds = s.count if isinstance(s, Loop) else _ROUNDS if isinstance(s, While) else 1
-        total += isinstance(s, Call) + rounds * sum(map(_runs, inner(s)))
-    return total
+    """How many kernels one run calls; of a `while`, in one round."""
+    return sum(
+        isinstance(s, Call) + (s.count if isinstance(s, Loop) else 1) * sum(map(_runs, inner(s)))
+        for s in steps
+    )
 
 
 def _rows(part: Compiled, watch: _Watch) -> Iterator[Row]:
