@@ -12,6 +12,7 @@ from trilobite.compiler.cpu.compiled import Compiled
 from trilobite.compiler.cpu.target import Executable
 from trilobite.compiler.kernels import Kernel
 from trilobite.compiler.program import HostCall, Step, calls, hosts
+from trilobite.compiler.regions import control_regions
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Symbol
 
@@ -80,11 +81,20 @@ def _explain_part(part: Compiled) -> list[str]:
     for at, steps in sorted(by_fusion.items()):
         e = part.fused.equations[at]
         lines += _headlines(e, steps)
-        lines += [
-            f"      {inner.primitive.name:<22} {inner.location}" for inner in e.attributes["region"].equations
-        ]
-        lines += [f"      apart: {why}" for why in e.attributes.get("apart", ())]
+        lines += _operations(e, "      ")
     return lines
+
+
+def _operations(fusion: Equation, margin: str) -> Iterator[str]:
+    """What went into a fusion, with the fusions of loops and branches; and what stayed apart."""
+    for e in fusion.attributes["region"].equations:
+        yield f"{margin}{e.primitive.name:<22} {e.location}"
+        for region in control_regions(e):
+            for inner in region.equations:
+                if inner.primitive.name == "fusion":
+                    yield f"{margin}  {inner.attributes['kind']} of"
+                    yield from _operations(inner, f"{margin}    ")
+    yield from (f"{margin}apart: {why}" for why in fusion.attributes.get("apart", ()))
 
 
 def _headlines(e: Equation, steps: list[Step]) -> Iterator[str]:

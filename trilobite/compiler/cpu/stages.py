@@ -9,10 +9,15 @@ from trilobite.compiler.passes.hoist_while import hoist_while
 from trilobite.compiler.passes.layout import layout
 from trilobite.compiler.passes.narrow_calls import narrow_calls
 from trilobite.compiler.passes.prepack import prepack
+from trilobite.compiler.passes.slice_batch import Caches, slice_batch
 from trilobite.compiler.pipeline import Options
 from trilobite.compiler.regions import on_every_graph
 from trilobite.compiler.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph
+from trilobite.native.host import features
+
+_NEAR = 4  # which part of the cache that cores share: weights and other programs need it, too
+_IDLE = 16.0  # operations a core does in the time in which memory gives or takes a byte
 
 
 def _prepack(g: Graph, o: Options, c: Counters) -> Graph:
@@ -39,6 +44,10 @@ def _packed_body(e: Equation, c: Counters) -> Equation:
     return Equation(e.primitive, e.inputs, {**e.attributes, "body": packed}, e.outputs, e.location)
 
 
+def _slice_batch(g: Graph, o: Options, c: Counters) -> Graph:
+    return slice_batch(g, Caches(features().l3 // _NEAR, _IDLE), c)
+
+
 _INLINE, *_OTHERS = PASSES
 
 STAGES: tuple[tuple[str, Pass], ...] = tuple(
@@ -56,5 +65,6 @@ STAGES: tuple[tuple[str, Pass], ...] = tuple(
         ),
         Pass("prepack", _prepack, "weights that stay are packed for products once"),
         Pass("sweep", lambda g, o, c: dce(g, c), "what layout and packing left behind"),
+        Pass("slice_batch", _slice_batch, "many images, a few at a time"),
     )
 )

@@ -15,9 +15,12 @@ from functools import partial
 from trilobite.compiler.cpu.conv.finish import SHORT
 from trilobite.compiler.cpu.conv.gather import Block, Gather, cut, table_bytes
 from trilobite.compiler.cpu.conv.gathering import Gathering
-from trilobite.compiler.cpu.conv.tile import Tile
+from trilobite.compiler.cpu.conv.tile import Stream, Tile
 from trilobite.compiler.cpu.conv.tiling import ROWS, VECTORS, Tiling
 from trilobite.compiler.cpu.emit.text import Text, Value
+
+from trilobite.compiler.cpu.epilogue import Epilogue  # isort: skip
+from trilobite.native.host import Host
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,19 @@ class Indirect:
 
 
 class Direct(Gathering, Indirect):
-    """Emits one kernel."""
+    """Emits one kernel. With `streams`, tiles ask for the weights of the next block of depth."""
+
+    def __init__(
+        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], streams: bool
+    ) -> None:
+        super().__init__(host, tiling, rank, epilogue, names)
+        self.streams = streams
 
     def text(self) -> str:
         t = self.t
-        self.tiles = [Tile(t, self.tiling, self.gather.tap_words, n) for n in range(1, ROWS + 1)]
-        self.pair = Tile(t, self.tiling, self.gather.tap_words, 2 * ROWS, vectors=1)
+        words = self.gather.tap_words
+        self.tiles = [Tile(t, self.tiling, words, n, streams=self.streams) for n in range(1, ROWS + 1)]
+        self.pair = Tile(t, self.tiling, words, 2 * ROWS, vectors=1)
         self.first_panel, self.rows = self.w["w"], t.address(t.scratch, self.w["rows_at"])
         with t.loop(t.begin, t.end, name="unit") as unit:
             self._unit(unit.index)
@@ -112,6 +122,7 @@ class Direct(Gathering, Indirect):
     ) -> None:
         t, w, tiling = self.t, self.w, self.tiling
         done = self._pairs(block, where, begins, width)
+        ahead = self._next_weights(block, where) if self.streams else None
         with t.loop(0, block.tiles, name="tile") as tile:
             size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
             places = t.address(self.places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
@@ -119,19 +130,22 @@ class Direct(Gathering, Indirect):
             at_once = t.and_(t.and_(begins, ends), t.icmp("eq", width, tiling.columns))
             at_once = t.and_(at_once, t.icmp("eq", size, ROWS))
             sums = t.address(t.scratch, t.mul(tile.index, ROWS * tiling.columns * tiling.size))
+            stream: Stream = ()
+            if ahead is not None:
+                stream = t.address(ahead[0], t.mul(tile.index, ahead[1])), ahead[2]
 
             def in_blocks() -> None:
                 left = t.icmp("sge", tile.index, done)
                 for kind in reversed(self.tiles):
                     with t.when(t.and_(left, t.icmp("eq", size, kind.rows))):
-                        t.call(kind.name, places, *where, sums, begins)
+                        t.call(kind.name, places, *where, sums, begins, *stream)
                 with t.when(ends):
                     self.finish.tile(sums, rows, size, column, width)
 
             if len(self.epilogue.body.equations) > SHORT:
                 in_blocks()
             else:
-                t.either(at_once, partial(self._whole, places, where, rows, column), in_blocks)
+                t.either(at_once, partial(self._whole, places, where, rows, column, stream), in_blocks)
 
     def _pairs(self, block: Block, where: tuple[Value, ...], begins: Value, width: Value) -> Value:
         """Where columns fill no more than one vector, full tiles two by two with as many accumulators as one
@@ -147,11 +161,25 @@ class Direct(Gathering, Indirect):
             t.call(self.pair.name, places, *where, sums, begins)
         return count
 
-    def _whole(self, places: Value, where: tuple[Value, ...], rows: Value, column: Value) -> None:
+    def _next_weights(self, block: Block, where: tuple[Value, ...]) -> tuple[Value, Value, Value]:
+        """Where the weights behind those of this block of depth begin, how many bytes of them each tile asks
+        for, and how many with every channel: they are then there when the next block begins.
+        """
+        t, tiling = self.t, self.tiling
+        _, weights, _, first, last, channel, channels = where
+        row = tiling.columns * tiling.panel.itemsize
+        behind = t.add(t.mul(t.sub(last, 1), self.w["depth"]), t.add(channel, channels))
+        share = t.udiv(t.sub(t.add(block.tiles, row), 1), t.smax(block.tiles, 1))
+        apart = t.mul(t.mul(t.sub(last, first), channels), share)
+        return t.address(weights, t.mul(behind, row)), apart, share
+
+    def _whole(
+        self, places: Value, where: tuple[Value, ...], rows: Value, column: Value, stream: Stream
+    ) -> None:
         """A full tile with all its depth: sums go from registers through the epilogue."""
         t, tiling = self.t, self.tiling
         zero = t.constant(tiling.vector, 0)
         line, weights, table, first, last, channel, channels = where
-        start = [zero] * (ROWS * VECTORS)
-        sums = self.tiles[-1].sums(places, line, weights, table, first, last, channel, channels, start)
+        at = (places, line, weights, table, first, last, channel, channels)
+        sums = self.tiles[-1].sums(*at, [zero] * (ROWS * VECTORS), stream)
         self.finish.registers(sums, rows, column)

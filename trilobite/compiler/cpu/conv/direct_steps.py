@@ -38,6 +38,7 @@ Array = np.ndarray[Any, Any]
 _PIXELS = 192  # of a block, if the rows of so many stay in the second-level cache
 _ROWS_BYTES = 256 << 10
 _TABLE_BYTES = 64 << 10
+_FAR_BYTES = 64 << 10  # of weights: as many are not in the first caches when a unit begins with them
 _UNITS = 16  # wanted, so that threads share the work evenly
 _SERIAL = 1 << 15  # multiplications: below, waking another thread costs more than it brings
 
@@ -152,7 +153,8 @@ def direct_step(
     numbers |= axis_words(p, part)
     for name, value in numbers.items():
         words.add(name, value)
-    kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), scratch.end)
+    streams = math.prod(part.kernel) * p.depth * p.columns * tile.panel.itemsize >= _FAR_BYTES
+    kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), scratch.end, streams)
     outer = p.batch if symbolic else 1
     work = 2.0 * pixels * taps * p.depth * p.columns * p.groups
     return Step(kernel, tuple(words.contents), outer * (blocks * p.groups * runs), work, work < 2 * _SERIAL)
@@ -196,13 +198,16 @@ def _buffers(epilogue: Epilogue, buffers: tuple[Operand, Operand, int], result: 
 
 
 def _kernel(
-    host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], scratch: int
-) -> Kernel:
+    host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], scratch: int,
+    streams: bool,
+) -> Kernel:  # fmt: skip
     after = [e.primitive.name for e in epilogue.body.equations]
     name = "_".join(["conv", *dict.fromkeys(after)][:5])
-    return Kernel(name, _text(host, tile, rank, epilogue, names), scratch=scratch)
+    return Kernel(name, _text(host, tile, rank, epilogue, names, streams), scratch=scratch)
 
 
 @lru_cache(maxsize=256)
-def _text(host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
-    return Direct(host, tile, rank, epilogue, names).text()
+def _text(
+    host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], streams: bool
+) -> str:
+    return Direct(host, tile, rank, epilogue, names, streams).text()

@@ -3,7 +3,9 @@
 Enters: a `Text`. Leaves: an internal function per number of rows, `tile<rows>(places, line, panel, taps,
 first tap, last tap, first channel, channels, sums, begins)`. `places` holds for each tap the addresses of
 the rows, so padding, strides and dilation are addresses like any other; the activations are never copied.
-`sums` is where the tile's accumulators stay between blocks of depth.
+`sums` is where the tile's accumulators stay between blocks of depth. With `streams`, the tile asks meanwhile
+for weights that later tiles want: two more parameters say where they begin and how many bytes go with each
+channel.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from trilobite.compiler.cpu.gemm.convert import widen
 _PARAMETERS = (
     "ptr noalias", "i64", "ptr noalias", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias", "i1",
 )  # fmt: skip
+_STREAM = ("ptr noalias", "i64")
+Stream = tuple[Value, ...]
 
 
 class Tile:
@@ -24,21 +28,24 @@ class Tile:
     is the row of the panel at which the tap's weights begin.
     """
 
-    def __init__(self, t: Text, tiling: Tiling, tap_words: int, rows: int, vectors: int = VECTORS) -> None:
+    def __init__(
+        self, t: Text, tiling: Tiling, tap_words: int, rows: int, vectors: int = VECTORS, *,
+        streams: bool = False,
+    ) -> None:  # fmt: skip
         self.t, self.tiling, self.tap_words = t, tiling, tap_words
-        self.rows, self.vectors = rows, vectors
+        self.rows, self.vectors, self.streams = rows, vectors, streams
 
     @property
     def name(self) -> str:
         return f"tile{self.rows}x{self.vectors}"
 
     def emit(self) -> None:
-        with self.t.function(self.name, _PARAMETERS) as p:
+        with self.t.function(self.name, _PARAMETERS + _STREAM * self.streams) as p:
             self._body(*p)
 
     def _body(
         self, places: Value, line: Value, panel: Value, taps: Value, first: Value, last: Value,
-        channel: Value, channels: Value, sums: Value, begins: Value,
+        channel: Value, channels: Value, sums: Value, begins: Value, *stream: Value,
     ) -> None:  # fmt: skip
         t, width = self.t, self.tiling.columns
         spots = [(i, v) for i in range(self.rows) for v in range(self.vectors)]
@@ -52,13 +59,13 @@ class Tile:
             lambda: [zero for _ in spots],
             lambda: [t.load_type(self.tiling.vector, at(*s), 32) for s in spots],
         )
-        found = self.sums(places, line, panel, taps, first, last, channel, channels, start)
+        found = self.sums(places, line, panel, taps, first, last, channel, channels, start, stream)
         for value, s in zip(found, spots, strict=True):
             t.store_type(value, at(*s), 32)
 
     def sums(
         self, places: Value, line: Value, panel: Value, taps: Value, first: Value, last: Value,
-        channel: Value, channels: Value, start: list[Value],
+        channel: Value, channels: Value, start: list[Value], stream: Stream = (),
     ) -> list[Value]:  # fmt: skip
         """The code of the tile itself, from sums to sums, row by row."""
         t = self.t
@@ -66,7 +73,10 @@ class Tile:
         lines = [t.address(places, t.mul(line, i)) for i in range(self.rows)]
         with t.loop(first, last, carried=start, name="tap") as tap:
             rows, weights = self._addresses(lines, panel, taps, tap.index, channel)
+            done = t.mul(t.sub(tap.index, first), channels)
             with t.loop(0, whole, UNROLL, carried=[weights, *tap.values], name="deep") as deep:
+                if stream:
+                    t.prefetch(t.address(stream[0], t.mul(t.add(done, deep.index), stream[1])), locality=2)
                 deep.next(*self._steps(rows, deep.index, deep.values, UNROLL))
             with t.loop(whole, channels, carried=deep.results, name="rest") as rest:
                 rest.next(*self._steps(rows, rest.index, rest.values, 1))
