@@ -11,7 +11,6 @@ tb.fit, tb.save, tb.load, ...           a plain training loop; files
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
@@ -42,16 +41,11 @@ def __getattr__(name: str) -> Any:
 
 
 def _namespace() -> Any:
-    """The framework, imported while the collector rests: what an import makes is kept, and nothing is found
-    by looking through all of it again and again.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    """The framework. All that its import makes is kept, so nobody looks for garbage meanwhile."""
+    from trilobite.base.collection import uncollected
+
+    with uncollected():
         from trilobite.framework import namespace
-    finally:
-        if collecting:
-            gc.enable()
     return namespace
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -52,8 +52,7 @@ class Operand:
     offset: Dim = 0  # bytes
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One run of a kernel over all its units."""
 
     kernel: Kernel

@@ -9,14 +9,13 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 ALIGNMENT = 64  # bytes: a cache line, and more than any vector needs
 _EXHAUSTIVE = 1500  # up to so many intervals the quadratic packing is tried as well
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """Alive from step `first` to step `last`, both included."""
 
     first: int
@@ -24,8 +23,7 @@ class Interval:
     size: int
 
 
-@dataclass(frozen=True)
-class Packing:
+class Packing(NamedTuple):
     """Where each interval lies. `peak` bytes were needed, `bound` would be the least possible, `naive` what
     separate buffers take.
     """

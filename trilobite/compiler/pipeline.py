@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from trilobite.base.errors import ArgumentError
 from trilobite.ir.graph import Equation, Graph
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """What the caller knows, and what the user chose."""
 
     stable: frozenset[int] = frozenset()  # inputs that seldom change: weights that the graph only reads

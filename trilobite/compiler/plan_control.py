@@ -15,7 +15,18 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from trilobite.compiler.kernels import Kernel
-from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Program, Step, Value, While
+from trilobite.compiler.program import (
+    Branch,
+    Call,
+    HostCall,
+    Loop,
+    Place,
+    Program,
+    Step,
+    Value,
+    While,
+    size_of,
+)
 from trilobite.compiler.regions import CONTROL
 from trilobite.ir.graph import Equation, Graph
 from trilobite.ir.types import Dim
@@ -71,13 +82,6 @@ def nested(e: Equation, planned: Planned, number: Callable[[Dim], int], copy: Ke
 def is_control(e: Equation) -> bool:
     """Is it a fusion of one control-flow equation, whose regions are fused?"""
     return e.primitive.name == "fusion" and e.attributes["kind"] in CONTROL
-
-
-def size_of(v: Value) -> int:
-    total = int(v.dtype.itemsize)
-    for d in v.shape:
-        total *= d
-    return total
 
 
 def copy_step(kernel: Kernel, to: Place, source: Place, size: int, fusion: int) -> Call:
@@ -246,7 +250,7 @@ def _set_in(step: Step, places: _Places, at: int) -> Step:
     match step:
         case Call():
             args = tuple(places(a) if isinstance(a, Place) else a for a in step.args)
-            return replace(step, args=args, fusion=at)
+            return step._replace(args=args, fusion=at)
         case Loop():
             return Loop(step.count, all_of(step.steps), at)
         case While():
@@ -255,6 +259,6 @@ def _set_in(step: Step, places: _Places, at: int) -> Step:
             return Branch(places(step.index), tuple(map(all_of, step.cases)), at)
         case HostCall():
             ins, outs = (
-                tuple(replace(v, place=places(v.place)) for v in vs) for vs in (step.inputs, step.outputs)
+                tuple(v._replace(place=places(v.place)) for v in vs) for vs in (step.inputs, step.outputs)
             )
             return replace(step, inputs=ins, outputs=outs, fusion=at)

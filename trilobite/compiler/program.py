@@ -6,9 +6,10 @@ sizes has one Program for each choice of them, all with the same kernels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -34,8 +35,7 @@ class Place:
         return f"{self.space}{index}{offset}{moves}"
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One run of a kernel."""
 
     kernel: Kernel
@@ -50,13 +50,17 @@ class Call:
         return f"{self.kernel.name}({', '.join(map(str, self.args))}) x {self.units}"
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """A typed array in a place: what a host step reads and writes."""
 
     place: Place
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+
+
+def size_of(v: Value) -> int:
+    """Bytes."""
+    return math.prod(v.shape) * int(v.dtype.itemsize)
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,7 @@ class Loop:
         return f"repeat {self.count} times\n{_indented(self.steps)}"
 
 
-@dataclass(frozen=True)
-class While:
+class While(NamedTuple):
     """Rounds of test and body, as long as the byte `flag`, which the test writes, is not 0."""
 
     test: tuple[Step, ...]
@@ -151,8 +154,7 @@ def hosts(steps: Iterable[Step]) -> Iterator[HostCall]:
     return (s for s in walk(steps) if isinstance(s, HostCall))
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """Steps in order. `outputs[k]` says where result k is found when they have run; a place in the output
     space means that the steps wrote it there themselves.
     """

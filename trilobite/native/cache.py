@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trilobite.native.disk import FORMAT, Cache, directory, shared
 from trilobite.native.host import features, llvm_version
@@ -22,8 +22,7 @@ from trilobite.native.parallel import Text, compile_all
 __all__ = ["Cache", "Kernels", "directory", "kernels", "named", "shared"]
 
 
-@dataclass(frozen=True)
-class Kernels:
+class Kernels(NamedTuple):
     """Addresses in the order they were asked for. The code lives as long as this object."""
 
     addresses: tuple[int, ...]

@@ -11,7 +11,7 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from trilobite.native.pool import pool, remember
 from trilobite.native.runtime import Words, runtime
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """Runs a kernel over all its units. Its arguments begin at the word `args`."""
 
     function: int  # an address
@@ -30,13 +29,11 @@ class Call:
     serial: bool = False
 
 
-@dataclass(frozen=True)
-class Jump:
+class Jump(NamedTuple):
     target: int  # a row; the number of rows means the end
 
 
-@dataclass(frozen=True)
-class JumpIfZero:
+class JumpIfZero(NamedTuple):
     """Reads a bool (1 byte), int32 (4) or int64 (8) at the address that the word `flag` holds."""
 
     flag: int
@@ -62,30 +59,26 @@ class Repeat:
     again: int  # the row of the Again
 
 
-@dataclass(frozen=True)
-class Again:
+class Again(NamedTuple):
     """Adds a stride to words before each further round, and takes all back after the last."""
 
     repeat: int  # the row of the Repeat
     bumps: tuple[tuple[int, int], ...] = ()  # (word, bytes)
 
 
-@dataclass(frozen=True)
-class Swap:
+class Swap(NamedTuple):
     """Exchanges words: what was written becomes what is read."""
 
     pairs: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
-class Set:
+class Set(NamedTuple):
     """Copies words: (to, from)."""
 
     pairs: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(NamedTuple):
     """Calls a Python function without arguments between native rows; what it raises, the run raises."""
 
     function: Callable[[], object]
@@ -94,8 +87,7 @@ class Host:
 Row = Call | Jump | JumpIfZero | Choose | Repeat | Again | Swap | Set | Host
 
 
-@dataclass(frozen=True)
-class Patch:
+class Patch(NamedTuple):
     """The word becomes the address of array `array` plus `offset` bytes, at the beginning of every run."""
 
     word: int

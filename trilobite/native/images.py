@@ -12,8 +12,7 @@ import ctypes
 import mmap
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from trilobite.base.errors import IRError
 from trilobite.native.elf import ALLOCATED, THREAD, WRITE, X86_64, Elf, Relocation, is_elf
@@ -29,8 +28,7 @@ _ABSOLUTE, _NEAR, _CALL, _FAR = 1, 2, 4, 24
 _TABLE = frozenset((9, 41, 42))
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """Code with its constants. All that depends on where it is put are 8-byte words."""
 
     code: bytes

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from string import Template
@@ -39,12 +38,12 @@ _HEADER = object.__basicsize__  # of every Python object; its type comes last
 _FLAGS = _HEADER + 48  # of an array: behind its data, rank, shape, strides, base and dtype
 
 
-@dataclass(frozen=True)
 class Runtime:
     """Addresses by name. `sleep`, `wake` and `place` are there on Linux only."""
 
-    addresses: dict[str, int]
-    kernels: Kernels  # keeps the code alive
+    def __init__(self, addresses: dict[str, int], kernels: Kernels) -> None:
+        self.addresses = addresses
+        self.kernels = kernels  # keeps the code alive
 
     def __getitem__(self, name: str) -> int:
         return self.addresses[name]

@@ -7,7 +7,7 @@ compiles no kernel and runs nothing. A process that finds its programs on disk n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from trilobite.compiler.cpu.attention import claims
@@ -37,8 +37,8 @@ def make(graph: Graph, options: Options) -> Made:
     run, in memory that the plan shares.
     """
     if options.memory:
-        options = replace(options, stable=frozenset())
-    compilation = run_stages(graph, STAGES, replace(options, claimed=claims))
+        options = options._replace(stable=frozenset())
+    compilation = run_stages(graph, STAGES, options._replace(claimed=claims))
     halves = split_stable(compilation.latest, options.stable) if options.stable else None
     return Made(compilation, halves)
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.plan_control import size_of
-from trilobite.compiler.program import Value
+from trilobite.compiler.program import Value, size_of
 from trilobite.native.memory import Memory, empty
 from trilobite.native.pages import populate
 from trilobite.native.references import counter

@@ -7,12 +7,10 @@ files. A program that is missing, damaged or of another compiler is made anew by
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -40,8 +38,7 @@ class Pack(NamedTuple):
     attributes: dict[str, int]
 
 
-@dataclass(frozen=True)
-class Division:
+class Division(NamedTuple):
     """Is what depends on weights alone a part of its own; which inputs it takes, and which the rest; how many
     results it has, and which of them are packed weights.
     """
@@ -81,7 +78,7 @@ class Shelf:
         return Division(two, tuple(stable), tuple(kept), outputs, tuple(Pack(*p) for p in packs))
 
     def keep_division(self, division: Division) -> None:
-        self.cache.put(self._name("division"), json.dumps(dataclasses.astuple(division)).encode())
+        self.cache.put(self._name("division"), json.dumps(division).encode())
 
     def _name(self, *what: object) -> str:
         return hashlib.sha256(f"{self.key} {what}".encode()).hexdigest()
@@ -102,10 +99,9 @@ def shelf_of(graph: Graph, options: Options) -> Shelf | None:
 
 
 def _chosen(options: Options) -> Iterator[str]:
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
+    for name, value in zip(options._fields, options, strict=True):
         if not callable(value):
-            yield f"{field.name} {sorted(value) if isinstance(value, frozenset) else value!r}"
+            yield f"{name} {sorted(value) if isinstance(value, frozenset) else value!r}"
 
 
 @lru_cache(maxsize=1)

@@ -60,7 +60,7 @@ def c_program(graph: Graph, options: Options) -> str:
         )
     stages = [(p.name, p) for p in PASSES]
     known = frozenset(name for name, _ in stages)
-    plain = replace(options, skip=options.skip & known, claimed=None, donated=())
+    plain = options._replace(skip=options.skip & known, claimed=None, donated=())
     fused = fuse(run_stages(graph, stages, plain).latest, _kinds(), dict.fromkeys(PLAIN, "plain"))
     return _File(graph, plan(fused, {"loops": _loops, "plain": _plain}, copy=_COPY)).text()
 
@@ -88,7 +88,7 @@ def _loops(e: Equation) -> Lowering:
     found = lower_loops(e)
     nests = nests_of(e.attributes["region"])
     steps = [
-        replace(s, kernel=_kernel(nest, s.kernel.name)) for s, nest in zip(found.steps, nests, strict=True)
+        s._replace(kernel=_kernel(nest, s.kernel.name)) for s, nest in zip(found.steps, nests, strict=True)
     ]
     return replace(found, steps=tuple(steps))
 

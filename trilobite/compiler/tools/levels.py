@@ -6,8 +6,6 @@ back; C is a whole file (`c_program`). Nothing is run.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from trilobite.base.errors import ArgumentError
 from trilobite.compiler.cpu.attention import claims
 from trilobite.compiler.cpu.report import Stages
@@ -39,7 +37,7 @@ def level_text(graph: Graph, options: Options, emit: str = "graph", stop_after: 
         return c_program(graph, options) if emit == "c" else _below(compile_graph(graph, options), emit)
     if stop_after in ("", _FUSE.name):
         return Stages(compile_graph(graph, options))["fuse"]
-    return str(run_stages(graph, STAGES, replace(options, claimed=claims, stop_after=stop_after)).latest)
+    return str(run_stages(graph, STAGES, options._replace(claimed=claims, stop_after=stop_after)).latest)
 
 
 def _check_names(skip: frozenset[str], stop_after: str) -> None:
