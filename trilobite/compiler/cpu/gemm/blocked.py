@@ -1,7 +1,7 @@
 """The blocked product: loops over cache blocks around the register tile, and the store of what it leaves.
 
-Enters: a `Problem` and a `Tiling`. Leaves: `entry` of a kernel. Units are panels of columns, or of rows where
-they are as many; the kernel maps any range of units to a range of panels and blocks that as it is, so
+Enters: a `Problem` and a `Tiling`. Leaves: `entry` of a kernel. Units are panels of columns, or rows where
+they are as many; the kernel maps any range of units to a range of those and blocks that as it is, so
 threads share nothing and no element's bits depend on the cut. K is never divided among units.
 
 Per batch and per block of columns, k runs in blocks (panels of B in the first cache, a block of A in the
@@ -125,19 +125,19 @@ class Blocked:
     def entry(self) -> None:
         t, w, plan = self.t, self.w, self.plan
         m, n = w["m"], w["n"]
-        across, down = t.ceil_div(n, plan.columns), t.ceil_div(m, ROWS)
+        across = t.ceil_div(n, plan.columns)
         # Every thread packs all of what is not divided: of B that takes less, and packed B takes nothing but
         # is read from memory by all.
         by_columns = t.icmp("sgt", n, m)
         if self.p.packed:
             by_columns = t.or_(t.icmp("sge", across, COLUMN_PANELS), t.icmp("sge", n, m))
-        panels = t.select(by_columns, across, down)
-        with panels_of_units(t, self.p, w, panels) as (batch, low, high):
+        # Rows are divided one by one: tiles of 5 are as quick, and two threads get as many.
+        with panels_of_units(t, self.p, w, t.select(by_columns, across, m)) as (batch, low, high):
             zero = constant("i64", 0)
             rectangle = Rectangle(
                 batch,
-                t.select(by_columns, zero, t.mul(low, ROWS)),
-                t.select(by_columns, m, t.smin(t.mul(high, ROWS), m)),
+                t.select(by_columns, zero, low),
+                t.select(by_columns, m, high),
                 t.select(by_columns, t.mul(low, plan.columns), zero),
                 t.select(by_columns, t.smin(t.mul(high, plan.columns), n), n),
             )

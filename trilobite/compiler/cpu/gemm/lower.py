@@ -177,7 +177,8 @@ def _in_place(p: Problem) -> tuple[tuple[int, int], ...]:
 def _units(batches: Product, n: Product, columns: int, m: Product = ONE, rows: int = 1) -> int:
     if n.known is None or m.known is None or batches.known is None:
         return _SYMBOLIC_UNITS
-    return max(1, min(batches.known * max(-(-n.known // columns), -(-m.known // rows)), _MOST_UNITS))
+    pieces = batches.known * max(-(-n.known // columns), -(-m.known // rows))
+    return max(1, min(pieces + pieces % 2, _MOST_UNITS))  # even, for two threads
 
 
 def _name(what: str, p: Problem) -> str:
