@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.base.errors import PlanError
+from trilobite.base.errors import PlanError, ShapeError
 
 # One function with a product and loops; prints how many kernels LLVM compiled and a digest of the result.
 PROGRAM = """
@@ -176,3 +176,24 @@ def test_more_memory_than_this_machine_has(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(PlanError, match=r"no memory for the 90,\d\d\d bytes of a program's intermediate"):
             f(x)
     np.testing.assert_allclose(f(x).numpy(), want, rtol=1e-5)  # nothing is left half made
+
+
+def test_a_lowered_program_looks_at_what_it_is_given() -> None:
+    """Native code asks nobody how long an array is."""
+    state = tb.tensor(np.zeros((3, 4), np.float32))
+
+    @tb.jit
+    def f(x: tb.Tensor) -> tb.Tensor:
+        state.add_(x)
+        return tb.sin(x) @ state.T
+
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    run = f.lower(tb.tensor(x)).compile()
+    values = [x, np.ones((3, 4), np.float32)]
+    first = run(values)
+    assert len(values) == 2 and np.allclose(first[0], np.sin(x) @ (x + 1.0).T, atol=1e-6)
+    assert np.array_equal(values[1], np.ones((3, 4)))  # nothing was given away
+    assert all(np.array_equal(a, b) for a, b in zip(run(tuple(values)), first, strict=True))
+    for wrong in ([], values[:1], [*values, x], [x[:2], x], [x.astype(np.float64), x]):
+        with pytest.raises(ShapeError, match=r"f takes 2 values|input 0 of f is"):
+            run(wrong)

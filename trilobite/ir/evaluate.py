@@ -24,7 +24,7 @@ def run(graph: Graph, values: Sequence[Value], around: Mapping[Symbol, int] | No
     """The outputs of `graph` for these inputs. `around` are sizes that the graph around decides: a fusion's
     region is a part of it.
     """
-    sizes = {**(around or {}), **_check(graph, values)}
+    sizes = {**(around or {}), **sizes_of(graph, values)}
     if entry.threads.context.recorder is None and all(type(v) is np.ndarray for v in values):
         return _run_arrays(graph, values, sizes)
     env: dict[Var, Value] = dict(zip(graph.inputs, values, strict=True))
@@ -62,7 +62,8 @@ def _attributes(e: Equation, sizes: Mapping[Symbol, int]) -> Mapping[str, Any]:
     return {**fixed, "sizes": sizes} if e.primitive.name == "fusion" else fixed
 
 
-def _check(graph: Graph, values: Sequence[Value]) -> dict[Symbol, int]:
+def sizes_of(graph: Graph, values: Sequence[Value]) -> dict[Symbol, int]:
+    """What the symbols of a graph are for these values, which must be of its inputs' types."""
     if len(values) != len(graph.inputs):
         raise ShapeError(
             f"{graph.name} takes {len(graph.inputs)} values",

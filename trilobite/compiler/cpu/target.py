@@ -19,6 +19,7 @@ from trilobite.compiler.cpu.runner import Arena
 from trilobite.compiler.cpu.shelf import Division, Pack, Shelf, shelf_of
 from trilobite.compiler.cpu.weights import Weights
 from trilobite.compiler.pipeline import Compilation, Options
+from trilobite.ir.evaluate import sizes_of
 from trilobite.ir.graph import Graph
 from trilobite.ir.transforms.cells import Cell
 
@@ -110,8 +111,12 @@ class Executable:
 
     def __call__(self, values: Sequence[Array], old: list[Array] | None = None, held: int = 0) -> list[Array]:
         """`old` are the arrays of the results that this run replaces; the caller refers to each of them, and
-        to each input that it gives away, `held` times more than by its cell and these lists.
+        to each input that it gives away, `held` times more than by its cell and these lists. Values alone are
+        looked at first: native code would read whatever lies where they should be. None is given away.
         """
+        if old is None:
+            sizes_of(self.graph, values)
+            values = tuple(values)
         if self.division.two:
             ready = self.weights(values, held)
             given = [*self._kept(values), *ready]
