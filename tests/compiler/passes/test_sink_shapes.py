@@ -58,6 +58,13 @@ PAIRS: list[tuple[str, bool, str, str, str]] = [
     ("reshape(broadcast(x)) -> reshape_repeated", True, "%0: f32[5]",
      "%1: f32[2,3,5] = broadcast %0 {shape=(2, 3, 5), axes=(2,)}\n%2: f32[6,5] = reshape %1 {shape=(6, 5)}",
      "%1: f32[6,5] = broadcast %0 {shape=(6, 5), axes=(1,)}"),
+    ("transpose(reshape(x)) -> transpose_slice", True, "%0: f32[2,5,3,4,6]",  # one of three, by heads
+     "%1: f32[2,5,1,4,6] = slice %0 {start=(0, 0, 1, 0, 0), stop=(2, 5, 2, 4, 6), step=(1, 1, 1, 1, 1)}\n"
+     "%2: f32[2,5,4,6] = reshape %1 {shape=(2, 5, 4, 6)}\n"
+     "%3: f32[2,4,5,6] = transpose %2 {axes=(0, 2, 1, 3)}",
+     "%1: f32[2,5,1,4,6] = slice %0 {start=(0, 0, 1, 0, 0), stop=(2, 5, 2, 4, 6), step=(1, 1, 1, 1, 1)}\n"
+     "%2: f32[1,2,4,5,6] = transpose %1 {axes=(2, 0, 3, 1, 4)}\n"
+     "%3: f32[2,4,5,6] = reshape %2 {shape=(2, 4, 5, 6)}"),
     ("reduce_sum(transpose(x)) -> reduce_transposed", True, "%0: i32[2,3,4]",
      "%1: i32[4,3,2] = transpose %0 {axes=(2, 1, 0)}\n%2: i32[4,2] = reduce_sum %1 {axes=(1,)}",
      "%1: i32[2,4] = reduce_sum %0 {axes=(1,)}\n%2: i32[4,2] = transpose %1 {axes=(1, 0)}"),
@@ -109,6 +116,9 @@ def test_every_rule_has_a_pair() -> None:
 
 
 KEPT = [
+    # rows would be turned, which a product can read as they are
+    "%0: f32[5,3,4]\n%1: f32[5,1,4] = slice %0 {start=(0, 1, 0), stop=(5, 2, 4), step=(1, 1, 1)}\n"
+    "%2: f32[5,4] = reshape %1 {shape=(5, 4)}\n%3: f32[4,5] = transpose %2 {axes=(1, 0)}",
     # the union of what varies is everything: nothing to gain
     "%0: f32[4], %1: f32[3]\n%2: f32[4,3] = broadcast %0 {shape=(4, 3), axes=(0,)}\n"
     "%3: f32[4,3] = broadcast %1 {shape=(4, 3), axes=(1,)}\n%4: f32[4,3] = mul %2, %3",

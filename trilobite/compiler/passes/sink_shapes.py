@@ -184,6 +184,22 @@ def _reshape_repeated(m: Match) -> Var | None:
     return repeated(m, m["x"], m.type.shape, axes)
 
 
+def _transpose_slice(m: Match) -> Var | None:
+    """transpose(reshape(slice(x))) -> reshape(transpose(slice(x))), if the reshape only drops axes of size 1
+    and rows stay rows: the two moves become one kernel then.
+    """
+    part = m.maker(m["x"])
+    if part is None or part.primitive.name != "slice" or m.rewriter.readers[m.inner().outputs[0]] > 1:
+        return None
+    before, places = m["x"].type.shape, kept_axes(m["x"].type.shape, m.inner().outputs[0].type.shape)
+    dropped = [a for a in range(len(before)) if a not in places]
+    kept = [places[a] for a in m.attributes["axes"]]
+    if None in kept or kept[-1:] != [len(before) - 1] or any(before[a] != 1 for a in dropped):
+        return None
+    axes = (*dropped, *(a for a in kept if a is not None))
+    return reshaped(m, m.make("transpose", m["x"], axes=axes), m.type.shape)
+
+
 def _reduce_transposed(m: Match) -> Var:
     """reduce(transpose(x)) -> transpose(reduce(x)): the smaller one moves, if any."""
     moved, axes = m.inner().attributes["axes"], m.attributes["axes"]
@@ -273,6 +289,7 @@ SINKING = (
     Rule("*", _transpose_below),
     Rule("transpose(broadcast(x))", _transpose_repeated),
     Rule("reshape(broadcast(x))", _reshape_repeated),
+    Rule("transpose(reshape(x))", _transpose_slice),
     *(Rule(f"{name}(transpose(x))", _reduce_transposed, _WORD) for name in _REDUCTIONS),
     *(Rule(f"{name}(transpose(x))", _reduce_transposed, INEXACT, exact=False) for name in _REDUCTIONS[:4]),
     Rule("dot(x, y)", _read_transposed),
