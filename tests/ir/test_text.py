@@ -306,3 +306,9 @@ def test_a_dense_constant_is_a_copy_that_nobody_can_change() -> None:
     text = show(g)
     a[0] = 9
     assert show(g) == text
+
+
+@pytest.mark.parametrize("name", ["f", "f.fwd", "cond.0", "a.b.1.c", "<lambda>", "", "x y", "."])
+def test_any_name_of_a_graph_is_read_back(name: str) -> None:
+    graph = record_graph(lambda x: [table["neg"](x)], [F32], name)
+    assert parse(show(graph)).name == name and parse(show(graph)) == graph

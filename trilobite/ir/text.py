@@ -264,7 +264,7 @@ def _variables(graph: Graph) -> Iterator[Var]:
 
 
 def _name_text(name: str) -> str:
-    return name if name.replace(".", "_").isidentifier() else json.dumps(name)
+    return name if all(part.isidentifier() for part in name.split(".")) else json.dumps(name)
 
 
 def _unused(name: str, taken: Any, reserved: Any) -> str:
