@@ -85,6 +85,20 @@ def test_work_of_numpy_is_named() -> None:
     assert "in NumPy between kernels" in str(found)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_a_network_with_gradients_on(training: bool) -> None:
+    """What runs then keeps what a backward pass would need, and is not what `lower` gives."""
+    tb.manual_seed(0)
+    net = tb.nn.Sequential(tb.nn.Linear(24, 40), tb.nn.ReLU(), tb.nn.Linear(40, 8)).train(training)
+    found = profile(tb.jit(lambda x: net(x)), normal(16, 24), repeats=2)
+    assert sum(r.flops for r in found.rows if r.kind == "dot") >= 2 * 16 * (24 * 40 + 40 * 8)
+
+
+def test_a_profile_of_nothing_native() -> None:
+    found = profile(tb.jit(lambda x: tb.fft.fft(x)), normal(16), repeats=2)
+    assert not found.rows and found.elsewhere == found.call
+
+
 def test_timing_ends_with_the_profile() -> None:
     f, x = tb.jit(lambda x: x * 2 + 1), normal(500)
     profile(f, x, repeats=2)

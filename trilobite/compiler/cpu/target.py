@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class Executable:
 
     def __init__(self, graph: Graph, options: Options) -> None:
         self.graph, self.options = graph, options
+        everyone.add(self)
         shelf = shelf_of(graph, options)
         self.division = self._divided(shelf)
         donated, types = dict(options.donated), graph.input_types
@@ -125,6 +127,12 @@ class Executable:
         if type(values) is list:
             values.clear()  # arrays that are given away are held by one list alone
         return self.main.runner(given)(given, old, held)
+
+
+everyone: WeakSet[Executable] = WeakSet()
+"""What was compiled in this process and is still there. Several may serve one function: with gradients on,
+one keeps what a backward pass needs.
+"""
 
 
 def _division(halves: Halves) -> Division:

@@ -9,6 +9,7 @@ between kernels is in `elsewhere`, with the time of the call itself.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from trilobite.base.dtypes import is_float
 from trilobite.base.errors import ArgumentError
 from trilobite.compiler.cpu.compiled import Compiled
 from trilobite.compiler.cpu.runner import Runner
-from trilobite.compiler.cpu.target import Executable
+from trilobite.compiler.cpu.target import Executable, everyone
 from trilobite.compiler.plan_control import is_control
 from trilobite.compiler.program import Call, Loop, Step, hosts, inner
 from trilobite.compiler.tools.roofs import Roofline, roofline
@@ -109,7 +110,26 @@ def profile(jitted: Any, *args: Any, repeats: int = 20, **kwargs: Any) -> Profil
             f"a profile of a function for the target {lowered.target!r}",
             expected='one that was compiled with target="cpu"',
         )
-    return profile_calls(lowered.compile(), lambda: jitted(*args, **kwargs), repeats, lowered.graph.name)
+
+    def call() -> object:
+        return jitted(*args, **kwargs)
+
+    return profile_calls(_busiest(call) or lowered.compile(), call, repeats, lowered.graph.name)
+
+
+def _busiest(call: Callable[[], object]) -> Executable | None:
+    """Which executable a call spends most of its time in: with gradients on it is not that of `lower`."""
+    watched = [(e, _Watch(r)) for e in everyone for r in e.main.runners.values()]
+    spent: Counter[Executable] = Counter()
+    try:
+        call()
+        for e, w in watched:
+            events = w.take()
+            spent[e] += int((events[:, 2] - events[:, 1]).sum())
+    finally:
+        for _, w in watched:
+            w.stop()
+    return max(spent, key=lambda e: spent[e]) if spent.total() else None
 
 
 def profile_calls(executable: Executable, call: Callable[[], object], repeats: int, name: str) -> Profile:
