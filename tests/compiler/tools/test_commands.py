@@ -70,6 +70,15 @@ def test_the_graph_after_any_pass_can_be_read_and_means_the_same() -> None:
     assert level_text(graph, Options()) == fused
 
 
+def test_a_graph_after_a_pass_has_its_data() -> None:
+    """Tables that folding computed are read back too."""
+    graph = tb.make_graph(lambda x: x * tb.cumsum(tb.sin(tb.arange(40.0)), axis=0))(tb.ones((2, 40)))
+    text = level_text(graph, Options(), stop_after="fold_constants")
+    assert "constant" in text and "cumulative" not in text
+    x = np.linspace(-1, 1, 80, dtype=np.float32).reshape(2, 40)
+    np.testing.assert_allclose(run(parse(text), [x])[0], run(graph, [x])[0], rtol=1e-5)
+
+
 def test_a_pass_that_is_skipped_does_nothing() -> None:
     graph = graph_of((3, 5), (5, 4))
     assert level_text(graph, Options(), stop_after="cse").count(" dot ") == 1

@@ -16,6 +16,7 @@ from trilobite.compiler.pipeline import Options, run_stages
 from trilobite.compiler.tools.c_program import c_program
 from trilobite.compiler.tools.memory import memory_report
 from trilobite.ir.graph import Graph
+from trilobite.ir.text import show
 
 LEVELS = ("graph", "program", "memory", "loops", "c", "llvm", "asm")
 _FUSE = Pass("fuse", lambda g, o, c: g, "groups of equations that become one kernel, or a few")
@@ -37,7 +38,7 @@ def level_text(graph: Graph, options: Options, emit: str = "graph", stop_after: 
         return c_program(graph, options) if emit == "c" else _below(compile_graph(graph, options), emit)
     if stop_after in ("", _FUSE.name):
         return Stages(compile_graph(graph, options))["fuse"]
-    return str(run_stages(graph, STAGES, options._replace(claimed=claims, stop_after=stop_after)).latest)
+    return show(run_stages(graph, STAGES, options._replace(claimed=claims, stop_after=stop_after)).latest)
 
 
 def _check_names(skip: frozenset[str], stop_after: str) -> None:
