@@ -3,8 +3,8 @@
 Enters: a graph whose convolutions are channels last. Leaves: the graph in which the part of a network whose
 values of all images are larger than the caches is a `scan` over slices of the batch: what a layer writes is
 still near when the next one reads it. Parts whose values fit keep the whole batch, and so do parts that
-compute much with every byte: there larger products do better. What is sliced keeps images apart, so no bit
-changes.
+compute much with every byte: there larger products do better. What is sliced keeps images apart, so no bits
+change but those of sums over all pixels of an image, whose blocks depend on how many images there are.
 
 A graph is parted into levels: an equation that keeps images apart is on the level of its operands, and one
 that does not (a product, statistics of a batch) stands between two levels. Each level has one loop at most.
