@@ -18,6 +18,7 @@ from trilobite.compiler.cpu.gemm.convert import narrow
 from trilobite.compiler.cpu.gemm.problem import Problem
 from trilobite.compiler.cpu.gemm.tiling import ROWS
 
+_TOGETHER = 4  # vectors of a tile that go through the epilogue at once: more would not fit in registers
 SHORT = 12  # equations of an epilogue that may stand once for every register of a tile
 
 
@@ -134,8 +135,12 @@ class Finish:
             return [t.fadd(a, b) for a, b in zip(old, sums, strict=True)]
 
         totals = t.either(first, lambda: sums, added)
-        for total, (r, v) in zip(totals, spots, strict=True):
-            self.store(total, t.add(row, r), t.add(column, v * self.lanes), None)
+        stores = [
+            partial(self.store, total, t.add(row, r), t.add(column, v * self.lanes), None)
+            for total, (r, v) in zip(totals, spots, strict=True)
+        ]
+        for i in range(0, len(stores), _TOGETHER):
+            t.side_by_side(stores[i : i + _TOGETHER])
 
     def store(self, total: Value, row: Value, column: Value, count: Value | None) -> None:
         """The accumulator through the epilogue into every result."""
