@@ -76,3 +76,34 @@ done:
   ret void
 }
 """
+# the address of the scratch memory, for each unit; the first a[1] units take the time of counting a[2] down
+UNEVEN = """define void @entry(ptr %args, i64 %begin, i64 %end, ptr %scratch) {
+start:
+  %slows = getelementptr i64, ptr %args, i64 1
+  %counts = getelementptr i64, ptr %args, i64 2
+  %out = load ptr, ptr %args
+  %slow = load i64, ptr %slows
+  %count = load i64, ptr %counts
+  br label %each
+each:
+  %u = phi i64 [ %begin, %start ], [ %u1, %next ]
+  %some = icmp slt i64 %u, %end
+  br i1 %some, label %unit, label %done
+unit:
+  %place = getelementptr ptr, ptr %out, i64 %u
+  store ptr %scratch, ptr %place
+  %heavy = icmp slt i64 %u, %slow
+  br i1 %heavy, label %burn, label %next
+burn:
+  %i = phi i64 [ %count, %unit ], [ %less, %burn ]
+  %less = sub i64 %i, 1
+  call void asm sideeffect "", "r"(i64 %less)
+  %more = icmp sgt i64 %less, 0
+  br i1 %more, label %burn, label %next
+next:
+  %u1 = add i64 %u, 1
+  br label %each
+done:
+  ret void
+}
+"""

@@ -7,12 +7,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.native.kernels import AFFINE, BURN, SCRATCH
+from tests.native.kernels import ADD, AFFINE, BURN, SCRATCH, UNEVEN
 from trilobite.base.errors import ArgumentError
 from trilobite.native import driver
 from trilobite.native import pool as pool_module
@@ -48,7 +49,7 @@ def check(table=table):
 
 @pytest.fixture(scope="module")
 def code() -> Kernels:
-    return kernels([(text, 0) for text in (AFFINE, BURN, SCRATCH)])
+    return kernels([(text, 0) for text in (AFFINE, BURN, SCRATCH, ADD, UNEVEN)])
 
 
 @pytest.fixture(autouse=True)
@@ -84,11 +85,13 @@ def test_results_do_not_depend_on_the_number_of_threads(count: int, code: Kernel
 
 
 def test_threads_share_the_work(code: Kernels) -> None:
-    """Long parts are run by different threads, each with scratch memory of its own."""
+    """Long parts are run by different threads, each with scratch memory of its own; parts that must not be
+    cut are run by one each.
+    """
     set_threads(2)
     count, where = np.array([3_000_000]), np.zeros(8, np.int64)
     table = Table(
-        [Call(code.addresses[1], 0, 2), Call(code.addresses[2], 1, 8)],
+        [Call(code.addresses[1], 0, 2), Call(code.addresses[2], 1, 8, whole=True)],
         [count.ctypes.data, where.ctypes.data],
         scratch=4096,
         alive=(code, count, where),
@@ -101,6 +104,52 @@ def test_threads_share_the_work(code: Kernels) -> None:
     assert len(seen) <= 2 and all(address % 64 == 0 for address in seen)
     if len(seen) == 2:
         assert abs(np.diff(sorted(seen))[0]) >= 4096
+
+
+def _takers(code: Kernels, units: int, whole: bool) -> tuple[Table, np.ndarray[Any, Any]]:
+    """A step whose first half is all the work, and who ran each of its units."""
+    where = np.zeros(units, np.int64)
+    call = Call(code.addresses[4], 0, units, whole=whole)
+    return Table([call], [where.ctypes.data, units // 2, 100_000], alive=(code, where)), where
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+def test_who_is_through_takes_pieces_of_the_others(code: Kernels) -> None:
+    set_threads(2)
+    table, where = _takers(code, 32, whole=False)
+    for _ in range(200):  # the other thread may not be let run
+        table.run()
+        if len(set(where[:16].tolist())) == 2:
+            break
+    first = where[:16].tolist()
+    assert first[0] != first[15]  # its own thread begins at the front, others take from the back
+    assert sum(a != b for a, b in pairwise(first)) == 1
+
+
+def test_parts_that_must_not_be_cut_are_not(code: Kernels) -> None:
+    set_threads(2)
+    table, where = _takers(code, 8, whole=True)
+    for _ in range(50):
+        table.run()
+        assert len(set(where[:4].tolist())) == 1 and len(set(where[4:].tolist())) == 1
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_every_unit_runs_once(count: int, code: Kernels) -> None:
+    """However long a step took the time before, and so into however many pieces it is cut."""
+    set_threads(count)
+    for units in (1, 2, 17, 1001, 300_007):
+        x = np.random.default_rng(units).integers(-(2**40), 2**40, units)
+        y = np.zeros(units + 1, np.int64)
+        table = Table(
+            [Call(code.addresses[3], 0, units)], [0, 0], [Patch(0, 0), Patch(1, 1)], arrays=2, alive=code
+        )
+        for last in (0, 1, 4_999, 12_000, 10**6, 10**12, None, None, None):
+            if last is not None:
+                table.rows[0, 5] = last  # nanoseconds
+            table.run((x, y))
+        np.testing.assert_array_equal(y[:units], 9 * x)
+        assert y[units] == 0
 
 
 def test_scratch_memory_grows_for_programs_that_want_more(code: Kernels) -> None:

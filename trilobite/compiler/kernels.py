@@ -60,6 +60,7 @@ class Step(NamedTuple):
     units: Dim
     flops: float = 0.0
     serial: bool = False  # too little work to be worth waking another thread
+    whole: bool = False  # every range begins with work of its own: one for each thread, and no more
 
 
 Room = Dim | tuple[Dim, ...]  # bytes; as factors where their product is not affine in the symbols: n by n

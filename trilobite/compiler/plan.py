@@ -258,6 +258,7 @@ class _Placer:
                 s.flops,
                 nbytes if n == 0 else 0,
                 s.serial,
+                s.whole,
             )
             for n, s in enumerate(low.steps)
         ]

@@ -45,6 +45,7 @@ class Call(NamedTuple):
     flops: float = 0.0
     bytes: int = 0
     serial: bool = False
+    whole: bool = False
 
     def __str__(self) -> str:
         return f"{self.kernel.name}({', '.join(map(str, self.args))}) x {self.units}"

@@ -124,7 +124,7 @@ def _step(s: Step, number: Mapping[Kernel, int]) -> list[Any]:
         case _:
             assert isinstance(s, Call)
             args = [_place(a) if isinstance(a, Place) else int(a) for a in s.args]
-            return [number[s.kernel], s.fusion, args, s.units, s.flops, s.bytes, s.serial]
+            return [number[s.kernel], s.fusion, args, s.units, s.flops, s.bytes, s.serial, s.whole]
 
 
 def _read_step(row: Sequence[Any], kernels: Sequence[Kernel]) -> Step:
@@ -132,9 +132,9 @@ def _read_step(row: Sequence[Any], kernels: Sequence[Kernel]) -> Step:
         return tuple(_read_step(inner, kernels) for inner in rows)
 
     if type(row[0]) is int:  # nearly all of them
-        kernel, fusion, args, units, flops, size, serial = row
+        kernel, fusion, args, units, flops, size, serial, whole = row
         places = tuple([a if type(a) is int else _read_place(a) for a in args])
-        return Call(kernels[kernel], places, units, fusion, flops, size, serial)
+        return Call(kernels[kernel], places, units, fusion, flops, size, serial, whole)
 
     match row:
         case "loop", fusion, count, body:

@@ -154,6 +154,7 @@ row:
   %w2 = getelementptr i64, ptr %w0, i64 2
   %w3 = getelementptr i64, ptr %w0, i64 3
   %w4 = getelementptr i64, ptr %w0, i64 4
+  %w5 = getelementptr i64, ptr %w0, i64 5
   %op = load i64, ptr %w0
   %a = load i64, ptr %w1
   %p = load ptr, ptr %w1
@@ -170,8 +171,8 @@ row:
                                   i64 7, label %host
                                   i64 8, label %choose ]
 
-kernel:                                           ; function, arguments, units, serial
-  call void @timed(ptr %header, i64 %r, ptr %control, ptr %p, ptr %q, i64 %c, i64 %d)
+kernel:                                           ; function, arguments, units, manner, time
+  call void @timed(ptr %header, i64 %r, ptr %control, ptr %p, ptr %q, i64 %c, i64 %d, ptr %w5)
   br label %next
 
 test:                                             ; word with the address of a flag, its bytes, target if it is 0
@@ -362,18 +363,19 @@ end:
   ret void
 }
 
-define internal void @timed(ptr %header, i64 %r, ptr %control, ptr %fn, ptr %args, i64 %units, i64 %serial) {
+define internal void @timed(ptr %header, i64 %r, ptr %control, ptr %fn, ptr %args, i64 %units, i64 %manner,
+                            ptr %time) {
 start:
   %eventses = getelementptr i64, ptr %header, i64 6
   %events = load ptr, ptr %eventses
   %untimed = icmp eq ptr %events, null
   br i1 %untimed, label %plain, label %watch
 plain:
-  call void @step(ptr %control, ptr %fn, ptr %args, i64 %units, i64 %serial)
+  call void @step(ptr %control, ptr %fn, ptr %args, i64 %units, i64 %manner, ptr %time)
   ret void
 watch:
   %begin = call i64 @nanoseconds()
-  call void @step(ptr %control, ptr %fn, ptr %args, i64 %units, i64 %serial)
+  call void @step(ptr %control, ptr %fn, ptr %args, i64 %units, i64 %manner, ptr %time)
   %end = call i64 @nanoseconds()
   %rooms = getelementptr i64, ptr %header, i64 7
   %counts = getelementptr i64, ptr %header, i64 8

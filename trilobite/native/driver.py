@@ -27,6 +27,7 @@ class Call(NamedTuple):
     args: int
     units: int
     serial: bool = False
+    whole: bool = False  # a thread's part of the units is not cut further
 
 
 class Jump(NamedTuple):
@@ -233,8 +234,8 @@ class Table:
 
     def _fields(self, row: Row) -> tuple[int, ...]:
         match row:
-            case Call(function, args, units, serial):
-                return function, self._word(args), units, serial
+            case Call(function, args, units, serial, whole):
+                return function, self._word(args), units, 1 if serial else 2 * whole
             case Jump(target):
                 return (target,)
             case JumpIfZero(flag, width, target):
@@ -268,7 +269,7 @@ def _targets(row: Row) -> tuple[int, ...]:
 
 def _words(row: Row) -> list[int]:
     match row:
-        case Call(_, args, _, _):
+        case Call(_, args, _, _, _):
             return [args]
         case JumpIfZero(flag, _, _):
             return [flag]

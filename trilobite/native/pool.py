@@ -1,11 +1,11 @@
 """The thread pool: Python threads that live in machine code, without the interpreter's lock.
 
 Enters: jobs, published by the driver in the control block (`pool.ll`). Leaves: nothing; the jobs write
-memory. A job is cut into one part per thread; bits do not depend on the cut. Threads look for work for some
-tens of microseconds and then sleep; they never spin when there are more of them than cores, and otherwise
-keep off their caller's core. They are started with the first program that wants them, again
-after a fork, and leave before the interpreter does. Who finds the pool taken by another program runs alone,
-on a control block of its own.
+memory. A job is cut into one part per thread and these into pieces, which a thread that has none of its own
+left takes from others; bits do not depend on the cut. Threads look for work for some tens of microseconds
+and then sleep; they never spin when there are more of them than cores, and otherwise keep off their caller's
+core. They are started with the first program that wants them, again after a fork, and leave before the
+interpreter does. Who finds the pool taken by another program runs alone, on a control block of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trilobite.native.runtime import MOST_THREADS, Runtime, Words, control_block
 
 SPIN = 100_000  # nanoseconds of looking for work before sleeping: about twice what waking a thread takes
 _JOB, _BUSY, _THREADS, _SPIN, _SLEEP, _WAKE, _LINES, _LINE, _SCRATCH = 0, 32, 48, 49, 50, 51, 64, 16, 4
-_PLACE, _AVOIDED, _CORES, _ID = 60, 61, 72, 5
+_AWAITED, _PLACE, _AVOIDED, _CORES, _ID = 35, 60, 61, 72, 5
 _MOST_CORES = 256
 _LEAVE = 65535
 _PATIENCE = 1.0  # seconds to wait for a program that runs, before doing without its end
@@ -194,10 +194,9 @@ class Pool:
         """The workers were not copied; the next program starts new ones."""
         self._lock = threading.RLock()
         self._workers, self._own = [], threading.local()
-        self.control[[_BUSY, _THREADS]] = 0
+        self.control[[_BUSY, _AWAITED, _THREADS]] = 0
         lines = self.control[_LINES:].reshape(-1, _LINE)
         lines[:, :_SCRATCH] = 0
-        lines[:, :2] = self.control[_JOB]
         self._rest = _Rest()
         for table in _tables:
             table.header[0] = 0

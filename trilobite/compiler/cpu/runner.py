@@ -275,7 +275,7 @@ class _Rows:
 
     def _call(self, step: Call) -> None:
         address = self.addresses[step.kernel]
-        self._append(driver.Call(address, len(self.words), step.units, step.serial), step)
+        self._append(driver.Call(address, len(self.words), step.units, step.serial, step.whole), step)
         for a in step.args:
             if type(a) is int:  # two words of three
                 self.words.append(a)

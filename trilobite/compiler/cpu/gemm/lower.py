@@ -69,6 +69,7 @@ def lower_problem(p: Problem, host: Host) -> Lowering:
         parts.units,
         flops=2.0 * known if known is not None else 0.0,
         serial=known is not None and known < (_SERIAL_ROW if p.m == ONE else _SERIAL),
+        whole=parts.packs,
     )
     copies = tuple(lower_copy(c, i, host) for i, c in enumerate(p.copies))
     in_place = _in_place(p) if parts.reads_once else ()
@@ -79,6 +80,7 @@ class _Parts(NamedTuple):
     kernel: Kernel
     words: Words
     units: int
+    packs: bool  # both operands, for every range anew
     reads_once: bool  # nothing is stored to a result before the epilogue has read its operands there
     why: str
 
@@ -130,7 +132,7 @@ def _blocked(p: Problem, host: Host) -> _Parts:
     blocks = f"{plan.m_block} x {plan.k_block} x {plan.n_block}"
     why = f"a product in blocks of {blocks}, tiles of {ROWS} x {plan.columns}"
     once = waits or (p.k.known is not None and p.k.known <= plan.k_block * plan.depth)
-    return _Parts(kernel, words_of(p, units), units, once, why)
+    return _Parts(kernel, words_of(p, units), units, not p.packed, once, why)
 
 
 def _scheduled(p: Problem, plan: Tiling, units: int) -> tuple[Tiling, int]:
@@ -154,7 +156,7 @@ def _description(p: Problem) -> str:
 def _gemv(p: Problem, host: Host) -> _Parts:
     units = _units(p.batches, p.n, gemv.PANEL)
     why = "one row: the matrix is read once, in the order of memory"
-    return _Parts(_gemv_kernel(_form(p), host), words_of(p, units), units, True, why)
+    return _Parts(_gemv_kernel(_form(p), host), words_of(p, units), units, False, True, why)
 
 
 def _in_place(p: Problem) -> tuple[tuple[int, int], ...]:
