@@ -217,3 +217,13 @@ def test_symbolic_sizes_are_refused() -> None:
     x = r.input((dim("n", max=9), 2))
     with pytest.raises(DeviceError, match="has symbolic sizes: n"):
         c_program(r.graph(r.neg(x)), Options())
+
+
+@needs_cc
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x: x @ x, lambda x: x.T @ x + x, lambda x: tb.nn.functional.conv2d(x[None, None], x[None, None])],
+    ids=["square", "gram", "convolution"],
+)
+def test_one_value_as_several_operands(fn: Callable[..., Any], tmp_path: Path) -> None:
+    check(graph_of(fn, tb.ones((5, 5))), tmp_path)

@@ -94,14 +94,17 @@ def _loops(e: Equation) -> Lowering:
 
 
 def _plain(e: Equation) -> Lowering:
-    (inner,) = e.attributes["region"].equations
+    region: Graph = e.attributes["region"]
+    (inner,) = region.equations
+    inputs = [region.inputs.index(v) for v in inner.inputs]  # one value may be several operands
     steps: list[Step] = []
     temporaries: dict[int, Any] = {}
     for nest in plain_nests(inner):
         for b in nest.arguments:
             if b.name[0] == "t":
                 temporaries[int(b.name[1:])] = size_of((*b.shape, b.dtype.itemsize))
-        args = tuple(Operand(_ROLES[b.name[0]], int(b.name[1:])) for b in nest.arguments)
+        named = [(_ROLES[b.name[0]], int(b.name[1:])) for b in nest.arguments]
+        args = tuple(Operand(role, inputs[n] if role == "in" else n) for role, n in named)
         steps.append(Step(_kernel(nest, inner.primitive.name), args, 1))
     return Lowering(tuple(steps), tuple(temporaries[i] for i in sorted(temporaries)))
 
