@@ -1,7 +1,7 @@
 """What `tb.` offers: names and the objects they stand for.
 
-The operations come from the operator table. Rooms that not every program enters (jit, nn, optim, data, files)
-are named here and imported when they are first used, so that `import trilobite` stays quick.
+The operations come from the operator table. Rooms that not every program enters (transforms, jit, nn, optim,
+data, files) are named here and imported when they are first used, so that `import trilobite` stays quick.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from typing import Any
 from trilobite.base import dtypes, errors, pytree
 from trilobite.framework import heavy, heavy_composites, ops
 from trilobite.framework.inspection import NamespaceInfo
-from trilobite.framework.mapping import vmap
-from trilobite.framework.modes import enable_grad, is_grad_enabled, no_grad, stop_gradient
 from trilobite.framework.tensor import Tensor
-from trilobite.framework.transforms import grad, jvp, value_and_grad, vjp
 from trilobite.ir.types import dim
 
 heavy.install()
@@ -24,9 +21,6 @@ heavy_composites.install()
 
 CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
 DTYPES: dict[str, Any] = dict(dtypes.BY_NAME)
-TRANSFORMS = (
-    grad, value_and_grad, vjp, jvp, vmap, stop_gradient, no_grad, enable_grad, is_grad_enabled,
-)  # fmt: skip
 OTHERS: dict[str, Any] = {
     "Tensor": Tensor,
     "dim": dim,
@@ -48,6 +42,9 @@ ROOMS = {
     "zoo": "trilobite.zoo",
 }
 _BY_ROOM = {
+    "transforms": "grad value_and_grad vjp jvp",
+    "mapping": "vmap",
+    "modes": "stop_gradient no_grad enable_grad is_grad_enabled",
     "jit": "jit make_graph eval_shape",
     "control": "cond switch while_loop scan fori_loop associative_scan",
     "rules": "custom_vjp custom_jvp",
@@ -68,8 +65,7 @@ LATER = {name: f"trilobite.framework.{room}" for room, names in _BY_ROOM.items()
 def names() -> dict[str, Any]:
     """Everything that is there as soon as the framework is."""
     table = {row.name: row.public for row in ops.operators.values() if "." not in row.name}
-    functions = {fn.__name__: fn for fn in TRANSFORMS}
-    return {**table, **CONSTANTS, **DTYPES, **functions, **OTHERS}
+    return {**table, **CONSTANTS, **DTYPES, **OTHERS}
 
 
 def later(name: str) -> Any:
