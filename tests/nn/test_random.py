@@ -4,6 +4,7 @@ state.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 
 import numpy as np
@@ -367,3 +368,19 @@ def test_few_and_many_words_come_from_the_same_blocks(count: int) -> None:
     ]
     expected = np.stack(philox(counters, (k[:1], k[1:])), axis=-1).ravel()[:count]
     np.testing.assert_array_equal(found, expected)
+
+
+def test_the_generator_belongs_to_nobody_who_imports_it_first() -> None:
+    spec = importlib.util.find_spec("trilobite.framework.random.keys")
+    assert spec is not None and spec.loader is not None
+    load, made = spec.loader.exec_module, []
+
+    def first(x: tb.Tensor) -> tb.Tensor:
+        module = importlib.util.module_from_spec(spec)
+        load(module)
+        made.append(module.state)
+        return x * 2.0
+
+    tb.jit(tb.grad(lambda x: tb.sum(first(x))), target="reference")(tb.ones(2))
+    outside = tb.ones(2)._cell
+    assert made[0].owner is outside.owner is None and made[0].depth == outside.depth

@@ -43,6 +43,7 @@ def _words(seed: int) -> np.ndarray[Any, Any]:
 
 state = Cell(_words(0))
 """The global generator: a key. Every draw splits it."""
+state.owner, state.depth = None, 1  # even if a function that is being recorded is the first to import this
 
 
 def manual_seed(seed: int) -> None:
