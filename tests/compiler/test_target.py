@@ -344,6 +344,25 @@ def test_who_asks_for_little_memory_gets_no_packed_weights(layer: Any) -> None:
     check(saving, w, s, x)
 
 
+def test_who_asks_for_little_memory_never_gets_more() -> None:
+    """What is computed again stands apart from what fusion would have joined it with."""
+    net = tb.nn.Sequential(*[tb.nn.Sequential(tb.nn.Linear(32, 32), tb.nn.GELU()) for _ in range(3)])
+
+    def step(x: Any) -> Any:
+        loss = (net(x) ** 2).mean()
+        for p in net.parameters():
+            p.grad = None
+        loss.backward()
+        return loss
+
+    x = tb.tensor(normal(512, 32))
+    peaks = []
+    for memory in (0, 1 << 30, 1 << 16):
+        f = tb.jit(step, options={"memory": memory})
+        peaks.append(f.lower(x).compile().main.program({}).packing.peak)
+    assert peaks[0] == peaks[1] >= peaks[2]
+
+
 def test_the_arena_of_the_weights_is_given_back(layer: Any) -> None:
     f, w, s, x, _ = layer
     made = f.lower(x).compile()

@@ -16,6 +16,7 @@ from trilobite.compiler.cpu.kinds import kinds
 from trilobite.compiler.cpu.stages import STAGES
 from trilobite.compiler.kernels import Lower
 from trilobite.compiler.passes.fuse import fuse
+from trilobite.compiler.passes.rematerialise import peak_bytes
 from trilobite.compiler.passes.split_stable import Halves, split_stable
 from trilobite.compiler.pipeline import Compilation, Options, run_stages
 from trilobite.compiler.plan import plan
@@ -36,11 +37,22 @@ def make(graph: Graph, options: Options) -> Made:
     """Who asked for little memory gets no second copy of a weight: what is made of weights is made in every
     run, in memory that the plan shares.
     """
+    options = options._replace(claimed=claims)
     if options.memory:
         options = options._replace(stable=frozenset())
-    compilation = run_stages(graph, STAGES, options._replace(claimed=claims))
+    compilation = run_stages(graph, STAGES, options)
+    if compilation.counters.get("rematerialise"):
+        compilation = _smaller(compilation, run_stages(graph, STAGES, options._replace(memory=0)))
     halves = split_stable(compilation.latest, options.stable) if options.stable else None
     return Made(compilation, halves)
+
+
+def _smaller(again: Compilation, plain: Compilation) -> Compilation:
+    """Fusion keeps fewer values than `rematerialise` knows of, and none where what it computes again stands
+    between: it is worth it only if less is alive once all is fused, and the plain graph takes too much.
+    """
+    budget = again.options.memory
+    return min(plain, again, key=lambda c: max(peak_bytes(Fused(c.latest).graph), budget))
 
 
 class Fused:
