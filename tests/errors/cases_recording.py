@@ -92,12 +92,22 @@ def jit_masked_select() -> Any:
 
 @wrong(
     TraceError,
-    "an index of a tensor inside jit, cond or scan, where only a run",
+    "a tensor as an index or a size inside jit, cond or scan, where only a run",
     "a program that is the same for all values",
-    "keep it a tensor, or return it and look at it outside",
+    "n elements from i on are x[i + tb.arange(n)]; a size is an int or one of static_argnums",
 )
 def jit_range() -> Any:
     return tb.jit(lambda a: [a for _ in range(a.sum().astype(tb.int64))])(X)
+
+
+@wrong(
+    TraceError,
+    "a tensor as an index or a size inside jit, cond or scan, where only a run",
+    "a program that is the same for all values",
+    "n elements from i on are x[i + tb.arange(n)]; a size is an int or one of static_argnums",
+)
+def jit_slice_from_a_tensor() -> Any:
+    return tb.jit(lambda a, i: a[i : i + 2])(X, tb.tensor(1))
 
 
 @wrong(

@@ -12,22 +12,25 @@ from trilobite.base.locations import user_location
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms.bind import Traced
 
+_LOOK = "keep it a tensor, or return it and look at it outside"
+_CHOOSE = "choose with tb.where, or use tb.cond, tb.while_loop, tb.scan"
 
-def concrete(value: Value, what: str, strip: bool = False, branch: bool = False) -> np.ndarray[Any, Any]:
-    """The array behind a value, or the error that says why there is none yet."""
+
+def concrete(
+    value: Value, what: str, strip: bool = False, branch: bool = False, remedy: str = ""
+) -> np.ndarray[Any, Any]:
+    """The array behind a value, or the error that says why there is none yet: what happened and a remedy, or
+    the name of a conversion.
+    """
     while strip and isinstance(value, Traced) and type(value).__name__ in ("Taped", "Dual"):
         value = value.primal  # type: ignore[attr-defined]
     if isinstance(value, np.ndarray):
         return value
-    remedy = (
-        "choose with tb.where, or use tb.cond, tb.while_loop, tb.scan"
-        if branch
-        else "keep it a tensor, or return it and look at it outside"
-    )
     inside = {"Recorded": "jit, cond or scan", "Batched": "vmap", "Taped": "grad", "Dual": "jvp"}[
         type(value).__name__
     ]
-    what = "a Python branch on a tensor" if branch else f"{what} of a tensor"
+    if not remedy:
+        what, remedy = ("a Python branch on a tensor", _CHOOSE) if branch else (f"{what} of a tensor", _LOOK)
     raise TraceError(
         f"{what} inside {inside}, where only a run knows its value",
         where=user_location(),

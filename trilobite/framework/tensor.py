@@ -221,7 +221,8 @@ class Tensor(Attached):
         return complex(single(self._read(), "complex()"))
 
     def __index__(self) -> int:
-        value = concrete(self._read(), "an index", strip=True)
+        remedy = "n elements from i on are x[i + tb.arange(n)]; a size is an int or one of static_argnums"
+        value = concrete(self._read(), "a tensor as an index or a size", strip=True, remedy=remedy)
         if value.dtype.kind not in "iu" or value.shape != ():
             raise DTypeError(
                 f"a tensor {value.dtype}{list(value.shape)} used as an index",

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trilobite.base.errors import TraceError
-from trilobite.base.locations import user_location
+from trilobite.base.locations import UNKNOWN, user_location
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.bind import Traced
@@ -53,7 +53,7 @@ def read(cell: Cell) -> Value:
     if cell.owner is recorder:
         return cell.value
     if recorder is None:
-        raise escaped()
+        raise escaped(cell.held)
     return recorder.read_outer(cell)
 
 
@@ -65,7 +65,7 @@ def write(cell: Cell, value: Value) -> None:
     if cell.owner is ctx.recorder:
         cell.value = value
     elif ctx.recorder is None:
-        raise escaped()
+        raise escaped(cell.held)
     else:
         ctx.recorder.write_outer(cell, value)
 
@@ -99,13 +99,22 @@ def rewrite(cell: Cell, change: Callable[[Value], Value]) -> None:
         recorder.written[cell] = change(recorder.written[cell])
 
 
-def escaped() -> TraceError:
+def escaped(value: Value) -> TraceError:
     return TraceError(
-        "a tensor made while a function was being recorded is used outside of it",
+        f"a tensor made while a function was being recorded is used outside of it{_made_at(value)}",
         where=user_location(),
         expected="tensors made inside jit, cond, scan or vmap leave the function as its results",
         remedy="return the tensor, or copy it into a tensor that exists outside: state.copy_(value)",
     )
+
+
+def _made_at(value: Value) -> str:
+    """The line that made a recorded value; nothing for an input."""
+    while hasattr(value, "primal"):
+        value = value.primal
+    equations = getattr(getattr(value, "interpreter", None), "equations", ())
+    found = (e.location for e in equations if getattr(value, "var", None) in e.outputs)
+    return next((f"; it was made at {at}" for at in found if at is not UNKNOWN), "")
 
 
 # -- values that are put away ----------------------------------------------------------------------------

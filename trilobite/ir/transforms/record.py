@@ -130,7 +130,7 @@ class Recorder(Interpreter):
             out = self._constant(value)
         else:
             if value.interpreter.level >= self.level:
-                raise escaped()
+                raise escaped(value)
             out = Recorded(self, Var(type_of(value)))
             self.values.append((value, out))
         self.known[id(value)] = (value, out)
@@ -158,7 +158,7 @@ class Recorder(Interpreter):
         if cell.owner is self.parent:
             return cell.held  # for its type alone
         if self.parent is None:
-            raise escaped()
+            raise escaped(cell.held)
         return self.parent.read_outer(cell)
 
     def write_outer(self, cell: Cell, value: Value) -> None:
@@ -180,7 +180,7 @@ def see_outer(cell: Cell) -> Value:
     """A cell of an outer recording. One with a history outside starts behind a boundary here."""
     ctx = entry.context()
     if ctx.recorder is None:
-        raise escaped()
+        raise escaped(cell.held)
     value = ctx.recorder.read_outer(cell)
     outside = cell.held
     history = type(outside) is Taped and outside.interpreter.ambient and value is ctx.recorder.cells.get(cell)
