@@ -85,6 +85,7 @@ def test_a_missing_rule_is_noticed() -> None:
 
 ONE_AFTER_ANOTHER = """
 from importlib import import_module
+from trilobite.base.errors import IRError
 from trilobite.ir.primitives import FAMILIES, table
 here = lambda: list(dict.keys(table))  # what has been imported
 assert "svd" in table and "svd" in list(table) and "nothing" not in table and table.get("nothing") is None
@@ -94,12 +95,18 @@ for family, names in FAMILIES.items():
     import_module(f"trilobite.ir.primitives.{family}")
     assert set(names.split()) <= set(here()), family
 print(len(here()) == len(table) == len(table.values()) == len(dict(table)))
+table.foresee("math", ["nowhere"])
+try:
+    table["nowhere"]
+except IRError as error:
+    print(error)
 """
 
 
 def test_the_table_knows_all_names_and_imports_what_is_asked_for() -> None:
     done = subprocess.run([sys.executable, "-c", ONE_AFTER_ANOTHER], capture_output=True, text=True)
     found = ["[]", "<primitive svd> True False <primitive conv> True", "True"]
+    found.append("math does not define the primitive 'nowhere', as the table says")
     assert done.stdout.splitlines() == found, done.stderr
 
 

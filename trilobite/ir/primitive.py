@@ -206,7 +206,10 @@ class Table(dict[str, Primitive]):
         if name not in self._modules:
             raise KeyError(name)
         import_module(self._modules[name])
-        return self[name]
+        found = super().get(name)
+        if found is None:
+            raise IRError(f"{self._modules[name]} does not define the primitive {name!r}, as the table says")
+        return found
 
     def __contains__(self, name: object) -> bool:
         return name in self._modules or super().__contains__(name)
