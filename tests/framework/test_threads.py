@@ -72,9 +72,9 @@ def test_what_is_written_while_a_function_compiles_is_kept(monkeypatch: pytest.M
     state = tb.zeros((5,))
     compiled = Executable.prepare
 
-    def slowly(self: Executable, values: Any) -> bool:
+    def slowly(self: Executable, values: Any) -> None:
         state.copy_(tb.full((5,), 7.0))  # as another thread may
-        return compiled(self, values)
+        compiled(self, values)
 
     monkeypatch.setattr(Executable, "prepare", slowly)
     tb.jit(lambda: state.add_(1.0), target="cpu")()

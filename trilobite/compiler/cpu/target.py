@@ -95,16 +95,13 @@ class Executable:
 
     # -- running ---------------------------------------------------------------------------------------------
 
-    def prepare(self, values: Sequence[Array]) -> bool:
-        """Compiles what a run with values of these shapes needs; false if that was there."""
-        parts = (*self.weights.bound, self.main) if self.division.two else (self.main,)
-        before = sum(len(part.runners) for part in parts)
+    def prepare(self, values: Sequence[Array]) -> None:
+        """Compiles what a run with values of these shapes needs."""
         given: list[Any] = list(values)
         if self.division.two:
             self.weights.prepare(values)
             given = [*self._kept(values), *range(self.division.outputs)]
         self.main.runner(given)
-        return sum(len(part.runners) for part in parts) > before
 
     def lend(self, owners: Mapping[int, Cell]) -> None:
         """The cells that inputs come from: arrays that no run needs may be taken out of them."""

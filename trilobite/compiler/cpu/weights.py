@@ -73,11 +73,6 @@ class Weights:
         self._observed: set[int] = set()
         self._stand_ins: dict[int, Array] = {}  # of weights that were put away
 
-    @property
-    def bound(self) -> tuple[Compiled, ...]:
-        """The parts that run."""
-        return (*((self.rest,) if self._others else ()), *self._packers.values())
-
     def prepare(self, values: Sequence[Array]) -> None:
         """Compiles what a run with values of these shapes needs."""
         if self._others:
