@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 
+import trilobite as tb
 from trilobite.compiler.passes.fuse import Kind, fuse
 from trilobite.compiler.passes.split_stable import split_stable
 from trilobite.ir.evaluate import run
@@ -223,3 +225,49 @@ def test_a_cheap_value_of_several_readers_is_computed_by_each() -> None:
     names = [names for _, names in groups(out)]
     assert names[-2:] == [["broadcast", "sub", "mul", "reduce_sum"], ["broadcast", "sub", "broadcast", "mul"]]
     assert all(v.type.shape == (8,) for e in out.equations[1:-1] for v in e.outputs)
+
+
+BIG = (2048, 2049)  # more than a cache keeps
+
+
+def beside(fn: Callable[..., Any], *values: Any) -> tuple[list[str], list[Any]]:
+    """The kernels of a function, and how far its results are from the eager ones."""
+    compiled = tb.jit(fn, target="cpu")
+    found, known = compiled(*values), fn(*values)
+    off = [
+        float(np.abs(a.numpy() - b.numpy()).max() / np.abs(b.numpy()).max())
+        for a, b in zip(found, known, strict=True)
+    ]
+    told = compiled.explain(*values).splitlines()
+    return [line.split("kernel ")[1] for line in told if " kernel " in line], off
+
+
+def test_reductions_of_one_large_value_share_a_pass() -> None:
+    x = tb.tensor(np.random.default_rng(0).standard_normal(BIG).astype("f"))
+    kernels, off = beside(lambda x: (x.sum(1), x.max(1), (x * x).sum(1)), x)
+    assert kernels == ["reduce_sum_reduce_max_mul_reduce_sum"]
+    assert max(off) < 1e-5
+    kernels, off = beside(lambda x: (x.sum(), tb.exp(x).max()), x)
+    assert len(kernels) == 1 and max(off) < 1e-4
+    kernels, off = beside(lambda x: (x.sum(0), x.max(1)), x)
+    assert len(kernels) == 2 and max(off) < 1e-4, "over other axes it would be two passes anyway"
+
+
+def test_small_values_and_elementwise_work_stay_apart() -> None:
+    x = tb.tensor(np.random.default_rng(0).standard_normal((64, 65)).astype("f"))
+    assert len(beside(lambda x: (x.sum(1), x.max(1)), x)[0]) == 2
+    assert len(beside(lambda x: (tb.exp(x), tb.sin(x)), x)[0]) == 2
+
+
+def test_a_reduction_never_stands_before_what_it_reads() -> None:
+    """The second one reads the first one's result beside the value."""
+    x = tb.tensor(np.random.default_rng(0).standard_normal(BIG).astype("f"))
+    y = tb.tensor(np.random.default_rng(1).standard_normal(BIG).astype("f"))
+
+    def chained(x: Any, y: Any) -> Any:
+        first = x.max(1, keepdim=True)
+        second = (x * y).sum(1)
+        third = ((x - first) * tb.exp(y)).sum(1)
+        return first, second, third, (x * (first + y)).max(1)
+
+    assert max(beside(chained, x, y)[1]) < 1e-4

@@ -4,13 +4,15 @@ Enters: a graph after all other passes, and the kinds a target has. Leaves: a gr
 large `constant`s apart. Groups are numbered as they begin; an equation may join only the newest group among
 those that make its operands, so every group reads older ones alone and no cycle can arise. Constants,
 broadcasts and counters float: each reader has its own copy, which costs no memory. So do short chains of
-cheap equations over one large value that several groups read.
+cheap equations over one large value that several groups read. Reductions of one large value stand side by
+side in one group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from trilobite.compiler.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.passes.share_kernels import share_kernels
@@ -26,6 +28,8 @@ _MOVES = frozenset({"constant", "full", "iota", "broadcast"})
 _CHEAP = frozenset(
     "add sub mul neg abs maximum minimum select cast eq ne lt le gt ge and or xor not sign is_nan".split()
 )
+_REDUCTIONS = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
+_FROM_MEMORY = 1 << 22  # elements: more than a cache keeps until they are read again
 _LARGE = 1 << 15  # elements: more than fit beside other data in the first cache
 _CHAIN = 6  # cheap equations that are computed again by each reader rather than written and read
 
@@ -56,6 +60,9 @@ class _Fuser:
         self.floating: dict[Var, Equation] = {}
         self.constants: list[Equation] = []
         self.aliases: dict[int, list[Equation]] = {}  # by the group after which they stand; -1: at the start
+        self.reduced: dict[
+            tuple[Any, ...], int
+        ] = {}  # large value, shape, axes: the newest loops that reduce it
         self.readers: dict[Var, int] = {}
         self.read_by: dict[Var, set[str]] = {}
         self.only_reader: dict[Var, Equation | None] = {}
@@ -78,7 +85,7 @@ class _Fuser:
             self._alias(e)
         elif name in CONTROL:
             self._control(e)
-        elif self._join(e):
+        elif self._join(e) or self._stand_beside(e):
             return
         elif self._waits(e) or self._is_cheaper_again(e):
             self.floating[e.outputs[0]] = e
@@ -161,6 +168,28 @@ class _Fuser:
         self._enter(e, at)
         return True
 
+    def _stand_beside(self, e: Equation) -> bool:
+        """A reduction, or what only one reads, joins the newest loops that reduce the same axes of a value
+        from memory which it reads, too: one pass over that for both. They read nothing newer than it does.
+        """
+        reduction = e if e.primitive.name in _REDUCTIONS else self.only_reader.get(e.outputs[0])
+        if reduction is None or reduction.primitive.name not in _REDUCTIONS:
+            return False
+        if reduction is not e and (e.primitive.name not in POINTWISE or e.outputs[0] in self.results):
+            return False
+        sources = self._sources(e)
+        key = reduction.inputs[0].type.shape, reduction.attributes["axes"]
+        at = max((self.reduced.get((v, *key), -1) for v in sources), default=-1)
+        if at <= max((self._oldest_allowed(v) for v in sources), default=-1):
+            return False
+        group = self.groups[at]
+        if _length(self._with_copies(group.body, e)) > _LARGEST:
+            return False
+        if self.kinds[group.kind].accepts(self._region_with(e, group)) is not None:
+            return False
+        self._enter(e, at)
+        return True
+
     @staticmethod
     def _grows(group: _Group, e: Equation) -> bool:
         """Is the group's work on fewer elements than this equation's? A scalar is better read than computed
@@ -211,8 +240,19 @@ class _Fuser:
         group = self.groups[at]
         group.body = self._with_copies(group.body, e)
         group.equations.append(e)
+        if group.kind == "loops" and e.primitive.name in _REDUCTIONS and not _symbolic(e.inputs[0]):
+            self._note_reduction(e, at)
         for v in e.outputs:
             self.made[v] = at
+
+    def _note_reduction(self, e: Equation, at: int) -> None:
+        shape, group = e.inputs[0].type.shape, self.groups[at]
+        if size_of(shape) < _FROM_MEMORY:
+            return
+        inside = {v for x in group.body for v in x.outputs}
+        for v in dict.fromkeys(v for x in group.body for v in x.inputs if v not in inside):
+            if v.type.shape == shape:
+                self.reduced[v, shape, e.attributes["axes"]] = at
 
     def _materialise(self, values: Sequence[Var]) -> None:
         """Values that a kernel must find in memory: floating ones become groups of their own."""
