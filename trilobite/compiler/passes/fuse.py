@@ -172,6 +172,8 @@ class _Fuser:
         """A reduction, or what only one reads, joins the newest loops that reduce the same axes of a value
         from memory which it reads, too: one pass over that for both. They read nothing newer than it does.
         """
+        if not e.outputs:
+            return False
         reduction = e if e.primitive.name in _REDUCTIONS else self.only_reader.get(e.outputs[0])
         if reduction is None or reduction.primitive.name not in _REDUCTIONS:
             return False
