@@ -1,0 +1,1 @@
+"""The target `dlp`: graphs to programs of the deep-learning processor."""

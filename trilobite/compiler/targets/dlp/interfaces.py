@@ -1,0 +1,202 @@
+"""What the rooms of this target agree on: tensors in device memory, problems, epilogues, lowered groups.
+
+**Memory.** Every value of a program lies in device DRAM as a strided array of whole bytes: bool as u8 0 or 1,
+4-bit formats one value a byte, complex as pairs (real, imaginary). Strides count elements; 0 repeats.
+
+**Functions.** A group becomes functions of one `KernelModule`. The function that the network's entry calls
+takes one `ptr.gdram` for each operand, then one for each result, then one for scratch memory if it asks for
+any (`scratch` bytes), and gives nothing back. All cores of the launch call it (`taskId` of `taskDim`, which
+is `cores`); it divides the work itself. It may fill all of NRAM, WRAM, ACC and SRAM with buffers of its own:
+nothing of them lives from one call to the next. When it returns, nothing of it is under way on its core: it
+waits for its own asynchronous copies. A barrier stands between two calls where one reads or overwrites what
+another core has written in the other; the caller puts it there, unless the group says `barrier_inside`.
+
+Names of functions are made unique by the caller's `name`. Equal problems get one function: pointers are
+parameters for that reason. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Literal, Protocol
+
+from trilobite.base.dtypes import DType
+from trilobite.processor.lang.builder import Builder
+from trilobite.processor.lang.ir import Value
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in device memory: extents and strides of its axes, in elements."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    strides: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """From its first byte to its last; what is repeated counts once."""
+        reach = sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+        return (reach + 1) * self.dtype.itemsize if self.size else 0
+
+
+def row_major(shape: Sequence[int], dtype: DType) -> Tensor:
+    """A contiguous tensor."""
+    strides = tuple(prod(shape[place + 1 :]) for place in range(len(shape)))
+    return Tensor(tuple(shape), dtype, strides)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value begins: a byte of the program's arena, or of what argument number `index` points at."""
+
+    space: Literal["arena", "argument"]
+    index: int = 0
+    offset: int = 0
+
+
+# -- contractions --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Product:
+    """out[b, m, n] = sum over k of x[b, m, k] y[b, k, n]; axes of the tensors stand in this order, whatever
+    their strides. Sums are kept in `accumulate`. An axis that was several axes of the graph is one here only
+    if one stride describes it: the caller copies operands for which that is not so.
+    """
+
+    x: Tensor
+    y: Tensor
+    out: Tensor
+    accumulate: DType
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """b, m, n, k"""
+        b, m, k = self.x.shape
+        return b, m, self.y.shape[2], k
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """One of the three views of sum x[n, p stride + r w_dilation - low, c] w[k, r, c] y[n, p, k].
+
+    Axes stand channels last, whatever their strides: x[n, *space, c], w[k, *kernel, c / groups], y[n, *out,
+    k]. `forward` gives y, `input_grad` x, `weight_grad` w. `x_dilation` spreads x by zeros.
+    """
+
+    kind: Literal["forward", "input_grad", "weight_grad"]
+    x: Tensor
+    w: Tensor
+    y: Tensor
+    stride: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    x_dilation: tuple[int, ...]
+    w_dilation: tuple[int, ...]
+    groups: int
+    accumulate: DType
+
+
+Problem = Product | Convolution
+
+
+# -- epilogues -----------------------------------------------------------------------------------------------
+
+
+class VectorBody(Protocol):
+    """A chain of elementwise equations on tiles in NRAM: written by the elementwise room, called by whoever
+    has the tiles. Everything is contiguous; a tile has `count` elements (a number or an i64 value).
+    """
+
+    inputs: Sequence[DType]  # of its operands, the accumulated tile first
+    outputs: Sequence[DType]
+
+    def scratch_bytes(self, count: int) -> int:
+        """NRAM that it needs beside operands and results for tiles of up to `count` elements."""
+
+    def emit(
+        self,
+        builder: Builder,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        count: int | Value,
+        scratch: Value,
+        most: int,
+    ) -> None:
+        """Instructions from operands to results, all pointers into NRAM; `most` bounds the count. Results may
+        lie where operands lie if both have the same element size and no later step reads that operand.
+        """
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What happens to the accumulated result before it is stored. `operands` have the axes of the problem's
+    result, with stride 0 where they repeat (a bias: stride 0 but for the last axis). The body sees tiles of
+    the result's axes in row-major order; operands that repeat are spread by the caller of the body, except
+    that the unit's drain may take over `drain` entirely.
+    """
+
+    operands: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+    body: VectorBody
+    drain: Mapping[str, Any] = field(default_factory=dict)  # bias, scale, activation: operand number or name
+
+
+# -- lowered groups ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Predicted for the whole launch: cycles, and what bounds them."""
+
+    cycles: int
+    bound: str = ""
+    bytes: int = 0
+    macs: int = 0
+
+
+@dataclass(frozen=True)
+class LoweredGroup:
+    """What a group became. `function` is the one that the entry calls."""
+
+    function: str
+    unit: Literal["matrix", "vector", "scalar", "dma"]
+    cost: Cost | None = None
+    mapping: str = ""  # one line for people; the contraction room's own text
+    scratch: int = 0  # bytes of device memory that it wants as its last parameter
+    barrier_inside: bool = False  # it ends with a barrier of all cores
+    why: str = ""
+
+
+# The contraction room offers, in `contraction/__init__.py`:
+#
+#   lower_contraction(module: KernelModule, name: str, problem: Problem, epilogue: Epilogue | None,
+#                     machine: Machine, cores: int) -> LoweredGroup
+#       operands in the order of the view (Product: x y; forward: x w; input_grad: y w; weight_grad: x y),
+#       then the epilogue's operands; results: the problem's result, or the epilogue's if there is one.
+#
+#   accepts(problem: Problem, machine: Machine) -> str | None
+#       None, or why the matrix unit cannot run it (then the caller lowers it to vector code).
+#
+#   preferred(problem: Problem, machine: Machine) -> Problem
+#       the same problem with the strides it would like best; the caller may follow when it decides layouts.
+
+__all__ = [
+    "Convolution",
+    "Cost",
+    "Epilogue",
+    "LoweredGroup",
+    "Place",
+    "Problem",
+    "Product",
+    "Tensor",
+    "VectorBody",
+    "row_major",
+]
