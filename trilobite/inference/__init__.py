@@ -1,0 +1,1 @@
+"""Inference: model files in and out, and the engine that runs them."""
