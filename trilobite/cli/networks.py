@@ -76,6 +76,13 @@ def network(name: str, batch: int, training: bool) -> Subject:
     else:
         x = rng.standard_normal((batch, *shape)).astype(np.float32)
     model: Any = tb.zoo.create(name)
+    return subject(model, name, x, training)
+
+
+def subject(model: Any, name: str, x: np.ndarray[Any, Any], training: bool) -> Subject:
+    """A network's inference, or a whole training step with Adam, of these examples."""
+    import trilobite as tb
+
     if not training:
         model.eval()
         run = model.prefill if name == "gpt2" else model

@@ -28,9 +28,9 @@ class Stages(Mapping[str, str]):
         parts = executable.parts
         self._texts["fuse"] = lambda: _joined(str(p.fused) for p in parts)
         self._texts["program"] = lambda: _joined(str(p.program(_smallest(p))) for p in parts)
-        self._texts["loops"] = lambda: _joined(k.notes for k in _kernels(parts) if k.notes)
-        self._texts["llvm"] = lambda: _joined(k.text for k in _kernels(parts))
-        self._texts["asm"] = lambda: _joined(_assembly(k) for k in _kernels(parts))
+        self._texts["loops"] = lambda: _joined(k.notes for k in kernels_of(parts) if k.notes)
+        self._texts["llvm"] = lambda: _joined(k.text for k in kernels_of(parts))
+        self._texts["asm"] = lambda: _joined(_assembly(k) for k in kernels_of(parts))
 
     def __getitem__(self, name: str) -> str:
         return self._texts[name]()
@@ -50,7 +50,8 @@ def _smallest(part: Compiled) -> dict[Symbol, int]:
     return {s: s.lower for s in part.symbols}
 
 
-def _kernels(parts: tuple[Compiled, ...]) -> list[Kernel]:
+def kernels_of(parts: tuple[Compiled, ...]) -> list[Kernel]:
+    """Each distinct kernel once."""
     return list(dict.fromkeys(k for p in parts for k in p.program(_smallest(p)).kernels))
 
 
