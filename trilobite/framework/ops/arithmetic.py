@@ -112,9 +112,11 @@ exp2 = unary("exp2", p["exp2"], INEXACTS)
 
 
 def _expm1(x: Value) -> Value:
-    """Of complex infinities, by exp(x) - 1, which knows them; elsewhere accurate."""
+    """Of complex infinities, by exp(x) - 1, which knows them; elsewhere accurate. A real part of 0 is +0."""
     one = p["full"](shape=x.shape, dtype=x.dtype, value=1)
-    return p["select"](p["is_finite"](x), p["expm1"](x), p["sub"](p["exp"](x), one))
+    out = p["select"](p["is_finite"](x), p["expm1"](x), p["sub"](p["exp"](x), one))
+    re = p["real"](out)
+    return p["complex"](p["add"](re, p["full"](shape=re.shape, dtype=re.dtype, value=0.0)), p["imag"](out))
 
 
 expm1 = unary("expm1", p["expm1"], INEXACTS, _expm1, doc="exp(x) - 1, accurate near 0")

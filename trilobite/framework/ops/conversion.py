@@ -137,14 +137,23 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
 
 @tensor_op(G, methods=())
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
-    """The data as a tensor. Without `copy`, a tensor stays the one it is and an array shares its memory."""
+    """The data as a tensor. Without `copy`, a tensor stays the one it is and an array shares its memory; a
+    read-only array is copied, since a tensor may be written to.
+    """
     check_device(device)
     if isinstance(obj, Tensor):
         return _again(obj, dtype, copy)
     if _has_tensors(obj):
         return _nest(obj, dtype, copy)
     source = obj if isinstance(obj, np.ndarray) else None
-    out = to_array(obj, dtype, copy=bool(copy))
+    sealed = source is not None and not source.flags.writeable
+    if sealed and copy is False:
+        raise ArgumentError(
+            "asarray(copy=False) of a read-only NumPy array", where=user_location(),
+            expected="an array that may be written to: a tensor may be",
+            remedy="leave copy out, which copies it, or a.setflags(write=True) if it is yours",
+        )  # fmt: skip
+    out = to_array(obj, dtype, copy=bool(copy) or sealed)
     if (
         copy is False
         and (source is None or not np.may_share_memory(out, source))
@@ -186,8 +195,8 @@ def _nest(obj: Sequence[Any], dtype: Any, copy: bool | None) -> Tensor:
 
 @tensor_op(G, methods=())
 def from_numpy(array: np.ndarray[Any, Any], /) -> Tensor:
-    """A tensor on the memory of a NumPy array."""
-    return asarray(array, copy=False)
+    """A tensor on the memory of a NumPy array; of a read-only one, on a copy."""
+    return asarray(array, copy=False if array.flags.writeable else None)
 
 
 # -- DLPack ----------------------------------------------------------------------------------------------

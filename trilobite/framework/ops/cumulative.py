@@ -123,10 +123,12 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     a = axis_in(axis, x.ndim, "diff")
     if n < 0:
         raise ArgumentError(f"diff with n={n}", where=user_location(), expected="n >= 0")
+    if n == 0:
+        return x
     parts = [p for p in (prepend, x, append) if p is not None]
     if len(parts) > 1:
         x = table["concatenate"](*(_end(p, x, a) for p in common(*parts)), axis=a)
-    if n and x.dtype != dt.bool_:
+    if x.dtype != dt.bool_:
         accepted("diff", NUMERIC, x.dtype)
     for _ in range(n):
         x = _less_previous(x, a)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trilobite.base.dtypes import COMPLEX, DType, int64, is_complex, real_of
+from trilobite.base.dtypes import COMPLEX, DType, bool_, int64, is_complex, real_of
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.dtypes import finfo
@@ -350,4 +350,10 @@ def matrix_power(x: Any, n: Any, /) -> Value:
             out = base if out is None else matmul(out, base)
         n >>= 1
         base = matmul(base, base) if n else base
-    return eye(base.shape, base.dtype) if out is None else out
+    return _unit(base) if out is None else out
+
+
+def _unit(x: Value) -> Value:
+    """The identity for matrices: it depends on x with slope 0, so that a gradient arrives there."""
+    never = table["full"](shape=x.shape, dtype=bool_, value=False)
+    return table["select"](never, x, eye(x.shape, x.dtype))

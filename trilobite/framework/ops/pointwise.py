@@ -148,10 +148,25 @@ def fmod(x1: Any, x2: Any, /) -> Value:
     x, y = together(x1, x2)
     dtype = accepted("fmod", REAL, x.dtype)
     if dtype in dt.FLOATS:
-        return p["copysign"](p["rem"](p["abs"](x), p["abs"](y)), x)
+        return _float_fmod(x, y)
     zero, r = like(x, 0), p["rem"](x, y)
     turned = p["and"](p["xor"](p["lt"](x, zero), p["lt"](y, zero)), p["ne"](r, zero))
     return p["select"](turned, p["sub"](r, y), r)
+
+
+def _float_fmod(x: Value, y: Value) -> Value:
+    """The value by magnitudes, which is exact; the slopes 1 and -trunc(x / y), also at multiples of y, by the
+    remainder with the sign of y.
+    """
+    out = p["copysign"](p["rem"](p["abs"](x), p["abs"](y)), x)
+    if type(x) is type(y) is np.ndarray:
+        return out
+    r, zero = p["rem"](x, y), like(x, 0)
+    turned = p["and"](p["xor"](p["lt"](x, zero), p["lt"](y, zero)), p["ne"](r, zero))
+    moved = p["select"](turned, p["sub"](r, y), r)
+    still = p["stop_gradient"]
+    nothing = p["select"](p["is_finite"](moved), p["sub"](still(moved), moved), p["sub"](still(x), x))
+    return p["sub"](still(out), nothing)  # +0 taken away leaves the sign of a zero
 
 
 @op(G)

@@ -25,7 +25,7 @@ from trilobite.framework.ops.meeting import (
     measured,
     scalar,
 )
-from trilobite.framework.ops.pointwise import isclose, truth
+from trilobite.framework.ops.pointwise import isclose, like, truth
 from trilobite.framework.ops.registry import alias, op, read, tensor_op
 from trilobite.framework.tensor import wrap
 from trilobite.ir.primitive import Value
@@ -201,8 +201,8 @@ def std(x: Any, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool 
     """The standard deviation over axes: the square root of the variance."""
     wide, dtype = widened(x, "std")
     axes = axes_of(axis, wide.ndim, "std")
-    root = table["sqrt"](_variance(wide, axes, correction))
-    return kept(wide, astype(root, dt.real_of(dtype)), axes, keepdims)
+    spread_out = root(_variance(wide, axes, correction))
+    return kept(wide, astype(spread_out, dt.real_of(dtype)), axes, keepdims)
 
 
 # -- truth -----------------------------------------------------------------------------------------------
@@ -255,28 +255,37 @@ def norm(x: Any, /, p: float = 2.0, axis: Any = None, *, keepdims: bool = False)
     wide, dtype = widened(x, "norm")
     axes = axes_of(axis, wide.ndim, "norm")
     sizes = table["abs"](wide)
-    return kept(wide, astype(_norm(sizes, p, axes), dt.real_of(dtype)), axes, keepdims)
+    return kept(wide, astype(norm_of(sizes, p, axes), dt.real_of(dtype)), axes, keepdims)
 
 
-def _norm(sizes: Value, p: float, axes: tuple[int, ...]) -> Value:
+def norm_of(sizes: Value, p: float, axes: tuple[int, ...]) -> Value:
+    """The p-norm of magnitudes, for every p. Where a norm has a corner or a pole its slope is 0, as elsewhere
+    in the field: backward() never turns a vector of zeros into NaN.
+    """
     if math.isinf(p):
         return table["reduce_max" if p > 0 else "reduce_min"](sizes, axes=axes)
-    if p == 0:
-        return table["reduce_sum"](astype(truth(sizes), sizes.dtype), axes=axes)
+    if p == 0:  # what is 0 counts as itself: the slope is that of |x| at 0, which is 0
+        return table["reduce_sum"](table["select"](truth(sizes), like(sizes, 1), sizes), axes=axes)
     if p == 1:
         return table["reduce_sum"](sizes, axes=axes)
     if p == 2:
-        return _root(table["reduce_sum"](table["mul"](sizes, sizes), axes=axes))
-    power = table["full"](shape=sizes.shape, dtype=sizes.dtype, value=p)
-    total = table["reduce_sum"](table["pow"](sizes, power), axes=axes)
-    return table["pow"](total, table["full"](shape=total.shape, dtype=total.dtype, value=1 / p))
+        return root(table["reduce_sum"](table["mul"](sizes, sizes), axes=axes))
+    total = table["reduce_sum"](_powered(sizes, p), axes=axes)
+    return _powered(total, 1 / p)
 
 
-def _root(x: Value) -> Value:
-    """The square root, with slope 0 at 0: the norm's own choice where it has a corner."""
+def root(x: Value) -> Value:
+    """The square root, with slope 0 at 0: the choice of norms and deviations where they have a corner."""
     zero, one = (table["full"](shape=x.shape, dtype=x.dtype, value=v) for v in (0, 1))
     still = table["eq"](x, zero)
     return table["select"](still, zero, table["sqrt"](table["select"](still, one, x)))
+
+
+def _powered(x: Value, p: float) -> Value:
+    """x^p of what is not negative, with slope 0 at 0."""
+    still = table["eq"](x, like(x, 0))
+    safe = table["pow"](table["select"](still, like(x, 1), x), like(x, p))
+    return table["select"](still, like(x, 0.0 if p > 0 else math.inf), safe)
 
 
 alias("amax", "max", methods=("amax",))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from trilobite.base import dtypes as dt
-from trilobite.base.errors import ArgumentError
+from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.meeting import (
@@ -17,9 +20,12 @@ from trilobite.framework.ops.meeting import (
     measured,
     scalar,
 )  # fmt: skip
+from trilobite.framework.ops.pointwise import full
 from trilobite.framework.ops.registry import op
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms.bind import Traced
+from trilobite.ir.transforms.cells import bottom
 from trilobite.ir.types import Affine, size_of
 
 G = "sorting"
@@ -92,6 +98,10 @@ def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: boo
     first.
     """
     v, a = _operand(x, axis, "topk")
+    if as_value(x).ndim == 0:  # a number is the one element it has, as in PyTorch
+        if k not in (0, 1):
+            raise ArgumentError(f"topk with k={k} of a number", where=user_location(), expected="k=1")
+        return TopK(as_value(x), full((), dt.int64, 0))
     if not 0 <= k <= v.shape[a]:
         raise ArgumentError(
             f"topk with k={k} along an axis of size {v.shape[a]}",
@@ -113,32 +123,86 @@ def median(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Val
     return quantile(x, 0.5, axis, keepdims=keepdims)
 
 
-@op(G, methods=("quantile",))
-def quantile(x: Any, q: float, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
-    """The value below which the fraction q of the sorted elements lies, linear between neighbours; NaN if
-    any is.
-    """
-    from trilobite.framework.ops.reducing import kept, widened
+_BETWEEN = ("linear", "lower", "higher", "nearest", "midpoint")
 
-    if not 0 <= q <= 1:
-        raise ArgumentError(f"quantile {q}", where=user_location(), expected="0 <= q <= 1")
+
+@op(G, methods=("quantile",))
+def quantile(
+    x: Any, q: Any, /, axis: int | None = None, *, keepdims: bool = False, interpolation: str = "linear"
+) -> Value:
+    """The value below which the fraction q of the sorted elements lies; NaN if any is. Several q give a new
+    first axis. Between neighbours it is "linear", or the "lower", "higher", "nearest" or "midpoint" of them.
+    """
+    from trilobite.framework.ops.reducing import widened
+
+    fractions = _fractions(q)
+    if interpolation not in _BETWEEN:
+        raise ArgumentError(
+            f"quantile(interpolation={interpolation!r})",
+            where=user_location(),
+            expected=f"one of {', '.join(_BETWEEN)}",
+        )
     wide, dtype = widened(x, "quantile")
     axes = tuple(range(wide.ndim)) if axis is None else (axis_in(axis, wide.ndim, "quantile"),)
     line = table["reshape"](wide, shape=(size_of(wide.shape),)) if axis is None else wide
     a = 0 if axis is None else axes[0]
-    values = ordered(line, a)[0]
-    n = line.shape[a]
-    if n == 0:
+    if line.shape[a] == 0:
         raise ArgumentError("quantile of no elements", where=user_location(), expected="at least one element")
-    out, top = _between(values, a, q, n) if isinstance(n, Affine) else _between_known(values, a, q, n)
-    out = table["select"](table["is_nan"](top), top, out)
-    return kept(wide, table["cast"](out, dtype=dtype) if out.dtype != dtype else out, axes, keepdims)
+    values = ordered(line, a)[0]
+    out = [_at(values, a, f, interpolation, wide, axes, keepdims) for f in fractions.reshape(-1).tolist()]
+    found = [table["cast"](v, dtype=dtype) if v.dtype != dtype else v for v in out]
+    if fractions.ndim == 0:
+        return found[0]
+    rows = [table["reshape"](v, shape=(1, *v.shape)) for v in found]
+    return table["concatenate"](*rows, axis=0) if rows else full((0, *wide.shape[1:]), dtype, 0)
 
 
-def _between_known(values: Value, axis: int, q: float, n: int) -> tuple[Value, Value]:
+def _fractions(q: Any) -> np.ndarray[Any, Any]:
+    """The fractions asked for: a number, or a line of them, known before the run."""
+    found = q if isinstance(q, (np.ndarray, list, tuple)) else bottom(q) if isinstance(q, Traced) else q
+    if isinstance(found, Traced):
+        raise TraceError(
+            "quantile with fractions that only a run knows",
+            where=user_location(),
+            expected="numbers",
+            remedy="pass q as a float or a list of floats",
+        )
+    fractions = np.asarray(found, np.float64)
+    if fractions.ndim > 1 or not ((fractions >= 0) & (fractions <= 1)).all():
+        raise ArgumentError(
+            f"quantile {fractions.tolist()}",
+            where=user_location(),
+            expected="0 <= q <= 1, one or several",
+        )
+    return fractions
+
+
+def _at(
+    values: Value, a: int, q: float, interpolation: str, like_: Value, axes: tuple[int, ...], keepdims: bool
+) -> Value:
+    from trilobite.framework.ops.reducing import kept
+
+    n = values.shape[a]
+    if isinstance(n, Affine):
+        if interpolation != "linear":
+            raise ArgumentError(
+                f"quantile(interpolation={interpolation!r}) along the symbolic size {n}",
+                where=user_location(),
+                expected="'linear'",
+            )
+        out, top = _between(values, a, q, n)
+    else:
+        out, top = _between_known(values, a, q, n, interpolation)
+    return kept(like_, table["select"](table["is_nan"](top), top, out), axes, keepdims)
+
+
+def _between_known(values: Value, axis: int, q: float, n: int, interpolation: str) -> tuple[Value, Value]:
     """The quantile of sorted values, and the last of them."""
-    low = int(q * (n - 1))
-    part = q * (n - 1) - low
+    at = q * (n - 1)
+    if interpolation in ("lower", "higher", "nearest"):
+        at = {"lower": math.floor, "higher": math.ceil, "nearest": round}[interpolation](at)
+    low = int(at)
+    part = 0.5 if interpolation == "midpoint" and at != low else at - low
     below, above, top = (_picked(values, axis, i) for i in (low, min(low + 1, n - 1), n - 1))
     share = table["full"](shape=below.shape, dtype=below.dtype, value=part)
     return (below if part == 0 else _mixed(below, above, share)), top

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from trilobite.framework.nn.composites.arithmetic import div, maximum, mul, sqrt, total, wide
+from trilobite.framework.nn.composites.arithmetic import div, maximum, mul, total, wide
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.nn.functional.margin import distance
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.meeting import astype, together
+from trilobite.framework.ops.reducing import root
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 
@@ -20,7 +21,7 @@ def _cosine(x1: Value, x2: Value, dim: int, eps: float) -> Value:
     x1, x2 = together(x1, x2)
     axis = (axis_in(dim, x1.ndim, "cosine_similarity"),)
     a, b = wide(x1), wide(x2)
-    lengths = [maximum(sqrt(total(mul(v, v), axis)), eps) for v in (a, b)]
+    lengths = [maximum(root(total(mul(v, v), axis)), eps) for v in (a, b)]
     return astype(div(total(mul(a, b), axis), mul(*lengths)), x1.dtype)
 
 

@@ -22,7 +22,6 @@ from trilobite.framework.nn.composites.arithmetic import (
     lt,
     maximum,
     mul,
-    power,
     reshape,
     stop_gradient,
     sub,
@@ -32,6 +31,7 @@ from trilobite.framework.nn.composites.arithmetic import (
 )
 from trilobite.framework.nn.functional.calling import run, write
 from trilobite.framework.ops.meeting import astype, broadcast_to
+from trilobite.framework.ops.reducing import kept, norm_of
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -130,10 +130,7 @@ def _shorten(indices: Tensor, weight: Tensor, max_norm: float, norm_type: float)
 def _shortened(weight: Value, indices: Value, max_norm: float, p: float) -> Value:
     rows = wide(_rows(weight, indices))
     last = (rows.ndim - 1,)
-    if p == float("inf"):
-        size = largest(absolute(rows), last, keepdims=True)
-    else:
-        size = power(total(power(absolute(rows), p), last, keepdims=True), 1 / p)
+    size = kept(rows, norm_of(absolute(rows), p, last), last, keepdims=True)
     factor = where(gt(size, max_norm), div(max_norm, add(size, 1e-7)), 1.0)
     places = reshape(indices, shape=(*indices.shape, 1))
     return table["scatter"](weight, places, astype(mul(rows, factor), weight.dtype), axes=(0,), kind="set")

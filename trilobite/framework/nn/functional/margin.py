@@ -12,11 +12,9 @@ from trilobite.framework.nn.composites.arithmetic import (
     add,
     div,
     eq,
-    largest,
     lt,
     mul,
     neg,
-    power,
     sqrt,
     sub,
     total,
@@ -26,6 +24,7 @@ from trilobite.framework.nn.composites.arithmetic import (
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.nn.functional.loss import paired, reduced
 from trilobite.framework.ops.meeting import astype, together
+from trilobite.framework.ops.reducing import kept, norm_of
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 
@@ -144,11 +143,7 @@ def distance(x: Value, y: Value, p: float, eps: float, keepdims: bool = False) -
     """The p-norm of x - y + eps along the last axis, wide."""
     d = add(sub(wide(x), wide(y)), eps)
     axis = (d.ndim - 1,)
-    if p == float("inf"):
-        return largest(absolute(d), axis, keepdims)
-    if p == 2.0:
-        return sqrt(total(mul(d, d), axis, keepdims))
-    return power(total(power(absolute(d), p), axis, keepdims), 1.0 / p)
+    return kept(d, norm_of(absolute(d), p, axis), axis, keepdims)
 
 
 def triplet_margin_with_distance_loss(

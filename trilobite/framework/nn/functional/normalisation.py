@@ -16,22 +16,19 @@ from trilobite.framework.nn.composites.arithmetic import (
     add,
     average,
     div,
-    largest,
     maximum,
     mul,
     number,
     power,
     reshape,
-    sqrt,
     sub,
-    total,
     wide,
     window,
 )
 from trilobite.framework.nn.functional.calling import run, run_many, write
 from trilobite.framework.ops.creation import filled
 from trilobite.framework.ops.meeting import astype
-from trilobite.framework.ops.reducing import axes_of
+from trilobite.framework.ops.reducing import axes_of, kept, norm_of
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -246,10 +243,5 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
 def _normalize(x: Value, p: float, dim: int | tuple[int, ...], eps: float) -> Value:
     axes = axes_of(dim, x.ndim, "normalize")
     w = wide(x)
-    if p == float("inf"):
-        size = largest(absolute(w), axes, keepdims=True)
-    elif p == 2.0:
-        size = sqrt(total(mul(w, w), axes, keepdims=True))
-    else:
-        size = power(total(power(absolute(w), p), axes, keepdims=True), 1 / p)
+    size = kept(w, norm_of(absolute(w), p, axes), axes, keepdims=True)
     return astype(div(w, maximum(size, eps)), x.dtype)

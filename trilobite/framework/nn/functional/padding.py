@@ -71,6 +71,9 @@ def _check_cropped(x: Value, low: Sequence[int], high: Sequence[int]) -> None:
 def _padded_axis(x: Value, axis: int, low: int, high: int, mode: str) -> Value:
     if low == 0 and high == 0:
         return x
+    if mode == "circular" and min(low, high) < 0:  # what is cropped is no part of the circle
+        x = window(x, axis, max(-low, 0), x.shape[axis] - max(-high, 0))
+        low, high = max(low, 0), max(high, 0)
     n = x.shape[axis]
     room = {"reflect": n - 1, "circular": n, "replicate": max(low, high, 0) if n else 0}[mode]
     if max(low, high) > room:

@@ -8,7 +8,17 @@ from typing import Any
 
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.nn.composites.arithmetic import div, mul, power, reshape, wide
+from trilobite.framework.nn.composites.arithmetic import (
+    absolute,
+    div,
+    eq,
+    mul,
+    neg,
+    power,
+    reshape,
+    where,
+    wide,
+)
 from trilobite.framework.nn.functional.calling import run, run_many
 from trilobite.framework.nn.functional.padding import checked_rank
 from trilobite.framework.nn.settings import repeated
@@ -270,13 +280,38 @@ def avg_pool3d(
 
 def _lp_pool(space: int, input: Tensor, p: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
     windows = Windows(f"lp_pool{space}d", input, space, kernel_size, stride, 0, 1, ceil_mode)
+    if p == 0:
+        raise ArgumentError(
+            f"lp_pool{space}d with norm_type=0",
+            where=user_location(),
+            expected="a number that is not 0: the root of a count is none",
+            remedy="count what is not zero with avg_pool of (x != 0)",
+        )
     return run(_norm, input, windows=windows, p=float(p))
 
 
 def _norm(x: Value, windows: Windows, p: float) -> Value:
-    """(Σ x^p)^(1/p); an incomplete window counts as if it were full of its average."""
-    mean = _average(power(wide(x), p), windows, True, None)
-    return astype(power(mul(mean, float(math.prod(windows.size))), 1.0 / p), x.dtype)
+    """(Σ x^p)^(1/p), the largest (smallest) magnitude for p = inf (-inf); an incomplete window counts as if
+    it were full of its average.
+    """
+    w = wide(x)
+    if math.isinf(p):
+        sizes = absolute(w) if p > 0 else neg(absolute(w))
+        out = table["window_reduce"](sizes, kind="max", **windows.attributes())
+        return astype(out if p > 0 else neg(out), x.dtype)
+    summed = mul(_average(_to_the(w, p), windows, True, None), float(math.prod(windows.size)))
+    return astype(_at_zero(summed, 1.0 / p), x.dtype)
+
+
+def _to_the(x: Value, p: float) -> Value:
+    """x^p, with slope 0 where it has none at x = 0."""
+    return power(x, p) if p >= 1 else _at_zero(x, p)
+
+
+def _at_zero(x: Value, p: float) -> Value:
+    """x^p, flat at x = 0."""
+    still = eq(x, 0.0)
+    return where(still, 0.0 if p > 0 else math.inf, power(where(still, 1.0, x), p))
 
 
 def lp_pool1d(
