@@ -1,4 +1,4 @@
-"""Slopes where functions have corners or poles, and edge cases of operations: the choices that the field makes."""
+"""Slopes where functions have corners or poles, and edge cases of operations, as the field chooses them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trilobite.nn import functional as F
 
 import trilobite as tb
-from trilobite.nn import functional as F
 
 inf = math.inf
 
@@ -52,12 +52,20 @@ def test_deviation_of_equal_values_and_cosine_of_zeros():
 
 def test_every_p_is_the_norm_it_says():
     x, zero = np.array([[3.0, -4.0, 0.0], [1.0, 2.0, -2.0]]), np.zeros((2, 3))
-    for p, want in ((0, [2, 3]), (inf, [4, 2]), (-inf, [0, 1]), (1, [7, 5]), (3, [91 ** (1 / 3), 17 ** (1 / 3)])):
+    for p, want in (
+        (0, [2, 3]),
+        (inf, [4, 2]),
+        (-inf, [0, 1]),
+        (1, [7, 5]),
+        (3, [91 ** (1 / 3), 17 ** (1 / 3)]),
+    ):
         got = F.pairwise_distance(tb.tensor(x), tb.tensor(zero), p=p, eps=0.0)
         assert np.allclose(got.numpy(), want)
         unit = F.normalize(tb.tensor(x), p=p, eps=1e-12).numpy()
         assert np.allclose(unit[1], x[1] / want[1])
-        loss = F.triplet_margin_loss(tb.tensor(x), tb.tensor(zero), tb.tensor(zero), p=p, eps=0.0, margin=0.25)
+        loss = F.triplet_margin_loss(
+            tb.tensor(x), tb.tensor(zero), tb.tensor(zero), p=p, eps=0.0, margin=0.25
+        )
         assert loss.item() == 0.25
         table = tb.tensor(x.copy())
         rows = F.embedding(tb.tensor([1]), table, max_norm=0.5, norm_type=p)
