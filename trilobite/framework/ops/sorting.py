@@ -199,8 +199,8 @@ def _at(
 def _between_known(values: Value, axis: int, q: float, n: int, interpolation: str) -> tuple[Value, Value]:
     """The quantile of sorted values, and the last of them."""
     at = q * (n - 1)
-    if interpolation in ("lower", "higher", "nearest"):
-        at = {"lower": math.floor, "higher": math.ceil, "nearest": round}[interpolation](at)
+    whole = {"lower": math.floor(at), "higher": math.ceil(at), "nearest": round(at)}
+    at = whole.get(interpolation, at)
     low = int(at)
     part = 0.5 if interpolation == "midpoint" and at != low else at - low
     below, above, top = (_picked(values, axis, i) for i in (low, min(low + 1, n - 1), n - 1))
