@@ -27,12 +27,14 @@ COMMANDS = (
     Command("compile", "Show what the compiler makes of a network.", "trilobite.cli.compiler:compile"),
     Command("debug", "Step through a program of the processor.", "trilobite.processor.tools.session:debug"),
     Command("disasm", "Show a binary as assembly text.", "trilobite.cli.processor:disasm"),
-    Command("demo", "Train a network on handwritten digits.", "trilobite.apps.digits:main"),
+    Command("demo", "Show the whole system in a few minutes.", "trilobite.apps.demo:main"),
+    Command("digits", "Train a network on handwritten digits.", "trilobite.apps.digits:main"),
     Command("info", "Show versions, the CPU and where the caches are.", "trilobite.cli.info:info"),
     Command("kernels", "Show how long each kernel of a network takes.", "trilobite.cli.compiler:kernels"),
     Command("kernel", "Run, check or profile a BANG C kernel.", "trilobite.cli.kernel:kernel"),
     Command("machines", "List the processors, or draw one.", "trilobite.cli.processor:machines"),
     Command("profile", "Show where a program's cycles went.", "trilobite.processor.tools.launching:profile"),
+    Command("style", "Paint a picture in the style of another.", "trilobite.apps.style.command:style"),
     Command("tune", "Search for better schedules of a network's kernels.", "trilobite.cli.compiler:tune"),
 )
 

@@ -30,6 +30,7 @@ _NETWORKS = {
     "lenet": ("lenet", "LeNet"),
     "char_transformer": ("char_transformer", "CharTransformer"),
     "char_lstm": ("char_lstm", "CharLSTM"),
+    "style_transform": ("style", "StyleTransform"),
 }
 
 

@@ -1,0 +1,131 @@
+"""`trilobite style CONTENT STYLE -o OUT`: which of the three ways a call means, and running it on a target.
+
+Enters: words of a command line. Leaves: pictures, and a line a picture with its time; with `--compare` the
+difference between the target and the CPU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from trilobite.apps.style import pictures
+from trilobite.apps.style.pictures import Picture, Pixels
+from trilobite.base.errors import ArgumentError, FileError
+
+Stylise = Callable[[Pixels], Pixels]
+METHODS = ("auto", "network", "optimise")
+
+
+def style(
+    content: Annotated[Path, typer.Argument(help="a picture, or a folder of pictures or video frames")],
+    style: Annotated[str, typer.Argument(help="a number 0-25, a mixture 3:0.7,11:0.3, or a picture")] = "7",
+    output: Annotated[Path, typer.Option("--output", "-o", help="a picture, or a folder")] = Path(
+        "styled.png"
+    ),
+    on: Annotated[str, typer.Option("--on", "--machine", help="cpu, or dlp:MACHINE")] = "cpu",
+    method: Annotated[
+        str, typer.Option(help="network, optimise, or auto: network unless --weights")
+    ] = "auto",
+    size: Annotated[int, typer.Option(help="largest side in pixels; 0 keeps the picture's own")] = 1024,
+    strength: Annotated[float, typer.Option(help="of a style picture, 0 to 1")] = 1.0,
+    weights: Annotated[
+        str, typer.Option(help="VGG19's weights, to optimise: .pth .safetensors .npz .mat")
+    ] = "",
+    steps: Annotated[int, typer.Option(help="of the optimisation")] = 200,
+    optimiser: Annotated[str, typer.Option(help="of the optimisation: adam or lbfgs")] = "adam",
+    keep_colours: Annotated[bool, typer.Option(help="keep the content's colours")] = False,
+    compare: Annotated[bool, typer.Option(help="run on the CPU too, and say how far apart they are")] = False,
+) -> None:
+    """Paint a picture in the style of another."""
+    if method not in METHODS:
+        raise ArgumentError(f"a method {method!r}", expected=", ".join(METHODS))
+    optimised = method == "optimise" or (method == "auto" and bool(weights))
+
+    def prepared(target: str) -> Stylise:
+        if optimised:
+            return _by_optimisation(style, weights, steps, optimiser, target)
+        return _by_network(style, strength, target)
+
+    paint = prepared(on)
+    again = prepared("cpu") if compare and on != "cpu" else None
+    for source, place in _jobs(content, output):
+        picture = pictures.read(source, size or None)
+        began = time.perf_counter()
+        painted = paint(picture.pixels)
+        seconds = time.perf_counter() - began
+        _finish(place, picture, painted, keep_colours)
+        height, width = picture.size
+        typer.echo(f"{place}: {width} x {height} on {on} in {seconds:.2f} s")
+        if again is not None:
+            typer.echo(f"  {difference(painted, again(picture.pixels))}")
+
+
+def _finish(place: Path, picture: Picture, painted: Pixels, keep_colours: bool) -> None:
+    if keep_colours:
+        painted = pictures.with_colours_of(painted, picture.pixels)
+    pictures.write(place, painted, picture.alpha)
+
+
+def difference(found: Pixels, cpu: Pixels) -> str:
+    """How far two pictures are apart, in levels of 255."""
+    apart = np.abs(found.astype(np.float64) - cpu) * 255
+    return f"against the CPU: at most {apart.max():.3f} of 255, {apart.mean():.4f} in the mean"
+
+
+def _jobs(content: Path, output: Path) -> Iterator[tuple[Path, Path]]:
+    """Pairs of a picture and where its result goes; of a folder, each under its own name."""
+    if not content.is_dir():
+        if not content.is_file():
+            raise FileError("there is no such picture", where=content, remedy="check the path")
+        yield content, output / content.name if output.is_dir() else output
+        return
+    found = sorted(p for p in content.iterdir() if p.suffix.lower() in pictures.EXTENSIONS)
+    if not found:
+        raise FileError("the folder holds no pictures", where=content, expected="PNG or JPEG files")
+    if output.suffix.lower() in pictures.EXTENSIONS:
+        raise ArgumentError(
+            f"{len(found)} pictures for one file {output}", expected="a folder", remedy="give -o FOLDER"
+        )
+    for path in found:
+        yield path, output / path.name
+
+
+def _by_network(style: str, strength: float, target: Any) -> Stylise:
+    from trilobite.apps.style.real_time import AnyStyle, Multistyle
+
+    if Path(style).suffix.lower() in pictures.EXTENSIONS:
+        painted_style = pictures.read(style).pixels
+        any_style = AnyStyle(target)
+        return lambda pixels: any_style(pixels, painted_style, strength)
+    network = Multistyle(target)
+    return lambda pixels: network(pixels, style)
+
+
+def _by_optimisation(style: str, weights: str, steps: int, optimiser: str, target: Any) -> Stylise:
+    from trilobite.apps.style import features, optimise
+    from trilobite.framework.progress import Progress
+
+    if not weights:
+        raise ArgumentError(
+            "optimisation without a feature network",
+            expected="--weights with VGG19's weights (.pth, .safetensors, .npz, .mat)",
+            remedy="give such a file, or leave --method out: the pretrained networks need none",
+        )
+    extractor = features.vgg19(weights)
+    settings = optimise.Settings(steps=steps, optimiser=optimiser, target=target)
+    painted_style = pictures.read(style, 512).pixels
+
+    def paint(pixels: Pixels) -> Pixels:
+        with Progress() as bar:
+            bar.start("painting", steps)
+            return optimise.stylise(
+                pixels, painted_style, extractor, settings, lambda _n, loss, _p: bar.advance({"loss": loss})
+            )
+
+    return paint

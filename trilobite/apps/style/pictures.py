@@ -1,0 +1,147 @@
+"""Pictures as arrays: (H, W, 3) float32 between 0 and 1, upright, without transparency.
+
+Enters: the path of any picture that Pillow reads. Leaves: an array, and what has to be put back at the end
+(the alpha channel). It knows no network.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from trilobite.base.errors import ArgumentError, FileError
+
+Pixels = np.ndarray[Any, np.dtype[np.float32]]
+LARGEST = 100_000_000  # pixels; a file that claims more is refused before it is unpacked
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+
+
+class Picture(NamedTuple):
+    """Colours, and the alpha channel (H, W) of a picture that has one."""
+
+    pixels: Pixels
+    alpha: Pixels | None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.pixels.shape[0], self.pixels.shape[1]
+
+
+def read(path: str | Path, largest_side: int | None = None) -> Picture:
+    """The picture as a camera's owner sees it: EXIF orientation applied, grey and palettes made RGB.
+
+    Where it is transparent its colours are laid on white; the alpha channel comes back with `write`.
+    """
+    try:
+        with Image.open(path) as opened:
+            if opened.width * opened.height > LARGEST:
+                raise FileError(
+                    f"a picture of {opened.width} x {opened.height}",
+                    where=path,
+                    expected=f"at most {LARGEST} pixels",
+                    remedy="make it smaller first",
+                )
+            upright = ImageOps.exif_transpose(opened)
+            upright.load()
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(
+            f"the picture cannot be read: {error}", where=path, expected="PNG, JPEG, WebP, BMP, TIFF or GIF"
+        ) from error
+    if largest_side is not None:
+        upright = _within(upright, largest_side)
+    transparent = upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info
+    if not transparent:
+        return Picture(_floats(_deep(upright).convert("RGB")), None)
+    layers = _floats(upright.convert("RGBA"))
+    alpha = layers[..., 3]
+    return Picture(layers[..., :3] * alpha[..., None] + (1 - alpha[..., None]), alpha)
+
+
+def _deep(image: Image.Image) -> Image.Image:
+    """16-bit grey as 8-bit grey: Pillow's own conversion would cut it off at 255."""
+    if not image.mode.startswith("I"):
+        return image
+    levels = np.asarray(image, np.float64)
+    return Image.fromarray(np.clip(levels / 257 if levels.max() > 255 else levels, 0, 255).astype(np.uint8))
+
+
+def _floats(image: Image.Image) -> Pixels:
+    return np.asarray(image, np.float32) / np.float32(255)
+
+
+def _within(image: Image.Image, side: int) -> Image.Image:
+    if side < 1:
+        raise ArgumentError(f"a largest side of {side}", expected="at least 1 pixel")
+    if max(image.size) <= side:
+        return image
+    scale = side / max(image.size)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+def resized(pixels: Pixels, height: int, width: int) -> Pixels:
+    """The same picture in another size."""
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    image = Image.fromarray(to_bytes(pixels)).resize((width, height), Image.Resampling.LANCZOS)
+    return _floats(image)
+
+
+def to_bytes(pixels: Pixels) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Each channel to the nearest of 256 levels."""
+    levels = np.clip(np.nan_to_num(pixels), 0, 1) * np.float32(255) + np.float32(0.5)
+    return np.asarray(levels, np.uint8)
+
+
+def write(path: str | Path, pixels: Pixels, alpha: Pixels | None = None) -> None:
+    """PNG, JPEG or whatever the ending says; the alpha channel where the format can hold it."""
+    image = Image.fromarray(to_bytes(pixels))
+    suffix = Path(path).suffix.lower()
+    if alpha is not None and suffix in (".png", ".webp", ".tif", ".tiff"):
+        image.putalpha(Image.fromarray(to_bytes(resized_plane(alpha, *pixels.shape[:2]))))
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        image.save(path, quality=92)  # formats without loss ignore it
+    except (OSError, ValueError) as error:
+        raise FileError(
+            f"the picture cannot be written: {error}",
+            where=path,
+            expected=f"one of the endings {', '.join(EXTENSIONS[:5])}",
+        ) from error
+
+
+def resized_plane(plane: Pixels, height: int, width: int) -> Pixels:
+    """One channel in another size."""
+    return resized(np.repeat(plane[..., None], 3, axis=2), height, width)[..., 0]
+
+
+def with_colours_of(picture: Pixels, source: Pixels) -> Pixels:
+    """The brightness of `picture` with the colours of `source` (YIQ: colour is kept, brushwork comes)."""
+    luma = np.asarray([0.299, 0.587, 0.114], np.float32)
+    change = (picture @ luma - source @ luma)[..., None]
+    return np.clip(source + change, 0, 1).astype(np.float32)
+
+
+def pattern(size: int = 256, seed: int = 7) -> Pixels:
+    """A painting of circles and waves drawn by code: a style picture that is nobody's."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[0:size, 0:size].astype(np.float32) / size
+    palette = np.asarray(
+        [[0.05, 0.09, 0.28], [0.10, 0.30, 0.62], [0.95, 0.75, 0.20], [0.86, 0.36, 0.16], [0.92, 0.90, 0.80]],
+        np.float32,
+    )
+    field = np.zeros((size, size), np.float32)
+    for _ in range(9):
+        y, x, pitch = rng.random(), rng.random(), 14 + 22 * rng.random()
+        distance = np.hypot(rows - y, columns - x)
+        field += np.sin(pitch * distance + 3 * np.sin(5 * columns)) * np.exp(-4 * distance)
+    levels = (field - field.min()) / np.ptp(field) * (len(palette) - 1)
+    low = np.minimum(levels.astype(int), len(palette) - 2)
+    share = (levels - low)[..., None]
+    return np.asarray(palette[low] * (1 - share) + palette[low + 1] * share, np.float32)

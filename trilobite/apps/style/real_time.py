@@ -1,0 +1,104 @@
+"""Pretrained networks that stylise in one pass: 26 painted styles in one network, and a pair for any style.
+
+Enters: pixels (H, W, 3) between 0 and 1, and a style. Leaves: stylised pixels of the same size. The networks
+are ONNX files that `apps.assets` fetches; they run on any target of the inference engine.
+
+- `Multistyle`: Dumoulin, Shlens and Kudlur, "A learned representation for artistic style", 2017. Any size.
+- `AnyStyle`: Ghiasi and others, "Exploring the structure of a real-time, arbitrary neural artistic
+  stylization network", 2017; two networks with 8-bit weights, for pictures of fixed sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from trilobite.apps import assets
+from trilobite.apps.style.pictures import Pixels, resized
+from trilobite.base.errors import ArgumentError
+
+STYLES = 26
+STEP = 4  # the network halves its picture twice, so sides are filled up to a multiple
+
+
+def _load(name: str, target: Any) -> Any:
+    from trilobite import inference
+
+    return inference.load(assets.fetch(name), target=target)
+
+
+def style_weights(style: int | str | Mapping[int, float]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """A number from 0 to 25, or a mixture: "3:0.7,11:0.3" or {3: 0.7, 11: 0.3}. Shares come to 1 in sum."""
+    parts = _parts(style)
+    weights = np.zeros(STYLES, np.float32)
+    for number, share in parts.items():
+        if not 0 <= number < STYLES:
+            raise ArgumentError(f"style {number}", expected=f"a number from 0 to {STYLES - 1}")
+        if not (np.isfinite(share) and share >= 0):
+            raise ArgumentError(f"a share of {share} for style {number}", expected="a number of at least 0")
+        weights[number] += share
+    if weights.sum() <= 0:
+        raise ArgumentError(f"a mixture {style!r} of nothing", expected="at least one share above 0")
+    return np.asarray(weights / weights.sum(), np.float32)
+
+
+def _parts(style: int | str | Mapping[int, float]) -> Mapping[int, float]:
+    if isinstance(style, Mapping):
+        return style
+    if isinstance(style, int):
+        return {style: 1.0}
+    try:
+        pairs = [part.partition(":") for part in style.split(",")]
+        return {int(number): float(share or 1) for number, _, share in pairs}
+    except ValueError:
+        raise ArgumentError(
+            f"a style {style!r}", expected='a number such as 7, or a mixture such as "3:0.7,11:0.3"'
+        ) from None
+
+
+class Multistyle:
+    """The network of 26 styles, on a target of `tb.inference.load`."""
+
+    def __init__(self, target: Any = "cpu") -> None:
+        self.session = _load("multistyle26", target)
+
+    def __call__(self, pixels: Pixels, style: int | str | Mapping[int, float]) -> Pixels:
+        height, width = pixels.shape[:2]
+        below, right = -height % STEP, -width % STEP
+        whole = np.pad(pixels, ((0, below), (0, right), (0, 0)), mode="edge")
+        image = np.ascontiguousarray(whole.transpose(2, 0, 1)[None], np.float32)
+        feeds = {"image": image, "style_weights": style_weights(style)}
+        out = np.asarray(self.session.run(feeds)["stylized"])[0].transpose(1, 2, 0)
+        return np.ascontiguousarray(out[:height, :width], np.float32)
+
+
+class AnyStyle:
+    """Any picture as the style: one network reads it, the other paints with what was read."""
+
+    STYLE_SIDE, CONTENT_SIDE = 256, 384
+
+    def __init__(self, target: Any = "cpu") -> None:
+        self.reader = _load("arbitrary_predict", target)
+        self.painter = _load("arbitrary_transform", target)
+
+    def read_style(self, style: Pixels) -> np.ndarray[Any, Any]:
+        """The hundred numbers that describe a style picture."""
+        side = self.STYLE_SIDE
+        (name,) = (i.name for i in self.reader.inputs)
+        (found,) = self.reader.run({name: resized(style, side, side)[None]}).values()
+        return np.asarray(found)
+
+    def __call__(self, pixels: Pixels, style: Pixels, strength: float = 1.0) -> Pixels:
+        """`strength` below 1 mixes the style with the picture's own."""
+        if not 0 <= strength <= 1:
+            raise ArgumentError(f"a strength of {strength}", expected="a number from 0 to 1")
+        code = self.read_style(style)
+        if strength < 1:
+            code = np.float32(strength) * code + np.float32(1 - strength) * self.read_style(pixels)
+        side = self.CONTENT_SIDE
+        content, described = (i.name for i in self.painter.inputs)
+        feeds = {content: resized(pixels, side, side)[None], described: code}
+        (out,) = self.painter.run(feeds).values()
+        return resized(np.ascontiguousarray(np.asarray(out)[0], np.float32), *pixels.shape[:2])
