@@ -14,7 +14,8 @@ from trilobite.base.errors import ArgumentError
 
 # torchvision's page of each model gives `num_params` for its weights; OpenAI's GPT-2 small and Google's
 # BERT-base (uncased, with the pooler, without the heads of pre-training) are counted from the published
-# checkpoints; the ResNet-18 of 32×32 images with 10 classes is that of the pytorch-cifar collection.
+# checkpoints; EfficientNet-Lite0, tiny YOLOv3 and the transform network from the files of their PyTorch ports;
+# the ResNet-18 of 32×32 images with 10 classes is that of the pytorch-cifar collection.
 PUBLISHED = {
     "resnet18": 11_689_512,
     "resnet34": 21_797_672,
@@ -24,7 +25,13 @@ PUBLISHED = {
     "vgg19": 143_667_240,
     "gpt2": 124_439_808,
     "bert_base": 109_482_240,
+    "alexnet": 61_100_840,
+    "googlenet": 6_624_904,
+    "efficientnet_lite0": 4_652_008,
+    "tiny_yolov3": 8_852_366,
+    "style_transform": 1_679_235,
 }
+UNET = (64, 128, 256, 512, 1024)
 TINY_GPT2 = {"vocabulary": 61, "context": 16, "width": 24, "heads": 3, "layers": 2}
 TINY_BERT = {"vocabulary": 61, "context": 16, "width": 24, "heads": 3, "layers": 2}
 
@@ -50,6 +57,13 @@ def test_parameter_counts_are_the_published_ones(name: str) -> None:
     [
         ("mlp", 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10),
         ("lenet", 32 * 25 + 32 + 64 * 32 * 25 + 64 + 3136 * 512 + 512 + 5120 + 10),
+        (
+            "unet",
+            sum(9 * (i * o + o * o) + 2 * o for i, o in zip((1, 64, 128, 256, 512), UNET, strict=True))
+            + sum(4 * 2 * o * o + o + 9 * (2 * o * o + o * o) + 2 * o for o in UNET[:-1])
+            + 64 * 2
+            + 2,
+        ),
         ("char_lstm", 96 * 256 + 2 * 1024 * 256 + 2 * 1024 + 96 * 256 + 96),
         ("char_transformer", 96 * 256 + 128 * 256 + 4 * (12 * 256**2 + 13 * 256) + 512 + 96 * 256 + 96),
     ],
@@ -59,7 +73,7 @@ def test_other_counts_are_those_worked_out_by_hand(name: str, by_hand: int) -> N
 
 
 def test_all_names_are_covered_here() -> None:
-    assert {*tb.zoo.names()} == {*PUBLISHED, "mlp", "lenet", "char_lstm", "char_transformer"}
+    assert {*tb.zoo.names()} == {*PUBLISHED, "mlp", "lenet", "char_lstm", "char_transformer", "unet"}
 
 
 def test_an_unknown_name_is_refused() -> None:
@@ -86,6 +100,9 @@ def test_the_package_and_a_name_of_it_do_not_load_the_zoo() -> None:
         ("resnet50", (1, 3, 33, 40), (1, 1000)),
         ("resnet18_32x32", (2, 3, 9, 8), (2, 10)),
         ("mobilenet_v2", (1, 3, 33, 64), (1, 1000)),
+        ("alexnet", (1, 3, 70, 64), (1, 1000)),
+        ("googlenet", (1, 3, 40, 33), (1, 1000)),
+        ("efficientnet_lite0", (1, 3, 35, 64), (1, 1000)),
         ("mlp", (3, 784), (3, 10)),
         ("lenet", (2, 1, 28, 28), (2, 10)),
     ],
@@ -199,3 +216,27 @@ def test_skipped_initialisation_draws_nothing_and_then_ends() -> None:
     assert not any(p.detach().numpy().any() for p in model.parameters())
     np.testing.assert_array_equal(tb.rand((3,)).numpy(), expected)
     assert tb.nn.Linear(3, 4).weight.detach().numpy().any()
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_every_pixel_is_scored_by_the_u_net(target: str) -> None:
+    model = tb.zoo.create("unet", channels=2, classes=3, widths=(4, 6, 8)).eval()
+    x = tb.tensor(random().standard_normal((2, 2, 12, 8)).astype(np.float32))
+    found = tb.jit(model, target=target)(x).numpy()
+    assert found.shape == (2, 3, 12, 8)
+    np.testing.assert_allclose(found, model(x).numpy(), rtol=0, atol=1e-5)
+
+
+def test_boxes_of_the_detector_lie_where_their_cells_are() -> None:
+    from trilobite.zoo.yolo import ANCHORS, decode
+
+    model = tb.zoo.create("tiny_yolov3", classes=3).eval()
+    coarse, fine = model(tb.tensor(random().random((1, 3, 64, 96)).astype(np.float32)))
+    assert (coarse.shape, fine.shape) == ((1, 24, 2, 3), (1, 24, 4, 6))
+    boxes = decode(coarse, ANCHORS[0], 32).numpy().reshape(3, 2, 3, 8)
+    for row in range(2):
+        for column in range(3):
+            x, y = boxes[:, row, column, 0], boxes[:, row, column, 1]
+            assert ((x > 32 * column) & (x < 32 * column + 32)).all()
+            assert ((y > 32 * row) & (y < 32 * row + 32)).all()
+    assert (boxes[..., 4:] > 0).all() and (boxes[..., 4:] < 1).all()

@@ -30,6 +30,11 @@ _NETWORKS = {
     "lenet": ("lenet", "LeNet"),
     "char_transformer": ("char_transformer", "CharTransformer"),
     "char_lstm": ("char_lstm", "CharLSTM"),
+    "alexnet": ("alexnet", "AlexNet"),
+    "googlenet": ("googlenet", "GoogLeNet"),
+    "efficientnet_lite0": ("efficientnet_lite", "EfficientNetLite0"),
+    "unet": ("unet", "UNet"),
+    "tiny_yolov3": ("yolo", "TinyYOLOv3"),
     "style_transform": ("style", "StyleTransform"),
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import trilobite as tb
 from trilobite.apps import assets
 from trilobite.apps.style.pictures import Pixels, resized
 from trilobite.base.errors import ArgumentError
@@ -24,9 +25,7 @@ STEP = 4  # the network halves its picture twice, so sides are filled up to a mu
 
 
 def _load(name: str, target: Any) -> Any:
-    from trilobite import inference
-
-    return inference.load(assets.fetch(name), target=target)
+    return tb.inference.load(assets.fetch(name), target=target)
 
 
 def style_weights(style: int | str | Mapping[int, float]) -> np.ndarray[Any, np.dtype[np.float32]]:
