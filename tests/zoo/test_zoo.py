@@ -14,7 +14,7 @@ from trilobite.base.errors import ArgumentError
 
 # torchvision's page of each model gives `num_params` for its weights; OpenAI's GPT-2 small and Google's
 # BERT-base (uncased, with the pooler, without the heads of pre-training) are counted from the published
-# checkpoints; EfficientNet-Lite0, tiny YOLOv3 and the transform network from the files of their PyTorch ports;
+# checkpoints; EfficientNet-Lite0, tiny YOLOv3 and the transform network from files of PyTorch ports;
 # the ResNet-18 of 32×32 images with 10 classes is that of the pytorch-cifar collection.
 PUBLISHED = {
     "resnet18": 11_689_512,
