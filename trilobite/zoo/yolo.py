@@ -61,5 +61,6 @@ def decode(scores: Tensor, anchors: tuple[tuple[int, int], ...], stride: int) ->
     centre = (parts[..., :2].sigmoid() + grid) * stride
     shape = tb.tensor(anchors, dtype=scores.dtype).reshape(1, len(anchors), 1, 1, 2)
     size = parts[..., 2:4].exp() * shape
-    boxes: Tensor = tb.concat([centre, size, parts[..., 4:].sigmoid()], axis=-1)
-    return boxes.reshape(n, -1, channels // len(anchors))
+    joined = tb.concat([centre, size, parts[..., 4:].sigmoid()], axis=-1)
+    boxes: Tensor = joined.reshape(n, -1, channels // len(anchors))
+    return boxes

@@ -25,7 +25,8 @@ STEP = 4  # the network halves its picture twice, so sides are filled up to a mu
 
 
 def _load(name: str, target: Any) -> Any:
-    return tb.inference.load(assets.fetch(name), target=target)
+    package: Any = tb
+    return package.inference.load(assets.fetch(name), target=target)
 
 
 def style_weights(style: int | str | Mapping[int, float]) -> np.ndarray[Any, np.dtype[np.float32]]:
