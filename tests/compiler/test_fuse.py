@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.compiler.passes.fuse import Kind, fuse
+from trilobite.compiler.passes.fuse import FusionPolicy, Kind, fuse
 from trilobite.compiler.passes.split_stable import split_stable
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
@@ -46,7 +46,7 @@ ROOTS = {"dot": "dot"}
 
 def fused(text: str) -> Graph:
     graph = parse(text)
-    out = fuse(graph, KINDS, ROOTS)
+    out = fuse(graph, FusionPolicy(KINDS, ROOTS))
     verify(out)
     rng = np.random.default_rng(0)
     values = [rng.standard_normal(t.shape).astype(t.dtype) for t in graph.input_types]

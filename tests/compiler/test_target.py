@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.ir.evaluate import executable
+from trilobite.compiler.targets.registry import executable
 
 
 def normal(*shape: int, seed: int = 0) -> Any:

@@ -72,9 +72,9 @@ def test_what_is_written_while_a_function_compiles_is_kept(monkeypatch: pytest.M
     state = tb.zeros((5,))
     compiled = Executable.prepare
 
-    def slowly(self: Executable, values: Any) -> None:
+    def slowly(self: Executable, values: Any, owners: Any) -> None:
         state.copy_(tb.full((5,), 7.0))  # as another thread may
-        compiled(self, values)
+        compiled(self, values, owners)
 
     monkeypatch.setattr(Executable, "prepare", slowly)
     tb.jit(lambda: state.add_(1.0), target="cpu")()

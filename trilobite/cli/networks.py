@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, DataError
-from trilobite.ir.evaluate import NO_USAGE, Usage
+from trilobite.compiler.targets.contract import NO_USAGE, Usage
 from trilobite.ir.graph import Graph
 
 IMAGE, SMALL, DIGIT = (3, 224, 224), (3, 32, 32), (1, 28, 28)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
 from weakref import ref
@@ -81,13 +81,6 @@ class Witness:
 
 
 # -- gradients that are replaced -----------------------------------------------------------------------------
-
-Replacing = Callable[[list[Value], list[Value], int], list[Value]]
-
-
-def replacing(run: Any) -> Replacing:
-    """A compiled graph as a function that takes the old gradients too, whatever its target does with them."""
-    return run if hasattr(run, "division") else lambda values, old, held: run(values)
 
 
 def old_gradients(e: Entry) -> list[Any]:

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.compiler.targets.contract import Target
+from trilobite.compiler.targets.registry import executable
 from trilobite.framework.autocast import autocast_dtype
-from trilobite.framework.delivery import is_alone, is_plain, replacing
+from trilobite.framework.delivery import is_alone, is_plain
 from trilobite.framework.generation import generation
 from trilobite.framework.leaves import GradLeaf
 from trilobite.framework.recordings import Entry, still_holds
 from trilobite.framework.signature import Call, Dynamic
 from trilobite.framework.tensor import Tensor, wrap
-from trilobite.ir.evaluate import executable
 from trilobite.ir.transforms import bind as entry
 
 MISS = object()
@@ -39,10 +40,11 @@ class Dispatch:
         "known", "last", "results", "rooms", "rows", "run", "single", "watched", "writes", "written",
     )  # fmt: skip
 
-    def __init__(self, e: Entry, call: Call, target: str) -> None:
+    def __init__(self, e: Entry, call: Call, target: Target) -> None:
         r = e.recording
-        self.entry, self.run = e, replacing(executable(r.graph, target, e.usage))
-        self.count = _counter(target)
+        made = executable(r.graph, target, e.usage)
+        self.entry, self.run = e, made.run
+        self.count = _counter(made.overwrites)
         self.rows = [(row.type.shape, row.type.dtype) for row in call.signature.leaves]
         self.grad_enabled, self.autocast = call.signature.grad_enabled, call.signature.autocast
         self.generation = generation()
@@ -58,7 +60,7 @@ class Dispatch:
 
     @staticmethod
     def of(
-        e: Entry, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], target: str
+        e: Entry, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], target: Target
     ) -> Dispatch | None:
         """The short way for calls like this one, if it is of the plain kind."""
         rows = call.signature.leaves
@@ -183,11 +185,11 @@ def _undisturbed(ctx: entry.Context) -> bool:
     return ctx.writes is None and ctx.undo is None and ctx.watch is None
 
 
-def _counter(target: str) -> Callable[[list[Any], list[Any]], int]:
-    """Are two lists the same, and how often is an element of the first referred to at most? Targets without
-    machine code do not ask how often.
+def _counter(overwrites: bool) -> Callable[[list[Any], list[Any]], int]:
+    """Are two lists the same, and how often is an element of the first referred to at most? Where nothing is
+    overwritten, nobody asks how often.
     """
-    if target == "reference":
+    if not overwrites:
         return lambda a, b: 0 if len(a) == len(b) and all(map(is_, a, b)) else -1
     from trilobite.native.references import counter
 

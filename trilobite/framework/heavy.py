@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import DType, float32, float64
-from trilobite.ir.evaluate import Executable
+from trilobite.compiler.targets.contract import Executable
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import Primitive, result_types
 from trilobite.ir.primitives import table

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import DType, bool_, float32, float64, int32, int64
-from trilobite.ir.evaluate import Executable
+from trilobite.compiler.targets.contract import Executable
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry

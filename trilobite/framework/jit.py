@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,15 @@ import numpy as np
 from trilobite.base.collection import uncollected
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
-from trilobite.framework.delivery import Witness, deliver, old_gradients, replacing, shared_cells
+from trilobite.compiler.targets.contract import NO_USAGE, Executable, Target, Usage
+from trilobite.compiler.targets.registry import executable, existing, find, target_now
+from trilobite.framework.delivery import Witness, deliver, old_gradients, shared_cells
 from trilobite.framework.dispatch import MISS, Dispatch
 from trilobite.framework.outside import can_wait, forward
 from trilobite.framework.recordings import Entry, still_holds, trace
 from trilobite.framework.signature import Call, Signature, describe, hold, take_apart
 from trilobite.framework.transforms import check_function
-from trilobite.ir.evaluate import NO_USAGE, Usage, distinct, executable, existing, target_now, targets
+from trilobite.ir.evaluate import distinct
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -51,7 +53,7 @@ class Jitted:
     def __init__(
         self,
         fn: Callable[..., Any],
-        target: str,
+        target: object,
         static_argnums: Sequence[int],
         static_argnames: Sequence[str],
         shapes: Any,
@@ -82,7 +84,7 @@ class Jitted:
             call = hold(call, shared)
             found = self._find(call)
         out = self._run(found, call)
-        self._fast = Dispatch.of(found, call, args, kwargs, self.target)
+        self._fast = Dispatch.of(found, call, args, kwargs, self._target)
         return out
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -110,6 +112,10 @@ class Jitted:
             return name
         settings = (self.target, self.static_argnums, self.static_argnames, self.shapes)
         return Jitted, (self.fn, *settings)
+
+    @cached_property
+    def _target(self) -> Target:
+        return find(self.target)
 
     def _take_apart(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         return take_apart(args, kwargs, self.static_argnums, self.static_argnames, self.shapes)
@@ -159,35 +165,33 @@ class Jitted:
     # -- running ---------------------------------------------------------------------------------------------
 
     def _run(self, e: Entry, call: Call) -> Any:
-        target = target_now(self.target)
+        target = target_now(self._target)
         self._prepare(e, call, target)
         with _turn(e):
             values = self._values(e, call, target)
             if _is_plain(values):
-                run, witness = replacing(executable(e.recording.graph, target, e.usage)), Witness(e)
+                run, witness = executable(e.recording.graph, target, e.usage).run, Witness(e)
                 outs: Sequence[Value] = run(values, old_gradients(e), 0)
                 witness.check()
             elif can_wait(e, values):
                 outs = forward(e, values, target)
             else:
-                outs = distinct(table["call"](*values, **e.attributes, target=target), values)
+                outs = distinct(table["call"](*values, **e.attributes, target=target.name), values)
             return deliver(e, call, outs)
 
-    def _prepare(self, e: Entry, call: Call, target: str) -> None:
+    def _prepare(self, e: Entry, call: Call, target: Target) -> None:
         """Compiling takes time, in which others may write; so the state is read afterwards."""
         values = self._values(e, call, target)
         if not _is_plain(values):
             return
-        run: Any = executable(e.recording.graph, target, e.usage)
-        if hasattr(run, "prepare"):
-            run.lend(dict(enumerate(e.recording.cells, len(call.tensors))))
-            run.prepare(values)
+        owners = dict(enumerate(e.recording.cells, len(call.tensors)))
+        executable(e.recording.graph, target, e.usage).prepare(values, owners)
 
-    def _values(self, e: Entry, call: Call, target: str) -> list[Value]:
+    def _values(self, e: Entry, call: Call, target: Target) -> list[Value]:
         """What the recording takes, as it is now: arguments, then captured cells."""
         r = e.recording
         run = None if e.differentiable else existing(r.graph, target, e.usage)
-        keeper, present = getattr(run, "weights", None), e.present()
+        keeper, present = None if run is None else run.keeper, e.present()
         captured = [c.held if is_kept_by(c, keeper) else see(present.get(c, c)) for c in r.cells]
         values = [*(t._read() for t in call.tensors), *captured, *r.values]
         if e.differentiable:
@@ -200,7 +204,7 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The recorded program for these arguments, without running it."""
         found = self._find(self._take_apart(args, kwargs))
-        return Lowered(found.recording.graph, self.target, found.usage)
+        return Lowered(found.recording.graph, self._target, found.usage)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Where each operation runs, and why the function was recorded more than once."""
@@ -227,58 +231,38 @@ class Lowered:
     """A recorded program on its way to a target."""
 
     graph: Graph
-    target: str
+    target: Target
     usage: Usage = NO_USAGE
 
     @property
     def stages(self) -> Mapping[str, str]:
         """Every level as text, in order."""
-        if self.target != "cpu":
-            return {"graph": str(self.graph)}
-        from trilobite.compiler.cpu.report import Stages
-
-        return Stages(self._cpu())
+        return self.compile().stages
 
     def explain(self) -> list[str]:
         """Where each operation runs and why, line by line."""
-        lines = [f"{self.graph.name} on {self.target}: {len(self.graph)} equations"]
-        if self.target != "cpu":
-            return lines + [f"  {e.primitive.name:<14} {e.location}" for e in self.graph.equations]
-        from trilobite.compiler.cpu.report import explain
+        head = f"{self.graph.name} on {self.target.name}: {len(self.graph)} equations"
+        return [head, *self.compile().explain()]
 
-        return lines + explain(self._cpu())
-
-    def compile(self) -> Callable[[Sequence[Value]], list[Value]]:
+    def compile(self) -> Executable:
         return executable(self.graph, self.target, self.usage)
-
-    def _cpu(self) -> Any:
-        return executable(self.graph, "cpu", self.usage)
-
-
-def _compile_for_cpu(graph: Graph, usage: Usage) -> Any:
-    from trilobite.compiler.cpu.target import compile_graph
-    from trilobite.compiler.pipeline import Options
-
-    options = Options.of(dict(usage.options), usage.stable, usage.donated, usage.replaced)
-    return compile_graph(graph, options)
-
-
-targets["cpu"] = _compile_for_cpu
 
 
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
-    target: str = "cpu",
+    target: object = "cpu",
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     shapes: Sequence[Any] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Compile a function. `shapes` declares symbolic dimensions: one entry per positional argument, None for
-    "as it is". `options` go to the target; the cpu knows accuracy="strict" (no algorithm that rounds more
-    than plain sums do), mixed_precision="bfloat16" (operands of large products), memory=bytes (compute again
-    what is cheap, to stay below, and keep no packed weights) and skip={"pass", ...}.
+    """Compile a function for a target: "cpu", "reference", or one with arguments, by name or as an object:
+    "dlp:dlp-m", "dlp:file.yaml", a machine's description. `shapes` declares symbolic dimensions: one entry
+    per positional argument, None for "as it is". `options` go to the target; the cpu knows accuracy="strict"
+    (no algorithm that rounds more than plain sums do), mixed_precision="bfloat16" (operands of large
+    products), memory=bytes (compute again what is cheap, to stay below, and keep no packed weights) and
+    skip={"pass", ...}.
     """
     numbers = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
     names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames

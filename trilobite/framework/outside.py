@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.framework.delivery import replacing
+from trilobite.compiler.targets.contract import Target
+from trilobite.compiler.targets.registry import executable
 from trilobite.framework.recordings import Entry
-from trilobite.ir.evaluate import executable
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
@@ -36,14 +36,14 @@ def can_wait(e: Entry, values: Sequence[Value]) -> bool:
     return all(type(ctx.ambient.strip(v)) is np.ndarray for v in values)
 
 
-def forward(e: Entry, values: Sequence[Value], target: str) -> list[Value]:
+def forward(e: Entry, values: Sequence[Value], target: Target) -> list[Value]:
     """The outputs, each on the tape that is tracked there."""
     tape = entry.threads.context.ambient
     wanted = [tape.tracks(v) for v in values]
-    attributes = {**e.attributes, "target": target}
+    attributes = {**e.attributes, "target": target.name}
     usage = e.usage._replace(donated=(), replaced=())  # the tape keeps what the call reads
     plain = all(type(c.held) is np.ndarray for c in e.recording.cells)
-    run = replacing(executable(e.recording.graph, target, usage))
+    run = executable(e.recording.graph, target, usage).run
 
     def whole(operands: Sequence[Value]) -> tuple[Sequence[Value], Pullback]:
         linearize = table["call"].linearize

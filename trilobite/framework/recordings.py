@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base import pytree
+from trilobite.compiler.targets.contract import NO_USAGE, Usage
 from trilobite.framework.generation import generation
 from trilobite.framework.leaves import GradLeaf, get_grad
 from trilobite.framework.ops.creation import to_array
@@ -22,7 +23,6 @@ from trilobite.framework.signature import Call, Dynamic, Static
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.transforms import is_tensor
 from trilobite.framework.turns import Turn
-from trilobite.ir.evaluate import NO_USAGE, Usage
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry

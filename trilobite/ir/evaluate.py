@@ -7,12 +7,11 @@ ones). With arrays alone it calls the NumPy rules directly and drops each interm
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from trilobite.base.errors import DeviceError, ShapeError
-from trilobite.base.locations import user_location
+from trilobite.base.errors import ShapeError
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
@@ -95,21 +94,7 @@ def _last_uses(graph: Graph) -> list[list[Var]]:
     return list(cached)
 
 
-# -- targets -------------------------------------------------------------------------------------------------
-
-Executable = Callable[[Sequence[Value]], list[Value]]
-
-
-class Usage(NamedTuple):
-    """What whoever runs a graph knows about its inputs, and the graph does not say."""
-
-    stable: frozenset[int] = frozenset()  # inputs that are the same arrays in most runs: weights only read
-    donated: tuple[tuple[int, int], ...] = ()  # (output, input): the output replaces that input for good
-    options: tuple[tuple[str, Any], ...] = ()  # what the user asked of the target, by name
-    replaced: tuple[int, ...] = ()  # outputs that replace what the run before gave: gradients
-
-
-NO_USAGE = Usage()
+# -- memory of results, and graphs that run elsewhere --------------------------------------------------------
 
 
 def distinct(outs: Sequence[Value], values: Sequence[Value]) -> list[Value]:
@@ -126,35 +111,8 @@ def distinct(outs: Sequence[Value], values: Sequence[Value]) -> list[Value]:
     return out
 
 
-targets: dict[str, Callable[[Graph, Usage], Executable]] = {
-    "reference": lambda graph, usage: lambda values: distinct(run(graph, values), values)
-}
-"""How a graph becomes something that runs, by target name. What it gives has memory of its own. Upper rooms
-add the targets of the compiler here.
-"""
-
-
-def target_now(target: str) -> str:
-    """Who runs a graph: while somebody watches all results, the interpreter, which shows them."""
-    return target if entry.threads.context.watch is None else "reference"
-
-
-def existing(graph: Graph, target: str, usage: Usage) -> Executable | None:
-    """The compiled form if there is one."""
-    found: Executable | None = graph.__dict__.get("_executables", {}).get((target, usage))
-    return found
-
-
-def executable(graph: Graph, target: str, usage: Usage = NO_USAGE) -> Executable:
-    """The compiled form of a graph on a target; compiled once."""
-    if target not in targets:
-        raise DeviceError(
-            f"there is no target {target!r}",
-            where=user_location(),
-            expected=f"one of {', '.join(sorted(targets))}",
-            remedy='tb.jit(f, target="reference") runs everywhere',
-        )
-    cache: dict[Any, Executable] = graph.__dict__.setdefault("_executables", {})
-    if (target, usage) not in cache:
-        cache[target, usage] = targets[target](graph, usage)
-    return cache[target, usage]
+def elsewhere(graph: Graph, target: str) -> Callable[[Sequence[Value]], list[Value]]:
+    """A graph as something that runs on a target. Here there is none but the interpreter; the compiler's
+    registry of targets takes this function's place.
+    """
+    return lambda values: distinct(run(graph, values), values)

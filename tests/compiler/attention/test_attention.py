@@ -9,7 +9,7 @@ import pytest
 
 import trilobite as tb
 from trilobite.compiler.cpu.attention import claims
-from trilobite.ir.evaluate import executable
+from trilobite.compiler.targets.registry import executable
 
 attention = tb.nn.functional.scaled_dot_product_attention
 

@@ -15,7 +15,8 @@ from trilobite.compiler.passes.dce import dce
 from trilobite.compiler.passes.layout import layout
 from trilobite.compiler.passes.slice_batch import Caches, slice_batch
 from trilobite.compiler.rewrite import Counters
-from trilobite.ir.evaluate import executable, run
+from trilobite.compiler.targets.registry import executable
+from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph
 from trilobite.ir.primitive import table
 from trilobite.ir.verify import verify

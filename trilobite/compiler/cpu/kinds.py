@@ -6,16 +6,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from trilobite.compiler.kernels import Lower
-from trilobite.compiler.passes.fuse import Kind
+from trilobite.compiler.passes.fuse import FusionPolicy, Kind
 from trilobite.ir.primitives import table
 
 
 class Kinds(NamedTuple):
-    """By name: what a region may be, and how it becomes kernels; and which primitive begins which kind."""
+    """What is fused, and by the kind's name how it becomes kernels."""
 
-    kinds: dict[str, Kind]
+    policy: FusionPolicy
     lowerings: dict[str, Lower]
-    roots: dict[str, str]
 
 
 @cache
@@ -26,9 +25,11 @@ def kinds() -> Kinds:
     rooms: dict[str, Any] = {"loops": nests, "dot": gemm, "conv": conv, "window": conv.pooling}
     rooms |= {"attention": attention, "linalg": linalg, "sorting": sorting}
     return Kinds(
-        {name: Kind(name, room.accepts) for name, room in rooms.items()},
+        FusionPolicy(
+            {name: Kind(name, room.accepts) for name, room in rooms.items()},
+            {name: kind for name in table for kind in [_root(name)] if kind},
+        ),
         {name: room.lower for name, room in rooms.items()},
-        {name: kind for name in table for kind in [_root(name)] if kind},
     )
 
 

@@ -60,7 +60,7 @@ class Fused:
 
     def __init__(self, graph: Graph) -> None:
         table = kinds()
-        self.graph = fuse(graph, table.kinds, table.roots)
+        self.graph = fuse(graph, table.policy)
         self.lowerings = {name: _once(lower) for name, lower in table.lowerings.items()}
 
     def program(self, sizes: Mapping[Symbol, int], donated: Mapping[int, int]) -> Program:

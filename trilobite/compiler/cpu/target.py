@@ -7,7 +7,7 @@ an earlier process has made come from disk; the way to them (`making`) is then g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -20,6 +20,8 @@ from trilobite.compiler.cpu.runner import Arena
 from trilobite.compiler.cpu.shelf import Division, Pack, Shelf, shelf_of
 from trilobite.compiler.cpu.weights import Weights
 from trilobite.compiler.pipeline import Compilation, Options
+from trilobite.compiler.targets import contract
+from trilobite.compiler.targets.contract import NOBODY, Target, Usage
 from trilobite.ir.evaluate import sizes_of
 from trilobite.ir.graph import Graph
 from trilobite.ir.transforms.cells import Cell
@@ -27,13 +29,17 @@ from trilobite.ir.transforms.cells import Cell
 if TYPE_CHECKING:
     from trilobite.compiler.cpu.making import Made
     from trilobite.compiler.passes.split_stable import Halves
+    from trilobite.compiler.tools.memory import MemoryReport
+    from trilobite.compiler.tools.profiling import Profile
 
 Array = np.ndarray[Any, Any]
 EAGER = Arena()  # of operations that run one at a time, outside compiled functions
 
 
-class Executable:
+class Executable(contract.Executable):
     """What `compile_graph` gives: call it with arrays."""
+
+    overwrites = True
 
     def __init__(self, graph: Graph, options: Options) -> None:
         self.graph, self.options = graph, options
@@ -55,6 +61,7 @@ class Executable:
         self.weights = Weights(
             self.division, types, lambda: self._two().first, lambda: self._two().rest, self._packing, shelf
         )
+        self.keeper = self.weights
         self._kept = picker(kept)
 
     # -- how it was made -------------------------------------------------------------------------------------
@@ -95,27 +102,23 @@ class Executable:
 
     # -- running ---------------------------------------------------------------------------------------------
 
-    def prepare(self, values: Sequence[Array]) -> None:
+    def prepare(self, values: Sequence[Array], owners: Mapping[int, Cell] = NOBODY) -> None:
         """Compiles what a run with values of these shapes needs."""
         given: list[Any] = list(values)
         if self.division.two:
+            self.weights.owners = owners
             self.weights.prepare(values)
             given = [*self._kept(values), *range(self.division.outputs)]
         self.main.runner(given)
 
-    def lend(self, owners: Mapping[int, Cell]) -> None:
-        """The cells that inputs come from: arrays that no run needs may be taken out of them."""
-        if self.division.two:
-            self.weights.owners = owners
-
-    def __call__(self, values: Sequence[Array], old: list[Array] | None = None, held: int = 0) -> list[Array]:
-        """`old` are the arrays of the results that this run replaces; the caller refers to each of them, and
-        to each input that it gives away, `held` times more than by its cell and these lists. Values alone are
-        looked at first: native code would read whatever lies where they should be. None is given away.
+    def __call__(self, values: Sequence[Array]) -> list[Array]:
+        """Values that nobody has looked at are looked at first: native code would read whatever lies where
+        they should be. None is given away.
         """
-        if old is None:
-            sizes_of(self.graph, values)
-            values = tuple(values)
+        sizes_of(self.graph, values)
+        return self.run(tuple(values), [], 0)
+
+    def run(self, values: Sequence[Array], old: list[Array], held: int) -> list[Array]:
         if self.division.two:
             ready = self.weights(values, held)
             given = [*self._kept(values), *ready]
@@ -124,6 +127,46 @@ class Executable:
         if type(values) is list:
             values.clear()  # arrays that are given away are held by one list alone
         return self.main.runner(given)(given, old, held)
+
+    @property
+    def stages(self) -> Mapping[str, str]:
+        from trilobite.compiler.cpu.report import Stages
+
+        return Stages(self)
+
+    def profile(self, call: Callable[[], object], repeats: int) -> Profile:
+        from trilobite.compiler.tools.profiling import busiest, profile_calls
+
+        return profile_calls(busiest(call) or self, call, repeats, self.graph.name)
+
+    def memory(self) -> MemoryReport:
+        from trilobite.compiler.tools.memory import memory_report
+
+        return memory_report(self)
+
+    def explain(self) -> list[str]:
+        from trilobite.compiler.cpu.report import explain
+
+        return explain(self)
+
+
+class Cpu(Target):
+    """This machine's cores."""
+
+    name = "cpu"
+
+    def lower(self, graph: Graph, usage: Usage) -> tuple[Graph, Options]:
+        return graph, Options.of(dict(usage.options), usage.stable, usage.donated, usage.replaced)
+
+    def load(self, lowered: tuple[Graph, Options]) -> Executable:
+        return compile_graph(*lowered)
+
+
+_ONLY = Cpu()
+
+
+def cpu(argument: object) -> Target:
+    return _ONLY
 
 
 everyone: WeakSet[Executable] = WeakSet()

@@ -1,6 +1,6 @@
 """fuse: the equations of a graph to fusions, each of which becomes one kernel (or a few).
 
-Enters: a graph after all other passes, and the kinds a target has. Leaves: a graph of `fusion` equations,
+Enters: a graph after all other passes, and a target's `FusionPolicy`. Leaves: a graph of `fusion` equations,
 large `constant`s apart. Groups are numbered as they begin; an equation may join only the newest group among
 those that make its operands, so every group reads older ones alone and no cycle can arise. Constants,
 broadcasts and counters float: each reader has its own copy, which costs no memory. So do short chains of
@@ -22,16 +22,11 @@ from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.fusion import fusion
 from trilobite.ir.types import Affine, size_of
 
-_LARGEST = 64  # equations of a group: beyond that a kernel gains nothing and takes long to compile
-_SMALL = 16  # elements of a constant that is written into kernels
 _MOVES = frozenset({"constant", "full", "iota", "broadcast"})
 _CHEAP = frozenset(
     "add sub mul neg abs maximum minimum select cast eq ne lt le gt ge and or xor not sign is_nan".split()
 )
 _REDUCTIONS = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
-_FROM_MEMORY = 1 << 22  # elements: more than a cache keeps until they are read again
-_LARGE = 1 << 15  # elements: more than fit beside other data in the first cache
-_CHAIN = 6  # cheap equations that are computed again by each reader rather than written and read
 
 
 @dataclass(frozen=True)
@@ -40,6 +35,21 @@ class Kind:
 
     name: str
     accepts: Callable[[Graph], str | None]
+
+
+@dataclass(frozen=True)
+class FusionPolicy:
+    """What a target fuses: the kinds of kernels it has, which primitive begins a group of which kind (all
+    others begin loops), and how large things are for it. The figures that stand here suit a CPU's caches.
+    """
+
+    kinds: Mapping[str, Kind]
+    roots: Mapping[str, str]
+    largest: int = 64  # equations of a group: beyond that a kernel gains nothing and takes long to compile
+    constant: int = 16  # elements of a constant that is written into kernels
+    from_memory: int = 1 << 22  # elements: more than a cache keeps until they are read again
+    turned: int = 1 << 15  # elements moved in squares: more than fit beside other data in the first cache
+    chain: int = 6  # cheap equations that are computed again by each reader rather than written and read
 
 
 @dataclass
@@ -52,8 +62,8 @@ class _Group:
 
 
 class _Fuser:
-    def __init__(self, graph: Graph, kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> None:
-        self.graph, self.kinds, self.roots = graph, kinds, roots
+    def __init__(self, graph: Graph, policy: FusionPolicy) -> None:
+        self.graph, self.policy, self.kinds = graph, policy, policy.kinds
         self.groups: list[_Group] = []
         self.made: dict[Var, int] = {}  # the group that makes a value
         self.behind: dict[Var, int] = {}  # for an alias: the group that must have run
@@ -77,7 +87,7 @@ class _Fuser:
 
     def add(self, e: Equation) -> None:
         name = e.primitive.name
-        if name == "constant" and not _is_small(e):
+        if name == "constant" and e.attributes["value"].array.size > self.policy.constant:
             self.constants.append(e)
         elif (name in _MOVES or self._is_widening(e)) and e.outputs[0] not in self.results:
             self.floating[e.outputs[0]] = e
@@ -108,7 +118,7 @@ class _Fuser:
         if reader is None or reader.primitive.name not in POINTWISE:
             return False
         same = reader.outputs[0].type.shape == e.outputs[0].type.shape
-        return same and len(self._floating_behind(e)) < _CHAIN
+        return same and len(self._floating_behind(e)) < self.policy.chain
 
     def _is_cheaper_again(self, e: Equation) -> bool:
         """Would each of several readers do better to compute this from the one large value behind it?"""
@@ -118,7 +128,7 @@ class _Fuser:
         if v in self.results or self.readers.get(v, 0) < 2:
             return False
         behind = [f for f in self._floating_behind(e) if f.primitive.name not in _MOVES]
-        if len(behind) >= _CHAIN or any(f.primitive.name not in _CHEAP for f in behind):
+        if len(behind) >= self.policy.chain or any(f.primitive.name not in _CHEAP for f in behind):
             return False
         sources = set(self._sources(e))
         if any(_symbolic(u) for u in (v, *sources)):
@@ -153,11 +163,11 @@ class _Fuser:
             return False
         at = max(direct)
         group = self.groups[at]
-        if group.kind not in self.kinds or _length(self._with_copies(group.body, e)) > _LARGEST:
+        if group.kind not in self.kinds or _length(self._with_copies(group.body, e)) > self.policy.largest:
             return False
         if any(self.behind[v] >= at for v in self._sources(e) if v in self.behind):
             return False
-        if group.kind == "loops" and any(map(_is_large_turn, (e, *group.equations))):
+        if group.kind == "loops" and any(map(self._is_large_turn, (e, *group.equations))):
             return False  # moved through registers in squares, which other work would keep from being so
         reason = "it would repeat the group's work for every element" if self._grows(group, e) else None
         if reason is None:
@@ -167,6 +177,12 @@ class _Fuser:
             return False
         self._enter(e, at)
         return True
+
+    def _is_large_turn(self, e: Equation) -> bool:
+        """A transpose that moves the last axis of much data."""
+        if e.primitive.name != "transpose" or e.attributes["axes"][-1:] == (e.outputs[0].type.ndim - 1,):
+            return False
+        return not _symbolic(e.outputs[0]) and bool(size_of(e.outputs[0].type.shape) >= self.policy.turned)
 
     def _stand_beside(self, e: Equation) -> bool:
         """A reduction, or what only one reads, joins the newest loops that reduce the same axes of a value
@@ -185,7 +201,7 @@ class _Fuser:
         if at <= max((self._oldest_allowed(v) for v in sources), default=-1):
             return False
         group = self.groups[at]
-        if _length(self._with_copies(group.body, e)) > _LARGEST:
+        if _length(self._with_copies(group.body, e)) > self.policy.largest:
             return False
         if self.kinds[group.kind].accepts(self._region_with(e, group)) is not None:
             return False
@@ -215,7 +231,7 @@ class _Fuser:
         return out
 
     def _begin(self, e: Equation) -> None:
-        kind = self.roots.get(e.primitive.name, "loops")
+        kind = self.policy.roots.get(e.primitive.name, "loops")
         why = "no kind runs it" if kind not in self.kinds else self._refusal(kind, e)
         if why is not None and kind in self.kinds and any(v in self.floating for v in e.inputs):
             self._materialise(e.inputs)
@@ -236,7 +252,7 @@ class _Fuser:
         """A kind of its own: its regions are fused by themselves, and the rest of it is jumps."""
         self._materialise(e.inputs)
         self.groups.append(_Group(e.primitive.name, [], []))
-        self._enter(with_regions(e, lambda g: fuse(g, self.kinds, self.roots)), len(self.groups) - 1)
+        self._enter(with_regions(e, lambda g: fuse(g, self.policy)), len(self.groups) - 1)
 
     def _enter(self, e: Equation, at: int) -> None:
         group = self.groups[at]
@@ -249,7 +265,7 @@ class _Fuser:
 
     def _note_reduction(self, e: Equation, at: int) -> None:
         shape, group = e.inputs[0].type.shape, self.groups[at]
-        if size_of(shape) < _FROM_MEMORY:
+        if size_of(shape) < self.policy.from_memory:
             return
         inside = {v for x in group.body for v in x.outputs}
         for v in dict.fromkeys(v for x in group.body for v in x.inputs if v not in inside):
@@ -331,27 +347,16 @@ def _length(body: Sequence[Equation]) -> int:
     return sum(e.primitive.name not in _MOVES for e in body)
 
 
-def _is_small(e: Equation) -> bool:
-    return bool(e.attributes["value"].array.size <= _SMALL)
-
-
-def _is_large_turn(e: Equation) -> bool:
-    """A transpose that moves the last axis of much data."""
-    if e.primitive.name != "transpose" or e.attributes["axes"][-1:] == (e.outputs[0].type.ndim - 1,):
-        return False
-    return not _symbolic(e.outputs[0]) and bool(size_of(e.outputs[0].type.shape) >= _LARGE)
-
-
 def _symbolic(v: Var) -> bool:
     return any(isinstance(d, Affine) for d in v.type.shape)
 
 
-def fuse(graph: Graph, kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> Graph:
-    """`roots` says which kind an equation begins a group of, by primitive; all others begin loops."""
-    fuser = _Fuser(graph, kinds, roots)
+def fuse(graph: Graph, policy: FusionPolicy) -> Graph:
+    """A graph of fusions, and of constants that are too large for kernels."""
+    fuser = _Fuser(graph, policy)
     for e in _scalars_first(graph):
         fuser.add(e)
-    return share_kernels(fuser.graph_of_fusions(), kinds)
+    return share_kernels(fuser.graph_of_fusions(), policy.kinds)
 
 
 def _scalars_first(graph: Graph) -> list[Equation]:

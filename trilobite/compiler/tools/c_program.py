@@ -29,7 +29,7 @@ from trilobite.compiler.cpu.nests.lower import nests_of
 from trilobite.compiler.cpu.nests.plain import PLAIN, plain_nests
 from trilobite.compiler.kernels import Kernel, Lowering, Operand, Step
 from trilobite.compiler.passes import PASSES
-from trilobite.compiler.passes.fuse import Kind, fuse
+from trilobite.compiler.passes.fuse import FusionPolicy, Kind, fuse
 from trilobite.compiler.pipeline import Options, run_stages
 from trilobite.compiler.plan import plan
 from trilobite.compiler.program import Branch, Call, Loop, Place, Program, While, hosts
@@ -61,7 +61,8 @@ def c_program(graph: Graph, options: Options) -> str:
     stages = [(p.name, p) for p in PASSES]
     known = frozenset(name for name, _ in stages)
     plain = options._replace(skip=options.skip & known, claimed=None, donated=())
-    fused = fuse(run_stages(graph, stages, plain).latest, _kinds(), dict.fromkeys(PLAIN, "plain"))
+    policy = FusionPolicy(_kinds(), dict.fromkeys(PLAIN, "plain"))
+    fused = fuse(run_stages(graph, stages, plain).latest, policy)
     return _File(graph, plan(fused, {"loops": _loops, "plain": _plain}, copy=_COPY)).text()
 
 

@@ -99,25 +99,16 @@ class Profile:
         return table(self)
 
 
-def profile(jitted: Any, *args: Any, repeats: int = 20, **kwargs: Any) -> Profile:
+def profile(jitted: Any, *args: Any, repeats: int = 20, **kwargs: Any) -> Any:
     """Run a compiled function and see how long its kernels take."""
     if repeats < 1:
         raise ArgumentError(f"a profile of {repeats} repeats", expected="at least 1")
     jitted(*args, **kwargs)
-    lowered = jitted.lower(*args, **kwargs)
-    if lowered.target != "cpu":
-        raise ArgumentError(
-            f"a profile of a function for the target {lowered.target!r}",
-            expected='one that was compiled with target="cpu"',
-        )
-
-    def call() -> object:
-        return jitted(*args, **kwargs)
-
-    return profile_calls(_busiest(call) or lowered.compile(), call, repeats, lowered.graph.name)
+    made = jitted.lower(*args, **kwargs).compile()
+    return made.profile(lambda: jitted(*args, **kwargs), repeats)
 
 
-def _busiest(call: Callable[[], object]) -> Executable | None:
+def busiest(call: Callable[[], object]) -> Executable | None:
     """Which executable a call spends most of its time in: with gradients on it is not that of `lower`."""
     watched = [(e, _Watch(r)) for e in everyone for r in e.main.runners.values()]
     spent: Counter[Executable] = Counter()

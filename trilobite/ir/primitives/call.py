@@ -16,7 +16,7 @@ from typing import Any
 
 from trilobite.base.dtypes import is_inexact
 from trilobite.base.errors import GradientError
-from trilobite.ir.evaluate import executable, target_now
+from trilobite.ir import evaluate
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Attributes, Primitive, Value
 from trilobite.ir.transforms.batch import Unmapped, all_mapped
@@ -34,7 +34,9 @@ def _type(*types: TensorType, graph: Graph, **_: Any) -> tuple[TensorType, ...]:
 
 
 def _evaluate(*values: Value, graph: Graph, target: str = "", **_: Any) -> tuple[Value, ...]:
-    return tuple(executable(graph, target_now(target or "reference"))(values))
+    if target:
+        return tuple(evaluate.elsewhere(graph, target)(values))
+    return tuple(evaluate.distinct(evaluate.run(graph, values), values))
 
 
 def invoke(graph: Graph, values: Sequence[Value], attrs: Attributes, suffix: str = "") -> Sequence[Value]:
