@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite import inference as inference
 from trilobite import zoo as zoo
 from trilobite.base import errors as errors
 from trilobite.base import pytree as tree

@@ -40,6 +40,7 @@ ROOMS = {
     "linalg": "trilobite.framework.ops.linalg",
     "fft": "trilobite.framework.ops.fft",
     "zoo": "trilobite.zoo",
+    "inference": "trilobite.inference",
 }
 _BY_ROOM = {
     "transforms": "grad value_and_grad vjp jvp",

@@ -1,1 +1,10 @@
-"""Inference: model files in and out, and the engine that runs them."""
+"""Inference: model files in and out, and the engine that runs them.
+
+    session = tb.inference.load("model.onnx", target="cpu")
+    session.run({"x": array})["y"]
+"""
+
+from trilobite.inference.reader import read
+from trilobite.inference.session import Session, load
+
+__all__ = ["Session", "load", "read"]

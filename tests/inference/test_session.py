@@ -1,0 +1,95 @@
+"""Sessions: what they run, what they say about themselves, what they refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import trilobite as tb
+from tests.inference.conftest import model, node
+
+rng = np.random.default_rng(7)
+
+
+def network() -> tuple[object, np.ndarray]:
+    """A convolution, and a reshape whose size is computed from a shape."""
+    w = rng.standard_normal((4, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        node("Conv", "x w", "c", pads=[1, 1, 1, 1]),
+        node("Relu", "c", "r"),
+        node("Shape", "r", "s", end=1),
+        node("Concat", "s minus", "shape", axis=0),
+        node("Reshape", "r shape", "y"),
+    ]
+    inputs = {"x": (np.float32, ["N", 3, "H", "W"])}
+    return model(nodes, inputs, ["y"], {"w": w, "minus": np.array([-1])}), w
+
+
+def expected(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    return np.maximum(np.einsum("nchwij,kcij->nkhw", windows, w), 0).reshape(len(x), -1)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_a_network_runs_at_every_size(target: str) -> None:
+    proto, w = network()
+    session = tb.inference.load(proto, target=target)
+    for shape in ((1, 3, 5, 7), (2, 3, 8, 8)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        np.testing.assert_allclose(session.run({"x": x})["y"], expected(x, w), rtol=1e-4, atol=1e-5)
+    assert "2 compilations" in session.explain()
+
+
+def test_inputs_and_outputs_are_typed() -> None:
+    session = tb.inference.load(network()[0])
+    assert [(i.name, str(i.type)) for i in session.inputs] == [("x", "float32[N, 3, H, W]")]
+    assert [o.name for o in session.outputs] == ["y"]
+
+
+def test_initialisers_are_cells() -> None:
+    """No weight is a constant of the compiled graph."""
+    session = tb.inference.load(network()[0])
+    session.run({"x": np.ones((1, 3, 4, 4), np.float32)})
+    (step,) = session.program.steps
+    (function,) = step.functions.values()
+    (entries,) = function.entries.values()
+    graph = entries[0].recording.graph
+    assert len(graph.inputs) == 2
+    sizes = [
+        np.asarray(e.attributes["value"].array).size
+        for e in graph.equations
+        if e.primitive.name == "constant"
+    ]
+    assert max(sizes, default=0) < 64
+
+
+def test_all_unsupported_nodes_are_named_at_once() -> None:
+    proto = model(
+        [node("Relu", "x", "a"), node("Frobnicate", "a", "b", name="first"), node("Twist", "b", "y")],
+        {"x": (np.float32, [2])},
+        ["y"],
+    )
+    with pytest.raises(tb.errors.ArgumentError) as found:
+        tb.inference.load(proto)
+    text = str(found.value)
+    assert "2 nodes that are not supported" in text
+    assert "Frobnicate (first), operator set 21" in text
+    assert "Twist (y)" in text
+
+
+@pytest.mark.parametrize(
+    ("feeds", "error", "text"),
+    [
+        ({}, tb.errors.ArgumentError, "the input 'x' is missing"),
+        ({"x": 1, "z": 2}, tb.errors.ArgumentError, "no input 'z'"),
+        ({"x": np.ones((1, 3, 4, 4))}, tb.errors.DTypeError, "the dtype float64"),
+        ({"x": np.ones((1, 4, 4, 4), np.float32)}, tb.errors.ShapeError, "float32[N, 3, H, W]"),
+        ({"x": np.ones((3, 4, 4), np.float32)}, tb.errors.ShapeError, "(3, 4, 4)"),
+    ],
+)
+def test_wrong_inputs_are_refused(feeds: dict[str, object], error: type[Exception], text: str) -> None:
+    session = tb.inference.load(network()[0], target="reference")
+    with pytest.raises(error) as found:
+        session.run(feeds)
+    assert text in str(found.value)

@@ -1,0 +1,19 @@
+"""ONNX operators, one module per family. `load` fills the table of `registry` once."""
+
+from __future__ import annotations
+
+import importlib
+
+FAMILIES = (
+    "arithmetic activation comparison reduction shaping indexing making joining product convolution pooling "
+    "normalising conversion quantising"
+).split()
+_loaded: list[str] = []
+
+
+def load() -> None:
+    """Import every family."""
+    if not _loaded:
+        for family in FAMILIES:
+            importlib.import_module(f"{__name__}.{family}")
+        _loaded.extend(FAMILIES)

@@ -1,0 +1,63 @@
+"""The table of ONNX operators: one row per operator and version that changed its meaning.
+
+A row's function takes the node and its operands and gives the results. Operands at the places in `known`
+come as NumPy arrays, because they decide shapes (axes, sizes, paddings); all others come as tensors, traced
+or not; a missing optional operand is None. Functions of `host` rows see Python values (strings, lists,
+arrays) and run outside of compiled graphs. Nothing here knows how a graph is cut into steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator from one version on."""
+
+    op: str
+    since: int
+    function: Function
+    domain: str = ""
+    known: frozenset[int] = frozenset()
+    host: bool = False
+    pure: bool = True  # equal operands give equal results: not so for random numbers
+    makes: bool = False  # the result may be much larger than the operands
+    subgraphs: bool = False  # the function gets programs for its bodies
+
+
+rows: dict[tuple[str, str], list[Row]] = {}
+"""(domain, operator) -> rows, oldest first."""
+
+
+def operator(
+    *names: str,
+    since: int = 1,
+    domain: str = "",
+    known: tuple[int, ...] = (),
+    host: bool = False,
+    pure: bool = True,
+    makes: bool = False,
+    subgraphs: bool = False,
+) -> Callable[[Function], Function]:
+    """Enter a function into the table under one or more operator names."""
+
+    def enter(function: Function) -> Function:
+        for name in names:
+            row = Row(name, since, function, domain, frozenset(known), host, pure, makes, subgraphs)
+            family = rows.setdefault((domain, name), [])
+            family.append(row)
+            family.sort(key=lambda r: r.since)
+        return function
+
+    return enter
+
+
+def find(domain: str, op: str, version: int) -> Row | None:
+    """The newest row that is not newer than the model's operator set."""
+    fitting = [r for r in rows.get((domain, op), ()) if r.since <= version]
+    return fitting[-1] if fitting else None

@@ -1,0 +1,63 @@
+"""One node applied to its operands: while a graph is recorded, or at once.
+
+Operands that are all known give known results, computed outside of the recording: arithmetic on shapes
+leaves no trace in the compiled graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import TrilobiteError
+from trilobite.framework.tensor import Tensor
+from trilobite.inference.model import Node
+from trilobite.inference.operators.registry import Row
+from trilobite.inference.program.values import Known, as_array, as_tensor, outside
+
+LARGE = 1 << 16  # elements: larger results of "make an array" operators belong into the compiled graph
+
+
+def apply(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:
+    """Results of a node, in the order of its outputs."""
+    if (
+        row.pure
+        and all(v is None or isinstance(v, Known) for v in operands)
+        and not _too_large(row, operands)
+    ):
+        with outside():
+            return [_known(r) for r in _call(node, row, operands)]
+    return [r if isinstance(r, Tensor) else _known(r) for r in _call(node, row, operands)]
+
+
+def _too_large(row: Row, operands: Sequence[Any]) -> bool:
+    if not row.makes:
+        return False
+    sizes = [v.array for v in operands if v is not None and v.array.dtype.kind in "iu" and v.array.ndim == 1]
+    return any(float(np.prod(np.abs(a.astype(np.float64)))) > LARGE for a in sizes)
+
+
+def call_now(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:
+    """As `apply`, on arrays that are there: a step between compiled graphs."""
+    return [as_array(r) for r in _call(node, row, operands)]
+
+
+def _call(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:
+    if row.host:
+        args = [as_array(v) for v in operands]
+    else:
+        args = [as_array(v) if i in row.known else as_tensor(v) for i, v in enumerate(operands)]
+    try:
+        out = row.function(node, *args)
+    except TrilobiteError as error:
+        error.add_note(f"  node: {node.label()}")
+        raise
+    return list(out) if isinstance(out, tuple) else [out]
+
+
+def _known(result: Any) -> Any:
+    if isinstance(result, Tensor):
+        return Known(result.numpy())
+    return Known(np.asarray(result)) if isinstance(result, np.ndarray | np.generic) else result

@@ -1,0 +1,183 @@
+"""Which nodes form compiled graphs and which run between them.
+
+Enters: a graph, the constants that are known, and what kind each outer value is. Leaves: nodes placed on
+levels; even levels are compiled, odd ones are host operations. A node runs on the host if it works on
+strings, sequences or optionals, if the shape of its result depends on values, or if an operand that decides
+a shape is not derived from shapes and constants alone. Nothing is compiled or computed here, but for nodes
+whose operands are all constants: they are replaced by their results.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from trilobite.inference.model import Graph, Node
+from trilobite.inference.operators import registry
+from trilobite.inference.operators.registry import Row
+from trilobite.inference.program.apply import apply
+from trilobite.inference.program.values import Known
+
+
+class Kind(Enum):
+    """What the plan knows about a value."""
+
+    SHAPED = "derived from shapes and constants"
+    TENSOR = "a tensor that a run gives"
+    HOST = "a string tensor, sequence, optional or map"
+
+
+@dataclass
+class Placed:
+    """A node and where it runs."""
+
+    node: Node
+    row: Row
+    level: int
+    shaped: bool = False
+
+    @property
+    def host(self) -> bool:
+        return self.level % 2 == 1
+
+
+@dataclass
+class Partition:
+    """All nodes placed, and the constants, with those that folding added."""
+
+    placed: list[Placed]
+    constants: dict[str, Known]
+    kinds: dict[str, Kind]
+    folded: int = 0
+
+
+@dataclass
+class _State:
+    constants: dict[str, Known]
+    kinds: dict[str, Kind]
+    levels: dict[str, int] = field(default_factory=dict)
+    placed: list[Placed] = field(default_factory=list)
+    folded: int = 0
+
+
+_KEPT = {
+    "DequantizeLinear",
+    "MatMulNBits",
+    "Dropout",
+}  # folded, they would take more memory or lose a pattern
+
+
+def partition(graph: Graph, constants: Mapping[str, Known], kinds: Mapping[str, Kind]) -> Partition:
+    """Place every node that an output needs."""
+    s = _State(dict(constants), dict(kinds))
+    s.constants.update((k, Known(v)) for k, v in graph.constants.items())
+    queue = deque(needed(graph))
+    while queue:
+        node = queue.popleft()
+        inlined = _chosen(node, s)
+        if inlined is not None:
+            queue.extendleft(reversed(inlined))
+            continue
+        row = registry.find(node.domain, node.op, node.version)
+        assert row is not None, node.label()
+        if not _fold(node, row, s):
+            _place(node, row, s)
+    return Partition(s.placed, s.constants, s.kinds, s.folded)
+
+
+def needed(graph: Graph) -> list[Node]:
+    """The nodes that some output depends on, in their order."""
+    wanted = {o.name for o in graph.outputs}
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(o in wanted for o in node.outputs if o):
+            kept.append(node)
+            wanted.update(node.reads())
+    return kept[::-1]
+
+
+def _chosen(node: Node, s: _State) -> Sequence[Node] | None:
+    """The branch of an If whose condition is a constant, as nodes in its place."""
+    if node.op != "If" or node.domain or node.inputs[0] not in s.constants:
+        return None
+    taken = node.attributes["then_branch" if s.constants[node.inputs[0]].array.all() else "else_branch"]
+    s.constants.update((k, Known(v)) for k, v in taken.constants.items())
+    pairs = zip(taken.outputs, node.outputs, strict=False)
+    copies = [Node("Identity", (o.name,), (name,), {}, "", 16) for o, name in pairs if name]
+    return [*taken.nodes, *copies]
+
+
+def _fold(node: Node, row: Row, s: _State) -> bool:
+    if row.host or row.subgraphs or not row.pure or node.op in _KEPT:
+        return False
+    operands = [s.constants.get(n) if n else None for n in node.inputs]
+    if any(n and v is None for n, v in zip(node.inputs, operands, strict=True)):
+        return False
+    if any(v is not None and v.is_host for v in operands):
+        return False
+    results = apply(node, row, operands)
+    if not all(isinstance(r, Known) for r in results):
+        return False
+    s.constants.update((n, r) for n, r in zip(node.outputs, results, strict=False) if n)
+    s.folded += 1
+    return True
+
+
+def _place(node: Node, row: Row, s: _State) -> None:
+    kinds = [_kind(n, s) for n in node.reads()]
+    host = row.host or row.subgraphs or Kind.HOST in kinds or _foreign(node, s) or _undecided(node, row, s)
+    shaped = not host and row.pure and _is_shaped(node, kinds)
+    low = max((s.levels.get(n, 0) for n in node.reads()), default=0)
+    level = low if low % 2 == host else low + 1
+    s.placed.append(Placed(node, row, level, shaped))
+    for name, kind in zip(node.outputs, _result_kinds(node, row, kinds, host, shaped), strict=True):
+        s.kinds[name], s.levels[name] = kind, level
+
+
+def _foreign(node: Node, s: _State) -> bool:
+    """Is an operand a constant that tensors cannot hold?"""
+    return any(n in s.constants and s.constants[n].is_host for n in node.reads())
+
+
+def _undecided(node: Node, row: Row, s: _State) -> bool:
+    """Does an operand that decides shapes depend on values?"""
+    return any(
+        i in row.known and n and n not in s.constants and s.kinds.get(n) is not Kind.SHAPED
+        for i, n in enumerate(node.inputs)
+    )
+
+
+def _is_shaped(node: Node, kinds: Sequence[Kind]) -> bool:
+    return node.op in ("Shape", "Size") or all(k is Kind.SHAPED for k in kinds)
+
+
+def _kind(name: str, s: _State) -> Kind:
+    if name in s.constants:
+        return Kind.HOST if s.constants[name].is_host else Kind.SHAPED
+    return s.kinds[name]
+
+
+def _result_kinds(node: Node, row: Row, kinds: Sequence[Kind], host: bool, shaped: bool) -> list[Kind]:
+    if shaped:
+        return [Kind.SHAPED] * len(node.outputs)
+    if not host:
+        return [Kind.TENSOR] * len(node.outputs)
+    return [Kind.HOST if _gives_host(node, row, kinds) else Kind.TENSOR] * len(node.outputs)
+
+
+def _gives_host(node: Node, row: Row, kinds: Sequence[Kind]) -> bool:
+    """Unless an operator is known to give numbers, what it makes of host values stays a host value."""
+    if node.op in NUMBERS:
+        return False
+    return row.subgraphs or (row.host and node.op not in TENSORS) or Kind.HOST in kinds
+
+
+NUMBERS = {
+    "Equal", "Shape", "Size", "SequenceLength", "OptionalHasElement", "NonZero", "RegexFullMatch",
+    "TfIdfVectorizer", "NonMaxSuppression", "ConcatFromSequence",
+}  # fmt: skip
+"""Operators that give tensors of numbers whatever they read."""
+TENSORS = {"Compress", "Unique", "NonZero", "NonMaxSuppression", "ImageDecoder"}
+"""Host operators that give tensors of numbers unless they read something else."""

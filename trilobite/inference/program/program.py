@@ -1,0 +1,131 @@
+"""A program: the steps that run a graph, in order.
+
+Enters: a graph whose operators are all known. Leaves: `run(values) -> outputs`. Compiled graphs and host
+operations alternate; what a later step derives from shapes it derives again from the tensors themselves, so
+that each compiled graph can be recorded on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trilobite.inference.model import Graph, ValueType
+from trilobite.inference.operators import registry
+from trilobite.inference.program.control import CONTROL
+from trilobite.inference.program.partition import Kind, Placed, partition
+from trilobite.inference.program.steps import Compiled, Host, Pair, Step
+from trilobite.inference.program.values import Known, as_array, is_tensor_dtype
+
+
+def kind_of(t: ValueType) -> Kind:
+    """How the plan treats an input of this type."""
+    plain = t.kind == "tensor" and (t.dtype is None or is_tensor_dtype(t.dtype))
+    return Kind.TENSOR if plain else Kind.HOST
+
+
+class Program:
+    """Steps for one graph on one target. Graphs inside nodes become programs of their own."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        target: str,
+        constants: Mapping[str, Known] | None = None,
+        outer: Mapping[str, Kind] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.graph, self.target, self.options = graph, target, options
+        kinds = {**(outer or {}), **{i.name: kind_of(i.type) for i in graph.inputs}}
+        found = partition(graph, constants or {}, kinds)
+        self.constants, self.kinds, self.folded = found.constants, found.kinds, found.folded
+        self.outputs = [o.name for o in graph.outputs]
+        self._by_output = {o: p for p in found.placed for o in p.node.outputs if o}
+        self.steps = self._steps(found.placed)
+        self._dying = self._last_reads()
+
+    # -- making ----------------------------------------------------------------------------------------------
+
+    def _steps(self, placed: Sequence[Placed]) -> list[Step]:
+        out: list[Step] = []
+        for level in sorted({p.level for p in placed}):
+            here = [p for p in placed if p.level == level]
+            if level % 2 or all(p.shaped for p in here):
+                out += [self._host(p) for p in here]
+            else:
+                out.append(self._compiled(here, placed))
+        return out
+
+    def _host(self, p: Placed) -> Step:
+        if p.row.subgraphs:
+            return CONTROL[p.node.op](p.node, self)
+        return Host((p.node, p.row), self.constants)
+
+    def _compiled(self, here: Sequence[Placed], placed: Sequence[Placed]) -> Step:
+        own = {o for p in here for o in p.node.outputs if o}
+        borrowed = self._shape_sources(here, own)
+        nodes = [p for p in placed if id(p) in borrowed or p in here]
+        made = {o for p in nodes for o in p.node.outputs if o}
+        reads = [n for p in nodes for n in p.node.inputs if n and n not in made and n not in self.constants]
+        level, wanted = here[0].level, set(self.outputs)
+        for p in placed:
+            if p.level != level:
+                wanted.update(p.node.reads())
+        makes = [o for p in here for o in p.node.outputs if o in wanted]
+        pairs: list[Pair] = [(p.node, p.row) for p in nodes]
+        name = f"{self.graph.name or 'graph'}"
+        return Compiled(
+            pairs, list(dict.fromkeys(reads)), makes, self.constants, self.target, self.options, name
+        )
+
+    def _shape_sources(self, here: Sequence[Placed], own: set[str]) -> set[int]:
+        """Placed nodes of other steps that compute shapes which nodes here need."""
+        found: set[int] = set()
+        todo = [n for p in here for n in p.node.inputs]
+        while todo:
+            name = todo.pop()
+            p = self._by_output.get(name)
+            if p is None or name in own or not p.shaped or id(p) in found:
+                continue
+            found.add(id(p))
+            todo += p.node.inputs
+        return found
+
+    def _last_reads(self) -> list[list[str]]:
+        """Per step, the values that nothing reads afterwards."""
+        alive, out = set(self.outputs), []
+        for step in reversed(self.steps):
+            names = dict.fromkeys((*step.reads, *step.makes))
+            out.append([n for n in names if n not in alive])
+            alive.update(names)
+        return out[::-1]
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def run(self, values: Mapping[str, Any], outputs: Iterable[str] | None = None) -> list[Any]:
+        """The outputs, for values of all inputs (and of what the graph takes from outside)."""
+        there = dict(values)
+        for step, dying in zip(self.steps, self._dying, strict=True):
+            there.update(zip(step.makes, step.run(there), strict=True))
+            for name in dying:
+                there.pop(name, None)
+        return [self._output(n, there) for n in (self.outputs if outputs is None else outputs)]
+
+    def _output(self, name: str, there: Mapping[str, Any]) -> Any:
+        if name in there:
+            return there[name]
+        return as_array(self.constants[name]) if name in self.constants else None
+
+    def describe(self, indent: str = "") -> list[str]:
+        return [indent + line for step in self.steps for line in step.describe()]
+
+
+def unsupported(graph: Graph) -> list[str]:
+    """Nodes, also of bodies, whose operator the table does not have."""
+    out: list[str] = []
+    for node in graph.nodes:
+        if registry.find(node.domain, node.op, node.version) is None:
+            out.append(f"{node.label()}, operator set {node.version}")
+        for body in node.bodies():
+            out += unsupported(body)
+    return out

@@ -1,0 +1,134 @@
+"""The steps of a program: a compiled graph, or one operation on the host.
+
+Enters: placed nodes. Leaves: objects with `reads`, `makes` and `run`. A compiled step records its nodes
+once per kind of operands and keeps a bounded number of these; which, and how often it had to compile, it
+can tell.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from trilobite.framework.jit import Jitted, jit
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.inference.model import Node
+from trilobite.inference.operators.registry import Row
+from trilobite.inference.program.apply import apply, call_now
+from trilobite.inference.program.foreign import is_foreign, on_codes
+from trilobite.inference.program.values import Known, as_array, as_tensor
+
+Values = Mapping[str, Any]
+Pair = tuple[Node, Row]
+KEPT = 16  # sizes a compiled step remembers
+
+
+class Step(Protocol):
+    """Part of a program: takes values by name, gives values by name."""
+
+    @property
+    def reads(self) -> Sequence[str]: ...
+
+    @property
+    def makes(self) -> Sequence[str]: ...
+
+    def run(self, values: Values) -> Sequence[Any]: ...
+
+    def describe(self) -> list[str]: ...
+
+
+class Compiled:
+    """Nodes that are one graph for the target."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Pair],
+        reads: Sequence[str],
+        makes: Sequence[str],
+        constants: Mapping[str, Known],
+        target: str,
+        options: Mapping[str, Any] | None = None,
+        name: str = "graph",
+    ) -> None:
+        self.nodes, self.reads, self.makes, self.constants = (
+            list(nodes),
+            tuple(reads),
+            tuple(makes),
+            constants,
+        )
+        self.target, self.options, self.name = target, options, name
+        self.functions: OrderedDict[Any, Jitted] = OrderedDict()
+        self.compilations, self.seconds = 0, 0.0
+        self._lock = threading.Lock()
+
+    def run(self, values: Values) -> Sequence[Any]:
+        operands = [wrap(np.asarray(values[n])) for n in self.reads]
+        key = tuple((t.shape, t.dtype) for t in operands)
+        function = self.functions.get(key)
+        if function is not None:
+            return [o.numpy() for o in function(*operands)]
+        return self._first(key, operands)
+
+    def _first(self, key: Any, operands: Sequence[Tensor]) -> Sequence[Any]:
+        started = time.perf_counter()
+        function = jit(self._recorded(), target=self.target, options=self.options)
+        outs = [o.numpy() for o in function(*operands)]
+        with self._lock:
+            self.functions[key] = function
+            self.compilations += 1
+            self.seconds += time.perf_counter() - started
+            if len(self.functions) > KEPT:
+                self.functions.popitem(last=False)
+        return outs
+
+    def _recorded(self) -> Any:
+        def graph(*operands: Tensor) -> tuple[Tensor, ...]:
+            return self.trace(dict(zip(self.reads, operands, strict=True)))
+
+        graph.__name__ = self.name
+        return graph
+
+    def trace(self, values: dict[str, Any]) -> tuple[Tensor, ...]:
+        """The nodes in order, on tensors that are being recorded."""
+        look = {**self.constants, **values}
+        for node, row in self.nodes:
+            results = apply(node, row, [look[n] if n else None for n in node.inputs])
+            look.update(zip(node.outputs, results, strict=False))
+        return tuple(as_tensor(look[n]) for n in self.makes)
+
+    def describe(self) -> list[str]:
+        sizes = [" ".join(f"{d}{list(s)}" for s, d in key) for key in self.functions]
+        head = f"compiled for {self.target}: {len(self.nodes)} nodes, {self.compilations} compilations"
+        return [head, *(f"  for {s}" for s in sizes)]
+
+
+class Host:
+    """One node on values that are there."""
+
+    def __init__(self, pair: Pair, constants: Mapping[str, Known]) -> None:
+        self.node, self.row = pair
+        self.constants = constants
+        self.reads = [n for n in dict.fromkeys(self.node.inputs) if n and n not in constants]
+        self.makes = [n for n in self.node.outputs if n]
+
+    def run(self, values: Values) -> Sequence[Any]:
+        operands = [self._operand(n, values) for n in self.node.inputs]
+        if not self.row.host and any(map(is_foreign, operands)):
+            results = on_codes(self.node, self.row, operands)
+        else:
+            results = call_now(self.node, self.row, operands)
+        return [as_array(r) for n, r in zip(self.node.outputs, results, strict=False) if n]
+
+    def _operand(self, name: str, values: Values) -> Any:
+        if not name:
+            return None
+        found = self.constants.get(name)
+        return values[name] if found is None else found.array
+
+    def describe(self) -> list[str]:
+        return [f"host: {self.node.label()}"]

@@ -1,0 +1,80 @@
+"""What flows between nodes: arrays that are known while a graph is recorded, and tensors that are not.
+
+A `Known` is a constant of the model or the result of arithmetic on shapes. Large ones enter compiled graphs
+as cells, so that weights are inputs and not part of the program; small ones as constants, which passes can
+fold.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from trilobite.base import dtypes
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.transforms import bind as entry
+
+Array = np.ndarray[Any, Any]
+_SMALL = 256  # bytes: scalars, epsilons, axes
+
+
+class Known:
+    """An array with its tensor, which is made once and outside of all recordings."""
+
+    __slots__ = ("_lock", "_tensor", "array")
+
+    def __init__(self, array: Array) -> None:
+        self.array, self._lock = array, threading.Lock()
+        self._tensor: Tensor | None = None
+
+    @property
+    def is_host(self) -> bool:
+        return not is_tensor_dtype(self.array.dtype)
+
+    def tensor(self) -> Tensor:
+        if self.array.nbytes <= _SMALL:
+            return wrap(self.array)
+        with self._lock:
+            if self._tensor is None:
+                with outside():
+                    self._tensor = wrap(self.array)
+            return self._tensor
+
+
+def is_tensor_dtype(dtype: Any) -> bool:
+    """Can tensors have it? Strings and formats of 2 and 6 bits stay outside of graphs."""
+    return dtype in dtypes.ALL
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Whatever this thread records or differentiates, what happens in here is computed at once."""
+    saved = entry.threads.context
+    entry.threads.context = fresh = entry.Context()
+    fresh.ambient = entry.ambient_tape
+    try:
+        yield
+    finally:
+        entry.threads.context = saved
+
+
+def as_tensor(value: Any) -> Any:
+    """An operand as a tensor; None stays None."""
+    if isinstance(value, Known):
+        return value.tensor()
+    if isinstance(value, np.ndarray | np.generic):
+        return wrap(np.asarray(value))
+    return value
+
+
+def as_array(value: Any) -> Any:
+    """A host value as an array: of tensors that are there, and of known ones."""
+    if isinstance(value, Known):
+        return value.array
+    if isinstance(value, Tensor):
+        return value.numpy()
+    return value

@@ -1,0 +1,226 @@
+"""From an ONNX file to a `Model`: protocol buffers checked and turned into plain data, functions inlined.
+
+Enters: a path, bytes or a ModelProto. Leaves: a `Model` whose nodes stand in order. Refuses what is cut off,
+cyclic, nested too deeply or refers to values that nobody makes. Operators are not looked at here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from trilobite.base.errors import FileError, StateError
+from trilobite.inference.functions import Functions
+from trilobite.inference.model import Graph, Model, Named, Node, ValueType
+from trilobite.inference.tensors import dtype_of, to_array
+
+_DEEPEST = 32
+_LARGEST = 2**31  # protocol buffers have no larger ones; data beyond that lies beside the file
+
+
+def onnx_module() -> Any:
+    """The onnx package, which is an extra."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise StateError(
+            "reading ONNX needs the onnx package, which is not installed",
+            remedy='pip install "trilobite[onnx]"',
+        ) from error
+    return onnx
+
+
+def read(source: Any) -> Model:
+    """A model from a path, from bytes, or from a ModelProto in memory."""
+    onnx = onnx_module()
+    if isinstance(source, onnx.ModelProto):
+        return _model(source, None)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _model(_parsed(onnx, bytes(source), "the bytes given"), None)
+    path = Path(source)
+    if not path.is_file():
+        raise FileError(f"there is no model at {str(path)!r}", expected="the path of a file")
+    if path.stat().st_size > _LARGEST:
+        raise FileError(
+            f"{path.name} has {path.stat().st_size} bytes", expected="at most 2 GiB in one ONNX file"
+        )
+    return _model(_parsed(onnx, path.read_bytes(), path.name), path.parent.resolve())
+
+
+def _parsed(onnx: Any, data: bytes, what: str) -> Any:
+    from google.protobuf.message import DecodeError
+
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, RecursionError) as error:
+        raise FileError(
+            f"{what} is no ONNX model: {error}",
+            expected="a ModelProto",
+            remedy="is it another format, or cut off?",
+        ) from error
+    if not proto.HasField("graph"):
+        raise FileError(f"{what} has no graph", expected="a ModelProto with a graph")
+    return proto
+
+
+def _model(proto: Any, folder: Path | None) -> Model:
+    opsets = _opsets(proto.opset_import)
+    reader = _Reader(folder, opsets)
+    functions = {}
+    for f in proto.functions:
+        functions[f.domain, f.name, getattr(f, "overload", "")] = f
+    graph = reader.graph(proto.graph, 0)
+    graph = Functions(functions, reader).inlined(graph)
+    check_names(graph, frozenset())
+    metadata = {p.key: p.value for p in proto.metadata_props}
+    return Model(graph, opsets, f"{proto.producer_name} {proto.producer_version}".strip(), metadata)
+
+
+def _opsets(imports: Iterable[Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for o in imports:
+        domain = "" if o.domain == "ai.onnx" else o.domain
+        found[domain] = int(o.version)
+    return found or {"": 1}
+
+
+class _Reader:
+    """Reads graphs of one model, or of one of its functions, which has operator sets of its own."""
+
+    def __init__(self, folder: Path | None, opsets: Mapping[str, int]) -> None:
+        self.folder, self.opsets = folder, opsets
+
+    def of_function(self, function: Any) -> _Reader:
+        return _Reader(self.folder, {**self.opsets, **_opsets(function.opset_import)})
+
+    def graph(self, proto: Any, depth: int) -> Graph:
+        if depth > _DEEPEST:
+            raise FileError(
+                f"the graph {proto.name!r} is nested {depth} deep", expected=f"at most {_DEEPEST}"
+            )
+        constants = {t.name: to_array(t, self.folder) for t in proto.initializer}
+        for s in proto.sparse_initializer:
+            constants[s.values.name] = self.sparse(s)
+        inputs = tuple(Named(i.name, value_type(i.type)) for i in proto.input if i.name not in constants)
+        outputs = tuple(Named(o.name, value_type(o.type)) for o in proto.output)
+        nodes = [self.node(n, depth) for n in proto.node]
+        return Graph(proto.name, inputs, outputs, nodes, constants)
+
+    def node(self, proto: Any, depth: int = 0) -> Node:
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        attributes = {a.name: self.attribute(a, depth) for a in proto.attribute}
+        overload = getattr(proto, "overload", "")
+        if overload:
+            attributes["<overload>"] = overload
+        version = self.opsets.get(domain, 1)
+        return Node(
+            proto.op_type, tuple(proto.input), tuple(proto.output), attributes, domain, version, proto.name
+        )
+
+    def attribute(self, a: Any, depth: int) -> Any:
+        """A Python value; a reference to an attribute of the function around it stays one."""
+        if a.ref_attr_name:
+            return Reference(a.ref_attr_name)
+        onnx = onnx_module()
+        kind = onnx.AttributeProto.AttributeType.Name(a.type)
+        if kind in _PLAIN:
+            return _PLAIN[kind](a)
+        if kind == "GRAPH":
+            return self.graph(a.g, depth + 1)
+        if kind in ("TENSOR", "TENSORS"):
+            arrays = tuple(to_array(t, self.folder) for t in ([a.t] if kind == "TENSOR" else a.tensors))
+            return arrays[0] if kind == "TENSOR" else arrays
+        if kind == "SPARSE_TENSOR":
+            return self.sparse(a.sparse_tensor)
+        raise FileError(f"the attribute {a.name!r} is of kind {kind}", expected="a kind that operators have")
+
+    def sparse(self, s: Any) -> Any:
+        """A sparse tensor, written out."""
+        import numpy as np
+
+        values, indices = to_array(s.values, self.folder), to_array(s.indices, self.folder)
+        shape = tuple(int(d) for d in s.dims)
+        if any(d < 0 for d in shape) or np.prod([float(d) for d in shape]) > 2**31:
+            raise FileError(
+                f"the sparse tensor {s.values.name!r} has the shape {shape}", expected="a size that fits"
+            )
+        out = np.zeros(shape, values.dtype)
+        try:
+            if indices.ndim == 1:
+                out.reshape(-1)[indices] = values
+            else:
+                out[tuple(indices.T)] = values
+        except IndexError as error:
+            raise FileError(f"the sparse tensor {s.values.name!r} has places outside of {shape}") from error
+        return out
+
+
+class Reference(str):
+    """Stands for an attribute of the function that is being inlined."""
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", errors="surrogateescape")
+
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "FLOAT": lambda a: a.f,
+    "INT": lambda a: int(a.i),
+    "STRING": lambda a: _text(a.s),
+    "FLOATS": lambda a: tuple(a.floats),
+    "INTS": lambda a: tuple(map(int, a.ints)),
+    "STRINGS": lambda a: tuple(map(_text, a.strings)),
+    "TYPE_PROTO": lambda a: value_type(a.tp),
+}
+"""Attributes that are numbers, texts or types."""
+
+
+def value_type(t: Any) -> ValueType:
+    """A TypeProto as plain data."""
+    which = t.WhichOneof("value")
+    if which in ("tensor_type", "sparse_tensor_type"):
+        tensor = getattr(t, which)
+        code = tensor.elem_type
+        dtype = dtype_of(code, "a value") if code else None
+        return ValueType("tensor", dtype, _sizes(tensor) if tensor.HasField("shape") else None)
+    if which == "sequence_type":
+        return ValueType("sequence", element=value_type(t.sequence_type.elem_type))
+    if which == "optional_type":
+        return ValueType("optional", element=value_type(t.optional_type.elem_type))
+    if which == "map_type":
+        return ValueType("map", element=value_type(t.map_type.value_type))
+    return ValueType("unknown")
+
+
+def _sizes(tensor: Any) -> tuple[int | str | None, ...]:
+    out: list[int | str | None] = []
+    for d in tensor.shape.dim:
+        which = d.WhichOneof("value")
+        out.append(int(d.dim_value) if which == "dim_value" else d.dim_param or None if which else None)
+    return tuple(out)
+
+
+def check_names(graph: Graph, outer: frozenset[str]) -> None:
+    """Every operand is made before it is read, and nothing is made twice."""
+    known = set(outer) | {i.name for i in graph.inputs} | set(graph.constants)
+    for node in graph.nodes:
+        for name in node.inputs:
+            if name and name not in known:
+                raise FileError(
+                    f"{node.label()} reads {name!r}, which nothing before it makes",
+                    where=f"graph {graph.name!r}",
+                    expected="nodes in an order in which each finds its operands, without cycles",
+                )
+        for body in node.bodies():
+            check_names(body, frozenset(known))
+        for name in node.outputs:
+            if name and name in known and name not in outer:
+                raise FileError(
+                    f"{node.label()} makes {name!r}, which is there already", where=f"graph {graph.name!r}"
+                )
+            known.add(name)
+    for o in graph.outputs:
+        if o.name and o.name not in known:
+            raise FileError(f"the graph {graph.name!r} gives {o.name!r}, which nothing makes")
