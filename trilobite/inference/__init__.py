@@ -1,7 +1,7 @@
 """Inference: model files in and out, and the engine that runs them.
 
-    session = tb.inference.load("model.onnx", target="cpu")
-    session.run({"x": array})["y"]
+session = tb.inference.load("model.onnx", target="cpu")
+session.run({"x": array})["y"]
 """
 
 from trilobite.inference.reader import read
