@@ -99,14 +99,19 @@ class Kernel:
     name: str
 
     @property
-    def place(self) -> int:
-        """The instruction at which a launch begins."""
+    def entry(self) -> str:
+        """Its name, found out where there is only one."""
         entries = self.program.entries
         if not self.name and len(entries) <= 1:
-            return next(iter(entries.values()), 0)
+            return next(iter(entries), "")
         if self.name not in entries:
             raise _unknown_entry(self.name, entries)
-        return entries[self.name]
+        return self.name
+
+    @property
+    def place(self) -> int:
+        """The instruction at which a launch begins."""
+        return self.program.entries.get(self.entry, 0)
 
 
 def _unknown_entry(name: str, entries: Mapping[str, int]) -> ArgumentError:
@@ -146,6 +151,7 @@ class Device:
         self._sizes: dict[int, int] = {}
         self._used = self._peak = 0
         self._device_data: WeakKeyDictionary[Program, DeviceArray] = WeakKeyDictionary()
+        self._argument_tables: WeakKeyDictionary[Program, DeviceArray] = WeakKeyDictionary()
 
     def __enter__(self) -> Device:
         return self
@@ -272,19 +278,29 @@ class Device:
         else:
             chosen = kernel if isinstance(kernel, Kernel) else Kernel(kernel.program, "")
             words = [argument_word(value) for value in args]
-        words = [*words, *self.words_behind(chosen.program)]
+        words = self.entry_words(chosen, words)
         with self._watch(chosen.program, self.checks if checks is None else checks, poison) as observer:
             chip = Chip(self.machine, self.memory, KERNELS, observer=observer)
             execution = chip.execute(chosen.program, chosen.place, words, dim, task, traced, seed, limit)
         return Run(self.machine, chosen.program, execution, traced)
 
-    def words_behind(self, program: Program) -> list[int]:
-        """What a launch passes behind its arguments: where the program's own variables are, if it has any."""
-        if not program.device_data:
-            return []
-        if program not in self._device_data:
-            self._device_data[program] = self.array(np.frombuffer(program.device_data, np.uint8))
-        return [self._device_data[program].address]
+    def entry_words(self, kernel: Kernel, words: Sequence[int]) -> list[int]:
+        """What a launch passes: the arguments, behind them where the program's own variables are, if it has
+        any; or the address of a table of all these, for an entry that takes one."""
+        program, given = kernel.program, list(words)
+        if program.device_data:
+            if program not in self._device_data:
+                self._device_data[program] = self.array(np.frombuffer(program.device_data, np.uint8))
+            given.append(self._device_data[program].address)
+        if kernel.entry not in program.tabled:
+            return given
+        table = np.array(given, np.uint64)
+        known = self._argument_tables.get(program)
+        if known is not None and known.shape == table.shape:
+            known.write(table)
+        else:
+            known = self._argument_tables[program] = self.array(table)
+        return [known.address]
 
     def _watch(self, program: Program, checks: bool, poison: bool) -> AbstractContextManager[Observer | None]:
         if not (checks or poison):

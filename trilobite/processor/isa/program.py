@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from trilobite.base.errors import AssemblyError
 from trilobite.processor.isa.address import LETTERS, address
@@ -63,6 +64,8 @@ class Program:
     frame: int | None = None  # bytes of NRAM that the stack takes, where the compiler knows
     device_data: bytes = b""  # what begins in device memory; a launch passes its address behind the arguments
     messages: Mapping[int, str] = field(default_factory=dict)  # what a TRAP says, by its place
+    origins: tuple[Any, ...] = ()  # what a compiler says each instruction came from, if it says anything
+    tabled: frozenset[str] = frozenset()  # entries that take one pointer to a table of their arguments
 
     @property
     def entries(self) -> dict[str, int]:
@@ -73,6 +76,10 @@ class Program:
         if not 0 <= place < len(self.instructions):
             return "outside the program"
         return f"{self.sources[place]}:{self.instructions[place].line}"
+
+    def origin(self, place: int) -> Any:
+        """What a compiler said that an instruction came from, or None."""
+        return self.origins[place] if 0 <= place < len(self.origins) else None
 
     def address(self, name: str) -> int:
         """The final address of a symbol (an instruction number for code)."""

@@ -7,6 +7,7 @@ not simplify anything; that is the passes' work.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from trilobite.processor.isa.formats import I64, Format
@@ -20,6 +21,7 @@ from trilobite.processor.lang.ir import (
     KernelModule,
     Location,
     Op,
+    Origin,
     Target,
     Value,
     Variable,
@@ -35,6 +37,15 @@ class Builder:
         self.module, self.function = module, function
         self.block = function.blocks[0] if function.blocks else function.add_block("entry")
         self.location: Location = NOWHERE
+
+    @property
+    def origin(self) -> Origin:
+        """What the next operations came from, besides their place in the source."""
+        return self.location.origin
+
+    @origin.setter
+    def origin(self, origin: Origin) -> None:
+        self.location = replace(self.location, origin=origin)
 
     def emit(
         self,

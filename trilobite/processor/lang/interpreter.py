@@ -62,9 +62,13 @@ class Interpreter:
         self.code = np.frombuffer(bytes(content), np.uint8)
 
     def _layout(self) -> Layout:
-        """Buffers of a module with one function may share their places; those of several do not."""
-        from trilobite.processor.lang.passes.lifetimes import layout_of
+        """Buffers of a module with one function may share their places, as may those of routines that do
+        not call each other; those of several functions do not."""
+        from trilobite.processor.lang.passes.lifetimes import layout_of, layout_of_module
+        from trilobite.processor.lang.passes.linkage import linked
 
+        if self.module.routines:
+            return layout_of_module(linked(self.module), self.machine, share=False)
         buffers, functions = list(self.module.buffers.values()), list(self.module.functions.values())
         if len(functions) == 1:
             return layout_of(functions[0], buffers, self.machine, share=False)

@@ -17,16 +17,22 @@ from typing import Any
 from trilobite.processor.isa.formats import Format
 from trilobite.processor.lang.types import Type
 
+Origin = str | int | tuple[Any, ...] | None
 TERMINATORS = frozenset(("jump", "branch", "return", "trap"))
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in the user's source: line from 1, column from 1 (0 where it is not known)."""
+    """A place in the user's source: line from 1, column from 1 (0 where it is not known).
+
+    `origin` is whatever else a compiler wants to find again behind an instruction: a graph equation, a
+    module's path. It is a string or a tuple of strings and numbers; nobody here looks into it.
+    """
 
     file: str
     line: int
     column: int = 0
+    origin: Origin = None
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.column else f"{self.file}:{self.line}"
@@ -113,6 +119,10 @@ class Op:
         return self.results[0]
 
     @property
+    def origin(self) -> Origin:
+        return self.location.origin
+
+    @property
     def fmt(self) -> Format:
         found: Format = self.attrs["fmt"]
         return found
@@ -197,7 +207,10 @@ class Member:
 
 @dataclass(eq=False)
 class Buffer:
-    """A static array. Space `stack` puts it into the frame of the running core."""
+    """A static array. Space `stack` puts it into the frame of the running core.
+
+    With an `offset` it lies there, and whoever gave it answers for what else lies there at the same time.
+    """
 
     name: str
     space: str
@@ -210,13 +223,20 @@ class Buffer:
     anywhere: bool = False  # may lie in the part of its memory that the stack does not need
     local: tuple[str, str] = ("", "")  # the function and the name of the source's variable that lies in it
     members: tuple[Member, ...] = ()
+    offset: int | None = None
 
 
 class Function:
-    """A kernel's entry, or a function that kernels call. Block 0 is where it begins."""
+    """A kernel's entry, or a function that kernels call. Block 0 is where it begins.
 
-    def __init__(self, name: str, results: Sequence[Type] = (), entry: bool = False) -> None:
-        self.name, self.results, self.is_entry = name, tuple(results), entry
+    A `routine` is compiled once and called; any other function is put in the place of its calls. Buffers
+    that only one routine uses are undefined when it begins, and free when it ends.
+    """
+
+    def __init__(
+        self, name: str, results: Sequence[Type] = (), entry: bool = False, routine: bool = False
+    ) -> None:
+        self.name, self.results, self.is_entry, self.is_routine = name, tuple(results), entry, routine
         self.blocks: list[Block] = []
         self.variables: list[Variable] = []
         self.location = NOWHERE
@@ -275,3 +295,7 @@ class KernelModule:
     @property
     def entries(self) -> list[Function]:
         return [function for function in self.functions.values() if function.is_entry]
+
+    @property
+    def routines(self) -> dict[str, Function]:
+        return {name: function for name, function in self.functions.items() if function.is_routine}

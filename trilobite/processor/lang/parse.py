@@ -30,10 +30,10 @@ from trilobite.processor.lang.ops import OPS
 from trilobite.processor.lang.types import Type, is_float, type_named
 
 STRING = r'"(?:[^"\\]|\\.)*"'
-LOCATION = re.compile(rf"\s*;\s*({STRING}):(\d+):(\d+)\s*$")
-FUNCTION = re.compile(r"(kernel|function) @(\S+) -> \((.*)\) \{$")
+LOCATION = re.compile(rf"\s*;\s*({STRING}):(\d+):(\d+)(?: of (.*?))?\s*$")
+FUNCTION = re.compile(r"(kernel|function|routine) @(\S+) -> \((.*)\) \{$")
 VARIABLE = re.compile(rf"var @(\d+) (\S+) ({STRING}) ({STRING})$")
-BUFFER = re.compile(r"buffer @(\S+) (\w+) (\d+) align (\d+) (\w+)\[([\dx]*)\] slots (\d+)$")
+BUFFER = re.compile(r"buffer @(\S+) (\w+) (\d+) align (\d+) (\w+)\[([\dx]*)\] slots (\d+)(?: at (\d+))?$")
 HEAD = re.compile(rf"\^(\d+)\((.*)\):(?: ({STRING}))?$")
 ARGUMENT = re.compile(rf"%(\d+): (\S+?)(?: ({STRING}))?$")
 OPERATION = re.compile(r"(?:(%.*?) = )?(\w+) \((.*?)\)(?: (\{.*?\}))?(?: -> (.*))?$")
@@ -43,6 +43,11 @@ TARGET = re.compile(r"\^(\d+)\(([^)]*)\)")
 def read(text: str) -> KernelModule:
     """The module of a text."""
     return _Reader(text).module()
+
+
+def _frozen(value: Any) -> Any:
+    """Tuples where JSON has lists."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 
 class _Reader:
@@ -72,7 +77,7 @@ class _Reader:
             elif match := FUNCTION.match(line):
                 self._function(match, location)
             elif line:
-                raise self.fail("no such line", "module, table, buffer, kernel or function")
+                raise self.fail("no such line", "module, table, buffer, kernel, function or routine")
         return self.result
 
     def _next(self) -> tuple[str, Location]:
@@ -81,7 +86,12 @@ class _Reader:
         match = LOCATION.search(line)
         if not match:
             return line.strip(), NOWHERE
-        return line[: match.start()].strip(), Location(json.loads(match[1]), int(match[2]), int(match[3]))
+        try:
+            origin = _frozen(json.loads(match[4])) if match[4] else None
+        except ValueError:
+            raise self.fail("an origin is malformed", "file:line:column of JSON") from None
+        place = Location(json.loads(match[1]), int(match[2]), int(match[3]), origin)
+        return line[: match.start()].strip(), place
 
     def _buffer(self, line: str, location: Location) -> None:
         match = BUFFER.match(line)
@@ -89,8 +99,9 @@ class _Reader:
             raise self.fail("a buffer is malformed", "buffer @name space bytes align n format[shape] slots n")
         shape = tuple(int(extent) for extent in match[6].split("x") if extent)
         self.result.buffers[match[1]] = Buffer(
-            match[1], match[2], int(match[3]), int(match[4]), location, match[5], shape, int(match[7])
-        )
+            match[1], match[2], int(match[3]), int(match[4]), location, match[5], shape, int(match[7]),
+            offset=int(match[8]) if match[8] else None,
+        )  # fmt: skip
 
     def _type(self, name: str) -> Type:
         found = type_named(name)
@@ -100,7 +111,7 @@ class _Reader:
 
     def _function(self, match: re.Match[str], location: Location) -> None:
         results = [self._type(name) for name in match[3].split(", ") if name]
-        function = Function(match[2], results, match[1] == "kernel")
+        function = Function(match[2], results, match[1] == "kernel", match[1] == "routine")
         function.location = location
         self.result.add_function(function)
         _Body(self, function).read()

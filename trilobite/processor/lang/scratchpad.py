@@ -59,14 +59,17 @@ def limit_of(machine: Machine, space: str, buffers: Iterable[Buffer]) -> int:
 def place(
     buffers: Iterable[Buffer], machine: Machine, together: Mapping[Buffer, set[Buffer]] | None = None
 ) -> Layout:
-    """First fit, large buffers first. Without `together` no two buffers share a byte."""
-    offsets: dict[Buffer, int] = {}
-    sizes: dict[str, int] = {}
+    """First fit, large buffers first. Without `together` no two buffers share a byte. Buffers with a place
+    of their own keep it, whatever else lies there, and the others stay clear of them."""
     wanted = list(buffers)
+    offsets = {buffer: buffer.offset for buffer in wanted if buffer.offset is not None}
+    fixed = frozenset(offsets)
+    sizes: dict[str, int] = {}
     for space in SPACES:
         mine = [buffer for buffer in wanted if buffer.space == space]
-        for buffer in sorted(mine, key=lambda b: -b.bytes):
-            others = [b for b in mine if b in offsets and (together is None or b in together[buffer])]
+        for buffer in sorted((b for b in mine if b not in fixed), key=lambda b: -b.bytes):
+            placed = [b for b in mine if b in offsets]
+            others = [b for b in placed if together is None or b in fixed or b in together[buffer]]
             offsets[buffer] = _fit(buffer, others, offsets)
         sizes[space] = max((offsets[b] + b.bytes for b in mine), default=0)
         if sizes[space] > limit_of(machine, space, mine):

@@ -2,11 +2,11 @@
 
 module "softmax.py"
 table @table.0 = 68690a00
-buffer @x nram 4096 align 64 f32[1024] slots 2
+buffer @x nram 4096 align 64 f32[1024] slots 2 at 0
 kernel @softmax() {
   var @i i64 "softmax"
 ^entry(%0: ptr.gdram, %1: i64 "n"):
-  %2: i64 = add.i64 %1, 4:i64   ; "softmax.py":3:5
+  %2: i64 = add.i64 %1, 4:i64   ; "softmax.py":3:5 of ["block", 2]
   tensor VAV.f32 (%a, %n, %b, %c)
   branch %2 -> ^body(%1), ^done()
 }
@@ -49,14 +49,16 @@ def write_function(function: Function) -> str:
 
 
 def location_text(location: Location) -> str:
-    return f"{json.dumps(location.file)}:{location.line}:{location.column}"
+    place = f"{json.dumps(location.file)}:{location.line}:{location.column}"
+    return place if location.origin is None else f"{place} of {json.dumps(location.origin)}"
 
 
 def _buffer(buffer: Buffer) -> str:
     shape = "x".join(str(extent) for extent in buffer.shape)
+    at = "" if buffer.offset is None else f" at {buffer.offset}"
     return (
         f"buffer @{buffer.name} {buffer.space} {buffer.bytes} align {buffer.align} {buffer.element}[{shape}]"
-        f" slots {buffer.slots}{_at(buffer.location)}"
+        f" slots {buffer.slots}{at}{_at(buffer.location)}"
     )
 
 
@@ -78,7 +80,7 @@ class _Writer:
 
     def lines(self) -> Iterator[str]:
         function = self.function
-        word = "kernel" if function.is_entry else "function"
+        word = "kernel" if function.is_entry else "routine" if function.is_routine else "function"
         results = ", ".join(kind.name for kind in function.results)
         yield f"{word} @{function.name} -> ({results}) {{{_at(function.location)}"
         for variable, number in self.variables.items():

@@ -11,6 +11,7 @@ from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.isa.row import DMA
 from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
+from trilobite.processor.lang.calls import reached
 from trilobite.processor.lang.cfg import Graph
 from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, TENSOR_ROWS, contract, lawful
 from trilobite.processor.lang.ir import Argument, Block, Constant, Function, KernelModule, Op, Result, Value
@@ -18,6 +19,7 @@ from trilobite.processor.lang.ops import OPS
 from trilobite.processor.lang.types import (
     ANY_SPACE,
     LETTER_OF,
+    STACK,
     Pointer,
     Type,
     bits_of,
@@ -26,6 +28,7 @@ from trilobite.processor.lang.types import (
     same_register_bits,
 )
 
+MOST_WORDS = 32  # that a call passes in registers
 QUEUES = ("io", "move", "matrix", "vector")
 # Operations whose types say whether they make sense, and the signatures of which that is known.
 _TYPED = frozenset(("fmt", "source", "type", "rounding", "offset"))
@@ -37,6 +40,7 @@ _FINE: set[Hashable] = set()
 def verify(module: KernelModule) -> None:
     """Raises a `KernelError` with every fault of the module."""
     wrong = [text for function in module.functions.values() for text in _faults(module, function)]
+    wrong += [*_linkage(module), *_places(module)]
     if wrong:
         raise KernelError(
             "the kernel IR is malformed:\n  " + "\n  ".join(wrong[:20]),
@@ -44,6 +48,25 @@ def verify(module: KernelModule) -> None:
             expected="IR as trilobite.processor.lang.ops describes it",
             remedy="correct the front end or the pass that wrote it",
         )
+
+
+def _linkage(module: KernelModule) -> Iterator[str]:
+    """What holds for routines and the functions that call them."""
+    for name, routine in module.routines.items():
+        if routine.is_entry:
+            yield f"{name}: an entry cannot be a routine"
+        if name in reached(module, name):
+            yield f"{name}: a routine that calls itself has no frame for it"
+        if max(len(routine.params), len(routine.results)) > MOST_WORDS:
+            yield f"{name}: a routine takes and gives at most {MOST_WORDS} values; pass a pointer to a table"
+
+
+def _places(module: KernelModule) -> Iterator[str]:
+    for buffer in module.buffers.values():
+        if buffer.offset is not None and buffer.space == STACK:
+            yield f"buffer {buffer.name}: the frame's buffers have no place of their own"
+        elif buffer.offset is not None and (buffer.offset < 0 or buffer.offset % buffer.align):
+            yield f"buffer {buffer.name}: its offset {buffer.offset} is no multiple of {buffer.align}"
 
 
 def _faults(module: KernelModule, function: Function) -> Iterator[str]:

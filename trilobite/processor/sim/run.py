@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.isa.address import NAMES, split
@@ -89,7 +90,11 @@ class Run:
 
     def lines(self) -> list[tuple[str, int, int, int]]:
         """Per source line: executions, busy cycles, waiting cycles; the busiest first."""
-        return line_table(self.timeline, self.program)
+        return line_table(self.timeline, self.program.where)
+
+    def origins(self) -> list[tuple[Any, int, int, int]]:
+        """As `lines`, grouped by what a compiler said that the instructions came from."""
+        return line_table(self.timeline, self.program.origin)
 
     @cached_property
     def bytes(self) -> dict[str, int]:

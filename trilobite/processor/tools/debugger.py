@@ -74,7 +74,7 @@ class Debugger:
         chip = Chip(device.machine, device.memory, KERNELS, observer=self._recorder)
         self._launch = Launch(chip, self.program, traced=True, limit=None)
         self._arguments = list(args)  # an array that nobody holds would be freed
-        words = [argument_word(value) for value in args] + device.words_behind(self.program)
+        words = device.entry_words(chosen, [argument_word(value) for value in args])
         self._turns = self._launch.turns(chosen.place, words, dim, task, seed, single=True)
         self.breakpoints: list[Breakpoint] = []
         self.watchpoints: list[Watchpoint] = []

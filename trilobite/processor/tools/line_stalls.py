@@ -8,9 +8,11 @@ instructions began.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
-from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.machine.drawing import table
 from trilobite.processor.sim.run import Run
@@ -34,12 +36,12 @@ class LineRow:
 
 
 class _Charges:
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, name_of: Callable[[int], str]) -> None:
+        self.name_of = cache(name_of)
         self.rows: dict[str, LineRow] = {}
 
     def row(self, place: int | None) -> LineRow:
-        name = OUTSIDE if place is None else self.program.where(place)
+        name = OUTSIDE if place is None else self.name_of(place)
         if name not in self.rows:
             self.rows[name] = LineRow(name)
         return self.rows[name]
@@ -49,9 +51,19 @@ class _Charges:
             self.row(place).cycles[cause] += cycles
 
 
-def line_stalls(run: Run) -> list[LineRow]:
-    """One row per line, the costliest first; sums by cause are those of `run.stalls`."""
-    charges = _Charges(run.program)
+def line_stalls(run: Run, by_origin: bool = False) -> list[LineRow]:
+    """One row per line, the costliest first; sums by cause are those of `run.stalls`.
+
+    `by_origin` makes a row of what a compiler said that instructions came from, and leaves the line where it
+    said nothing.
+    """
+    program = run.program
+
+    def origin(place: int) -> str:
+        found = program.origin(place)
+        return program.where(place) if found is None else origin_text(found)
+
+    charges = _Charges(origin if by_origin else program.where)
     for core in run.timeline.cores:
         _control(charges, core, run.cycles)
         for queue in QUEUES[1:]:
@@ -59,6 +71,11 @@ def line_stalls(run: Run) -> list[LineRow]:
             if operations:
                 _queue(charges, core, operations, run.cycles)
     return sorted(charges.rows.values(), key=lambda row: (-row.total, row.line))
+
+
+def origin_text(origin: Any) -> str:
+    """A path of names as one word."""
+    return " ".join(map(str, origin)) if isinstance(origin, tuple) else str(origin)
 
 
 def _control(charges: _Charges, core: CoreTimes, total: int) -> None:

@@ -17,22 +17,22 @@ from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.program import RESERVED_SECTIONS, Program, Symbol
 from trilobite.processor.lang import text
+from trilobite.processor.lang.calls import calls_of
 from trilobite.processor.lang.cfg import Graph, remove_unreachable
-from trilobite.processor.lang.codegen.emit import WORD, Emitted, Emitter
+from trilobite.processor.lang.codegen.emit import WORD, Emitted, Emitter, Frame
 from trilobite.processor.lang.codegen.legalise import legalise, share
-from trilobite.processor.lang.codegen.registers import allocate
+from trilobite.processor.lang.codegen.registers import Allocation, allocate
 from trilobite.processor.lang.codegen.select import RULES
 from trilobite.processor.lang.codegen.variables import VariablePlace, homes_in_frame, noted_places
 from trilobite.processor.lang.collection import uncollected
-from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Member, Variable
-from trilobite.processor.lang.passes.clone import clone_module
+from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Location, Member, Variable
+from trilobite.processor.lang.passes.argument_table import take_from_table
 from trilobite.processor.lang.passes.dead_code import remove_dead_code
 from trilobite.processor.lang.passes.end_tests import end_by_address
-from trilobite.processor.lang.passes.frames import give_frames
 from trilobite.processor.lang.passes.hoist import hoist
-from trilobite.processor.lang.passes.inline import inline
-from trilobite.processor.lang.passes.lifetimes import layout_of
-from trilobite.processor.lang.passes.order import order
+from trilobite.processor.lang.passes.lifetimes import layout_of, layout_of_module
+from trilobite.processor.lang.passes.linkage import linked
+from trilobite.processor.lang.passes.order import Effects, order
 from trilobite.processor.lang.passes.promote import promote
 from trilobite.processor.lang.passes.rotate import rotate
 from trilobite.processor.lang.passes.simplify import simplify
@@ -97,7 +97,7 @@ class KernelProgram(Program):
 def compile_module(
     module: KernelModule, machine: Machine, level: int = 2, stages: dict[str, str] | None = None
 ) -> KernelProgram:
-    """Every entry of the module, one behind the other."""
+    """Every entry of the module, one behind the other, then the routines that they call."""
     if level not in LEVELS:
         raise KernelError(f"there is no optimisation level {level}", expected="0 or 2", remedy="use level=2")
     with uncollected():
@@ -108,20 +108,19 @@ def _compiled(
     module: KernelModule, machine: Machine, level: int, stages: dict[str, str] | None
 ) -> KernelProgram:
     verify(module)
-    work = clone_module(module)
-    _note(stages, "kernel", work)
-    for function in work.entries:
-        _check_parameters(function)
-        give_frames(work, function)
-        inline(work, function)
-    work.functions = {function.name: function for function in work.entries}
-    for function in work.entries:
+    _note(stages, "kernel", module)
+    work = linked(module)
+    tabled = [function for function in work.entries if len(function.params) > MAX_PARAMETERS]
+    for function in tabled:
+        take_from_table(function)
+    for function in work.functions.values():
         optimise(function, level)
     _note(stages, "optimised", work)
     assembled = _Assembly(work, machine, level, stages is not None)
-    for function in work.entries:
+    assembled.order()
+    for function in work.functions.values():
         assembled.add(function)
-    program = assembled.program()
+    program = assembled.program(frozenset(function.name for function in tabled))
     if stages is not None:
         stages["ordered"] = assembled.ordered
         stages["isa"] = program.listing()
@@ -131,16 +130,6 @@ def _compiled(
 def _note(stages: dict[str, str] | None, name: str, module: KernelModule) -> None:
     if stages is not None:
         stages[name] = text.write(module)
-
-
-def _check_parameters(function: Function) -> None:
-    if len(function.params) > MAX_PARAMETERS:
-        raise KernelError(
-            f"{function.name} has {len(function.params)} parameters",
-            where=function.location,
-            expected=f"at most {MAX_PARAMETERS}",
-            remedy="pass a pointer to a table",
-        )
 
 
 def optimise(function: Function, level: int) -> None:
@@ -174,8 +163,10 @@ class _Assembly:
     def __init__(self, module: KernelModule, machine: Machine, level: int, texts: bool) -> None:
         self.module, self.machine, self.level, self.texts = module, machine, level, texts
         self.instructions: list[Instruction] = []
-        self.sources: list[str] = []
-        self.columns: list[int] = []
+        self.locations: list[Location] = []
+        self.calls: list[tuple[int, str]] = []
+        self.layouts: dict[str, Layout] = {}
+        self.depths: dict[str, int] = {}  # words of the stack above those of a function
         self.messages: dict[int, str] = {}
         self.frames: dict[Buffer, tuple[int, int, int]] = {}  # places in frames, and for which instructions
         self.data = bytearray()
@@ -187,15 +178,27 @@ class _Assembly:
         self.ordered = ""
         self.frame = 0
 
+    def order(self) -> None:
+        """Gives buffers their places, and puts in what orders the queues; routines before their callers."""
+        if self.module.routines:
+            together = layout_of_module(self.module, self.machine, share=self.level > 0)
+            self.layouts = dict.fromkeys(self.module.functions, together)
+        else:
+            self.layouts = {name: self._layout(f) for name, f in self.module.functions.items()}
+        effects: dict[str, Effects] = {}
+        is_interlocked = self.machine.interlock == "ranges"
+        for name, function in reversed(self.module.functions.items()):
+            effects[name] = order(function, self.layouts[name], is_interlocked, self.level, effects)
+
     def add(self, function: Function) -> None:
+        """Its callers have been added."""
         for op in function.ops():
             if op.opcode == "print":
                 op.attrs["table"] = self.module.add_table(
                     op.attrs["format"].encode("latin-1") + b"\0", "text"
                 )
         self._place_tables()
-        layout = self._layout(function)
-        order(function, layout, self.machine.interlock == "ranges", self.level)
+        layout = self.layouts[function.name]
         if self.texts:
             self.ordered += text.write_function(function)
         legalise(function, fuse=self.level > 0)
@@ -204,13 +207,25 @@ class _Assembly:
             share(function)
         graph = Graph(function)
         allocation = allocate(function, graph)
-        first_home = max(allocation.slots.values(), default=-1) + 1
-        homes = {v: first_home + n for n, v in enumerate(_homed(function, self.level))}
-        emitter = Emitter(allocation, layout, self.tables, homes, RULES)
+        frame, end = self._frame(function, allocation)
+        emitter = Emitter(allocation, layout, self.tables, frame, RULES)
         emitted = emitter.run(function, graph)
-        self._keep_frame(layout, first_home + len(homes))
+        self._keep_frame(layout, end)
         self.places.append(partial(_places, self.level, len(self.instructions), graph, emitter, emitted))
         self._append(function, emitted, layout)
+
+    def _frame(self, function: Function, allocation: Allocation) -> tuple[Frame, int]:
+        """The function's words of the stack, and where those of the routines that it calls may begin."""
+        first = self.depths.get(function.name, 0)
+        words = max(allocation.slots.values(), default=-1) + 1
+        homes = {v: words + n for n, v in enumerate(_homed(function, self.level))}
+        words += len(homes)
+        called = {op.attrs["function"] for op in calls_of(function)}
+        link = words if called and function.is_routine else None
+        end = first + words + (link is not None)
+        for name in called:
+            self.depths[name] = max(self.depths.get(name, 0), end)
+        return Frame(first, homes, link), end
 
     def _keep_frame(self, layout: Layout, words: int) -> None:
         """Bytes of NRAM that the stack takes in the largest frame: buffers, spilled values and homes."""
@@ -231,11 +246,11 @@ class _Assembly:
 
     def _append(self, function: Function, emitted: Emitted, layout: Layout) -> None:
         base = len(self.instructions)
-        self.symbols[function.name] = Symbol("text", base, True, True)
+        self.symbols[function.name] = Symbol("text", base, True, function.is_entry)
+        self.calls += [(base + at, name) for at, name in emitted.calls]
         self.messages.update({base + at: message for at, message in emitted.messages.items()})
         self.instructions += emitted.instructions
-        self.sources += [location.file for location in emitted.locations]
-        self.columns += [location.column for location in emitted.locations]
+        self.locations += emitted.locations
         for section in RESERVED_SECTIONS:
             self.sizes[section] = max(self.sizes[section], layout.sizes.get(section, 0))
         for buffer, offset in layout.offsets.items():
@@ -257,12 +272,20 @@ class _Assembly:
             first, last,
         )  # fmt: skip
 
-    def program(self) -> KernelProgram:
+    def program(self, tabled: frozenset[str]) -> KernelProgram:
+        """Everything that was added; calls find their routines."""
+        for at, name in self.calls:
+            distance = self.symbols[name].offset - at
+            self.instructions[at] = replace(self.instructions[at], immediate=distance)
+        places = self.locations
+        origins = tuple(place.origin for place in places)
         shown = tuple(self._shown(buffer, at) for buffer, at in self.buffers.items())
         return KernelProgram(
-            tuple(self.instructions), bytes(self.data), self.sizes, self.symbols, tuple(self.sources),
-            self.frame, self.module.device_data, self.messages, tuple(self.places), shown,
-            tuple(self.columns), self.level, {section: self._room(section) for section in RESERVED_SECTIONS},
+            tuple(self.instructions), bytes(self.data), self.sizes, self.symbols,
+            tuple(place.file for place in places), self.frame, self.module.device_data, self.messages,
+            origins if any(origin is not None for origin in origins) else (), tabled, tuple(self.places),
+            shown, tuple(place.column for place in places), self.level,
+            {section: self._room(section) for section in RESERVED_SECTIONS},
         )  # fmt: skip
 
 

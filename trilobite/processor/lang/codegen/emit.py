@@ -17,7 +17,7 @@ from trilobite.processor.isa.table import MNEMONICS
 from trilobite.processor.lang.cfg import Graph
 from trilobite.processor.lang.codegen.legalise import as_immediate
 from trilobite.processor.lang.codegen.moves import Destination, Number, Register, Slot, Source, in_order
-from trilobite.processor.lang.codegen.registers import SPILL_REGISTERS, STACK_POINTER, Allocation
+from trilobite.processor.lang.codegen.registers import LINK, SPILL_REGISTERS, STACK_POINTER, Allocation
 from trilobite.processor.lang.ir import Block, Constant, Function, Location, Op, Value, Variable
 from trilobite.processor.lang.ops import BINARY, COMPARISONS, OPS, UNARY
 from trilobite.processor.lang.scalar import constant_word, scalar_row
@@ -43,13 +43,24 @@ def row_of(mnemonic: str, *kinds: str) -> Row:
 @dataclass
 class Emitted:
     """One function's instructions; `places` says where each operation's instructions begin, `messages` what
-    a trap says."""
+    a trap says, `calls` which instructions go to which routine."""
 
     instructions: list[Instruction] = field(default_factory=list)
     locations: list[Location] = field(default_factory=list)
     places: dict[Op, int] = field(default_factory=dict)
     spans: dict[Block, tuple[int, int]] = field(default_factory=dict)
     messages: dict[int, str] = field(default_factory=dict)
+    calls: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Words of the stack: where a function's begin, below those of whoever calls it, where its variables
+    are at home, and where it keeps what it returns to, if it calls others itself."""
+
+    first: int
+    homes: Mapping[Variable, int]
+    link: int | None = None
 
 
 class Emitter:
@@ -58,11 +69,13 @@ class Emitter:
         allocation: Allocation,
         layout: Layout,
         tables: dict[str, int],
-        homes: dict[Variable, int],
+        frame: Frame,
         rules: Mapping[str, Callable[[Emitter, Op], None]],
     ) -> None:
         self.rules = rules
-        self.allocation, self.layout, self.tables, self.homes = allocation, layout, tables, homes
+        self.allocation, self.layout, self.tables = allocation, layout, tables
+        self.frame, self.homes = frame, frame.homes
+        self.is_routine = False
         self.out = Emitted()
         self.location = Location("", 0)
         self.jumps: list[tuple[int, Block]] = []
@@ -71,6 +84,7 @@ class Emitter:
 
     def run(self, function: Function, graph: Graph) -> Emitted:
         """The whole function, in the order of its blocks; those that only pass on are left out."""
+        self.is_routine = function.is_routine
         self.threaded = {b: b.ops[-1].targets[0].block for b in graph.order[1:] if self._passes_on(b)}
         order = [block for block in graph.order if block not in self.threaded]
         for block in self.threaded:
@@ -80,9 +94,7 @@ class Emitter:
             first = len(self.out.instructions)
             self.begun.add(block)
             if place == 0:
-                if self.layout.far_stack:
-                    self.number(STACK_POINTER, address(LETTERS["ldram"], LDRAM_BYTES))
-                self._parameters(function)
+                self._begin(function)
             following = order[place + 1] if place + 1 < len(order) else None
             for op in block.ops:
                 self.out.places[op] = len(self.out.instructions)
@@ -138,7 +150,7 @@ class Emitter:
 
     def slot_offset(self, slot: int) -> int:
         """Words of the frame lie below the stack's buffers, from the top of the stack downwards."""
-        return -(self.layout.sizes.get(STACK, 0) + (slot + 1) * WORD)
+        return -(self.layout.sizes.get(STACK, 0) + (self.frame.first + slot + 1) * WORD)
 
     # values in registers
     def take(self, value: Value, spare: int) -> int:
@@ -170,6 +182,14 @@ class Emitter:
             return Register(self.allocation.registers[value])
         return Slot(self.allocation.slots[value])
 
+    def has_place(self, value: Value) -> bool:
+        return value in self.allocation.registers or value in self.allocation.slots
+
+    def destination(self, value: Value) -> Destination:
+        to = self.place_of(value)
+        assert not isinstance(to, Number)
+        return to
+
     def copy(self, to: Destination, source: Source) -> None:
         if isinstance(to, Slot):
             register = source.number if isinstance(source, Register) else SPILL_REGISTERS[1]
@@ -189,18 +209,25 @@ class Emitter:
         for to, source in in_order(moves, Register(SPILL_REGISTERS[0])):
             self.copy(to, source)
 
-    def _parameters(self, function: Function) -> None:
+    def _begin(self, function: Function) -> None:
         self.location = function.location
+        if self.layout.far_stack and not self.is_routine:
+            self.number(STACK_POINTER, address(LETTERS["ldram"], LDRAM_BYTES))
+        if self.frame.link is not None:
+            self.copy(Slot(self.frame.link), Register(LINK))
         moves: list[tuple[Destination, Source]] = []
         for number, parameter in enumerate(function.params):
-            to = self.place_of(parameter)
-            assert not isinstance(to, Number)
-            moves.append((to, Register(number)))
+            moves.append((self.destination(parameter), Register(number)))
         self.copies(moves)
 
     # control
     def _terminator(self, op: Op, following: Block | None) -> None:
-        if op.opcode == "return":
+        if op.opcode == "return" and self.is_routine:
+            self.copies([(Register(n), self.place_of(value)) for n, value in enumerate(op.operands)])
+            if self.frame.link is not None:
+                self.copy(Register(LINK), Slot(self.frame.link))
+            self.put(row_of("RET", "in"), (LINK,))
+        elif op.opcode == "return":
             self.put(scalar_row("HALT"))
         elif op.opcode == "trap":
             self.out.messages[len(self.out.instructions)] = op.attrs["message"]
@@ -209,9 +236,7 @@ class Emitter:
             target = op.targets[0]
             moves: list[tuple[Destination, Source]] = []
             for arg, value in zip(target.block.args, target.args, strict=True):
-                to = self.place_of(arg)
-                assert not isinstance(to, Number)
-                moves.append((to, self.place_of(value)))
+                moves.append((self.destination(arg), self.place_of(value)))
             self.copies(moves)
             self._go(target.block, following)
         else:

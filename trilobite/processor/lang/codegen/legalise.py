@@ -57,7 +57,7 @@ def _operands(op: Op) -> list[Op]:
         _tensor_operands(op, made)
     elif op.opcode == "print":
         _print_operands(op, made)
-    elif op.opcode not in ("jump", "branch", "return", "note", "run", "constant"):
+    elif op.opcode not in ("jump", "branch", "return", "note", "run", "constant", "call"):
         for place, value in enumerate(op.operands):
             if isinstance(value, Constant) and not _fits(op, place, value):
                 op.operands[place] = _register(value, op, made)
@@ -218,6 +218,8 @@ def share(function: Function) -> None:
         kept: list[Op] = []
         for op in block.ops:
             op.replace_uses(mapping)
+            if op.opcode == "call":
+                table.forget()
             if op.opcode in ("constant", "run") and block not in inner:
                 found = table.find(op)
                 if found is not None:
@@ -235,6 +237,11 @@ class _Made:
     def __init__(self, above: _Made | None) -> None:
         self.constants: dict[object, Value] = dict(above.constants) if above else {}
         self.runs: dict[object, Op] = dict(above.runs) if above else {}  # used last, stands last
+
+    def forget(self) -> None:
+        """No register keeps anything across a call."""
+        self.constants.clear()
+        self.runs.clear()
 
     def find(self, op: Op) -> Value | None:
         """The same value, made before; else this one is kept for others."""

@@ -2,11 +2,14 @@
 
 Enters: a legalised function. Leaves: for every value a register (the first of several for a run) or a slot
 in the frame. `$0` to `$56` are given out; `$57` to `$61` carry spilled values to and from one instruction;
-`$62` is the stack.
+`$62` is the stack, `$63` where a routine returns to. A call leaves nothing in `$0` to `$61` but its results:
+what lives across one is in the frame, or made again.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from trilobite.base.errors import KernelError
@@ -17,6 +20,8 @@ from trilobite.processor.lang.ir import Block, Constant, Function, Op, Result, V
 GIVEN = 57
 SPILL_REGISTERS = (57, 58, 59, 60, 61)
 STACK_POINTER = 62
+LINK = 63  # a call leaves here where it was
+REMADE = frozenset(("run", "constant", "address", "table", "special"))  # as cheap as a word of the frame
 NEXT = 12  # a run whose last use is no further than this (six operations) has been made for it
 
 
@@ -60,14 +65,36 @@ def allocate(function: Function, graph: Graph) -> Allocation:
     while True:
         numbers, spans = _number(graph)
         intervals = _intervals(function, graph, numbers, spans)
+        across = _across_calls(intervals.values(), numbers)
+        again = [i.value.op for i in across if isinstance(i.value, Result) and i.value.op.opcode in REMADE]
+        if again:
+            remake_at_uses(function, again)
+            continue
         scan = _Scan()
+        for interval in across:
+            scan.spill(interval)
+        kept = set(scan.slots)
         try:
             for interval in sorted(intervals.values(), key=lambda i: (i.start, -i.width)):
-                scan.place(interval)
+                if interval.value not in kept:
+                    scan.place(interval)
         except _Crowded as crowd:
             remake_at_uses(function, crowd.runs)
             continue
         return Allocation(scan.registers, scan.slots, intervals, numbers, spans)
+
+
+def _across_calls(intervals: Iterable[Interval], numbers: dict[Op, int]) -> list[Interval]:
+    """What is defined before some call and needed behind it."""
+    calls = sorted(number for op, number in numbers.items() if op.opcode == "call")
+    if not calls:
+        return []
+    found = []
+    for interval in intervals:
+        place = bisect_right(calls, interval.start)
+        if place < len(calls) and calls[place] < interval.end:
+            found.append(interval)
+    return found
 
 
 def _number(graph: Graph) -> tuple[dict[Op, int], dict[Block, tuple[int, int]]]:
@@ -202,11 +229,11 @@ class _Scan:
                 return
             victim = self._victim(new)
             if victim is None or victim is new:
-                self._spill(new)
+                self.spill(new)
                 return
             self.active.remove(victim)
             del self.registers[victim.value]
-            self._spill(victim)
+            self.spill(victim)
 
     def _free(self, new: Interval) -> int | None:
         busy = 0  # a bit for every register
@@ -246,6 +273,6 @@ class _Scan:
             remedy="use an operation with fewer operands",
         )
 
-    def _spill(self, interval: Interval) -> None:
+    def spill(self, interval: Interval) -> None:
         self.slots[interval.value] = self.frame
         self.frame += 1

@@ -1,7 +1,8 @@
-"""Runs that were made early are made again where they are needed: registers in a row cannot be spilled.
+"""Values that were made early are made again where they are needed: runs, because registers in a row cannot
+be spilled, and whatever a word of the frame would not save anything for.
 
-Enters: a legalised function and some of its runs. Leaves: the same function, in which each of them is made
-anew right before every operation that takes it.
+Enters: a legalised function and some of its pure operations. Leaves: the same function, in which each of
+them is made anew right before every operation that takes it.
 """
 
 from __future__ import annotations
@@ -11,22 +12,28 @@ from collections.abc import Iterable
 from trilobite.processor.lang.ir import Function, Op, Value
 
 
-def remake_at_uses(function: Function, runs: Iterable[Op]) -> None:
-    """A copy of the run before each use; the run itself goes."""
-    again: dict[Value, Op] = {run.result: run for run in runs}
+def remake_at_uses(function: Function, early: Iterable[Op]) -> None:
+    """A copy of the operation before each use; it goes itself."""
+    again: dict[Value, Op] = {op.result: op for op in early}
     for block in function.blocks:
         kept: list[Op] = []
         for op in block.ops:
-            if any(op is run for run in again.values()):
+            if op.results and op.result in again:
                 continue
             mapping: dict[Value, Value] = {}
-            for value in op.operands:
+            for value in op.uses() if op.opcode != "note" else ():
                 if value in again and value not in mapping:
-                    copy = Op("run", list(again[value].operands), dict(again[value].attrs),
-                              [value.type], op.location)  # fmt: skip
-                    copy.block = block
-                    kept.append(copy)
-                    mapping[value] = copy.result
+                    mapping[value] = _made_again(again, value, op, kept)
             op.replace_uses(mapping)
             kept.append(op)
         block.ops = kept
+
+
+def _made_again(again: dict[Value, Op], value: Value, at: Op, kept: list[Op]) -> Value:
+    """A copy of what makes the value, behind copies of what that takes."""
+    old = again[value]
+    operands = [_made_again(again, v, at, kept) if v in again else v for v in old.operands]
+    copy = Op(old.opcode, operands, dict(old.attrs), [value.type], at.location)
+    copy.block = at.block
+    kept.append(copy)
+    return copy.result

@@ -14,7 +14,7 @@ from trilobite.processor.isa.table import MNEMONICS
 from trilobite.processor.lang.codegen.emit import Emitter, row_of
 from trilobite.processor.lang.codegen.legalise import NULL_RUN, as_immediate, is_move
 from trilobite.processor.lang.codegen.moves import Register, Slot
-from trilobite.processor.lang.codegen.registers import SPILL_REGISTERS, STACK_POINTER
+from trilobite.processor.lang.codegen.registers import LINK, SPILL_REGISTERS, STACK_POINTER
 from trilobite.processor.lang.intrinsics import contract
 from trilobite.processor.lang.ir import Constant, Op
 from trilobite.processor.lang.ops import OPS
@@ -154,6 +154,15 @@ def _print(emit: Emitter, op: Op) -> None:
     emit.put(MNEMONICS["PRINT"][0], (SPILL_REGISTERS[0], first))
 
 
+def _call(emit: Emitter, op: Op) -> None:
+    """Arguments in `$0` and on, results in `$0` and on; no other register outlives it."""
+    emit.copies([(Register(n), emit.place_of(value)) for n, value in enumerate(op.operands)])
+    emit.out.calls.append((len(emit.out.instructions), op.attrs["function"]))
+    emit.put(row_of("CALL", "out", "target"), (LINK,))
+    wanted = [(n, result) for n, result in enumerate(op.results) if emit.has_place(result)]
+    emit.copies([(emit.destination(result), Register(n)) for n, result in wanted])
+
+
 def _nothing(emit: Emitter, op: Op) -> None:
     """For the tools only."""
 
@@ -163,5 +172,5 @@ RULES: dict[str, Callable[[Emitter, Op], None]] = {
     "offset": _offset, "address": _address, "table": _table, "special": _special, "clock": _special,
     "get": _get, "set": _set, "load": _load, "store": _store, "atomic": _atomic, "cas": _atomic,
     "tensor": _tensor, "sync": _sync, "barrier": _barrier, "print": _print, "note": _nothing,
-    "begin": _nothing,
+    "begin": _nothing, "call": _call,
 }  # fmt: skip

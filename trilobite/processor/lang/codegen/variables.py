@@ -108,6 +108,8 @@ class _Flow:
         for arg in block.args:
             self._put(now, arg)
         for op in block.ops:
+            if op.opcode == "call":
+                now.clear()
             if op.opcode != "note":
                 for result in op.results:
                     self._put(now, result)

@@ -31,7 +31,7 @@ def clone_blocks(
 
 def clone_function(function: Function) -> Function:
     """A function of its own with the same meaning."""
-    copy = Function(function.name, function.results, function.is_entry)
+    copy = Function(function.name, function.results, function.is_entry, function.is_routine)
     copy.location = function.location
     variables = {v: Variable(v.name, v.type, v.scope, v.location, v.shown) for v in function.variables}
     copy.variables = list(variables.values())

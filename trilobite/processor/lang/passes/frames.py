@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.lang.builder import Builder
+from trilobite.processor.lang.calls import calls_of, reached
 from trilobite.processor.lang.ir import (
     Argument,
     Block,
@@ -38,7 +39,7 @@ OVERFLOW = 4  # the code of the trap
 
 def give_frames(module: KernelModule, entry: Function) -> None:
     """Every circle of functions that the entry reaches, inner ones first."""
-    reach = {name: _reached(module, name) for name in _reached(module, entry.name)}
+    reach = {name: reached(module, name) for name in reached(module, entry.name)}
     circles = {frozenset(n for n in reach[name] if name in reach[n]) for name in reach if name in reach[name]}
     for circle in sorted(circles, key=lambda names: (len(reach[min(names)]), min(names))):
         for name in sorted(circle):
@@ -48,29 +49,15 @@ def give_frames(module: KernelModule, entry: Function) -> None:
             _redirect(module, circle, name, made.name)
 
 
-def _calls(function: Function) -> list[Op]:
-    return [op for op in function.ops() if op.opcode == "call"]
-
-
-def _reached(module: KernelModule, name: str) -> set[str]:
-    seen: set[str] = set()
-    work = [name]
-    while work:
-        found = {op.attrs["function"] for op in _calls(module.functions[work.pop()])} - seen
-        seen |= found
-        work += sorted(found)
-    return seen
-
-
 def _called_from_outside(module: KernelModule, circle: Iterable[str]) -> set[str]:
     outside = [function for name, function in module.functions.items() if name not in circle]
-    return {op.attrs["function"] for function in outside for op in _calls(function)} & set(circle)
+    return {op.attrs["function"] for function in outside for op in calls_of(function)} & set(circle)
 
 
 def _redirect(module: KernelModule, circle: Iterable[str], name: str, made: str) -> None:
     for other, function in module.functions.items():
         if other not in circle:
-            for op in _calls(function):
+            for op in calls_of(function):
                 if op.attrs["function"] == name:
                     op.attrs["function"] = made
 

@@ -8,8 +8,9 @@ and those whose address goes through memory are live all the time.
 from __future__ import annotations
 
 from trilobite.base.errors import KernelError
+from trilobite.processor.lang.calls import reached
 from trilobite.processor.lang.cfg import Graph
-from trilobite.processor.lang.ir import Block, Buffer, Function, Op
+from trilobite.processor.lang.ir import Block, Buffer, Function, KernelModule, Op
 from trilobite.processor.lang.passes.clone import clone_function
 from trilobite.processor.lang.passes.promote import promote
 from trilobite.processor.lang.provenance import Provenance
@@ -43,6 +44,48 @@ def layout_of(function: Function, buffers: list[Buffer], machine: Machine, share
         seen = clone_function(function)  # in which pointers are values, so that one sees where they point
         promote(seen)
         return place(buffers, machine, together(seen, buffers))
+
+
+def layout_of_module(module: KernelModule, machine: Machine, share: bool) -> Layout:
+    """One layout for entries and routines: buffers of functions of which neither reaches the other share."""
+    users = _users(module)
+    buffers = [buffer for buffer in module.buffers.values() if buffer in users]
+    if not share:
+        try:
+            return place(buffers, machine)
+        except KernelError:
+            pass
+    return place(buffers, machine, _together_in_module(module, users, buffers, share))
+
+
+def _users(module: KernelModule) -> dict[Buffer, list[str]]:
+    """The functions that use each buffer."""
+    found: dict[Buffer, list[str]] = {}
+    for name, function in module.functions.items():
+        for op in function.ops():
+            if op.opcode == "address" and name not in found.setdefault(op.attrs["buffer"], []):
+                found[op.attrs["buffer"]].append(name)
+    return found
+
+
+def _together_in_module(
+    module: KernelModule, users: dict[Buffer, list[str]], buffers: list[Buffer], is_promoted: bool
+) -> dict[Buffer, set[Buffer]]:
+    found: dict[Buffer, set[Buffer]] = {buffer: set() for buffer in buffers}
+    reach = {name: reached(module, name) for name in module.functions}
+    for name, function in module.functions.items():
+        if not is_promoted:
+            function = clone_function(function)
+            promote(function)
+        mine = [buffer for buffer in buffers if name in users[buffer]]
+        for buffer, others in together(function, mine).items():
+            found[buffer] |= others
+    for a in buffers:
+        for b in buffers:
+            is_common = len(users[a]) > 1 or len(users[b]) > 1
+            if is_common or users[b][0] in reach[users[a][0]] or users[a][0] in reach[users[b][0]]:
+                found[a].add(b)
+    return found
 
 
 class _Uses:

@@ -12,6 +12,7 @@ blocking operation is waited for at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trilobite.processor.isa.row import DMA, IO, MOVE
@@ -37,19 +38,41 @@ class Touch:
 
 
 State = dict[str, frozenset[Touch | str]]  # queue -> what it may still be doing
+Need = tuple[tuple[Touch, ...], tuple[str, ...]]  # what an operation touches, and the queues it may go to
 
 
-def order(function: Function, layout: Layout, interlocked: bool, level: int) -> None:
-    pass_ = _Order(function, layout, interlocked)
+@dataclass(frozen=True)
+class Effects:
+    """What a call of a routine does: `needs` is what its operations touch, `meets` whether it comes to other
+    cores, `leaves` what may still be under way behind it."""
+
+    needs: tuple[Need, ...]
+    meets: bool
+    leaves: State
+
+
+def order(
+    function: Function,
+    layout: Layout,
+    interlocked: bool,
+    level: int,
+    called: Mapping[str, Effects] | None = None,
+) -> Effects:
+    """`called` knows the routines that the function calls. Gives what a call of this one does."""
+    pass_ = _Order(function, layout, interlocked, called or {})
+    left: State = {}
     if level == 0:
         pass_.eager(function)
     else:
-        pass_.lazy(function)
+        left = pass_.lazy(function)
+    return pass_.effects(function, left)
 
 
 class _Order:
-    def __init__(self, function: Function, layout: Layout, interlocked: bool) -> None:
-        self.layout, self.interlocked = layout, interlocked
+    def __init__(
+        self, function: Function, layout: Layout, interlocked: bool, called: Mapping[str, Effects]
+    ) -> None:
+        self.layout, self.interlocked, self.called = layout, interlocked, called
         self.provenance = Provenance(function)
         self.touches: dict[Op, tuple[Touch, ...]] = {op: self._touches(op) for op in function.ops()}
 
@@ -103,24 +126,52 @@ class _Order:
 
     def _waits(self, op: Op, state: State) -> tuple[str, ...]:
         """The queues that must be empty before the operation."""
-        if op.opcode in ("barrier", "atomic", "cas"):
+        if self._meets(op):
             return tuple(q for q in QUEUES if any(isinstance(t, Touch) for t in state.get(q, ())))
+        if op.opcode == "call":
+            needs = self.called[op.attrs["function"]].needs
+            found = {queue for touches, own in needs for queue in self._busy_with(touches, own, state)}
+            return tuple(queue for queue in QUEUES if queue in found)
         if not self.touches[op]:
             return ()
-        own = self.queues(op) if op.opcode == "tensor" else ()
+        return self._busy_with(self.touches[op], self._own(op), state)
+
+    def _meets(self, op: Op) -> bool:
+        """Whether other cores may see what this one has done before."""
+        if op.opcode == "call":
+            return self.called[op.attrs["function"]].meets
+        return op.opcode in ("barrier", "atomic", "cas")
+
+    def _own(self, op: Op) -> tuple[str, ...]:
+        return self.queues(op) if op.opcode == "tensor" else ()
+
+    def _busy_with(self, touches: tuple[Touch, ...], own: tuple[str, ...], state: State) -> tuple[str, ...]:
+        """Queues other than its own that may still be at work on what an operation touches."""
         found = []
         for queue in QUEUES:
             if own == (queue,):
                 continue
             pending = [t for t in state.get(queue, ()) if isinstance(t, Touch)]
-            if any(self._conflict(a, b) for a in pending for b in self.touches[op]):
+            if any(self._conflict(a, b) for a in pending for b in touches):
                 found.append(queue)
         return tuple(found)
+
+    def effects(self, function: Function, left: State) -> Effects:
+        """What a call of the function does, once it is ordered."""
+        needs: dict[Need, None] = {}
+        for op in function.ops():
+            if op.opcode == "call":
+                needs |= dict.fromkeys(self.called[op.attrs["function"]].needs)
+            elif self.touches.get(op):
+                needs[self.touches[op], self._own(op)] = None
+        return Effects(tuple(needs), any(self._meets(op) for op in function.ops()), left)
 
     def _after(self, op: Op, state: State) -> State:
         if op.opcode == "sync":
             done = op.attrs["queues"] or QUEUES
             return {queue: held for queue, held in state.items() if queue not in done}
+        if op.opcode == "call":
+            return _union(state, self.called[op.attrs["function"]].leaves)
         if op.opcode == "tensor":
             new: frozenset[Touch | str] = (
                 frozenset([ASYNC]) if op.attrs["async"] else frozenset(self.touches[op])
@@ -141,10 +192,17 @@ class _Order:
     def _has_dependants(self, op: Op) -> bool:
         return not self.interlocked or any(touch.space in DRAM for touch in self.touches[op])
 
-    def lazy(self, function: Function) -> None:
-        """Fixed point of what may be under way at each block's start, then the syncs that this asks for."""
+    def lazy(self, function: Function) -> State:
+        """Fixed point of what may be under way at each block's start, then the syncs that this asks for.
+
+        Who calls a routine waits first for blocking operations that it would disturb; asynchronous copies
+        may be under way when it begins. Gives what may be under way where the function returns.
+        """
         graph = Graph(function)
         start: dict[Block, State] = {block: {} for block in graph.order}
+        if function.is_routine:
+            start[graph.order[0]] = {queue: frozenset([ASYNC]) for queue in QUEUES}
+        left: State = {}
         loops = {loop.head: loop for loop in graph.loops}
         before: dict[Block, set[str]] = {}  # queues to wait for at a block's end, before a loop begins
         work = list(graph.order)
@@ -168,6 +226,9 @@ class _Order:
             if waits:
                 kept.insert(len(kept) - 1, _sync(block, kept[-1], waits))
             block.ops = kept
+            if kept[-1].opcode == "return":
+                left = _union(left, state)
+        return left
 
     def _needed_inside(self, loop: Loop, state: State) -> set[str]:
         """Queues whose work from before a loop some operation in it needs: better waited for once."""

@@ -5,13 +5,15 @@ Enters: a timeline. Leaves: per core and queue a row whose entries sum to the to
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.machine.drawing import table
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
+Name = TypeVar("Name")
 CAUSES = ("busy", "bandwidth", "operand", "scalar", "dispatch", "fetch", "queue full", "sync", "barrier",
           "launch", "idle")  # fmt: skip
 
@@ -109,14 +111,19 @@ def stall_text(rows: list[StallRow]) -> str:
     return table(lines)
 
 
-def line_table(timeline: Timeline, program: Program) -> list[tuple[str, int, int, int]]:
-    """(source line, executions, busy cycles, cycles between dispatch and start), the costliest first."""
-    lines: dict[str, list[int]] = {}
+def line_table(timeline: Timeline, name_of: Callable[[int], Name]) -> list[tuple[Name, int, int, int]]:
+    """(name, executions, busy cycles, cycles between dispatch and start), the costliest first; `name_of` says
+    under which name an instruction counts."""
+    lines: dict[Name, list[int]] = {}
+    names: dict[int, Name] = {}
     for core in timeline.cores:
         for op in core.operations:
-            entry = lines.setdefault(program.where(op.record.place), [0, 0, 0])
+            place = op.record.place
+            if place not in names:
+                names[place] = name_of(place)
+            entry = lines.setdefault(names[place], [0, 0, 0])
             entry[0] += 1
             entry[1] += op.free - op.start
             entry[2] += op.start - op.dispatch
     rows = [(name, count, busy, waiting) for name, (count, busy, waiting) in lines.items()]
-    return sorted(rows, key=lambda row: (-row[2], row[0]))
+    return sorted(rows, key=lambda row: (-row[2], str(row[0])))
