@@ -1,0 +1,133 @@
+"""Groups: which equations become one function.
+
+Enters: an expanded graph. Leaves: a graph of fusions, by the shared engine: chains of elementwise equations
+of one shape with the numbers and broadcasts that they read (`loops`), everything else one equation at a time
+(`single`). `vector_plan` reads a chain's region for whoever writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trilobite.compiler.passes.fuse import Kind, fuse
+from trilobite.compiler.targets.dlp.kernels.passes import row_strides
+from trilobite.compiler.targets.dlp.vector.casts import converts
+from trilobite.compiler.targets.dlp.vector.rows import ROWS
+from trilobite.ir.graph import Equation, Graph, Var
+
+SINGLE = frozenset(
+    """
+    broadcast transpose slice pad concatenate reverse update_slice dynamic_slice dynamic_update_slice
+    constant full iota reduce_sum reduce_prod reduce_max reduce_min gather scatter scatter_reduce sort dot
+    conv conv_input_grad conv_weight_grad
+    """.split()
+)
+_LARGEST = 48  # equations of a chain: more would leave only small tiles
+
+
+@dataclass(frozen=True)
+class VectorPlan:
+    """A chain of one shape: operand tiles with their strides over it, numbers, equations."""
+
+    shape: tuple[int, ...]
+    operands: tuple[Var, ...]  # values of the region's shape: inputs, or what a broadcast gives
+    sources: tuple[int, ...]  # which input of the region each of them lies in
+    strides: tuple[tuple[int, ...], ...]
+    numbers: Mapping[Var, Any]
+    equations: tuple[Equation, ...]
+
+
+def vector_plan(region: Graph) -> VectorPlan | str:
+    """How a chain runs, or why it is none."""
+    body = [e for e in region.equations if e.primitive.name in ROWS]
+    if not body or len(body) > _LARGEST:
+        return "no elementwise chain of a length that fits"
+    shape = tuple(body[-1].outputs[0].type.shape)
+    reader = _Reader(region, shape)
+    for e in region.equations:
+        why = reader.read(e)
+        if why:
+            return why
+    return VectorPlan(
+        shape, tuple(reader.operands), tuple(reader.sources), tuple(reader.strides), reader.numbers, tuple(body)
+    )
+
+
+class _Reader:
+    def __init__(self, region: Graph, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.inputs = {v: i for i, v in enumerate(region.inputs)}
+        self.operands: list[Var] = []
+        self.sources: list[int] = []
+        self.strides: list[tuple[int, ...]] = []
+        self.numbers: dict[Var, Any] = {}
+        self.made: set[Var] = set()
+
+    def read(self, e: Equation) -> str:
+        name = e.primitive.name
+        if name in ROWS:
+            return self._chained(e)
+        if name == "full":
+            self.numbers[e.outputs[0]] = e.attributes["value"]
+        elif name == "constant" and e.attributes["value"].array.size == 1:
+            self.numbers[e.outputs[0]] = e.attributes["value"].array.reshape(())
+        elif name == "broadcast":
+            return self._repeated(e)
+        else:
+            return f"{name} is not elementwise"
+        return ""
+
+    def _repeated(self, e: Equation) -> str:
+        (x,), (y,) = e.inputs, e.outputs
+        if x in self.numbers:
+            self.numbers[y] = self.numbers[x]
+            return ""
+        if x not in self.inputs or tuple(y.type.shape) != self.shape:
+            return "a broadcast of what the chain computes"
+        own, steps = row_strides(x.type.shape), [0] * len(self.shape)
+        for axis, n, stride in zip(e.attributes["axes"], x.type.shape, own, strict=True):
+            steps[axis] = stride if n == self.shape[axis] else 0
+        self._operand(y, self.inputs[x], tuple(steps))
+        return ""
+
+    def _operand(self, v: Var, source: int, strides: tuple[int, ...]) -> None:
+        self.operands.append(v)
+        self.sources.append(source)
+        self.strides.append(strides)
+        self.made.add(v)
+
+    def _chained(self, e: Equation) -> str:
+        if any(tuple(v.type.shape) != self.shape for v in e.outputs):
+            return "equations of several shapes"
+        if not all(converts(v.type.dtype) for v in (*e.inputs, *e.outputs)):
+            return "a format without arithmetic"
+        for v in e.inputs:
+            if v in self.made or v in self.numbers:
+                continue
+            if v not in self.inputs or tuple(v.type.shape) != self.shape:
+                return "operands of several shapes"
+            self._operand(v, self.inputs[v], row_strides(self.shape))
+        self.made.update(e.outputs)
+        return ""
+
+
+def _accepts_vector(region: Graph) -> str | None:
+    found = vector_plan(region)
+    return found if isinstance(found, str) else None
+
+
+def _accepts_single(region: Graph) -> str | None:
+    if len(region.equations) != 1:
+        return "it runs alone"
+    return None if region.equations[0].primitive.name in SINGLE else "no kernel runs it"
+
+
+KINDS = {"loops": Kind("loops", _accepts_vector), "single": Kind("single", _accepts_single)}
+ROOTS = dict.fromkeys(SINGLE, "single")
+
+
+def group(graph: Graph) -> Graph:
+    """The graph as fusions."""
+    return fuse(graph, KINDS, ROOTS)

@@ -1,0 +1,1 @@
+"""Kernels that are no contractions: passes over vectors, moves of data, reductions, gathers, sorts."""

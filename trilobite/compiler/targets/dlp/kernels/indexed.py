@@ -1,0 +1,130 @@
+"""Rows by index: gather out[i] = x[index[i]], scatter out[index[i]] op= updates[i]; and sorted rows.
+
+Enters: sizes in rows and elements, formats. Leaves: functions of pointers. Indices are i32 and inside (the
+graph has seen to that). Rows of one element go through a table in NRAM where it fits; others are copied one
+by one. Scatters run on one core, in order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trilobite.compiler.targets.dlp.interfaces import LoweredGroup
+from trilobite.compiler.targets.dlp.writer import GDRAM, Int, Writer, nram_room
+from trilobite.processor.isa.formats import I32, I64, Format
+from trilobite.processor.lang.ir import KernelModule, Value
+from trilobite.processor.machine import Machine
+
+
+class Rows(NamedTuple):
+    """A table of `rows` rows of `width` elements, and how many of them are named."""
+
+    rows: int
+    width: int
+    count: int
+    fmt: Format  # of the bits: a word of the element's size, or the format that adds
+    item: int
+
+
+def _index(w: Writer, pointer: Value, i: Int) -> Value:
+    return w.b.convert(w.load(I32, pointer, w.mul(i, 4)), I64)
+
+
+def write_gather(module: KernelModule, name: str, r: Rows, machine: Machine, cores: int) -> LoweredGroup:
+    """Parameters: table, indices, result."""
+    w = Writer(module, name, [GDRAM] * 3, machine, cores)
+    table, index, out = w.params
+    room = nram_room(machine) - 2048
+    left = room - r.rows * r.item
+    if r.width == 1 and left >= 128 * (4 + r.item):
+        _gather_elements(w, r, left)
+        w.finish()
+        return LoweredGroup(name, "vector", mapping=f"table of {r.rows} in NRAM")
+    size = r.width * r.item
+    with w.shared_loop(r.count) as i:
+        source = w.at(table, w.mul(_index(w, index, i), size))
+        w.copy(w.at(out, w.mul(i, size)), source, size)
+    w.finish()
+    return LoweredGroup(name, "dma", mapping=f"{r.count} rows of {size} bytes")
+
+
+def _gather_elements(w: Writer, r: Rows, left: int) -> None:
+    table, index, out = w.params
+    step = min(r.count, left // (4 + r.item))
+    step = min(step, max(-(-r.count // w.cores), 1))
+    values = w.buffer("table", r.rows * r.item)
+    places, found = w.buffer("index", step * 4), w.buffer("found", step * r.item)
+    w.copy(values, table, r.rows * r.item)
+    with w.shared_loop(-(-r.count // step)) as number:
+        at = w.mul(number, step)
+        n = step if r.count % step == 0 else w.least(step, w.sub(r.count, at))
+        w.copy(places, w.at(index, w.mul(at, 4)), w.mul(n, 4))
+        w.vector("VGATH", (r.fmt, I32), found, n, values, places, r.rows)
+        w.copy(w.at(out, w.mul(at, r.item)), found, w.mul(n, r.item))
+
+
+def write_scatter(
+    module: KernelModule, name: str, r: Rows, op: str, machine: Machine, cores: int
+) -> LoweredGroup:
+    """Parameters: table, indices, updates, result. `op` is set, or a vector row that combines (VAV, VMV,
+    VGTM, VLTM).
+    """
+    w = Writer(module, name, [GDRAM] * 4, machine, cores)
+    table, index, updates, out = w.params
+    with w.first_core():
+        w.copy(out, table, r.rows * r.width * r.item)
+        if op == "set":
+            _set_rows(w, r, index, updates, out)
+        else:
+            _combine_rows(w, r, op, index, updates, out)
+    w.finish()
+    return LoweredGroup(name, "dma" if op == "set" else "vector", mapping=f"{r.count} rows, in order")
+
+
+def _set_rows(w: Writer, r: Rows, index: Value, updates: Value, out: Value) -> None:
+    size = r.width * r.item
+    with w.loop(0, r.count) as i:
+        w.copy(w.at(out, w.mul(_index(w, index, i), size)), w.at(updates, w.mul(i, size)), size)
+
+
+def _combine_rows(w: Writer, r: Rows, op: str, index: Value, updates: Value, out: Value) -> None:
+    step = min(r.width, (nram_room(w.machine) - 2048) // (2 * r.item))
+    old, new = w.buffer("old", step * r.item), w.buffer("new", step * r.item)
+    with w.loop(0, r.count) as i:
+        row = _index(w, index, i)
+        with w.loop(0, r.width, step) as at:
+            n = step if r.width % step == 0 else w.least(step, w.sub(r.width, at))
+            size = w.mul(n, r.item)
+            place = w.at(out, w.mul(w.add(w.mul(row, r.width), at), r.item))
+            w.copy(old, place, size)
+            w.copy(new, w.at(updates, w.mul(w.add(w.mul(i, r.width), at), r.item)), size)
+            w.vector(op, r.fmt, old, n, new, old)
+            w.copy(place, old, size)
+
+
+class Lines(NamedTuple):
+    """Lines to be sorted, each of `length` elements."""
+
+    lines: int
+    length: int
+    fmt: Format
+
+
+def fits_sort(length: int, fmt: Format, machine: Machine) -> bool:
+    return length * (2 * fmt.bits // 8 + 4) <= nram_room(machine) - 2048
+
+
+def write_sort(module: KernelModule, name: str, s: Lines, machine: Machine, cores: int) -> LoweredGroup:
+    """Parameters: keys, sorted keys, where each came from (i32)."""
+    w = Writer(module, name, [GDRAM] * 3, machine, cores)
+    keys, out, places = w.params
+    item = s.fmt.bits // 8
+    a, b, c = (w.buffer(n, s.length * size) for n, size in (("keys", item), ("sorted", item), ("from", 4)))
+    with w.shared_loop(s.lines) as i:
+        at = w.mul(i, s.length)
+        w.copy(a, w.at(keys, w.mul(at, item)), s.length * item)
+        w.vector("VSORT", s.fmt, b, c, s.length, a)
+        w.copy(w.at(out, w.mul(at, item)), b, s.length * item)
+        w.copy(w.at(places, w.mul(at, 4)), c, s.length * 4)
+    w.finish()
+    return LoweredGroup(name, "vector", mapping=f"{s.lines} lines of {s.length}")

@@ -1,0 +1,234 @@
+"""One group to one function: the table of what writes which primitive.
+
+Enters: a fusion's kind and region, a kernel module, a machine. Leaves: a `LoweredGroup`. Equal regions are
+lowered once by whoever calls this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import IRError
+from trilobite.compiler.targets.dlp.expand.contraction import groups_of, one_stride
+from trilobite.compiler.targets.dlp.groups import VectorPlan, vector_plan
+from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Product, Tensor, row_major
+from trilobite.compiler.targets.dlp.kernels import indexed, movement, passes, product, reduce
+from trilobite.compiler.targets.dlp.vector.chain import Chain
+from trilobite.compiler.targets.dlp.vector.formats import WORDS, format_of, scalar_of
+from trilobite.compiler.targets.dlp.writer import GDRAM, Writer, nram_room
+from trilobite.ir.graph import Equation, Graph
+from trilobite.processor.isa.formats import I64, U8
+from trilobite.processor.lang.ir import Constant, KernelModule
+from trilobite.processor.machine import Machine
+
+
+class Setting:
+    """Where functions are written to, and for what."""
+
+    def __init__(self, module: KernelModule, machine: Machine, cores: int) -> None:
+        self.module, self.machine, self.cores = module, machine, cores
+
+
+Lower = Callable[[Setting, str, Equation], LoweredGroup]
+
+
+def lower_group(s: Setting, name: str, kind: str, region: Graph) -> LoweredGroup:
+    if kind == "loops":
+        return _vector(s, name, region)
+    (e,) = region.equations
+    return SINGLES[e.primitive.name](s, name, e)
+
+
+def operands_of(kind: str, region: Graph) -> tuple[int, ...]:
+    """Which inputs of a region the function's pointers are, in order."""
+    if kind == "loops":
+        plan = vector_plan(region)
+        assert isinstance(plan, VectorPlan)
+        return plan.sources
+    return tuple(range(len(region.inputs)))
+
+
+def _vector(s: Setting, name: str, region: Graph) -> LoweredGroup:
+    plan = vector_plan(region)
+    if isinstance(plan, str):
+        raise IRError(f"a group that is no chain: {plan}")
+    chain = Chain(plan.equations, plan.operands, region.outputs, plan.numbers, s.machine)
+    work = passes.Pass(plan.shape, plan.strides, chain)
+    return passes.write_pass(s.module, name, work, s.machine, s.cores)
+
+
+# -- moves ---------------------------------------------------------------------------------------------------
+
+
+def _move(write: Callable[..., None], *names: str) -> Lower:
+    """A move whose attributes of these names are passed on."""
+
+    def lower(s: Setting, name: str, e: Equation) -> LoweredGroup:
+        item = e.outputs[0].type.dtype.itemsize
+        m = movement.Moves(s.module, name, len(e.inputs) + 1, s.machine, s.cores, item)
+        shapes = [tuple(v.type.shape) for v in e.inputs]
+        write(m, shapes, tuple(e.outputs[0].type.shape), *(e.attributes[n] for n in names))
+        return m.done()
+
+    return lower
+
+
+def _pad(m: movement.Moves, shapes: Any, out: Any, low: Any, between: Any, value: Any, dtype: Any) -> None:
+    element = np.asarray(value)
+    from trilobite.ir.primitives.cast import by_value
+
+    with np.errstate(all="ignore"):
+        raw = by_value(element, dtype)
+    word = WORDS[dtype.itemsize]
+    bits = int.from_bytes(np.asarray(raw).tobytes(), "little")
+    movement.pad(m, shapes, out, low, between, (word, bits))
+
+
+def _lower_pad(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    dtype = e.outputs[0].type.dtype
+    m = movement.Moves(s.module, name, 2, s.machine, s.cores, dtype.itemsize)
+    shapes = [tuple(v.type.shape) for v in e.inputs]
+    a = e.attributes
+    _pad(m, shapes, tuple(e.outputs[0].type.shape), a["low"], a["between"], a["value"], dtype)
+    return m.done()
+
+
+def _dynamic(write: Callable[..., None], first: int) -> Lower:
+    def lower(s: Setting, name: str, e: Equation) -> LoweredGroup:
+        item = e.outputs[0].type.dtype.itemsize
+        m = movement.Moves(s.module, name, len(e.inputs) + 1, s.machine, s.cores, item)
+        formats = [format_of(v.type.dtype) for v in e.inputs[first:]]
+        shapes = [tuple(v.type.shape) for v in e.inputs[:first]]
+        write(m, shapes, tuple(e.outputs[0].type.shape), formats)
+        return m.done("strided copies at places read from memory")
+
+    return lower
+
+
+def _full(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    out = e.outputs[0].type
+    m = movement.Moves(s.module, name, 1, s.machine, s.cores, out.dtype.itemsize)
+    from trilobite.ir.primitives.cast import by_value
+
+    with np.errstate(all="ignore"):
+        raw = np.asarray(by_value(np.asarray(e.attributes["value"]), out.dtype))
+    bits = int.from_bytes(raw.tobytes(), "little")
+    m.fill(m.w.params[0], int(np.prod(out.shape, dtype=np.int64)), WORDS[out.dtype.itemsize], bits)
+    return m.done("fill")
+
+
+def _iota(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    out = e.outputs[0].type
+    fmt, item, count = format_of(out.dtype), out.dtype.itemsize, int(out.shape[0])
+    w = Writer(s.module, name, [GDRAM], s.machine, s.cores)
+    step = min(count, (nram_room(s.machine) - 1024) // item)
+    tile = w.buffer("iota", step * item)
+    is_float = fmt.kind == "float"
+    with w.shared_loop(-(-count // step)) as i:
+        at = w.mul(i, step)
+        n = step if count % step == 0 else w.least(step, w.sub(count, at))
+        first = w.value(at)
+        start = w.b.convert(first, fmt) if fmt is not I64 else first
+        if isinstance(at, int):
+            start = Constant(fmt, float(at) if is_float else at)
+        w.vector("VIOTA", fmt, tile, n, start, Constant(fmt, 1.0 if is_float else 1))
+        w.copy(w.at(w.params[0], w.mul(at, item)), tile, w.mul(n, item))
+    w.finish()
+    return LoweredGroup(name, "vector", mapping=f"counts to {count}")
+
+
+# -- the rest ------------------------------------------------------------------------------------------------
+
+
+def _reduce(op: str) -> Lower:
+    def lower(s: Setting, name: str, e: Equation) -> LoweredGroup:
+        x, axes = e.inputs[0].type, e.attributes["axes"]
+        shape = [int(n) for n in x.shape]
+        first, last = axes[0], axes[-1]
+        outer, length = int(np.prod(shape[:first])), int(np.prod(shape[first : last + 1]))
+        r = reduce.Reduction(outer, length, int(np.prod(shape[last + 1 :])), format_of(x.dtype), op)
+        return reduce.write_reduction(s.module, name, r, s.machine, s.cores)
+
+    return lower
+
+
+def _rows(e: Equation, count: int, fmt: Any = None) -> indexed.Rows:
+    x = e.inputs[0].type
+    width = int(np.prod(x.shape[1:]))
+    return indexed.Rows(int(x.shape[0]), width, count, fmt or WORDS[x.dtype.itemsize], x.dtype.itemsize)
+
+
+def _gather(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    return indexed.write_gather(s.module, name, _rows(e, e.inputs[1].type.shape[0]), s.machine, s.cores)
+
+
+_COMBINE = {"set": "set", "add": "VAV", "mul": "VMV", "max": "VGTM", "min": "VLTM"}
+
+
+def _scatter(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    op = _COMBINE[e.attributes["kind"]]
+    fmt = None if op == "set" else format_of(e.inputs[0].type.dtype)
+    rows = _rows(e, e.inputs[1].type.shape[0], fmt)
+    return indexed.write_scatter(s.module, name, rows, op, s.machine, s.cores)
+
+
+def _sort(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    x = e.inputs[0].type
+    lines = indexed.Lines(int(np.prod(x.shape[:-1])), int(x.shape[-1]), format_of(x.dtype))
+    return indexed.write_sort(s.module, name, lines, s.machine, s.cores)
+
+
+def product_of(e: Equation) -> Product:
+    """A dot whose groups of axes have one stride each, as matrices."""
+    contract, batch = e.attributes["contract"], e.attributes["batch"]
+    tensors = []
+    for i, v in enumerate(e.inputs):
+        shape = tuple(int(n) for n in v.type.shape)
+        groups = groups_of(shape, batch[i], contract[i])
+        if i == 1:
+            groups = [groups[0], groups[2], groups[1]]
+        extents = tuple(int(np.prod([shape[a] for a in g])) for g in groups)
+        strides = tuple(one_stride(shape, g) or 0 for g in groups)
+        tensors.append(Tensor(extents, v.type.dtype, strides))
+    x, y = tensors
+    out = row_major((x.shape[0], x.shape[1], y.shape[2]), e.outputs[0].type.dtype)
+    return Product(x, y, out, product.accumulated(x.dtype, out.dtype))
+
+
+def _dot(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    return product.write_product(s.module, name, product_of(e), s.machine, s.cores)
+
+
+def _not_here(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    raise IRError(f"{e.primitive.name} should have been expanded")
+
+
+SINGLES: dict[str, Lower] = {
+    "broadcast": _move(movement.broadcast, "axes"),
+    "transpose": _move(movement.transpose, "axes"),
+    "reverse": _move(movement.reverse, "axes"),
+    "slice": _move(movement.slice_, "start", "step"),
+    "update_slice": _move(movement.update_slice, "start", "step"),
+    "concatenate": _move(movement.concatenate, "axis"),
+    "pad": _lower_pad,
+    "dynamic_slice": _dynamic(movement.dynamic_slice, 1),
+    "dynamic_update_slice": _dynamic(movement.dynamic_update, 2),
+    "full": _full,
+    "iota": _iota,
+    "reduce_sum": _reduce("sum"),
+    "reduce_prod": _reduce("prod"),
+    "reduce_max": _reduce("max"),
+    "reduce_min": _reduce("min"),
+    "gather": _gather,
+    "scatter": _scatter,
+    "scatter_reduce": _scatter,
+    "sort": _sort,
+    "dot": _dot,
+    "conv": _not_here,
+    "conv_input_grad": _not_here,
+    "conv_weight_grad": _not_here,
+}
+_ = U8

@@ -1,0 +1,375 @@
+"""The network as one program: an entry that calls the groups' functions in order, and the memory they use.
+
+Enters: a graph of fusions, a machine, a number of cores. Leaves: a `Network`: a kernel module with one entry,
+whose only parameter is a table of addresses (arena, then arguments), the size of the arena, the constants,
+and where results lie. Values are placed as the entry is written: a value takes memory when its group is
+called and gives it back behind its last reader. Loops and choices are loops and branches of the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.locations import Location
+from trilobite.compiler.targets.dlp.arena import Arena
+from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
+from trilobite.compiler.targets.dlp.kernels.strided import Axis, shared_copy
+from trilobite.compiler.targets.dlp.lower import Setting, lower_group, operands_of
+from trilobite.compiler.targets.dlp.writer import GDRAM, Int, Writer
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.processor.isa.formats import I32, I64, U8
+from trilobite.processor.lang.ir import KernelModule, Value
+from trilobite.processor.lang.ir import Location as SourceLine
+from trilobite.processor.machine import Machine
+
+ENTRY = "network"
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a value lies: a known place, or a pointer that the entry computes (an element of a sequence)."""
+
+    place: Place | None
+    pointer: Value | None = None
+
+
+@dataclass
+class Called:
+    """One call of a group in the entry, for reports."""
+
+    number: int
+    group: LoweredGroup
+    name: str
+    primitives: tuple[str, ...]
+    location: Location
+
+
+@dataclass
+class Network:
+    """What is compiled and loaded."""
+
+    module: KernelModule
+    machine: Machine
+    cores: int
+    arena: int
+    arguments: int  # pointers behind the arena's in the table: inputs, then constants
+    constants: tuple[Array, ...]
+    outputs: tuple[At, ...]
+    calls: list[Called]
+    largest: list[tuple[int, str]] = field(default_factory=list)  # values by size, for errors
+
+
+def bytes_of(v: Var) -> int:
+    return prod(int(n) for n in v.type.shape) * v.type.dtype.itemsize
+
+
+class _Assembler:
+    """The entry while it is written."""
+
+    def __init__(self, graph: Graph, machine: Machine, cores: int) -> None:
+        self.graph, self.machine, self.cores = graph, machine, cores
+        self.module = KernelModule(graph.name)
+        self.setting = Setting(self.module, machine, cores)
+        self.made: dict[tuple[str, Graph], LoweredGroup] = {}
+        self.w = Writer(self.module, ENTRY, [GDRAM], machine, cores, entry=True)
+        self.arena = Arena()
+        self.constants: list[Array] = []
+        self.calls: list[Called] = []
+        self.env: dict[Var, At] = {}
+        self.owner: dict[Var, Var] = {}  # whose memory an alias has
+        self.alive: dict[Var, int] = {}  # readers still to come, of the values that own memory
+
+    # -- places ----------------------------------------------------------------------------------------------
+
+    def argument(self, index: int) -> Value:
+        """The pointer at a place of the table."""
+        word = self.w.load(I64, self.w.params[0], 8 * index)
+        return self.w.b.cast(word, GDRAM)
+
+    def pointer(self, v: Var) -> Value:
+        at = self.env[v]
+        if at.pointer is not None:
+            return at.pointer
+        assert at.place is not None
+        base = self.base if at.place.space == "arena" else self.argument(1 + at.place.index)
+        return self.w.at(base, at.place.offset)
+
+    def take(self, v: Var) -> None:
+        """Memory for a value that is about to be written."""
+        self.env[v] = At(Place("arena", 0, self.arena.take(bytes_of(v))))
+        self.owner[v] = v
+
+    def give(self, v: Var) -> None:
+        place = self.env[v].place
+        if place is not None and place.space == "arena":
+            self.arena.give(place.offset, bytes_of(v))
+
+    # -- running through a graph -----------------------------------------------------------------------------
+
+    def run(self, graph: Graph) -> None:
+        """All equations. Inputs are placed; what the graph's outputs need stays."""
+        uses = _reads(graph)
+        kept = {self.owner.get(v, v) for v in graph.inputs} | set(graph.outputs)
+        for e in graph.equations:
+            self._equation(e)
+            for v in dict.fromkeys((*e.inputs, *e.outputs)):
+                if v in e.inputs:
+                    uses[v] -= e.inputs.count(v)
+            self._release(e, uses, kept)
+
+    def _release(self, e: Equation, uses: dict[Var, int], kept: set[Var]) -> None:
+        """An owner's memory is free when neither it nor any alias of it is read again."""
+        for v in dict.fromkeys((*e.inputs, *e.outputs)):
+            mine = self.owner.get(v)
+            if mine is None or mine in kept or mine in self.released:
+                continue
+            family = [a for a, o in self.owner.items() if o is mine]
+            if any(uses.get(a, 0) > 0 or a in kept for a in family):
+                continue
+            if all(a in uses or a is mine for a in family) and self.region_of.get(mine) is self.current:
+                self.give(mine)
+                self.released.add(mine)
+
+    released: set[Var]
+    region_of: dict[Var, Graph]
+    current: Graph
+    base: Value
+
+    def _equation(self, e: Equation) -> None:
+        name = e.primitive.name
+        if name == "constant":
+            self._constant(e.outputs[0], e.attributes["value"].array)
+            return
+        kind, region = e.attributes["kind"], e.attributes["region"]
+        if kind == "alias":
+            self.env[e.outputs[0]] = self.env[e.inputs[0]]
+            if e.inputs[0] in self.owner:
+                self.owner[e.outputs[0]] = self.owner[e.inputs[0]]
+        elif kind in CONTROL:
+            CONTROL[kind](self, e, region.equations[0])
+        elif region.equations[-1].primitive.name == "constant":
+            self._constant(e.outputs[0], region.equations[-1].attributes["value"].array)
+        else:
+            self._call(e, kind, region)
+
+    def _constant(self, v: Var, array: Array) -> None:
+        self.env[v] = At(Place("argument", len(self.graph.inputs) + len(self.constants)))
+        self.constants.append(np.ascontiguousarray(array))
+
+    def _call(self, e: Equation, kind: str, region: Graph) -> None:
+        for v in e.outputs:
+            self.take(v)
+            self.region_of[v] = self.current
+        if all(bytes_of(v) == 0 for v in e.outputs):
+            return
+        group = self._function(kind, region)
+        self.w.b.location = _line(e.location)
+        chosen = [e.inputs[i] for i in operands_of(kind, region)]
+        pointers = [self.pointer(v) for v in (*chosen, *e.outputs)]
+        self.w.b.call(group.function, pointers, [])
+        names = tuple(x.primitive.name for x in region.equations)
+        self.calls.append(Called(len(self.calls), group, region.name, names, e.location))
+        self.meet()
+
+    def _function(self, kind: str, region: Graph) -> LoweredGroup:
+        key = (kind, region)
+        if key not in self.made:
+            name = f"g{len(self.made)}_{region.name}"
+            self.made[key] = lower_group(self.setting, name, kind, region)
+        return self.made[key]
+
+    def meet(self) -> None:
+        """What any core has written before is there for all behind."""
+        if self.cores > 1:
+            self.w.b.barrier("chip", "ipu")
+
+    def copy(self, dst: Value, src: Value, size: int) -> None:
+        if size:
+            shared_copy(self.w, dst, src, [Axis(size, 1, 1)], 1)
+
+    # -- the whole -------------------------------------------------------------------------------------------
+
+    def network(self) -> Network:
+        w = self.w
+        self.released, self.region_of, self.current = set(), {}, self.graph
+        if self.machine.memory_core and self.cores > 1:
+            stay, go = w.function.add_block("memory_core"), w.function.add_block("compute")
+            w.b.branch(w.b.special("isMpu"), stay, go)
+            w.b.block = stay
+            w.b.ret()
+            w.b.block = go
+        self.base = self.argument(0)
+        for i, v in enumerate(self.graph.inputs):
+            self.env[v] = At(Place("argument", i))
+        self.run(self.graph)
+        outputs = tuple(self.env[v] for v in self.graph.outputs)
+        w.finish()
+        arguments = len(self.graph.inputs) + len(self.constants)
+        return Network(
+            self.module, self.machine, self.cores, self.arena.peak, arguments, tuple(self.constants), outputs,
+            self.calls,
+        )  # fmt: skip
+
+
+def _reads(graph: Graph) -> dict[Var, int]:
+    found: dict[Var, int] = {}
+    for e in graph.equations:
+        for v in (*e.inputs, *e.outputs):
+            found.setdefault(v, 0)
+        for v in e.inputs:
+            found[v] += 1
+    return found
+
+
+def _line(location: Location) -> SourceLine:
+    return SourceLine(str(getattr(location, "file", "") or "<graph>"), int(getattr(location, "line", 0) or 0))
+
+
+# -- control flow --------------------------------------------------------------------------------------------
+
+
+def _inside(a: _Assembler, graph: Graph, given: Sequence[At]) -> list[At]:
+    """A region's code, its inputs at these places; where its outputs lie."""
+    outer, a.current = a.current, graph
+    for v, at in zip(graph.inputs, given, strict=True):
+        a.env[v] = at
+    a.run(graph)
+    a.current = outer
+    return [a.env[v] for v in graph.outputs]
+
+
+def _give_all(a: _Assembler, graph: Graph) -> None:
+    """Memory of what a region still holds."""
+    for v, region in list(a.region_of.items()):
+        if region is graph and v not in a.released:
+            a.give(v)
+            a.released.add(v)
+
+
+def _pointer_of(a: _Assembler, at: At) -> Value:
+    if at.pointer is not None:
+        return at.pointer
+    assert at.place is not None
+    base = a.base if at.place.space == "arena" else a.argument(1 + at.place.index)
+    return a.w.at(base, at.place.offset)
+
+
+def _settle(a: _Assembler, values: Sequence[Var], where: Sequence[At], to: Sequence[At]) -> None:
+    """Results of a region to the places of what carries them. All are copied aside first if one of them
+    lies where another goes.
+    """
+    sources = list(where)
+    spots = {(t.place.space, t.place.index, t.place.offset) for t in to if t.place is not None}
+    held: list[tuple[int, int]] = []
+    for i, (v, at) in enumerate(zip(values, where, strict=True)):
+        place = at.place
+        moves = place is not None and (place.space, place.index, place.offset) in spots and at != to[i]
+        if moves and bytes_of(v):
+            aside = a.arena.take(bytes_of(v))
+            held.append((aside, bytes_of(v)))
+            sources[i] = At(Place("arena", 0, aside))
+            a.copy(_pointer_of(a, sources[i]), _pointer_of(a, at), bytes_of(v))
+    if held:
+        a.meet()
+    for v, at, goal in zip(values, sources, to, strict=True):
+        if at != goal:
+            a.copy(_pointer_of(a, goal), _pointer_of(a, at), bytes_of(v))
+    a.meet()
+    for block in held:
+        a.arena.give(*block)
+
+
+def _cond(a: _Assembler, e: Equation, inner: Equation) -> None:
+    w = a.w
+    branches: tuple[Graph, ...] = inner.attributes["branches"]
+    for v in e.outputs:
+        a.take(v)
+        a.region_of[v] = a.current
+    index = w.b.convert(w.load(I32, a.pointer(e.inputs[0])), I64)
+    a.meet()
+    chosen = w.most(0, w.least(index, len(branches) - 1))
+    done = w.function.add_block("chosen")
+    for number, graph in enumerate(branches):
+        yes, no = w.function.add_block(f"case{number}"), w.function.add_block("else")
+        w.b.branch(w.compare("eq", chosen, number), yes, no)
+        w.b.block = yes
+        found = _inside(a, graph, [a.env[v] for v in e.inputs[1:]])
+        _settle(a, e.outputs, found, [a.env[v] for v in e.outputs])
+        _give_all(a, graph)
+        w.b.jump(done)
+        w.b.block = no
+    w.b.jump(done)
+    w.b.block = done
+
+
+def _carried(a: _Assembler, values: Sequence[Var], results: Sequence[Var]) -> list[At]:
+    """Memory of carries, filled with what they begin with."""
+    for v in results:
+        a.take(v)
+        a.region_of[v] = a.current
+    carries = [a.env[v] for v in results]
+    for v, at in zip(values, carries, strict=True):
+        a.copy(_pointer_of(a, at), a.pointer(v), bytes_of(v))
+    a.meet()
+    return carries
+
+
+def _while(a: _Assembler, e: Equation, inner: Equation) -> None:
+    w = a.w
+    test, body, (m, n) = (inner.attributes[k] for k in ("test", "body", "consts"))
+    for_test, for_body = e.inputs[:m], e.inputs[m : m + n]
+    carries = _carried(a, e.inputs[m + n :], e.outputs)
+    head, inside, done = (w.function.add_block(s) for s in ("while", "do", "done"))
+    w.b.jump(head)
+    w.b.block = head
+    found = _inside(a, test, [*(a.env[v] for v in for_test), *carries])
+    truth = w.b.convert(w.load(U8, _pointer_of(a, found[0])), I64)
+    a.meet()
+    _give_all(a, test)
+    w.b.branch(truth, inside, done)
+    w.b.block = inside
+    found = _inside(a, body, [*(a.env[v] for v in for_body), *carries])
+    _settle(a, body.outputs, found, carries)
+    _give_all(a, body)
+    w.b.jump(head)
+    w.b.block = done
+
+
+def _scan(a: _Assembler, e: Equation, inner: Equation) -> None:
+    w = a.w
+    names = ("body", "consts", "carries", "length", "reverse")
+    body, n, c, length, backwards = (inner.attributes[k] for k in names)
+    consts, first, xs = e.inputs[:n], e.inputs[n : n + c], e.inputs[n + c :]
+    carries = _carried(a, first, e.outputs[:c])
+    for v in e.outputs[c:]:
+        a.take(v)
+        a.region_of[v] = a.current
+    if length == 0:
+        return
+    with w.loop(0, length) as step:
+        index: Int = w.sub(length - 1, step) if backwards else step
+        elements = [_element(a, v, index, length) for v in xs]
+        found = _inside(a, body, [*(a.env[v] for v in consts), *carries, *elements])
+        for v, out, at in zip(e.outputs[c:], body.outputs[c:], found[c:], strict=True):
+            goal = _element(a, v, index, length)
+            a.copy(_pointer_of(a, goal), _pointer_of(a, at), bytes_of(out))
+        _settle(a, body.outputs[:c], found[:c], carries)
+        _give_all(a, body)
+
+
+def _element(a: _Assembler, v: Var, index: Int, length: int) -> At:
+    return At(None, a.w.at(a.pointer(v), a.w.mul(index, bytes_of(v) // length)))
+
+
+CONTROL: Mapping[str, Any] = {"cond": _cond, "while": _while, "scan": _scan}
+
+
+def assemble(graph: Graph, machine: Machine, cores: int) -> Network:
+    """A graph of fusions as one program."""
+    return _Assembler(graph, machine, cores).network()

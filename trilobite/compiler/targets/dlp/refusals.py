@@ -1,0 +1,35 @@
+"""What this target does not run, named all at once before anything is compiled."""
+
+from __future__ import annotations
+
+from trilobite.base.errors import DeviceError
+from trilobite.compiler.regions import outer_first
+from trilobite.ir.graph import Equation, Graph
+
+REFUSED = {
+    "print": "the processor has no standard output",
+    "callback": "Python code does not run on the processor",
+    "custom_call": "a routine of the host does not run on the processor",
+    "eig": "it has no program for general eigenvalues",
+    "eigvals": "it has no program for general eigenvalues",
+    "svd": "it has no program for singular values",
+    "svdvals": "it has no program for singular values",
+    "pinv": "it has no program for singular values",
+}
+
+
+def _inner(e: Equation) -> list[Graph]:
+    return [g for _, g in e.regions()]
+
+
+def check(graph: Graph) -> None:
+    """Raises an error that names every such equation with its line."""
+    found = [e for g in outer_first(graph, _inner) for e in g.equations if e.primitive.name in REFUSED]
+    if not found:
+        return
+    lines = dict.fromkeys(f"{e.primitive.name} ({e.location}): {REFUSED[e.primitive.name]}" for e in found)
+    raise DeviceError(
+        "the graph has operations that the processor does not run: " + "; ".join(lines),
+        expected="operations that have a program on the processor",
+        remedy='compile this function for the host: tb.jit(f, target="cpu")',
+    )
