@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import ClassVar
 
 RATE_FORMATS = ("int4", "int8", "fp8", "int16", "fp16", "bf16", "tf32", "fp32")
 GEOMETRIES = ("systolic-ws", "systolic-os", "adder-tree")
@@ -210,6 +211,8 @@ class Power:
 @dataclass(frozen=True)
 class Machine:
     """A whole part: `chips` dies with `clusters` clusters in all, each die with its share of DRAM."""
+
+    __trilobite_target__: ClassVar[str] = "dlp"  # `tb.jit(f, target=machine)`
 
     name: str
     clock_ghz: float

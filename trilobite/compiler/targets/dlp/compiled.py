@@ -1,6 +1,7 @@
 """A graph compiled for a machine: the way from graph to program, and its runs on a device.
 
-Enters: a recorded graph, a machine. Leaves: a `Compiled`: values in, results out, with the run that gave them.
+Enters: a recorded graph, a machine. Leaves: a `Compiled`: values in, results
+out, with the run that gave them.
 """
 
 from __future__ import annotations
@@ -53,7 +54,12 @@ class Compiled:
         check(self.graph)
         stages = [(p.name, p) for p in PASSES if p.name not in _SKIPPED]
         done = run_stages(self.graph, stages, self.options)
-        for name, change in (("expand", expand), ("complex", split_complex), ("expanded", expand), ("groups", group)):
+        for name, change in (
+            ("expand", expand),
+            ("complex", split_complex),
+            ("expanded", expand),
+            ("groups", group),
+        ):
             done.stages[name], done.counters[name] = change(done.latest), {}
         return done
 
@@ -86,7 +92,12 @@ class Loaded:
         self.table.write(np.array([a.address if a is not None else 0 for a in words], np.int64))
         c = self.compiled
         self.last_run = self.device.launch(
-            self.module["network"], [self.table], dim=(c.cores, 1, 1), task=c.task, traced=traced, checks=checks
+            self.module["network"],
+            [self.table],
+            dim=(c.cores, 1, 1),
+            task=c.task,
+            traced=traced,
+            checks=checks,
         )
         types = c.graph.output_types
         found = zip(c.network.outputs, types, strict=True)
@@ -110,7 +121,8 @@ class Loaded:
         assert source is not None
         first = source.address + at.place.offset
         raw = self.device.memory.gdram[first : first + size]
-        return raw.copy().view(dtype).reshape(shape)
+        found: Array = raw.copy().view(dtype).reshape(shape)
+        return found
 
 
 def _on_device(device: Device, array: Array) -> DeviceArray:

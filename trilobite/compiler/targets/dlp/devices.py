@@ -17,12 +17,13 @@ class Shared:
     turn: threading.RLock = field(default_factory=threading.RLock)
 
 
-_DEVICES: dict[Machine, Shared] = {}
+_DEVICES: dict[str, Shared] = {}
 _making = threading.Lock()
 
 
 def shared_device(machine: Machine) -> Shared:
     with _making:
-        if machine not in _DEVICES:
-            _DEVICES[machine] = Shared(Device(machine))
-        return _DEVICES[machine]
+        key = repr(machine)
+        if key not in _DEVICES:
+            _DEVICES[key] = Shared(Device(machine))
+        return _DEVICES[key]

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trilobite.compiler.passes.fuse import Kind, fuse
+from trilobite.compiler.passes.fuse import FusionPolicy, Kind, fuse
 from trilobite.compiler.targets.dlp.kernels.passes import row_strides
+from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.casts import converts
 from trilobite.compiler.targets.dlp.vector.rows import ROWS
 from trilobite.ir.graph import Equation, Graph, Var
@@ -44,14 +45,19 @@ def vector_plan(region: Graph) -> VectorPlan | str:
     body = [e for e in region.equations if e.primitive.name in ROWS]
     if not body or len(body) > _LARGEST:
         return "no elementwise chain of a length that fits"
-    shape = tuple(body[-1].outputs[0].type.shape)
+    shape = extents(body[-1].outputs[0])
     reader = _Reader(region, shape)
     for e in region.equations:
         why = reader.read(e)
         if why:
             return why
     return VectorPlan(
-        shape, tuple(reader.operands), tuple(reader.sources), tuple(reader.strides), reader.numbers, tuple(body)
+        shape,
+        tuple(reader.operands),
+        tuple(reader.sources),
+        tuple(reader.strides),
+        reader.numbers,
+        tuple(body),
     )
 
 
@@ -86,7 +92,7 @@ class _Reader:
             return ""
         if x not in self.inputs or tuple(y.type.shape) != self.shape:
             return "a broadcast of what the chain computes"
-        own, steps = row_strides(x.type.shape), [0] * len(self.shape)
+        own, steps = row_strides(extents(x)), [0] * len(self.shape)
         for axis, n, stride in zip(e.attributes["axes"], x.type.shape, own, strict=True):
             steps[axis] = stride if n == self.shape[axis] else 0
         self._operand(y, self.inputs[x], tuple(steps))
@@ -125,9 +131,9 @@ def _accepts_single(region: Graph) -> str | None:
 
 
 KINDS = {"loops": Kind("loops", _accepts_vector), "single": Kind("single", _accepts_single)}
-ROOTS = dict.fromkeys(SINGLE, "single")
+POLICY = FusionPolicy(KINDS, dict.fromkeys(SINGLE, "single"), largest=_LARGEST, constant=1)
 
 
 def group(graph: Graph) -> Graph:
     """The graph as fusions."""
-    return fuse(graph, KINDS, ROOTS)
+    return fuse(graph, POLICY)

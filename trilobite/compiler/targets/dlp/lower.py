@@ -7,6 +7,7 @@ lowered once by whoever calls this.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from trilobite.compiler.targets.dlp.expand.contraction import groups_of, one_str
 from trilobite.compiler.targets.dlp.groups import VectorPlan, vector_plan
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Product, Tensor, row_major
 from trilobite.compiler.targets.dlp.kernels import indexed, movement, passes, product, reduce
+from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.chain import Chain
-from trilobite.compiler.targets.dlp.vector.formats import WORDS, format_of, scalar_of
+from trilobite.compiler.targets.dlp.vector.formats import WORDS, format_of
 from trilobite.compiler.targets.dlp.writer import GDRAM, Writer, nram_room
 from trilobite.ir.graph import Equation, Graph
 from trilobite.processor.isa.formats import I64, U8
@@ -116,7 +118,7 @@ def _full(s: Setting, name: str, e: Equation) -> LoweredGroup:
     with np.errstate(all="ignore"):
         raw = np.asarray(by_value(np.asarray(e.attributes["value"]), out.dtype))
     bits = int.from_bytes(raw.tobytes(), "little")
-    m.fill(m.w.params[0], int(np.prod(out.shape, dtype=np.int64)), WORDS[out.dtype.itemsize], bits)
+    m.fill(m.w.params[0], prod(extents(out)), WORDS[out.dtype.itemsize], bits)
     return m.done("fill")
 
 
@@ -157,12 +159,12 @@ def _reduce(op: str) -> Lower:
 
 def _rows(e: Equation, count: int, fmt: Any = None) -> indexed.Rows:
     x = e.inputs[0].type
-    width = int(np.prod(x.shape[1:]))
+    width = prod(extents(x)[1:])
     return indexed.Rows(int(x.shape[0]), width, count, fmt or WORDS[x.dtype.itemsize], x.dtype.itemsize)
 
 
 def _gather(s: Setting, name: str, e: Equation) -> LoweredGroup:
-    return indexed.write_gather(s.module, name, _rows(e, e.inputs[1].type.shape[0]), s.machine, s.cores)
+    return indexed.write_gather(s.module, name, _rows(e, extents(e.inputs[1])[0]), s.machine, s.cores)
 
 
 _COMBINE = {"set": "set", "add": "VAV", "mul": "VMV", "max": "VGTM", "min": "VLTM"}
@@ -171,13 +173,13 @@ _COMBINE = {"set": "set", "add": "VAV", "mul": "VMV", "max": "VGTM", "min": "VLT
 def _scatter(s: Setting, name: str, e: Equation) -> LoweredGroup:
     op = _COMBINE[e.attributes["kind"]]
     fmt = None if op == "set" else format_of(e.inputs[0].type.dtype)
-    rows = _rows(e, e.inputs[1].type.shape[0], fmt)
+    rows = _rows(e, extents(e.inputs[1])[0], fmt)
     return indexed.write_scatter(s.module, name, rows, op, s.machine, s.cores)
 
 
 def _sort(s: Setting, name: str, e: Equation) -> LoweredGroup:
     x = e.inputs[0].type
-    lines = indexed.Lines(int(np.prod(x.shape[:-1])), int(x.shape[-1]), format_of(x.dtype))
+    lines = indexed.Lines(prod(extents(x)[:-1]), int(x.shape[-1]), format_of(x.dtype))
     return indexed.write_sort(s.module, name, lines, s.machine, s.cores)
 
 

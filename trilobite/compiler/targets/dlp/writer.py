@@ -154,8 +154,7 @@ class Writer:
         """A static array of at least one byte."""
         full = f"{self.function.name}.{name}"
         made = Buffer(full, space, max(-(-size // ALIGN) * ALIGN, ALIGN), ALIGN)
-        self.b.begin(self.module.add_buffer(made))
-        return self.b.address(made)
+        return self.b.address(self.module.add_buffer(made))
 
     def at(self, pointer: Value, offset: Int) -> Value:
         """That many bytes further."""
@@ -179,7 +178,9 @@ class Writer:
     def store(self, fmt: Format, value: Value, pointer: Value, offset: Int = 0) -> None:
         self.b.store(fmt, value, self.at(pointer, offset))
 
-    def vector(self, row: str, fmts: Format | Sequence[Format], *operands: Int, flags: Sequence[str] = ()) -> None:
+    def vector(
+        self, row: str, fmts: Format | Sequence[Format], *operands: Int, flags: Sequence[str] = ()
+    ) -> None:
         formats = (fmts,) if isinstance(fmts, Format) else tuple(fmts)
         self.b.tensor(row, [self.value(o) for o in operands], formats, flags)
 

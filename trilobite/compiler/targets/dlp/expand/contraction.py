@@ -7,6 +7,7 @@ the matrix unit does not take as it is becomes a product with the elements under
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from itertools import product as tuples
 from math import prod
 from typing import Any
@@ -24,7 +25,6 @@ from trilobite.base.dtypes import (
     is_complex,
     is_float,
     is_integer,
-    is_unsigned,
     uint8,
 )
 from trilobite.compiler.targets.dlp.expand import terms as t
@@ -42,16 +42,16 @@ _UNIT = {(float32, float32), (float16, float16), (float16, float32), (bfloat16, 
 # -- products ------------------------------------------------------------------------------------------------
 
 
-def one_stride(shape: Sequence[int], axes: Sequence[int]) -> int | None:
+def one_stride(shape: Sequence[Any], axes: Sequence[int]) -> int | None:
     """The stride of these axes as one, in a row-major array; None if there is none."""
     own = row_strides(shape)
     kept = [a for a in axes if shape[a] != 1]
-    if any(own[a] != own[b] * shape[b] for a, b in zip(kept, kept[1:], strict=False)):
+    if any(own[a] != own[b] * shape[b] for a, b in pairwise(kept)):
         return None
     return own[kept[-1]] if kept else 0
 
 
-def groups_of(shape: Sequence[int], batch: Sequence[int], contract: Sequence[int]) -> list[Sequence[int]]:
+def groups_of(shape: Sequence[Any], batch: Sequence[int], contract: Sequence[int]) -> list[Sequence[int]]:
     return [batch, free_axes(len(shape), contract, batch), contract]
 
 
@@ -69,17 +69,25 @@ def _dot(e: Equation) -> Body:
         def converted(a: Any, b: Any) -> Any:
             a, b = _operand(a, operand), _operand(b, operand)
             found = table["dot"](a, b, contract=contract, batch=batch, dtype=result)
-            return t.bitcast(found, dtype) if (result, bits(dtype)) == (int32, 32) and dtype != int32 else t.cast(found, dtype)
+            return (
+                t.bitcast(found, dtype)
+                if (result, bits(dtype)) == (int32, 32) and dtype != int32
+                else t.cast(found, dtype)
+            )
 
         return converted
-    orders = [
-        None if all(one_stride(s.shape, g) is not None for g in groups_of(s.shape, batch[i], contract[i])) else
-        [a for g in groups_of(s.shape, batch[i], contract[i]) for a in g]
-        for i, s in enumerate((x, y))
-    ]  # fmt: skip
+    orders = [_order(v.shape, batch[i], contract[i]) for i, v in enumerate((x, y))]
     if orders == [None, None]:
         return None
     return lambda a, b: _turned([a, b], orders, contract, batch, dtype)
+
+
+def _order(shape: Sequence[Any], batch: Sequence[int], contract: Sequence[int]) -> list[int] | None:
+    """The axes as (batch, free, contracted), where they are not groups of one stride as they are."""
+    groups = groups_of(shape, batch, contract)
+    if all(one_stride(shape, g) is not None for g in groups):
+        return None
+    return [a for g in groups for a in g]
 
 
 def _turned(values: list[Any], orders: Sequence[Any], contract: Any, batch: Any, dtype: DType) -> Any:
@@ -144,9 +152,7 @@ def _spaced(x: Any, low: Sequence[int], high: Sequence[int], between: Sequence[i
     if not any((*low, *high, *between)):
         return x
     none = (0, 0)
-    return table["pad"](
-        x, low=(*none, *low), high=(*none, *high), between=(*none, *between), value=0
-    )
+    return table["pad"](x, low=(*none, *low), high=(*none, *high), between=(*none, *between), value=0)
 
 
 def _windows_of(x: Any, g: Geometry) -> Any:
@@ -240,4 +246,3 @@ def _weight_grad(e: Equation) -> Body:
 
 
 RULES = {"dot": _dot, "conv": _conv, "conv_input_grad": _input_grad, "conv_weight_grad": _weight_grad}
-_ = is_unsigned

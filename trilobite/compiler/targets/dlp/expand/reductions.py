@@ -15,7 +15,6 @@ from trilobite.base.dtypes import (
     bits,
     bool_,
     int32,
-    int64,
     is_complex,
     is_float,
     uint8,
@@ -74,7 +73,11 @@ def _reduce(name: str) -> Callable[[Equation], Body]:
 def _working(name: str, dtype: Any) -> Any:
     if name in ("sum", "prod") and dtype in SMALL_FLOATS:
         return accumulator(dtype)
-    return dtype if computes(dtype) else (int32 if bits(dtype) == 4 and not is_float(dtype) else narrow.wider(dtype))
+    return (
+        dtype
+        if computes(dtype)
+        else (int32 if bits(dtype) == 4 and not is_float(dtype) else narrow.wider(dtype))
+    )
 
 
 def _product_of_complex(e: Equation) -> Body:
@@ -107,7 +110,11 @@ def _bits(name: str, truth: str) -> Callable[[Equation], Body]:
             return lambda v: v
         if any(x.shape[a] == 0 for a in axes):
             dtype, all_bits = e.outputs[0].type.dtype, name == "and"
-            value = all_bits if dtype == bool_ else (-1 if dtype.kind != "u" else (1 << bits(dtype)) - 1) * all_bits
+            value = (
+                all_bits
+                if dtype == bool_
+                else (-1 if dtype.kind != "u" else (1 << bits(dtype)) - 1) * all_bits
+            )
             return lambda v: t.full(e.outputs[0].type.shape, dtype, value)
         if x.dtype == bool_:
             return lambda v: t.cast(t.reduce(truth, t.cast(v, uint8), axes), bool_)
@@ -191,4 +198,3 @@ RULES = {
     "argmin": _place("min"),
     "cumulative": _cumulative,
 }
-_ = int64

@@ -14,7 +14,7 @@ from trilobite.ir.primitive import Value, table
 Operand = Any  # a value, or a Python number that takes its neighbour's shape and dtype
 
 
-def full(shape: Sequence[int], dtype: DType, value: Any) -> Value:
+def full(shape: Sequence[Any], dtype: DType, value: Any) -> Value:
     return table["full"](shape=tuple(shape), dtype=dtype, value=value)
 
 
@@ -82,7 +82,7 @@ def bitcast(x: Value, dtype: DType) -> Value:
     return table["bitcast"](x, dtype=dtype)
 
 
-def reshape(x: Value, *shape: int) -> Value:
+def reshape(x: Value, *shape: Any) -> Value:
     return x if tuple(x.shape) == shape else table["reshape"](x, shape=shape)
 
 
@@ -90,11 +90,11 @@ def transpose(x: Value, axes: Sequence[int]) -> Value:
     return x if tuple(axes) == tuple(range(x.ndim)) else table["transpose"](x, axes=tuple(axes))
 
 
-def broadcast(x: Value, shape: Sequence[int], axes: Sequence[int]) -> Value:
+def broadcast(x: Value, shape: Sequence[Any], axes: Sequence[int]) -> Value:
     return table["broadcast"](x, shape=tuple(shape), axes=tuple(axes))
 
 
-def iota(shape: Sequence[int], dtype: DType, axis: int) -> Value:
+def iota(shape: Sequence[Any], dtype: DType, axis: int) -> Value:
     return table["iota"](shape=tuple(shape), dtype=dtype, axis=axis)
 
 
@@ -110,7 +110,9 @@ def part(x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
     end = tuple(stop if i == axis else n for i, n in enumerate(x.shape))
     if begin == (0,) * x.ndim and end == tuple(x.shape) and step == 1:
         return x
-    return table["slice"](x, start=begin, stop=end, step=tuple(step if i == axis else 1 for i in range(x.ndim)))
+    return table["slice"](
+        x, start=begin, stop=end, step=tuple(step if i == axis else 1 for i in range(x.ndim))
+    )
 
 
 def join(values: Sequence[Value], axis: int) -> Value:
@@ -132,12 +134,12 @@ def reduce(name: str, x: Value, axes: Sequence[int]) -> Value:
     return table[f"reduce_{name}"](x, axes=tuple(axes))
 
 
-def spread(x: Value, shape: Sequence[int], axes: Sequence[int]) -> Value:
+def spread(x: Value, shape: Sequence[Any], axes: Sequence[int]) -> Value:
     """A reduced value repeated along the axes that were reduced."""
     return broadcast(x, shape, [i for i in range(len(shape)) if i not in axes])
 
 
-def size(shape: Sequence[int]) -> int:
+def size(shape: Sequence[Any]) -> int:
     return prod(shape)
 
 

@@ -56,8 +56,11 @@ def _along(
         x = t.padded(x, axis, low, high, identity)
     total = None
     for k in range(size):
-        tap = t.part(x, axis, k * dilation, k * dilation + (count - 1) * stride + 1, stride) if count else \
-            t.part(x, axis, 0, 0)
+        tap = (
+            t.part(x, axis, k * dilation, k * dilation + (count - 1) * stride + 1, stride)
+            if count
+            else t.part(x, axis, 0, 0)
+        )
         total = tap if total is None else combine(total, tap)
     return total
 
@@ -77,7 +80,9 @@ def _argmax(e: Equation) -> Body:
             x = t.cast(x, uint8 if x.dtype == bool_ else narrow.wider(x.dtype))
         none = (0,) * lead
         zero = none + (0,) * len(size)
-        padded = table["pad"](x, low=none + low, high=none + high, between=zero, value=_identity("max", x.dtype))
+        padded = table["pad"](
+            x, low=none + low, high=none + high, between=zero, value=_identity("max", x.dtype)
+        )
         inside = table["pad"](
             t.full(x.shape, bool_, True), low=none + low, high=none + high, between=zero, value=False
         )

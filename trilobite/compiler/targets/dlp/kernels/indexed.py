@@ -21,7 +21,7 @@ class Rows(NamedTuple):
 
     rows: int
     width: int
-    count: int
+    named: int
     fmt: Format  # of the bits: a word of the element's size, or the format that adds
     item: int
 
@@ -41,23 +41,23 @@ def write_gather(module: KernelModule, name: str, r: Rows, machine: Machine, cor
         w.finish()
         return LoweredGroup(name, "vector", mapping=f"table of {r.rows} in NRAM")
     size = r.width * r.item
-    with w.shared_loop(r.count) as i:
+    with w.shared_loop(r.named) as i:
         source = w.at(table, w.mul(_index(w, index, i), size))
         w.copy(w.at(out, w.mul(i, size)), source, size)
     w.finish()
-    return LoweredGroup(name, "dma", mapping=f"{r.count} rows of {size} bytes")
+    return LoweredGroup(name, "dma", mapping=f"{r.named} rows of {size} bytes")
 
 
 def _gather_elements(w: Writer, r: Rows, left: int) -> None:
     table, index, out = w.params
-    step = min(r.count, left // (4 + r.item))
-    step = min(step, max(-(-r.count // w.cores), 1))
+    step = min(r.named, left // (4 + r.item))
+    step = min(step, max(-(-r.named // w.cores), 1))
     values = w.buffer("table", r.rows * r.item)
     places, found = w.buffer("index", step * 4), w.buffer("found", step * r.item)
     w.copy(values, table, r.rows * r.item)
-    with w.shared_loop(-(-r.count // step)) as number:
+    with w.shared_loop(-(-r.named // step)) as number:
         at = w.mul(number, step)
-        n = step if r.count % step == 0 else w.least(step, w.sub(r.count, at))
+        n = step if r.named % step == 0 else w.least(step, w.sub(r.named, at))
         w.copy(places, w.at(index, w.mul(at, 4)), w.mul(n, 4))
         w.vector("VGATH", (r.fmt, I32), found, n, values, places, r.rows)
         w.copy(w.at(out, w.mul(at, r.item)), found, w.mul(n, r.item))
@@ -78,19 +78,19 @@ def write_scatter(
         else:
             _combine_rows(w, r, op, index, updates, out)
     w.finish()
-    return LoweredGroup(name, "dma" if op == "set" else "vector", mapping=f"{r.count} rows, in order")
+    return LoweredGroup(name, "dma" if op == "set" else "vector", mapping=f"{r.named} rows, in order")
 
 
 def _set_rows(w: Writer, r: Rows, index: Value, updates: Value, out: Value) -> None:
     size = r.width * r.item
-    with w.loop(0, r.count) as i:
+    with w.loop(0, r.named) as i:
         w.copy(w.at(out, w.mul(_index(w, index, i), size)), w.at(updates, w.mul(i, size)), size)
 
 
 def _combine_rows(w: Writer, r: Rows, op: str, index: Value, updates: Value, out: Value) -> None:
     step = min(r.width, (nram_room(w.machine) - 2048) // (2 * r.item))
     old, new = w.buffer("old", step * r.item), w.buffer("new", step * r.item)
-    with w.loop(0, r.count) as i:
+    with w.loop(0, r.named) as i:
         row = _index(w, index, i)
         with w.loop(0, r.width, step) as at:
             n = step if r.width % step == 0 else w.least(step, w.sub(r.width, at))

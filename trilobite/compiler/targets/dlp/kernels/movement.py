@@ -1,4 +1,4 @@
-"""Moves of data: broadcast, transpose, slice, pad, concatenate, reverse, windows at places that a run decides.
+"""Moves of data: broadcast, transpose, slice, pad, concatenate, reverse, windows at places read from memory.
 
 Enters: an equation's shapes and attributes as plain numbers. Leaves: a function of one pointer per operand
 and result. Everything is strided copies from device memory to device memory; a transpose of the last axis
@@ -141,7 +141,12 @@ def update_slice(m: Moves, shapes: Sequence[Shape], out: Shape, start: Shape, st
 
 
 def pad(
-    m: Moves, shapes: Sequence[Shape], out: Shape, low: Shape, between_: Shape, fill: tuple[Format, int | float]
+    m: Moves,
+    shapes: Sequence[Shape],
+    out: Shape,
+    low: Shape,
+    between_: Shape,
+    fill: tuple[Format, int | float],
 ) -> None:
     (shape,) = shapes
     x, y = m.w.params

@@ -97,9 +97,7 @@ def tiled(shape: Sequence[int], most: int, cores: int) -> Tiling:
     return Tiling(tuple(shape), at, even)
 
 
-def write_pass(
-    module: KernelModule, name: str, work: Pass, machine: Machine, cores: int
-) -> LoweredGroup:
+def write_pass(module: KernelModule, name: str, work: Pass, machine: Machine, cores: int) -> LoweredGroup:
     body = work.body
     results = [row_strides(work.shape)] * len(body.outputs)
     shape, steps = merged(work.shape, [*work.operands, *results])

@@ -82,9 +82,7 @@ def _in_pieces(w: Writer, r: Reduction, room: int) -> str:
             count = step if r.length % step == 0 else w.least(step, w.sub(r.length, at))
             source = w.at(w.params[0], w.mul(w.add(base, w.mul(at, r.inner)), item))
             _reduce_piece(w, r, (tile, pair, source), count, width)
-        w.copy(
-            w.at(w.params[1], w.mul(w.add(w.mul(outer, r.inner), first), item)), pair, w.mul(width, item)
-        )
+        w.copy(w.at(w.params[1], w.mul(w.add(w.mul(outer, r.inner), first), item)), pair, w.mul(width, item))
     return f"{r.outer * columns} columns of {lanes}, {step} of {r.length} at a time"
 
 
@@ -94,7 +92,5 @@ def _reduce_piece(
     tile, pair, source = places
     item = r.fmt.bits // 8
     strided_copy(w, tile, source, [Axis(count, width, r.inner), Axis(width, 1, 1)], item)
-    w.vector(
-        "VREDUCE", r.fmt, w.at(pair, w.mul(width, item)), tile, 1, count, width, flags=(r.op,)
-    )
+    w.vector("VREDUCE", r.fmt, w.at(pair, w.mul(width, item)), tile, 1, count, width, flags=(r.op,))
     w.vector("VREDUCE", r.fmt, pair, pair, 1, 2, width, flags=(r.op,))

@@ -1,7 +1,7 @@
 """Casts on tiles: what the framework's cast means, in conversions that saturate where it wraps.
 
-Floats to integers are cut towards zero and saturate, NaN gives 0: that is the unit's conversion. Integers wrap
-in a narrower one: their upper bits are filled with the sign, or cleared, before the unit converts. 4-bit
+Floats to integers are cut towards zero and saturate, NaN gives 0: that is the unit's conversion. Integers
+wrap in a narrower one: their upper bits are filled with the sign, or cleared, before the unit converts. 4-bit
 integers lie in the low half of a byte.
 """
 
@@ -173,7 +173,7 @@ def _to_byte_float(c: Emission, pointer: Value, to: Var, target: Format) -> None
 
 def converts(dtype: DType) -> bool:
     """Is there a way between this dtype and those the unit computes?"""
-    return dtype in FORMATS or dtype in CONVERTED or bits(dtype) == HALF and is_integer(dtype)
+    return dtype in FORMATS or dtype in CONVERTED or (bits(dtype) == HALF and is_integer(dtype))
 
 
 __all__ = ["bitcast", "cast", "converts", "is_float", "F64"]
