@@ -34,7 +34,7 @@ class Writer:
         entry: bool = False,
     ) -> None:
         self.module, self.machine, self.cores = module, machine, cores
-        self.function = Function(name, entry=entry)
+        self.function = Function(name, entry=entry, routine=not entry)
         module.add_function(self.function)
         self.b = Builder(module, self.function)
         self.params: list[Value] = [
