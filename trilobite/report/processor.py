@@ -1,0 +1,162 @@
+"""A launch of the processor as a subject: queues of every core in time, stalls, critical path, energy.
+
+Enters: a `Run`. Leaves: a `Subject`, or with `write_run` a page. Figures are the run's own; nothing is
+computed here but sums of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from trilobite.processor.isa.disassembler import instruction_text
+from trilobite.processor.isa.row import QUEUES
+from trilobite.processor.sim.run import Run
+from trilobite.processor.sim.timing.timeline import CoreTimes, Operation
+from trilobite.report.page import write_page
+from trilobite.report.subjects import Labels, Lane, Roofs, Subject, Table
+
+WORKING = ("scalar", "dispatch")  # what control does when it does not wait
+LONGEST_PATH = 400  # rows of the critical path that the page lists
+
+
+def write_run(run: Run, path: str | Path) -> None:
+    """The launch as one self-contained page: what `Run.report` calls."""
+    write_page(path, f"{run.machine.name}: {run.cycles:,} cycles", [processor_subject(run)])
+
+
+def processor_subject(run: Run, name: str = "", where: Callable[[int], str] | None = None) -> Subject:
+    """`where` tells of an instruction what it belongs to (a module, a layer); left out, its source line."""
+    place = where or run.program.where
+    labels = Labels()
+    lanes = [lane for core in run.timeline.cores for lane in _lanes(run, core, labels, place)]
+    return Subject(
+        name=name or run.machine.name,
+        target=f"dlp:{run.machine.name}",
+        sentence=_sentence(run),
+        unit="cycles",
+        total=run.cycles,
+        figures=_figures(run),
+        lanes=lanes,
+        labels=labels.texts,
+        tables=list(_tables(run, place)),
+        roofs=_roofs(run, place),
+    )
+
+
+def core_name(core: CoreTimes) -> str:
+    return f"{core.trace.cluster}.{'m' if core.trace.core == 0x80 else core.trace.core}"
+
+
+def _sentence(run: Run) -> str:
+    causes = run.stalls_by_cause()
+    waits = {cause: cycles for cause, cycles in causes.items() if cause not in ("busy", "idle", "launch")}
+    roof = run.roofline
+    reached = roof.cycles / run.cycles if run.cycles else 0.0
+    side = "arithmetic" if roof.compute_cycles >= roof.memory_cycles else "memory"
+    worst = max(waits, key=lambda cause: waits[cause]) if any(waits.values()) else ""
+    tail = f"; queues wait longest for {worst}" if worst else ""
+    return (
+        f"{run.cycles:,} cycles ({run.seconds * 1e3:.3f} ms) and {run.energy.total * 1e3:.4g} mJ on "
+        f"{run.machine.name}: {reached:.0%} of the {side} roof{tail}."
+    )
+
+
+def _figures(run: Run) -> list[tuple[str, str]]:
+    roof = run.roofline
+    bound = "arithmetic" if roof.compute_cycles >= roof.memory_cycles else "memory"
+    return [
+        ("cycles", f"{run.cycles:,}"),
+        ("time", f"{run.seconds * 1e6:,.3f} µs at {run.machine.clock_ghz:g} GHz"),
+        ("energy", f"{run.energy.total * 1e6:,.4g} µJ"),
+        ("instructions", f"{run.instructions:,}"),
+        ("multiply-accumulates", f"{roof.macs:,}"),
+        ("DRAM bytes", f"{roof.dram_bytes:,}"),
+        ("roofline", f"{roof.cycles:,.0f} cycles, {bound}"),
+        ("of the roofline", f"{roof.cycles / run.cycles:.1%}" if run.cycles else "-"),
+    ]
+
+
+def _lanes(run: Run, core: CoreTimes, labels: Labels, where: Callable[[int], str]) -> Iterator[Lane]:
+    if core.segments:
+        spans = np.asarray([(start, end - start) for start, end, _ in core.segments], np.float64)
+        texts = [labels.number(what, "" if what in WORKING else "waiting") for _, _, what in core.segments]
+        numbers = np.asarray(texts, np.uint32)
+        yield Lane(f"{core_name(core)} control", "control", spans[:, 0], spans[:, 1], numbers)
+    for queue in QUEUES[1:]:
+        found = [op for op in core.operations if op.record.queue == queue]
+        if found:
+            spans = np.asarray([(op.start, op.free - op.start) for op in found], np.float64)
+            texts = [labels.number(_label(run, op, where)) for op in found]
+            numbers = np.asarray(texts, np.uint32)
+            yield Lane(f"{core_name(core)} {queue}", queue, spans[:, 0], spans[:, 1], numbers)
+
+
+def _label(run: Run, op: Operation, where: Callable[[int], str]) -> str:
+    text = instruction_text(run.program.instructions[op.record.place])
+    return f"{text}\n{where(op.record.place)}\nbound by {op.bound}"
+
+
+def _tables(run: Run, where: Callable[[int], str]) -> Iterator[Table]:
+    causes = [cause for cause, cycles in run.stalls_by_cause().items() if cycles]
+    rows = [
+        [
+            f"{row.cluster}.{'m' if row.core == 0x80 else row.core} {row.queue}",
+            *(row.cycles[c] for c in causes),
+        ]
+        for row in run.stalls
+    ]
+    yield Table("Stalls", ["core and queue", *causes], rows, "Every row sums to the launch's cycles.")
+    yield Table("Where the cycles went", ["place", "executions", "busy", "waiting"], _by_place(run, where))
+    yield _critical(run, where)
+    energy = [[unit, joules * 1e6, joules / run.energy.total if run.energy.total else 0.0]
+              for unit, joules in run.energy.joules.items()]  # fmt: skip
+    yield Table("Energy", ["unit", "µJ", "share"], energy)
+    yield Table("Bytes", ["memory", "bytes"], [[name, count] for name, count in run.bytes.items()])
+
+
+def _by_place(run: Run, where: Callable[[int], str]) -> list[list[object]]:
+    spent: dict[str, list[int]] = {}
+    for core in run.timeline.cores:
+        for op in core.operations:
+            entry = spent.setdefault(where(op.record.place), [0, 0, 0])
+            entry[0] += 1
+            entry[1] += op.free - op.start
+            entry[2] += op.start - op.dispatch
+    return [[name, *entry] for name, entry in sorted(spent.items(), key=lambda item: -item[1][1])]
+
+
+def _critical(run: Run, where: Callable[[int], str]) -> Table:
+    """By place: how many cycles of the chain that made the launch as long as it is."""
+    spent: Counter[tuple[str, str]] = Counter()
+    path = run.critical_path
+    for here, following in zip(path, [*path[1:], None], strict=True):
+        end = following.start if following is not None else run.cycles
+        spent[where(here.record.place), here.record.queue] += max(0, end - here.start)
+    rows = [[place, queue, cycles] for (place, queue), cycles in spent.most_common(LONGEST_PATH)]
+    note = f"{len(path):,} instructions on the chain that made the launch as long as it is."
+    return Table("Critical path", ["place", "queue", "cycles"], rows, note)
+
+
+def _roofs(run: Run, where: Callable[[int], str]) -> Roofs:
+    from trilobite.processor.sim.timing.cost import useful_macs
+    from trilobite.processor.sim.timing.roofline import dram_traffic
+
+    machine, hertz = run.machine, run.machine.clock_ghz * 1e9
+    work: dict[str, list[float]] = {}
+    for core in run.timeline.cores:
+        for op in core.operations:
+            entry = work.setdefault(where(op.record.place), [0.0, 0.0, np.inf, 0.0])
+            entry[0] += 2 * useful_macs(op.record)
+            entry[1] += dram_traffic(op.record)
+            entry[2], entry[3] = min(entry[2], op.start), max(entry[3], op.finish)
+    points = [(name, o, b, max(end - start, 1) / hertz) for name, (o, b, start, end) in work.items() if o]
+    used = {fmt.rate for core in run.trace.cores for r in core.records for fmt in getattr(r, "formats", ())}
+    rates = machine.core.mfu.macs_per_cycle
+    peaks = [(name, 2 * rate * machine.cores * hertz) for name, rate in rates.items() if name in used]
+    bandwidth = machine.dram_bytes_per_cycle * hertz
+    return Roofs(peaks or [(n, 2 * r * machine.cores * hertz) for n, r in list(rates.items())[:1]],
+                 [("DRAM", bandwidth)], points)  # fmt: skip
