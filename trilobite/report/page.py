@@ -48,7 +48,9 @@ def page_text(title: str, subjects: Sequence[Subject]) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{escape(title)}</title><style>{style}</style></head>
-<body><div id="page"><noscript>This page draws its figures with its own script, which is switched off.</noscript></div>
+<body><div id="page">
+<noscript>This page draws its figures with its own script, which is switched off.</noscript>
+</div>
 <script type="application/json" id="data">{_embedded(data)}</script>
 <script>{script}</script></body></html>
 """

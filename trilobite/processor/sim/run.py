@@ -130,9 +130,9 @@ class Run:
 
     def report(self, path: str | Path) -> None:
         """Writes the launch as one self-contained HTML page."""
-        from trilobite.processor.tools.page import html_page
+        from trilobite.processor.tools.page import writer
 
-        Path(path).write_text(html_page(self), encoding="utf-8")
+        writer()(self, path)
 
     def explain(self) -> str:
         """What ran where, and what it was bound by."""

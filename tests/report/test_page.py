@@ -1,0 +1,118 @@
+"""The report page: its data are the run's own, its policy lets nothing else run, hostile text stays text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trilobite.base.errors import FileError
+from trilobite.processor import Device, Run
+from trilobite.report import Subject, processor_subject, write_page
+from trilobite.report.page import page_text
+from trilobite.report.subjects import Lane, Table
+
+KERNEL = """
+    .entry scale
+    .nram
+    x: .space 4096 * 4
+    .text
+    scale:
+        LA     $10, x
+        VLOAD  $10, $1, $0, #0
+        VMS    $10, $1, $10, $2
+        VSTORE $10, $1, $0, #0
+"""
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    device = Device("dlp-s")
+    values = np.arange(1000, dtype=np.float32)
+    return device.launch(device.load(KERNEL)["scale"], args=[device.array(values), 1000, 0.5])
+
+
+def data_of(text: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def test_a_launch_is_written_with_its_own_numbers(run: Run, tmp_path: Path) -> None:
+    run.report(tmp_path / "run.html")
+    data = data_of((tmp_path / "run.html").read_text(encoding="utf-8"))
+    (subject,) = data["subjects"]
+    assert data["title"] == f"dlp-s: {run.cycles:,} cycles"
+    assert subject["total"] == run.cycles and subject["target"] == "dlp:dlp-s"
+    assert dict(subject["figures"])["cycles"] == f"{run.cycles:,}"
+    stalls = next(t for t in subject["tables"] if t["title"] == "Stalls")
+    assert all(sum(row[1:]) == run.cycles for row in stalls["rows"])
+    energy = next(t for t in subject["tables"] if t["title"] == "Energy")
+    assert sum(row[1] for row in energy["rows"]) == pytest.approx(run.energy.total * 1e6)
+
+
+def test_lanes_hold_every_operation_of_the_timeline(run: Run) -> None:
+    subject = processor_subject(run).as_data()
+    for lane in subject["lanes"]:
+        starts = base64.b64decode(lane["start"])
+        found = struct.unpack(f"<{len(starts) // 8}d", starts)
+        core = run.timeline.cores[0]
+        if lane["kind"] == "control":
+            assert list(found) == [start for start, _, _ in core.segments]
+        else:
+            assert list(found) == [op.start for op in core.operations if op.record.queue == lane["kind"]]
+    assert {lane["kind"] for lane in subject["lanes"]} == {"control", "io", "vector"}
+
+
+def test_the_critical_path_sums_to_the_launch_from_its_first_instruction(run: Run) -> None:
+    table = next(t for t in processor_subject(run).tables if t.title == "Critical path")
+    assert sum(row[2] for row in table.rows) == run.cycles - run.critical_path[0].start
+
+
+def test_the_policy_names_the_hashes_of_what_is_there() -> None:
+    text = page_text("a", [])
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None and policy[1].startswith("default-src 'none'")
+    for tag, source in (("style", "style-src"), ("script", "script-src")):
+        inside = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.S)
+        assert inside is not None
+        digest = base64.b64encode(hashlib.sha256(inside[1].encode()).digest()).decode()
+        assert f"{source} 'sha256-{digest}'" in policy[1]
+    assert "http:" not in text.replace("http://www.w3.org/2000/svg", "") and "https:" not in text
+
+
+def test_hostile_text_stays_text() -> None:
+    nasty = "</script><script>alert(1)</script><!--\u2028"
+    subject = Subject(
+        nasty, nasty, nasty, "cycles", 1.0, [(nasty, nasty)], tables=[Table(nasty, ["a"], [[nasty]])]
+    )
+    text = page_text(nasty, [subject])
+    assert text.count("<script") == 2 and "alert(1)</script>" not in text
+    assert data_of(text)["subjects"][0]["tables"][0]["rows"][0][0] == nasty
+
+
+def test_numbers_that_json_lacks_become_null() -> None:
+    subject = Subject("a", "b", "c", "ns", float("inf"), [], tables=[Table("t", ["x"], [[float("nan")]])])
+    found = data_of(page_text("a", [subject]))["subjects"][0]
+    assert found["total"] is None and found["tables"][0]["rows"] == [[None]]
+
+
+def test_a_million_events_take_about_sixteen_bytes_each() -> None:
+    count = 100_000
+    starts = np.arange(count, dtype=np.float64)
+    lane = Lane("a", "io", starts, np.ones(count), np.zeros(count, np.uint32))
+    text = page_text("a", [Subject("a", "b", "c", "cycles", count, [], [lane], [("x", "")])])
+    assert len(text) < 24 * count
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"(?s)the page cannot be written.*absent"):
+        write_page(tmp_path / "absent" / "a.html", "a", [])
