@@ -7,11 +7,8 @@ the page's own script and style stand in `assets/`. Read `subjects.py` first. Ma
 
 from __future__ import annotations
 
-from trilobite.processor.tools.page import register
 from trilobite.report.page import write_page
 from trilobite.report.processor import processor_subject, write_run
 from trilobite.report.subjects import Subject
 
 __all__ = ["Subject", "processor_subject", "write_page", "write_run"]
-
-register(write_run)

@@ -16,6 +16,7 @@ from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.sim.run import Run
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation
+from trilobite.processor.tools.page import register
 from trilobite.report.page import write_page
 from trilobite.report.subjects import Labels, Lane, Roofs, Subject, Table
 
@@ -160,3 +161,6 @@ def _roofs(run: Run, where: Callable[[int], str]) -> Roofs:
     bandwidth = machine.dram_bytes_per_cycle * hertz
     return Roofs(peaks or [(n, 2 * r * machine.cores * hertz) for n, r in list(rates.items())[:1]],
                  [("DRAM", bandwidth)], points)  # fmt: skip
+
+
+register(write_run)
