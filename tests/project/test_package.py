@@ -44,5 +44,6 @@ def test_the_wheel_says_who_it_is(wheel: zipfile.ZipFile, root: Path) -> None:
     assert "Requires-Python: >=3.11" in metadata
     assert wheel.read(f"{folder}/entry_points.txt").decode().split() == [
         "[console_scripts]", "trilobite", "=", "trilobite.cli:main",
+        "[trilobite.reports]", "run", "=", "trilobite.report:write_run",
     ]  # fmt: skip
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
