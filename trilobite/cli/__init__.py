@@ -22,18 +22,21 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("asm", "Assemble a program of the processor.", "trilobite.cli.processor:asm"),
-    Command("bench", "Measure against the other frameworks.", "trilobite.cli.compiler:bench"),
+    Command("bench", "Measure a model, or the package beside its peers.", "trilobite.cli.models.verbs:bench"),
     Command("check", "Look for races and memory errors.", "trilobite.processor.tools.launching:check"),
     Command("compile", "Show what the compiler makes of a network.", "trilobite.cli.compiler:compile"),
+    Command("compare", "Run a model twice, and show the difference.", "trilobite.cli.models.verbs:compare"),
     Command("debug", "Step through a program of the processor.", "trilobite.processor.tools.session:debug"),
     Command("disasm", "Show a binary as assembly text.", "trilobite.cli.processor:disasm"),
     Command("demo", "Show the whole system in a few minutes.", "trilobite.apps.demo:main"),
     Command("digits", "Train a network on handwritten digits.", "trilobite.apps.digits:main"),
     Command("info", "Show versions, the CPU and where the caches are.", "trilobite.cli.info:info"),
+    Command("inspect", "Show what a model file holds.", "trilobite.cli.models.inspection:inspect"),
     Command("kernels", "Show how long each kernel of a network takes.", "trilobite.cli.compiler:kernels"),
     Command("kernel", "Run, check or profile a BANG C kernel.", "trilobite.cli.kernel:kernel"),
     Command("machines", "List the processors, or draw one.", "trilobite.cli.processor:machines"),
     Command("profile", "Show where a program's cycles went.", "trilobite.processor.tools.launching:profile"),
+    Command("run", "Run a model file.", "trilobite.cli.models.verbs:run"),
     Command("style", "Paint a picture in the style of another.", "trilobite.apps.style.command:style"),
     Command("tune", "Search for better schedules of a network's kernels.", "trilobite.cli.compiler:tune"),
 )
