@@ -1,0 +1,93 @@
+"""The matrix instruction of a tile, and what is done to its sums before they are stored.
+
+Enters: places of tiles on chip. Leaves: MM, CONV, CONVDX or CONVDW with the drain's flags, conversions, and
+the epilogue's own instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.compiler.targets.dlp.contraction.region import Regions
+from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
+from trilobite.compiler.targets.dlp.contraction.walk import Point
+from trilobite.processor.lang.ir import Value
+from trilobite.processor.lang.types import ANY
+
+ROWS = {"product": "MM", "forward": "CONV", "input_grad": "CONVDX", "weight_grad": "CONVDW"}
+
+
+class Finish:
+    """`base`: where each buffer begins."""
+
+    def __init__(self, s: Scalars, plan: Plan, base: Mapping[str, Value]) -> None:
+        self.s, self.plan, self.nest, self.base = s, plan, plan.nest, base
+
+    def multiply(
+        self, regions: Regions, at: Point, places: Mapping[str, Value], extras: Mapping[int, Value],
+        is_first: bool, is_last: bool,
+    ) -> None:  # fmt: skip
+        """Adds a tile's products to its sums, or begins them; with `is_last` they are drained."""
+        nest, s, kind = self.nest, self.s, self.nest.kind
+        flags = ["" if is_first else "acc"]
+        fields: list[Int] = regions.product_sizes(at) if kind == "product" else regions.window_fields(at)
+        drain: list[Value] = []
+        if kind in ("product", "forward"):
+            chosen, drain = self._drain(extras, is_last)
+            flags += [
+                *chosen,
+                *(("ta" if regions.ta else "", "tb" if regions.tb else "") if kind == "product" else ()),
+                "",
+            ]
+        values = [places["sums"], places["left"], places["right"], *map(s.value, fields), *drain]
+        s.builder.tensor(ROWS[kind], values, (self.plan.sums, nest.left, nest.left), flags)
+
+    def _drain(self, extras: Mapping[int, Value], is_last: bool) -> tuple[list[str], list[Value]]:
+        nothing = self.s.builder.constant(ANY, 0)
+        plan = self.plan.drain
+        if plan is None or not is_last:
+            return ["", "", ""], [nothing, nothing]
+        bias, scale = (extras.get(number, nothing) for number in (plan.bias, plan.scale))
+        return ["bias" if plan.bias >= 0 else "", "scale" if plan.scale >= 0 else "", plan.activation], [
+            bias,
+            scale,
+        ]
+
+    def behind(
+        self, regions: Regions, at: Point, sums: Value, extras: Mapping[int, Value], results: Sequence[Value]
+    ) -> None:
+        """From sums to results: narrower numbers, then the epilogue's body."""
+        count, epilogue = regions.result_elements(at), self.plan.epilogue
+        if epilogue is None:
+            self._narrow(results[0], sums, count)
+            return
+        tile = sums
+        if self.plan.is_narrowed:
+            tile = self.base["narrow"]
+            self._narrow(tile, sums, count)
+        inputs = [tile, *(self._spread(regions, at, n, place) for n, place in extras.items())]
+        scratch = self.base["scratch"]
+        epilogue.body.emit(self.s.builder, inputs, results, count, scratch, self.plan.elements["out"])
+
+    def _narrow(self, to: Value, of: Value, count: Int) -> None:
+        """Floats are rounded; integers keep their low bytes, as sums of integers wrap."""
+        s, out, sums = self.s, self.nest.out, self.plan.sums
+        if out.kind == "float":
+            s.builder.tensor("VCVT", [to, s.value(count), of], (out, sums))
+            return
+        wide, item = sums.bits // 8, out.bits // 8
+        s.builder.tensor("COPY2", [to, of, *map(s.value, (item, item, wide, count))])
+
+    def _spread(self, regions: Regions, at: Point, number: int, place: Value) -> Value:
+        """A number for each output, repeated for every place of the tile."""
+        if not self.plan.is_spread(number):
+            return place
+        s, item = self.s, self.nest.extras[number].item
+        to = self.base[f"spread{number}"]
+        rows, columns = regions.span(at, "p")[1], regions.span(at, "q")[1]
+        row = s.product([regions.span(at, "g")[1], regions.span(at, "n")[1], item])
+        s.builder.tensor(
+            "COPY2", [to, place, s.value(row), s.value(row), s.value(0), s.value(s.mul(rows, columns))]
+        )
+        return to

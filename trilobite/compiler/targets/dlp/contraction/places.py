@@ -1,0 +1,221 @@
+"""Where things lie and how large they are: what a kernel needs to know about its tiles.
+
+Enters: a nest, a mapping, a machine and what is done behind the sums. Leaves: a `Plan`: formats of sums and
+results, the residence of every operand, and the bytes of every buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from trilobite.base.dtypes import float32, int32
+from trilobite.compiler.targets.dlp.contraction.formats import RESULTS, is_product
+from trilobite.compiler.targets.dlp.contraction.mapping import (
+    Mapping,
+    Residence,
+    aligned,
+    fewest,
+    residence,
+    result_level,
+    tile_elements,
+    trips,
+)
+from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
+from trilobite.compiler.targets.dlp.interfaces import Epilogue
+from trilobite.processor.isa.formats import I32, Format
+from trilobite.processor.lang.scratchpad import room_of
+from trilobite.processor.machine import Machine
+
+VECTOR_SHARE = 16  # a bias stays on chip whole while it takes no more than this part of NRAM
+
+
+@dataclass(frozen=True)
+class Room:
+    """One buffer: `slots` places of `tile` bytes in a memory."""
+
+    name: str
+    space: str
+    tile: int
+    slots: int
+
+    @property
+    def bytes(self) -> int:
+        return self.tile * self.slots
+
+
+@dataclass(frozen=True)
+class Drain:
+    """What the unit does as sums leave it: numbers of the epilogue's operands, or -1, and the activation."""
+
+    bias: int = -1
+    scale: int = -1
+    activation: str = ""
+    result: Format = I32
+
+
+def drain_of(nest: Nest, epilogue: Epilogue | None, split: bool) -> Drain | None:
+    """The whole epilogue as a drain, if the unit can do it; sums in parts only in their own format."""
+    if epilogue is None or not epilogue.drain or nest.kind not in ("product", "forward"):
+        return None
+    wanted = epilogue.drain
+    result = RESULTS.get(epilogue.results[0].dtype)
+    if result is None or len(epilogue.results) != 1 or (split and result is not nest.accumulate):
+        return None
+    numbers = {name: int(wanted.get(name, -1)) for name in ("bias", "scale")}
+    dtypes = {"bias": float32 if nest.left.kind == "float" else int32, "scale": float32}
+    for name, number in numbers.items():
+        if number >= 0 and not (
+            epilogue.operands[number].dtype == dtypes[name] and is_vector(nest.extras[number])
+        ):
+            return None
+    if not is_product(result, nest.left, nest.left):
+        return None
+    return Drain(numbers["bias"], numbers["scale"], str(wanted.get("activation", "")), result)
+
+
+def is_vector(view: object) -> bool:
+    """One number for each output: the same at every place."""
+    return isinstance(view, View) and view.image == view.row == view.column == 0 and view.channel == view.item
+
+
+class Plan:
+    """Everything a kernel needs to know before its first instruction is written."""
+
+    def __init__(self, nest: Nest, mapping: Mapping, machine: Machine, epilogue: Epilogue | None) -> None:
+        self.nest, self.mapping, self.machine, self.epilogue = nest, mapping, machine, epilogue
+        self.count, self.least = trips(nest, mapping), fewest(nest, mapping)
+        self.elements = tile_elements(nest, mapping)
+        self.waits = machine.interlock != "ranges"
+        self.split = any(self.count[d] > 1 for d in nest.reduced)
+        self.drain = drain_of(nest, epilogue, self.split)
+        self.has_body = epilogue is not None and self.drain is None
+        self.sums = self._sum_format()
+        self.depth = mapping.lead + 1
+
+    def _sum_format(self) -> Format:
+        """What the unit writes: the result itself wherever one instruction makes it."""
+        nest = self.nest
+        if self.drain is not None:
+            return self.drain.result
+        whole = not self.split and nest.left.kind == "float" and is_product(nest.out, nest.left, nest.left)
+        return nest.out if whole else nest.accumulate
+
+    @property
+    def is_direct(self) -> bool:
+        """What the unit writes is stored as it is."""
+        return not self.has_body and (self.drain is not None or self.sums is self.nest.out)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Sums become the problem's own result before anything else is done to them."""
+        return self.drain is None and self.sums is not self.nest.out
+
+    @property
+    def result_items(self) -> tuple[int, ...]:
+        """Bytes of an element of each result."""
+        if self.epilogue is not None:
+            return tuple(t.dtype.itemsize for t in self.epilogue.results)
+        return (self.nest.out_dtype.itemsize,)
+
+    @cached_property
+    def residences(self) -> dict[str, Residence]:
+        nest, m = self.nest, self.mapping
+        own, order = nest.own, m.order
+        found = {
+            "left": residence(own["left"], order, self.count, self.least, m.keep_left, self.depth),
+            "right": residence(own["right"], order, self.count, self.least, m.keep_right, self.depth),
+            "sums": self._sums(),
+        }
+        if not self.is_direct:
+            found["results"] = Residence(own["out"], len(order), (), (), 1, 2 if m.lead else 1)
+        for number, _ in enumerate(self.epilogue.operands if self.epilogue else ()):
+            found[f"extra{number}"] = self._extra(number)
+        return found
+
+    def _sums(self) -> Residence:
+        """Sums stay until their last part is added; then, if stored from there, until they are stored."""
+        m, own = self.mapping, self.nest.own["out"]
+        level = result_level(self.nest, m, self.count)
+        inside = tuple(d for d in m.order[level:] if d in own and self.count[d] > 1)
+        places, sure = prod(self.count[d] for d in inside), prod(self.least[d] for d in inside)
+        twice = m.lead > 0 and (self.is_direct or not self.waits)
+        return Residence(own, level, inside, (), places, -(-2 // sure) if twice and level else 1)
+
+    def is_spread(self, number: int) -> bool:
+        """An operand of the body with one number for each output: it is repeated on chip."""
+        return self.nest.kind != "weight_grad" and is_vector(self.nest.extras[number])
+
+    def _extra(self, number: int) -> Residence:
+        order, m = self.mapping.order, self.mapping
+        assert self.epilogue is not None
+        if self.is_spread(number):
+            whole = (
+                self.nest.extents["n"]
+                * self.nest.extents["g"]
+                * self.epilogue.operands[number].dtype.itemsize
+            )
+            small = whole * VECTOR_SHARE <= room_of(self.machine, "nram")
+            return residence(("g", "n"), order, self.count, self.least, 0 if small else len(DIMS), self.depth)
+        own, ahead = self.nest.own["out"], 1 if m.lead else 0
+        return residence(own, order, self.count, self.least, len(DIMS), self.depth + ahead)
+
+    @cached_property
+    def rooms(self) -> dict[str, Room]:
+        """Every buffer by its name."""
+        e, r, left = self.elements, self.residences, self.nest.left
+        found = [
+            Room("left", "nram", aligned(left.bytes(e["left"])), r["left"].slots),
+            Room("right", self._right_space(), aligned(left.bytes(e["right"])), r["right"].slots),
+            Room("sums", self._sum_space(), aligned(self.sums.bytes(e["out"])), r["sums"].slots),
+        ]
+        if self.has_body and self.is_narrowed:
+            found.append(Room("narrow", "nram", aligned(self.nest.out.bytes(e["out"])), 1))
+        if not self.is_direct:
+            for number, item in enumerate(self.result_items):
+                found.append(Room(f"result{number}", "nram", aligned(item * e["out"]), r["results"].slots))
+        if self.epilogue is not None:
+            found += self._epilogue_rooms()
+        return {room.name: room for room in found}
+
+    def _right_space(self) -> str:
+        """WRAM; an image that is spread by zeros lies where the vector unit can write them."""
+        spread = self.nest.kind == "weight_grad" and self.nest.window.spread != (1, 1)
+        return "nram" if spread else "wram"
+
+    def _sum_space(self) -> str:
+        """Accumulators of their own where the machine has them and nothing else must read the sums."""
+        whole = aligned(self.sums.bytes(self.elements["out"])) * self.residences["sums"].slots
+        fits = whole <= room_of(self.machine, "acc")
+        return "acc" if self.is_direct and fits and self.nest.kind in ("product", "forward") else "nram"
+
+    def _epilogue_rooms(self) -> list[Room]:
+        assert self.epilogue is not None
+        found = []
+        outputs = min(self.mapping.tile("n"), self.nest.extents["n"]) * self.mapping.tile("g")
+        for number, tensor in enumerate(self.epilogue.operands):
+            slots, item = self.residences[f"extra{number}"].slots, tensor.dtype.itemsize
+            count = outputs if self.is_spread(number) else self.elements["out"]
+            found.append(Room(f"extra{number}", "nram", aligned(item * count), slots))
+            if self.is_spread(number) and self.has_body:
+                found.append(Room(f"spread{number}", "nram", aligned(item * self.elements["out"]), 1))
+        if self.has_body:
+            need = self.epilogue.body.scratch_bytes(self.elements["out"])
+            found.append(Room("scratch", "nram", aligned(max(need, 1)), 1))
+        return found
+
+    def used(self) -> dict[str, int]:
+        """Bytes of each memory."""
+        found: dict[str, int] = {}
+        for room in self.rooms.values():
+            found[room.space] = found.get(room.space, 0) + room.bytes
+        return found
+
+    def overflow(self) -> str | None:
+        """Which memory is too small, or None."""
+        for space, need in self.used().items():
+            room = room_of(self.machine, space)
+            if need > room:
+                return f"{space} would need {need} bytes of {room}"
+        return None
