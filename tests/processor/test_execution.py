@@ -432,12 +432,24 @@ def test_deadlock_and_divergence() -> None:
     assert apart.startswith(
         "the union task diverges: cluster 0 core 0 waits here, cluster 0 core 1 at another barrier"
     )
-    assert "not invited" in fault(
-        "SREAD $1, #isMpu\nCBZ #end, $1\nBARRIER.cluster.ipu\nend: HALT",
-        machine="dlp-m",
-        dim=(4, 1, 1),
-        task="union1",
-    )
+
+
+def test_barriers_of_the_other_kind_of_core_let_a_core_pass() -> None:
+    """All run the same text: only compute cores meet at .ipu, only memory cores at .mpu."""
+    source = """
+    SREAD $1, #isMpu
+    BARRIER.cluster.ipu
+    BARRIER.chip.mpu
+    CBNZ #end, $1
+    SREAD $2, #taskId
+    SMUL.i64 $3, $2, #4
+    SADD.i64 $3, $0, $3
+    SSTORE.i32 $2, $3, #0
+    end: BARRIER.cluster"""
+    device = Device("dlp-m")
+    data = device.array(np.full(8, -1, np.int32))
+    run = device.launch(device.load(source), [data], (8, 1, 1), "union2")
+    assert data.numpy().tolist() == list(range(8)) and run.cycles > 0
 
 
 def test_static_arrays_that_do_not_fit() -> None:

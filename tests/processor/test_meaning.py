@@ -216,7 +216,14 @@ def test_filter_sort_scan_gather_scatter(rng) -> None:
     (scan,) = run(MNEMONICS["VSCAN"][0], Operands({"f0": I32, "n": 50}), [np.arange(50, dtype=np.int32)])
     assert scan.tolist() == [i * (i + 1) // 2 for i in range(50)]
     index = rng.integers(0, 50, 30).astype(np.int32)
-    o = Operands({"f0": F32, "f1": I32, "n": 30, "m": 50})
+    rest = rng.standard_normal(50).astype(np.float32)
+    out, count = run(MNEMONICS["VPACK"][0], Operands({"f0": F32, "n": 50}), [x, mask, rest])
+    assert int(count) == int(mask.sum())
+    assert (out == np.concatenate([x[mask != 0], rest[int(count) :]])).all()
+    o = Operands({"f0": F32, "f1": I32, "n": 3, "m": 50, "outside": "zero"})
+    some = np.int32([-1, 7, 50])
+    assert run(MNEMONICS["VGATH"][0], o, [x, some])[0].tolist() == [0, x[7], 0]
+    o = Operands({"f0": F32, "f1": I32, "n": 30, "m": 50, "outside": ""})
     assert (run(MNEMONICS["VGATH"][0], o, [x, index])[0] == x[index]).all()
     with pytest.raises(IllegalOperands, match="index 50 at place 0 is outside a table of 50 elements"):
         run(MNEMONICS["VGATH"][0], o, [x, np.full(30, 50, np.int32)])

@@ -72,7 +72,7 @@ def lines_of(rng: np.random.Generator, instruction: Instruction, dram: int, oper
             o.values[name] = address(near, size * int(rng.integers(0, 200)))
     elif rng.random() < 0.4 and "b" in o.values:
         o.values["b"] = o.values["dst"] + size * int(rng.integers(0, 3))
-    if rng.random() < 0.3:
+    if rng.random() < 0.3 and "a" in o.values:
         o.values["a"] = o.values.get("dst", o.values["a"])
     immediate = int(rng.integers(-(1 << 20), 1 << 20)) if row.immediate and row.timing != "dma" else 0
     if row.immediate and row.timing == "dma":

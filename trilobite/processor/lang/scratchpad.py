@@ -7,8 +7,8 @@ A buffer is live where a path leads from its first touch to a use without passin
 asynchronous copy and buffers in SRAM keep their place for the whole kernel: their bytes are in use while the
 program text has already gone on, or by another core.
 
-Buffers that may lie `anywhere` fill the whole NRAM: the stack keeps what its frame needs, and goes to LDRAM
-if even that is gone.
+Buffers that may lie `anywhere` fill the whole NRAM or SRAM: the stack keeps what its frame needs, and goes to
+LDRAM if even that is gone.
 """
 
 from __future__ import annotations
@@ -50,10 +50,22 @@ def room_of(machine: Machine, space: str) -> int:
 
 
 def limit_of(machine: Machine, space: str, buffers: Iterable[Buffer]) -> int:
-    """What these buffers may fill of a memory: all of NRAM, if they may lie in the stack's part."""
-    if space == "nram" and all(buffer.anywhere for buffer in buffers):
-        return machine.core.nram.bytes
+    """What these buffers may fill of a memory: all of NRAM or SRAM, if they may lie in the stack's part."""
+    whole = {"nram": machine.core.nram.bytes, "sram": machine.sram.bytes}
+    if space in whole and all(buffer.anywhere for buffer in buffers):
+        return whole[space]
     return room_of(machine, space)
+
+
+def reserve_text(machine: Machine, sizes: Mapping[str, int], frame: int, is_far: bool) -> str:
+    """What a kernel that fills more of SRAM than the part leaves it should know, else nothing."""
+    used, kept = sizes.get("sram", 0), machine.sram.reserved_kib
+    if used <= room_of(machine, "sram"):
+        return ""
+    left = machine.sram.bytes - used
+    where = "the stack lies in LDRAM" if is_far else f"{left} bytes of it are left, a frame takes {frame}"
+    whose = f"the {kept} KiB that {machine.name} keeps for the memory core's stack"
+    return f"warning: sram goes into {whose}: {where}"
 
 
 def place(
@@ -81,7 +93,9 @@ def _is_far(machine: Machine, sizes: Mapping[str, int]) -> bool:
     nram, frame = machine.core.nram, sizes[STACK]
     if not nram.reserved_kib:
         return False  # it always is, and the machine says so
-    return frame > nram.reserved_kib * 512 or sizes["nram"] + frame + SPILLS > nram.bytes
+    needed = frame + SPILLS
+    no_sram = sizes["sram"] > room_of(machine, "sram") and sizes["sram"] + needed > machine.sram.bytes
+    return frame > nram.reserved_kib * 512 or sizes["nram"] + needed > nram.bytes or no_sram
 
 
 def _fit(buffer: Buffer, others: list[Buffer], offsets: Mapping[Buffer, int]) -> int:

@@ -52,12 +52,16 @@ class _Meeting:
 def check_fits(machine: Machine, program: Program) -> None:
     """Static arrays must leave the stack its part: the reserved one, or what the compiler says it takes."""
     core = machine.core
-    stack = core.nram.reserved_kib * 1024
+
+    def left(whole: int, reserved_kib: int) -> int:
+        stack = reserved_kib * 1024
+        return whole - (stack if program.frame is None else min(stack, program.frame))
+
     room = {
-        "nram": core.nram.bytes - (stack if program.frame is None else min(stack, program.frame)),
+        "nram": left(core.nram.bytes, core.nram.reserved_kib),
         "wram": core.wram.bytes,
         "acc": core.acc.bytes,
-        "sram": (machine.sram.kib - machine.sram.reserved_kib) * 1024,
+        "sram": left(machine.sram.bytes, machine.sram.reserved_kib),
         "ldram": 1 << 25,
     }
     for section in RESERVED_SECTIONS:
@@ -239,11 +243,10 @@ class Launch:
         scope, who = self.code[core.pc].instruction.flags
         key = (group, (scope, who, core.place.cluster if scope == "cluster" else -1))
         meeting = self.meetings.setdefault(key, _Meeting(_invited(members[group], key[1])))
-        if core.place not in meeting.members:
-            raise core.fault(
-                "this core is not invited to the barrier it waits at",
-                "let only compute cores come to .ipu, only memory cores to .mpu",
-            )
+        if core.place not in meeting.members:  # a barrier of the other kind of core: it goes on at once
+            pass_barrier(core, self.held, scope)
+            self.held += 1
+            return
         meeting.arrived.add(core.place)
         waiting[core.place] = key
         if meeting.arrived == meeting.members:

@@ -163,7 +163,7 @@ class MemoryChecker:
         self, core: Core, prepared: Prepared, queue: str, reads: Sequence[Region], masks: list[Array | None]
     ) -> None:
         number = INDEXED.get(prepared.row.mnemonic)
-        if number is None or masks[number] is None:
+        if number is None or masks[number] is None or "zero" in prepared.instruction.flags:
             return
         text = self._origin(core, reads[number : number + 1], masks[number : number + 1])
         self._uninitialised(core, "an address", text, queue)

@@ -45,6 +45,14 @@ def _filter(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
     return [result, np.array(False)]
 
 
+def _pack(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    values, chosen, rest = masks
+    if chosen.any():
+        return [np.ones_like(values), np.array(True)]
+    kept = values[read(1) != 0]
+    return [np.concatenate([kept, rest[kept.size :]]), np.array(False)]
+
+
 def _whole(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
     return [np.array([any(mask.any() for mask in masks)])]
 
@@ -189,7 +197,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("VSUM", "VMAX", "VMIN", "VPROD", "VARGMAX", "VARGMIN", "VDP"), _whole),
     **dict.fromkeys(("VTRANS", "VPAD", "VMIRROR", "VRSHF"), _rearranged),
     **dict.fromkeys(("VUNPOOL", "VUNPOOLA"), _unpool),
-    "VFILT": _filter, "VREDUCE": _axis, "VSCAN": _scan, "VSORT": _sort, "VGATH": _gather, "VSCAT": _scatter,
+    "VFILT": _filter, "VPACK": _pack,
+    "VREDUCE": _axis, "VSCAN": _scan, "VSORT": _sort, "VGATH": _gather, "VSCAT": _scatter,
     "VPOOL": lambda row, o, masks, read: _pool(row, o, masks, read)[:1], "VPOOLX": _pool,
     "VIM2COL": _columns, "VCOL2IM": _image, "MM": _mm, "MMV": _mmv, "VMM": _vmm, "CONV": _conv,
     "CONVDX": _conv_dx, "CONVDW": _conv_dw, "OP": _outer,

@@ -135,7 +135,13 @@ def _indices(index: Array, limit: int) -> Array:
 
 
 def _gather(o: Operands, table: Array, index: Array) -> Sequence[Array]:
-    return (table[_indices(index, o.m)],)
+    if o.outside != "zero":
+        return (table[_indices(index, o.m)],)
+    places = index.astype(np.int64)
+    inside = (places >= 0) & (places < o.m)
+    out = np.zeros(places.shape, table.dtype)
+    out[inside] = table[places[inside]]
+    return (out,)
 
 
 def _gather_reads(o: Operands) -> Sequence[Region]:
@@ -204,8 +210,8 @@ ROWS = (
         lambda o: [region(o.dst, o.f0, (o.n,)), region(o.index, I32, (o.n,))],
         (Flag("order", ("", "desc")),)),
     Row("VGATH", operands("dst n table index m"), INDEXED, VECTOR, "vector-permute",
-        "dst[i] = table[index[i]], m elements in the table; also a table lookup", _gather, _gather_reads,
-        vectors("dst")),
+        "dst[i] = table[index[i]], m elements in the table; an index outside it is a fault, or .zero gives 0",
+        _gather, _gather_reads, vectors("dst"), (Flag("outside", ("", "zero")),)),
     Row("VSCAT", operands("table n a index m"), ANY, VECTOR, "vector-permute",
         "table[index[i]] = a[i] (or + a[i]), i ascending; index is i32, m elements in the table", _scatter,
         _scatter_reads, lambda o: [region(o.table, o.f0, (o.m,))], (Flag("op", ("set", "add")),)),

@@ -52,7 +52,7 @@ ROWS = (
     _row(
         "BARRIER",
         "",
-        "waits until every member of the cluster, or of the task, has come to a barrier",
+        "waits until every member of the cluster, or of the task, has come to a barrier; others pass",
         "barrier",
         (Flag("scope", ("cluster", "chip")), Flag("members", ("", "ipu", "mpu"))),
     ),

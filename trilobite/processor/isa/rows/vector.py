@@ -240,6 +240,12 @@ def _filter(o: Operands, a: Array, mask: Array) -> Sequence[Array]:
     return out, np.array(kept.size)
 
 
+def _pack(o: Operands, a: Array, mask: Array, rest: Array) -> Sequence[Array]:
+    """The kept elements in front of what the destination held."""
+    kept = a[mask != 0]
+    return np.concatenate([kept, rest[kept.size :]]), np.array(kept.size)
+
+
 def _set(o: Operands) -> Sequence[Array]:
     return (np.repeat(from_register(o.f0, o.s), o.n),)
 
@@ -277,6 +283,9 @@ _MORE = [
         "dst[i] = a[i] converted from the second format to the first; see the number rules", lambda o, a: (
             convert(o.f0, o.f1, a, o.rounding),), lambda o: [region(o.a, o.f1, (o.n,))], vectors("dst"),
         flags=(Flag("rounding", ROUNDINGS),)),
+    Row("VPACK", operands("dst n a mask count!"), ANY, VECTOR, "vector-permute",
+        "the a[i] with mask[i] != 0 move to the front of dst, the rest of dst stays; count = how many", _pack,
+        vectors("a", "mask", "dst"), vectors("dst"), scalar_results=("count",)),
 ]  # fmt: skip
 
 ROWS = (*_BINARY, *_UNARY, *_SCALAR, *_CYCLIC, *_MORE)

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,8 +23,10 @@ TRIPLE = "x86_64-unknown-linux-musl"
 _MINIMUM = 17
 _MUSL = ("x86_64-linux-musl", "generic-musl", "x86-linux-any", "any-linux-any")
 _DIAGNOSTIC = re.compile(r"^(.+?):(\d+):(\d+): (?:fatal )?error: (.*)$", re.MULTILINE)
+_REQUESTED = re.compile(r"^(.+?):(\d+):(\d+): note: .*requested here$", re.MULTILINE)
 _COMMON = (
-    f"-x c++ -target {TRIPLE} -std=c++17 -w -fno-caret-diagnostics -fno-color-diagnostics -ferror-limit=60 "
+    f"-x c++ -target {TRIPLE} -std=c++17 -w -fno-caret-diagnostics -fno-color-diagnostics -ferror-limit=0 "
+    "-ftemplate-backtrace-limit=0 "
     "-fno-exceptions -fno-rtti"
 ).split()
 _GENERATE = (
@@ -57,6 +59,11 @@ class Clang:
     version: str
     extremes: tuple[str, ...] = ("algorithm",)  # where std::min and std::max are; libc++ has them apart
     algorithms: frozenset[str] = frozenset()  # those that libc++ keeps in headers of their own
+    folders: tuple[Path, ...] = ()  # where its own headers lie
+
+    def has_header(self, name: str) -> bool:
+        """Whether a header is the compiler's own: <cmath>, and "float.h" in quotes as well."""
+        return any((folder / name).is_file() for folder in self.folders)
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,10 @@ def _wheel() -> Clang | None:
     version = _version((str(zig), "clang"))
     apart = ("__algorithm/min.h", "__algorithm/max.h", "__utility/swap.h")
     algorithms = frozenset(path.stem for path in (lib / "libcxx/include/__algorithm").glob("*.h"))
-    return Clang((str(zig), "clang"), tuple(headers), version, apart, algorithms) if version else None
+    if not version:
+        return None
+    places = tuple(lib / folder for folder in folders)
+    return Clang((str(zig), "clang"), tuple(headers), version, apart, algorithms, places)
 
 
 def _system() -> Clang | None:
@@ -117,7 +127,15 @@ def _system() -> Clang | None:
     found = re.search(r"version (\d+)", version)
     if found is None or int(found[1]) < _MINIMUM:
         return None
-    return Clang((path,), (), version)
+    return Clang((path,), (), version, folders=_searched(path))
+
+
+def _searched(path: str) -> tuple[Path, ...]:
+    """The folders that a system's clang searches for `<...>`, as it lists them itself."""
+    words = [path, "-x", "c++", "-E", "-v", "-target", TRIPLE, os.devnull]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False).stderr
+    listed = re.search(r"#include <\.\.\.> search starts here:\n(.*?)End of search list", said, re.DOTALL)
+    return tuple(Path(line.strip()) for line in listed[1].splitlines()) if listed else ()
 
 
 def _version(command: tuple[str, ...]) -> str:
@@ -159,7 +177,8 @@ def _flags(level: int) -> list[str]:
 @lru_cache(maxsize=1)
 def _rules() -> str:
     """A digest of the rules by which host code is left out: what is kept depends on them too."""
-    return hashlib.sha256(Path(__file__).with_name("host.py").read_bytes()).hexdigest()
+    files = [Path(__file__).with_name(name) for name in ("host.py", "host_items.py", "launches.py")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _place(text: str, level: int) -> Path:
@@ -210,7 +229,25 @@ def cache_directory() -> Path:
 
 
 def diagnostics(errors: str) -> list[Diagnostic]:
-    found = [Diagnostic(m[1], int(m[2]), int(m[3]), m[4]) for m in _DIAGNOSTIC.finditer(errors)]
+    """What clang calls an error; one inside a header of its own, at the user's line that led there."""
+    found: list[Diagnostic] = []
+    for said in _DIAGNOSTIC.finditer(errors):
+        found.append(_led_here(said, errors, found[-1] if found else None))
     if not found and errors.strip():
         found = [Diagnostic("clang", 0, 0, errors.strip().splitlines()[0])]
     return found
+
+
+def _led_here(found: re.Match[str], errors: str, before: Diagnostic | None) -> Diagnostic:
+    said = Diagnostic(found[1], int(found[2]), int(found[3]), found[4])
+    own = tuple(str(folder) for folder in require_clang().folders)
+    if not own or not said.file.startswith(own):
+        return said
+    following = _DIAGNOSTIC.search(errors, found.end())
+    notes = _REQUESTED.finditer(errors, found.end(), following.start() if following else len(errors))
+    place = next((note for note in notes if not note[1].startswith(own)), None)
+    if place is not None:
+        return replace(said, file=place[1], line=int(place[2]), column=int(place[3]))
+    if before is not None and not before.file.startswith(own):  # a consequence of the error before it
+        return replace(said, file=before.file, line=before.line, column=before.column)
+    return said

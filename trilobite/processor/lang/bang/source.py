@@ -8,54 +8,32 @@ lowering refuses is one `KernelError` with every place in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.lang.bang import clang
 from trilobite.processor.lang.bang.columns import in_columns_of, placed
-from trilobite.processor.lang.bang.headers import INCLUDE
-from trilobite.processor.lang.bang.host import (
-    instantiated,
-    kernel_templates,
-    with_absent_names,
-    without_host_items,
-)
+from trilobite.processor.lang.bang.folding import folded, unfolded
+from trilobite.processor.lang.bang.host import with_absent_names, without_host_items
+from trilobite.processor.lang.bang.launches import instantiated, kernel_templates
 from trilobite.processor.lang.bang.llvm.module import Module
 from trilobite.processor.lang.bang.lower.module import ModuleLowering
-from trilobite.processor.lang.bang.rewrite import MARKER, chunks, enumerators, rewrite
-from trilobite.processor.lang.bang.surroundings import named_algorithms, read, taken_for_granted
+from trilobite.processor.lang.bang.preprocess import Options, architecture, preprocessed, refused
+from trilobite.processor.lang.bang.rewrite import enumerators, rewrite
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
 from trilobite.processor.lang.ir import KernelModule
 from trilobite.processor.machine import Machine
 
-_MISSING = re.compile(r"'([^']+)' file not found")
-_ARCHITECTURES = {
-    "mlu270": 270, "mlu290": 290, "mlu220": 220, "mlu370-x4": 372, "mlu370-x8": 372, "mlu590": 592,
-}  # fmt: skip
-DEFAULT_ARCHITECTURE = 372
+__all__ = ["Options", "architecture", "compile_file", "kernel_module"]
+
 LIBRARY = "/libcxx/include/"  # in the line markers of a text that has headers of libc++
-HEADERS = 60  # how often a header is supplied before the preprocessor's word is final
-DEPTH = 12  # how many folders up an absent header may be named
-ROUNDS = 8  # how often headers or host functions are left out before clang's word is final
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a command line would say: -I, -D, -O; the one entry that is wanted, if not all are; whether a
-    kernel stops where an operand breaks the table's word."""
-
-    includes: tuple[str, ...] = ()
-    defines: tuple[str, ...] = ()
-    level: int = 2
-    entry: str = ""
-    contracts: bool = False
-
-
-def architecture(machine: Machine) -> int:
-    """The number that sources ask for in __BANG_ARCH__."""
-    return _ARCHITECTURES.get(machine.name, DEFAULT_ARCHITECTURE)
+ROUNDS = 8  # how often host functions are left out before clang's word is final
+# What clang says where a header did not bring what it happens to include elsewhere.
+_LIVES_ON = re.compile(
+    r"'std|std::|undeclared identifier|unknown type|no template named|undefined template|incomplete"
+)
 
 
 def compile_file(path: str | Path, machine: Machine, options: Options | None = None) -> KernelProgram:
@@ -90,22 +68,66 @@ def kernel_module(path: str | Path, machine: Machine, options: Options) -> Kerne
 def _translated(
     file: Path, machine: Machine, options: Options, with_instances: bool = False
 ) -> tuple[str, str]:
-    """The preprocessed text of a source and what clang makes of it.
+    """The user's lines of the preprocessed source and what clang makes of it.
 
     Of the library's headers it gets only what they promise, and what it names; a source that lives on more
     than that is read again with all that they happen to include.
     """
-    plain, missing = _preprocessed(file, machine, options, is_lean=True)
-    text = _to_compile(plain, options, with_instances)
-    try:
-        return plain, _compiled(file, text, missing, options)
-    except KernelError:
-        if LIBRARY not in plain:
-            raise
-    plain, missing = _preprocessed(file, machine, options, is_lean=False)
-    llvm = _compiled(file, _to_compile(plain, options, with_instances), missing, options)
-    clang.remember(text, options.level, llvm)
-    return plain, llvm
+    lean = _Text.of(file, machine, options, with_instances, is_lean=True)
+    llvm, faults = lean.compiled(options.level)
+    if not faults:
+        return lean.plain, llvm
+    if lean.has_library and any(_LIVES_ON.search(fault.message) for fault in faults):
+        whole = _Text.of(file, machine, options, with_instances, is_lean=False)
+        llvm, still = whole.compiled(options.level)
+        if not still:
+            clang.remember(lean.whole, options.level, llvm)
+            return whole.plain, llvm
+    raise refused(file, placed(lean.text, faults), lean.missing)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A source on its way to clang: the user's lines as they were written, the same as C++, and the runs of
+    library headers between them."""
+
+    plain: str
+    text: str
+    runs: list[str]
+    missing: list[str]
+
+    @staticmethod
+    def of(file: Path, machine: Machine, options: Options, with_instances: bool, is_lean: bool) -> _Text:
+        preprocessed_text, missing = preprocessed(file, machine, options, is_lean)
+        plain, runs = folded(preprocessed_text)
+        return _Text(plain, _to_compile(plain, options, with_instances), runs, missing)
+
+    @property
+    def has_library(self) -> bool:
+        return any(LIBRARY in run for run in self.runs)
+
+    @property
+    def whole(self) -> str:
+        return unfolded(self.text, self.runs)
+
+    def compiled(self, level: int) -> tuple[str, list[clang.Diagnostic]]:
+        """What clang makes of it without the host functions that it cannot make anything of, or the faults
+        that stay."""
+        first: list[clang.Diagnostic] = []
+        text = self.text
+        for _ in range(ROUNDS):
+            llvm, faults = clang.to_llvm(unfolded(text, self.runs), level)
+            if not faults:
+                if first:
+                    clang.remember(self.whole, level, llvm)
+                return llvm, []
+            first = first or faults
+            places = [(d.file, d.line, d.message) for d in faults]
+            shorter = without_host_items(with_absent_names(text, places) if self.missing else text, places)
+            if shorter == text:
+                break
+            text = shorter
+        return "", [fault for fault in first if fault in faults] or first  # without the host's
 
 
 def _to_compile(plain: str, options: Options, with_instances: bool) -> str:
@@ -125,108 +147,3 @@ def _lowered(
         Module(llvm), machine, options.level, file.name, str(file), names, options.contracts, options.entry
     )
     return made.run()
-
-
-def _compiled(file: Path, text: str, missing: list[str], options: Options) -> str:
-    """What clang makes of a source, without the host functions that it cannot make anything of."""
-    first: list[clang.Diagnostic] = []
-    whole = text
-    for _ in range(ROUNDS):
-        llvm, faults = clang.to_llvm(text, options.level)
-        if not faults:
-            if first:
-                clang.remember(whole, options.level, llvm)
-            return llvm
-        first = first or faults
-        places = [(d.file, d.line, d.message) for d in faults]
-        shorter = without_host_items(with_absent_names(text, places) if missing else text, places)
-        if shorter == text:
-            break
-        text = shorter
-    remained = [fault for fault in first if fault in faults]  # without the host's, which do not matter
-    raise _refused(file, placed(whole, remained or first), missing)
-
-
-def _words(text: str, machine: Machine, options: Options, is_lean: bool) -> list[str]:
-    sram = machine.sram.kib
-    values = {
-        "__BANG__": 300, "__BANG_ARCH__": architecture(machine), "__MLU_NRAM_SIZE__": machine.core.nram.kib,
-        "__MLU_WRAM_SIZE__": machine.core.wram.kib, "__MLU_SRAM_SIZE__": sram, "__BANG_DEVICE__": 1,
-    }  # fmt: skip
-    words = [f"-D{name}={value}" for name, value in values.items()]
-    words += [f"-D{text}" for text in options.defines]
-    for folder in (*options.includes, str(INCLUDE)):
-        words += ["-I", folder]
-    compiler = clang.require_clang()
-    for header in taken_for_granted(text, compiler.extremes):
-        words += ["-include", header]
-    if is_lean and compiler.algorithms:
-        words += ["-D_LIBCPP_REMOVE_TRANSITIVE_INCLUDES", "-I", str(INCLUDE / "lean")]
-        for name in named_algorithms(text, compiler.algorithms):
-            words += ["-include", f"__algorithm/{name}.h"]
-    return [*words, "-include", "bang.h"]  # as the vendor's driver does: sources may name nothing
-
-
-def _preprocessed(file: Path, machine: Machine, options: Options, is_lean: bool) -> tuple[str, list[str]]:
-    """The preprocessed text, and the headers that were not found and stand empty."""
-    from tempfile import TemporaryDirectory
-
-    around = read(file, options.includes)
-    words = _words(around.text, machine, options, is_lean)
-    for part in around.parts:
-        words += ["-include", str(part)]
-    missing: list[str] = []
-    with TemporaryDirectory() as folder:
-        empty = Path(folder).resolve().joinpath(*["below"] * DEPTH)
-        empty.mkdir(parents=True)
-        words += ["-I", str(empty)]
-        for name in around.absent:
-            words += _supplied(file, name, empty, missing)
-        for _ in range(HEADERS):
-            text, faults = clang.preprocess(file, words)
-            found = [m[1] for d in faults if (m := _MISSING.search(d.message)) and m[1] not in missing]
-            early = [name for name in _disturbed(text) if name not in words] if not faults else []
-            if not faults and not early:
-                return text.replace(str(empty), "absent"), missing  # or no two runs would be alike
-            for name in early:
-                words[:0] = ["-include", name]
-            if faults and not found:
-                break
-            for name in found:
-                words += _supplied(file, name, empty, missing)
-        raise _refused(file, faults, missing)
-
-
-def _disturbed(text: str) -> Iterator[str]:
-    """Library headers behind a macro `sizeof`: they do not survive it and must come before the source."""
-    for chunk, is_user in chunks(text):
-        if not is_user and "(uint32_t(sizeof(" in chunk:
-            marker = MARKER.match(chunk)
-            if marker:
-                yield marker[2].rpartition("/include/")[2]
-
-
-def _supplied(file: Path, name: str, folder: Path, missing: list[str]) -> list[str]:
-    """A missing header: from a folder above the source if it is there, else an empty one."""
-    for above in file.resolve().parents:
-        if (above / name).is_file():
-            return ["-I", str(above)]
-    target = (folder / name.lstrip("/")).resolve()
-    if not target.is_relative_to(folder.parents[DEPTH - 1]) or name in missing:
-        return []
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text("", encoding="utf-8")
-    missing.append(name)
-    return []
-
-
-def _refused(file: Path, faults: Sequence[clang.Diagnostic], missing: Sequence[str]) -> KernelError:
-    shown = [str(d).replace(str(file), file.name) for d in faults]
-    lines = list(dict.fromkeys(shown))
-    absent = f"; these headers were not found: {', '.join(missing)}" if missing else ""
-    return KernelError(
-        "the source does not compile:\n  " + "\n  ".join(lines[:30]),
-        where=file.name,
-        expected="BANG C as docs/bang.md describes it" + absent,
-        remedy="correct these places" + (", or add the folders of the headers with -I" if missing else ""),
-    )

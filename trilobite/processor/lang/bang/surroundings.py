@@ -1,10 +1,10 @@
 """What a source stands among: its own headers, those that are absent, and what it takes for granted.
 
-Enters: a file and the folders of headers. Leaves: the text of the source with the quoted headers that are
-there, the names of those that are not, the sources beside it that hold bodies of device functions which it
-only declares, and the library headers that its words call for: the vendor's compiler has the C library at
-hand before the first line, so sources call `fabs` without an include; and of `<algorithm>`, which alone takes
-clang half a second, the few parts that a source names.
+Enters: a file and the folders of headers. Leaves: the text of the source with the headers of its own that are
+there, the names of those that are not and of the library's, the sources beside it that hold bodies of device
+functions which it only declares, and the library headers that its words call for: the vendor's compiler has
+the C library at hand before the first line, so sources call `fabs` without an include; and of `<algorithm>`,
+which alone takes clang half a second, the few parts that a source names.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trilobite.processor.lang.bang.clang import Clang
 from trilobite.processor.lang.bang.headers import INCLUDE
 
-_QUOTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
+_ASKED_FOR = re.compile(r'__has_include\s*\(\s*["<]([^">]+)[">]')
+_KEYWORD_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(?:sizeof|alignof|private|protected|class|struct|static|inline|register"
+    r"|virtual|const|constexpr|volatile|auto|typename|template|new|delete|bool|int|long|float|double|if|for|while|return"
+    r"|static_assert|noexcept|nullptr|true|false|min|max)\b",
+    re.MULTILINE,
+)
 _MATH = (
     "abs fabs sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf "
     "floor ceil round trunc rint nearbyint pow fmax fmin fmod fma hypot copysign lround isnan isinf isfinite "
@@ -40,25 +48,32 @@ class Surroundings:
     text: str
     absent: list[str]
     parts: list[Path]
+    library: list[str]  # the compiler's own headers that it includes, in their order
+
+    @property
+    def early(self) -> list[str]:
+        """Headers that must come first, because the source makes a macro of a word they use."""
+        return self.library if _KEYWORD_MACRO.search(self.text) else []
 
 
-def read(file: Path, includes: Sequence[str]) -> Surroundings:
+def read(file: Path, includes: Sequence[str], compiler: Clang) -> Surroundings:
     """The source with its headers, and the sources beside it that it needs, with theirs."""
     known = [INCLUDE, *(Path(place) for place in includes)]
     found = _with_headers(file.resolve(), known)
-    text, absent, parts = "\n".join(found.values()), _absent(found, known, file), []
+    parts: list[Path] = []
+    text = "\n".join(found.values())
     wanted = set(_PROTOTYPE.findall(text)) - set(_BODY.findall(text))
     for beside in sorted(file.resolve().parent.glob("*.mlu")) if wanted else ():
         more = _with_headers(beside, known) if beside not in found else {}
         if more and wanted & set(_BODY.findall(more[beside])):
             parts.append(beside)
-            text += "\n" + "\n".join(more.values())
-            absent += [name for name in _absent(more, known, file) if name not in absent]
-    return Surroundings(text, absent, parts)
+            found |= more
+    own, absent = _elsewhere(found, known, file, compiler)
+    return Surroundings("\n".join(found.values()), absent, parts, own)
 
 
 def _with_headers(file: Path, known: Sequence[Path]) -> dict[Path, str]:
-    """The texts of a source and of the quoted headers that it comes to, but for our own."""
+    """The texts of a source and of the headers of its own that it comes to."""
     texts: dict[Path, str] = {}
     work = [file]
     while work:
@@ -66,20 +81,34 @@ def _with_headers(file: Path, known: Sequence[Path]) -> dict[Path, str]:
         if current in texts:
             continue
         texts[current] = current.read_text(encoding="utf-8", errors="replace")
-        for name in _QUOTED.findall(texts[current]):
-            header = _found(name, current, known, file)
+        for mark, name in _INCLUDED.findall(texts[current]):
+            header = _found(mark, name, current, known, file)
             if header is not None and INCLUDE not in header.parents:
                 work.append(header)
     return texts
 
 
-def _absent(texts: Mapping[Path, str], known: Sequence[Path], file: Path) -> list[str]:
-    named = [(name, current) for current, text in texts.items() for name in _QUOTED.findall(text)]
-    return list(dict.fromkeys(n for n, current in named if _found(n, current, known, file) is None))
+def _elsewhere(
+    texts: Mapping[Path, str], known: Sequence[Path], file: Path, compiler: Clang
+) -> tuple[list[str], list[str]]:
+    """Of the headers that are not the source's: those of the compiler, and those that are nowhere."""
+    own: dict[str, None] = {}
+    absent: dict[str, None] = {}
+    for current, text in texts.items():
+        for mark, name in _INCLUDED.findall(text):
+            if _found(mark, name, current, known, file) is not None:
+                continue
+            if compiler.has_header(name):
+                own[name] = None
+            elif compiler.folders and name not in _ASKED_FOR.findall(text):
+                absent[name] = None
+    return list(own), list(absent)
 
 
-def _found(name: str, current: Path, known: Sequence[Path], file: Path) -> Path | None:
-    places = (current.parent, *known, *file.resolve().parents)
+def _found(mark: str, name: str, current: Path, known: Sequence[Path], file: Path) -> Path | None:
+    near = (current.parent,) if mark == '"' else ()
+    above = file.resolve().parents if mark == '"' or "/" in name else ()
+    places = (*near, *known, *above)
     return next(((place / name).resolve() for place in places if (place / name).is_file()), None)
 
 

@@ -38,7 +38,7 @@ from trilobite.processor.lang.passes.rotate import rotate
 from trilobite.processor.lang.passes.simplify import simplify
 from trilobite.processor.lang.passes.strength import reduce_strength
 from trilobite.processor.lang.passes.unroll import unroll
-from trilobite.processor.lang.scratchpad import Layout, limit_of, room_of
+from trilobite.processor.lang.scratchpad import Layout, limit_of, reserve_text, room_of
 from trilobite.processor.lang.types import STACK
 from trilobite.processor.lang.verify import verify
 from trilobite.processor.machine import Machine
@@ -74,6 +74,7 @@ class KernelProgram(Program):
     columns: tuple[int, ...] = ()
     level: int = 2
     room: Mapping[str, int] = field(default_factory=dict)
+    warning: str = ""  # of a kernel that leaves the stack less than the machine keeps for it
 
     @cached_property
     def variables(self) -> tuple[VariablePlace, ...]:
@@ -83,7 +84,8 @@ class KernelProgram(Program):
     def scratchpad_text(self) -> str:
         """Bytes that the kernel uses of each memory, and of how many."""
         used = [s for s in RESERVED_SECTIONS if self.sizes.get(s)]
-        return "\n".join(f"{s}: {self.sizes[s]} of {self.room[s]} bytes" for s in used) or "no scratchpad"
+        lines = [f"{s}: {self.sizes[s]} of {self.room[s]} bytes" for s in used] or ["no scratchpad"]
+        return "\n".join([*lines, self.warning] if self.warning else lines)
 
     def listing(self) -> str:
         """Instructions with the lines that they came from."""
@@ -177,6 +179,7 @@ class _Assembly:
         self.buffers: dict[Buffer, int] = {}
         self.ordered = ""
         self.frame = 0
+        self.is_far = False  # a frame lies in LDRAM
 
     def order(self) -> None:
         """Gives buffers their places, and puts in what orders the queues; routines before their callers."""
@@ -229,6 +232,7 @@ class _Assembly:
 
     def _keep_frame(self, layout: Layout, words: int) -> None:
         """Bytes of NRAM that the stack takes in the largest frame: buffers, spilled values and homes."""
+        self.is_far |= layout.far_stack
         if not layout.far_stack:
             self.frame = max(self.frame, layout.sizes.get(STACK, 0) + words * WORD)
 
@@ -286,6 +290,7 @@ class _Assembly:
             origins if any(origin is not None for origin in origins) else (), tabled, tuple(self.places),
             shown, tuple(place.column for place in places), self.level,
             {section: self._room(section) for section in RESERVED_SECTIONS},
+            reserve_text(self.machine, self.sizes, self.frame, self.is_far),
         )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ wait for nothing.
 Blocking copies, compute and scalar accesses behave as if done one after the other. The hardware only keeps
 the order within a queue (and, with `interlock: ranges`, between overlapping scratchpad ranges). So before an
 operation that touches bytes which another queue may still be using, that queue is waited for. Asynchronous
-copies are the author's to order; only barriers and the end of the task know of them.
+copies are the author's to order; only barriers and the end of the task know of them. A copy within NRAM that
+is marked `with_compute` keeps its order with compute, as on parts whose compute pipe does such copies.
 
 Enters: a function and the layout of its buffers. Leaves: the function with `sync` operations. At level 0 each
 blocking operation is waited for at once.
@@ -13,7 +14,7 @@ blocking operation is waited for at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trilobite.processor.isa.row import DMA, IO, MOVE
 from trilobite.processor.lang.cfg import Graph, Loop
@@ -25,6 +26,10 @@ from trilobite.processor.lang.types import LETTER_OF
 
 QUEUES = ("io", "move", "matrix", "vector")
 DRAM = ("gdram", "ldram", "code")
+COMPUTE = frozenset(("matrix", "vector"))
+WITH_COMPUTE = (
+    "with_compute"  # on an asynchronous copy within NRAM, which sources leave to the order of compute
+)
 ASYNC = "async"  # a mark that a queue holds copies whose order is the author's
 
 
@@ -35,6 +40,7 @@ class Touch:
     buffer: Buffer | None
     space: str
     writes: bool
+    with_compute: bool = False  # of an asynchronous copy that keeps its order with compute, and with no other
 
 
 State = dict[str, frozenset[Touch | str]]  # queue -> what it may still be doing
@@ -147,11 +153,13 @@ class _Order:
 
     def _busy_with(self, touches: tuple[Touch, ...], own: tuple[str, ...], state: State) -> tuple[str, ...]:
         """Queues other than its own that may still be at work on what an operation touches."""
+        computes = bool(own) and set(own) <= COMPUTE
         found = []
         for queue in QUEUES:
             if own == (queue,):
                 continue
             pending = [t for t in state.get(queue, ()) if isinstance(t, Touch)]
+            pending = [t for t in pending if computes or not t.with_compute]
             if any(self._conflict(a, b) for a in pending for b in touches):
                 found.append(queue)
         return tuple(found)
@@ -173,17 +181,21 @@ class _Order:
         if op.opcode == "call":
             return _union(state, self.called[op.attrs["function"]].leaves)
         if op.opcode == "tensor":
-            new: frozenset[Touch | str] = (
-                frozenset([ASYNC]) if op.attrs["async"] else frozenset(self.touches[op])
-            )
+            new: frozenset[Touch | str] = frozenset(self.touches[op])
+            if op.attrs["async"]:
+                near = (replace(t, with_compute=True) for t in self.touches[op])
+                new = frozenset([ASYNC, *near]) if op.attrs.get(WITH_COMPUTE) else frozenset([ASYNC])
             return {**state, **{queue: state.get(queue, frozenset()) | new for queue in self.queues(op)}}
         return state
 
     # the two ways
     def eager(self, function: Function) -> None:
+        copies = any(op.attrs.get(WITH_COMPUTE) for op in function.ops())
         for block in function.blocks:
             kept: list[Op] = []
             for op in block.ops:
+                if copies and op.opcode == "tensor" and set(self.queues(op)) <= COMPUTE:
+                    kept.append(_sync(block, op, (MOVE,)))
                 kept.append(op)
                 if op.opcode == "tensor" and not op.attrs["async"] and self._has_dependants(op):
                     kept.append(_sync(block, op, self.queues(op)))

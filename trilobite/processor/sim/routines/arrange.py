@@ -62,9 +62,17 @@ def gather_text(instruction: Instruction) -> str:
     code = Code()
     table, index, target = (code.operand(place) for place in range(3))
     n = code.argument("n")
-    _refuse_outside(code, index_format, index, n, code.argument("m"))
+    m = code.argument("m")
+    if instruction.flags != ("zero",):
+        _refuse_outside(code, index_format, index, n, m)
     with code.loop(n, is_parallel=True) as i:
-        code.store(target, i, raw(code, fmt, table, _place(code, index_format, index, i)))
+        place = _place(code, index_format, index, i)
+        if instruction.flags == ("zero",):
+            is_inside = place.test("ult", m)
+            found = raw(code, fmt, table, is_inside.choose(place, 0))
+            code.store(target, i, is_inside.choose(found, code.constant(whole(fmt), 0)))
+        else:
+            code.store(target, i, raw(code, fmt, table, place))
     return code.text()
 
 
@@ -96,12 +104,14 @@ def scatter_text(instruction: Instruction, index_format: Format) -> str | None:
 
 
 def filter_text(instruction: Instruction) -> str | None:
-    """VFILT: the kept elements in front, zeros behind; how many were kept is left where scalars lie."""
+    """VFILT and VPACK: the kept elements in front, zeros or what was there behind; how many were kept is left
+    where scalars lie."""
+    keeps = instruction.row.mnemonic == "VPACK"
     fmt = instruction.formats[0]
     if not is_handy(fmt):
         return None
     code = Code()
-    source, mask, target = (code.operand(place) for place in range(3))
+    source, mask, target = (code.operand(place) for place in ((0, 1, 3) if keeps else (0, 1, 2)))
     kept, n = code.slot("i64", 0), code.argument("n")
     with code.loop(n) as i:
         flag = read(code, fmt, mask, i)
@@ -109,8 +119,9 @@ def filter_text(instruction: Instruction) -> str | None:
             code.store(target, kept.get(), raw(code, fmt, source, i))
             kept.set(kept.get() + 1)
     count = kept.get()
-    with code.loop(n - count, is_parallel=True) as i:
-        code.store(target, count + i, code.constant(whole(fmt), 0))
+    if not keeps:
+        with code.loop(n - count, is_parallel=True) as i:
+            code.store(target, count + i, code.constant(whole(fmt), 0))
     code.store(code.argument("scalars"), 0, count)
     return code.text()
 

@@ -78,6 +78,7 @@ _VECTORS: dict[str, Callable[[Instruction], str | None]] = {
     "VGATH": _gather,
     "VSCAT": lambda instruction: arrange.scatter_text(instruction, I32),
     "VFILT": arrange.filter_text,
+    "VPACK": arrange.filter_text,
     "RV": random.random_text,
 }
 

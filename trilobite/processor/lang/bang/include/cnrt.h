@@ -3,11 +3,14 @@
 #pragma once
 #include "mlu.h"
 typedef int cnrtRet_t;
-typedef void *cnrtQueue_t;
-typedef void *cnrtNotifier_t;
-typedef void *cnrtDev_t;
-typedef void *cnrtKernelInitParam_t;
-typedef void *cnrtKernelParamsBuffer_t;
+// Handles point to types that are never complete; libraries name those types with and without the ending.
+#define __DLP_HANDLE(name) struct name; typedef struct name *name##_t;
+__DLP_HANDLE(cnrtQueue) __DLP_HANDLE(cnrtNotifier) __DLP_HANDLE(cnrtKernelInitParam)
+__DLP_HANDLE(cnrtKernelParamsBuffer) __DLP_HANDLE(cnrtModule) __DLP_HANDLE(cnrtTaskTopo) __DLP_HANDLE(cnrtMemPool)
+#undef __DLP_HANDLE
+typedef cnrtQueue cnrtQueue_st;
+typedef cnrtNotifier cnrtNotifier_st;
+typedef int cnrtDev_t;
 typedef struct { unsigned int x, y, z; } cnrtDim3_t;
 typedef enum { CNRT_FUNC_TYPE_BLOCK = 1, CNRT_FUNC_TYPE_UNION1 = 4, CNRT_FUNC_TYPE_UNION2 = 8, CNRT_FUNC_TYPE_UNION4 = 16,
                CNRT_FUNC_TYPE_UNION8 = 32, CNRT_FUNC_TYPE_UNION16 = 64, CNRT_FUNC_TYPE_MUTABLE = 128,

@@ -81,3 +81,7 @@ template <mluMemcpyDirection_t way> __mlu_func__ void __dlp_copy_async(void *dst
 template <mluMemcpyDirection_t way> __mlu_func__ void __dlp_copy_async(void *dst, const void *src, long size, long dst_stride, long src_stride, long count) {
   __memcpy_async(dst, src, size, way, dst_stride, src_stride, count);
 }
+template <typename T> __mlu_func__ T __dlp_rem(T a, T b) { return a % b; }
+__mlu_func__ float __dlp_rem(float a, float b) { return __builtin_fmodf(a, b); }
+__mlu_func__ half __dlp_rem(half a, half b) { return (half)__builtin_fmodf((float)a, (float)b); }
+__mlu_func__ bfloat16_t __dlp_rem(bfloat16_t a, bfloat16_t b) { return (bfloat16_t)__builtin_fmodf((float)a, (float)b); }

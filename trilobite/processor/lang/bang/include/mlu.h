@@ -94,16 +94,63 @@ template <typename A, typename B> __mlu_func__ constexpr auto min(A a, B b) -> d
 template <typename A, typename B> __mlu_func__ constexpr auto max(A a, B b) -> decltype(true ? a : b) {
   return a < b ? b : a;
 }
-#define __DLP_HALF(name) \
+// The C library of the two 16-bit floats, in both namespaces, so that `cos` and `std::cos` mean one function.
+// A word of another type beside one of them is as in C++: the wider float, or float beside an integer.
+#define __DLP_UNARY(name) \
   __mlu_func__ half name(half x) { return (half)__builtin_##name##f((float)x); } \
-  __mlu_func__ bfloat16_t name(bfloat16_t x) { return (bfloat16_t)__builtin_##name##f((float)x); }
-__DLP_HALF(sqrt) __DLP_HALF(exp) __DLP_HALF(exp2) __DLP_HALF(log) __DLP_HALF(log2) __DLP_HALF(sin)
-__DLP_HALF(cos) __DLP_HALF(tanh) __DLP_HALF(fabs) __DLP_HALF(floor) __DLP_HALF(ceil) __DLP_HALF(round)
-__DLP_HALF(trunc)
-__mlu_func__ half abs(half x) { return x < (half)0 ? -x : x; }
-__mlu_func__ half pow(half x, half y) { return (half)__builtin_powf((float)x, (float)y); }
-__mlu_func__ bool isnan(half x) { return x != x; }
-__mlu_func__ bool isinf(half x) { return x == x && x - x != (half)0; }
+  __mlu_func__ bfloat16_t name(bfloat16_t x) { return (bfloat16_t)__builtin_##name##f((float)x); } \
+  namespace std { using ::name; }
+#define __DLP_BINARY(name) \
+  __mlu_func__ half name(half x, half y) { return (half)__builtin_##name##f((float)x, (float)y); } \
+  __mlu_func__ bfloat16_t name(bfloat16_t x, bfloat16_t y) { return (bfloat16_t)__builtin_##name##f((float)x, (float)y); } \
+  template <typename A, typename B> __mlu_func__ typename __dlp_beside<A, B>::type name(A x, B y) { \
+    typedef typename __dlp_beside<A, B>::type T; \
+    return sizeof(T) == 8 ? (T)__builtin_##name((double)x, (double)y) : (T)__builtin_##name##f((float)x, (float)y); \
+  } \
+  namespace std { using ::name; }
+#define __DLP_TRUTH(name, value) \
+  __mlu_func__ bool name(half x) { return value; } \
+  __mlu_func__ bool name(bfloat16_t x) { return value; } \
+  namespace std { using ::name; }
+template <typename T> struct __dlp_narrow { static constexpr int value = 0; };
+template <> struct __dlp_narrow<half> { static constexpr int value = 1; };
+template <> struct __dlp_narrow<bfloat16_t> { static constexpr int value = 2; };
+template <typename T> struct __dlp_number { static constexpr bool value = false; typedef float type; };
+#define __DLP_NUMBER(kind, wide) template <> struct __dlp_number<kind> { static constexpr bool value = true; typedef wide type; };
+__DLP_NUMBER(half, float) __DLP_NUMBER(bfloat16_t, float) __DLP_NUMBER(float, float) __DLP_NUMBER(double, double)
+__DLP_NUMBER(bool, float) __DLP_NUMBER(char, float) __DLP_NUMBER(signed char, float) __DLP_NUMBER(unsigned char, float)
+__DLP_NUMBER(short, float) __DLP_NUMBER(unsigned short, float) __DLP_NUMBER(int, float) __DLP_NUMBER(unsigned int, float)
+__DLP_NUMBER(long, float) __DLP_NUMBER(unsigned long, float) __DLP_NUMBER(long long, float)
+__DLP_NUMBER(unsigned long long, float)
+#undef __DLP_NUMBER
+template <bool is, typename T> struct __dlp_if {};
+template <typename T> struct __dlp_if<true, T> { typedef T type; };
+// One of the two is a 16-bit float, and they are not the same.
+template <typename A, typename B> struct __dlp_beside
+    : __dlp_if<(__dlp_narrow<A>::value || __dlp_narrow<B>::value) && __dlp_narrow<A>::value != __dlp_narrow<B>::value &&
+                   __dlp_number<A>::value && __dlp_number<B>::value,
+               decltype((typename __dlp_number<A>::type)0 + (typename __dlp_number<B>::type)0)> {};
+__DLP_UNARY(sqrt) __DLP_UNARY(cbrt) __DLP_UNARY(exp) __DLP_UNARY(exp2) __DLP_UNARY(expm1) __DLP_UNARY(log)
+__DLP_UNARY(log2) __DLP_UNARY(log10) __DLP_UNARY(log1p) __DLP_UNARY(sin) __DLP_UNARY(cos) __DLP_UNARY(tan)
+__DLP_UNARY(asin) __DLP_UNARY(acos) __DLP_UNARY(atan) __DLP_UNARY(sinh) __DLP_UNARY(cosh) __DLP_UNARY(tanh)
+__DLP_UNARY(asinh) __DLP_UNARY(acosh) __DLP_UNARY(atanh) __DLP_UNARY(erf) __DLP_UNARY(fabs) __DLP_UNARY(floor)
+__DLP_UNARY(ceil) __DLP_UNARY(round) __DLP_UNARY(trunc) __DLP_UNARY(rint) __DLP_UNARY(nearbyint)
+__DLP_BINARY(pow) __DLP_BINARY(fmod) __DLP_BINARY(fmax) __DLP_BINARY(fmin) __DLP_BINARY(atan2) __DLP_BINARY(hypot)
+__DLP_BINARY(copysign) __DLP_BINARY(fdim) __DLP_BINARY(remainder)
+__DLP_TRUTH(isnan, x != x)
+__DLP_TRUTH(isinf, (float)x == __builtin_inff() || (float)x == -__builtin_inff())
+__DLP_TRUTH(isfinite, x - x == x - x)
+__DLP_TRUTH(signbit, __builtin_signbit((float)x))
+__mlu_func__ half abs(half x) { return fabs(x); }
+__mlu_func__ bfloat16_t abs(bfloat16_t x) { return fabs(x); }
+__mlu_func__ half fma(half x, half y, half z) { return (half)__builtin_fma((double)x, (double)y, (double)z); }
+__mlu_func__ bfloat16_t fma(bfloat16_t x, bfloat16_t y, bfloat16_t z) {
+  return (bfloat16_t)__builtin_fma((double)x, (double)y, (double)z);
+}
+namespace std { using ::abs; using ::fma; }
+#undef __DLP_UNARY
+#undef __DLP_BINARY
+#undef __DLP_TRUTH
 
 // The library's limits know nothing of these types.
 #if defined(_LIBCPP_LIMITS) || defined(_GLIBCXX_NUMERIC_LIMITS)

@@ -11,6 +11,7 @@ from trilobite.processor.lang.bang.llvm.types import Vector, Void
 from trilobite.processor.lang.bang.llvm.values import Assembly, Global, Local, Operand, Text, constant_bytes
 from trilobite.processor.lang.bang.lower.arrays import restore, save
 from trilobite.processor.lang.bang.lower.assembly import assembly
+from trilobite.processor.lang.bang.lower.classes import float_class
 from trilobite.processor.lang.bang.lower.control import call_defined
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.integers import (
@@ -31,7 +32,7 @@ from trilobite.processor.lang.bang.lower.memory import copy_bytes, fill_bytes
 from trilobite.processor.lang.bang.lower.numbers import parts, split
 from trilobite.processor.lang.bang.lower.pointers import call_pointer
 from trilobite.processor.lang.bang.lower.tensor import lower_intrinsic
-from trilobite.processor.lang.ir import Constant, Value
+from trilobite.processor.lang.ir import Value
 from trilobite.processor.lang.types import is_float
 
 HANDS = 8  # through how many locals the format of a printf is followed
@@ -106,35 +107,6 @@ def _expected(f: FunctionLowering, i: Instruction) -> Lowered:
     return f.value(i.args[0])
 
 
-def _class(f: FunctionLowering, i: Instruction) -> Lowered:
-    """is.fpclass: NaN, infinities and zero, told by comparison."""
-    b, x = f.builder, f.one(i.args[0])
-    fmt, mask = format_of(x), int(getattr(i.args[1].value, "value", 0))
-    infinite = Constant(fmt, float("inf"))
-    size = b.arithmetic("abs", fmt, x)
-    tests = [
-        (0x003, b.arithmetic("ne", fmt, x, x)),
-        (0x204, b.arithmetic("eq", fmt, size, infinite)),
-        (0x060, b.arithmetic("eq", fmt, x, Constant(fmt, 0.0))),
-        (
-            0x198,
-            b.arithmetic(
-                "and",
-                I64,
-                b.arithmetic("lt", fmt, size, infinite),
-                b.arithmetic("ne", fmt, x, Constant(fmt, 0.0)),
-            ),
-        ),
-    ]
-    made: Value = b.integer(0)
-    for bits, truth in tests:
-        if mask & bits not in (0, bits):
-            f.refuse("a test of one sign of a class of floating-point numbers")
-        if mask & bits:
-            made = b.arithmetic("or", I64, made, truth)
-    return (made,)
-
-
 _FAMILIES: dict[str, Callable[[FunctionLowering, Instruction], Lowered]] = {
     "smin": each(extreme("min", True)), "smax": each(extreme("max", True)),
     "umin": each(extreme("min", False)), "umax": each(extreme("max", False)),
@@ -148,7 +120,7 @@ _FAMILIES: dict[str, Callable[[FunctionLowering, Instruction], Lowered]] = {
     "threadlocal": _threadlocal, "memcpy": _memory, "memmove": _memory, "memset": _set, "trap": _trap,
     "frexp": lambda f, i: split(f, f.one(i.args[0])), "modf": lambda f, i: parts(f, f.one(i.args[0])),
     "stacksave": save, "stackrestore": restore, "sincos": lambda f, i: _sincos(f, i),
-    "ubsantrap": _trap, "debugtrap": _trap, "expect": _expected, "is": _class, "launder": _expected,
+    "ubsantrap": _trap, "debugtrap": _trap, "expect": _expected, "is": float_class, "launder": _expected,
     "strip": _expected, "ptrmask": lambda f, i: _mask(f, i), "readcyclecounter": lambda f, i: _cycles(f),
 }  # fmt: skip
 

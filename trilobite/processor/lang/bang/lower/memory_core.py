@@ -21,6 +21,7 @@ from trilobite.processor.lang.ir import Block, Buffer, Constant, Function, Kerne
 from trilobite.processor.lang.ops import COMPARISONS
 from trilobite.processor.lang.passes.frames import give_frames
 from trilobite.processor.lang.passes.inline import inline
+from trilobite.processor.lang.passes.order import WITH_COMPUTE
 from trilobite.processor.lang.provenance import Provenance
 from trilobite.processor.lang.types import ANY, STACK
 
@@ -42,9 +43,18 @@ def divide_work(module: KernelModule) -> None:
             _without_memory_core(module, entry)
         else:
             _divided(module, entry)
-    for function in module.functions.values():
-        for op in function.ops():
-            op.attrs.pop(DIRECTION, None)
+    _order_near_copies(module)
+
+
+def _order_near_copies(module: KernelModule) -> None:
+    """Copies within NRAM are the compute pipe's: `__sync_compute` waits for them, compute follows them."""
+    ops = [op for function in module.functions.values() for op in function.ops()]
+    near = [op for op in ops if op.attrs.pop(DIRECTION, None) == "NRAM2NRAM" and op.attrs["async"]]
+    for op in near:
+        op.attrs[WITH_COMPUTE] = True
+    for op in ops if near else ():
+        if op.opcode == "sync" and op.attrs["queues"] == ("matrix", "vector"):
+            op.attrs["queues"] = ("move", "matrix", "vector")
 
 
 def reachable(module: KernelModule, entry: Function) -> set[Function]:
