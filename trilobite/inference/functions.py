@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from trilobite.base.errors import FileError
-from trilobite.inference.model import Graph, Node, renamed
+from trilobite.inference.model import Graph, Named, Node, ValueType, renamed
 
 _DEEPEST = 64
 _MOST = 1_000_000  # nodes after inlining
@@ -93,3 +93,25 @@ def with_attributes(node: Node, given: Mapping[str, Any]) -> Node:
         else:
             out[name] = value
     return replace(node, attributes=out)
+
+
+def with_gradients(graph: Graph) -> Graph:
+    """Gradient nodes with the nodes between their xs and y as a body."""
+    if not any(n.op == "Gradient" for n in graph.nodes):
+        return graph
+    nodes = [_with_body(n, graph) if n.op == "Gradient" else n for n in graph.nodes]
+    return Graph(graph.name, graph.inputs, graph.outputs, nodes, graph.constants)
+
+
+def _with_body(node: Node, graph: Graph) -> Node:
+    names = (*node.attributes["xs"], *(node.attribute("zs") or ()))
+    wanted, inside = {node.attributes["y"]}, []
+    for n in reversed(graph.nodes):
+        made = [o for o in n.outputs if o in wanted and o not in names]
+        if made:
+            inside.append(n)
+            wanted.update(n.reads())
+    unknown = ValueType("unknown")
+    inputs = tuple(Named(n, unknown) for n in names)
+    body = Graph("gradient", inputs, (Named(node.attributes["y"], unknown),), inside[::-1])
+    return replace(node, attributes={**node.attributes, "<body>": body})

@@ -68,10 +68,15 @@ class Node:
 
     def reads(self) -> list[str]:
         """Operands, and what the bodies take from outside."""
-        out = [n for n in self.inputs if n]
-        for body in self.bodies():
-            out += body.free()
-        return list(dict.fromkeys(out))
+        return list(dict.fromkeys((*(n for n in self.inputs if n), *self.taken())))
+
+    def taken(self) -> list[str]:
+        """What the bodies take from outside."""
+        return list(dict.fromkeys(n for body in self.bodies() for n in body.free()))
+
+    def reads_in_order(self) -> list[str]:
+        """Operands by place, the missing ones too, and behind them what the bodies take."""
+        return [*self.inputs, *self.taken()] if self.attributes else list(self.inputs)
 
 
 @dataclass(eq=False)

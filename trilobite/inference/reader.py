@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trilobite.base.errors import FileError, StateError
-from trilobite.inference.functions import Functions
+from trilobite.inference.functions import Functions, with_gradients
 from trilobite.inference.model import Graph, Model, Named, Node, ValueType
 from trilobite.inference.tensors import dtype_of, to_array
 
@@ -72,7 +72,7 @@ def _model(proto: Any, folder: Path | None) -> Model:
     for f in proto.functions:
         functions[f.domain, f.name, getattr(f, "overload", "")] = f
     graph = reader.graph(proto.graph, 0)
-    graph = Functions(functions, reader).inlined(graph)
+    graph = with_gradients(Functions(functions, reader).inlined(graph))
     check_names(graph, frozenset())
     metadata = {p.key: p.value for p in proto.metadata_props}
     return Model(graph, opsets, f"{proto.producer_name} {proto.producer_version}".strip(), metadata)

@@ -66,7 +66,7 @@ def lined_up(node: Node, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _enter_binary(op: str, function: Callable[..., Tensor]) -> None:
-    @operator(op)
+    @operator(op, gives="numbers" if op == "Equal" else "same")
     def binary(node: Node, x: Tensor, y: Tensor) -> Tensor:
         return function(x, lined_up(node, x, y))
 

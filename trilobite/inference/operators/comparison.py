@@ -12,17 +12,17 @@ from trilobite.inference.operators.registry import operator
 Array = np.ndarray[Any, Any]
 
 
-@operator("NonZero", since=9, host=True)
+@operator("NonZero", since=9, host=True, gives="numbers")
 def non_zero(node: Node, x: Array) -> Array:
     return np.asarray(np.nonzero(x), dtype=np.int64).reshape(max(x.ndim, 1) if x.ndim else 0, -1)
 
 
-@operator("Compress", since=9, host=True)
+@operator("Compress", since=9, host=True, gives="same")
 def compress(node: Node, x: Array, condition: Array) -> Array:
     return np.compress(condition.astype(bool), x, axis=node.attribute("axis"))
 
 
-@operator("Unique", since=11, host=True)
+@operator("Unique", since=11, host=True, gives="same")
 def unique(node: Node, x: Array) -> tuple[Array, ...]:
     """Unique slices along an axis, or elements; in their order of appearance unless sorted."""
     axis = node.attribute("axis")
@@ -45,7 +45,7 @@ def unique(node: Node, x: Array) -> tuple[Array, ...]:
     return np.take(items, first, axis=at), *(v.astype(np.int64) for v in (first, inverse, counts))
 
 
-@operator("NonMaxSuppression", since=10, host=True)
+@operator("NonMaxSuppression", since=10, host=True, gives="numbers")
 def non_max_suppression(
     node: Node, boxes: Array, scores: Array, most: Any = None, overlap: Any = None, least: Any = None
 ) -> Array:

@@ -38,6 +38,9 @@ def converted(x: Tensor, dtype: np.dtype[Any], saturate: bool, round_mode: str) 
         return x
     if dtype in FP8 and is_inexact(x.dtype):
         return _to_small(x, dtype, saturate, round_mode)
+    if dtype in (tb.int4, tb.uint4):
+        whole = x if x.dtype.kind in "iub" else x.astype(tb.int32)
+        return whole.astype(dtype)  # out of range the low bits are kept, as of wider integers
     if dtype == float4_e2m1fn:
         return x.astype(tb.float32).astype(dtype)
     return x.astype(dtype)
@@ -82,4 +85,9 @@ def cast_like(node: Node, x: Tensor, like: Tensor) -> Tensor:
 
 @operator("BitCast", since=26)
 def bit_cast(node: Node, x: Tensor) -> Tensor:
-    return primitive("bitcast", x, dtype=DTYPES[node.attributes["to"]])
+    dtype = DTYPES[node.attributes["to"]]
+    if x.dtype == tb.bool:
+        x = x.astype(tb.uint8)
+    if dtype == np.bool_:
+        return tb.not_equal(primitive("bitcast", x, dtype=tb.uint8), 0)
+    return primitive("bitcast", x, dtype=dtype)

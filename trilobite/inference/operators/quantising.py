@@ -62,7 +62,7 @@ def _by_blocks(x: Tensor, scale: Tensor, point: Tensor, axis: int, block: int) -
     return tb.reshape(quantised(flat[0], flat[1], flat[2], 0), x.shape)
 
 
-@operator("DequantizeLinear", since=10)
+@operator("DequantizeLinear", since=10, gives="numbers")
 def dequantize_linear(node: Node, q: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     axis, block = _grid(node, q, scale)
     dtype = DTYPES[node.attribute("output_dtype", 0)] if node.attribute("output_dtype", 0) else scale.dtype

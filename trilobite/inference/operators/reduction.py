@@ -34,6 +34,8 @@ def _l2(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
 def _extreme(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def reduced(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
         if x.dtype == tb.bool:
+            if 0 in x.shape:
+                return (tb.any if function is tb.max else tb.all)(x, axis, keepdims=keepdims)
             return function(x.astype(tb.uint8), axis, keepdims=keepdims).astype(tb.bool)
         if 0 in [x.shape[a] for a in (range(x.ndim) if axis is None else axis)]:
             return _of_nothing(x, axis, keepdims, function is tb.max)

@@ -27,7 +27,8 @@ class Row:
     host: bool = False
     pure: bool = True  # equal operands give equal results: not so for random numbers
     makes: bool = False  # the result may be much larger than the operands
-    subgraphs: bool = False  # the function gets programs for its bodies
+    subgraphs: bool = False  # a step of its own, with programs for its bodies
+    gives: str = "same"  # numbers: tensors whatever it reads; host: never tensors; same: as its operands
 
 
 rows: dict[tuple[str, str], list[Row]] = {}
@@ -43,12 +44,14 @@ def operator(
     pure: bool = True,
     makes: bool = False,
     subgraphs: bool = False,
+    gives: str = "",
 ) -> Callable[[Function], Function]:
     """Enter a function into the table under one or more operator names."""
 
     def enter(function: Function) -> Function:
         for name in names:
-            row = Row(name, since, function, domain, frozenset(known), host, pure, makes, subgraphs)
+            kind = gives or ("host" if host or subgraphs else "same")
+            row = Row(name, since, function, domain, frozenset(known), host, pure, makes, subgraphs, kind)
             family = rows.setdefault((domain, name), [])
             family.append(row)
             family.sort(key=lambda r: r.since)

@@ -127,13 +127,13 @@ def space_to_depth(node: Node, x: Tensor) -> Tensor:
     return tb.reshape(y, (n, c * b * b, h // b, w // b))
 
 
-@operator("Shape")
+@operator("Shape", gives="numbers")
 def shape(node: Node, x: Any) -> Array:
     sizes = x.shape[slice(node.attribute("start", 0), node.attribute("end"))]
     return np.asarray(sizes, dtype=np.int64)
 
 
-@operator("Size")
+@operator("Size", gives="numbers")
 def size(node: Node, x: Any) -> Array:
     return np.asarray(int(np.prod(x.shape, dtype=np.int64)), dtype=np.int64)
 

@@ -167,6 +167,27 @@ class Scan(Control):
         return [f"host: {self.node.label()}", *self.program.describe("  ")]
 
 
+class SequenceMap(Control):
+    """A body for every element of sequences; tensors among the operands are the same for all."""
+
+    def __init__(self, node: Node, around: Program) -> None:
+        super().__init__(node, around)
+        self.program = self.body(node.attributes["body"])
+
+    def run(self, values: Values) -> Sequence[Any]:
+        operands = [self.operand(i, values) for i in range(len(self.node.inputs))]
+        outer, names = _taken(self.program, values), [i.name for i in self.program.graph.inputs]
+        rows = []
+        for i in range(len(operands[0])):
+            given = [v[i] if isinstance(v, list) else v for v in operands]
+            rows.append(self.program.run({**outer, **dict(zip(names, given, strict=True))}))
+        count = len(self.program.outputs)
+        return self.chosen([[row[i] for row in rows] for i in range(count)])
+
+    def describe(self) -> list[str]:
+        return [f"host: {self.node.label()}", *self.program.describe("  ")]
+
+
 def _taken(body: Program, values: Values) -> dict[str, Any]:
     return {n: values[n] for n in body.graph.free() if n in values}
 
@@ -180,5 +201,10 @@ def _stacked(rows: Sequence[Any], declared: Any) -> Any:
     return np.zeros((0, *shape), dtype)
 
 
-CONTROL: dict[str, Callable[[Node, Program], Step]] = {"If": If, "Loop": Loop, "Scan": Scan}
+CONTROL: dict[str, Callable[[Node, Program], Step]] = {
+    "If": If,
+    "Loop": Loop,
+    "Scan": Scan,
+    "SequenceMap": SequenceMap,
+}
 """Operators whose attributes are graphs."""

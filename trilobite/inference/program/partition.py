@@ -18,7 +18,8 @@ from trilobite.inference.model import Graph, Node
 from trilobite.inference.operators import registry
 from trilobite.inference.operators.registry import Row
 from trilobite.inference.program.apply import apply
-from trilobite.inference.program.values import Known
+from trilobite.inference.program.values import Known, is_tensor_dtype
+from trilobite.inference.tensors import DTYPES
 
 
 class Kind(Enum):
@@ -110,10 +111,11 @@ def _chosen(node: Node, s: _State) -> Sequence[Node] | None:
 
 
 def _fold(node: Node, row: Row, s: _State) -> bool:
-    if row.host or row.subgraphs or not row.pure or node.op in _KEPT:
+    if row.host or row.subgraphs or not row.pure or node.op in _KEPT or makes_foreign(node):
         return False
-    operands = [s.constants.get(n) if n else None for n in node.inputs]
-    if any(n and v is None for n, v in zip(node.inputs, operands, strict=True)):
+    names = node.reads_in_order()
+    operands = [s.constants.get(n) if n else None for n in names]
+    if any(n and v is None for n, v in zip(names, operands, strict=True)):
         return False
     if any(v is not None and v.is_host for v in operands):
         return False
@@ -127,7 +129,8 @@ def _fold(node: Node, row: Row, s: _State) -> bool:
 
 def _place(node: Node, row: Row, s: _State) -> None:
     kinds = [_kind(n, s) for n in node.reads()]
-    host = row.host or row.subgraphs or Kind.HOST in kinds or _foreign(node, s) or _undecided(node, row, s)
+    host = row.host or row.subgraphs or Kind.HOST in kinds or makes_foreign(node) or _foreign(node, s)
+    host = host or _undecided(node, row, s)
     shaped = not host and row.pure and _is_shaped(node, kinds)
     low = max((s.levels.get(n, 0) for n in node.reads()), default=0)
     level = low if low % 2 == host else low + 1
@@ -139,6 +142,14 @@ def _place(node: Node, row: Row, s: _State) -> None:
 def _foreign(node: Node, s: _State) -> bool:
     """Is an operand a constant that tensors cannot hold?"""
     return any(n in s.constants and s.constants[n].is_host for n in node.reads())
+
+
+def makes_foreign(node: Node) -> bool:
+    """Does a node convert to a dtype that tensors cannot have?"""
+    if node.domain or node.op not in ("Cast", "QuantizeLinear"):
+        return False
+    code = node.attribute("to" if node.op == "Cast" else "output_dtype")
+    return isinstance(code, int) and code in DTYPES and not is_tensor_dtype(DTYPES[code])
 
 
 def _undecided(node: Node, row: Row, s: _State) -> bool:
@@ -169,15 +180,8 @@ def _result_kinds(node: Node, row: Row, kinds: Sequence[Kind], host: bool, shape
 
 def _gives_host(node: Node, row: Row, kinds: Sequence[Kind]) -> bool:
     """Unless an operator is known to give numbers, what it makes of host values stays a host value."""
-    if node.op in NUMBERS:
+    if makes_foreign(node) or row.gives == "host":
+        return True
+    if row.gives == "numbers" or node.op == "Cast":
         return False
-    return row.subgraphs or (row.host and node.op not in TENSORS) or Kind.HOST in kinds
-
-
-NUMBERS = {
-    "Equal", "Shape", "Size", "SequenceLength", "OptionalHasElement", "NonZero", "RegexFullMatch",
-    "TfIdfVectorizer", "NonMaxSuppression", "ConcatFromSequence",
-}  # fmt: skip
-"""Operators that give tensors of numbers whatever they read."""
-TENSORS = {"Compress", "Unique", "NonZero", "NonMaxSuppression", "ImageDecoder"}
-"""Host operators that give tensors of numbers unless they read something else."""
+    return Kind.HOST in kinds

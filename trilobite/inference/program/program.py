@@ -24,6 +24,20 @@ def kind_of(t: ValueType) -> Kind:
     return Kind.TENSOR if plain else Kind.HOST
 
 
+class _Group:
+    """The nodes of one level, and all that are run with them."""
+
+    def __init__(self, here: Sequence[Placed], nodes: Sequence[Placed]) -> None:
+        self.here, self.nodes = here, nodes
+        self.is_host = here[0].host or all(p.shaped for p in here)
+
+    def reads(self, constants: Mapping[str, Known]) -> list[str]:
+        nodes = self.here if self.is_host else self.nodes
+        made = set() if self.is_host else {o for p in nodes for o in p.node.outputs}
+        found = (n for p in nodes for n in p.node.reads() if n not in made and n not in constants)
+        return list(dict.fromkeys(found))
+
+
 class Program:
     """Steps for one graph on one target. Graphs inside nodes become programs of their own."""
 
@@ -47,48 +61,45 @@ class Program:
     # -- making ----------------------------------------------------------------------------------------------
 
     def _steps(self, placed: Sequence[Placed]) -> list[Step]:
+        levels = [[p for p in placed if p.level == n] for n in sorted({p.level for p in placed})]
+        groups = [_Group(here, self._gathered(here, placed)) for here in levels]
         out: list[Step] = []
-        for level in sorted({p.level for p in placed}):
-            here = [p for p in placed if p.level == level]
-            if level % 2 or all(p.shaped for p in here):
-                out += [self._host(p) for p in here]
-            else:
-                out.append(self._compiled(here, placed))
+        for group in groups:
+            if group.is_host:
+                out += [self._host(p) for p in group.here]
+                continue
+            wanted = set(self.outputs).union(*(g.reads(self.constants) for g in groups if g is not group))
+            out.append(self._compiled(group, wanted))
         return out
+
+    def _gathered(self, here: Sequence[Placed], placed: Sequence[Placed]) -> list[Placed]:
+        """Nodes of a level, and before them those of others that compute shapes it needs."""
+        own = {o for p in here for o in p.node.outputs if o}
+        borrowed, mine = self._shape_sources(here, own), set(map(id, here))
+        return [p for p in placed if id(p) in borrowed or id(p) in mine]
 
     def _host(self, p: Placed) -> Step:
         if p.row.subgraphs:
             return CONTROL[p.node.op](p.node, self)
         return Host((p.node, p.row), self.constants)
 
-    def _compiled(self, here: Sequence[Placed], placed: Sequence[Placed]) -> Step:
-        own = {o for p in here for o in p.node.outputs if o}
-        borrowed = self._shape_sources(here, own)
-        nodes = [p for p in placed if id(p) in borrowed or p in here]
-        made = {o for p in nodes for o in p.node.outputs if o}
-        reads = [n for p in nodes for n in p.node.inputs if n and n not in made and n not in self.constants]
-        level, wanted = here[0].level, set(self.outputs)
-        for p in placed:
-            if p.level != level:
-                wanted.update(p.node.reads())
-        makes = [o for p in here for o in p.node.outputs if o in wanted]
-        pairs: list[Pair] = [(p.node, p.row) for p in nodes]
-        name = f"{self.graph.name or 'graph'}"
-        return Compiled(
-            pairs, list(dict.fromkeys(reads)), makes, self.constants, self.target, self.options, name
-        )
+    def _compiled(self, group: _Group, wanted: set[str]) -> Step:
+        makes = [o for p in group.here for o in p.node.outputs if o in wanted]
+        pairs: list[Pair] = [(p.node, p.row) for p in group.nodes]
+        reads, name = group.reads(self.constants), self.graph.name or "graph"
+        return Compiled(pairs, reads, makes, self.constants, self.target, self.options, name)
 
     def _shape_sources(self, here: Sequence[Placed], own: set[str]) -> set[int]:
         """Placed nodes of other steps that compute shapes which nodes here need."""
         found: set[int] = set()
-        todo = [n for p in here for n in p.node.inputs]
+        todo = [n for p in here for n in p.node.reads()]
         while todo:
             name = todo.pop()
             p = self._by_output.get(name)
             if p is None or name in own or not p.shaped or id(p) in found:
                 continue
             found.add(id(p))
-            todo += p.node.inputs
+            todo += p.node.reads()
         return found
 
     def _last_reads(self) -> list[list[str]]:

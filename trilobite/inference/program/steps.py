@@ -21,6 +21,7 @@ from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import Row
 from trilobite.inference.program.apply import apply, call_now
 from trilobite.inference.program.foreign import is_foreign, on_codes
+from trilobite.inference.program.partition import makes_foreign
 from trilobite.inference.program.values import Known, as_array, as_tensor
 
 Values = Mapping[str, Any]
@@ -97,7 +98,7 @@ class Compiled:
         """The nodes in order, on tensors that are being recorded."""
         look = {**self.constants, **values}
         for node, row in self.nodes:
-            results = apply(node, row, [look[n] if n else None for n in node.inputs])
+            results = apply(node, row, [look[n] if n else None for n in node.reads_in_order()])
             look.update(zip(node.outputs, results, strict=False))
         return tuple(as_tensor(look[n]) for n in self.makes)
 
@@ -113,12 +114,13 @@ class Host:
     def __init__(self, pair: Pair, constants: Mapping[str, Known]) -> None:
         self.node, self.row = pair
         self.constants = constants
-        self.reads = [n for n in dict.fromkeys(self.node.inputs) if n and n not in constants]
+        self.reads = [n for n in self.node.reads() if n not in constants]
         self.makes = [n for n in self.node.outputs if n]
+        self.narrows = makes_foreign(self.node)
 
     def run(self, values: Values) -> Sequence[Any]:
-        operands = [self._operand(n, values) for n in self.node.inputs]
-        if not self.row.host and any(map(is_foreign, operands)):
+        operands = [self._operand(n, values) for n in self.node.reads_in_order()]
+        if not self.row.host and (self.narrows or any(map(is_foreign, operands))):
             results = on_codes(self.node, self.row, operands)
         else:
             results = call_now(self.node, self.row, operands)

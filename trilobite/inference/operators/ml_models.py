@@ -1,0 +1,145 @@
+"""Linear models and support vectors of ai.onnx.ml. They run on the host: labels may be strings."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from trilobite.inference.model import Node
+from trilobite.inference.operators.ml_scores import label_array, labelled, logistic, transformed
+from trilobite.inference.operators.registry import operator
+
+Array = np.ndarray[Any, Any]
+ML = "ai.onnx.ml"
+
+
+def _rows(x: Array) -> Array:
+    rows = x.reshape(1, -1) if x.ndim == 1 else x.reshape(len(x), -1)
+    return rows.astype(np.float32)
+
+
+@operator("LinearRegressor", domain=ML, host=True, gives="numbers")
+def linear_regressor(node: Node, x: Array) -> Array:
+    weights = np.asarray(node.attributes["coefficients"], np.float32).reshape(
+        node.attribute("targets", 1), -1
+    )
+    out = _rows(x) @ weights.T
+    if node.attribute("intercepts"):
+        out = out + np.asarray(node.attributes["intercepts"], np.float32)
+    return transformed(out, node.attribute("post_transform", "NONE"))
+
+
+@operator("LinearClassifier", domain=ML, host=True)
+def linear_classifier(node: Node, x: Array) -> tuple[Array, Array]:
+    labels = node.attribute("classlabels_ints") or node.attribute("classlabels_strings") or (0, 1)
+    rows, flat = _rows(x), np.asarray(node.attributes["coefficients"], np.float32)
+    weights = flat.reshape(-1, rows.shape[1])
+    scores = rows @ weights.T
+    if node.attribute("intercepts"):
+        scores = scores + np.asarray(node.attributes["intercepts"], np.float32)
+    post = node.attribute("post_transform", "NONE")
+    if scores.shape[1] > 1:
+        return labelled(transformed(scores, post), labels)
+    positive = scores[:, 0] > (0 if post == "NONE" else 0.0)
+    both = np.concatenate([-scores, scores], axis=1)
+    if post == "LOGISTIC":
+        chance = logistic(scores)
+        both = np.concatenate([1 - chance, chance], axis=1)
+    elif post != "NONE":
+        both = transformed(both, post)
+    names = label_array(labels if len(labels) == 2 else (0, labels[0]))
+    return names[positive.astype(np.int64)], both if len(labels) == 2 else both[:, 1:]
+
+
+def _kernel(node: Node, x: Array, vectors: Array) -> Array:
+    gamma, coefficient, degree = (*(node.attribute("kernel_params") or ()), 0.0, 0.0, 0.0)[:3]
+    kind = node.attribute("kernel_type", "LINEAR")
+    if kind == "RBF":
+        gap = ((x[:, None, :] - vectors[None, :, :]) ** 2).sum(axis=-1)
+        return np.exp(-gamma * gap)
+    product = x @ vectors.T
+    if kind == "POLY":
+        return (gamma * product + coefficient) ** degree
+    return np.tanh(gamma * product + coefficient) if kind == "SIGMOID" else product
+
+
+@operator("SVMRegressor", domain=ML, host=True, gives="numbers")
+def svm_regressor(node: Node, x: Array) -> Array:
+    rows, count = _rows(x), node.attribute("n_supports", 0)
+    weights = np.asarray(node.attributes["coefficients"], np.float32)
+    if count:
+        vectors = np.asarray(node.attributes["support_vectors"], np.float32).reshape(count, -1)
+        out = _kernel(node, rows, vectors) @ weights.reshape(-1)
+    else:
+        out = _kernel(node, rows, weights.reshape(1, -1))[:, 0]
+    out = out + node.attributes["rho"][0]
+    if node.attribute("one_class", 0):
+        out = np.where(out > 0, 1.0, -1.0)
+    return transformed(out.reshape(-1, 1).astype(np.float32), node.attribute("post_transform", "NONE"))
+
+
+@operator("SVMClassifier", domain=ML, host=True)
+def svm_classifier(node: Node, x: Array) -> tuple[Array, Array]:
+    """One against one, as libsvm does, or one score per class where there are no support vectors."""
+    labels = node.attribute("classlabels_ints") or node.attribute("classlabels_strings") or (0, 1)
+    rows, post = _rows(x), node.attribute("post_transform", "NONE")
+    rho = np.asarray(node.attributes["rho"], np.float32)
+    counts = node.attribute("vectors_per_class")
+    if not counts:
+        weights = np.asarray(node.attributes["coefficients"], np.float32).reshape(len(labels), -1)
+        return labelled(transformed((_kernel(node, rows, weights) + rho[0]).astype(np.float32), post), labels)
+    pairs = _pairwise(node, rows, counts, rho)
+    votes = np.zeros((len(rows), len(labels)))
+    for k, (i, j) in enumerate(combinations(range(len(labels)), 2)):
+        votes[:, i] += pairs[:, k] > 0
+        votes[:, j] += pairs[:, k] <= 0
+    if node.attribute("prob_a"):
+        chances = np.stack([_chances(node, row, len(labels)) for row in pairs]).astype(np.float32)
+        return labelled(chances, labels)
+    names = label_array(labels)[np.argmax(votes, axis=1)]
+    if len(labels) == 2:
+        pairs = (
+            np.concatenate([pairs, -pairs], axis=1)
+            if post == "NONE"
+            else np.concatenate([-pairs, pairs], axis=1)
+        )
+    return names, transformed(pairs.astype(np.float32), post)
+
+
+def _pairwise(node: Node, rows: Array, counts: Any, rho: Array) -> Array:
+    """A score for each pair of classes: positive for the first."""
+    total, classes = sum(counts), len(counts)
+    vectors = np.asarray(node.attributes["support_vectors"], np.float32).reshape(total, -1)
+    weights = np.asarray(node.attributes["coefficients"], np.float32).reshape(classes - 1, total)
+    kernel, ends = _kernel(node, rows, vectors), np.cumsum([0, *counts])
+    out = []
+    for k, (i, j) in enumerate(combinations(range(classes), 2)):
+        a, b = slice(ends[i], ends[i + 1]), slice(ends[j], ends[j + 1])
+        out.append(kernel[:, a] @ weights[j - 1, a] + kernel[:, b] @ weights[i, b] + rho[k])
+    return np.stack(out, axis=1)
+
+
+def _chances(node: Node, scores: Array, classes: int) -> Array:
+    """Probabilities of classes that agree best with those of pairs (Wu, Lin and Weng, method 2)."""
+    a, b = np.asarray(node.attributes["prob_a"]), np.asarray(node.attributes["prob_b"])
+    pair = np.clip(1 - logistic(scores.astype(np.float64) * a + b), 1e-7, 1 - 1e-7)
+    r = np.zeros((classes, classes))
+    for k, (i, j) in enumerate(combinations(range(classes), 2)):
+        r[i, j], r[j, i] = pair[k], 1 - pair[k]
+    q = -r.T * r
+    np.fill_diagonal(q, (r**2).sum(axis=0))
+    p = np.full(classes, 1 / classes)
+    for _ in range(max(100, classes)):
+        qp = q @ p
+        both = p @ qp
+        if np.abs(qp - both).max() < 0.005 / classes:
+            break
+        for t in range(classes):
+            step = (both - qp[t]) / q[t, t]
+            p[t] += step
+            both = (both + step * (step * q[t, t] + 2 * qp[t])) / (1 + step) ** 2
+            p /= 1 + step
+            qp = (qp + step * q[t]) / (1 + step)
+    return p
