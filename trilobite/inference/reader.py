@@ -195,10 +195,13 @@ def value_type(t: Any) -> ValueType:
 
 
 def _sizes(tensor: Any) -> tuple[int | str | None, ...]:
+    """Numbers, names, or None: exporters also write -1 and "?" for what they do not know."""
     out: list[int | str | None] = []
     for d in tensor.shape.dim:
-        which = d.WhichOneof("value")
-        out.append(int(d.dim_value) if which == "dim_value" else d.dim_param or None if which else None)
+        if d.WhichOneof("value") == "dim_value":
+            out.append(int(d.dim_value) if d.dim_value >= 0 else None)
+        else:
+            out.append(d.dim_param if d.dim_param not in ("", "?") else None)
     return tuple(out)
 
 

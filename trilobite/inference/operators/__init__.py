@@ -7,7 +7,7 @@ import importlib
 FAMILIES = (
     "arithmetic activation comparison reduction shaping indexing making joining product convolution pooling "
     "normalising conversion quantising attention recurrent losses spectral resampling regions sequences "
-    "strings ml_trees ml_models ml_features training"
+    "strings ml_trees ml_models ml_features training control"
 ).split()
 _loaded: list[str] = []
 

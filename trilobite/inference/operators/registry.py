@@ -28,6 +28,7 @@ class Row:
     pure: bool = True  # equal operands give equal results: not so for random numbers
     makes: bool = False  # the result may be much larger than the operands
     subgraphs: bool = False  # a step of its own, with programs for its bodies
+    raw: bool = False  # operands come as the program has them: known ones stay known
     gives: str = "same"  # numbers: tensors whatever it reads; host: never tensors; same: as its operands
 
 
@@ -44,6 +45,7 @@ def operator(
     pure: bool = True,
     makes: bool = False,
     subgraphs: bool = False,
+    raw: bool = False,
     gives: str = "",
 ) -> Callable[[Function], Function]:
     """Enter a function into the table under one or more operator names."""
@@ -51,7 +53,9 @@ def operator(
     def enter(function: Function) -> Function:
         for name in names:
             kind = gives or ("host" if host or subgraphs else "same")
-            row = Row(name, since, function, domain, frozenset(known), host, pure, makes, subgraphs, kind)
+            row = Row(
+                name, since, function, domain, frozenset(known), host, pure, makes, subgraphs, raw, kind
+            )
             family = rows.setdefault((domain, name), [])
             family.append(row)
             family.sort(key=lambda r: r.since)

@@ -173,6 +173,7 @@ def resize(
     node: Node, x: Tensor, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
 ) -> Tensor:
     axes = [a % x.ndim for a in node.attribute("axes") or range(x.ndim)]
+    roi = roi if roi is not None and roi.size else None
     here = [fixed(x.shape)[a] for a in axes]
     if scales is not None and scales.size:
         factors = [float(s) for s in scales.reshape(-1)]

@@ -88,11 +88,3 @@ def optional_get_element(node: Node, value: Any) -> Any:
 @operator("OptionalHasElement", since=15, host=True, gives="numbers")
 def optional_has_element(node: Node, value: Any = None) -> Array:
     return np.asarray(value is not None)
-
-
-def _never(node: Node, *_: Any) -> Any:
-    raise AssertionError(f"{node.label()} is a step of its own")
-
-
-for _name, _since in (("If", 1), ("Loop", 1), ("Scan", 8), ("SequenceMap", 17)):
-    operator(_name, since=_since, subgraphs=True)(_never)

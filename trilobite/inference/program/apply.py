@@ -45,7 +45,9 @@ def call_now(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:
 
 
 def _call(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:
-    if row.host:
+    if row.raw:
+        args = list(operands)
+    elif row.host:
         args = [as_array(v) for v in operands]
     else:
         args = [as_array(v) if i in row.known else as_tensor(v) for i, v in enumerate(operands)]

@@ -129,7 +129,9 @@ def _fold(node: Node, row: Row, s: _State) -> bool:
 
 def _place(node: Node, row: Row, s: _State) -> None:
     kinds = [_kind(n, s) for n in node.reads()]
-    host = row.host or row.subgraphs or Kind.HOST in kinds or makes_foreign(node) or _foreign(node, s)
+    inline = row.subgraphs and _can_inline(node, s)
+    host = row.host or (row.subgraphs and not inline) or Kind.HOST in kinds
+    host = host or makes_foreign(node) or _foreign(node, s)
     host = host or _undecided(node, row, s)
     shaped = not host and row.pure and _is_shaped(node, kinds)
     low = max((s.levels.get(n, 0) for n in node.reads()), default=0)
@@ -158,6 +160,20 @@ def _undecided(node: Node, row: Row, s: _State) -> bool:
         i in row.known and n and n not in s.constants and s.kinds.get(n) is not Kind.SHAPED
         for i, n in enumerate(node.inputs)
     )
+
+
+def _can_inline(node: Node, s: _State) -> bool:
+    """An If on shapes whose branches hold nothing but what a compiled graph can."""
+    if node.op != "If" or _kind(node.inputs[0], s) is not Kind.SHAPED:
+        return False
+    return all(_is_plain(body, s) for body in node.bodies())
+
+
+def _is_plain(body: Graph, s: _State) -> bool:
+    outer = {n: s.kinds[n] for n in body.free() if n in s.kinds}
+    known = {n: s.constants[n] for n in body.free() if n in s.constants}
+    found = partition(body, known, outer)
+    return all(p.level == 0 for p in found.placed) and not any(v.is_host for v in found.constants.values())
 
 
 def _is_shaped(node: Node, kinds: Sequence[Kind]) -> bool:
