@@ -6,6 +6,7 @@ code inside translated blocks. Values are random with edge values among them; so
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,8 @@ def execute(source: str, seed: int, fill: Any, translate: bool) -> tuple[list[by
     data = device.array(np.random.default_rng(seed).integers(0, 256, 1 << 14, dtype=np.uint8))
     fill(device, np.random.default_rng(seed + 1))
     chip = Chip(device.machine, device.memory, KERNELS if translate else {}, translate)
-    done = chip.execute(assemble_program(source), 0, [data.address])
+    ready = replace(assemble_program(source), ahead=seed % 2 == 0)
+    done = chip.execute(ready, 0, [data.address])
     pads = [device.memory.pad(space, 0, 0).tobytes() for space in (NRAM, WRAM)]
     return [data.numpy().tobytes(), *pads], done, device
 

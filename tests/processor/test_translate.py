@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from trilobite.processor.sim import emit
 from trilobite.processor.sim.chip import Chip
 from trilobite.processor.sim.kernels import KERNELS
 
+WAYS = ((False, False), (True, False), (True, True))  # translated, ahead of time
 EDGES = [
     *(0, 1, 2, 7, 31, 63, 64, 127, 128, 255, 256, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF),
     *(1 << 63, (1 << 64) - 1, (1 << 63) - 1, 0x3FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000001),
@@ -26,10 +29,11 @@ EDGES = [
 def run_both(
     source: str, arguments=(), monkeypatch=None, machine: str = "dlp-s", data: np.ndarray | None = None
 ):
-    """The program interpreted, then translated from its first instruction on; results of both."""
+    """The program interpreted, translated from its first instruction on, and stepped through; the last."""
     results = []
-    program = assemble_program(source)
-    for translate in (False, True):
+    source_program = assemble_program(source)
+    for translate, ahead in WAYS:
+        program = replace(source_program, ahead=ahead)
         device = Device(machine)
         array = device.array(data.copy()) if data is not None else None
         words = [array.address if array is not None else 0, *arguments]
@@ -38,10 +42,11 @@ def run_both(
         execution = Chip(device.machine, device.memory, KERNELS, translate).execute(program, 0, words)
         pads = device.memory.pad("N", 0, 0).tobytes()
         results.append((array.numpy().tobytes() if array is not None else b"", pads, execution))
-    (data_a, pad_a, a), (data_b, pad_b, b) = results
-    assert data_a == data_b and pad_a == pad_b
-    assert a.instructions == b.instructions
-    assert a.trace.cores[0].records == b.trace.cores[0].records
+    (data_a, pad_a, a), *others = results
+    for data_b, pad_b, b in others:
+        assert data_a == data_b and pad_a == pad_b
+        assert a.instructions == b.instructions
+        assert a.trace.cores[0].records == b.trace.cores[0].records
     return b
 
 
@@ -141,15 +146,16 @@ def test_faults_are_the_interpreters(monkeypatch) -> None:
         ("SREAD $1, #77", "there is no special register 77"),
     ):
         texts = []
-        for translate in (False, True):
+        for translate, ahead in WAYS:
             monkeypatch.setattr(chip_module, "TRANSLATE_AFTER", 0)
             device = Device("dlp-s")
             array = device.array(np.zeros(4, np.int32))
             program = assemble_program(".data\n.word32 1\n.text\nSADD $3, $3, #1\n" + body)
+            program = replace(program, ahead=ahead)
             with pytest.raises(ProcessorFault) as caught:
                 Chip(device.machine, device.memory, KERNELS, translate).execute(program, 0, [array.address])
             texts.append(str(caught.value))
-        assert texts[0] == texts[1] and message in texts[0]
+        assert texts[0] == texts[1] == texts[2] and message in texts[0]
 
 
 def test_random_straight_code(rng, monkeypatch) -> None:
@@ -182,12 +188,12 @@ def test_slices_end_at_the_same_instruction(monkeypatch) -> None:
     monkeypatch.setattr(chip_module, "SLICE", 5000)
     monkeypatch.setattr(chip_module, "TRANSLATE_AFTER", 0)
     seen = []
-    for translate in (False, True):
+    for translate, ahead in WAYS:
         device = Device("dlp-m")
         state = device.array(np.zeros(2, np.int64))
-        program = assemble_program(source)
+        program = replace(assemble_program(source), ahead=ahead)
         Chip(device.machine, device.memory, KERNELS, translate).execute(
             program, 0, [state.address], (2, 1, 1)
         )
         seen.append(state.numpy().tolist())
-    assert seen[0] == seen[1] and seen[0][1] > 1000
+    assert seen[0] == seen[1] == seen[2] and seen[0][1] > 1000

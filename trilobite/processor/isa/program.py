@@ -65,6 +65,7 @@ class Program:
     device_data: bytes = b""  # what begins in device memory; a launch passes its address behind the arguments
     messages: Mapping[int, str] = field(default_factory=dict)  # what a TRAP says, by its place
     origins: tuple[Any, ...] = ()  # what a compiler says each instruction came from, if it says anything
+    ahead: bool = False  # whether it runs as machine code from its first instruction: a compiler wrote it
     tabled: frozenset[str] = frozenset()  # entries that take one pointer to a table of their arguments
 
     @property

@@ -20,16 +20,19 @@ from trilobite.processor.isa.program import RESERVED_SECTIONS, Program
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.control import HANDLERS, pass_barrier
 from trilobite.processor.sim.core import Core, Kernel
+from trilobite.processor.sim.core_code import CoreCode
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.sim.observer import Observer
 from trilobite.processor.sim.prepared import prepare
 from trilobite.processor.sim.record import TaskRecord, Trace
+from trilobite.processor.sim.stepped import SteppedCode
 from trilobite.processor.sim.tasks import Group, rounds
-from trilobite.processor.sim.translate import CoreCode, Translation
+from trilobite.processor.sim.translate import Translation
 
 SLICE = 1 << 16  # instructions before a core without events makes room for the others
 MAX_ARGUMENTS = 32
 TRANSLATE_AFTER = 1 << 12  # instructions interpreted before compiling is worth its price
+_STEPPED: WeakKeyDictionary[Program, SteppedCode] = WeakKeyDictionary()
 _TRANSLATIONS: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
 BarrierKey = tuple[str, str, int]
 
@@ -204,6 +207,8 @@ class Launch:
         done = 0
         if core.observer is not None:
             core.native = core.observer.native(core)
+        elif self.chip.translate and core.native is None and self.program.ahead:
+            core.native = CoreCode(self._stepped(), self.chip.memory, core.place)
         elif self.chip.translate and core.native is None:
             # code that is passed through once is not worth compiling, however long it is
             patience = min(max(TRANSLATE_AFTER, 2 * len(self.code)), SLICE)
@@ -232,6 +237,12 @@ class Launch:
         if self.program not in _TRANSLATIONS:
             _TRANSLATIONS[self.program] = Translation(self.code)
         return _TRANSLATIONS[self.program]
+
+    def _stepped(self) -> SteppedCode:
+        """The same for a program that runs natively from its first instruction."""
+        if self.program not in _STEPPED:
+            _STEPPED[self.program] = SteppedCode(self.code)
+        return _STEPPED[self.program]
 
     def _arrive(
         self,

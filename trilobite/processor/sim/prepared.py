@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from trilobite.processor.isa.address import split
 from trilobite.processor.isa.encode import Instruction
@@ -64,8 +65,19 @@ def _scalar_class(row: Row, formats: tuple[Format, ...]) -> int:
     return CLASS_NUMBER.get(name, CLASS_NUMBER["issue"])
 
 
+_PREPARED: WeakKeyDictionary[Program, list[Prepared]] = WeakKeyDictionary()
+
+
 def prepare(program: Program) -> list[Prepared]:
-    return [Prepared(instruction) for instruction in program.instructions]
+    """Made once for all launches of a program; equal instructions are one."""
+    found = _PREPARED.get(program)
+    if found is None:
+        made: dict[Instruction, Prepared] = {}
+        for instruction in program.instructions:
+            if instruction not in made:
+                made[instruction] = Prepared(instruction)
+        found = _PREPARED[program] = [made[instruction] for instruction in program.instructions]
+    return found
 
 
 def tensor_record(place: int, prepared: Prepared, o: Operands) -> TensorRecord:

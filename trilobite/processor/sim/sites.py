@@ -18,7 +18,7 @@ from trilobite.processor.isa.address import NUMBERS
 from trilobite.processor.isa.formats import I4, Array
 from trilobite.processor.isa.row import IllegalOperands, Operands, Region, signed
 from trilobite.processor.isa.rows.scalar import from_immediate
-from trilobite.processor.sim import tensor_step
+from trilobite.processor.sim import scalar_step, tensor_step
 from trilobite.processor.sim.native_state import FIELDS, SEED, STATE_WORDS
 from trilobite.processor.sim.plans import HOT
 from trilobite.processor.sim.prepared import Prepared, sync_queues, tensor_record
@@ -48,8 +48,10 @@ ZERO = STATE_WORDS - FIELDS - 1  # a field that no instruction has
 
 @lru_cache(maxsize=1)
 def step_code() -> tuple[Kernels, int]:
-    """The step as machine code, and where it begins."""
-    code = kernels([(module_text((tensor_step,), TensorState, ["entry"]), 2)])
+    """The steps as machine code, and where they begin; behind them, the access to a word of the host."""
+    code = kernels(
+        [(module_text((tensor_step, scalar_step), TensorState, ["entry"]), 2), (scalar_step.ACCESS, 2)]
+    )
     return code, code.addresses[0]
 
 
@@ -91,6 +93,7 @@ class Site:
         self.keys: list[int] = []  # fields that are sizes, if the site has forms
         self.addresses: list[int] = []
         self.forms: dict[int, Form] = {}  # by their number in the translation
+        self.is_eager = False  # whether it is hot when first met
         self._met: dict[tuple[int, ...], int] = {}
         self._records: dict[tuple[int, ...], TensorRecord] = {}
 
@@ -135,7 +138,7 @@ class Site:
     def is_hot(self) -> bool:
         """One visit of the interpreter more; copies need no code of their own, so they are hot at once."""
         self.visits += 1
-        return self.visits >= (1 if self.is_copy else HOT)
+        return self.visits >= (1 if self.is_copy or self.is_eager else HOT)
 
     def code(self) -> tuple[Kernels, int]:
         """The machine code of a vector instruction."""
@@ -146,7 +149,7 @@ class Site:
         """The form of an execution, if it was met often enough and there is none yet."""
         key = tuple(o.values[self.names[field]] for field in self.keys)
         met = self._met[key] = self._met.get(key, 0) + 1
-        if met != min(FAMILIAR, HOT) or len(self.forms) >= MOST_FORMS:
+        if met != (1 if self.is_eager else min(FAMILIAR, HOT)) or len(self.forms) >= MOST_FORMS:
             return None
         marked = {self.names[field]: (field + 1) << MARK for field in self.addresses}
         given = Operands({**o.values, **marked})

@@ -14,6 +14,8 @@ import numpy as np
 
 from trilobite.processor.isa.address import NUMBERS
 from trilobite.processor.isa.formats import Array
+from trilobite.processor.isa.row import signed
+from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
 from trilobite.processor.sim import native_state
 from trilobite.processor.sim.log import Log
 from trilobite.processor.sim.memory import Memory
@@ -36,6 +38,8 @@ class Sites(Protocol):
     kernels: Array
     first_form: Array
     forms: Array
+    code_words: Array
+    field_registers: Array
 
 
 class Steps:
@@ -50,7 +54,10 @@ class Steps:
         found = np.array([0, *np.array(memory.blocks).reshape(-1)], np.int64)[1:]
         self._kept = {"kernel": translation.kernels, "site": translation.words, "state": state, "pads": pads,
                       "first_form": translation.first_form, "form": translation.forms, "blocks": found,
-                      "counts": counts, "host": np.zeros(2 * MOST_REGIONS, np.int64),
+                      "counts": counts, "code": translation.code_words,
+                      "fields": translation.field_registers,
+                      "special": np.zeros(len(SPECIAL_REGISTERS), np.int64),
+                      "host": np.zeros(2 * MOST_REGIONS, np.int64),
                       "size": np.zeros(2 * MOST_REGIONS, np.int64)}  # fmt: skip
         self._tensors = structure_of(TensorState)()
         for name, array in self._kept.items():
@@ -60,7 +67,11 @@ class Steps:
         self._tensors.scratch_wanted = SCRATCH
         self._tensors.dram = memory.gdram.ctypes.data
         self._tensors.block_count = len(memory.blocks)
-        state[native_state.STEP] = step_code()[1]
+        self._tensors.code_count = len(translation.code_words)
+        code, first = step_code()
+        self._tensors.access = code.addresses[1]
+        self._task: dict[str, int] = {}
+        state[native_state.STEP] = first
         state[native_state.TENSORS] = ctypes.addressof(self._tensors)
         self._log = np.zeros((0, ROW_WORDS), np.int64)
         self._scratch = np.zeros(0, np.uint8)
@@ -70,6 +81,10 @@ class Steps:
         """Before a run of translated code."""
         tensors = self._tensors
         tensors.traced = int(core.traced)
+        if core.special is not self._task:
+            self._task = core.special
+            values = [signed(core.special.get(name, 0)) for name in SPECIAL_REGISTERS]
+            self._kept["special"][:] = values
         if tensors.scratch_wanted > tensors.scratch_room:
             self._scratch = np.empty(tensors.scratch_wanted, np.uint8)
             tensors.scratch, tensors.scratch_room = self._scratch.ctypes.data, len(self._scratch)
@@ -77,6 +92,12 @@ class Steps:
             self._log = np.empty((ROOM, ROW_WORDS), np.int64)
             tensors.log, tensors.log_room = self._log.ctypes.data, ROOM
             tensors.log_count = self._taken = 0
+
+    def is_out_of_room(self, core: Core) -> bool:
+        """Whether the next `begin` makes room for what stopped the code."""
+        tensors = self._tensors
+        is_full = core.traced and tensors.log_count >= len(self._log)
+        return bool(is_full or tensors.scratch_wanted > tensors.scratch_room)
 
     def end(self, core: Core) -> None:
         """After it: what was noted goes to the trace."""

@@ -62,9 +62,14 @@ class TensorState:
     traced: int
     log_count: int
     log_room: int
+    code: Ints  # what follows is `scalar_step`'s: instructions, and the registers of tensor operands
+    fields: Ints
+    special: Ints  # special registers of the task
+    code_count: int
+    access: int  # code that loads or stores a word of the host
 
 
-def entry(e: TensorState, site: int) -> int:
+def tensor(e: TensorState, site: int) -> int:
     first = site * SITE_WORDS
     if e.traced != 0 and e.log_count >= e.log_room:
         return 0

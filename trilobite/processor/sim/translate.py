@@ -14,40 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from trilobite.native.jit import POINTER, NativeModule
-from trilobite.processor.isa.address import NUMBERS
-from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, WRAM, Operands, signed
-from trilobite.processor.sim import emit, native_state
-from trilobite.processor.sim.core import Core
-from trilobite.processor.sim.memory import Memory, Place
-from trilobite.processor.sim.native_state import (
-    DRAM,
-    EXECUTED,
-    FAR,
-    LIMIT,
-    PC,
-    RANDOM_BLOCK,
-    READ_HIGH,
-    READ_LOW,
-    SCALAR_PLACE,
-    SCRATCH,
-    SEED,
-    WRITE_HIGH,
-    WRITE_LOW,
-)
-from trilobite.processor.sim.prepared import CLASS_NUMBER, Prepared
-from trilobite.processor.sim.record import SCALAR_CLASSES, ScalarRecord
-from trilobite.processor.sim.sites import routine_code, site_of
-from trilobite.processor.sim.steps import Steps
-from trilobite.processor.sim.tensor_step import FORM_WORDS
+from trilobite.processor.isa.formats import Array
+from trilobite.processor.sim import emit
+from trilobite.processor.sim.prepared import Prepared
+from trilobite.processor.sim.record import SCALAR_CLASSES
+from trilobite.processor.sim.site_table import SiteTable
 
 MEMORY = ("SLOAD", "SSTORE")
 CONDITIONS = {"CB": "sgt", "CBZ": "eq", "CBNZ": "ne", "BEQ": "eq", "BNE": "ne", "BLT": "slt", "BGE": "sge",
               "BLTU": "ult", "BGEU": "uge"}  # fmt: skip
 JUMPS = ("JUMP", "CALL", "RET")
 MAX_PROMOTED = 2000  # instructions; beyond this registers stay in memory, so that compiling stays quick
-SHORT, PATIENCE = 8, 16  # instructions, and calls that end so soon, before a door is closed
-AMPLE = 4096  # a limit that no block reaches at once
-MOST_FORMS = 1 << 12  # of one program; sizes beyond this stay with the interpreter
 MAX_INLINED = 64  # scalar accesses; beyond this their checks are called, not copied
 
 
@@ -59,18 +36,12 @@ class Block:
     last: int
 
 
-class Translation:
+class Translation(SiteTable):
     """The machine code of one program, for any number of cores."""
 
     def __init__(self, code: Sequence[Prepared], writer: type[emit.Writer] = emit.Writer) -> None:
-        sites = [
-            site_of(prepared, place) if writer.does_tensors else None for place, prepared in enumerate(code)
-        ]
-        self.sites = [site for site in sites if site is not None]
-        self.numbers = {site.place: number for number, site in enumerate(self.sites)}
-        native = [
-            _is_native(prepared) or site is not None for prepared, site in zip(code, sites, strict=True)
-        ]
+        super().__init__(code if writer.does_tensors else ())
+        native = [_is_native(prepared) or place in self.numbers for place, prepared in enumerate(code)]
         blocks = _blocks(code, native, self.numbers)
         self.doors = _doors(code, native) & {block.first for block in blocks}
         with np.errstate(all="ignore"):  # immediates are converted to their formats here
@@ -79,132 +50,11 @@ class Translation:
         self._module = NativeModule(
             text, {"run": (None, (POINTER, POINTER))}, optimise=len(code) <= MAX_PROMOTED
         )
-        self.function = self._module["run"]
-        self.words = np.array([site.words() for site in self.sites], np.int64).reshape(-1)
-        # by site, 0 while it is cold; a SYNC needs no code
-        self.kernels = np.array([*(int(bool(site.queues)) for site in self.sites), 0], np.int64)
-        self.first_form = np.full(len(self.sites) + 1, -1)
-        self.forms = np.zeros((MOST_FORMS, FORM_WORDS), np.int64)
-        self._form_count = 0
-        self._code: list[object] = []  # what the kernels' addresses point to
+        self._function = self._module["run"]
 
-    def visited(self, place: int, operands: Operands) -> None:
-        """The interpreter did a tensor instruction; one that is hot gets its code."""
-        number = self.numbers.get(place)
-        if number is None or (self.kernels[number] and not self.sites[number].is_formed):
-            return
-        site = self.sites[number]
-        if not site.is_hot():
-            return
-        if site.is_formed:
-            self._add_form(number, operands)
-            return
-        kept, address = site.code()
-        self._code.append(kept)
-        self.kernels[number] = address
-
-    def _add_form(self, number: int, operands: Operands) -> None:
-        """The sizes of an execution as one more form of its site."""
-        site = self.sites[number]
-        form = site.new_form(operands) if self._form_count < MOST_FORMS else None
-        if form is not None:
-            self.forms[self._form_count] = site.form_words(form, int(self.first_form[number]))
-            site.forms[self._form_count] = form
-            self.first_form[number] = self._form_count
-            self._code.append(routine_code(form.routine.text)[0])
-            self._form_count += 1
-            self.kernels[number] = 1
-
-    def is_cold(self, place: int) -> bool:
-        """Whether there is a tensor instruction whose code is still to come."""
-        number = self.numbers.get(place)
-        return number is not None and not self.kernels[number]
-
-
-class CoreCode:
-    """Translated code with the state of one core: its registers, and where its memories are."""
-
-    def __init__(self, translation: Translation, memory: Memory, place: Place) -> None:
-        self.translation, self.doors = translation, set(translation.doors)
-        self._short: dict[int, int] = {}
-        self.counts = np.zeros(len(SCALAR_CLASSES), np.int64)
-        self.state = np.zeros(native_state.STATE_WORDS, np.int64)
-        self._victim = 0
-        for space, number in NUMBERS.items():
-            if (
-                space == GDRAM
-                or (place.is_memory_core and space in (NRAM, WRAM, ACC))
-                or not memory.size(space)
-            ):
-                continue
-            backing = memory.code if space == CODE else memory.pad(space, place.cluster, place.core)
-            row = (backing.ctypes.data, len(backing), space not in (CODE, LDRAM), space != CODE)
-            self.state[native_state.SPACES + 4 * number :][:4] = row
-        self.state[native_state.SPACES] = memory.gdram.ctypes.data
-        self._steps = Steps(translation, memory, self.state, self.counts) if translation.sites else None
-
-    def remember_block(self, memory: Memory, offset: int) -> None:
-        """Puts the DRAM block of an address among the four that translated code knows."""
-        for start, end in memory.blocks:
-            if start <= offset < end:
-                self.state[native_state.BLOCKS + 2 * self._victim :][:2] = (start, end)
-                self._victim = (self._victim + 1) % 4
-                return
-
-    def visited(self, place: int, operands: Operands) -> None:
-        """The interpreter did a tensor instruction."""
-        self.translation.visited(place, operands)
-
-    def run(self, core: Core, limit: int) -> int:
-        """Runs until something is left to the interpreter; gives the instructions executed."""
-        state, started = self.state, core.pc
-        state[:64] = np.array(core.registers, np.uint64).view(np.int64)
-        state[PC], state[EXECUTED], state[LIMIT] = core.pc, 0, limit
-        state[SEED] = signed(core.special.get("randomSeed", 0))
-        state[RANDOM_BLOCK] = core.random_block
-        if core.traced:
-            self._continue(core.take_scalar(), started)
-        if self._steps is not None:
-            self._steps.begin(core)
-        self.translation.function(state.ctypes.data, self.counts.ctypes.data)
-        core.registers = state[:64].view(np.uint64).tolist()
-        core.pc, core.random_block = int(state[PC]), int(state[RANDOM_BLOCK])
-        executed = int(state[EXECUTED])
-        if core.traced:
-            if self._steps is not None:
-                self._steps.end(core)
-            self._account(core)
-        if executed < SHORT and limit > AMPLE and not self.translation.is_cold(core.pc):
-            self._tire(started)  # it was neither the limit nor code to come that ended it
-        return executed
-
-    def _tire(self, door: int) -> None:
-        """A door behind which only a few instructions run is dearer than interpreting them: it is closed."""
-        self._short[door] = self._short.get(door, 0) + 1
-        if self._short[door] >= PATIENCE:
-            self.doors.discard(door)
-
-    def _continue(self, record: ScalarRecord | None, started: int) -> None:
-        """Goes on with the core's running scalar record."""
-        state = self.state
-        state[SCRATCH], state[DRAM] = 0, 0
-        self.counts[:] = record.counts if record else 0
-        state[SCALAR_PLACE] = record.place if record else started
-        state[READ_LOW : READ_HIGH + 1] = record.reads if record and record.reads else (FAR, 0)
-        state[WRITE_LOW : WRITE_HIGH + 1] = record.writes if record and record.writes else (FAR, 0)
-
-    def _account(self, core: Core) -> None:
-        """What is left of scalar work is the core's running record."""
-        state, counts = self.state, self.counts
-        counts[CLASS_NUMBER["scratchpad"]] += state[SCRATCH]
-        counts[CLASS_NUMBER["dram"]] += state[DRAM]
-        counts[CLASS_NUMBER["issue"]] += state[SCRATCH]  # an interlock looks at every scratchpad access
-        if counts.any():
-            record = core.scalar_record(int(state[SCALAR_PLACE]))
-            record.counts = counts.tolist()
-            reads, writes = state[READ_LOW : READ_HIGH + 1], state[WRITE_LOW : WRITE_HIGH + 1]
-            record.reads = (int(reads[0]), int(reads[1])) if reads[1] else None
-            record.writes = (int(writes[0]), int(writes[1])) if writes[1] else None
+    def run(self, state: Array, counts: Array) -> None:
+        """Runs a core from its program counter on."""
+        self._function(state.ctypes.data, counts.ctypes.data)
 
 
 def _is_native(prepared: Prepared) -> bool:

@@ -22,8 +22,9 @@ from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import ACC, CODE, GDRAM, NRAM, SRAM, WRAM
 from trilobite.processor.sim import emit, native_state
 from trilobite.processor.sim.core import Core
+from trilobite.processor.sim.core_code import CoreCode
 from trilobite.processor.sim.memory import Memory, Place
-from trilobite.processor.sim.translate import CoreCode, Translation
+from trilobite.processor.sim.translate import Translation
 from trilobite.processor.tools.memory_checker import STACK, moves_stack
 from trilobite.processor.tools.planes import COUNT, PAGE, SHIFT, Surface, Uses
 from trilobite.processor.tools.spans import Key, Span

@@ -287,7 +287,8 @@ class _Assembly:
         return KernelProgram(
             tuple(self.instructions), bytes(self.data), self.sizes, self.symbols,
             tuple(place.file for place in places), self.frame, self.module.device_data, self.messages,
-            origins if any(origin is not None for origin in origins) else (), tabled, tuple(self.places),
+            origins if any(origin is not None for origin in origins) else (), bool(self.module.routines),
+            tabled, tuple(self.places),
             shown, tuple(place.column for place in places), self.level,
             {section: self._room(section) for section in RESERVED_SECTIONS},
             reserve_text(self.machine, self.sizes, self.frame, self.is_far),
