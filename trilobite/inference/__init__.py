@@ -4,7 +4,8 @@ session = tb.inference.load("model.onnx", target="cpu")
 session.run({"x": array})["y"]
 """
 
+from trilobite.inference.export import export
 from trilobite.inference.reader import read
 from trilobite.inference.session import Session, load
 
-__all__ = ["Session", "load", "read"]
+__all__ = ["Session", "export", "load", "read"]
