@@ -41,9 +41,9 @@ Found = dict[str, dict[str, Any]]
 
 
 def subjects() -> tuple[str, ...]:
-    from trilobite import zoo
+    from trilobite.cli.networks import EXAMPLES
 
-    return (*zoo.names(), BLOCK)
+    return (*EXAMPLES, BLOCK)
 
 
 # -- one network, in a process of its own --------------------------------------------------------------------
@@ -52,9 +52,9 @@ def subjects() -> tuple[str, ...]:
 def texts_of(name: str) -> Iterator[tuple[str, dict[str, str], list[str]]]:
     """Each use of a network, with its stages' texts and its kernels."""
     import trilobite as tb
-    from trilobite.compiler.cpu.report import Stages, kernels_of
-    from trilobite.compiler.cpu.target import compile_graph
-    from trilobite.compiler.pipeline import Options
+    from trilobite.compiler.graph.pipeline import Options
+    from trilobite.compiler.targets.cpu.report import Stages, kernels_of
+    from trilobite.compiler.targets.cpu.target import compile_graph
 
     batch = 2 if name in _LARGE else 16
     graphs = []

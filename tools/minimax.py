@@ -1,10 +1,10 @@
-"""Fit the polynomials of the vectorised functions and print compiler/cpu/emit/coefficients.py.
+"""Fit the polynomials of the vectorised functions and print compiler/targets/cpu/emit/coefficients.py.
 
 Remez' exchange in decimal arithmetic (60 digits): for each kernel, the coefficients whose largest relative
 error on the interval is least, and that error as a power of two. Run it when a kernel, its interval or its
 degree changes:
 
-    python -m tools.minimax > trilobite/compiler/cpu/emit/coefficients.py
+    python -m tools.minimax > trilobite/compiler/targets/cpu/emit/coefficients.py
 """
 
 from __future__ import annotations

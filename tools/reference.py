@@ -67,6 +67,7 @@ def only_methods() -> list[str]:
 
 
 def primitives() -> str:
+    from trilobite.compiler.targets.cpu import primitives as of_the_cpu
     from trilobite.ir.primitive import Absent
     from trilobite.ir.primitives import table
 
@@ -74,14 +75,21 @@ def primitives() -> str:
         "# Primitives",
         "",
         "Generated from the primitive table by `python -m tools.reference`. Everything else is composed of",
-        "these. A dash under *derivative* comes with the reason.",
+        "these. A dash under *derivative* comes with the reason. Those marked *cpu* are the CPU's own:",
+        "its passes alone make them.",
         "",
         "| primitive | operands | what it means | derivative |",
         "|---|---|---|---|",
     ]
+    own = {name for names in of_the_cpu.FAMILIES.values() for name in names.split()}
     for p in sorted(table.values(), key=lambda p: p.name):
         slope = f"- ({p.vjp.why})" if isinstance(p.vjp, Absent) else "yes" if p.operands else ""
-        cells = (f"`{p.name}`", " ".join(p.operands), p.doc or f"{p.name} of each element", slope)
+        cells = (
+            f"`{p.name}`",
+            " ".join(p.operands),
+            f"{'*cpu*: ' * (p.name in own)}{p.doc or f'{p.name} of each element'}",
+            slope,
+        )
         lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
     return "\n".join(lines) + "\n"
 

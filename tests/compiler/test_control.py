@@ -15,8 +15,8 @@ import pytest
 import trilobite as tb
 from tests.compiler.arrays import assert_close, assert_same_bits
 from trilobite import nn
-from trilobite.compiler.program import Branch, Call, HostCall, Loop, Place, Step, While, inner
-from trilobite.compiler.program_file import decode, encode
+from trilobite.compiler.program.program import Branch, Call, HostCall, Loop, Place, Step, While, inner
+from trilobite.compiler.program.program_file import decode, encode
 from trilobite.native.pool import set_threads, threads
 from trilobite.zoo.gpt2 import GPT2
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.compiler.passes.fuse import FusionPolicy, Kind, fuse
-from trilobite.compiler.passes.split_stable import split_stable
+from trilobite.compiler.graph.fuse import FusionPolicy, Kind, fuse
+from trilobite.compiler.graph.passes.split_stable import split_stable
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.text import parse

@@ -14,8 +14,8 @@ import pytest
 
 from tests.compiler.arrays import assert_same_bits, assert_within_rounding, inputs_of, rounding_spread
 from tests.compiler.random_graphs import Sample, random_graph
-from trilobite.compiler.cpu.target import Executable, compile_graph
-from trilobite.compiler.pipeline import Options
+from trilobite.compiler.graph.pipeline import Options
+from trilobite.compiler.targets.cpu.target import Executable, compile_graph
 from trilobite.ir.evaluate import run
 from trilobite.ir.verify import verify
 

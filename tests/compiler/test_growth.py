@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.compiler.cpu.target import Executable
-from trilobite.compiler.pipeline import Options
+from trilobite.compiler.graph.pipeline import Options
+from trilobite.compiler.targets.cpu.target import Executable
 from trilobite.ir.graph import Graph
 
 Shape = Callable[[Any, Any, int], Any]

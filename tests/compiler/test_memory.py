@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trilobite.compiler.memory import ALIGNMENT, Interval, Packing, _best_fit, _largest_first, pack
+from trilobite.compiler.program.memory import ALIGNMENT, Interval, Packing, _best_fit, _largest_first, pack
 
 intervals = st.lists(
     st.builds(

@@ -15,12 +15,12 @@ import pytest
 
 import trilobite as tb
 from trilobite.base.errors import DataError
-from trilobite.compiler.cpu import shelf
-from trilobite.compiler.cpu.target import Executable, compile_graph
-from trilobite.compiler.fingerprint import fingerprint
-from trilobite.compiler.pipeline import Options
-from trilobite.compiler.program import HostCall, Loop
-from trilobite.compiler.program_file import decode, encode
+from trilobite.compiler.graph.fingerprint import fingerprint
+from trilobite.compiler.graph.pipeline import Options
+from trilobite.compiler.program.program import HostCall, Loop
+from trilobite.compiler.program.program_file import decode, encode
+from trilobite.compiler.targets.cpu import shelf
+from trilobite.compiler.targets.cpu.target import Executable, compile_graph
 from trilobite.ir.graph import Graph
 from trilobite.native.disk import Cache
 
@@ -240,7 +240,7 @@ def test_the_first_sizes_of_a_symbol_are_kept(own: Cache, monkeypatch: pytest.Mo
     for k, expected in zip((1, 3, 5), reversed(want), strict=True):
         np.testing.assert_array_equal(second([X[:k]])[0], expected)
     assert "_made" not in second.__dict__
-    monkeypatch.setattr("trilobite.compiler.cpu.compiled._ON_DISK", 4)
+    monkeypatch.setattr("trilobite.compiler.targets.cpu.compiled._ON_DISK", 4)
     for k in (2, 4, 6, 7):
         second([X[:k]])
     assert len(entries(own)) == 5
@@ -259,7 +259,7 @@ def step(x):
     optimiser.step()
     return loss
 print([step(x).item().hex() for _ in range(4)])
-print(sorted(m for m in sys.modules if m in ("llvmlite.binding", "trilobite.compiler.cpu.making")))
+print(sorted(m for m in sys.modules if m in ("llvmlite.binding", "trilobite.compiler.targets.cpu.making")))
 """
 
 
@@ -276,4 +276,4 @@ def test_a_warm_process_trains_without_compiler_and_llvm(root: Path, tmp_path: P
 
     cold, warm = run(), run()
     assert cold[0] == warm[0]
-    assert cold[1] == "['llvmlite.binding', 'trilobite.compiler.cpu.making']" and warm[1] == "[]"
+    assert cold[1] == "['llvmlite.binding', 'trilobite.compiler.targets.cpu.making']" and warm[1] == "[]"

@@ -10,8 +10,8 @@ import pytest
 import trilobite as tb
 from tests.compiler.arrays import assert_same_bits
 from trilobite.base import dtypes as dt
-from trilobite.compiler.cpu.target import Executable
-from trilobite.compiler.pipeline import Options
+from trilobite.compiler.graph.pipeline import Options
+from trilobite.compiler.targets.cpu.target import Executable
 from trilobite.framework import nn
 from trilobite.ir.evaluate import run
 from trilobite.ir.primitive import table

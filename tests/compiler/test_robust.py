@@ -164,7 +164,7 @@ def test_more_memory_than_any_machine_has_is_refused_in_planning() -> None:
 
 
 def test_more_memory_than_this_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trilobite.compiler.cpu import runner
+    from trilobite.compiler.targets.cpu import runner
 
     def refuse(shape: Any, dtype: Any) -> Any:
         raise MemoryError

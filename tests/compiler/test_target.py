@@ -211,7 +211,7 @@ def runners_of(f: Any) -> dict[tuple[int, ...], Any]:
 
 
 def test_all_sizes_of_a_symbol_share_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trilobite.compiler.cpu.compiled._SIZES", 5)
+    monkeypatch.setattr("trilobite.compiler.targets.cpu.compiled._SIZES", 5)
     n = tb.dim("n", max=100)
     f = tb.jit(lambda x: tb.sort(tb.exp(x)) @ x.T, shapes=[(n, 7)])
     for size in (60, 2, 17, 5, 60, 33, 100, 2, 60):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.compiler.cpu.weights import Weights
+from trilobite.compiler.targets.cpu.weights import Weights
 from trilobite.ir.transforms.cells import Cell, is_kept_by, put_away
 
 ROWS, COLUMNS = 151, 133  # more than what is too small to put away; no whole number of panels
@@ -206,7 +206,7 @@ def test_a_look_before_the_first_run_is_over(monkeypatch: pytest.MonkeyPatch) ->
         if layer.away:
             found.append(layer.w.numpy().tobytes())
 
-    monkeypatch.setattr("trilobite.compiler.cpu.weights.give_back", looked_at)
+    monkeypatch.setattr("trilobite.compiler.targets.cpu.weights.give_back", looked_at)
     layer.check()
     assert found == [layer.known.tobytes()]
     layer.check()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.compiler.cpu.target import EAGER
+from trilobite.compiler.targets.cpu.target import EAGER
 from trilobite.framework.heavy import WORK
 from trilobite.ir.primitives import table
 

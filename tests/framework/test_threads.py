@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.compiler.cpu.target import Executable
+from trilobite.compiler.targets.cpu.target import Executable
 from trilobite.framework.turns import Turn
 from trilobite.ir.transforms.cells import Cell
 

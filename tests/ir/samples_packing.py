@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import int4, uint4
+from trilobite.compiler.targets.cpu import primitives  # noqa: F401  the CPU's own enter the table
 from trilobite.ir.primitive import table
 
 Array = np.ndarray[Any, Any]

@@ -1,4 +1,4 @@
-"""The compiler's commands: words of the command line to `compiler/tools` and `compiler/cpu/tuning`."""
+"""The compiler's commands: words of the command line to what targets tell of their programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def compile(
     listed: Annotated[bool, typer.Option("--list", help="the passes, and what fired in each")] = False,
 ) -> str:
     """Show what the compiler makes of a network, at any level: `trilobite compile resnet18 --emit loops`."""
-    from trilobite.compiler.pipeline import Options
+    from trilobite.compiler.graph.pipeline import Options
     from trilobite.compiler.tools import level_text, passes_text
 
     if not name:
@@ -75,10 +75,10 @@ def tune(
     seed: Annotated[int, typer.Option(help="of the search's random numbers")] = 0,
 ) -> str:
     """Search for better schedules of a network's kernels; compiled functions use them from then on."""
-    from trilobite.compiler.cpu.target import compile_graph
-    from trilobite.compiler.cpu.tuning.report import outcomes_table
-    from trilobite.compiler.cpu.tuning.tuner import tune as search
-    from trilobite.compiler.pipeline import Options
+    from trilobite.compiler.graph.pipeline import Options
+    from trilobite.compiler.targets.cpu.target import compile_graph
+    from trilobite.compiler.targets.cpu.tuning.report import outcomes_table
+    from trilobite.compiler.targets.cpu.tuning.tuner import tune as search
 
     seconds = duration(budget)
     graph, usage = network(name, batch, training).lowered()

@@ -46,8 +46,8 @@ class Heavy:
         return tuple(out) if self.primitive.multiple else out[0]
 
     def _compile(self, key: Any, values: Sequence[Array], attributes: Any) -> Executable:
-        from trilobite.compiler.cpu.target import compile_graph
-        from trilobite.compiler.pipeline import Options
+        from trilobite.compiler.graph.pipeline import Options
+        from trilobite.compiler.targets.cpu.target import compile_graph
 
         inputs = tuple(Var(TensorType(v.shape, v.dtype)) for v in values)
         outputs = tuple(Var(t) for t in result_types(self.primitive, [v.type for v in inputs], attributes))

@@ -106,8 +106,8 @@ class _Compiled:
 
 
 def _compiled(graph: Graph) -> Executable:
-    from trilobite.compiler.cpu.target import compile_graph
-    from trilobite.compiler.pipeline import Options
+    from trilobite.compiler.graph.pipeline import Options
+    from trilobite.compiler.targets.cpu.target import compile_graph
 
     return compile_graph(graph, Options(eager=True))
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import SMALL_FLOATS, DType, accumulator, is_integer
-from trilobite.compiler.cpu import conv
-from trilobite.compiler.kernels import Lowering, Operand
+from trilobite.compiler.program.kernels import Lowering, Operand
+from trilobite.compiler.targets.cpu import conv
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table

@@ -12,7 +12,7 @@ import pytest
 from tests.compiler.conv.convolutions import check, lowered, native, random
 from tests.compiler.conv.test_convolution import FORMS, Geometry, case, with_epilogue
 from trilobite.base.dtypes import float32
-from trilobite.compiler.kernels import Lowering
+from trilobite.compiler.program.kernels import Lowering
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table

@@ -9,16 +9,16 @@ import pytest
 
 from tests.compiler.conv.convolutions import native, region
 from trilobite.base import dtypes as dt
-from trilobite.compiler.cpu.conv.integer_panels import lower_integer_panels
-from trilobite.compiler.cpu.conv.lower import lower_root
-from trilobite.compiler.cpu.epilogue import epilogue_of
-from trilobite.compiler.cpu.gemm.pairs import multiplies_bytes
-from trilobite.compiler.cpu.target import compile_graph
-from trilobite.compiler.pipeline import Options
+from trilobite.compiler.graph.pipeline import Options
+from trilobite.compiler.targets.cpu.conv.integer_panels import lower_integer_panels
+from trilobite.compiler.targets.cpu.conv.lower import lower_root
+from trilobite.compiler.targets.cpu.epilogue import epilogue_of
+from trilobite.compiler.targets.cpu.gemm.pairs import multiplies_bytes
+from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER
+from trilobite.compiler.targets.cpu.target import compile_graph
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives import table
-from trilobite.ir.primitives.conv_integer import HEADER
 from trilobite.ir.types import Symbol, TensorType, affine, type_of
 from trilobite.native.host import AARCH64, SSE2, Host, features
 from trilobite.native.objects import assembly

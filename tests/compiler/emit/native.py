@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.cpu.emit.scalar import emit_scalars
-from trilobite.compiler.cpu.emit.text import Text
+from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars
+from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.ir.graph import Graph
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import TensorType

@@ -19,7 +19,7 @@ def _numbers(text: str) -> list[str | float]:
 def test_the_file_is_what_the_tool_writes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     minimax.main()
     written = _numbers(capsys.readouterr().out)
-    file = _numbers((root / "trilobite/compiler/cpu/emit/coefficients.py").read_text())
+    file = _numbers((root / "trilobite/compiler/targets/cpu/emit/coefficients.py").read_text())
     assert len(file) > 150
     assert written == file
 

@@ -10,7 +10,7 @@ import pytest
 from tests.compiler.emit.accuracy import EXACT
 from tests.compiler.emit.native import plain_host, run_scalars, scalar_graph
 from trilobite.base.dtypes import DType, float8_e4m3fn, float32, float64
-from trilobite.compiler.cpu.emit.idioms import Idioms, OneAndErf, Weighted
+from trilobite.compiler.targets.cpu.emit.idioms import Idioms, OneAndErf, Weighted
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
 from trilobite.native.host import features

@@ -10,9 +10,9 @@ import pytest
 
 from tests.compiler.emit.accuracy import TWO_OPERANDS, Array, edges, exact, samples, ulps
 from tests.compiler.emit.native import load_entry, plain_host
-from trilobite.compiler.cpu.emit.exponential import exp
-from trilobite.compiler.cpu.emit.math import FUNCTIONS, ULPS
-from trilobite.compiler.cpu.emit.text import Text
+from trilobite.compiler.targets.cpu.emit.exponential import exp
+from trilobite.compiler.targets.cpu.emit.math import FUNCTIONS, ULPS
+from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.native.host import Host, features
 
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)

@@ -33,8 +33,8 @@ from trilobite.base.dtypes import (
     uint8,
 )
 from trilobite.base.errors import DTypeError, TrilobiteError
-from trilobite.compiler.cpu.emit.math import FUNCTIONS
-from trilobite.compiler.cpu.emit.scalar import RULES, supports
+from trilobite.compiler.targets.cpu.emit.math import FUNCTIONS
+from trilobite.compiler.targets.cpu.emit.scalar import RULES, supports
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Dense
 from trilobite.ir.primitive import table

@@ -9,9 +9,9 @@ import pytest
 from tests.compiler.emit.native import kernel_text, scalar_graph
 from trilobite.base.dtypes import ALL, COMPLEX, DType, float32, float64
 from trilobite.base.errors import TrilobiteError
-from trilobite.compiler.cpu.emit.math import FUNCTIONS
-from trilobite.compiler.cpu.emit.scalar import RULES, supports
-from trilobite.compiler.cpu.emit.text import Text
+from trilobite.compiler.targets.cpu.emit.math import FUNCTIONS
+from trilobite.compiler.targets.cpu.emit.scalar import RULES, supports
+from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.ir.primitive import table
 from trilobite.ir.types import TensorType
 from trilobite.native.host import AARCH64, SSE2, Host

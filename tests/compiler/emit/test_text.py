@@ -10,8 +10,8 @@ import pytest
 from tests.compiler.emit.native import Array, load_entry
 from trilobite.base.dtypes import bool_, float16, float32, float64, int4, int8, int32, int64
 from trilobite.base.errors import IRError
-from trilobite.compiler.cpu.emit.text import Text, Value
-from trilobite.compiler.cpu.emit.types import constant, lanes_constant, parts, wrapped
+from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.compiler.targets.cpu.emit.types import constant, lanes_constant, parts, wrapped
 from trilobite.native.host import features
 
 

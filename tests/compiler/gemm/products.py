@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 
 from trilobite.base.dtypes import DType, is_integer
-from trilobite.compiler.cpu.gemm.lower import lower_region
-from trilobite.compiler.kernels import Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
+from trilobite.compiler.targets.cpu.gemm.lower import lower_region
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
 from trilobite.ir.transforms.record import record_graph

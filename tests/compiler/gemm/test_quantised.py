@@ -9,10 +9,10 @@ import pytest
 
 from tests.compiler.gemm.products import graph_of, native, random_matrix
 from trilobite.base.dtypes import float8_e4m3fn, int4, uint4
-from trilobite.compiler.cpu.gemm import accepts
-from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.passes.prepack import prepack
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.targets.cpu.gemm import accepts
+from trilobite.compiler.targets.cpu.passes.prepack import prepack
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table

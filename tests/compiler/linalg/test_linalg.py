@@ -11,9 +11,9 @@ import pytest
 import trilobite as tb
 from tests.compiler.arrays import assert_same_bits
 from trilobite.base import dtypes as dt
-from trilobite.compiler.cpu.linalg.lower import lower_root
-from trilobite.compiler.cpu.target import compile_graph
-from trilobite.compiler.program import hosts
+from trilobite.compiler.program.program import hosts
+from trilobite.compiler.targets.cpu.linalg.lower import lower_root
+from trilobite.compiler.targets.cpu.target import compile_graph
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table

@@ -15,10 +15,10 @@ from tests.compiler.arrays import assert_same_bits, random_array
 from tests.compiler.loops.regions import Region, fusion_of, made, normalised, reference, size_of
 from tests.compiler.loops.test_movement import MOVES, PLACES
 from trilobite.base.errors import DTypeError
-from trilobite.compiler.cpu.loops.emit_c import emit_c
-from trilobite.compiler.cpu.nests import lower
-from trilobite.compiler.cpu.nests.lower import nests_of
-from trilobite.compiler.kernels import Operand
+from trilobite.compiler.program.kernels import Operand
+from trilobite.compiler.targets.cpu.loops.emit_c import emit_c
+from trilobite.compiler.targets.cpu.nests import lower
+from trilobite.compiler.targets.cpu.nests.lower import nests_of
 from trilobite.ir.graph import Graph
 from trilobite.ir.types import dim
 

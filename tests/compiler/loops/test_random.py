@@ -16,13 +16,13 @@ from tests.compiler.arrays import assert_same_bits
 from tests.compiler.loops.regions import Array, Region, fusion_of, native, reference, size_of
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ShapeError
-from trilobite.compiler.cpu.loops.dependence import carried
-from trilobite.compiler.cpu.loops.interpret import interpret
-from trilobite.compiler.cpu.loops.ir import Nest, loops, node_indices, walk
-from trilobite.compiler.cpu.loops.verify import verify
-from trilobite.compiler.cpu.nests import accepts, lower
-from trilobite.compiler.cpu.nests.lower import nests_of
-from trilobite.compiler.kernels import Operand
+from trilobite.compiler.program.kernels import Operand
+from trilobite.compiler.targets.cpu.loops.dependence import carried
+from trilobite.compiler.targets.cpu.loops.interpret import interpret
+from trilobite.compiler.targets.cpu.loops.ir import Nest, loops, node_indices, walk
+from trilobite.compiler.targets.cpu.loops.verify import verify
+from trilobite.compiler.targets.cpu.nests import accepts, lower
+from trilobite.compiler.targets.cpu.nests.lower import nests_of
 from trilobite.ir.graph import Graph, Var
 from trilobite.ir.types import TensorType, dim
 

@@ -13,15 +13,15 @@ from tests.compiler.arrays import assert_same_bits, random_array
 from tests.compiler.loops.regions import compiled
 from trilobite.base.dtypes import DType, float32, int32
 from trilobite.base.errors import IndexingError, IRError
-from trilobite.compiler.cpu.loops.combine import scalar_graph
-from trilobite.compiler.cpu.loops.dependence import carried, dependences
-from trilobite.compiler.cpu.loops.emit_llvm import emit, local_offsets
-from trilobite.compiler.cpu.loops.index import Index, divided, variable
-from trilobite.compiler.cpu.loops.interpret import interpret
-from trilobite.compiler.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement, Target, loop
-from trilobite.compiler.cpu.loops.schedule import Schedule
-from trilobite.compiler.cpu.loops.verify import verify
-from trilobite.compiler.kernels import Kernel
+from trilobite.compiler.program.kernels import Kernel
+from trilobite.compiler.targets.cpu.loops.combine import scalar_graph
+from trilobite.compiler.targets.cpu.loops.dependence import carried, dependences
+from trilobite.compiler.targets.cpu.loops.emit_llvm import emit, local_offsets
+from trilobite.compiler.targets.cpu.loops.index import Index, divided, variable
+from trilobite.compiler.targets.cpu.loops.interpret import interpret
+from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement, Target, loop
+from trilobite.compiler.targets.cpu.loops.schedule import Schedule
+from trilobite.compiler.targets.cpu.loops.verify import verify
 from trilobite.native.host import AARCH64, SSE2, features
 
 i, j, k = variable("i"), variable("j"), variable("k")

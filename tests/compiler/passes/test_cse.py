@@ -6,9 +6,9 @@ import numpy as np
 
 import trilobite as tb
 from tests.compiler.passes.texts import becomes, graph_of, stays
-from trilobite.compiler.passes.cse import cse
-from trilobite.compiler.passes.inline import inline
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes.cse import cse
+from trilobite.compiler.graph.passes.inline import inline
+from trilobite.compiler.graph.rewrite import Counters
 
 
 def test_equal_equations_become_one_whatever_the_order_of_a_sum() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import trilobite as tb
 from tests.compiler.arrays import assert_same_results
 from tests.compiler.passes.texts import becomes, graph_of, stays
-from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table

@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from tests.compiler.arrays import assert_same_bits, assert_within_rounding, inputs_of, rounding_spread
 from tests.compiler.random_graphs import Sample, graphs
-from trilobite.compiler.passes import PASSES, Options
-from trilobite.compiler.passes.cse import cse
-from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.passes.fold_batch_norm import fold_batch_norm
-from trilobite.compiler.passes.fold_constants import fold_constants
-from trilobite.compiler.passes.hoist_scan import hoist_scan
-from trilobite.compiler.passes.hoist_while import hoist_while
-from trilobite.compiler.passes.inline import inline
-from trilobite.compiler.passes.linear_to_conv import linear_to_conv
-from trilobite.compiler.passes.merge_branches import merge_branches
-from trilobite.compiler.passes.reduce_strength import reduce_strength
-from trilobite.compiler.passes.rematerialise import rematerialise
-from trilobite.compiler.passes.simplify import simplify
-from trilobite.compiler.passes.sink_shapes import sink_shapes
+from trilobite.compiler.graph.passes import PASSES, Options
+from trilobite.compiler.graph.passes.cse import cse
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.passes.fold_batch_norm import fold_batch_norm
+from trilobite.compiler.graph.passes.fold_constants import fold_constants
+from trilobite.compiler.graph.passes.hoist_scan import hoist_scan
+from trilobite.compiler.graph.passes.hoist_while import hoist_while
+from trilobite.compiler.graph.passes.inline import inline
+from trilobite.compiler.graph.passes.linear_to_conv import linear_to_conv
+from trilobite.compiler.graph.passes.merge_branches import merge_branches
+from trilobite.compiler.graph.passes.reduce_strength import reduce_strength
+from trilobite.compiler.graph.passes.rematerialise import rematerialise
+from trilobite.compiler.graph.passes.simplify import simplify
+from trilobite.compiler.graph.passes.sink_shapes import sink_shapes
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.verify import verify

@@ -7,11 +7,11 @@ import pytest
 
 import trilobite as tb
 from tests.compiler.passes.texts import graph_of
-from trilobite.compiler.passes import PASSES, Options
-from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.passes.fold_batch_norm import fold_batch_norm
-from trilobite.compiler.passes.split_stable import split_stable
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes import PASSES, Options
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.passes.fold_batch_norm import fold_batch_norm
+from trilobite.compiler.graph.passes.split_stable import split_stable
+from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from tests.compiler.passes.texts import becomes, graph_of, stays
-from trilobite.compiler.passes.fold_constants import fold_constants
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes.fold_constants import fold_constants
+from trilobite.compiler.graph.rewrite import Counters
 
 BEFORE = """
     graph main(%0: f32[3]) {

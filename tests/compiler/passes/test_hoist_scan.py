@@ -11,10 +11,10 @@ import pytest
 import trilobite as tb
 from tests.compiler.arrays import assert_close, assert_same_bits, inputs_of
 from tests.compiler.passes.texts import becomes, graph_of, stays
-from trilobite.compiler.passes import PASSES, Options
-from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.passes.hoist_scan import hoist_scan
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes import PASSES, Options
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.passes.hoist_scan import hoist_scan
+from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.text import walk

@@ -6,7 +6,7 @@ import numpy as np
 
 import trilobite as tb
 from tests.compiler.passes.texts import becomes, stays
-from trilobite.compiler.passes.hoist_while import hoist_while
+from trilobite.compiler.graph.passes.hoist_while import hoist_while
 
 
 def test_carries_that_stay_are_constants_of_test_and_body() -> None:

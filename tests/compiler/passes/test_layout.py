@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.compiler.passes.inline import inline
-from trilobite.compiler.passes.layout import layout
-from trilobite.compiler.passes.layout_axes import Components, identity, orders
+from trilobite.compiler.graph.passes.inline import inline
+from trilobite.compiler.targets.cpu.passes.layout import layout
+from trilobite.compiler.targets.cpu.passes.layout_axes import Components, identity, orders
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph, Var
 from trilobite.ir.primitive import table

@@ -8,10 +8,10 @@ import pytest
 import trilobite as tb
 from tests.compiler.arrays import assert_close, inputs_of
 from tests.compiler.passes.texts import graph_of
-from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.passes.merge_branches import merge_branches
-from trilobite.compiler.passes.simplify import simplify
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.passes.merge_branches import merge_branches
+from trilobite.compiler.graph.passes.simplify import simplify
+from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.verify import verify

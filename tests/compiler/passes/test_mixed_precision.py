@@ -9,8 +9,8 @@ import pytest
 
 from tests.compiler.passes.texts import graph_of, stays
 from trilobite.base.errors import ArgumentError
-from trilobite.compiler.passes.mixed_precision import mixed_precision
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes.mixed_precision import mixed_precision
+from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.verify import verify
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.compiler.passes import PASSES, Pass
-from trilobite.compiler.passes.inline import inline
-from trilobite.compiler.pipeline import Options
+from trilobite.compiler.graph.passes import PASSES, Pass
+from trilobite.compiler.graph.passes.inline import inline
+from trilobite.compiler.graph.pipeline import Options
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table

@@ -10,10 +10,10 @@ import pytest
 import trilobite as tb
 from tests.compiler.arrays import assert_same_bits, inputs_of
 from tests.compiler.passes.texts import graph_of
-from trilobite.compiler.passes import PASSES, Options
-from trilobite.compiler.passes.cse import cse
-from trilobite.compiler.passes.rematerialise import peak_bytes, rematerialise
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes import PASSES, Options
+from trilobite.compiler.graph.passes.cse import cse
+from trilobite.compiler.graph.passes.rematerialise import peak_bytes, rematerialise
+from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table

@@ -10,8 +10,8 @@ import trilobite as tb
 from tests.compiler.passes.texts import graph_of
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import IRError
-from trilobite.compiler.regions import extent, outer_first, uses
-from trilobite.compiler.rewrite import (
+from trilobite.compiler.graph.regions import extent, outer_first, uses
+from trilobite.compiler.graph.rewrite import (
     Counters,
     Match,
     Rule,

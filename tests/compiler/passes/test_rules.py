@@ -15,10 +15,10 @@ import pytest
 from tests.compiler.arrays import assert_close, assert_same_bits, random_array
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import TrilobiteError
-from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.passes.rules import arithmetic, choice, pointwise
-from trilobite.compiler.passes.simplify import TABLE, simplify
-from trilobite.compiler.rewrite import Counters, Pattern, Rule, by_head, literal, parse_pattern, rewrite
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.passes.rules import arithmetic, choice, pointwise
+from trilobite.compiler.graph.passes.simplify import TABLE, simplify
+from trilobite.compiler.graph.rewrite import Counters, Pattern, Rule, by_head, literal, parse_pattern, rewrite
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table

@@ -11,9 +11,9 @@ import trilobite as tb
 from tests.compiler.arrays import assert_same_bits, random_array
 from tests.compiler.passes.texts import becomes, graph_of, stays
 from trilobite.base import dtypes as dt
-from trilobite.compiler.passes.rules import arithmetic, casts, choice
-from trilobite.compiler.passes.simplify import TABLE, simplify
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes.rules import arithmetic, casts, choice
+from trilobite.compiler.graph.passes.simplify import TABLE, simplify
+from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.primitive import table
 from trilobite.ir.primitives.cast import by_value

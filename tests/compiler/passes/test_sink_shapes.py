@@ -10,12 +10,12 @@ import pytest
 import trilobite as tb
 from tests.compiler.arrays import assert_close, inputs_of
 from tests.compiler.passes.texts import becomes, stays
-from trilobite.compiler.passes.cse import cse
-from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.passes.inline import inline
-from trilobite.compiler.passes.simplify import simplify
-from trilobite.compiler.passes.sink_shapes import SINKING, TURNING, kept_axes, sink_shapes
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes.cse import cse
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.passes.inline import inline
+from trilobite.compiler.graph.passes.simplify import simplify
+from trilobite.compiler.graph.passes.sink_shapes import SINKING, TURNING, kept_axes, sink_shapes
+from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.types import dim
 

@@ -10,11 +10,11 @@ import pytest
 
 import trilobite as tb
 from tests.compiler.passes.test_layout import conv, names, per_channel, pool, record, relu
-from trilobite.compiler.cpu import stages
-from trilobite.compiler.passes.dce import dce
-from trilobite.compiler.passes.layout import layout
-from trilobite.compiler.passes.slice_batch import Caches, slice_batch
-from trilobite.compiler.rewrite import Counters
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.targets.cpu import stages
+from trilobite.compiler.targets.cpu.passes.layout import layout
+from trilobite.compiler.targets.cpu.passes.slice_batch import Caches, slice_batch
 from trilobite.compiler.targets.registry import executable
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph

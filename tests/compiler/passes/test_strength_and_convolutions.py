@@ -6,9 +6,9 @@ import pytest
 
 from tests.compiler.passes.test_rules import fires
 from tests.compiler.passes.texts import becomes, graph_of
-from trilobite.compiler.passes.linear_to_conv import linear_to_conv
-from trilobite.compiler.passes.reduce_strength import RULES, reduce_strength
-from trilobite.compiler.rewrite import Rule
+from trilobite.compiler.graph.passes.linear_to_conv import linear_to_conv
+from trilobite.compiler.graph.passes.reduce_strength import RULES, reduce_strength
+from trilobite.compiler.graph.rewrite import Rule
 from trilobite.ir.graph import Graph
 
 

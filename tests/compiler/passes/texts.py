@@ -9,7 +9,7 @@ from textwrap import dedent
 import numpy as np
 
 from tests.compiler.arrays import assert_same_results
-from trilobite.compiler.passes.dce import dce
+from trilobite.compiler.graph.passes.dce import dce
 from trilobite.ir.graph import Graph
 from trilobite.ir.text import parse
 from trilobite.ir.verify import verify

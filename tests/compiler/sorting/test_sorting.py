@@ -9,10 +9,10 @@ import pytest
 
 from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import ALL, COMPLEX, is_float, is_integer
-from trilobite.compiler.cpu.kinds import kinds as every_kind
-from trilobite.compiler.cpu.sorting.lower import lower_root
-from trilobite.compiler.cpu.target import compile_graph
-from trilobite.compiler.passes.fuse import fuse
+from trilobite.compiler.graph.fuse import fuse
+from trilobite.compiler.targets.cpu.kinds import kinds as every_kind
+from trilobite.compiler.targets.cpu.sorting.lower import lower_root
+from trilobite.compiler.targets.cpu.target import compile_graph
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table

@@ -20,8 +20,8 @@ from tests.programs.harness import programs
 from trilobite.base.dtypes import as_dtype
 from trilobite.base.errors import DeviceError
 from trilobite.cli.networks import network
-from trilobite.compiler.pipeline import Options
-from trilobite.compiler.tools.c_program import c_program
+from trilobite.compiler.graph.pipeline import Options
+from trilobite.compiler.targets.cpu.tools.c_program import c_program
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.types import dim

@@ -17,8 +17,8 @@ from trilobite.cli import COMMANDS
 from trilobite.cli import compiler as commands
 from trilobite.cli.application import application
 from trilobite.cli.networks import EXAMPLES, network
-from trilobite.compiler.cpu.stages import STAGES
-from trilobite.compiler.pipeline import Options
+from trilobite.compiler.graph.pipeline import Options
+from trilobite.compiler.targets.cpu.stages import STAGES
 from trilobite.compiler.tools import level_text, memory_report, passes_text
 from trilobite.ir.evaluate import run
 from trilobite.ir.text import parse

@@ -74,7 +74,7 @@ def test_every_round_of_a_while_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
     runs = [sum(r.runs for r in found.rows) for found in (few, many)]
     each = (runs[1] - runs[0]) / (3 * 500)
     assert each == int(each) >= 2 and len(many.events) == runs[1]
-    monkeypatch.setattr("trilobite.compiler.tools.profiling._MOST", 64)
+    monkeypatch.setattr("trilobite.compiler.targets.cpu.tools.profiling._MOST", 64)
     with pytest.raises(ArgumentError, match="a profile of a call that runs 64 kernels or more"):
         profile(rounds(20), normal(9))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trilobite.compiler.cpu.tuning import database
+from trilobite.compiler.targets.cpu.tuning import database
 from trilobite.native import cache
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import trilobite as tb
-from trilobite.compiler.cpu.target import Executable, compile_graph
-from trilobite.compiler.cpu.tuning.measure import Subject
-from trilobite.compiler.pipeline import Options
+from trilobite.compiler.graph.pipeline import Options
+from trilobite.compiler.targets.cpu.target import Executable, compile_graph
+from trilobite.compiler.targets.cpu.tuning.measure import Subject
 
 F = tb.nn.functional
 

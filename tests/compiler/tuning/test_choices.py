@@ -10,10 +10,10 @@ import pytest
 
 import trilobite as tb
 from tests.compiler.tuning.subjects import PROGRAMS, executable, normal, subjects
-from trilobite.compiler.cpu.kinds import kinds
-from trilobite.compiler.cpu.tuning.choices import choice, trying
-from trilobite.compiler.cpu.tuning.database import Entry, keep
-from trilobite.compiler.cpu.tuning.spaces import SPACES
+from trilobite.compiler.targets.cpu.kinds import kinds
+from trilobite.compiler.targets.cpu.tuning.choices import choice, trying
+from trilobite.compiler.targets.cpu.tuning.database import Entry, keep
+from trilobite.compiler.targets.cpu.tuning.spaces import SPACES
 
 
 def never() -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trilobite.base.errors import DataError
-from trilobite.compiler.cpu.tuning import database
-from trilobite.compiler.cpu.tuning.database import VERSION, Entry, current, keep, path_of, read
+from trilobite.compiler.targets.cpu.tuning import database
+from trilobite.compiler.targets.cpu.tuning.database import VERSION, Entry, current, keep, path_of, read
 from trilobite.native.host import features
 
 KEY = "loops f32[70001] of exp"

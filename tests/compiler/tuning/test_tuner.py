@@ -12,11 +12,11 @@ import trilobite as tb
 from tests.compiler.tuning.subjects import executable, normal, subjects
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.cli.compiler import duration
-from trilobite.compiler.cpu.tuning import again, tuner
-from trilobite.compiler.cpu.tuning.again import measured_again
-from trilobite.compiler.cpu.tuning.database import current
-from trilobite.compiler.cpu.tuning.report import outcomes_table
-from trilobite.compiler.cpu.tuning.tuner import tasks_of, tune
+from trilobite.compiler.targets.cpu.tuning import again, tuner
+from trilobite.compiler.targets.cpu.tuning.again import measured_again
+from trilobite.compiler.targets.cpu.tuning.database import current
+from trilobite.compiler.targets.cpu.tuning.report import outcomes_table
+from trilobite.compiler.targets.cpu.tuning.tuner import tasks_of, tune
 
 
 def layers(a: Any, b: Any) -> Any:

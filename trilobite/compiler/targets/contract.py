@@ -23,8 +23,8 @@ from trilobite.ir.graph import Graph
 from trilobite.ir.transforms.cells import Cell
 
 if TYPE_CHECKING:
-    from trilobite.compiler.passes import Pass
-    from trilobite.compiler.passes.fuse import FusionPolicy
+    from trilobite.compiler.graph.fuse import FusionPolicy
+    from trilobite.compiler.graph.passes import Pass
 
 
 class Usage(NamedTuple):

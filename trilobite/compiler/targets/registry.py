@@ -24,7 +24,7 @@ Factory = Callable[[Any], Target]  # takes what stands behind the colon, "" if n
 
 # family -> module and factory
 _BUILT_IN = {
-    "cpu": "trilobite.compiler.cpu.target:cpu",
+    "cpu": "trilobite.compiler.targets.cpu.target:cpu",
     "reference": "trilobite.compiler.targets.reference:reference",
     "dlp": "trilobite.compiler.targets.dlp.target:dlp",
 }

@@ -1,5 +1,5 @@
 """The primitives, one module a family. The table knows all names and imports a family when it is first
-needed.
+needed. A target's own primitives stand with the target and enter the same table.
 """
 
 from trilobite.ir.primitive import table
@@ -12,11 +12,6 @@ FAMILIES = {
     "complex": "conj real imag complex",
     "cond": "cond",
     "conv": "conv conv_input_grad conv_weight_grad",
-    "conv_integer": "conv_integer_panels conv_integer",
-    "conv_integer_tiles": "conv_integer_points conv_integer_tiles",
-    "conv_last": "conv_panels conv_last conv_last_input_grad conv_last_weight_grad",
-    "conv_planes": "conv_planes",
-    "conv_winograd": "conv_winograd conv_winograd_weight_grad",
     "creation": "constant full iota stop_gradient barrier",
     "cumulative": "cumulative",
     "dot": "dot",
@@ -33,7 +28,6 @@ FAMILIES = {
     "linalg_spectral": "eigh eigvalsh eig eigvals",
     "linalg_svd": "svd svdvals pinv",
     "linalg_triangular": "triangular_solve cholesky",
-    "packing": "gemm_pack dot_packed nibble_pack nibble_unpack dot_quantised",
     "quantise": "quantise dequantise",
     "random": "random_bits",
     "reduction": "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or argmax argmin",
@@ -46,8 +40,6 @@ FAMILIES = {
     "trigonometric": "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh atan2",
     "while_loop": "while",
     "window": "window_reduce window_argmax window_gather window_scatter",
-    "window_last": "window_last_reduce window_last_argmax window_last_gather window_last_scatter "
-    "window_last_max_grad window_last_spread",
 }
 """The module of each family, and the primitives that it defines."""
 

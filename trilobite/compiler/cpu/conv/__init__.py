@@ -1,7 +1,0 @@
-"""Convolutions and pooling on the CPU: fusions of kind "conv" and "window"."""
-
-from trilobite.compiler.cpu.conv.lower import accepts, lower
-
-from trilobite.compiler.cpu.conv import pooling  # isort: skip
-
-__all__ = ["accepts", "lower", "pooling"]

@@ -1,5 +1,0 @@
-"""Matrix products on the CPU: fusions of kind "dot"."""
-
-from trilobite.compiler.cpu.gemm.lower import accepts, lower
-
-__all__ = ["accepts", "lower"]

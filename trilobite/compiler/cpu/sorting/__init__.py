@@ -1,5 +1,0 @@
-"""Order on the CPU: fusions of kind "sorting", which are one `sort` or `top_k`."""
-
-from trilobite.compiler.cpu.sorting.lower import accepts, lower
-
-__all__ = ["accepts", "lower"]

@@ -1,0 +1,60 @@
+"""cse: what is computed twice is computed once.
+
+Enters: a graph. Leaves: the graph in which equal equations over equal values are one (the earlier one, with
+its line). A sum is equal to the sum with its operands exchanged. Barriers are never merged, so what
+checkpointing computes again stays computed again; neither is what has effects. Random bits are a function of
+key and counter, so equal ones may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from trilobite.compiler.graph.passes.dce import has_effect
+from trilobite.compiler.graph.regions import know_effects, on_every_graph
+from trilobite.compiler.graph.rewrite import Counters
+from trilobite.ir.graph import Equation, Graph, Var, exact
+
+# Exchanging the operands of these changes no bit. (maximum of 0.0 and -0.0 is the second one.)
+COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
+
+
+def cse(graph: Graph, counters: Counters | None = None) -> Graph:
+    """The graph without repeated work."""
+    counted = Counters() if counters is None else counters
+    know_effects(graph)
+    return on_every_graph(graph, lambda g: _merged(g, counted))
+
+
+def _merged(graph: Graph, counters: Counters) -> Graph:
+    number: dict[Var, int] = {v: i for i, v in enumerate(graph.inputs)}
+    now: dict[Var, Var] = {}
+    first: dict[Hashable, Equation] = {}
+    equations: list[Equation] = []
+    for e in graph.equations:
+        inputs = tuple(now.get(v, v) for v in e.inputs)
+        earlier = e if _is_apart(e) else first.setdefault(_key(e, inputs, number), e)
+        if earlier is not e:
+            now.update(zip(e.outputs, earlier.outputs, strict=True))
+            counters[e.primitive.name] += 1
+            continue
+        for v in e.outputs:
+            number[v] = len(number)
+        same = inputs == e.inputs
+        equations.append(e if same else Equation(e.primitive, inputs, e.attributes, e.outputs, e.location))
+    if not now:
+        return graph
+    return Graph(graph.inputs, equations, [now.get(v, v) for v in graph.outputs], graph.name)
+
+
+def _is_apart(e: Equation) -> bool:
+    return e.primitive.name == "barrier" or has_effect(e)
+
+
+def _key(e: Equation, inputs: tuple[Var, ...], number: dict[Var, int]) -> Hashable:
+    """Equal for equations that give the same results."""
+    operands = [number[v] for v in inputs]
+    if e.primitive.name in COMMUTATIVE:
+        operands.sort()
+    attributes = tuple((k, exact(e.attributes[k])) for k in sorted(e.attributes))
+    return e.primitive.name, tuple(operands), attributes, tuple(v.type for v in e.outputs)

@@ -1,0 +1,127 @@
+"""inline: calls become their bodies, unless the target keeps them whole.
+
+Enters: a graph with `call` equations, and who is claimed. Leaves: a graph whose only calls are claimed ones.
+A call's own derivative rules (forward, backward, push) go with it: derivatives are done by now. Symbolic
+sizes of a body that a call fixes become numbers. Bodies are flattened once each, inner ones first, however
+often they are called. Barriers stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from trilobite.base.locations import UNKNOWN, Location
+from trilobite.compiler.graph.regions import control_regions, on_every_graph, outer_first, with_regions
+from trilobite.compiler.graph.rewrite import Counters
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.transforms.composite import composites
+from trilobite.ir.types import Symbol, TensorType, bind_symbols, substitute, symbols_of
+
+Claimed = Callable[[Equation], bool]
+
+
+def nobody(e: Equation) -> bool:
+    """A target that keeps no call whole."""
+    return False
+
+
+def inline(graph: Graph, claimed: Claimed = nobody, counters: Counters | None = None) -> Graph:
+    """The graph with the bodies of all calls that nobody claims in their place."""
+    counted = Counters() if counters is None else counters
+
+    def inner(e: Equation) -> Sequence[Graph]:
+        if e.primitive.name != "call":
+            return control_regions(e)
+        return () if claimed(e) else (e.attributes["graph"],)
+
+    flat: dict[int, Graph] = {}
+    for g in reversed(outer_first(graph, inner)):
+        flat[id(g)] = _flattened(g, inner, flat, counted)
+    return flat[id(graph)]
+
+
+def _flattened(
+    graph: Graph, inner: Callable[[Equation], Sequence[Graph]], flat: Mapping[int, Graph], counted: Counters
+) -> Graph:
+    """The graph, given what the graphs inside have become."""
+    now: dict[Var, Var] = {}
+    equations: list[Equation] = []
+    for e in graph.equations:
+        inputs = tuple(now.get(v, v) for v in e.inputs)
+        if inputs != e.inputs:
+            e = Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
+        regions = inner(e)
+        if e.primitive.name == "call" and regions:
+            outputs = _splice(equations, flat[id(regions[0])], e)
+            now.update(zip(e.outputs, outputs, strict=True))
+            counted[f"call {e.attributes['name']}"] += 1
+        else:
+            equations.append(with_regions(e, lambda r: flat[id(r)]) if regions else e)
+    if not now and all(a is b for a, b in zip(equations, graph.equations, strict=True)):
+        return graph
+    return Graph(graph.inputs, equations, [now.get(v, v) for v in graph.outputs], graph.name)
+
+
+def _splice(equations: list[Equation], body: Graph, e: Equation) -> list[Var]:
+    """The body's equations under fresh names, reading the call's operands; what its results are called."""
+    sizes = _bound(body, e)
+    if sizes:
+        body = specialise(body, sizes)
+    now = dict(zip(body.inputs, e.inputs, strict=True))
+    for b in body.equations:
+        outputs = tuple(Var(v.type) for v in b.outputs)
+        inputs = tuple(now[v] for v in b.inputs)
+        equations.append(Equation(b.primitive, inputs, b.attributes, outputs, _place(b, e)))
+        now.update(zip(b.outputs, outputs, strict=True))
+    return [now[v] for v in body.outputs]
+
+
+def _bound(body: Graph, e: Equation) -> dict[Symbol, int]:
+    """The symbols that the call fixes; none where the caller has the same symbols."""
+    if not body.symbols or any(symbols_of(v.type.shape) for v in e.inputs):
+        return {}
+    declared, actual = (t.shape for t in body.input_types), [v.type.shape for v in e.inputs]
+    return bind_symbols(zip(declared, actual, strict=True))
+
+
+def _place(b: Equation, e: Equation) -> Location:
+    """A composite's body is recorded once and shared, so its user's line is that of the call."""
+    own = b.location is not UNKNOWN and not _is_composite(e.attributes["name"])
+    return b.location if own or e.location is UNKNOWN else e.location
+
+
+def _is_composite(name: str) -> bool:
+    """Derived calls carry the name with endings: `softmax.fwd`, `linalg.solve.bwd`."""
+    parts = name.split(".")
+    return any(".".join(parts[:n]) in composites for n in range(1, len(parts) + 1))
+
+
+def specialise(graph: Graph, sizes: Mapping[Symbol, int]) -> Graph:
+    """The graph, and the regions in it, with symbols replaced by numbers."""
+    return on_every_graph(graph, lambda g: _specialised(g, sizes))
+
+
+def _specialised(graph: Graph, sizes: Mapping[Symbol, int]) -> Graph:
+    now: dict[Var, Var] = {}
+
+    def fresh(v: Var) -> Var:
+        now[v] = Var(TensorType(substitute(v.type.shape, sizes), v.type.dtype))
+        return now[v]
+
+    inputs = [fresh(v) for v in graph.inputs]
+    equations = []
+    for e in graph.equations:
+        operands = tuple(now[v] for v in e.inputs)
+        attributes = {k: _fixed(v, sizes) for k, v in e.attributes.items()}
+        outputs = tuple(fresh(v) for v in e.outputs)
+        equations.append(Equation(e.primitive, operands, attributes, outputs, e.location))
+    return Graph(inputs, equations, [now[v] for v in graph.outputs], graph.name)
+
+
+def _fixed(value: Any, sizes: Mapping[Symbol, int]) -> Any:
+    if isinstance(value, TensorType):
+        return TensorType(substitute(value.shape, sizes), value.dtype)
+    if isinstance(value, tuple) and not any(isinstance(v, Graph) for v in value):
+        return tuple(_fixed(v, sizes) for v in value)
+    return value if isinstance(value, (tuple, Graph)) else substitute(value, sizes)

@@ -1,0 +1,52 @@
+"""narrow_calls: calls that a target keeps whole give only what they compute.
+
+Enters: a graph after `inline`. Leaves: the graph in which no call hands an operand through, or gives one
+value twice: readers take the operand, or the first of the two. (The forward half of a composite gives its
+residuals, most of which are its operands.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trilobite.compiler.graph.rewrite import Counters
+from trilobite.ir.graph import Equation, Graph, Var
+
+
+def narrow_calls(graph: Graph, counters: Counters | None = None) -> Graph:
+    """The graph with narrower calls."""
+    counted = Counters() if counters is None else counters
+    instead: dict[Var, Var] = {}
+    equations = [_narrowed(_read(e, instead), instead, counted) for e in graph.equations]
+    outputs = [instead.get(v, v) for v in graph.outputs]
+    return Graph(graph.inputs, equations, outputs, graph.name)
+
+
+def _read(e: Equation, instead: Mapping[Var, Var]) -> Equation:
+    if not any(v in instead for v in e.inputs):
+        return e
+    return Equation(
+        e.primitive, tuple(instead.get(v, v) for v in e.inputs), e.attributes, e.outputs, e.location
+    )
+
+
+def _narrowed(e: Equation, instead: dict[Var, Var], counters: Counters) -> Equation:
+    if e.primitive.name != "call":
+        return e
+    body: Graph = e.attributes["graph"]
+    known = dict(zip(body.inputs, e.inputs, strict=True))
+    kept: list[tuple[Var, Var]] = []
+    for inner, outer in zip(body.outputs, e.outputs, strict=True):
+        if inner in known:
+            instead[outer] = known[inner]
+            counters["result"] += 1
+        else:
+            known[inner] = outer
+            kept.append((inner, outer))
+    if len(kept) == len(e.outputs):
+        return e
+    inner_graph = Graph(body.inputs, body.equations, [i for i, _ in kept], body.name)
+    whole = {k: v for k, v in e.attributes.items() if k in ("name", "options", "target")}
+    return Equation(
+        e.primitive, e.inputs, {**whole, "graph": inner_graph}, tuple(o for _, o in kept), e.location
+    )

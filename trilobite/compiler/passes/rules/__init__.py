@@ -1,1 +1,0 @@
-"""Tables of rules, one module per family. What a rule is: `trilobite/compiler/rewrite.py`."""

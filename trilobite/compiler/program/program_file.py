@@ -1,0 +1,188 @@
+"""Programs as bytes, to be kept on disk: JSON with the arrays behind it.
+
+Enters: a `Program`. Leaves: bytes, and the same Program from them; None for a program with host steps, which
+hold equations of a graph. Whoever keeps the bytes makes sure that they come back as they were: what is read
+is trusted in what it says, not in its form, so anything that is no program raises `DataError`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.dtypes import BY_NAME
+from trilobite.base.errors import DataError
+from trilobite.base.locations import Location
+from trilobite.compiler.program.kernels import Kernel
+from trilobite.compiler.program.memory import Packing
+from trilobite.compiler.program.program import Branch, Call, Loop, Place, Program, Step, Value, While, hosts
+from trilobite.native.memory import empty
+
+_HEAD = struct.Struct("<QQ")  # bytes of the compressed JSON, and of the kernels' compressed texts
+_SPACES = ("arena", "input", "output", "constant")
+_QUICK = 1  # zlib's level: text shrinks to a fifth all the same
+
+
+def encode(program: Program) -> bytes | None:
+    """The program as bytes, if all its steps are native."""
+    if any(hosts(program.steps)):
+        return None
+    number = {k: n for n, k in enumerate(program.kernels)}
+    p = program.packing
+    content = {
+        "kernels": [[k.name, k.code, k.level, k.scratch, k.notes] for k in number],
+        "steps": [_step(s, number) for s in program.steps],
+        "outputs": [[_place(v.place), v.shape, v.dtype.name] for v in program.outputs],
+        "constants": [[c.shape, c.dtype.name] for c in program.constants],
+        "packing": [p.offsets, p.peak, p.bound, p.naive],
+        "reuses": list(program.reuses.items()),
+        "locations": program.locations,
+    }
+    whole, texts = _packed(content), _packed([k.text for k in number])
+    head = _HEAD.pack(len(whole), len(texts))
+    return b"".join([head, whole, texts, *(c.tobytes() for c in program.constants)])
+
+
+def _packed(content: Any) -> bytes:
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), _QUICK)
+
+
+def _unpacked(data: bytes) -> Any:
+    return json.loads(zlib.decompress(data))
+
+
+def decode(data: bytes) -> Program:
+    """The program that was encoded."""
+    try:
+        return _decode(data)
+    except (zlib.error, struct.error, ValueError, KeyError, TypeError, IndexError) as error:
+        raise DataError(f"these {len(data)} bytes are no program: {error}") from error
+
+
+# -- kernels -------------------------------------------------------------------------------------------------
+
+
+class _Texts:
+    """The texts of a program's kernels, unpacked when somebody asks for one: whoever finds their object code
+    by its name never does.
+    """
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    @cached_property
+    def all(self) -> list[str]:
+        found: list[str] = _unpacked(self._packed)
+        return found
+
+
+class KeptKernel(Kernel):
+    """A kernel as it was kept: it has its text when it is asked for it."""
+
+    def __init__(self, row: Sequence[Any], texts: _Texts, number: int) -> None:
+        name, code, level, scratch, notes = row
+        facts = {"name": name, "code": code, "level": level, "scratch": scratch, "notes": notes}
+        self.__dict__.update(facts, _texts=texts, _number=number)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "text":
+            raise AttributeError(name)
+        text = self.__dict__["text"] = self._texts.all[self._number]
+        return text
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        mine, its = ((k.name, k.code, k.scratch, k.notes) for k in (self, other))
+        return mine == its
+
+    __hash__ = Kernel.__hash__
+
+
+# -- steps ---------------------------------------------------------------------------------------------------
+
+
+def _step(s: Step, number: Mapping[Kernel, int]) -> list[Any]:
+    """A row that begins with the step's name; a call, of which there are most, with its kernel's number."""
+
+    def rows(steps: Sequence[Step]) -> list[list[Any]]:
+        return [_step(inner, number) for inner in steps]
+
+    match s:
+        case Loop():
+            return ["loop", s.fusion, s.count, rows(s.steps)]
+        case While():
+            return ["while", s.fusion, rows(s.test), _place(s.flag), rows(s.body)]
+        case Branch():
+            return ["branch", s.fusion, _place(s.index), [rows(case) for case in s.cases]]
+        case _:
+            assert isinstance(s, Call)
+            args = [_place(a) if isinstance(a, Place) else int(a) for a in s.args]
+            return [number[s.kernel], s.fusion, args, s.units, s.flops, s.bytes, s.serial, s.whole]
+
+
+def _read_step(row: Sequence[Any], kernels: Sequence[Kernel]) -> Step:
+    def steps(rows: Sequence[Any]) -> tuple[Step, ...]:
+        return tuple(_read_step(inner, kernels) for inner in rows)
+
+    if type(row[0]) is int:  # nearly all of them
+        kernel, fusion, args, units, flops, size, serial, whole = row
+        places = tuple([a if type(a) is int else _read_place(a) for a in args])
+        return Call(kernels[kernel], places, units, fusion, flops, size, serial, whole)
+
+    match row:
+        case "loop", fusion, count, body:
+            return Loop(count, steps(body), fusion)
+        case "while", fusion, test, flag, body:
+            return While(steps(test), _read_place(flag), steps(body), fusion)
+        case "branch", fusion, index, cases:
+            return Branch(_read_place(index), tuple(map(steps, cases)), fusion)
+        case _:
+            raise ValueError(f"there is no step {row[0]}")
+
+
+def _place(p: Place) -> list[int]:
+    return [_SPACES.index(p.space), p.index, p.offset, *p.strides]
+
+
+def _read_place(row: Sequence[int]) -> Place:
+    space, index, offset, *strides = row
+    return Place(_SPACES[space], index, offset, tuple(strides))  # type: ignore[arg-type]
+
+
+# -- the whole -----------------------------------------------------------------------------------------------
+
+
+def _decode(data: bytes) -> Program:
+    length, more = _HEAD.unpack_from(data)
+    middle = _HEAD.size + length
+    behind = middle + more
+    if behind > len(data):
+        raise ValueError("its end is missing")
+    content, texts = _unpacked(data[_HEAD.size : middle]), _Texts(data[middle:behind])
+    kernels = [KeptKernel(row, texts, i) for i, row in enumerate(content["kernels"])]
+    offsets, peak, bound, naive = content["packing"]
+    return Program(
+        tuple(_read_step(row, kernels) for row in content["steps"]),
+        tuple(Value(_read_place(p), tuple(shape), BY_NAME[name]) for p, shape, name in content["outputs"]),
+        tuple(_read_arrays(data, behind, content["constants"])),
+        Packing(tuple(offsets), peak, bound, naive),
+        dict(content["reuses"]),
+        tuple(Location(*row) for row in content["locations"]),
+    )
+
+
+def _read_arrays(data: bytes, at: int, rows: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    out = []
+    for shape, name in rows:
+        array = empty(shape, BY_NAME[name])
+        array[...] = np.frombuffer(data, array.dtype, array.size, at).reshape(shape)
+        out.append(array)
+        at += array.nbytes
+    return out

@@ -1,0 +1,106 @@
+"""The lowering of `lu` and `triangular_solve`.
+
+Enters: a region of one of them, of 32- or 64-bit floats. Leaves: one step of one kernel for every size; a
+unit is a matrix of the batch. Results of `lu` that nobody reads go to temporaries.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from trilobite.base.dtypes import DType, float32, float64
+from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Room, Step
+from trilobite.compiler.targets.cpu.emit.text import Text
+from trilobite.compiler.targets.cpu.gemm.sizes import Product, product
+from trilobite.compiler.targets.cpu.gemm.words import Words
+from trilobite.compiler.targets.cpu.linalg import factor, triangular
+from trilobite.compiler.targets.cpu.linalg.triangular import Form
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.types import symbols_of
+from trilobite.native.host import Host, features
+
+_SERIAL = 1 << 15  # operations: below, waking another thread costs more than it brings
+
+
+def accepts(region: Graph) -> str | None:
+    """Why this region cannot be lowered; None if it can."""
+    if len(region.equations) != 1:
+        return "nothing is fused with a factorisation or a triangular system"
+    (root,) = region.equations
+    if any(v.type.dtype not in (float32, float64) for v in root.inputs):
+        return f"{root.primitive.name} of {root.inputs[0].type.dtype.name} has no kernel"
+    if _batch(root).words[1] != 1 or not all(product(v.type.shape).fits for v in root.inputs):
+        return "a size is the product of too many symbolic sizes"
+    return None
+
+
+def lower(equation: Equation) -> Lowering:
+    region: Graph = equation.attributes["region"]
+    (root,) = region.equations
+    return lower_root(root, region.inputs, region.outputs, features())
+
+
+def lower_root(root: Equation, inputs: tuple[Var, ...], outputs: tuple[Var, ...], host: Host) -> Lowering:
+    """The root of a fusion with these inputs, and these outputs among its results."""
+    words = Words()
+    for name, v in zip(("x",) if root.primitive.name == "lu" else ("a", "b"), root.inputs, strict=True):
+        words.buffer(f"*{name}", Operand("in", inputs.index(v)))
+    temporaries: list[Room] = []
+    for name, v in zip(_RESULTS[root.primitive.name], root.outputs, strict=True):
+        if v in outputs:
+            words.buffer(f"*{name}", Operand("out", outputs.index(v)))
+        else:
+            words.buffer(f"*{name}", _temporary(v, temporaries))
+    changed = root.inputs[-1]  # becomes the first result
+    *_, m, n = changed.type.shape
+    form = None
+    if root.primitive.name == "lu":
+        sizes = {"m": m, "n": n, "k": root.outputs[1].type.shape[-1]}
+    else:
+        form = Form(**root.attributes)
+        sizes = {"n": m, "columns": n} if form.left else {"n": n, "columns": m}
+        if not form.left:
+            words.buffer("*turned", _temporary(changed, temporaries))
+    for name, size in sizes.items():
+        words.number(name, product([size]))
+    flops = _flops(root)
+    step = Step(
+        _kernel(root.primitive.name, changed.type.dtype, form, tuple(words.names), host),
+        tuple(words.contents), _batch(root).words[0], flops, serial=0 < flops < _SERIAL,
+    )  # fmt: skip
+    in_place: tuple[tuple[int, int], ...] = ()
+    if root.outputs[0] in outputs and changed not in root.inputs[:-1]:  # a matrix is read until the end
+        in_place = ((outputs.index(root.outputs[0]), inputs.index(changed)),)
+    why = "a matrix is a unit; blocks of eight rows"
+    return Lowering((step,), tuple(temporaries), in_place=in_place, why=why)
+
+
+_RESULTS = {"lu": ("packed", "pivots", "order"), "triangular_solve": ("x",)}
+
+
+def _temporary(v: Var, temporaries: list[Room]) -> Operand:
+    temporaries.append((*v.type.shape, v.type.dtype.itemsize))
+    return Operand("temporary", len(temporaries) - 1)
+
+
+def _batch(root: Equation) -> Product:
+    return product(root.inputs[0].type.shape[:-2])
+
+
+def _flops(root: Equation) -> float:
+    """As the primitive counts them; 0 of symbolic sizes."""
+    types = [v.type for v in root.inputs], [v.type for v in root.outputs]
+    if any(symbols_of(t.shape) for t in types[0]):
+        return 0.0
+    return float(root.primitive.cost(*types, root.attributes))
+
+
+@lru_cache(maxsize=64)
+def _kernel(name: str, dtype: DType, form: Form | None, names: tuple[str, ...], host: Host) -> Kernel:
+    t = Text(host)
+    words = Words(list(names)).read(t)
+    if form is None:
+        factor.emit(t, dtype, words)
+    else:
+        triangular.emit(t, dtype, words, form)
+    return Kernel(name, t.module())

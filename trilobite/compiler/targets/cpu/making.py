@@ -1,0 +1,80 @@
+"""How a graph becomes programs of this target: passes, the part for weights apart, fusions, a plan.
+
+Enters: a recorded graph and `Options`. Leaves: the graph after every pass, fused graphs and `Program`s. It
+compiles no kernel and runs nothing. A process that finds its programs on disk never imports this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trilobite.compiler.graph.fuse import fuse
+from trilobite.compiler.graph.passes.rematerialise import peak_bytes
+from trilobite.compiler.graph.passes.split_stable import Halves, split_stable
+from trilobite.compiler.graph.pipeline import Compilation, Options, run_stages
+from trilobite.compiler.program.kernels import Lower
+from trilobite.compiler.program.plan import plan
+from trilobite.compiler.program.program import Program
+from trilobite.compiler.targets.cpu.attention import claims
+from trilobite.compiler.targets.cpu.copying import COPY
+from trilobite.compiler.targets.cpu.kinds import kinds
+from trilobite.compiler.targets.cpu.primitives.packing import PACKERS
+from trilobite.compiler.targets.cpu.stages import STAGES
+from trilobite.ir.graph import Graph
+from trilobite.ir.types import Symbol
+
+
+@dataclass(frozen=True)
+class Made:
+    """A graph behind its passes, and its halves if there are two."""
+
+    compilation: Compilation
+    halves: Halves | None
+
+
+def make(graph: Graph, options: Options) -> Made:
+    """Who asked for little memory gets no second copy of a weight: what is made of weights is made in every
+    run, in memory that the plan shares.
+    """
+    options = options._replace(claimed=claims)
+    if options.memory:
+        options = options._replace(stable=frozenset())
+    compilation = run_stages(graph, STAGES, options)
+    if compilation.counters.get("rematerialise"):
+        compilation = _smaller(compilation, run_stages(graph, STAGES, options._replace(memory=0)))
+    halves = split_stable(compilation.latest, options.stable, PACKERS) if options.stable else None
+    return Made(compilation, halves)
+
+
+def _smaller(again: Compilation, plain: Compilation) -> Compilation:
+    """Fusion keeps fewer values than `rematerialise` knows of, and none where what it computes again stands
+    between: it is worth it only if less is alive once all is fused, and the plain graph takes too much.
+    """
+    budget = again.options.memory
+    return min(plain, again, key=lambda c: max(peak_bytes(Fused(c.latest).graph), budget))
+
+
+class Fused:
+    """A fused graph; its lowerings are made once, whatever the sizes."""
+
+    def __init__(self, graph: Graph) -> None:
+        table = kinds()
+        self.graph = fuse(graph, table.policy)
+        self.lowerings = {name: _once(lower) for name, lower in table.lowerings.items()}
+
+    def program(self, sizes: Mapping[Symbol, int], donated: Mapping[int, int]) -> Program:
+        return plan(self.graph, self.lowerings, sizes, donated, COPY)
+
+
+def _once(lower: Lower) -> Lower:
+    """A lowering that is made once per equation."""
+    made: dict[int, Any] = {}
+
+    def lowered(e: Any) -> Any:
+        if id(e) not in made:
+            made[id(e)] = lower(e)
+        return made[id(e)]
+
+    return lowered

@@ -1,0 +1,208 @@
+"""Default schedules: how a nest runs when nobody has searched for better.
+
+The innermost loop runs in vectors. The outer ones become one parallel loop. Whoever calls a kernel cuts the
+range of units; what a unit computes and in which order depends on the shapes alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trilobite.base.dtypes import accumulator, bool_
+from trilobite.compiler.program.kernels import Kernel
+from trilobite.compiler.targets.cpu.loops.emit_llvm import emit, local_offsets
+from trilobite.compiler.targets.cpu.loops.emit_values import linear
+from trilobite.compiler.targets.cpu.loops.index import Index, lower, upper
+from trilobite.compiler.targets.cpu.loops.ir import (
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Statement,
+    leaf_dtype,
+    rewritten,
+    statements,
+)
+from trilobite.compiler.targets.cpu.loops.transform import extent_of, fuse_pair, split_loop
+from trilobite.ir.primitives.call import graph_flops
+from trilobite.native.host import Host
+
+BLOCK = 16384  # element operations that one unit is worth at least
+SHORT = 32  # a row shorter than this does not pay for taking a unit's number apart
+
+
+def vectorised(nest: Nest, host: Host) -> Nest:
+    """Innermost loops in vectors, as many at once as the body leaves registers for."""
+
+    def change(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Loop) or not all(isinstance(n, Statement) for n in node.body):
+            return (node,)
+        if node.kind not in ("serial", "parallel") or not _runs_in_vectors(node):
+            return (node,)
+        lanes = _lanes(nest, node, host)
+        kind: Kind = "vector" if node.kind == "serial" else "parallel"
+        return (replace(node, kind=kind, lanes=lanes, unroll=_unroll(node, lanes)),)
+
+    return replace(nest, body=rewritten(nest.body, change))
+
+
+def _runs_in_vectors(node: Loop) -> bool:
+    """No result of one turn is read or overwritten by another, except by combining."""
+    (*body,) = (n for n in node.body if isinstance(n, Statement))
+    written = {t.buffer for s in body for t in s.targets}
+    for s in body:
+        for t in s.targets:
+            moves = any(node.var in i.variables for i in t.index)
+            if not moves and t.combine is None:
+                return False
+            if moves and not all(linear(i, node.var) for i in t.index):
+                return False  # two turns may write one element
+        for load in s.loads():
+            same = [t for o in body for t in o.targets if t.buffer == load.buffer]
+            if load.buffer in written and any(t.index != load.index for t in same):
+                return False
+            if load.buffer in written and all(node.var not in i.variables for i in load.index):
+                return False
+    return True
+
+
+def _lanes(nest: Nest, node: Loop, host: Host) -> int:
+    """By the widest number that the body computes with."""
+    width = 1
+    for s in node.body:
+        assert isinstance(s, Statement)
+        dtypes = [leaf_dtype(nest, leaf) for leaf in s.leaves]
+        dtypes += [v.type.dtype for e in s.body.equations for v in e.outputs]
+        dtypes += [nest.buffer(t.buffer).dtype for t in s.targets]
+        width = max([width, *(accumulator(d).itemsize for d in dtypes if d != bool_)])
+    lanes = host.vector_bytes // width
+    longest = extent_of(node)
+    while longest is not None and lanes > 4 and upper(longest) < lanes:
+        lanes //= 2
+    return lanes
+
+
+def _unroll(node: Loop, lanes: int) -> int:
+    size = sum(len(s.body.equations) + len(s.leaves) for s in node.body if isinstance(s, Statement))
+
+    most = 4 if size <= 14 else 2 if size <= 40 else 1
+    longest = extent_of(node)
+    if isinstance(longest, int) and longest % lanes == 0 and 0 < longest // lanes <= 4 and size <= 24:
+        return longest // lanes  # the whole loop, written out
+    while longest is not None and most > 1 and upper(longest) < lanes * most:
+        most //= 2
+    return most
+
+
+# -- parallel loops ----------------------------------------------------------------------------------------
+
+
+def work(nest: Nest) -> float:
+    """Element operations of a nest, at the largest sizes."""
+    return sum(_work(node) for node in nest.body)
+
+
+def _work(node: Node) -> float:
+    if isinstance(node, Loop):
+        known = [upper(e.constant) for e in node.extent if e.is_constant]
+        return (min(known) if known else 1) * sum(map(_work, node.body))
+    if isinstance(node, Statement):
+        return 1.0 + len(node.leaves) + graph_flops(node.body)
+    return sum(map(_work, node.meaning))
+
+
+def flops(nest: Nest) -> float:
+    """Arithmetic of a nest at the largest sizes: its scalar graphs, and one operation to combine."""
+    return sum(_flops(node) for node in nest.body)
+
+
+def _flops(node: Node) -> float:
+    if isinstance(node, Loop):
+        known = [upper(e.constant) for e in node.extent if e.is_constant]
+        return (min(known) if known else 1) * sum(map(_flops, node.body))
+    if isinstance(node, Statement):
+        return graph_flops(node.body) + sum(t.combine is not None for t in node.targets)
+    return sum(map(_flops, node.meaning))
+
+
+def parallelised(nest: Nest, block: int = BLOCK) -> Nest:
+    """The outermost loops as one parallel loop; a row that is cut gives units of about `block` operations."""
+    if len(nest.body) != 1 or not isinstance(nest.body[0], Loop):
+        return nest
+    top = nest.body[0]
+    if all(isinstance(n, Statement) for n in top.body):
+        return replace(nest, body=(_blocks(top, block),))
+    while True:
+        fused = _fused(top)
+        if fused is None:
+            break
+        top = fused
+    if _few_long_rows(top):
+        (row,) = top.body
+        assert isinstance(row, Loop)
+        blocked = fuse_pair(replace(top, body=(split_loop(row, _block_size(row, block)),)))
+        top = blocked if blocked is not None else top
+    if extent_of(top) is None:  # how many units there are must be known without other loops
+        return nest
+    return replace(nest, body=(replace(top, kind="parallel"),))
+
+
+def _fused(top: Loop) -> Loop | None:
+    """The two outermost loops as one, if a loop of some length remains inside."""
+    if len(top.body) != 1 or not isinstance(top.body[0], Loop):
+        return None
+    child = top.body[0]
+    rows = [n for n in child.body if isinstance(n, Loop)]
+    if not rows or any(not _long(r) for r in rows if all(isinstance(n, Statement) for n in r.body)):
+        return None
+    return fuse_pair(top)
+
+
+def _long(row: Loop) -> bool:
+    n = extent_of(row)
+    return n is None or upper(n) >= SHORT
+
+
+def _few_long_rows(top: Loop) -> bool:
+    if len(top.body) != 1 or not isinstance(top.body[0], Loop) or top.body[0].kind == "parallel":
+        return False
+    row = top.body[0]
+    if not all(isinstance(n, Statement) for n in row.body) or _reduces(row):
+        return False
+    m, n = extent_of(top), extent_of(row)
+    return m is not None and n is not None and upper(m) < 16 and lower(n) >= 2 * BLOCK
+
+
+def _reduces(row: Loop) -> bool:
+    return any(t.combine is not None for s in statements(row.body) for t in s.targets)
+
+
+def _block_size(row: Loop, block: int) -> int:
+    """Turns that make one unit, a multiple of the longest vectors."""
+    each = sum(map(_work, row.body))
+    return max(int(4 * block / each) // 256, 4) * 256
+
+
+def _blocks(row: Loop, least: int) -> Loop:
+    """A single loop: blocks of fixed size, or of symbolic sizes the elements themselves are units."""
+    n = extent_of(row)
+    if _reduces(row) or n is None:
+        return row
+    if not isinstance(n, int):
+        return replace(row, kind="parallel")
+    block = _block_size(row, least)
+    if n <= block:
+        return row
+    return replace(split_loop(row, block), kind="parallel")
+
+
+def kernel(nest: Nest, host: Host) -> Kernel:
+    return Kernel(nest.name, emit(nest, host), 0, local_offsets(nest)[1], str(nest))
+
+
+def units(nest: Nest) -> Index:
+    """How many turns the parallel loop has; one if there is none."""
+    top = nest.body[0] if len(nest.body) == 1 else None
+    if isinstance(top, Loop) and top.kind == "parallel":
+        return top.extent[0]
+    return Index(1)

@@ -1,0 +1,117 @@
+"""Which outputs may overwrite which inputs.
+
+Enters: the scheduled nests of a region, in order. Leaves: pairs (output, input) that may share one buffer:
+every element of the input is read for the last time no later than the element that takes its place is
+written, whatever the order of units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trilobite.compiler.targets.cpu.loops.index import Index, bounds
+from trilobite.compiler.targets.cpu.loops.ir import (
+    Buffer,
+    Load,
+    Loop,
+    Micro,
+    Nest,
+    Node,
+    Statement,
+    ranges_of,
+)
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A statement that reads or writes a buffer, with its place in the text and the loops around it."""
+
+    nest: int
+    order: int
+    statement: Statement
+    around: tuple[str, ...]
+
+
+def shared(nests: Sequence[Nest], inputs: int, outputs: int) -> tuple[tuple[int, int], ...]:
+    """All pairs; the plan knows which operands die, and takes each operand and each result at most once."""
+    reads: dict[str, list[_Use]] = {}
+    writes: dict[str, list[_Use]] = {}
+    for k, nest in enumerate(nests):
+        for order, (s, around) in enumerate(_statements(nest.body, ())):
+            use = _Use(k, order, s, around)
+            for name in {load.buffer for load in s.loads()}:
+                reads.setdefault(name, []).append(use)
+            for name in {t.buffer for t in s.targets}:
+                writes.setdefault(name, []).append(use)
+    buffers = {b.name: b for nest in nests for b in nest.arguments}
+    xs = [(i, buffers[f"x{i}"]) for i in range(inputs) if f"x{i}" in buffers]
+    ys = [(k, buffers[f"y{k}"]) for k in range(outputs) if f"y{k}" in buffers]
+    return tuple(
+        (k, i)
+        for k, y in ys
+        for i, x in xs
+        if _same_size(x, y) and _may_share(nests, reads.get(x.name, []), writes[y.name], x.name, y.name)
+    )
+
+
+def _statements(nodes: tuple[Node, ...], around: tuple[str, ...]) -> list[tuple[Statement, tuple[str, ...]]]:
+    out: list[tuple[Statement, tuple[str, ...]]] = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            out += _statements(node.body, (*around, node.var))
+        elif isinstance(node, Micro):
+            out += _statements(node.meaning, around)
+        else:
+            out.append((node, around))
+    return out
+
+
+def _same_size(x: Buffer, y: Buffer) -> bool:
+    return x.shape == y.shape and x.dtype.itemsize == y.dtype.itemsize
+
+
+def _may_share(nests: Sequence[Nest], reads: Sequence[_Use], writes: Sequence[_Use], x: str, y: str) -> bool:
+    first = min(u.nest for u in writes)
+    if any(u.nest > first for u in reads):
+        return False
+    here = [u for u in reads if u.nest == first]
+    if not here:
+        return True
+    there = [u for u in writes if u.nest == first]
+    if len(there) != 1:
+        return False
+    (write,) = there
+    (target,) = (t for t in write.statement.targets if t.buffer == y)
+    once = all(any(v in i.variables for i in target.index) for v in write.around)
+    if target.combine is not None or not once:
+        return False
+    return all(_is_before(nests[first], u, write, x, target.index) for u in here)
+
+
+def _is_before(nest: Nest, read: _Use, write: _Use, x: str, target: tuple[Index, ...]) -> bool:
+    """Is what this statement reads of x never overwritten before?"""
+    loads = [load for load in read.statement.loads() if load.buffer == x]
+    if read.statement is write.statement:
+        # The same element, by the same turn, which reads before it writes.
+        return all(load in read.statement.leaves and load.index == target for load in loads)
+    apart = read.order < write.order and read.around[-1:] != write.around[-1:]
+    return (
+        apart and bool(read.around) and all(_same_row(nest, read.around[0], load, target) for load in loads)
+    )
+
+
+def _same_row(nest: Nest, unit: str, load: Load, target: tuple[Index, ...]) -> bool:
+    """Does the unit read only of the row that it alone writes?"""
+    if len(load.index) != 1 or len(target) != 1:
+        return False
+    step = target[0].coefficient(unit)
+    if not isinstance(step, int) or step < 1 or load.index[0].coefficient(unit) != step:
+        return False
+    ranges = ranges_of(nest.body)
+    for index in (load.index[0], target[0]):
+        rest = index.without(unit)
+        span = bounds(rest, ranges)
+        if unit in rest.variables or span is None or span[0] < 0 or span[1] >= step:
+            return False
+    return True

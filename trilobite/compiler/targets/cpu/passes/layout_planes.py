@@ -1,0 +1,62 @@
+"""Which convolutions are as quick on values that lie as they are written, estimated.
+
+Enters: a `conv`. Leaves: whether the kernel that reads and writes planes (`conv_planes`) takes no longer than
+moving the channels to the end, the direct kernel, and moving the result's channels back. Figures are cycles
+of one core with AVX2 and FMA; their ratios, which decide, change little from machine to machine. It knows
+nothing of tiles: who has them asks about these first.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from trilobite.base.dtypes import float32, float64
+from trilobite.compiler.targets.cpu.conv.plane_tile import FILTERS, VECTORS
+from trilobite.compiler.targets.cpu.conv.tiling import ROWS
+from trilobite.compiler.targets.cpu.conv.tiling import VECTORS as COLUMNS
+from trilobite.compiler.targets.cpu.passes.layout_axes import mixes_channels
+from trilobite.ir.graph import Equation
+from trilobite.ir.types import Affine
+from trilobite.native.host import Host
+
+_TILE = 6  # of a step of depth of a full register tile, in either kernel
+_LAST = (0, 3, 4.5)  # of a tile of so many vectors of pixels
+_PACKED = 4  # of a row of a panel of pixels
+_COPIED = 0.7  # of an element copied between zeros
+_MOVED = 1.2  # of an element that changes its place
+
+
+def stays(e: Equation, host: Host) -> bool:
+    """Does it run as quickly between values as they are written? Of what the kernel of planes cannot run,
+    products with channels do.
+    """
+    return on_planes(e, host) if fits(e, host) else mixes_channels(e)
+
+
+def on_planes(e: Equation, host: Host) -> bool:
+    """Of a convolution that fits: is it as quick there?"""
+    (x, w), (y,) = (v.type.shape for v in e.inputs), (e.outputs[0].type.shape,)
+    channels, filters, pixels = int(x[1]), int(w[0]), prod(map(int, y[2:]))
+    depth, lanes = channels * prod(map(int, w[2:])), host.lanes(e.inputs[0].type.dtype.itemsize)
+    source = channels * prod(map(int, x[2:]))
+    tiles = -(-pixels // ROWS) * -(-filters // (COLUMNS * lanes))
+    direct = _TILE * tiles * depth + _MOVED * (source + filters * pixels)
+    panels, rest = divmod(-(-pixels // lanes), VECTORS)
+    steps = -(-filters // FILTERS) * (_TILE * panels + _LAST[rest]) + _PACKED * -(
+        -pixels // (VECTORS * lanes)
+    )
+    return steps * depth + (0 if mixes_channels(e) else _COPIED * source) <= direct
+
+
+def fits(e: Equation, host: Host) -> bool:
+    """Can the kernel run it?"""
+    if e.primitive.name != "conv":
+        return False
+    a, (x, w), (y,) = e.attributes, e.inputs, e.outputs
+    if a["groups"] != 1 or any(d != 1 for d in a["x_dilation"]):
+        return False
+    if x.type.dtype not in (float32, float64) or any(v.type.dtype != x.type.dtype for v in (w, y)):
+        return False
+    if any(isinstance(n, Affine) for n in (*x.type.shape[1:], *w.type.shape, *y.type.shape[1:])):
+        return False
+    return mixes_channels(e) or int(y.type.shape[-1]) >= host.lanes(x.type.dtype.itemsize)

@@ -1,0 +1,306 @@
+"""A Program bound to memory: arena, constants and one step table, ready to run on arrays.
+
+Enters: a `Program` and its kernels' machine code. Leaves: a callable, arrays in and arrays out, one native
+call per run. Equations that only NumPy can do are rows of the table that come back to Python. One run at a
+time: who calls meanwhile waits, or gets another runner if the program calls the user's code. The arena is the
+runner's own, or one that many runners share.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.errors import ArgumentError, PlanError
+from trilobite.compiler.program.kernels import Kernel
+from trilobite.compiler.program.program import (
+    Branch,
+    Call,
+    HostCall,
+    Loop,
+    Place,
+    Program,
+    Step,
+    Value,
+    While,
+    calls,
+    hosts,
+)
+from trilobite.compiler.targets.cpu.results import Results
+from trilobite.native import driver
+from trilobite.native.cache import Kernels
+from trilobite.native.memory import empty
+from trilobite.native.pages import settle
+
+Array = np.ndarray[Any, Any]
+_BRIEF = (
+    20_000  # bytes and operations below which a program is over before another thread could take the lock
+)
+
+
+class Arena:
+    """Memory for intermediate values, as large as the largest of its runners needs. They run one by one."""
+
+    def __init__(self) -> None:
+        self.memory, self.lock = empty(1, np.uint8), threading.RLock()
+        self.is_used = False  # by a run, which may be one that the thread which holds the lock is in
+
+    def reserve(self, size: int) -> None:
+        if self.memory.nbytes < size:
+            self.memory = empty(1, np.uint8)  # the old goes before the new comes
+            self.memory = _room(size)
+
+    def release(self) -> None:
+        """Gives the memory back, until the next run."""
+        with self.lock:
+            self.memory = empty(1, np.uint8)
+
+
+def _room(size: int) -> Array:
+    try:
+        return empty((size,), np.uint8)
+    except MemoryError as error:
+        raise PlanError(
+            f"there is no memory for the {size:,} bytes of a program's intermediate values",
+            expected="a program that fits this machine",
+            remedy="use smaller batches, or tb.checkpoint parts of it",
+        ) from error
+
+
+class Runner:
+    """Runs one Program."""
+
+    def __init__(
+        self,
+        program: Program,
+        code: Kernels,
+        inputs: int,
+        shared: Arena | None = None,
+        replaced: Sequence[int] = (),
+    ) -> None:
+        self.program, self.inputs = program, inputs
+        self.shared = shared
+        self.own = _room(1 if shared else max(program.packing.peak, 1))
+        settle(self.own)
+        self._turns = shared or Arena()
+        self._waits = not any(_is_of_the_user(s.equation.primitive) for s in hosts(program.steps))
+        self._base, self._bases = int(self.own.ctypes.data), [c.ctypes.data for c in program.constants]
+        self._copies = [(k, v) for k, v in enumerate(program.outputs) if v.place != Place("output", k)]
+        self.results = Results(program.outputs, program.reuses, replaced)
+        self._now: tuple[Array, ...] = ()
+        self._code = code
+        self._inner: Runner | None = None
+        self.table = self._table(dict(zip(program.kernels, code.addresses, strict=True)), code)
+
+    def __call__(self, values: list[Array], old: list[Array] | None = None, held: int = 0) -> list[Array]:
+        """`values` is the caller's own list: arrays in it that are given away may be replaced by copies. What
+        `old` and `held` are, `results` says.
+        """
+        if not self._turns.lock.acquire(blocking=self._waits):
+            return self._another()(values)
+        try:
+            if self._turns.is_used:
+                return self._another()(values)
+            self._turns.is_used = True
+            try:
+                return self._run(values, old or [], held)
+            finally:
+                self._turns.is_used, self._now = False, ()
+        finally:
+            self._turns.lock.release()
+
+    def forget(self) -> None:
+        """Lets go of results of earlier runs, unless it runs."""
+        if self._turns.lock.acquire(blocking=False):
+            if not self._turns.is_used:
+                self.results.forget()
+            self._turns.lock.release()
+
+    def _another(self) -> Runner:
+        """For a run that a callback of this one's run asks for, or that should not wait until such a callback
+        is done, which may wait for anything: with memory of its own.
+        """
+        if self._inner is None:
+            replaced = self.results.replaced
+            self._inner = Runner(self.program, self._code, self.inputs, replaced=replaced)
+        return self._inner
+
+    def _run(self, values: list[Array], old: list[Array], held: int) -> list[Array]:
+        outs = self.results.allocate(values, old, held)
+        if self.shared is not None:
+            self.shared.reserve(self.program.packing.peak)
+        self._now = self._arrays(values, outs)
+        try:
+            self.table.run(self._now)
+        except ArgumentError:
+            if all(v.flags.c_contiguous and v.flags.aligned for v in values):
+                raise  # a callback's: nothing may happen twice
+            values = [np.require(v, requirements=("C", "A")) for v in values]
+            self._now = self._arrays(values, outs)
+            self.table.run(self._now)
+        for k, v in self._copies:
+            np.copyto(outs[k], self.view(v))
+        return outs
+
+    def _arrays(self, values: Sequence[Array], outs: Sequence[Array]) -> tuple[Array, ...]:
+        return (*values, *outs) if self.shared is None else (*values, *outs, self.shared.memory)
+
+    @property
+    def arena(self) -> Array:
+        return self.own if self.shared is None else self.shared.memory
+
+    def view(self, v: Value, word: int | None = None) -> Array:
+        """A value as an array over the memory it lies in, during a run. Where a value lies that moves with
+        loops, the table's `word` says.
+        """
+        base = self._memory(v.place).reshape(-1).view(np.uint8)
+        offset = v.place.offset if word is None else int(self.table.words[word]) - base.ctypes.data
+        return np.ndarray(v.shape, v.dtype, base, offset)
+
+    def _memory(self, place: Place) -> Array:
+        if place.space == "arena":
+            return self.arena
+        if place.space == "constant":
+            return self.program.constants[place.index]
+        return self._now[place.index + (self.inputs if place.space == "output" else 0)]
+
+    # -- binding ---------------------------------------------------------------------------------------------
+
+    def _table(self, addresses: Mapping[Kernel, int], code: Kernels) -> driver.Table:
+        rows = _Rows(self, addresses)
+        rows.add(self.program.steps)
+        self.steps = rows.steps  # per row of the table
+        run = list(calls(self.program.steps))
+        return driver.Table(
+            rows.rows,
+            rows.words,
+            rows.patches,
+            arrays=self.inputs + len(self.program.outputs) + (self.shared is not None),
+            scratch=max((s.kernel.scratch for s in run), default=0),
+            alive=(code, self.own, self.program.constants),
+            brief=len(run) == len(rows.rows) and sum(s.bytes + s.flops for s in run) < _BRIEF,
+        )
+
+    def array_of(self, a: Place) -> int | None:
+        """Which of a run's arrays a place lies in; None for memory that never moves."""
+        if a.space == "arena" and self.shared is not None:
+            return self.inputs + len(self.program.outputs)
+        if a.space in ("input", "output"):
+            return a.index + (self.inputs if a.space == "output" else 0)
+        return None
+
+    def word(self, a: Place | int) -> int:
+        """An argument as far as it is known before a run."""
+        if not isinstance(a, Place):
+            return a
+        if a.space == "arena":
+            return self._base + a.offset
+        return self._bases[a.index] + a.offset if a.space == "constant" else 0
+
+    def host(self, call: HostCall, words: Mapping[Place, int]) -> Callable[[], None]:
+        """An equation as a function to call between kernels; `words` are those of places that move."""
+        compute = _by_rule(call.equation.primitive, call.attributes)
+
+        def run() -> None:
+            results = compute([self.view(v, words.get(v.place)) for v in call.inputs])
+            for v, result in zip(call.outputs, results, strict=True):
+                np.copyto(self.view(v, words.get(v.place)), result)
+
+        return run
+
+
+class _Rows:
+    """The rows of a step table, as they are made from steps."""
+
+    def __init__(self, runner: Runner, addresses: Mapping[Kernel, int]) -> None:
+        self.runner, self.addresses = runner, addresses
+        self.rows: list[driver.Row] = []
+        self.steps: list[Step] = []
+        self.words: list[int] = []
+        self.patches: list[driver.Patch] = []
+        self._moving: list[tuple[int, tuple[int, ...]]] = []  # words, and how they move with the loops around
+
+    def add(self, steps: Sequence[Step], depth: int = 0) -> None:
+        for step in steps:
+            match step:
+                case Call():
+                    self._call(step)
+                case HostCall():
+                    moving = {v.place for v in (*step.inputs, *step.outputs) if any(v.place.strides)}
+                    words = {place: self._word(place) for place in moving}
+                    self._append(driver.Host(self.runner.host(step, words)), step)
+                case Loop():
+                    self._loop(step, depth)
+                case While():
+                    self._while(step, depth)
+                case Branch():
+                    self._branch(step, depth)
+
+    def _loop(self, loop: Loop, depth: int) -> None:
+        at, first = len(self.rows), len(self._moving)
+        self._append(driver.Repeat(loop.count, at), loop)  # where it ends is known behind its body
+        self.add(loop.steps, depth + 1)
+        bumps = [(w, s[depth]) for w, s in self._moving[first:] if len(s) > depth and s[depth]]
+        self.rows[at] = driver.Repeat(loop.count, len(self.rows))
+        self._append(driver.Again(at, tuple(bumps)), loop)
+
+    def _while(self, loop: While, depth: int) -> None:
+        first = len(self.rows)
+        self.add(loop.test, depth)
+        at, flag = len(self.rows), self._word(loop.flag)
+        self._append(driver.JumpIfZero(flag, 1, at), loop)
+        self.add(loop.body, depth)
+        self._append(driver.Jump(first), loop)
+        self.rows[at] = driver.JumpIfZero(flag, 1, len(self.rows))
+
+    def _branch(self, branch: Branch, depth: int) -> None:
+        at, index = len(self.rows), self._word(branch.index)
+        self._append(driver.Choose(index, ()), branch)  # where the cases begin is known behind them
+        begins, ends = [], []
+        for steps in branch.cases:
+            begins.append(len(self.rows))
+            self.add(steps, depth)
+            ends.append(len(self.rows))
+            self._append(driver.Jump(at), branch)
+        self.rows[at] = driver.Choose(index, tuple(begins))
+        for end in ends:
+            self.rows[end] = driver.Jump(len(self.rows))
+
+    def _append(self, row: driver.Row, step: Step) -> None:
+        self.rows.append(row)
+        self.steps.append(step)
+
+    def _call(self, step: Call) -> None:
+        address = self.addresses[step.kernel]
+        self._append(driver.Call(address, len(self.words), step.units, step.serial, step.whole), step)
+        for a in step.args:
+            if type(a) is int:  # two words of three
+                self.words.append(a)
+            else:
+                self._word(a)
+
+    def _word(self, a: Place | int) -> int:
+        """The number of a new word that holds this, whatever it is in each run and round."""
+        at = len(self.words)
+        if isinstance(a, Place):
+            if a.strides:
+                self._moving.append((at, a.strides))
+            array = self.runner.array_of(a)
+            if array is not None:
+                self.patches.append(driver.Patch(at, array, a.offset))
+        self.words.append(self.runner.word(a))
+        return at
+
+
+def _is_of_the_user(primitive: Any) -> bool:
+    """Does it run code that may do anything?"""
+    return bool(primitive.effect or primitive.name == "custom_call")
+
+
+def _by_rule(primitive: Any, attributes: Mapping[str, Any]) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    if primitive.multiple:
+        return lambda values: primitive.evaluate(*values, **attributes)
+    return lambda values: (primitive.evaluate(*values, **attributes),)
