@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import DeviceError
-from trilobite.compiler.passes import PASSES, Options
-from trilobite.compiler.pipeline import Compilation, run_stages
+from trilobite.compiler.graph.passes import PASSES, Options
+from trilobite.compiler.graph.pipeline import Compilation, run_stages
 from trilobite.compiler.targets.dlp.complex import split_complex
 from trilobite.compiler.targets.dlp.expand import expand
 from trilobite.compiler.targets.dlp.groups import group

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trilobite.compiler.passes.fuse import FusionPolicy, Kind, fuse
+from trilobite.compiler.graph.fuse import FusionPolicy, Kind, fuse
 from trilobite.compiler.targets.dlp.kernels.passes import row_strides
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.casts import converts

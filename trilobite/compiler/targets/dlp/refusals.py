@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trilobite.base.errors import DeviceError
-from trilobite.compiler.regions import outer_first
+from trilobite.compiler.graph.regions import outer_first
 from trilobite.ir.graph import Equation, Graph
 
 REFUSED = {

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trilobite.base.errors import ArgumentError
-from trilobite.compiler.passes import Options
-from trilobite.compiler.passes.inline import specialise
+from trilobite.compiler.graph.passes import Options
+from trilobite.compiler.graph.passes.inline import specialise
 from trilobite.compiler.targets.contract import Executable, Target, Usage
 from trilobite.compiler.targets.dlp.compiled import Compiled, Loaded
 from trilobite.compiler.targets.dlp.devices import shared_device

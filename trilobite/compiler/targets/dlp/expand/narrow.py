@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trilobite.base.dtypes import DType, bits, float32, int8, int32, is_float, is_integer, is_signed, uint8
-from trilobite.compiler.passes.rules.pointwise import POINTWISE
+from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.targets.dlp.expand import terms as t
 from trilobite.compiler.targets.dlp.vector.formats import computes
 from trilobite.ir.graph import Equation

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trilobite.compiler.regions import on_every_graph
+from trilobite.compiler.graph.regions import on_every_graph
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.transforms.record import record_graph
 
@@ -52,7 +52,7 @@ def _place(e: Equation, rule: Rule, now: dict[Var, Var], out: list[Equation], de
 
 
 def expanded_regions(e: Equation, rule: Rule) -> Equation:
-    from trilobite.compiler.regions import CONTROL, with_regions
+    from trilobite.compiler.graph.regions import CONTROL, with_regions
 
     if e.primitive.name not in CONTROL:
         return e
