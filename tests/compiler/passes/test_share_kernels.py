@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.compiler.graph.passes import share_kernels as room
+from trilobite.compiler.graph import share_kernels as room
 
 
 def normal(*shape: int, dtype: str = "float32") -> tb.Tensor:
