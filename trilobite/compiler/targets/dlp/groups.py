@@ -14,7 +14,7 @@ from typing import Any
 from trilobite.compiler.graph.fuse import FusionPolicy, Kind, fuse
 from trilobite.compiler.targets.dlp.kernels.passes import row_strides
 from trilobite.compiler.targets.dlp.shapes import extents
-from trilobite.compiler.targets.dlp.vector.casts import converts
+from trilobite.compiler.targets.dlp.vector.formats import computes
 from trilobite.compiler.targets.dlp.vector.rows import ROWS
 from trilobite.ir.graph import Equation, Graph, Var
 
@@ -25,6 +25,7 @@ SINGLE = frozenset(
     conv conv_input_grad conv_weight_grad
     """.split()
 )
+_BITS = frozenset({"cast", "bitcast", "select", "stop_gradient", "barrier"})
 _LARGEST = 48  # equations of a chain: more would leave only small tiles
 
 
@@ -107,7 +108,7 @@ class _Reader:
     def _chained(self, e: Equation) -> str:
         if any(tuple(v.type.shape) != self.shape for v in e.outputs):
             return "equations of several shapes"
-        if not all(converts(v.type.dtype) for v in (*e.inputs, *e.outputs)):
+        if e.primitive.name not in _BITS and not all(map(_computed, (*e.inputs, *e.outputs))):
             return "a format without arithmetic"
         for v in e.inputs:
             if v in self.made or v in self.numbers:
@@ -117,6 +118,10 @@ class _Reader:
             self._operand(v, self.inputs[v], row_strides(self.shape))
         self.made.update(e.outputs)
         return ""
+
+
+def _computed(v: Var) -> bool:
+    return computes(v.type.dtype)
 
 
 def _accepts_vector(region: Graph) -> str | None:

@@ -117,6 +117,7 @@ class VectorBody(Protocol):
 
     inputs: Sequence[DType]  # of its operands, the accumulated tile first
     outputs: Sequence[DType]
+    fixed_bytes: int  # of NRAM that its instructions fill with tables, whatever the tile
 
     def scratch_bytes(self, count: int) -> int:
         """NRAM that it needs beside operands and results for tiles of up to `count` elements."""

@@ -50,7 +50,8 @@ def operands_of(kind: str, region: Graph) -> tuple[int, ...]:
         plan = vector_plan(region)
         assert isinstance(plan, VectorPlan)
         return plan.sources
-    return tuple(range(len(region.inputs)))
+    places = {v: i for i, v in enumerate(region.inputs)}
+    return tuple(places[v] for v in region.equations[0].inputs)
 
 
 def _vector(s: Setting, name: str, region: Graph) -> LoweredGroup:

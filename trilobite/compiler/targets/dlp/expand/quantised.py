@@ -1,7 +1,58 @@
-"""To be filled."""
+"""Grids of numbers: quantise and dequantise as the arithmetic they mean; 4-bit numbers in bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-RULES: dict[str, Any] = {}
+from trilobite.base.dtypes import float32, float64, int32, is_integer
+from trilobite.compiler.targets.dlp.expand import terms as t
+from trilobite.compiler.targets.dlp.shapes import extents
+from trilobite.ir.graph import Equation
+from trilobite.ir.primitives.common import float_range, integer_range
+
+Body = Callable[..., Any] | None
+
+
+def _width(*dtypes: Any) -> Any:
+    return float64 if float64 in dtypes or int32 in dtypes else float32
+
+
+def _along(v: Any, shape: Any, axis: int | None) -> Any:
+    return t.broadcast(v, shape, () if axis is None else (axis,))
+
+
+def _quantise(e: Equation) -> Body:
+    axis, dtype, shape = e.attributes["axis"], e.attributes["dtype"], extents(e.inputs[0])
+
+    def body(x: Any, scale: Any, zero_point: Any) -> Any:
+        wide = _width(x.dtype, dtype)
+        by, zero = (_along(t.cast(v, wide), shape, axis) for v in (scale, zero_point))
+        steps = t.div(t.cast(x, wide), by)
+        if not is_integer(dtype):
+            low, high = float_range(dtype)
+            return t.cast(_clipped(t.add(steps, zero), low, high), dtype)
+        found = t.add(t.one("round", steps), zero)
+        found = t.select(t.one("is_nan", found), zero, found)
+        low, high = integer_range(dtype)
+        return t.cast(t.cast(_clipped(found, low, high), int32), dtype)
+
+    return body
+
+
+def _clipped(x: Any, low: float, high: float) -> Any:
+    return t.minimum(t.maximum(x, float(low)), float(high))
+
+
+def _dequantise(e: Equation) -> Body:
+    axis, shape = e.attributes["axis"], extents(e.inputs[0])
+
+    def body(q: Any, scale: Any, zero_point: Any) -> Any:
+        wide = _width(scale.dtype, q.dtype)
+        by, zero = (_along(t.cast(v, wide), shape, axis) for v in (scale, zero_point))
+        return t.cast(t.mul(t.sub(t.cast(q, wide), zero), by), scale.dtype)
+
+    return body
+
+
+RULES = {"quantise": _quantise, "dequantise": _dequantise}

@@ -111,20 +111,23 @@ class Lines(NamedTuple):
 
 
 def fits_sort(length: int, fmt: Format, machine: Machine) -> bool:
-    return length * (2 * fmt.bits // 8 + 4) <= nram_room(machine) - 2048
+    return length * (2 * fmt.bits // 8 + 12) <= nram_room(machine) - 2048
 
 
 def write_sort(module: KernelModule, name: str, s: Lines, machine: Machine, cores: int) -> LoweredGroup:
-    """Parameters: keys, sorted keys, where each came from (i32)."""
-    w = Writer(module, name, [GDRAM] * 3, machine, cores)
-    keys, out, places = w.params
+    """Parameters: keys, 32-bit words that go with them, and both sorted by the keys."""
+    w = Writer(module, name, [GDRAM] * 4, machine, cores)
+    keys, words, out, moved = w.params
     item = s.fmt.bits // 8
-    a, b, c = (w.buffer(n, s.length * size) for n, size in (("keys", item), ("sorted", item), ("from", 4)))
+    sizes = (("keys", item), ("sorted", item), ("from", 4), ("words", 4), ("moved", 4))
+    a, b, c, d, f = (w.buffer(n, s.length * size) for n, size in sizes)
     with w.shared_loop(s.lines) as i:
         at = w.mul(i, s.length)
         w.copy(a, w.at(keys, w.mul(at, item)), s.length * item)
         w.vector("VSORT", s.fmt, b, c, s.length, a)
         w.copy(w.at(out, w.mul(at, item)), b, s.length * item)
-        w.copy(w.at(places, w.mul(at, 4)), c, s.length * 4)
+        w.copy(d, w.at(words, w.mul(at, 4)), s.length * 4)
+        w.vector("VGATH", (I32, I32), f, s.length, d, c, s.length)
+        w.copy(w.at(moved, w.mul(at, 4)), f, s.length * 4)
     w.finish()
     return LoweredGroup(name, "vector", mapping=f"{s.lines} lines of {s.length}")

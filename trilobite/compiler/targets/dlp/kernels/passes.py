@@ -105,7 +105,7 @@ def write_pass(module: KernelModule, name: str, work: Pass, machine: Machine, co
     items = [d.itemsize for d in (*body.inputs, *body.outputs)]
     w = Writer(module, name, [GDRAM] * len(items), machine, cores)
     per_element = sum(items) + body.scratch_bytes(128) // 128
-    room = nram_room(machine) - SPARE - 128 * len(items)
+    room = nram_room(machine) - SPARE - 128 * len(items) - body.fixed_bytes
     tiling = tiled(shape, max(1, room // per_element // 128 * 128 or room // per_element), cores)
     most = padded(tiling.most)  # slots of whole granules
     tiles = [w.buffer(f"t{i}", most * item) for i, item in enumerate(items)]

@@ -31,7 +31,11 @@ def accumulated(operand: DType, result: DType) -> DType:
 
 def on_matrix_unit(p: Product) -> bool:
     """Does a matrix row exist for these formats, with these sums?"""
-    return _MATRIX.get(p.x.dtype) == p.accumulate and p.out.dtype in (p.accumulate, p.x.dtype)
+    return (
+        p.x.dtype in _MATRIX
+        and _MATRIX[p.x.dtype] == p.accumulate
+        and p.out.dtype in (p.accumulate, p.x.dtype)
+    )
 
 
 def write_product(module: KernelModule, name: str, p: Product, machine: Machine, cores: int) -> LoweredGroup:

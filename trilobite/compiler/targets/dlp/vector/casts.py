@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trilobite.base import dtypes as d
-from trilobite.base.dtypes import DType, bits, bool_, is_float, is_integer, is_signed
+from trilobite.base.dtypes import DType, bits, bool_, is_integer, is_signed
+from trilobite.compiler.targets.dlp.vector.byte_floats import decode, encode
 from trilobite.compiler.targets.dlp.vector.formats import CONVERTED, FORMATS, SIGNED_WORDS, WORDS, format_of
 from trilobite.ir.graph import Equation, Var
-from trilobite.processor.isa.formats import E5M2, F32, F64, U8, Format
+from trilobite.processor.isa.formats import E5M2, F32, U8, Format
 from trilobite.processor.lang.ir import Constant, Value
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def _as_computed(c: Emission, source: Var) -> tuple[Value, Format]:
         return pointer, FORMATS[dtype]
     if is_integer(dtype):
         return _widened(c, pointer, dtype), SIGNED_WORDS[1] if is_signed(dtype) else U8
+    if dtype not in CONVERTED:
+        return decode(c, pointer, dtype), F32
     wide = c.temporary(F32)
     c.convert(wide, F32, pointer, CONVERTED[dtype])
     return wide, F32
@@ -153,7 +156,10 @@ def _to_float(c: Emission, source: Var, to: Var) -> None:
         wide = c.temporary(F32)
         c.convert(wide, F32, pointer, fmt)
         pointer, fmt = wide, F32
-    _to_byte_float(c, pointer, to, CONVERTED[b])
+    if b in CONVERTED:
+        _to_byte_float(c, pointer, to, CONVERTED[b])
+    else:
+        encode(c, pointer, b, c.result(to))
 
 
 def _to_byte_float(c: Emission, pointer: Value, to: Var, target: Format) -> None:
@@ -174,6 +180,3 @@ def _to_byte_float(c: Emission, pointer: Value, to: Var, target: Format) -> None
 def converts(dtype: DType) -> bool:
     """Is there a way between this dtype and those the unit computes?"""
     return dtype in FORMATS or dtype in CONVERTED or (bits(dtype) == HALF and is_integer(dtype))
-
-
-__all__ = ["bitcast", "cast", "converts", "is_float", "F64"]

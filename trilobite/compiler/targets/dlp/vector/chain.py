@@ -180,6 +180,7 @@ class Chain:
         writer = Writer(module, "measured", [Pointer("nram")] * 3, self.machine)
         a, b, scratch = writer.params
         done = self._write(writer, [a] * len(self.operands), [b] * len(self.results), ALIGN, scratch, ALIGN)
+        self.fixed_bytes = sum(b.bytes for b in module.buffers.values())  # tables beside the tiles
         return done.slots.top
 
     def scratch_bytes(self, count: int) -> int:
