@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trilobite.base.dtypes import is_complex, real_of
-from trilobite.compiler.regions import CONTROL, outer_first
+from trilobite.compiler.graph.regions import CONTROL, outer_first
 from trilobite.compiler.targets.dlp.pairs import RULES, Pair
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import table
