@@ -335,6 +335,25 @@ def test_print_formats_like_c() -> None:
     assert run.printed == "-7|   42|9   |ff|0003.250|-0.5|A|core|100%\n"
 
 
+@pytest.mark.parametrize(
+    ("form", "value", "text"),
+    [("%e", 12345.678, "1.234568e+04"), ("%E", 12345.678, "1.234568E+04"), ("%G", 1e-10, "1E-10"),
+     ("%g", 1e-10, "1e-10"), ("%F", 2.5, "2.500000"), ("%f", 2.5, "2.500000"), ("%.2E", -0.5, "-5.00E-01"),
+     ("%10.3G", 31.25, "      31.2"), ("%F", float("inf"), "INF"), ("%f", float("inf"), "inf")],
+)  # fmt: skip
+def test_floats_print_in_every_form_of_c(form: str, value: float, text: str) -> None:
+    bits = int(np.float64(value).view(np.int64))
+    run = execute(f"""
+        .data
+        text: .ascii "{form}"
+        .text
+        LA $1, text
+        LI $2, #{bits}
+        PRINT $1, $2
+    """)
+    assert run.printed == text
+
+
 def test_stack_and_ldram_are_private_to_a_core() -> None:
     device = Device("dlp-m")
     out = device.array(np.zeros(16, np.int64))

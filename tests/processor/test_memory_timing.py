@@ -89,6 +89,24 @@ def test_a_load_of_weights_waits_for_the_product_of_the_tile_it_replaces() -> No
     assert tiles(12).cycles == tiles(0).cycles
 
 
+def test_a_product_with_an_older_tile_holds_that_tile_back() -> None:
+    """Tiles 0 and 1 are loaded, then two products use tile 0 again: the third load waits for the last one."""
+    base = machine()
+    wram = replace(base.core.wram, fifo_tiles=2)
+    load = "LI $22, #wram({})\nMLOAD $22, $1, $0, #0\n"
+    product = "LI $22, #wram({})\nMM $23, $20, $22, $4, $7\n"
+    text = PRODUCTS + load.format(0) + load.format(16384) + "SYNC.io\n"
+    text += product.format(16384) + product.format(0) * 2 + load.format(32768) + load.format(49152)
+    run = launch(replace(base, core=replace(base.core, wram=wram)), text)
+    operations = run.timeline.cores[0].operations
+    loads = [op for op in operations if op.record.queue == "io"]
+    products = [op for op in operations if op.record.queue == "matrix"]
+    assert (
+        loads[2].start >= products[2].finish
+    )  # tile 0's last user is the third product
+    assert loads[2].start > products[0].finish  # and not of tile 1 alone
+
+
 def cached(kib: int, rate: int = 64) -> Machine:
     return machine(llc=LastLevelCache(kib, 512, rate, 10.0))
 

@@ -80,6 +80,8 @@ class Tensor(Attached):
         out = value
         for primitive, attributes in self._view or ():
             out = bind(primitive, out, **attributes)
+        if self._extra is not None and type(out) is Taped and "hooks" in self._extra:
+            _hang(out, self._extra["hooks"])
         apart = not isinstance(out, Traced) and out is not value and not np.may_share_memory(out, value)
         self._note("seen", (value, out, cells.now if apart else None))
         return out
@@ -349,7 +351,7 @@ class Tensor(Attached):
 
     def retain_grad(self) -> None:
         """Keep the gradient of this tensor although it is not a leaf."""
-        if self._cell.leaf is None:
+        if self._cell.leaf is None or self._view is not None:
             self.register_hook(lambda g: self._note("grad", g))
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> Callable[[], None]:
@@ -364,10 +366,12 @@ class Tensor(Attached):
                 expected="a tensor that backward() reaches",
                 remedy="x.requires_grad_()",
             )
-        node = value.node
-        if node.hooks is None:
-            node.hooks = {}
-        row = node.hooks.setdefault(value.index, [])
+        row: list[Callable[[Value], Value | None]] = []
+        if self._view is not None and self._cell.leaf is not None:
+            # A view of a leaf is taken anew by every read: its hooks stay with the handle.
+            self._extra = {} if self._extra is None else self._extra
+            row = self._extra.setdefault("hooks", row)
+        row = _hang(value, row)
 
         def call(ct: Value) -> Value | None:
             return _from_hook(hook(wrap(ct)), ct)
@@ -408,6 +412,13 @@ def _listen(t: Tensor) -> Callable[[], None]:
         t._note("grad", g if old is None else wrap(bind(table["add"], old._read(), g._read())))
 
     return t.register_hook(collect)
+
+
+def _hang(value: Taped, row: list[Any]) -> list[Any]:
+    """Puts a row of hooks on a value of the tape; the row that is in force there."""
+    if value.node.hooks is None:
+        value.node.hooks = {}
+    return value.node.hooks.setdefault(value.index, row)
 
 
 def _from_hook(out: Any, ct: Value) -> Value | None:
