@@ -12,7 +12,7 @@ PYTEST := $(QUIET) $(VENV)/bin/python -m pytest
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test golden lint types contracts unit test-long test-peer conformance bench validate demo docs data format lock clean
+.PHONY: help setup test golden lint types contracts unit test-long test-peer conformance bench mutate validate demo docs data format lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ conformance: $(READY)  ## the array API standard, as a table
 
 bench: $(PEERS)  ## measure against the peers; writes docs/benchmarks.md (ARGS=--quick for a few rows)
 	$(BENCH)/bin/python -m benchmarks.harness $(ARGS)
+
+mutate: $(READY) data  ## does the suite notice small faults? (ARGS="--count 300 --seconds 3600")
+	$(QUIET) $(VENV)/bin/python tools/mutate.py $(ARGS)
 
 validate: $(READY)  ## the processor's figures beside published ones; writes docs/validation.md
 	$(VENV)/bin/python examples/processor/validate.py

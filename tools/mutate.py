@@ -1,0 +1,308 @@
+"""Does the suite notice small faults? Draws mutants by room, runs the room's tests, prints who survived.
+
+    python tools/mutate.py --count 300 --seed 1 --seconds 3600      # goes on where it was stopped
+    python tools/mutate.py --report                                 # the table alone
+
+Enters: the package's sources. Leaves: `.mutants/SEED.jsonl`, one line a mutant (killed, survived, timed out;
+`equivalent` once its name stands in `tools/equivalent_mutants.txt`), and a table by room.
+A mutant is one small change of one expression: a comparison flipped, a bound moved by one, a guard dropped.
+It is tried in a copy of the tree, never in place; first the tests of its room, then those of its neighbours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / ".mutants"
+KNOWN = ROOT / "tools" / "equivalent_mutants.txt"
+PATIENCE = 600  # seconds for the tests of one room
+# room -> (its tests, its neighbours' tests); the most specific prefix of a file's path decides.
+ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "trilobite/base": (("tests/errors", "tests/spine"), ("tests/ir", "tests/framework")),
+    "trilobite/native": (("tests/native",), ("tests/compiler",)),
+    "trilobite/ir": (("tests/ir", "tests/spine"), ("tests/framework", "tests/compiler")),
+    "trilobite/framework": (
+        ("tests/framework", "tests/spine", "tests/errors"),
+        ("tests/array_api", "tests/nn"),
+    ),
+    "trilobite/framework/ops": (("tests/framework", "tests/array_api"), ("tests/errors", "tests/nn")),
+    "trilobite/framework/nn": (("tests/nn",), ("tests/optim", "tests/zoo")),
+    "trilobite/framework/optim": (("tests/optim",), ("tests/training", "tests/fit")),
+    "trilobite/framework/data": (("tests/data",), ("tests/training",)),
+    "trilobite/framework/checkpoint": (("tests/checkpoint",), ("tests/training",)),
+    "trilobite/compiler": (("tests/compiler",), ("tests/programs", "tests/zoo")),
+    "trilobite/processor": (("tests/processor",), ("tests/lang",)),
+    "trilobite/processor/lang": (("tests/lang",), ("tests/processor",)),
+    "trilobite/inference": (("tests/inference",), ("tests/cli",)),
+    "trilobite/report": (("tests/report",), ("tests/cli",)),
+    "trilobite/apps": (("tests/apps",), ("tests/training",)),
+    "trilobite/cli": (("tests/cli", "tests/project"), ()),
+    "trilobite/zoo": (("tests/zoo",), ()),
+}
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
+    ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+}  # fmt: skip
+NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of the text between two places of a file."""
+
+    path: str
+    line: int
+    column: int
+    kind: str
+    old: str
+    new: str
+    start: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        """The same in every run, and after lines above it moved: place, and what became of what."""
+        return f"{self.path}:{self.line}:{self.column} {self.old!r} -> {self.new!r}"
+
+
+def room_of(path: str) -> str:
+    return max((room for room in ROOMS if path.startswith(room + "/")), key=len, default="")
+
+
+def mutants_of(path: str, text: str) -> Iterator[Mutant]:
+    """Every small change of one file, in the order of the text."""
+    offsets = [0]
+    for line in text.encode().split(b"\n"):
+        offsets.append(offsets[-1] + len(line) + 1)
+    tree = ast.parse(text)
+    hidden = _hidden(tree)
+    for node in ast.walk(tree):
+        if id(node) in hidden or not isinstance(node, ast.expr | ast.If):
+            continue
+        for kind, new, old in _changes(node):
+            target = node.test if isinstance(node, ast.If) else node
+            assert target.end_lineno is not None and target.end_col_offset is not None
+            start = offsets[target.lineno - 1] + target.col_offset
+            end = offsets[target.end_lineno - 1] + target.end_col_offset
+            yield Mutant(path, target.lineno, target.col_offset, kind, old, new, start, end)
+
+
+def _hidden(tree: ast.AST) -> set[int]:
+    """Nodes whose change means nothing: annotations, text of messages, what only type checkers read."""
+    hidden: set[int] = set()
+    for node in ast.walk(tree):
+        parts: list[ast.AST | None] = []
+        if isinstance(node, ast.AnnAssign) or isinstance(node, ast.arg):
+            parts = [node.annotation]
+        elif isinstance(node, ast.FunctionDef):
+            parts = [node.returns, *node.decorator_list]
+        elif isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        ):
+            parts = [node]
+        for part in parts:
+            if part is not None:
+                hidden.update(id(inner) for inner in ast.walk(part))
+    return hidden
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, str, str]]:
+    """(kind, new text, old text) of one node."""
+    if isinstance(node, ast.If):
+        if len(node.body) == 1 and isinstance(
+            node.body[0], ast.Raise | ast.Return | ast.Continue | ast.Break
+        ):
+            yield "guard dropped", "False", ast.unparse(node.test)
+        return
+    old = ast.unparse(node)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPS:
+        swapped = ast.Compare(node.left, [SWAPS[type(node.ops[0])]()], node.comparators)  # type: ignore[list-item]
+        yield "comparison", f"({ast.unparse(swapped)})", old
+    elif isinstance(node, ast.BoolOp):
+        yield "and/or", f"({ast.unparse(ast.BoolOp(SWAPS[type(node.op)](), node.values))})", old  # type: ignore[arg-type]
+    elif isinstance(node, ast.BinOp) and type(node.op) in SWAPS and not _is_text(node):
+        changed = ast.BinOp(node.left, SWAPS[type(node.op)](), node.right)  # type: ignore[arg-type]
+        yield "arithmetic", f"({ast.unparse(changed)})", old
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield "not dropped", f"({ast.unparse(node.operand)})", old
+    elif isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value < 1 << 20:
+        yield "off by one", str(node.value + 1), old
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in NAMES:
+        yield "min/max", f"{NAMES[node.func.id]}{old[len(node.func.id) :]}", old
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    """Texts are joined and types united with the same signs."""
+    for part in ast.walk(node):
+        value = part.value if isinstance(part, ast.Constant) else ""
+        if isinstance(part, ast.JoinedStr | ast.Constant) and (value is None or isinstance(value, str)):
+            return True
+    return False
+
+
+def drawn(count: int, seed: int, rooms: Sequence[str]) -> list[Mutant]:
+    """Equally many of each room, and of each file of a room as its length says; the same for the same tree."""
+    rng = random.Random(seed)
+    files = subprocess.run(
+        ["git", "ls-files", "trilobite/*.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    by_room: dict[str, list[Mutant]] = {}
+    for path in files:
+        room = room_of(path)
+        if room and (not rooms or room in rooms):
+            text = (ROOT / path).read_text(encoding="utf-8")
+            by_room.setdefault(room, []).extend(mutants_of(path, text))
+    chosen: list[Mutant] = []
+    for room in sorted(by_room):
+        share = -(-count // len(by_room))
+        chosen += rng.sample(by_room[room], min(share, len(by_room[room])))
+    rng.shuffle(chosen)
+    return chosen[:count]
+
+
+class Copy:
+    """A copy of the tree that one worker changes and puts back."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        files = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for name in files:
+            if (ROOT / name).is_file():
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, place / name)
+        subprocess.run(["git", "init", "-q"], cwd=place, check=True)  # tests that ask git find a checkout
+        subprocess.run(["git", "add", "-A"], cwd=place, check=True, capture_output=True)
+
+    def judge(self, mutant: Mutant) -> str:
+        """killed, timed out or survived."""
+        path = self.place / mutant.path
+        before = path.read_bytes()
+        path.write_bytes(before[: mutant.start] + mutant.new.encode() + before[mutant.end :])
+        try:
+            for tests in ROOMS[room_of(mutant.path)]:
+                present = [t for t in tests if (self.place / t).exists()]
+                verdict = self._run(present) if present else "survived"
+                if verdict != "survived":
+                    return verdict
+            return "survived"
+        finally:
+            path.write_bytes(before)
+
+    def _run(self, tests: Sequence[str]) -> str:
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
+        environment = dict(os.environ, PYTHONPATH=str(self.place), TRILOBITE_CACHE=str(self.place / ".cache"),
+                           OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")  # fmt: skip
+        try:
+            done = subprocess.run(
+                command, cwd=self.place, env=environment, capture_output=True, timeout=PATIENCE
+            )
+        except subprocess.TimeoutExpired:
+            return "timed out"
+        return "survived" if done.returncode == 0 else "killed"
+
+
+def campaign(mutants: Sequence[Mutant], file: Path, seconds: float, workers: int) -> None:
+    """Judges what has no verdict yet, until the time is over."""
+    known = {row["name"] for row in rows_of(file)}
+    waiting = [mutant for mutant in mutants if mutant.name not in known]
+    until = time.monotonic() + seconds
+    file.parent.mkdir(exist_ok=True)
+    print(f"{len(mutants)} mutants, {len(mutants) - len(waiting)} judged before", flush=True)
+
+    def work(place: Path) -> None:
+        copy = Copy(place)
+        while waiting and time.monotonic() < until:
+            mutant = waiting.pop()
+            began = time.monotonic()
+            verdict = copy.judge(mutant)
+            row = {
+                "name": mutant.name,
+                "verdict": verdict,
+                "seconds": time.monotonic() - began,
+                **asdict(mutant),
+            }
+            with file.open("a", encoding="utf-8") as log:
+                log.write(json.dumps(row) + "\n")
+            print(f"{verdict:<10} {mutant.name}", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="mutants-") as top, ThreadPoolExecutor(workers) as pool:
+        places = [Path(top) / str(n) for n in range(workers)]
+        for place in places:
+            place.mkdir()
+        for done in [pool.submit(work, place) for place in places]:
+            done.result()
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def table(rows: Sequence[dict[str, str]]) -> str:
+    """By room: how many were killed of those that change results."""
+    equivalent = set(KNOWN.read_text(encoding="utf-8").splitlines()) if KNOWN.exists() else set()
+    counts: dict[str, Counter[str]] = {}
+    for row in rows:
+        verdict = (
+            "equivalent" if row["verdict"] == "survived" and row["name"] in equivalent else row["verdict"]
+        )
+        counts.setdefault(room_of(row["path"]), Counter())[verdict] += 1
+    total: Counter[str] = sum(counts.values(), Counter())
+    lines = ["| room | killed | survived | equivalent | share |", "|---|---|---|---|---|"]
+    for room, found in [*sorted(counts.items()), ("all", total)]:
+        killed = found["killed"] + found["timed out"]
+        judged = killed + found["survived"]
+        share = f"{killed / judged:.0%}" if judged else "-"
+        lines.append(f"| {room} | {killed} | {found['survived']} | {found['equivalent']} | {share} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--room", action="append", default=[], choices=sorted(ROOMS))
+    parser.add_argument("--report", action="store_true", help="the table of what was judged before")
+    given = parser.parse_args()
+    file = PLACE / f"{given.seed}.jsonl"
+    if not given.report:
+        campaign(drawn(given.count, given.seed, given.room), file, given.seconds, given.workers)
+    print(table(rows_of(file)))
+    for row in rows_of(file):
+        if row["verdict"] == "survived":
+            print("survived", row["name"])
+
+
+if __name__ == "__main__":
+    main()
