@@ -110,13 +110,11 @@ def _hidden(tree: ast.AST) -> set[int]:
     hidden: set[int] = set()
     for node in ast.walk(tree):
         parts: list[ast.AST | None] = []
-        if isinstance(node, ast.AnnAssign) or isinstance(node, ast.arg):
+        if isinstance(node, ast.AnnAssign | ast.arg):
             parts = [node.annotation]
         elif isinstance(node, ast.FunctionDef):
             parts = [node.returns, *node.decorator_list]
-        elif isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert) or (
-            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        ):
+        elif isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert) or _is_for_types(node):
             parts = [node]
         for part in parts:
             if part is not None:
@@ -163,7 +161,7 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def drawn(count: int, seed: int, rooms: Sequence[str]) -> list[Mutant]:
-    """Equally many of each room, and of each file of a room as its length says; the same for the same tree."""
+    """Equally many of each room, of its files as their lengths say; the same for the same tree."""
     rng = random.Random(seed)
     files = subprocess.run(
         ["git", "ls-files", "trilobite/*.py"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -218,8 +216,9 @@ class Copy:
 
     def _run(self, tests: Sequence[str]) -> str:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
-        environment = dict(os.environ, PYTHONPATH=str(self.place), TRILOBITE_CACHE=str(self.place / ".cache"),
-                           OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")  # fmt: skip
+        quiet = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONDONTWRITEBYTECODE"), "1")
+        places = {"PYTHONPATH": str(self.place), "TRILOBITE_CACHE": str(self.place / ".cache")}
+        environment = {**os.environ, **quiet, **places}
         try:
             done = subprocess.run(
                 command, cwd=self.place, env=environment, capture_output=True, timeout=PATIENCE
