@@ -101,9 +101,7 @@ def test_a_product_with_an_older_tile_holds_that_tile_back() -> None:
     operations = run.timeline.cores[0].operations
     loads = [op for op in operations if op.record.queue == "io"]
     products = [op for op in operations if op.record.queue == "matrix"]
-    assert (
-        loads[2].start >= products[2].finish
-    )  # tile 0's last user is the third product
+    assert loads[2].start >= products[2].finish  # tile 0's last user is the third product
     assert loads[2].start > products[0].finish  # and not of tile 1 alone
 
 
