@@ -4,30 +4,41 @@ Enters: a matrix unit and the shape of a product. Leaves: whole cycles. A produc
 that stream, N outputs side by side, and K terms a sum. A format whose rate is below the array's size takes
 proportionally more beats: rows of a weight-stationary array, terms of an output-stationary one, everything
 in an adder tree.
+
+All of them take whole numbers or NumPy arrays of them, so that one form serves T1 and the cost of many
+mappings at once.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from trilobite.processor.machine.description import MatrixUnit
 
 
-def ceil_div(a: int, b: int) -> int:
+def ceil_div(a: Any, b: int) -> Any:
     return -(-a // b)
 
 
-def beats(mfu: MatrixUnit, rate_format: str, count: int) -> int:
+def _larger(a: Any, b: Any) -> Any:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
+
+
+def beats(mfu: MatrixUnit, rate_format: str, count: Any) -> Any:
     """Beats that `count` steps take in a format: times the array's size over the format's rate."""
     return ceil_div(count * mfu.rows * mfu.cols * mfu.count, mfu.macs_per_cycle[rate_format])
 
 
-def weight_stationary(rows: int, cols: int, buffers: int, m: int, tiles: int) -> int:
+def weight_stationary(rows: int, cols: int, buffers: int, m: Any, tiles: Any) -> Any:
     """A tile's weights are shifted in over `rows` cycles; two buffers hide that behind the tile before."""
     if buffers == 1:
         return tiles * (2 * rows + cols + m - 2) - 1
-    return rows + (tiles - 1) * max(m, rows) + m + rows + cols - 3
+    return rows + (tiles - 1) * _larger(m, rows) + m + rows + cols - 3
 
 
-def output_stationary(rows: int, cols: int, k: int, tiles: int) -> int:
+def output_stationary(rows: int, cols: int, k: Any, tiles: Any) -> Any:
     return tiles * (k + rows + cols - 2) - 1
 
 
@@ -37,13 +48,13 @@ def tree_depth(inputs: int) -> int:
 
 
 def product_cycles(
-    mfu: MatrixUnit, rate_format: str, m: int, n: int, k: int, taps: int = 1, groups: int = 1
-) -> int:
+    mfu: MatrixUnit, rate_format: str, m: Any, n: Any, k: Any, taps: int = 1, groups: Any = 1
+) -> Any:
     """Cycles of a convolution with `k` input channels, `taps` window places and `m` output places.
 
     A plain product has one tap and one group. 0 if there is nothing to do.
     """
-    if min(m, n, k, taps) < 1:
+    if isinstance(m, int) and min(m, n, k, taps) < 1:
         return 0
     inner, outer = k // groups, n // groups
     if mfu.geometry == "adder-tree":
@@ -56,8 +67,14 @@ def product_cycles(
     return weight_stationary(mfu.rows, mfu.cols, mfu.weight_buffers, beats(mfu, rate_format, m), tiles)
 
 
-def _tree_steps(mfu: MatrixUnit, m: int, n: int, k: int, taps: int) -> int:
+def _tree_steps(mfu: MatrixUnit, m: Any, n: Any, k: Any, taps: int) -> Any:
     """Channels quantise per tap, unless the unit folds taps into the channels of a shallow first layer."""
-    if mfu.first_layer_fold and k < mfu.rows:
-        return ceil_div(k * taps, mfu.rows) * ceil_div(n, mfu.cols) * m
-    return ceil_div(k, mfu.rows) * ceil_div(n, mfu.cols) * taps * m
+    apart = ceil_div(k, mfu.rows) * taps
+    if mfu.first_layer_fold:
+        folded = ceil_div(k * taps, mfu.rows)
+        apart = (
+            (folded if k < mfu.rows else apart)
+            if isinstance(k, int)
+            else np.where(k < mfu.rows, folded, apart)
+        )
+    return apart * ceil_div(n, mfu.cols) * m

@@ -65,7 +65,8 @@ def pad_cycles(machine: Machine, regions: Sequence[Region]) -> int:
 
 def _lanes(machine: Machine, size: int) -> int:
     unit = machine.core.vfu
-    return ceil_div(ceil_div(size, unit.granule_bytes) * unit.granule_bytes, unit.bytes_per_cycle)
+    whole: int = ceil_div(size, unit.granule_bytes) * unit.granule_bytes
+    return -(-whole // unit.bytes_per_cycle)
 
 
 def _vector(machine: Machine, record: TensorRecord, passes: int = 1, extra: int = 0) -> Cost:

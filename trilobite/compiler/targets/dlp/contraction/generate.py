@@ -75,12 +75,11 @@ class Kernel:
         plan, lead = self.plan, self.mapping.lead
         looped = [d for d in self.mapping.order if self.count[d] > 1 or not isinstance(self.trips[d], int)]
         walk = Walk(self.s, looped, self.trips, plan.residences, self.mapping.order, plan.waits)
-        stages = [
-            Stage("load", 0, self._load),
-            Stage("compute", lead, self._compute),
-            Stage("store", lead + (1 if lead else 0), self._store),
-        ]
-        walk.emit(stages)
+        load, store = Stage("load", 0, self._load), Stage("store", lead + (1 if lead else 0), self._store)
+        compute = Stage("compute", lead, self._compute)
+        # Behind a blocking instruction a copy of what it touches would wait for it: copies stand before it,
+        # where the machine orders nothing by itself, and then the steps are apart.
+        walk.emit([load, store, compute] if plan.waits and lead else [load, compute, store])
         self.builder.sync()
 
     # loads

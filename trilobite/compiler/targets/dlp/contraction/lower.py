@@ -7,6 +7,7 @@ and what was decided about it.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from trilobite.base.errors import KernelError
 from trilobite.compiler.targets.dlp.contraction.choose import choose
@@ -14,8 +15,10 @@ from trilobite.compiler.targets.dlp.contraction.generate import Kernel
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import Nest, crop, nest_of, refusal
 from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.compiler.targets.dlp.contraction.search import Found
 from trilobite.compiler.targets.dlp.interfaces import (
     Convolution,
+    Cost,
     Epilogue,
     LoweredGroup,
     Problem,
@@ -56,16 +59,15 @@ def lower_contraction(
 ) -> LoweredGroup:
     """Adds the function `name`. Without a mapping the search chooses one."""
     nest = nest_for(problem, epilogue)
-    chosen = mapping or choose(nest, machine, cores, epilogue)
+    found = Found(mapping, 0) if mapping else choose(nest, machine, cores, epilogue)
+    chosen = found.mapping
     plan = Plan(nest, chosen, machine, epilogue)
     write(module, name, problem, plan)
-    rate = nest.left.rate in machine.core.mfu.macs_per_cycle
-    why = (
-        ""
-        if rate
-        else f"the matrix unit of {machine.name} has no {nest.left.rate}: the vector unit multiplies"
-    )
-    return LoweredGroup(name, "matrix" if rate else "vector", mapping=str(chosen), why=why)
+    has_rate = nest.left.rate in machine.core.mfu.macs_per_cycle
+    lacks = f"the matrix unit of {machine.name} has no {nest.left.rate}: the vector unit multiplies"
+    cost = Cost(found.predicted, found.bound, macs=nest.macs) if found.predicted else None
+    unit: Literal["matrix", "vector"] = "matrix" if has_rate else "vector"
+    return LoweredGroup(name, unit, cost, str(chosen), why="" if has_rate else lacks)
 
 
 def nest_for(problem: Problem, epilogue: Epilogue | None) -> Nest:

@@ -1,9 +1,27 @@
-"""Which mappings there are: what is legal, and the candidates that the search looks at."""
+"""Which mappings there are: what is legal, and the candidates that the search looks at.
+
+The space is the product of: divisions of clusters and of cores among the dims that are not summed; tiles of
+each dim that divide a core's part evenly up to the unit's granule; the order of the three loop groups (places
+b p q, outputs n, inputs k; g outside); the level at which each operand is kept; buffers. Candidates come in
+batches that share everything but tiles and parts, as the cost model takes them.
+"""
 
 from __future__ import annotations
 
-from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
-from trilobite.compiler.targets.dlp.contraction.nest import Nest
+from collections.abc import Iterator
+from itertools import permutations, product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from trilobite.compiler.targets.dlp.contraction.mapping import ONES, Mapping, ceil_div
+from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest
+from trilobite.compiler.targets.dlp.contraction.predict import Batch
+from trilobite.processor.machine import Machine
+
+MOST_TILES = 10  # sizes of tiles that are looked at along a dim
+FINE_TILES = 6  # and below the granule, where scratchpads are tiny
 
 
 def is_legal(nest: Nest, m: Mapping) -> bool:
@@ -12,3 +30,154 @@ def is_legal(nest: Nest, m: Mapping) -> bool:
     if m.tile("g") > 1 and not whole:
         return False
     return not nest.whole_images or (m.tile("p") >= nest.extents["p"] and m.tile("q") >= nest.extents["q"])
+
+
+def divided_dims(nest: Nest) -> tuple[str, ...]:
+    """Dims that cores may share out: those of the result, as far as they have more than one place."""
+    whole = nest.whole_images
+    return tuple(
+        d for d in ("g", "b", "p", "n", "k")
+        if d not in nest.reduced and nest.extents[d] > 1 and not (whole and d == "p")
+    )  # fmt: skip
+
+
+def divisions(nest: Nest, machine: Machine, cores: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Parts for clusters and for the cores of one, every factorisation, and one core alone."""
+    if cores == 1:
+        return [(ONES, ONES)]
+    dims = divided_dims(nest)
+    clusters = cores // machine.cores_per_cluster
+    outer, inner = _factorised(clusters, dims), _factorised(machine.cores_per_cluster, dims)
+    return [(a, b) for a, b in product(outer, inner) if _useful(nest, a, b)] or [(ONES, ONES)]
+
+
+def _useful(nest: Nest, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """No dim in more parts than it has places."""
+    return all(x * y <= nest.extents[d] for d, x, y in zip(DIMS, a, b, strict=True))
+
+
+def _factorised(total: int, dims: tuple[str, ...]) -> list[tuple[int, ...]]:
+    """All ways to write a number as a product over dims; smaller numbers too where it cannot be used up."""
+    found = []
+    for choice in product(*([n for n in range(1, total + 1) if total % n == 0] for _ in dims)):
+        if prod(choice) == total:
+            parts = dict(zip(dims, choice, strict=True))
+            found.append(tuple(parts.get(d, 1) for d in DIMS))
+    return found or [ONES]
+
+
+def tile_sizes(extent: int, granule: int) -> list[int]:
+    """Sizes that cut an extent into equal tiles, rounded up to the granule, largest first: into 1 to 8, then
+    into ever more."""
+    found: list[int] = []
+    pieces = 1
+    while True:
+        size = ceil_div(extent, pieces)
+        if granule > 1 and size < extent:
+            size = min(extent, ceil_div(size, granule) * granule)
+        if size not in found:
+            found.append(size)
+        if size <= granule or pieces >= extent:
+            return found
+        pieces = pieces + 1 if pieces < 8 else pieces * 3 // 2
+
+
+def _thinned(sizes: list[int], most: int) -> list[int]:
+    """At most so many of them, evenly; the largest and the smallest stay."""
+    if len(sizes) <= most:
+        return sizes
+    places = np.unique(np.round(np.linspace(0, len(sizes) - 1, most)).astype(int))
+    return [sizes[i] for i in places]
+
+
+def granules(nest: Nest, machine: Machine) -> dict[str, int]:
+    """What tiles are multiples of: the unit's rows along k, its columns along n."""
+    mfu = machine.core.mfu
+    deep = min(mfu.rows, nest.extents["k"])
+    return {"n": min(mfu.cols, nest.extents["n"]), "k": deep, "p": 1, "q": 1, "g": 1, "b": 1}
+
+
+class Space:
+    """The candidates of one problem on one machine."""
+
+    def __init__(self, nest: Nest, machine: Machine, cores: int) -> None:
+        self.nest, self.machine, self.cores = nest, machine, cores
+        self.divisions = divisions(nest, machine, cores)
+        self._rows = self._tilings()
+
+    def _sizes(self, dim: str, parts: int, fine: bool) -> list[int]:
+        nest, extent = self.nest, self.nest.extents[dim]
+        if dim == "b" or (dim == "g" and nest.kind == "product"):
+            return [1]
+        mine = ceil_div(extent, parts)
+        if nest.whole_images and dim in "pq":
+            return [mine]
+        granule = 1 if fine else granules(nest, self.machine)[dim]
+        sizes = tile_sizes(mine, granule)
+        if fine:
+            return _thinned(sizes, FINE_TILES)
+        return sizes[:3] if dim == "q" else _thinned(sizes, MOST_TILES)
+
+    def _tilings(self) -> list[tuple[int, ...]]:
+        """Tiles and the number of the division, in a fixed order."""
+        found: list[tuple[int, ...]] = []
+        for number, (a, b) in enumerate(self.divisions):
+            for fine in (False, True) if self._tiny else (False,):
+                lists = [self._sizes(d, x * y, fine) for d, x, y in zip(DIMS, a, b, strict=True)]
+                found += [(*tiles, number) for tiles in product(*lists) if self._whole(tiles)]
+        return list(dict.fromkeys(found))
+
+    @property
+    def _tiny(self) -> bool:
+        """Scratchpads too small for a granule of everything: tiles below the granule are needed."""
+        core, g = self.machine.core, granules(self.nest, self.machine)
+        need = g["n"] * g["k"] * self.nest.window.taps * self.nest.image.item
+        return 2 * need > core.wram.bytes or core.nram.kib < 64
+
+    def _whole(self, tiles: tuple[int, ...]) -> bool:
+        g, n, k = (tiles[DIMS.index(d)] for d in "gnk")
+        return g == 1 or (n >= self.nest.extents["n"] and k >= self.nest.extents["k"])
+
+    def orders(self) -> list[tuple[str, ...]]:
+        """g outermost; then places, outputs and inputs in any order. Groups of one tile change nothing."""
+        groups = {"places": ("b", "p", "q"), "outputs": ("n",), "inputs": ("k",)}
+        return [("g", *(d for name in names for d in groups[name])) for names in permutations(groups)]
+
+    def levels(self, order: tuple[str, ...], own: tuple[str, ...]) -> list[int]:
+        """Everything, a tile, or what the loops inside one of the operand's own need."""
+        found = [0, *(i + 1 for i, d in enumerate(order) if d in own)]
+        ends = [level for level in found if level < 2 or level == len(order) or not _together(order, level)]
+        return sorted(set(ends))
+
+    def batches(self, lead: int) -> Iterator[tuple[Batch, Any]]:
+        """Batches of candidates, and the rows of `tilings` that they are."""
+        rows = np.array(self._rows, np.int64)
+        tiles = {d: rows[:, i] for i, d in enumerate(DIMS)}
+        split = np.array([[x * y for x, y in zip(a, b, strict=True)] for a, b in self.divisions], np.int64)
+        parts = {d: split[rows[:, -1], i] for i, d in enumerate(DIMS)}
+        own = self.nest.own
+        for order in self.orders():
+            for left, right in product(self.levels(order, own["left"]), self.levels(order, own["right"])):
+                yield Batch(tiles, parts, order, left, right, lead), rows
+
+    def mapping(self, batch: Batch, row: int) -> Mapping:
+        chosen = self._rows[row]
+        clusters, cores = self.divisions[chosen[-1]]
+        return Mapping(
+            tuple(chosen[:-1]), batch.order, batch.keep_left, batch.keep_right, batch.lead, clusters, cores
+        )
+
+    @property
+    def size(self) -> int:
+        """How many candidates there are for one number of buffers."""
+        own = self.nest.own
+        kept = sum(
+            len(self.levels(o, own["left"])) * len(self.levels(o, own["right"])) for o in self.orders()
+        )
+        return kept * len(self._rows)
+
+
+def _together(order: tuple[str, ...], level: int) -> bool:
+    """Inside the group of loops over places: levels there are not looked at."""
+    places = ("b", "p", "q")
+    return order[level - 1] in places and level < len(order) and order[level] in places

@@ -2,14 +2,16 @@
 
 Enters: the loops' order and trip counts, operands with their residence, and one function per stage. Leaves:
 kernel IR: a loop over steps in which each stage, guarded by whether its step exists, stands at its own tile.
-Every stage keeps counters of its own, which carry from the innermost loop outwards, so that no division is
-needed. With `waits` every step ends in a wait for all queues: the machine orders nothing by itself.
+Only the first stage counts, carrying from the innermost loop outwards, so that no division is needed; the
+others stand where it stood `delay` steps before. The next tile is worked out behind the step's instructions,
+while the units are busy. With `waits` every step begins with a wait for all queues: the machine orders
+nothing by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trilobite.compiler.targets.dlp.contraction.mapping import Residence
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
@@ -41,15 +43,24 @@ class Point:
         return s.compare("eq", left, 0)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Stage:
     """`delay` steps behind the first stage."""
 
     name: str
     delay: int
     body: Callable[[Point], None]
-    counters: dict[str, Variable] = field(default_factory=dict)
-    phases: dict[str, Variable] = field(default_factory=dict)
+
+
+class _Place:
+    """Variables that say where a stage stands."""
+
+    def __init__(self, s: Scalars, name: str, order: Sequence[str], phases: Sequence[str]) -> None:
+        self.counters = {d: s.variable(f"{name}.{d}", 0) for d in order}
+        self.phases = {p: s.variable(f"{name}.{p}", 0) for p in phases}
+
+    def variables(self) -> list[Variable]:
+        return [*self.counters.values(), *self.phases.values()]
 
 
 class Walk:
@@ -64,41 +75,43 @@ class Walk:
         self.levels = list(levels)  # all loops, also those that run once: what residences count levels in
 
     def emit(self, stages: Sequence[Stage]) -> None:
+        """The stages in the order in which a step's instructions stand."""
         s = self.s
         steps = s.product(self.trips[d] for d in self.order)
         if isinstance(steps, int) and steps == 1:
             self._once(stages)
             return
-        for stage in stages:
-            stage.counters = {d: s.variable(f"{stage.name}.{d}", 0) for d in self.order}
-            stage.phases = {
-                name: s.variable(f"{stage.name}.{name}", 0)
-                for name, r in self.residences.items()
-                if r.phases > 1
-            }
         last = max(stage.delay for stage in stages)
-        s.loop(
-            s.select(s.compare("gt", steps, 0), s.add(steps, last), 0), lambda t: self._step(stages, t, steps)
-        )
+        turning = [name for name, r in self.residences.items() if r.phases > 1]
+        places = [_Place(s, f"step{delay}", self.order, turning) for delay in range(last + 1)]
+        turns = s.select(s.compare("gt", steps, 0), s.add(steps, last), 0)
+        s.loop(turns, lambda t: self._step(stages, places, t, steps), "steps")
 
     def _once(self, stages: Sequence[Stage]) -> None:
         """A single tile: the stages one after the other."""
         point = Point(dict.fromkeys(self.levels, 0), {})
-        for stage in sorted(stages, key=lambda stage: stage.delay):
+        for stage in sorted(stages, key=lambda stage: (stage.delay, stage.name == "store")):
             stage.body(point)
             if self.waits:
                 self.s.builder.sync()
 
-    def _step(self, stages: Sequence[Stage], t: Int, steps: Int) -> None:
-        s = self.s
-        single = len({stage.delay for stage in stages}) == 1
-        for stage in stages:
-            inside = self._exists(stage, t, steps, max(x.delay for x in stages))
-            s.when(inside, lambda stage=stage: self._stand(stage), stage.name)  # type: ignore[misc]
-            if single and self.waits:
-                s.builder.sync()
-        if self.waits and not single:
+    def _step(self, stages: Sequence[Stage], places: Sequence[_Place], t: Int, steps: Int) -> None:
+        s, last = self.s, len(places) - 1
+        if self.waits and last:  # for the step before, of which all scalar work is done
             s.builder.sync()
+        for stage in stages:
+            place = places[stage.delay]
+            s.when(
+                self._exists(stage, t, steps, last),
+                lambda stage=stage, place=place: stage.body(self._point(place)),  # type: ignore[misc]
+                stage.name,
+            )
+            if self.waits and last == 0:
+                s.builder.sync()
+        for behind, before in zip(reversed(places[1:]), reversed(places[:-1]), strict=True):
+            for to, of in zip(behind.variables(), before.variables(), strict=True):
+                s.assign(to, s.builder.get(of))
+        self._advance(places[0])
 
     def _exists(self, stage: Stage, t: Int, steps: Int, last: int) -> Int:
         """0 <= t - delay < steps, as far as the loop does not say so already."""
@@ -109,27 +122,27 @@ class Walk:
         going = s.compare("lt", t, s.add(steps, stage.delay))
         return going if begun == 1 else s.mul(begun, going)
 
-    def _stand(self, stage: Stage) -> None:
+    def _point(self, place: _Place) -> Point:
         b = self.s.builder
         index: dict[str, Int] = dict.fromkeys(self.levels, 0)
-        index.update({d: b.get(v) for d, v in stage.counters.items()})
-        phase: dict[str, Int] = {name: b.get(v) for name, v in stage.phases.items()}
-        stage.body(Point(index, phase))
-        self._advance(stage, index, phase)
+        index.update({d: b.get(v) for d, v in place.counters.items()})
+        return Point(index, {name: b.get(v) for name, v in place.phases.items()})
 
-    def _advance(self, stage: Stage, index: Mapping[str, Int], phase: Mapping[str, Int]) -> None:
+    def _advance(self, place: _Place) -> None:
         """The next tile: counters carry outwards; a residence changes phase when its loops have run."""
-        s = self.s
         carry: Int = 1
         for level in range(len(self.levels), -1, -1):
             for name, r in self.residences.items():
                 if r.level == level and r.phases > 1:
-                    moved = s.add(phase[name], carry)
-                    around = s.compare("ge", moved, r.phases)
-                    s.assign(stage.phases[name], s.select(around, 0, moved))
+                    self._count(place.phases[name], carry, r.phases)
             if level and self.levels[level - 1] in self.order:
                 dim = self.levels[level - 1]
-                moved = s.add(index[dim], carry)
-                around = s.compare("ge", moved, self.trips[dim])
-                s.assign(stage.counters[dim], s.select(around, 0, moved))
-                carry = around
+                carry = self._count(place.counters[dim], carry, self.trips[dim])
+
+    def _count(self, variable: Variable, carry: Int, limit: Int) -> Int:
+        """Counts up to a limit and begins again; whether it did."""
+        s = self.s
+        moved = s.add(s.builder.get(variable), carry)
+        around = s.compare("ge", moved, limit)
+        s.assign(variable, s.select(around, 0, moved))
+        return around

@@ -1,0 +1,143 @@
+"""The search: every candidate by T0, the best few by T1.
+
+Enters: a nest, a machine, cores, an epilogue. Leaves: a mapping, and what was looked at. The same problem
+always ends with the same mapping: candidates have a fixed order, and the first of equals wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trilobite.base.errors import KernelError
+from trilobite.compiler.targets.dlp.contraction.formats import is_product
+from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
+from trilobite.compiler.targets.dlp.contraction.nest import Nest
+from trilobite.compiler.targets.dlp.contraction.places import Plan, drain_of, is_vector
+from trilobite.compiler.targets.dlp.contraction.predict import Extra, Prediction, Shape, batch_of
+from trilobite.compiler.targets.dlp.contraction.space import Space
+from trilobite.compiler.targets.dlp.interfaces import Epilogue
+from trilobite.processor.machine import Machine
+
+FINALISTS = 8
+
+
+@dataclass(frozen=True)
+class Found:
+    """A candidate with its predicted cycles, and those that T1 counted where it was asked."""
+
+    mapping: Mapping
+    predicted: int
+    timed: int | None = None
+    bound: str = ""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What one search saw: candidates of the space, those that fit, and the best, best first."""
+
+    candidates: int
+    fitting: int
+    best: tuple[Found, ...]
+    smallest: str = ""  # where nothing fits: what even the smallest tiles need
+
+
+def shape_of(nest: Nest, epilogue: Epilogue | None) -> Shape:
+    """What the cost model must know of the epilogue."""
+    item = nest.out_dtype.itemsize
+    if epilogue is None:
+        direct = nest.left.kind == "float" and is_product(nest.out, nest.left, nest.left)
+        return Shape(item, (item,), direct or nest.out is nest.accumulate)
+    drain = drain_of(nest, epilogue, False)
+    operands = len(epilogue.operands)
+    extras = tuple(
+        Extra(view, number >= operands, number < operands and is_vector(view))
+        for number, view in enumerate(nest.extras)
+    )
+    results = tuple(t.dtype.itemsize for t in epilogue.results)
+    if drain is not None:
+        return Shape(results[0], results, True, 0, 2 + 4 * len(extras), extras)
+    return Shape(nest.accumulate.bits // 8, results, False, 2 + 2 * len(extras), 0, extras)
+
+
+def search(
+    nest: Nest,
+    machine: Machine,
+    cores: int,
+    epilogue: Epilogue | None,
+    timer: Callable[[Mapping], int] | None = None,
+    finalists: int = FINALISTS,
+) -> Search:
+    """The best mappings. `timer` gives T1's cycles of one; without it T0 decides."""
+    space, shape = Space(nest, machine, cores), shape_of(nest, epilogue)
+    seen = fitting = 0
+    best: list[tuple[float, int, Mapping]] = []
+    for lead in (1, 2) if machine.interlock == "ranges" else (1,):
+        more, fit, kept = _scored(space, shape, lead, finalists)
+        seen, fitting, best = seen + more, fitting + fit, best + kept
+    if not best:
+        more, fitting, best = _scored(space, shape, 0, finalists)
+        seen += more
+    best.sort(key=lambda found: found[:2])
+    chosen = _legal(best, nest, machine, epilogue)[:finalists]
+    found = [Found(m, round(cycles), bound=_bound(nest, machine, shape, m)) for cycles, _, m in chosen]
+    if timer is not None and len(found) > 1:
+        found = [replace(f, timed=timer(f.mapping)) for f in found]
+        found.sort(key=lambda f: f.timed or 0)
+    return Search(seen, fitting, tuple(found), "" if found else _smallest(space, epilogue))
+
+
+def _smallest(space: Space, epilogue: Epilogue | None) -> str:
+    tiny = Mapping((1,) * 6, lead=0)
+    return Plan(space.nest, tiny, space.machine, epilogue).overflow() or "no candidate fits"
+
+
+def _bound(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping) -> str:
+    """What a mapping's steps wait for most: the unit, or DRAM."""
+    made = Prediction(nest, machine, shape, batch_of([mapping]))
+    return "matrix" if made.unit[0] * 2 >= made.cycles[0] else "io"
+
+
+def _legal(
+    best: list[tuple[float, int, Mapping]], nest: Nest, machine: Machine, epilogue: Epilogue | None
+) -> list[tuple[float, int, Mapping]]:
+    """Those whose buffers really fit: the cost model rounds a little."""
+    return [found for found in best if Plan(nest, found[2], machine, epilogue).overflow() is None]
+
+
+def _scored(
+    space: Space, shape: Shape, lead: int, keep: int
+) -> tuple[int, int, list[tuple[float, int, Mapping]]]:
+    """Candidates, those that fit, and the best of each batch with the number of the candidate."""
+    seen = fitting = 0
+    found: list[tuple[float, int, Mapping]] = []
+    for batch, _ in space.batches(lead):
+        made = Prediction(space.nest, space.machine, shape, batch)
+        fits = np.flatnonzero(made.fits)
+        fitting += len(fits)
+        if len(fits):
+            cycles = made.cycles[fits]
+            for place in np.argsort(cycles, kind="stable")[:keep]:
+                row = int(fits[place])
+                found.append((float(cycles[place]), seen + row, space.mapping(batch, row)))
+        seen += batch.size
+    found.sort(key=lambda entry: entry[:2])
+    return seen, fitting, _distinct(found)[: 4 * keep]
+
+
+def _distinct(found: list[tuple[float, int, Mapping]]) -> list[tuple[float, int, Mapping]]:
+    """Without mappings that only differ in levels which mean the same: they have equal costs and tiles."""
+    kept: dict[tuple[object, ...], tuple[float, int, Mapping]] = {}
+    for cycles, number, m in found:
+        kept.setdefault((round(cycles, 6), m.tiles, m.clusters, m.cores, m.lead), (cycles, number, m))
+    return list(kept.values())
+
+
+def nothing_fits(machine: Machine, reason: str | None) -> KernelError:
+    return KernelError(
+        f"no tile of the problem fits {machine.name}: {reason}",
+        expected="scratchpads that hold one place of each operand",
+        remedy="use a machine with more",
+    )
