@@ -78,7 +78,7 @@ class _Assembler:
 
     def run(self, text: str) -> ObjectFile:
         try:
-            for self.line in expand(text):
+            for self.line in list(expand(text)):
                 self._line(self.line.text)
             self._finish()
         except SourceError as error:

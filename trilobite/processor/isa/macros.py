@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 LABEL = re.compile(r"(?:\s*[A-Za-z_.][\w.]*\s*:)+")
 COMMENT = re.compile(r"""("(?:[^"\\]|\\.)*")|//.*|;.*""")
-LIMIT = 100_000  # lines after expansion; beyond this a macro calls itself
+MOST_MADE = 1_000_000  # lines that macros may make; a text itself may have any number
+DEEPEST = 100  # macros within macros; beyond this one uses itself
 
 
 @dataclass(frozen=True)
 class Line:
     text: str
     number: int
+    depth: int = 0  # of macros that it came out of
 
 
 class SourceError(Exception):
@@ -40,25 +42,25 @@ def expand(text: str) -> Iterator[Line]:
     macros: dict[str, _Macro] = {}
     waiting = [Line(_uncommented(raw), number) for number, raw in enumerate(text.splitlines(), 1)]
     waiting.reverse()
-    uses = produced = 0
+    uses = made = 0
     while waiting:
         line = waiting.pop()
         if match := LABEL.match(line.text):  # labels stand on lines of their own from here on
             yield Line(match[0], line.number)
-            line = Line(line.text[match.end() :], line.number)
+            line = replace(line, text=line.text[match.end() :])
         words = line.text.split(None, 1)
         if words and words[0] == ".macro":
             _define(line, waiting, macros)
         elif words and words[0] in macros:
             uses += 1
-            waiting.extend(reversed(_use(line, macros[words[0]], words[1] if len(words) > 1 else "", uses)))
+            body = _use(line, macros[words[0]], words[1] if len(words) > 1 else "", uses)
+            waiting.extend(reversed(body))
+            made += len(body)
+            if line.depth >= DEEPEST or made > MOST_MADE:
+                expected = f"at most {DEEPEST} macros within each other, and {MOST_MADE} lines made by them"
+                raise SourceError("the text grows beyond all bounds", expected, "a macro uses itself", line)
         else:
             yield line
-        produced += 1
-        if produced > LIMIT or len(waiting) > LIMIT:
-            raise SourceError(
-                "the text grows beyond all bounds", f"at most {LIMIT} lines", "a macro uses itself", line
-            )
 
 
 def _uncommented(text: str) -> str:
@@ -93,4 +95,5 @@ def _use(line: Line, macro: _Macro, rest: str, number: int) -> list[Line]:
     def fill(match: re.Match[str]) -> str:
         return replaced.get(match[1], match[0])
 
-    return [Line(re.sub(r"\\(@|\w+)", fill, text), line.number) for text in macro.body]
+    inner = line.depth + 1
+    return [Line(re.sub(r"\\(@|\w+)", fill, text), line.number, inner) for text in macro.body]

@@ -17,7 +17,8 @@ from trilobite.processor.isa.address import split
 from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, WRAM, Region
 from trilobite.processor.machine import Machine
 from trilobite.processor.machine.description import Scratchpad, SharedMemory
-from trilobite.processor.sim.record import ScalarRecord, TensorRecord, Trace
+from trilobite.processor.sim.actions import scalar_actions, tensor_actions
+from trilobite.processor.sim.record import TensorRecord, Trace
 from trilobite.processor.sim.timing.cost import dram_bytes, useful_macs
 from trilobite.processor.sim.timing.foresight import cache_misses
 
@@ -113,17 +114,18 @@ def energy_of(machine: Machine, trace: Trace, seconds: float) -> Energy:
     }
     access = {space: bank_pj_per_byte(pad) * scale for space, pad in pads.items() if pad.bytes}
     cache = bank_pj_per_byte(SharedMemory(machine.llc.kib)) * scale if machine.llc.kib else 0.0
-    for traced, misses in zip(trace.cores, cache_misses(machine, trace), strict=True):
-        for record, missing in zip(traced.records, misses, strict=True):
-            if isinstance(record, ScalarRecord):
-                result.spend("scalar", SCALAR, scale * sum(record.counts))
-            elif isinstance(record, TensorRecord):
-                _units(result, record, scale)
-                for is_write, regions in ((False, record.reads), (True, record.writes)):
-                    for region in regions:
-                        _memory(result, machine, region, is_write, access, cache)
-                if missing is not None:
-                    result.spend("dram", DRAM_BYTE, missing)
+    for traced in trace.cores:
+        scalars = scalar_actions(traced)
+        if scalars:
+            result.spend("scalar", SCALAR, scale * scalars)
+        for record, count in tensor_actions(traced, machine.dram.granule_bytes):
+            _units(result, record, scale * count)
+            for is_write, regions in ((False, record.reads), (True, record.writes)):
+                for region in regions:
+                    _memory(result, machine, region, is_write, access, cache, count)
+    if machine.llc.kib:
+        missing = sum(sum(filter(None, misses)) for misses in cache_misses(machine, trace))
+        result.spend("dram", DRAM_BYTE, missing)
     result.add("idle", machine.power.idle_watts * seconds * 1e12)
     if not machine.power.idle_watts:
         result.defaults["idle"] = "default: none is published, 0 is taken"
@@ -147,14 +149,15 @@ def _memory(
     is_write: bool,
     access: dict[str, float],
     cache: float,
+    count: int,
 ) -> None:
+    """So many times the access to a region."""
     space = split(region.address)[0]
     if space in (GDRAM, LDRAM, CODE) and cache:  # what misses the cache is counted by the record
-        result.add("llc", cache * region.bytes)
+        result.add("llc", cache * region.bytes * count)
         result.defaults["llc"] = "default: beyond the published sizes, one bank"
     elif space in (GDRAM, LDRAM, CODE):
-        result.spend("dram", DRAM_BYTE, dram_bytes(machine, region, is_write))
+        result.spend("dram", DRAM_BYTE, dram_bytes(machine, region, is_write) * count)
     elif space in access:
-        result.add(
-            {NRAM: "nram", WRAM: "wram", ACC: "acc", SRAM: "sram"}[space], access[space] * region.bytes
-        )
+        name = {NRAM: "nram", WRAM: "wram", ACC: "acc", SRAM: "sram"}[space]
+        result.add(name, access[space] * region.bytes * count)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.sim.record import Record, ScalarRecord, SyncRecord
@@ -14,12 +15,25 @@ from trilobite.processor.sim.sites import Site
 from trilobite.processor.sim.tensor_step import COUNTS, SCALAR_AT, SCALARS, SITE, SPANS, VALUES
 
 
+class LoggedSites(Protocol):
+    """What is asked of the table of sites. Sites of one kind are the same instruction but for its registers:
+    `kinds` gives the first of each site's kind, `form_kinds` the first form of the same kind and sizes."""
+
+    sites: list[Site]
+    kinds: Array
+    form_kinds: list[int]
+
+
 @dataclass(frozen=True, eq=False)
 class Log:
     """Some rows, in the order of execution, and the sites that they name."""
 
-    sites: Sequence[Site]
+    table: LoggedSites
     rows: Array
+
+    @property
+    def sites(self) -> Sequence[Site]:
+        return self.table.sites
 
     def records(self) -> list[Record]:
         made: list[Record] = []

@@ -14,9 +14,10 @@ from trilobite.base.errors import ArgumentError
 from trilobite.processor.isa.address import NAMES, split
 from trilobite.processor.isa.program import Program
 from trilobite.processor.machine import Machine, load_machine
+from trilobite.processor.sim.actions import tensor_actions
 from trilobite.processor.sim.chip import Execution
 from trilobite.processor.sim.energy import Energy, energy_of
-from trilobite.processor.sim.record import TensorRecord, Trace
+from trilobite.processor.sim.record import Trace
 from trilobite.processor.sim.timing.native import replay
 from trilobite.processor.sim.timing.roofline import Roofline, roofline
 from trilobite.processor.sim.timing.stalls import (
@@ -101,13 +102,12 @@ class Run:
         """Bytes that tensor and data instructions moved, by memory and direction."""
         moved: dict[str, int] = {}
         for core in self.trace.cores:
-            for record in core.records:
-                if isinstance(record, TensorRecord):
-                    for way, regions in (("read", record.reads), ("write", record.writes)):
-                        for region in regions:
-                            space = split(region.address)[0]
-                            name = f"{NAMES[space] if space else '?'} {way}"
-                            moved[name] = moved.get(name, 0) + region.bytes
+            for record, count in tensor_actions(core, self.machine.dram.granule_bytes):
+                for way, regions in (("read", record.reads), ("write", record.writes)):
+                    for region in regions:
+                        space = split(region.address)[0]
+                        name = f"{NAMES[space] if space else '?'} {way}"
+                        moved[name] = moved.get(name, 0) + region.bytes * count
         return moved
 
     def replay(self, machine: str | Machine) -> Run:

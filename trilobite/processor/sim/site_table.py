@@ -6,7 +6,7 @@ hot; those of a program that runs ahead of time, when the program is loaded or w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import Operands
 from trilobite.processor.sim.prepared import Prepared
 from trilobite.processor.sim.scalar_step import WORDS
-from trilobite.processor.sim.sites import Site, routine_code, site_of
+from trilobite.processor.sim.sites import Form, Site, routine_code, site_of
 from trilobite.processor.sim.tensor_step import FORM_WORDS
 
 MOST_FORMS = 1 << 12  # of one program; sizes beyond this stay with the interpreter
@@ -31,6 +31,13 @@ class SiteTable:
         found = (site_of(prepared, place) for place, prepared in enumerate(code))
         self.sites: list[Site] = [site for site in found if site is not None]
         self.is_eager = is_eager
+        firsts: dict[Hashable, int] = {}
+        self.kinds = np.array([firsts.setdefault(s.kind, n) for n, s in enumerate(self.sites)], np.int64)
+        self.form_kinds: list[int] = []
+        self._form_firsts: dict[Hashable, int] = {}
+        self._made: dict[int, Form] = {}
+        for site in self.sites:
+            site.forms = self._made
         self.numbers = {site.place: number for number, site in enumerate(self.sites)}
         self.words = np.array([site.words() for site in self.sites], np.int64).reshape(-1)
         # by site, 0 while it is cold; a SYNC needs no code
@@ -87,7 +94,10 @@ class SiteTable:
         form = site.new_form(operands) if self._form_count < MOST_FORMS else None
         if form is not None:
             self.forms[self._form_count] = site.form_words(form, int(self.first_form[number]))
-            site.forms[self._form_count] = form
+            self._made[self._form_count] = form
+            site.form_count += 1
+            kind = (int(self.kinds[number]), form.key)
+            self.form_kinds.append(self._form_firsts.setdefault(kind, self._form_count))
             self.first_form[number] = self._form_count
             self._code.append(routine_code(form.routine.text)[0])
             self._form_count += 1

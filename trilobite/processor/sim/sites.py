@@ -7,7 +7,7 @@ operands. Instructions with several sizes get a `Form` for each set of sizes tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -92,7 +92,8 @@ class Site:
         self.routine: Routine | None = None
         self.keys: list[int] = []  # fields that are sizes, if the site has forms
         self.addresses: list[int] = []
-        self.forms: dict[int, Form] = {}  # by their number in the translation
+        self.forms: dict[int, Form] = {}  # of all sites of the program, by their number
+        self.form_count = 0  # of this one
         self.is_eager = False  # whether it is hot when first met
         self._met: dict[tuple[int, ...], int] = {}
         self._records: dict[tuple[int, ...], TensorRecord] = {}
@@ -131,6 +132,14 @@ class Site:
                 *_filled(self.keys, MOST_KEYS)]  # fmt: skip
 
     @property
+    def kind(self) -> Hashable:
+        """What the cost of an execution depends on, besides the operands: not registers, nor a scalar."""
+        row, instruction = self.prepared.row, self.prepared.instruction
+        is_scalar = row.immediate is None or row.immediate.name == "imm"
+        fixed = 0 if is_scalar else instruction.immediate
+        return row.opcode, instruction.formats, instruction.flags, fixed
+
+    @property
     def is_waited_for(self) -> bool:
         """Whether control waits for it: it writes a register."""
         return bool(self.prepared.outputs)
@@ -149,7 +158,7 @@ class Site:
         """The form of an execution, if it was met often enough and there is none yet."""
         key = tuple(o.values[self.names[field]] for field in self.keys)
         met = self._met[key] = self._met.get(key, 0) + 1
-        if met != (1 if self.is_eager else min(FAMILIAR, HOT)) or len(self.forms) >= MOST_FORMS:
+        if met != (1 if self.is_eager else min(FAMILIAR, HOT)) or self.form_count >= MOST_FORMS:
             return None
         marked = {self.names[field]: (field + 1) << MARK for field in self.addresses}
         given = Operands({**o.values, **marked})

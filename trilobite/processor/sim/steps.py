@@ -7,7 +7,6 @@ Enters: a translation's sites and a core's memories. Leaves: before a run of tra
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -34,6 +33,8 @@ class Sites(Protocol):
     """What is asked of a translation."""
 
     sites: list[Site]
+    kinds: Array
+    form_kinds: list[int]
     words: Array
     kernels: Array
     first_form: Array
@@ -46,7 +47,7 @@ class Steps:
     """The state of the steps of one core."""
 
     def __init__(self, translation: Sites, memory: Memory, state: Array, counts: Array) -> None:
-        self._sites: Sequence[Site] = translation.sites
+        self._table = translation
         self._memory = memory
         self._state = state
         pads = np.zeros((len(NUMBERS), 2), np.int64)
@@ -103,5 +104,5 @@ class Steps:
         """After it: what was noted goes to the trace."""
         count = int(self._tensors.log_count)
         if count > self._taken:
-            core.trace.note(Log(self._sites, self._log[self._taken : count]))
+            core.trace.note(Log(self._table, self._log[self._taken : count]))
             self._taken = count

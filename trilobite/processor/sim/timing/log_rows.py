@@ -6,7 +6,7 @@ record that the log stands for. Executions of one instruction that cost the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,16 +38,30 @@ def log_rows(tables: Tables, log: Log, core: CoreTrace) -> Array:
     places = np.arange(len(rows)) + np.cumsum(is_led) + np.cumsum(is_followed) - is_followed
     made = np.empty((len(rows) + int(is_led.sum() + is_followed.sum()), 4), np.int64)
     made[places[is_led] - 1] = _scalars(tables, rows[is_led])
-    sites = rows[:, SITE].astype(np.min_scalar_type(len(log.sites)))  # few bits: sorted by counting
-    order = np.argsort(sites, kind="stable")
-    ends = np.cumsum(np.bincount(sites, minlength=len(log.sites)))
-    for number, chosen in enumerate(np.split(order, ends[:-1])):
-        if len(chosen):
-            made[places[chosen]] = _tensors(tables, log, number, rows[chosen], core)
+    for number, chosen in by_kind(log):
+        made[places[chosen]] = _tensors(tables, log, number, rows[chosen], core)
     behind = places[is_followed]
     words = made[behind, 2]  # the one queue that control waits for
     made[behind + 1] = np.stack([np.full_like(words, SYNC), words, 0 * words, 0 * words - 1], axis=1)
     return made
+
+
+def by_kind(log: Log) -> Iterator[tuple[int, Array]]:
+    """Sites of one kind are looked at together: the first of them, and the rows of all."""
+    kinds = log.table.kinds[log.rows[:, SITE]].astype(
+        np.min_scalar_type(len(log.sites))
+    )  # sorted by counting
+    order = np.argsort(kinds, kind="stable")
+    ends = np.cumsum(np.bincount(kinds, minlength=len(log.sites)))
+    for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
+        yield number, order[ends[number - 1] if number else 0 : ends[number]]
+
+
+def by_form(log: Log, values: Array) -> Iterator[tuple[int, Array]]:
+    """Executions with the same sizes, whichever site they are of: the first form with these, and its rows."""
+    forms = np.array(log.table.form_kinds)[values[:, 0]]
+    for form in np.unique(forms).tolist():
+        yield form, np.flatnonzero(forms == form)
 
 
 def _scalars(tables: Tables, rows: Array) -> Array:
@@ -74,30 +88,41 @@ def _tensors(tables: Tables, log: Log, number: int, rows: Array, core: CoreTrace
     if not site.is_formed:
         return _vectors(tables, site, values, core)
     made = np.empty((len(rows), 4), np.int64)
-    for form in np.unique(values[:, 0]).tolist():
-        chosen = np.flatnonzero(values[:, 0] == form)
+    for form, chosen in by_form(log, values):
         made[chosen] = _formed(tables, site, site.forms[form], values[chosen], core)
     return made
 
 
 def _vectors(tables: Tables, site: Site, values: Array, core: CoreTrace) -> Array:
     words = np.array(site.regions)
-    registers = np.hstack([values, np.zeros((len(values), 1), np.int64)])  # constants lie behind a zero
-    addresses = registers[:, np.minimum(words[:, 0], values.shape[1])] + words[:, 1]
-    sizes = values[:, [at for at, name in enumerate(site.names) if name in ("n", "m")]]
-    made = _costs(tables, site, values, np.hstack([sizes, *_places(tables, addresses)]), core)
+    sizes, addresses = vector_operands(site, values)
+    made = _costs(tables, site, values, np.hstack([sizes, *places_of(tables.turn, addresses)]), core)
     if tables.is_ranges:
         lengths = _elements(site.names, words, values) * words[:, 4]
         made[:, 3] = _feet(tables, addresses, addresses + lengths, site.reads)
     return made
 
 
-def _formed(tables: Tables, site: Site, form: Form, values: Array, core: CoreTrace) -> Array:
-    """Executions with the same sizes differ by their addresses alone."""
+def vector_operands(site: Site, values: Array) -> tuple[Array, Array]:
+    """Sizes, and where every region begins."""
+    words = np.array(site.regions)
+    registers = np.hstack([values, np.zeros((len(values), 1), np.int64)])  # constants lie behind a zero
+    addresses = registers[:, np.minimum(words[:, 0], values.shape[1])] + words[:, 1]
+    return values[:, [at for at, name in enumerate(site.names) if name in ("n", "m")]], addresses
+
+
+def form_addresses(site: Site, form: Form, values: Array) -> Array:
+    """Where every region begins."""
     marked = [marked_field(region) for region in form.regions]
     columns = [1 + site.addresses.index(field) for field, _ in marked]
-    addresses = values[:, columns] + np.array([offset for _, offset in marked])
-    made = _costs(tables, site, values, np.hstack(_places(tables, addresses)), core)
+    found: Array = values[:, columns] + np.array([offset for _, offset in marked])
+    return found
+
+
+def _formed(tables: Tables, site: Site, form: Form, values: Array, core: CoreTrace) -> Array:
+    """Executions with the same sizes differ by their addresses alone."""
+    addresses = form_addresses(site, form, values)
+    made = _costs(tables, site, values, np.hstack(places_of(tables.turn, addresses)), core, form)
     if tables.is_ranges:
         reach = np.array([bounds(region) for region in form.regions]).T
         low, high = (addresses + (ends - [region.address for region in form.regions]) for ends in reach)
@@ -105,19 +130,24 @@ def _formed(tables: Tables, site: Site, form: Form, values: Array, core: CoreTra
     return made
 
 
-def _places(tables: Tables, addresses: Array) -> tuple[Array, Array]:
+def places_of(turn: int, addresses: Array) -> tuple[Array, Array]:
     """What a cost depends on of where operands lie: their memories, and in DRAM the place in a turn of the
     channels."""
     is_far = IS_FAR[addresses >> SPACE_SHIFT & 0xFF]
-    return addresses >> CORE_SHIFT, np.where(is_far, addresses % tables.turn, 0)
+    return addresses >> CORE_SHIFT, np.where(is_far, addresses % turn, 0)
 
 
-def _costs(tables: Tables, site: Site, values: Array, keys: Array, core: CoreTrace) -> Array:
-    firsts, which = _distinct(keys)
+def _costs(
+    tables: Tables, site: Site, values: Array, keys: Array, core: CoreTrace, form: Form | None = None
+) -> Array:
+    firsts, which = distinct(keys)
     costs = []
-    for row in values[firsts].tolist():
-        record = site.record(tuple(row))
-        costs.append((TENSOR, tables.cost(record, core), QUEUE_NUMBER[record.queue], -1))
+    known = tables.rows_of_kind.setdefault((site, form, tables.who(core)), {})
+    for key, row in zip(map(tuple, keys[firsts].tolist()), values[firsts].tolist(), strict=True):
+        if key not in known:
+            record = site.record(tuple(row))
+            known[key] = (TENSOR, tables.cost(record, core), QUEUE_NUMBER[record.queue], -1)
+        costs.append(known[key])
     made: Array = np.array(costs, np.int64)[which]
     return made
 
@@ -156,7 +186,7 @@ def _feet(
     return tables.feet.extend(feet) + np.arange(count)
 
 
-def _distinct(keys: Array) -> tuple[Array, Array]:
+def distinct(keys: Array) -> tuple[Array, Array]:
     """Where each distinct row is first met, and which one every row is. By a hash, which is then verified."""
     if (keys == keys[0]).all():
         return np.zeros(1, np.int64), np.zeros(len(keys), np.int64)

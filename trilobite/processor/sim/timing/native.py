@@ -111,8 +111,21 @@ class _Replay:
         state = self._state()
         _loop()[1](ctypes.addressof(state))
         ends = [int(self.arrays["clock"].max(initial=0)), int(self.arrays["op_finish"].max(initial=0))]
-        cores = [CoreTimes(core, number, self._fill) for number, core in enumerate(self.trace.cores)]
+        cores = [
+            CoreTimes(core, number, self._fill, self._columns) for number, core in enumerate(self.trace.cores)
+        ]
         return Timeline(self.machine, cores, max(ends))
+
+    def _columns(self, number: int) -> tuple[Array, Array]:
+        """Segments and operations of one core as columns."""
+        arrays = self.arrays
+        did = slice(int(self.first_segment[number]), int(arrays["did_count"][number]))
+        segments = np.stack([arrays[name][did] for name in ("did_from", "did_to", "did_what")])
+        span = slice(int(self.first_op[number]), int(self.first_op[number + 1]))
+        records = arrays["op_record"][span]
+        times = [arrays[name][span] for name in ("op_dispatch", "op_start", "op_free")]
+        interval = arrays["interval"][arrays["argument"][records]]
+        return segments, np.stack([arrays["queue"][records], *times, interval])
 
     def _fill(self, core: CoreTimes) -> None:
         """Makes the lists of one core."""

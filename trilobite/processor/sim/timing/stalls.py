@@ -9,9 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import numpy as np
+
+from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.machine.drawing import table
-from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
+from trilobite.processor.sim.timing.timeline import SEGMENT_CAUSES, CoreTimes, Operation, Timeline
 
 Name = TypeVar("Name")
 CAUSES = ("busy", "bandwidth", "operand", "scalar", "dispatch", "fetch", "queue full", "sync", "barrier",
@@ -36,54 +39,62 @@ def stall_table(timeline: Timeline) -> list[StallRow]:
     """One row per core and queue that did anything; every row sums to the launch's cycles."""
     rows = []
     for core in timeline.cores:
-        rows.append(_control_row(core, timeline.cycles))
-        for queue in QUEUES[1:]:
-            operations = [op for op in core.operations if op.record.queue == queue]
-            if operations:
-                rows.append(_queue_row(core, queue, operations, timeline.cycles))
+        control = _Control(core)
+        rows.append(_control_row(core, control, timeline.cycles))
+        operations = core.operation_columns
+        for number, queue in enumerate(QUEUES[1:], 1):
+            mine = operations[:, operations[0] == number]
+            if mine.shape[1]:
+                rows.append(_queue_row(core, queue, mine, control, timeline.cycles))
     return rows
 
 
-def _control_row(core: CoreTimes, total: int) -> StallRow:
+class _Control:
+    """What control did, by cause: how many cycles of each lie before any moment."""
+
+    def __init__(self, core: CoreTimes) -> None:
+        self.start, self.end, self.what = core.segment_columns
+        self.causes = [SEGMENT_CAUSES[number] for number in np.unique(self.what)]
+        self.spent: dict[str, Array] = {}
+        for cause in self.causes:
+            mine = np.where(self.what == SEGMENT_CAUSES.index(cause), self.end - self.start, 0)
+            self.spent[cause] = np.concatenate([[0], np.cumsum(mine)])
+        self.last = int(self.end[-1]) if len(self.end) else 0
+
+    def between(self, cause: str, first: Array, last: Array) -> int:
+        """Cycles of a cause within some stretches of time."""
+        return int((self._before(cause, last) - self._before(cause, first)).sum())
+
+    def _before(self, cause: str, moment: Array) -> Array:
+        place = np.searchsorted(self.start, moment, "right") - 1
+        at = np.maximum(place, 0)
+        within = np.clip(moment - self.start[at], 0, self.end[at] - self.start[at])
+        partly = np.where(self.what[at] == SEGMENT_CAUSES.index(cause), within, 0)
+        found: Array = np.where(place < 0, 0, self.spent[cause][at] + partly)
+        return found
+
+
+def _control_row(core: CoreTimes, control: _Control, total: int) -> StallRow:
     row = StallRow(core.trace.cluster, core.trace.core, "control")
-    for start, end, what in core.segments:
-        row.cycles["busy" if what in ("scalar", "dispatch") else what] += end - start
+    for cause in control.causes:
+        row.cycles["busy" if cause in ("scalar", "dispatch") else cause] += int(control.spent[cause][-1])
     row.cycles["idle"] += total - sum(row.cycles.values())
     return row
 
 
-def _queue_row(core: CoreTimes, queue: str, operations: list[Operation], total: int) -> StallRow:
+def _queue_row(core: CoreTimes, queue: str, operations: Array, control: _Control, total: int) -> StallRow:
     row = StallRow(core.trace.cluster, core.trace.core, queue)
-    clock, at = 0, 0
-    for op in operations:
-        waiting = max(clock, min(op.dispatch, op.start))
-        at = _charge_control(row, core, clock, waiting, at)
-        row.cycles["operand"] += op.start - waiting
-        row.cycles["busy"] += min(op.cost.interval, op.free - op.start)
-        row.cycles["bandwidth"] += max(0, op.free - op.start - op.cost.interval)
-        clock = op.free
-    last = core.segments[-1][1] if core.segments else 0
-    _charge_control(row, core, clock, max(clock, min(last, total)), at)
+    _, dispatch, start, free, interval = operations
+    clock = np.concatenate([[0], free])
+    waiting = np.maximum(clock[:-1], np.minimum(dispatch, start))
+    until = np.append(waiting, max(int(clock[-1]), min(control.last, total)))
+    row.cycles["operand"] += int((start - waiting).sum())
+    row.cycles["busy"] += int(np.minimum(interval, free - start).sum())
+    row.cycles["bandwidth"] += int(np.maximum(0, free - start - interval).sum())
+    for cause in control.causes:
+        row.cycles[cause] += control.between(cause, clock, until)
     row.cycles["idle"] += total - sum(row.cycles.values())
     return row
-
-
-def _charge_control(row: StallRow, core: CoreTimes, start: int, end: int, at: int) -> int:
-    """Charges the cycles from start to end to what control did then; gives where to look next time."""
-    segments = core.segments
-    while at < len(segments) and segments[at][1] <= start:
-        at += 1
-    place = at
-    clock = start
-    while clock < end and place < len(segments):
-        first, last, what = segments[place]
-        row.cycles["idle"] += max(0, min(first, end) - clock)
-        clock = max(clock, min(first, end))
-        step = max(0, min(last, end) - clock)
-        row.cycles[what] += step
-        clock += step
-        place += 1
-    return at
 
 
 def critical_path(timeline: Timeline) -> list[Operation]:

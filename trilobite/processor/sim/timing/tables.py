@@ -52,6 +52,7 @@ class Tables:
         self.is_ranges = machine.interlock == "ranges"
         self._is_contended = is_contended(machine)
         self.costs: list[Cost] = []
+        self.rows_of_kind: dict[Hashable, dict[tuple[int, ...], Row]] = {}  # by kind, sizes and places
         self._cost_numbers: dict[Hashable, int] = {}
         self.latencies = scalar_latencies(machine)
         self.turn = lcm(machine.dram.granule_bytes, machine.dram.burst_bytes * machine.dram.channels)
@@ -115,8 +116,12 @@ class Tables:
         self._expected[found] += 1
         return found
 
+    def who(self, core: CoreTrace) -> tuple[int, int]:
+        """What a cost depends on of the core that pays it."""
+        return core.cluster, core.core if self._is_contended else 0
+
     def cost(self, record: TensorRecord, core: CoreTrace, missing: int | None = None) -> int:
-        who = (core.cluster, core.core if self._is_contended else 0)
+        who = self.who(core)
         key = (*who, missing, cost_key(record, self.turn))
         found = self._cost_numbers.get(key)
         if found is None:

@@ -10,11 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from trilobite.processor.isa.formats import Array
+from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.record import CoreTrace, TensorRecord
 from trilobite.processor.sim.timing.cost import Cost
+from trilobite.processor.sim.timing.state import DID
 
 Segment = tuple[int, int, str]  # from, to, what control did (a cause of the stall table)
+SEGMENT_CAUSES = DID
+Columns = tuple[
+    Array, Array
+]  # of segments (from, to, what), of operations (queue, dispatch, start, free, interval)
 
 
 @dataclass(eq=False, slots=True)
@@ -46,9 +55,13 @@ class CoreTimes:
     """One core in time. `places` holds the instruction behind each segment of its control."""
 
     def __init__(
-        self, trace: CoreTrace, number: int, fill: Callable[[CoreTimes], None] | None = None
+        self,
+        trace: CoreTrace,
+        number: int,
+        fill: Callable[[CoreTimes], None] | None = None,
+        columns: Callable[[int], Columns] | None = None,
     ) -> None:
-        self.trace, self.number, self._fill = trace, number, fill
+        self.trace, self.number, self._fill, self._columns = trace, number, fill, columns
         self._segments: list[Segment] = []
         self._places: list[int] = []
         self._operations: list[Operation] = []
@@ -67,6 +80,25 @@ class CoreTimes:
     def places(self) -> list[int]:
         self._filled()
         return self._places
+
+    @property
+    def segment_columns(self) -> Array:
+        """From, to and cause (its number in SEGMENT_CAUSES) of every segment, without making the list."""
+        if self._columns is not None:
+            return self._columns(self.number)[0]
+        rows = [(start, end, SEGMENT_CAUSES.index(what)) for start, end, what in self.segments]
+        return np.array(rows, np.int64).reshape(-1, 3).T
+
+    @property
+    def operation_columns(self) -> Array:
+        """Queue (its number), dispatch, start, free and interval of every operation, in the same way."""
+        if self._columns is not None:
+            return self._columns(self.number)[1]
+        rows = [
+            (QUEUES.index(op.record.queue), op.dispatch, op.start, op.free, op.cost.interval)
+            for op in self.operations
+        ]
+        return np.array(rows, np.int64).reshape(-1, 5).T
 
     @property
     def end(self) -> int:
