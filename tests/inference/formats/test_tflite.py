@@ -1,0 +1,111 @@
+"""TFLite: small networks that hold nearly every operator, beside what LiteRT gave for the same inputs.
+
+`files/NAME.tflite` were written by TensorFlow's converter; `files/NAME.npz` holds inputs and LiteRT's results.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trilobite.base.errors import FileError
+from trilobite.inference import load
+from trilobite.inference.formats.tflite import convert
+from trilobite.inference.formats.tflite.file import read
+from trilobite.inference.formats.tflite.rules import RULES
+
+onnx = pytest.importorskip("onnx")
+FILES = Path(__file__).parent / "files"
+NAMES = sorted(p.stem for p in FILES.glob("*.tflite"))
+
+
+def values(name: str, kind: str) -> list[Any]:
+    with np.load(FILES / f"{name}.npz") as found:
+        return [found[f"{kind}{k}"] for k in range(sum(n.startswith(kind) for n in found.files))]
+
+
+def by_import(model: Any, feeds: dict[str, Any]) -> list[Any]:
+    return [np.asarray(y) for y in load(model, target="reference").run(feeds).values()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_networks_give_what_litert_gives(name: str) -> None:
+    model = convert(FILES / f"{name}.tflite")
+    onnx.checker.check_model(model, full_check=True)
+    feeds = dict(zip((i.name for i in model.graph.input), values(name, "in"), strict=True))
+    wanted = values(name, "out")
+    found = by_import(model, feeds)
+    assert len(found) == len(wanted)
+    for k, (got, want) in enumerate(zip(found, wanted, strict=True)):
+        assert got.shape == want.shape and got.dtype == want.dtype, k
+        if want.dtype.kind == "f":
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6, err_msg=f"output {k}")
+        else:
+            # of quantised networks: LiteRT rounds its integer scales, so a code may differ by one
+            close = 1 if name.startswith("cnn") else 0
+            assert np.abs(got.astype(np.int64) - want.astype(np.int64)).max() <= close, k
+
+
+def test_quantised_weights_keep_their_bytes() -> None:
+    network = read(FILES / "cnn_int8.tflite").subgraphs[0]
+    kept = {t.raw_data for t in convert(FILES / "cnn_int8.tflite").graph.initializer}
+    weights = [network.values[o.inputs[1]].array for o in network.operators if o.name == "CONV_2D"]
+    assert len(weights) >= 4
+    for w in weights:
+        assert w is not None and w.dtype == np.int8
+        assert np.ascontiguousarray(w.transpose(0, 3, 1, 2)).tobytes() in kept
+
+
+def test_a_chain_of_layers_has_a_transpose_at_its_ends_alone() -> None:
+    model = convert(FILES / "cnn_float.tflite")
+    assert sum(n.op_type == "Transpose" for n in model.graph.node) == 1
+
+
+def test_how_many_operators_there_are_and_how_many_are_tried_here() -> None:
+    tried = {o.name for name in NAMES for g in read(FILES / f"{name}.tflite").subgraphs for o in g.operators}
+    assert len(RULES) >= 110 and len(tried & {*RULES}) >= 95
+
+
+def test_operators_that_are_not_known_are_all_named_at_once(tmp_path: Path) -> None:
+    """Other numbers in the place of those of TANH and SIN."""
+    raw = bytearray((FILES / "unary.tflite").read_bytes())
+    path = tmp_path / "m.tflite"
+    path.write_bytes(_recoded(raw, {28: 10, 66: 30}))
+    with pytest.raises(
+        FileError, match=r"(?s)2 kinds of operations.*HASHTABLE_LOOKUP.*SKIP_GRAM|SKIP_GRAM.*HASH"
+    ):
+        convert(path)
+
+
+def _recoded(raw: bytearray, numbers: dict[int, int]) -> bytes:
+    """Both fields of an operator's code replaced."""
+    from trilobite.inference.formats.flatbuffers import root
+
+    for code in root(memoryview(bytes(raw)), "test", b"TFL3").tables(1):
+        was = max(int(code.number(0, "b")), int(code.number(3, "i")))
+        if was in numbers:
+            for slot in (0, 3):
+                at = code._field(slot)
+                if at:
+                    raw[at] = numbers[was]
+    return bytes(raw)
+
+
+REFUSED = {
+    "empty": (lambda raw: b"", "the file is empty"),
+    "mark": (lambda raw: raw[:4] + b"TFL2" + raw[8:], "not marked TFL3"),
+    "short": (lambda raw: raw[:12], "not marked TFL3"),
+    "root": (lambda raw: b"\xff\xff\xff\x7f" + raw[4:], "within the file's"),
+}
+
+
+@pytest.mark.parametrize("fault", list(REFUSED))
+def test_doubtful_files_are_refused(fault: str, tmp_path: Path) -> None:
+    change, message = REFUSED[fault]
+    path = tmp_path / "m.tflite"
+    path.write_bytes(change((FILES / "unary.tflite").read_bytes()))
+    with pytest.raises(FileError, match=message):
+        convert(path)
