@@ -1,4 +1,4 @@
-"""Making arrays: counters along an axis of several, constants of formats without arithmetic."""
+"""Making arrays: counters along an axis of several, joins of many parts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from trilobite.compiler.targets.dlp.vector.formats import computes
 from trilobite.ir.graph import Equation
 
 Body = Callable[..., Any] | None
+MOST_PARTS = 16  # that one join takes
 
 
 def _iota(e: Equation) -> Body:
@@ -27,4 +28,17 @@ def _iota(e: Equation) -> Body:
     return None
 
 
-RULES = {"iota": _iota}
+def _concatenate(e: Equation) -> Body:
+    """A routine takes few addresses: many parts are joined in turns."""
+    axis, count = e.attributes["axis"], len(e.inputs)
+    if count <= MOST_PARTS:
+        return None
+    size = max(-(-count // MOST_PARTS), 2)
+
+    def joined(*values: Any) -> Any:
+        return t.join([t.join(values[n : n + size], axis) for n in range(0, count, size)], axis)
+
+    return joined
+
+
+RULES = {"iota": _iota, "concatenate": _concatenate}
