@@ -185,7 +185,7 @@ def test_keys_see_options_machine_compiler_and_tuning(own: Cache, monkeypatch: p
         keys.append(key())
     shelf._circumstances.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(shelf, "_ROOMS", ("base", "ir", "compiler"))
+        patch.setattr(shelf, "_ROOMS", ("base", "ir", "compiler/graph"))
         keys.append(key())
     shelf._circumstances.cache_clear()
     assert len(set(keys)) == len(keys)

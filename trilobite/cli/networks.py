@@ -33,6 +33,12 @@ EXAMPLES: dict[str, tuple[tuple[int, ...], int]] = {
     "lenet": (DIGIT, 0),
     "char_transformer": ((128,), 96),
     "char_lstm": ((64,), 96),
+    "alexnet": (IMAGE, 0),
+    "googlenet": (IMAGE, 0),
+    "efficientnet_lite0": (IMAGE, 0),
+    "unet": ((1, 128, 128), 0),
+    "tiny_yolov3": (IMAGE, 0),
+    "style_transform": (IMAGE, 0),
 }
 
 
@@ -106,11 +112,12 @@ def _labels(model: Any, x: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 
 
 def _scores(model: Any) -> Callable[[Any], Any]:
-    """What a loss is taken of: the first result of networks that have several."""
+    """What a loss is taken of: the first result of networks that have several, classes last."""
 
     def scores(x: Any) -> Any:
         out = model(x)
-        return out[0] if isinstance(out, tuple) else out
+        first = out[0] if isinstance(out, tuple) else out
+        return first.permute(0, 2, 3, 1) if first.ndim == 4 else first
 
     return scores
 

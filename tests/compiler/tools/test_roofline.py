@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from trilobite.base.dtypes import float32, float64
+from trilobite.compiler.targets.cpu.tools import roofs as tool
 from trilobite.compiler.targets.cpu.tools.roofs import CHAINS, Roofline, peak_text, roofline, triad_text
-from trilobite.compiler.tools import roofs as tool
 from trilobite.native import driver
 from trilobite.native.cache import kernels
 from trilobite.native.host import AARCH64, SSE2, features

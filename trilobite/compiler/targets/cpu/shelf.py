@@ -26,7 +26,9 @@ from trilobite.native.disk import Cache, directory, shared
 from trilobite.native.host import features
 
 LARGEST = 16 << 20  # bytes of a program worth keeping; what is larger holds constants of a user's
-_ROOMS = ("base", "ir", "compiler", "native")  # whose files decide what a graph becomes
+_ROOMS = (
+    "base", "ir", "native", "compiler/graph", "compiler/program", "compiler/targets/cpu"
+)  # whose files decide what a graph becomes  # fmt: skip
 
 
 class Pack(NamedTuple):
@@ -107,7 +109,7 @@ def _chosen(options: Options) -> Iterator[str]:
 @lru_cache(maxsize=1)
 def _circumstances() -> str | None:
     """The machine and the compiler: every file of it by size and time, so that no change goes unnoticed."""
-    package = Path(__file__).resolve().parents[4]
+    package = Path(__file__).resolve().parents[3]
     try:
         files = [line for room in _ROOMS for line in sorted(_files(str(package / room)))]
     except OSError:  # not in a directory
