@@ -6,7 +6,7 @@ out, with the run that gave them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -54,14 +54,18 @@ class Compiled:
         check(self.graph)
         stages = [(p.name, p) for p in PASSES if p.name not in _SKIPPED]
         done = run_stages(self.graph, stages, self.options)
-        for name, change in (
-            ("expand", expand),
+        own: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
+            ("expand", self._expanded),
             ("complex", split_complex),
-            ("expanded", expand),
+            ("expanded", self._expanded),
             ("groups", group),
-        ):
+        )
+        for name, change in own:
             done.stages[name], done.counters[name] = change(done.latest), {}
         return done
+
+    def _expanded(self, graph: Graph) -> Graph:
+        return expand(graph, self.machine)
 
     @cached_property
     def network(self) -> Network:

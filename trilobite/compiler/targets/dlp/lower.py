@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import IRError
-from trilobite.compiler.targets.dlp.expand.contraction import groups_of, one_stride
+from trilobite.compiler.targets.dlp.contraction import accepts, lower_contraction
 from trilobite.compiler.targets.dlp.groups import VectorPlan, vector_plan
-from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Product, Tensor, row_major
+from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Problem
 from trilobite.compiler.targets.dlp.kernels import indexed, movement, passes, product, reduce
+from trilobite.compiler.targets.dlp.problems import convolution_of, product_of
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.chain import Chain
 from trilobite.compiler.targets.dlp.vector.formats import WORDS, format_of
 from trilobite.compiler.targets.dlp.writer import GDRAM, Writer, nram_room
 from trilobite.ir.graph import Equation, Graph
-from trilobite.processor.isa.formats import I64, U8
+from trilobite.processor.isa.formats import I64
 from trilobite.processor.lang.ir import Constant, KernelModule
 from trilobite.processor.machine import Machine
 
@@ -184,29 +185,21 @@ def _sort(s: Setting, name: str, e: Equation) -> LoweredGroup:
     return indexed.write_sort(s.module, name, lines, s.machine, s.cores)
 
 
-def product_of(e: Equation) -> Product:
-    """A dot whose groups of axes have one stride each, as matrices."""
-    contract, batch = e.attributes["contract"], e.attributes["batch"]
-    tensors = []
-    for i, v in enumerate(e.inputs):
-        shape = tuple(int(n) for n in v.type.shape)
-        groups = groups_of(shape, batch[i], contract[i])
-        if i == 1:
-            groups = [groups[0], groups[2], groups[1]]
-        extents = tuple(int(np.prod([shape[a] for a in g])) for g in groups)
-        strides = tuple(one_stride(shape, g) or 0 for g in groups)
-        tensors.append(Tensor(extents, v.type.dtype, strides))
-    x, y = tensors
-    out = row_major((x.shape[0], x.shape[1], y.shape[2]), e.outputs[0].type.dtype)
-    return Product(x, y, out, product.accumulated(x.dtype, out.dtype))
-
-
 def _dot(s: Setting, name: str, e: Equation) -> LoweredGroup:
-    return product.write_product(s.module, name, product_of(e), s.machine, s.cores)
+    problem = product_of(e)
+    if accepts(problem, s.machine) is None:
+        return _contracted(s, name, problem)
+    return product.write_product(s.module, name, problem, s.machine, s.cores)
 
 
-def _not_here(s: Setting, name: str, e: Equation) -> LoweredGroup:
-    raise IRError(f"{e.primitive.name} should have been expanded")
+def _conv(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    return _contracted(s, name, convolution_of(e))
+
+
+def _contracted(s: Setting, name: str, problem: Problem) -> LoweredGroup:
+    made = lower_contraction(s.module, name, problem, None, s.machine, s.cores)
+    s.module.functions[made.function].is_routine = True
+    return made
 
 
 SINGLES: dict[str, Lower] = {
@@ -230,8 +223,7 @@ SINGLES: dict[str, Lower] = {
     "scatter_reduce": _scatter,
     "sort": _sort,
     "dot": _dot,
-    "conv": _not_here,
-    "conv_input_grad": _not_here,
-    "conv_weight_grad": _not_here,
+    "conv": _conv,
+    "conv_input_grad": _conv,
+    "conv_weight_grad": _conv,
 }
-_ = U8

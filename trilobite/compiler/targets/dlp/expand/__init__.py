@@ -8,7 +8,7 @@ binds primitives; `terms` has the words. Rules stand by family, one module each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from trilobite.compiler.targets.dlp.expand import (
@@ -28,35 +28,35 @@ from trilobite.compiler.targets.dlp.expand import (
 )
 from trilobite.compiler.targets.dlp.expand.rule import Rule, expand_graph
 from trilobite.ir.graph import Equation, Graph
+from trilobite.processor.machine import Machine
 
-RULES: Mapping[str, Sequence[Rule]] = {}
 
-
-def _collected(*families: Any) -> dict[str, list[Rule]]:
+def _collected(*families: Mapping[str, Rule]) -> dict[str, list[Rule]]:
     found: dict[str, list[Rule]] = {}
     for family in families:
-        for name, rule in family.RULES.items():
+        for name, rule in family.items():
             found.setdefault(name, []).append(rule)
     return found
 
 
-RULES = _collected(
-    arrays, contraction, elementwise, fourier, indexing, matrices, order, quantised, random, reductions,
-    special, windows,
+_FAMILIES = (
+    arrays, elementwise, fourier, indexing, matrices, order, quantised, random, reductions, special, windows,
 )  # fmt: skip
+_SHARED = [family.RULES for family in _FAMILIES]
 
 
-def _rule_for(e: Equation) -> Callable[..., Any] | None:
-    for rule in RULES.get(e.primitive.name, ()):
-        made = rule(e)
-        if made is not None:
-            return made
-    return narrow.rule(e)
+def expand(graph: Graph, machine: Machine) -> Graph:
+    """The graph in primitives that have kernels on a machine, those within control flow too."""
+    rules = _collected(*_SHARED, contraction.rules(machine))
 
+    def rule_for(e: Equation) -> Callable[..., Any] | None:
+        for rule in rules.get(e.primitive.name, ()):
+            made = rule(e)
+            if made is not None:
+                return made
+        return narrow.rule(e)
 
-def expand(graph: Graph) -> Graph:
-    """The graph in primitives that have kernels, those within control flow too."""
-    return expand_graph(graph, _rule_for)
+    return expand_graph(graph, rule_for)
 
 
 __all__ = ["expand"]

@@ -7,7 +7,6 @@ the matrix unit does not take as it is becomes a product with the elements under
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from itertools import product as tuples
 from math import prod
 from typing import Any
@@ -27,12 +26,15 @@ from trilobite.base.dtypes import (
     is_integer,
     uint8,
 )
+from trilobite.compiler.targets.dlp.contraction import accepts
 from trilobite.compiler.targets.dlp.expand import terms as t
 from trilobite.compiler.targets.dlp.kernels.passes import row_strides
+from trilobite.compiler.targets.dlp.problems import convolution_of, groups_of, is_planar, one_stride
+from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitive import table
 from trilobite.ir.primitives.conv_geometry import Geometry, geometry
-from trilobite.ir.primitives.dot import free_axes
+from trilobite.processor.machine import Machine
 
 Body = Callable[..., Any] | None
 _UNIT = {(float32, float32), (float16, float16), (float16, float32), (bfloat16, bfloat16),
@@ -42,19 +44,6 @@ _UNIT = {(float32, float32), (float16, float16), (float16, float32), (bfloat16, 
 # -- products ------------------------------------------------------------------------------------------------
 
 
-def one_stride(shape: Sequence[Any], axes: Sequence[int]) -> int | None:
-    """The stride of these axes as one, in a row-major array; None if there is none."""
-    own = row_strides(shape)
-    kept = [a for a in axes if shape[a] != 1]
-    if any(own[a] != own[b] * shape[b] for a, b in pairwise(kept)):
-        return None
-    return own[kept[-1]] if kept else 0
-
-
-def groups_of(shape: Sequence[Any], batch: Sequence[int], contract: Sequence[int]) -> list[Sequence[int]]:
-    return [batch, free_axes(len(shape), contract, batch), contract]
-
-
 def _dot(e: Equation) -> Body:
     x, y = (v.type for v in e.inputs)
     contract, batch, dtype = (e.attributes[k] for k in ("contract", "batch", "dtype"))
@@ -62,20 +51,8 @@ def _dot(e: Equation) -> Body:
         return None
     if 0 in (*x.shape, *y.shape):
         return lambda a, b: t.full(e.outputs[0].type.shape, dtype, 0)
-    work = _working(x.dtype, dtype)
-    if work != (x.dtype, dtype):
-        operand, result = work
-
-        def converted(a: Any, b: Any) -> Any:
-            a, b = _operand(a, operand), _operand(b, operand)
-            found = table["dot"](a, b, contract=contract, batch=batch, dtype=result)
-            return (
-                t.bitcast(found, dtype)
-                if (result, bits(dtype)) == (int32, 32) and dtype != int32
-                else t.cast(found, dtype)
-            )
-
-        return converted
+    if _working(x.dtype, dtype) != (x.dtype, dtype):
+        return _converted(e)
     orders = [_order(v.shape, batch[i], contract[i]) for i, v in enumerate((x, y))]
     if orders == [None, None]:
         return None
@@ -85,7 +62,7 @@ def _dot(e: Equation) -> Body:
 def _order(shape: Sequence[Any], batch: Sequence[int], contract: Sequence[int]) -> list[int] | None:
     """The axes as (batch, free, contracted), where they are not groups of one stride as they are."""
     groups = groups_of(shape, batch, contract)
-    if all(one_stride(shape, g) is not None for g in groups):
+    if all(one_stride(shape, row_strides(shape), g) is not None for g in groups):
         return None
     return [a for g in groups for a in g]
 
@@ -101,8 +78,18 @@ def _turned(values: list[Any], orders: Sequence[Any], contract: Any, batch: Any,
     return table["dot"](*values, contract=tuple(new_contract), batch=tuple(new_batch), dtype=dtype)
 
 
-def _operand(x: Any, dtype: DType) -> Any:
-    return t.cast(x, dtype)
+def _converted(e: Equation) -> Body:
+    """The same with operands and sums that a unit has."""
+    dtype = e.attributes["dtype"]
+    operand, result = _working(e.inputs[0].type.dtype, dtype)
+
+    def body(a: Any, b: Any) -> Any:
+        attributes = {**e.attributes, "dtype": result}
+        found = table[e.primitive.name](t.cast(a, operand), t.cast(b, operand), **attributes)
+        same = is_integer(dtype) and bits(dtype) == bits(result) and dtype != result
+        return t.bitcast(found, dtype) if same else t.cast(found, dtype)
+
+    return body
 
 
 def _working(operand: DType, result: DType) -> tuple[DType, DType]:
@@ -245,4 +232,21 @@ def _weight_grad(e: Equation) -> Body:
     return body
 
 
-RULES = {"dot": _dot, "conv": _conv, "conv_input_grad": _input_grad, "conv_weight_grad": _weight_grad}
+def rules(machine: Machine) -> dict[str, Callable[[Equation], Body]]:
+    """What the matrix unit takes stays as it is."""
+
+    def convolution(rule: Callable[[Equation], Body]) -> Callable[[Equation], Body]:
+        def checked(e: Equation) -> Body:
+            dtype, result = e.inputs[0].type.dtype, e.attributes["dtype"]
+            if is_complex(dtype):
+                return None
+            if 0 not in extents(e.outputs[0]) and _working(dtype, result) != (dtype, result):
+                return _converted(e)
+            if is_planar(e) and accepts(convolution_of(e), machine) is None:
+                return None
+            return rule(e)
+
+        return checked
+
+    views = {"conv": _conv, "conv_input_grad": _input_grad, "conv_weight_grad": _weight_grad}
+    return {"dot": _dot, **{name: convolution(rule) for name, rule in views.items()}}

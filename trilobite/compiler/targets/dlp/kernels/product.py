@@ -23,12 +23,6 @@ _MATRIX: dict[DType, DType] = {
 }  # fmt: skip
 
 
-def accumulated(operand: DType, result: DType) -> DType:
-    """What the sums of a product are kept in."""
-    wide = _MATRIX.get(operand, operand)
-    return wide if result in (wide, operand) else result
-
-
 def on_matrix_unit(p: Product) -> bool:
     """Does a matrix row exist for these formats, with these sums?"""
     return (
