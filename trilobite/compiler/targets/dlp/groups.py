@@ -21,7 +21,8 @@ from trilobite.ir.graph import Equation, Graph, Var
 SINGLE = frozenset(
     """
     broadcast transpose slice pad concatenate reverse update_slice dynamic_slice dynamic_update_slice
-    constant full iota reduce_sum reduce_prod reduce_max reduce_min gather scatter scatter_reduce sort dot
+    constant full iota reduce_sum reduce_prod reduce_max reduce_min gather scatter scatter_reduce take_along
+    scatter_along sort dot
     conv conv_input_grad conv_weight_grad
     """.split()
 )

@@ -179,6 +179,23 @@ def _scatter(s: Setting, name: str, e: Equation) -> LoweredGroup:
     return indexed.write_scatter(s.module, name, rows, op, s.machine, s.cores)
 
 
+def _lanes(e: Equation, fmt: Any = None) -> indexed.Lanes:
+    x = e.inputs[0].type
+    lanes, size = extents(x)
+    word = fmt or WORDS[x.dtype.itemsize]
+    return indexed.Lanes(lanes, size, extents(e.inputs[1])[1], word, x.dtype.itemsize)
+
+
+def _take_along(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    return indexed.write_take_along(s.module, name, _lanes(e), s.machine, s.cores)
+
+
+def _scatter_along(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    kind = e.attributes["kind"]
+    fmt = None if kind == "set" else format_of(e.inputs[0].type.dtype)
+    return indexed.write_scatter_along(s.module, name, _lanes(e, fmt), kind, s.machine, s.cores)
+
+
 def _sort(s: Setting, name: str, e: Equation) -> LoweredGroup:
     x = e.inputs[0].type
     lines = indexed.Lines(prod(extents(x)[:-1]), int(x.shape[-1]), format_of(x.dtype))
@@ -221,6 +238,8 @@ SINGLES: dict[str, Lower] = {
     "gather": _gather,
     "scatter": _scatter,
     "scatter_reduce": _scatter,
+    "take_along": _take_along,
+    "scatter_along": _scatter_along,
     "sort": _sort,
     "dot": _dot,
     "conv": _conv,

@@ -1,7 +1,8 @@
 """Rows by index: every gather and scatter as rows of a table, with flat int32 indices that lie inside.
 
 The core forms that kernels take: `gather(x[rows, width], i[n], axis=0)` and `scatter(x[rows, width], i[n, 1],
-updates[n, width], axes=(0,))`, all indices int32 and inside.
+updates[n, width], axes=(0,))`; lane by lane, where a lane fits into NRAM, `take_along(x[lanes, r], i[lanes,
+n], axis=1)` and `scatter_along` alike. All indices are int32 and inside.
 """
 
 from __future__ import annotations
@@ -99,10 +100,63 @@ def _lanes(indices: Any, shape: Sequence[int], axis: int) -> Any:
     return t.reshape(total, prod(indices.shape))
 
 
+LANE = 1 << 15  # bytes of the largest lane, or bundle of lanes, that is worked on in NRAM
+
+
+def _bundles(shape: Sequence[int], axis: int, count: int, item: int) -> tuple[int, int]:
+    """Lanes, and how many of them are taken together: a divisor of their number."""
+    lanes = prod(shape) // shape[axis]
+    most = LANE // max(max(shape[axis] * item, count * max(item, 4)), 1)
+    return lanes, max((g for g in range(1, min(most, lanes) + 1) if lanes % g == 0), default=1)
+
+
+def _bundled(x: Any, axis: int, together: int) -> Any:
+    """[bundles, elements] with the axis last."""
+    order = (*(a for a in range(x.ndim) if a != axis), axis)
+    lanes = prod(x.shape) // x.shape[axis]
+    return t.reshape(t.transpose(x, order), lanes // together, together * x.shape[axis])
+
+
+def _loosened(x: Any, shape: Sequence[int], axis: int) -> Any:
+    order = [*(a for a in range(len(shape)) if a != axis), axis]
+    return t.transpose(t.reshape(x, *(shape[a] for a in order)), inverse(order))
+
+
+def _bundled_places(indices: Any, axis: int, size: int, together: int) -> Any:
+    """Places within a bundle."""
+    count, lanes = indices.shape[axis], prod(indices.shape) // indices.shape[axis]
+    places = t.reshape(_bundled(inside(indices, size), axis, together), lanes // together, together, count)
+    if together > 1:
+        places = t.add(places, t.mul(t.iota(places.shape, int32, 1), size))
+    return t.reshape(places, lanes // together, together * count)
+
+
+def _is_lane_form(e: Equation) -> bool:
+    x, i = e.inputs[0], e.inputs[1]
+    if len(x.type.shape) != 2 or e.attributes["axis"] != 1 or i.type.dtype != int32:
+        return False
+    size = max(extents(x)[1] * x.type.dtype.itemsize, extents(i)[1] * max(x.type.dtype.itemsize, 4))
+    return size <= LANE
+
+
 def _take_along(e: Equation) -> Body:
     axis, shape, out = e.attributes["axis"], extents(e.inputs[0]), extents(e.outputs[0])
+    if is_complex(e.inputs[0].type.dtype):
+        return None
     if 0 in out:
         return lambda x, i: t.full(out, x.dtype, 0)
+    item = e.inputs[0].type.dtype.itemsize
+    if _is_lane_form(e):
+        return None
+    if max(shape[axis] * item, out[axis] * max(item, 4)) <= LANE:
+        _, together = _bundles(shape, axis, out[axis], item)
+
+        def lanes(x: Any, indices: Any) -> Any:
+            places = _bundled_places(indices, axis, shape[axis], together)
+            found = table["take_along"](_bundled(x, axis, together), places, axis=1)
+            return _loosened(found, out, axis)
+
+        return lanes
 
     def body(x: Any, indices: Any) -> Any:
         rows = t.reshape(x, prod(shape), 1)
@@ -231,13 +285,30 @@ def _scatter_along(e: Equation) -> Body:
             return t.reshape(table[name](*flat, axes=(0,), kind=kind), *shape)
 
         return points
+    wide = _working(dtype, kind)
+    item, count = wide.itemsize, extents(e.inputs[1])[axis]
+    if kind in ("set", "add") and max(shape[axis] * item, count * max(item, 4)) <= LANE:
+        if _is_lane_form(e) and wide == dtype:
+            return None
+        return _scattered_lanes(shape, axis, count, wide, kind)
 
     def body(x: Any, indices: Any, updates: Any) -> Any:
-        wide = _working(dtype, kind)
         rows = t.reshape(t.cast(x, wide), prod(shape), 1)
         places = _lanes(indices, shape, axis)
         values = t.reshape(t.cast(updates, wide), places.shape[0], 1)
         return t.cast(t.reshape(_written(rows, places, values, kind), *shape), dtype)
+
+    return body
+
+
+def _scattered_lanes(shape: Sequence[int], axis: int, count: int, wide: Any, kind: str) -> Body:
+    _, together = _bundles(shape, axis, count, wide.itemsize)
+
+    def body(x: Any, indices: Any, updates: Any) -> Any:
+        places = _bundled_places(indices, axis, shape[axis], together)
+        table_, values = (_bundled(t.cast(v, wide), axis, together) for v in (x, updates))
+        found = table["scatter_along"](table_, places, values, axis=1, kind=kind)
+        return t.cast(_loosened(found, shape, axis), x.dtype)
 
     return body
 

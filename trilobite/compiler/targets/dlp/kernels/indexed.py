@@ -12,7 +12,7 @@ from typing import NamedTuple
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup
 from trilobite.compiler.targets.dlp.writer import GDRAM, Int, Writer, nram_room
 from trilobite.processor.isa.formats import I32, I64, Format
-from trilobite.processor.lang.ir import KernelModule, Value
+from trilobite.processor.lang.ir import Constant, KernelModule, Value
 from trilobite.processor.machine import Machine
 
 
@@ -100,6 +100,55 @@ def _combine_rows(w: Writer, r: Rows, op: str, index: Value, updates: Value, out
             w.copy(new, w.at(updates, w.mul(w.add(w.mul(i, r.width), at), r.item)), size)
             w.vector(op, r.fmt, old, n, new, old)
             w.copy(place, old, size)
+
+
+class Lanes(NamedTuple):
+    """`lanes` tables of `size` elements each, and how many indices each has."""
+
+    lanes: int
+    size: int
+    named: int
+    fmt: Format
+    item: int
+
+
+def _load_lane(w: Writer, s: Lanes, lane: Int, table: Value, index: Value) -> tuple[Value, Value]:
+    """A lane and its indices in NRAM, those outside moved to the nearest place inside."""
+    values, places = w.buffer("lane", s.size * s.item), w.buffer("places", s.named * 4)
+    w.copy(values, w.at(table, w.mul(lane, s.size * s.item)), s.size * s.item)
+    w.copy(places, w.at(index, w.mul(lane, s.named * 4)), s.named * 4)
+    w.vector("VGTMS", I32, places, s.named, places, Constant(I32, 0))
+    w.vector("VLTMS", I32, places, s.named, places, Constant(I32, s.size - 1))
+    return values, places
+
+
+def write_take_along(module: KernelModule, name: str, s: Lanes, machine: Machine, cores: int) -> LoweredGroup:
+    """Parameters: tables, indices, results."""
+    w = Writer(module, name, [GDRAM] * 3, machine, cores)
+    table, index, out = w.params
+    found = w.buffer("found", s.named * s.item)
+    with w.shared_loop(s.lanes) as lane:
+        values, places = _load_lane(w, s, lane, table, index)
+        w.vector("VGATH", (s.fmt, I32), found, s.named, values, places, s.size)
+        w.copy(w.at(out, w.mul(lane, s.named * s.item)), found, s.named * s.item)
+    w.finish()
+    return LoweredGroup(name, "vector", mapping=f"{s.lanes} tables of {s.size} in NRAM")
+
+
+def write_scatter_along(
+    module: KernelModule, name: str, s: Lanes, kind: str, machine: Machine, cores: int
+) -> LoweredGroup:
+    """Parameters: tables, indices, updates, results; `kind` is set or add."""
+    w = Writer(module, name, [GDRAM] * 4, machine, cores)
+    table, index, updates, out = w.params
+    new = w.buffer("updates", s.named * s.item)
+    with w.shared_loop(s.lanes) as lane:
+        values, places = _load_lane(w, s, lane, table, index)
+        w.copy(new, w.at(updates, w.mul(lane, s.named * s.item)), s.named * s.item)
+        w.vector("VSCAT", s.fmt, values, s.named, new, places, s.size, flags=(kind,))
+        w.copy(w.at(out, w.mul(lane, s.size * s.item)), values, s.size * s.item)
+    w.finish()
+    return LoweredGroup(name, "vector", mapping=f"{s.lanes} tables of {s.size} in NRAM")
 
 
 class Lines(NamedTuple):
