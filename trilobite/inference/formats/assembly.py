@@ -48,7 +48,7 @@ class Assembly:
         return self.many(op, inputs, 1, **attrs)[0]
 
     def many(self, op: str, inputs: Sequence[str], outputs: int, **attrs: Any) -> list[str]:
-        names = [self.fresh(op.lower()) for _ in range(outputs)]
+        names = [self.fresh(f"/{op.lower()}") for _ in range(outputs)]  # apart from the names of a file
         self.nodes.append(self._onnx.helper.make_node(op, list(inputs), names, **attrs))
         return names
 
@@ -114,12 +114,15 @@ class Assembly:
                 remedy="export the network as ONNX with its own tools",
             )
         helper = self._onnx.helper
-        return helper.make_model(
+        made = helper.make_model(
             self.graph(),
             producer_name=producer,
             opset_imports=[helper.make_opsetid("", OPSET)],
             ir_version=10,
         )
+        if all(o.type.tensor_type.HasField("shape") for o in self.outputs):
+            return made
+        return self._onnx.shape_inference.infer_shapes(made)
 
 
 def shape_of(array: Array) -> list[int]:
