@@ -41,8 +41,13 @@ def program_of(
     lower_contraction(module, "group", problem, epilogue, machine, cores, mapping)
     main = module.add_function(Function("main", entry=True))
     builder = Builder(module, main)
+    stay, go = main.add_block("memory_core"), main.add_block("compute")
+    builder.branch(builder.special("isMpu"), stay, go)
     count = len(module.functions["group"].params)
     args = [builder.block.add_argument(Pointer("gdram"), f"a{number}") for number in range(count)]
+    builder.block = stay
+    builder.ret()
+    builder.block = go
     builder.call("group", args, ())
     builder.ret()
     return compile_module(module, machine)
@@ -57,7 +62,8 @@ def launch(
     module = device.load(program_of(problem, machine, cores, mapping, epilogue))
     result = device.empty((out.size,), out.dtype)
     given = [*(device.array(a) for a in arrays), result]
-    run = device.launch(module["main"], given, dim=(cores, 1, 1), checks=checks)
+    task = f"union{machine.clusters}" if cores > 1 else "block"
+    run = device.launch(module["main"], given, dim=(cores, 1, 1), task=task, checks=checks)
     return result.numpy(), run
 
 
@@ -161,7 +167,9 @@ def odd_machine(name: str) -> Machine:
     return replace(base, name=f"odd-{name}", core=replace(base.core, **{**pads, **parts}))
 
 
-def random_mapping(nest: Nest, machine: Machine, cores: int, rnd: random.Random) -> Mapping | None:
+def random_mapping(
+    nest: Nest, machine: Machine, cores: int, rnd: random.Random, epilogue: Epilogue | None = None
+) -> Mapping | None:
     """Any legal mapping that fits; None if none was found."""
     split = [d for d in DIMS if d not in nest.reduced]
     for _ in range(1000):
@@ -171,9 +179,12 @@ def random_mapping(nest: Nest, machine: Machine, cores: int, rnd: random.Random)
             _parts(n if cores > 1 else 1, split, rnd) for n in (machine.clusters, machine.cores_per_cluster)
         ]
         levels = rnd.randint(0, 6), rnd.randint(0, 6)
-        m = Mapping(tuple(tiles), tuple(order), *levels, rnd.choice((0, 1, 1, 2)), *parts)
+        shared = rnd.choice(("", "left", "right")) if cores > 1 else ""
+        m = Mapping(tuple(tiles), tuple(order), *levels, rnd.choice((0, 1, 1, 2)), *parts, shared)
+        if shared and not is_legal(nest, m, machine):
+            m = replace(m, shared="")
         steps = np.prod([ceil_div(nest.extents[d], m.tile(d)) for d in DIMS])
-        if is_legal(nest, m) and steps <= 100 and Plan(nest, m, machine, None).overflow() is None:
+        if is_legal(nest, m, machine) and steps <= 40 and Plan(nest, m, machine, epilogue).overflow() is None:
             return m
     return None
 
@@ -198,5 +209,5 @@ def prod_of(parts: dict[str, int]) -> int:
     return int(np.prod(list(parts.values())))
 
 
-def nest_of_case(case: Case) -> Nest:
-    return nest_for(case.problem, None)
+def nest_of_case(case: Case, epilogue: Epilogue | None = None) -> Nest:
+    return nest_for(case.problem, epilogue)

@@ -7,8 +7,10 @@ asynchronous and run steps ahead of, or behind, the unit; edges of tiles are num
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile
+from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile, merged
 from trilobite.compiler.targets.dlp.contraction.finish import Finish
 from trilobite.compiler.targets.dlp.contraction.mapping import ceil_div
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, View
@@ -74,9 +76,16 @@ class Kernel:
     def emit(self) -> None:
         plan, lead = self.plan, self.mapping.lead
         looped = [d for d in self.mapping.order if self.count[d] > 1 or not isinstance(self.trips[d], int)]
-        walk = Walk(self.s, looped, self.trips, plan.residences, self.mapping.order, plan.waits)
-        load, store = Stage("load", 0, self._load), Stage("store", lead + (1 if lead else 0), self._store)
-        compute = Stage("compute", lead, self._compute)
+        meets = bool(plan.shared)
+        walk = Walk(self.s, looped, self.trips, plan.residences, self.mapping.order, plan.waits, meets)
+        early = 1 if plan.shared else 0
+        load = Stage("load", early, self._load)
+        store = Stage("store", early + lead + (1 if lead else 0), self._store)
+        compute = Stage("compute", early + lead, self._compute)
+        if early:
+            walk.emit([Stage("fill", 0, self._fill), load, store, compute])
+            self.builder.sync()
+            return
         # Behind a blocking instruction a copy of what it touches would wait for it: copies stand before it,
         # where the machine orders nothing by itself, and then the steps are apart.
         walk.emit([load, store, compute] if plan.waits and lead else [load, compute, store])
@@ -86,7 +95,8 @@ class Kernel:
     def _load(self, at: Point) -> None:
         for name in ("left", "right"):
             r = self.plan.residences[name]
-            self.s.when(at.is_first(self.s, r.zero), lambda name=name: self._load_tile(name, at), name)  # type: ignore[misc]
+            get = self._take if name == self.plan.shared else partial(self._load_tile, name)
+            self.s.when(at.is_first(self.s, r.zero), partial(get, at), name)
         for number, _ in enumerate(self.nest.extras[: len(self.operands) - 2]):
             r = self.plan.residences[f"extra{number}"]
             self.s.when(
@@ -100,39 +110,72 @@ class Kernel:
         slot = at.slot(self.s, name, residence, self.count)
         return self.s.offset(self.base[name], self.s.mul(slot, room.tile))
 
+    # an operand that the cluster shares
+    def _fill(self, at: Point) -> None:
+        """This core's part of the tile, from DRAM into SRAM."""
+        r = self.plan.residences[self.plan.shared]
+        self.s.when(at.is_first(self.s, r.zero), partial(self._fill_part, at), "fill")
+
+    def _fill_part(self, at: Point) -> None:
+        tile = self._tile(self.plan.shared, at)
+        first, mine, step, axes = self._part(tile)
+        to = self.s.offset(self._place("shared", at), self.s.mul(first, step))
+        outer = axes[-1]
+        source = self.s.offset(self.s.offset(tile.pointer, tile.first), self.s.mul(first, outer.of))
+        some = [*axes[:-1], Axis(mine, outer.to, outer.of)]
+        copy = partial(copy_tile, self.s, to, source, some, tile.item)
+        self.s.when(self.s.compare("gt", mine, 0), copy, "part")
+
+    def _take(self, at: Point) -> None:
+        """This core's part, from SRAM to the tile of every core of the cluster."""
+        name = self.plan.shared
+        first, mine, step, _ = self._part(self._tile(name, at))
+        skip = self.s.mul(first, step)
+        to, of = (self.s.offset(self._place(place, at), skip) for place in (name, "shared"))
+        everyone = (1 << self.plan.machine.cores_per_cluster) - 1
+        fields = [to, of, self.s.value(self.s.mul(mine, step)), self.builder.integer(everyone)]
+        give = partial(self.builder.tensor, "COPYX", fields, is_async=True)
+        self.s.when(self.s.compare("gt", mine, 0), lambda: _nothing(give()), "give")
+
+    def _part(self, tile: Tile) -> tuple[Int, Int, Int, list[Axis]]:
+        """Of the tile's outermost axis: where this core's part begins, how many, bytes of one; the axes."""
+        axes = merged(tile.axes) or [Axis(1, tile.item, tile.item)]
+        outer, cores = axes[-1], self.plan.machine.cores_per_cluster
+        each = self.s.ceil_div(outer.count, cores)
+        first = self.s.mul(self.builder.special("coreId"), each)
+        mine = self.s.min(self.s.sub(outer.count, first), each)
+        return first, mine, outer.to, axes
+
+    def _tile(self, name: str, at: Point) -> Tile:
+        """Where an operand's tile comes from; not of one that is spread by zeros."""
+        image = (name == "left") != (self.nest.kind == "weight_grad")
+        if image:
+            found = self.regions.image(at)
+            return Tile(self.operands[0], found.first, found.axes, self.nest.image.item)
+        if self.nest.kind == "weight_grad":
+            axes, first = self.regions.result_axes(at, self.nest.other, "n")
+            return Tile(self.operands[1], first, axes, self.nest.other.item)
+        axes, first = self.regions.filter_axes(at, self.nest.filter)
+        return Tile(self.operands[1], first, axes, self.nest.filter.item)
+
     def _load_tile(self, name: str, at: Point) -> None:
         to = self._place(name, at)
-        if name == "left":
-            weight = self.nest.kind == "weight_grad"
-            self._load_places(to, at, "n") if weight else self._load_image(to, at)
-        elif self.nest.kind == "weight_grad":
-            self._load_image(to, at)
-        else:
-            self._load_filter(to, at)
+        image = (name == "left") != (self.nest.kind == "weight_grad")
+        if image and self.nest.kind != "product":
+            to = self._cleared(to, at)
+        tile = self._tile(name, at)
+        copy_tile(self.s, to, self.s.offset(tile.pointer, tile.first), tile.axes, tile.item)
 
-    def _load_places(self, to: Value, at: Point, channels: str) -> None:
-        """A tile of y for a weight gradient: as it lies."""
-        axes, first = self.regions.result_axes(at, self.nest.other, channels)
-        copy_tile(self.s, to, self.s.offset(self.operands[1], first), axes, self.nest.other.item)
-
-    def _load_image(self, to: Value, at: Point) -> None:
+    def _cleared(self, to: Value, at: Point) -> Value:
+        """Zeros between the places of a spread image; where its first place lies."""
         tile = self.regions.image(at)
-        item = self.nest.image.item
-        if tile.is_spread:
-            self.builder.tensor(
-                "VSET",
-                [to, self.s.value(self.s.mul(tile.elements, item)), self.builder.constant(U8, 0)],
-                [U8],
-            )
-            if self.plan.waits:
-                self.builder.sync("vector")
-        copy_tile(
-            self.s, self.s.offset(to, tile.skip), self.s.offset(self.operands[0], tile.first), tile.axes, item
-        )
-
-    def _load_filter(self, to: Value, at: Point) -> None:
-        axes, first = self.regions.filter_axes(at, self.nest.filter)
-        copy_tile(self.s, to, self.s.offset(self.operands[1], first), axes, self.nest.filter.item)
+        if not tile.is_spread:
+            return to
+        size = self.s.value(self.s.mul(tile.elements, self.nest.image.item))
+        self.builder.tensor("VSET", [to, size, self.builder.constant(U8, 0)], [U8])
+        if self.plan.waits:
+            self.builder.sync("vector")
+        return self.s.offset(to, tile.skip)
 
     def _load_extra(self, number: int, at: Point) -> None:
         to, view = self._place(f"extra{number}", at), self.nest.extras[number]
@@ -200,6 +243,20 @@ class Kernel:
         if self.plan.epilogue is not None:
             return self.nest.extras[len(self.plan.epilogue.operands) + number]
         return self.nest.filter if self.nest.kind == "weight_grad" else self.nest.other
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Where a tile lies in device memory."""
+
+    pointer: Value
+    first: Int
+    axes: list[Axis]
+    item: int
+
+
+def _nothing(_: object) -> None:
+    """Drops a result."""
 
 
 def _size(parts: Sequence[int]) -> int:

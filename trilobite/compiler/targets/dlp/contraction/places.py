@@ -93,6 +93,7 @@ class Plan:
         self.has_body = epilogue is not None and self.drain is None
         self.sums = self._sum_format()
         self.depth = mapping.lead + 1
+        self.shared = mapping.shared
 
     def _sum_format(self) -> Format:
         """What the unit writes: the result itself wherever one instruction makes it."""
@@ -124,6 +125,7 @@ class Plan:
         nest, m = self.nest, self.mapping
         own, order = nest.own, m.order
         found = {
+            "shared": Residence((), len(order), (), (), 1, 1 if self.is_single or not self.shared else 2),
             "left": residence(own["left"], order, self.count, self.least, m.keep_left, self.depth),
             "right": residence(own["right"], order, self.count, self.least, m.keep_right, self.depth),
             "sums": self._sums(),
@@ -170,6 +172,9 @@ class Plan:
             Room("right", self._right_space(), aligned(left.bytes(e["right"])), r["right"].slots),
             Room("sums", self._sum_space(), aligned(self.sums.bytes(e["out"])), r["sums"].slots),
         ]
+        if self.shared:
+            tile = aligned(left.bytes(e[self.shared]))
+            found.append(Room("shared", "sram", tile, 1 if self.is_single else 2))
         if self.has_body and self.is_narrowed:
             found.append(Room("narrow", "nram", aligned(self.nest.out.bytes(e["out"])), 1))
         if not self.is_direct:
@@ -178,6 +183,11 @@ class Plan:
         if self.epilogue is not None:
             found += self._epilogue_rooms()
         return {room.name: room for room in found}
+
+    @property
+    def is_single(self) -> bool:
+        """One step does everything."""
+        return all(count == 1 for count in self.count.values())
 
     def _right_space(self) -> str:
         """WRAM; an image that is spread by zeros lies where the vector unit can write them."""

@@ -12,7 +12,7 @@ with DRAM divided among the cores that work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -29,6 +29,7 @@ Array = Any  # of NumPy, one entry for each mapping
 
 # Scalar work of a step, in cycles: between a wait and the first copy, and in all; of generated kernels.
 BEFORE, WHOLE = 30, 150
+MEETING = 24  # cycles of a barrier of a cluster in a step
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Batch:
 
     tiles: dict[str, Array]
     parts: dict[str, Array]
+    shared: dict[str, Array]  # whether the left, the right operand comes through SRAM
     order: tuple[str, ...]
     keep_left: int
     keep_right: int
@@ -52,7 +54,8 @@ def batch_of(mappings: list[Mapping]) -> Batch:
     first = mappings[0]
     tiles = {d: np.array([m.tile(d) for m in mappings], np.int64) for d in DIMS}
     parts = {d: np.array([m.parts(d) for m in mappings], np.int64) for d in DIMS}
-    return Batch(tiles, parts, first.order, first.keep_left, first.keep_right, first.lead)
+    shared = {name: np.array([m.shared == name for m in mappings]) for name in ("left", "right")}
+    return Batch(tiles, parts, shared, first.order, first.keep_left, first.keep_right, first.lead)
 
 
 @dataclass(frozen=True)
@@ -316,7 +319,19 @@ class Prediction:
         for extra in self.shape.extras:
             if not extra.is_result and not extra.is_vector:
                 store = store + self._cycles_of(self._result_copy(extra.view, False))
-        return self._cycles_of(left), self._cycles_of(right), store
+        return self._load(left, "left"), self._load(right, "right"), store
+
+    def _load(self, copy: Copy, name: str) -> Array:
+        """Of a shared operand a core loads only its part."""
+        sharers = np.where(self.batch.shared[name], self.machine.cores_per_cluster, 1)
+        part = replace(copy, own=copy.own / sharers, moved=copy.moved / sharers)
+        return self._cycles_of(part)
+
+    def _given(self, name: str) -> Array:
+        """Cycles of the bus that takes a shared tile to the cores."""
+        bus = max(1, min(self.machine.sram.bus_bytes_per_cycle, self.machine.sram.bytes_per_cycle))
+        size = self.elements[name] * self.nest.image.item
+        return np.where(self.batch.shared[name], size / bus + self.machine.core.move_dma.setup, 0.0)
 
     @cached_property
     def cycles(self) -> Array:
@@ -333,13 +348,15 @@ class Prediction:
             both = both * np.where(zero_left[dim] | zero_right[dim], share, 1)
             if dim in self.nest.reduced:
                 ps = ps * share
-        kinds = ((both, left + right), (pl - both, left), (pr - both, right), (1 - pl - pr + both, 0 * left))
+        gl, gr = self._given("left"), self._given("right")
+        kinds = ((both, left + right, gl + gr), (pl - both, left, gl), (pr - both, right, gr),
+                 (1 - pl - pr + both, 0 * left, 0 * left))  # fmt: skip
         unit = self.unit / np.maximum(self.steps, 1)
         each = np.zeros(b.size)
-        for weight, load in kinds:
-            with_store, without = (self._step(load, unit, amount) for amount in (store, 0 * store))
+        for weight, load, given in kinds:
+            with_store, without = (self._step(load, given, unit, amount) for amount in (store, 0 * store))
             each = each + weight * (ps * with_store + (1 - ps) * without)
-        first = left + right + self.latency + BEFORE
+        first = left + right + self.latency + BEFORE + np.where(gl + gr > 0, gl + gr + MEETING, 0)
         last = store + self.latency
         total = np.where(self.steps == 1, first + unit + self.vector + last, first + self.steps * each + last)
         return np.asarray(total)
@@ -349,7 +366,7 @@ class Prediction:
         m = self.machine
         return m.core.io_dma.setup + m.cycles(m.dram.latency_ns)
 
-    def _step(self, load: Array, unit: Array, store: Array) -> Array:
+    def _step(self, load: Array, given: Array, unit: Array, store: Array) -> Array:
         """Cycles of one step with these loads and this store."""
         lag, lead = self.latency, self.batch.lead
         work = unit + np.where(store > 0, self.vector, 0)
@@ -358,7 +375,9 @@ class Prediction:
         if lead == 0:
             return load + np.where(load > 0, lag, 0) + work + store + np.where(store > 0, lag, 0) + WHOLE
         if self.waits:
-            return np.maximum(np.maximum(busy + BEFORE, work + 2 * BEFORE), WHOLE)
+            met = np.where(self.batch.shared["left"] | self.batch.shared["right"], MEETING, 0)
+            slowest = np.maximum(np.maximum(busy, given) + BEFORE, work + 2 * BEFORE)
+            return np.maximum(slowest, WHOLE) + met
         chain = (load + np.where(load > 0, lag, 0) + work) / (lead + 1)
         return np.maximum(np.maximum(np.maximum(moved, work), chain), WHOLE)
 

@@ -24,12 +24,26 @@ MOST_TILES = 10  # sizes of tiles that are looked at along a dim
 FINE_TILES = 6  # and below the granule, where scratchpads are tiny
 
 
-def is_legal(nest: Nest, m: Mapping) -> bool:
+def is_legal(nest: Nest, m: Mapping, machine: Machine) -> bool:
     """Several groups at once only whole; whole images where a window may lie in the frame."""
     whole = m.tile("n") >= nest.extents["n"] and m.tile("k") >= nest.extents["k"]
     if m.tile("g") > 1 and not whole:
         return False
+    if m.shared and not is_shareable(nest, m, machine):
+        return False
     return not nest.whole_images or (m.tile("p") >= nest.extents["p"] and m.tile("q") >= nest.extents["q"])
+
+
+def is_shareable(nest: Nest, m: Mapping, machine: Machine) -> bool:
+    """The cores of a cluster need the same tiles of the operand, and all go equally many steps."""
+    own = nest.own[m.shared]
+    if prod(m.cores) != machine.cores_per_cluster:
+        return False
+    for dim, parts in zip(DIMS, m.cores, strict=True):
+        tiles = ceil_div(nest.extents[dim], m.tile(dim))
+        if parts > 1 and (dim in own or tiles % m.parts(dim)):
+            return False
+    return m.lead == 1 and nest.window.spread == (1, 1)
 
 
 def divided_dims(nest: Nest) -> tuple[str, ...]:
@@ -41,14 +55,32 @@ def divided_dims(nest: Nest) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def divisions(nest: Nest, machine: Machine, cores: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Parts for clusters and for the cores of one, every factorisation, and one core alone."""
+Division = tuple[tuple[int, ...], tuple[int, ...], str]
+
+
+def divisions(nest: Nest, machine: Machine, cores: int) -> list[Division]:
+    """Parts for clusters and for the cores of one, every factorisation, without and with an operand that the
+    cores of a cluster share."""
     if cores == 1:
-        return [(ONES, ONES)]
+        return [(ONES, ONES, "")]
     dims = divided_dims(nest)
     clusters = cores // machine.cores_per_cluster
     outer, inner = _factorised(clusters, dims), _factorised(machine.cores_per_cluster, dims)
-    return [(a, b) for a, b in product(outer, inner) if _useful(nest, a, b)] or [(ONES, ONES)]
+    found: list[Division] = []
+    for a, b in product(outer, inner):
+        if _useful(nest, a, b):
+            found += [(a, b, shared) for shared in ("", *_shared(nest, machine, b))]
+    return found or [(ONES, ONES, "")]
+
+
+def _shared(nest: Nest, machine: Machine, parts: tuple[int, ...]) -> list[str]:
+    """Operands that all cores of a cluster need alike, where it can multicast."""
+    if machine.interlock == "ranges" or not (machine.sram.multicast and machine.sram.kib):
+        return []
+    if prod(parts) != machine.cores_per_cluster or nest.window.spread != (1, 1):
+        return []
+    split = [d for d, n in zip(DIMS, parts, strict=True) if n > 1]
+    return [name for name in ("left", "right") if split and not set(split) & set(nest.own[name])]
 
 
 def _useful(nest: Nest, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -121,10 +153,11 @@ class Space:
     def _tilings(self) -> list[tuple[int, ...]]:
         """Tiles and the number of the division, in a fixed order."""
         found: list[tuple[int, ...]] = []
-        for number, (a, b) in enumerate(self.divisions):
+        for number, (a, b, shared) in enumerate(self.divisions):
             for fine in (False, True) if self._tiny else (False,):
                 lists = [self._sizes(d, x * y, fine) for d, x, y in zip(DIMS, a, b, strict=True)]
-                found += [(*tiles, number) for tiles in product(*lists) if self._whole(tiles)]
+                rows = [tiles for tiles in product(*lists) if self._whole(tiles)]
+                found += [(*t, number) for t in rows if not shared or self._even(t, a, b)]
         return list(dict.fromkeys(found))
 
     @property
@@ -133,6 +166,13 @@ class Space:
         core, g = self.machine.core, granules(self.nest, self.machine)
         need = g["n"] * g["k"] * self.nest.window.taps * self.nest.image.item
         return 2 * need > core.wram.bytes or core.nram.kib < 64
+
+    def _even(self, tiles: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+        """Cores that share go equally many steps."""
+        extents = [self.nest.extents[d] for d in DIMS]
+        return all(
+            y == 1 or ceil_div(e, t) % (x * y) == 0 for e, t, x, y in zip(extents, tiles, a, b, strict=True)
+        )
 
     def _whole(self, tiles: tuple[int, ...]) -> bool:
         g, n, k = (tiles[DIMS.index(d)] for d in "gnk")
@@ -153,19 +193,20 @@ class Space:
         """Batches of candidates, and the rows of `tilings` that they are."""
         rows = np.array(self._rows, np.int64)
         tiles = {d: rows[:, i] for i, d in enumerate(DIMS)}
-        split = np.array([[x * y for x, y in zip(a, b, strict=True)] for a, b in self.divisions], np.int64)
+        split = np.array([[x * y for x, y in zip(a, b, strict=True)] for a, b, _ in self.divisions], np.int64)
+        names = np.array([shared for _, _, shared in self.divisions])
+        shared = {name: (names == name)[rows[:, -1]] for name in ("left", "right")}
         parts = {d: split[rows[:, -1], i] for i, d in enumerate(DIMS)}
         own = self.nest.own
         for order in self.orders():
             for left, right in product(self.levels(order, own["left"]), self.levels(order, own["right"])):
-                yield Batch(tiles, parts, order, left, right, lead), rows
+                yield Batch(tiles, parts, shared, order, left, right, lead), rows
 
     def mapping(self, batch: Batch, row: int) -> Mapping:
         chosen = self._rows[row]
-        clusters, cores = self.divisions[chosen[-1]]
-        return Mapping(
-            tuple(chosen[:-1]), batch.order, batch.keep_left, batch.keep_right, batch.lead, clusters, cores
-        )
+        kept = batch.keep_left, batch.keep_right
+        clusters, cores, shared = self.divisions[chosen[-1]]
+        return Mapping(tuple(chosen[:-1]), batch.order, *kept, batch.lead, clusters, cores, shared)
 
     @property
     def size(self) -> int:

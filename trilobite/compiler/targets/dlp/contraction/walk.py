@@ -64,13 +64,14 @@ class _Place:
 
 
 class Walk:
-    """`order` are the loops with more than one tile; `trips` may be known only to the run."""
+    """`order` are the loops with more than one tile; `trips` may be known only to the run. With `meets` the
+    cores of a cluster go from step to step together: each has done what the others need."""
 
     def __init__(
         self, s: Scalars, order: Sequence[str], trips: Mapping[str, Int], residences: Mapping[str, Residence],
-        levels: Sequence[str], waits: bool,
+        levels: Sequence[str], waits: bool, meets: bool = False,
     ) -> None:  # fmt: skip
-        self.s, self.order, self.trips, self.waits = s, list(order), trips, waits
+        self.s, self.order, self.trips, self.waits, self.meets = s, list(order), trips, waits, meets
         self.residences = residences
         self.levels = list(levels)  # all loops, also those that run once: what residences count levels in
 
@@ -91,6 +92,7 @@ class Walk:
         """A single tile: the stages one after the other."""
         point = Point(dict.fromkeys(self.levels, 0), {})
         for stage in sorted(stages, key=lambda stage: (stage.delay, stage.name == "store")):
+            self._meet()
             stage.body(point)
             if self.waits:
                 self.s.builder.sync()
@@ -99,6 +101,7 @@ class Walk:
         s, last = self.s, len(places) - 1
         if self.waits and last:  # for the step before, of which all scalar work is done
             s.builder.sync()
+        self._meet()
         for stage in stages:
             place = places[stage.delay]
             s.when(
@@ -112,6 +115,10 @@ class Walk:
             for to, of in zip(behind.variables(), before.variables(), strict=True):
                 s.assign(to, s.builder.get(of))
         self._advance(places[0])
+
+    def _meet(self) -> None:
+        if self.meets:
+            self.s.builder.barrier("cluster", "ipu")
 
     def _exists(self, stage: Stage, t: Int, steps: Int, last: int) -> Int:
         """0 <= t - delay < steps, as far as the loop does not say so already."""
