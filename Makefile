@@ -62,7 +62,7 @@ mutate: $(READY) data  ## does the suite notice small faults? (ARGS="--count 300
 validate: $(READY)  ## the processor's figures beside published ones; writes docs/validation.md
 	$(VENV)/bin/python examples/processor/validate.py
 
-demo: $(READY) data  ## the main job: train a network on handwritten digits
+demo: $(READY) data  ## the whole system in a few minutes; writes out/demo/index.html
 	$(VENV)/bin/trilobite demo $(ARGS)
 
 docs: $(READY)  ## run every snippet of the pages and check their links
