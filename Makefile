@@ -50,8 +50,10 @@ test-peer: $(PEERS) data  ## tests against PyTorch and JAX, in the peers' enviro
 golden: $(READY)  ## what the compiler makes of the zoo beside what is kept: lists differences and keeps the new (ARGS=--check: keeps nothing)
 	$(QUIET) $(VENV)/bin/python -m tools.golden $(ARGS)
 
-conformance: $(READY)  ## the array API standard, as a table
+conformance: $(READY) $(PEERS)  ## the array API standard, the ONNX suite beside other engines, published models
 	$(PYTEST) -q -n $(JOBS) tests/array_api
+	$(QUIET) $(BENCH)/bin/python -m tools.onnx_conformance
+	$(QUIET) $(BENCH)/bin/python -m tools.real_models .data/models
 
 bench: $(PEERS)  ## measure against the peers; writes docs/benchmarks.md (ARGS=--quick for a few rows)
 	$(BENCH)/bin/python -m benchmarks.harness $(ARGS)

@@ -3,7 +3,7 @@
 Enters: the cases that the installed onnx package carries. Leaves: for each whether the engine passed, as the
 suite's own comparison decides (dtypes and shapes equal, numbers within the case's tolerance), and why not.
 
-    python -m tools.onnx_suite --engine trilobite --target cpu --write cpu.json
+    python -m tools.onnx_suite --engine trilobite --target cpu --write cpu.jsonl
     python -m tools.onnx_suite --engine onnxruntime        # in an environment that has it
 """
 
@@ -191,26 +191,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--only", default="*", help="a pattern of case names")
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--write", type=Path, help="a JSON file for the outcomes")
+    parser.add_argument(
+        "--write", type=Path, help="a file of JSON lines for the outcomes; what it holds is not run again"
+    )
     parser.add_argument("--quiet", action="store_true")
     given = parser.parse_args(arguments)
     engines = {"reference": reference_engine, "onnxruntime": onnxruntime_engine}
     prepare = engines.get(given.engine) or trilobite_engine(given.target)
+    before = _begun(given.write)
     outcomes = []
     for case in cases(given.kinds.split(",")):
-        if fnmatch.fnmatch(case.name, given.only):
-            outcomes.append(check(case, prepare))
-            if not outcomes[-1].passed and not given.quiet:
-                print(f"{case.name}: {outcomes[-1].why}", flush=True)
+        if case.name in before or not fnmatch.fnmatch(case.name, given.only):
+            continue
+        _note(given.write, {"name": case.name, "kind": case.kind, "opset": case.opset, "started": True})
+        outcomes.append(check(case, prepare))
+        _note(given.write, asdict(outcomes[-1]))
+        if not outcomes[-1].passed and not given.quiet:
+            print(f"{case.name}: {outcomes[-1].why}", flush=True)
     passed = Counter(o.kind for o in outcomes if o.passed)
     for kind, n in Counter(o.kind for o in outcomes).items():
         print(f"{kind:<20} {passed[kind]:>5} of {n}")
     print(
         f"{'all':<20} {sum(passed.values()):>5} of {len(outcomes)}  {sum(o.seconds for o in outcomes):.0f} s"
     )
-    if given.write:
-        given.write.write_text(json.dumps([asdict(o) for o in outcomes], indent=0))
     return 0
+
+
+def _begun(path: Path | None) -> set[str]:
+    """Cases that a process before this one began: an engine may end its process."""
+    if path is None or not path.exists():
+        return set()
+    return {json.loads(line)["name"] for line in path.read_text().splitlines()}
+
+
+def _note(path: Path | None, row: dict[str, Any]) -> None:
+    if path is not None:
+        with path.open("a") as f:
+            f.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

