@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trilobite as tb
 from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
@@ -104,29 +106,30 @@ def shrink(node: Node, x: Tensor) -> Tensor:
     return out.astype(x.dtype)
 
 
-def _rows(node: Node, x: Tensor) -> tuple[Tensor, int]:
-    """Before operator set 13 these work on a matrix: all axes from `axis` on count as one."""
-    if node.version >= 13:
-        return x, node.attribute("axis", -1)
-    return tb.flatten(x, node.attribute("axis", 1) % max(x.ndim, 1), -1), -1
+def _along(node: Node, x: Tensor, function: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """Along an axis; before operator set 13 all axes from that one on count as one."""
+    axis = node.attribute("axis", -1 if node.version >= 13 else 1)
+    if node.version >= 13 or axis % max(x.ndim, 1) == x.ndim - 1:
+        return function(x, axis)
+    return tb.reshape(function(tb.flatten(x, axis % x.ndim, -1), -1), x.shape)
 
 
 @operator("Softmax")
 def softmax(node: Node, x: Tensor) -> Tensor:
-    rows, axis = _rows(node, x)
-    return tb.reshape(tb.softmax(rows, axis), x.shape)
+    return _along(node, x, tb.softmax)
 
 
 @operator("LogSoftmax")
 def log_softmax(node: Node, x: Tensor) -> Tensor:
-    rows, axis = _rows(node, x)
-    return tb.reshape(tb.log_softmax(rows, axis), x.shape)
+    return _along(node, x, tb.log_softmax)
 
 
 @operator("Hardmax")
 def hardmax(node: Node, x: Tensor) -> Tensor:
-    rows, axis = _rows(node, x)
-    at = axis % rows.ndim
-    place = tb.argmax(rows, at, keepdims=True)
-    counted = tb.reshape(tb.arange(rows.shape[at]), [-1 if a == at else 1 for a in range(rows.ndim)])
-    return tb.reshape(tb.equal(place, counted).astype(x.dtype), x.shape)
+    def chosen(rows: Tensor, axis: int) -> Tensor:
+        at = axis % rows.ndim
+        place = tb.argmax(rows, at, keepdims=True)
+        counted = tb.reshape(tb.arange(rows.shape[at]), [-1 if a == at else 1 for a in range(rows.ndim)])
+        return tb.equal(place, counted).astype(x.dtype)
+
+    return _along(node, x, chosen)

@@ -11,20 +11,20 @@ from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import operator
-from trilobite.inference.operators.shaping import fixed
+from trilobite.inference.operators.shaping import fixed, reshaped
 from trilobite.inference.tensors import DTYPES
 
 
 def heads_apart(x: Tensor, heads: int) -> Tensor:
     """(batch, length, heads·features) as (batch, heads, length, features)."""
-    split = tb.reshape(x, (x.shape[0], x.shape[1], heads, x.shape[2] // heads))
+    split = reshaped(x, (x.shape[0], x.shape[1], heads, x.shape[2] // heads))
     return tb.permute_dims(split, (0, 2, 1, 3))
 
 
 def heads_joined(x: Tensor) -> Tensor:
     """The way back."""
     moved = tb.permute_dims(x, (0, 2, 1, 3))
-    return tb.reshape(moved, (moved.shape[0], moved.shape[1], moved.shape[2] * moved.shape[3]))
+    return reshaped(moved, (moved.shape[0], moved.shape[1], moved.shape[2] * moved.shape[3]))
 
 
 @operator("Attention", since=23)

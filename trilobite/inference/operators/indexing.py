@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 
 import trilobite as tb
+from trilobite.base.errors import ShapeError
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.operators.shaping import ints
+from trilobite.inference.program.symbolic import as_number, sizes_array, tensor_of
+from trilobite.ir.types import Affine
 
 Array = np.ndarray[Any, Any]
+_FAR = 2**31 - 1  # how exporters write "to the end"
 
 
 @operator("Slice")
@@ -32,26 +36,52 @@ def slice_(
 
 
 def _sliced(
-    x: Tensor, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]
+    x: Tensor, starts: Sequence[Any], ends: Sequence[Any], axes: Sequence[int], steps: Sequence[int]
 ) -> Tensor:
     """Counted from the end where negative, cut off at the ends, back to front where the step is negative."""
-    keys: list[Any] = [slice(None)] * x.ndim
+    first, last, by = [0] * x.ndim, list(x.shape), [1] * x.ndim
     backwards: list[int] = []
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         a = axis % x.ndim
-        found = range(*slice(start, end, step).indices(x.shape[a]))
+        size = x.shape[a]
+        if any(isinstance(v, Affine) for v in (start, end, size)):
+            first[a], last[a], by[a] = _symbolic_range(start, end, size, step)
+            continue
+        found = range(*slice(start, end, step).indices(size))
         if step < 0:
             found = found[::-1]
             backwards.append(a)
-        keys[a] = slice(found.start, max(found.stop, found.start), found.step) if len(found) else slice(0, 0)
-    out = x[tuple(keys)]
+        empty = not len(found)
+        first[a], by[a] = 0 if empty else found.start, 1 if empty else found.step
+        last[a] = 0 if empty else found[-1] + 1
+    out = primitive("slice", x, start=tuple(first), stop=tuple(last), step=tuple(by))
     return tb.flip(out, axis=tuple(backwards)) if backwards else out
+
+
+def _symbolic_range(start: Any, end: Any, size: Any, step: int) -> tuple[Any, Any, int]:
+    """Where a slice begins and ends if sizes are symbols; an error if that depends on their values."""
+    if step < 1:
+        raise ShapeError(f"a slice in steps of {step} of an axis of the symbolic size {size}")
+    low, high = (_counted(v, size) for v in (start, end))
+    return low, high if high >= low else low, step
+
+
+def _counted(place: Any, size: Any) -> Any:
+    if not isinstance(place, Affine):
+        if place >= _FAR:
+            return size
+        if place <= -_FAR:
+            return 0
+        if place < 0:
+            place = size + place
+    held = place if place <= size else size
+    return held if held >= 0 else 0
 
 
 def _inside(indices: Tensor, size: Any) -> Tensor:
     """Indices that count from the end, from the front."""
     wide = indices.astype(tb.int64)
-    return tb.where(wide < 0, wide + size, wide)
+    return tb.where(wide < 0, wide + as_number(size), wide)
 
 
 @operator("Gather")
@@ -71,7 +101,7 @@ def gather_elements(node: Node, x: Tensor, indices: Tensor) -> Tensor:
 @operator("GatherND", since=11)
 def gather_nd(node: Node, x: Tensor, indices: Tensor) -> Tensor:
     batch, depth = node.attribute("batch_dims", 0), indices.shape[-1]
-    sizes = tb.asarray(np.asarray(x.shape[batch : batch + depth], np.int64))
+    sizes = tensor_of(sizes_array(x.shape[batch : batch + depth]))
     places = tb.where(indices < 0, indices + sizes, indices.astype(tb.int64))
     if batch:
         lead = indices.shape[:batch]
@@ -113,7 +143,7 @@ def _coordinates(shape: Sequence[Any], axis: int) -> Tensor:
 @operator("ScatterND", since=11)
 def scatter_nd(node: Node, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     depth = indices.shape[-1]
-    sizes = tb.asarray(np.asarray(x.shape[:depth], np.int64))
+    sizes = tensor_of(sizes_array(x.shape[:depth]))
     places = tb.where(indices < 0, indices + sizes, indices.astype(tb.int64))
     return _put("", x, places, updates, node.attribute("reduction", "none"), axes=tuple(range(depth)))
 

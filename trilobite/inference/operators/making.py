@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import trilobite as tb
+from trilobite.base.errors import ShapeError
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import operator
@@ -37,8 +38,13 @@ def constant_of_shape(node: Node, shape: Array) -> Any:
 
 
 @operator("Range", since=11, known=(0, 1, 2))
-def arange(node: Node, start: Array, limit: Array, step: Array) -> Array:
+def arange(node: Node, start: Array, limit: Array, step: Array) -> Any:
     first, end, by = (v.reshape(()) for v in (start, limit, step))
+    if end.dtype == np.dtype(object):
+        counted = tb.arange(end.item() - int(first)) if int(by) == 1 else None
+        if counted is None:
+            raise ShapeError(f"{node.label()} in steps of {by} to a size that a run decides")
+        return counted + int(first)
     count = max(int(np.ceil((end.astype(np.float64) - first.astype(np.float64)) / by.astype(np.float64))), 0)
     if first.dtype.kind in "iuf":
         return (first + np.arange(count).astype(first.dtype) * by).astype(first.dtype)

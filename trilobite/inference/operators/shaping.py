@@ -11,7 +11,10 @@ import trilobite as tb
 from trilobite.base.errors import ShapeError
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
+from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import operator
+from trilobite.inference.program.symbolic import sizes_array
+from trilobite.ir.types import Affine, size_of
 
 Array = np.ndarray[Any, Any]
 
@@ -26,9 +29,26 @@ def fixed(sizes: Sequence[Any]) -> tuple[int, ...]:
     return tuple(int(n) for n in sizes)
 
 
+def reshaped(x: Tensor, sizes: Sequence[Any]) -> Tensor:
+    """The same elements under another shape, of which one size may be -1; several may be symbols."""
+    if not any(isinstance(d, Affine) for d in (*x.shape, *sizes)):
+        return tb.reshape(x, sizes)
+    have: list[Any] = list(x.shape)
+    want: list[Any] = [d for d in sizes if isinstance(d, Affine) or d != -1]
+    for d in list(want):
+        if isinstance(d, Affine) and d in have:
+            have.remove(d)
+            want.remove(d)
+    if len(sizes) != sum(isinstance(d, Affine) or d != -1 for d in sizes):
+        total: Any = size_of(have)
+        rest = total // size_of(want)
+        sizes = [d if isinstance(d, Affine) or d != -1 else rest for d in sizes]
+    return primitive("reshape", x, shape=tuple(sizes))
+
+
 def _reshaped(x: Tensor, sizes: Sequence[Any], zero_copies: bool) -> Tensor:
-    kept = [x.shape[i] if zero_copies and n == 0 else n for i, n in enumerate(sizes)]
-    return tb.reshape(x, kept)
+    copies = [zero_copies and not isinstance(n, Affine) and n == 0 for n in sizes]
+    return reshaped(x, [x.shape[i] if c else n for i, (n, c) in enumerate(zip(sizes, copies, strict=True))])
 
 
 @operator("Reshape")
@@ -45,23 +65,24 @@ def reshape(node: Node, x: Tensor, shape: Array) -> Tensor:
 def flatten(node: Node, x: Tensor) -> Tensor:
     axis = node.attribute("axis", 1)
     at = axis + x.ndim if axis < 0 else axis
-    rows = 1
-    for d in x.shape[:at]:
-        rows = rows * d
-    columns = 1
-    for d in x.shape[at:]:
-        columns = columns * d
-    return tb.reshape(x, (rows, columns))
+    return reshaped(x, (size_of(x.shape[:at]), size_of(x.shape[at:])))
 
 
 @operator("Squeeze")
 def squeeze_by_attribute(node: Node, x: Tensor) -> Tensor:
-    return tb.squeeze(x, node.attribute("axes"))
+    return _squeezed(x, node.attribute("axes"))
 
 
 @operator("Squeeze", since=13, known=(1,))
 def squeeze(node: Node, x: Tensor, axes: Array | None = None) -> Tensor:
-    return tb.squeeze(x, None if axes is None else ints(axes))
+    return _squeezed(x, None if axes is None else ints(axes))
+
+
+def _squeezed(x: Tensor, axes: Sequence[int] | None) -> Tensor:
+    if not any(isinstance(d, Affine) for d in x.shape) or axes is None:
+        return tb.squeeze(x, axes)
+    gone = {a % x.ndim for a in axes}
+    return reshaped(x, [d for a, d in enumerate(x.shape) if a not in gone])
 
 
 @operator("Unsqueeze")
@@ -82,7 +103,7 @@ def _unsqueezed(x: Tensor, axes: Sequence[int]) -> Tensor:
             f"new axes {tuple(axes)} of a result of {rank} axes", expected="distinct ones within it"
         )
     sizes = iter(x.shape)
-    return tb.reshape(x, [1 if a in new else next(sizes) for a in range(rank)])
+    return reshaped(x, [1 if a in new else next(sizes) for a in range(rank)])
 
 
 @operator("Transpose")
@@ -130,12 +151,12 @@ def space_to_depth(node: Node, x: Tensor) -> Tensor:
 @operator("Shape", gives="numbers")
 def shape(node: Node, x: Any) -> Array:
     sizes = x.shape[slice(node.attribute("start", 0), node.attribute("end"))]
-    return np.asarray(sizes, dtype=np.int64)
+    return sizes_array(sizes)
 
 
 @operator("Size", gives="numbers")
 def size(node: Node, x: Any) -> Array:
-    return np.asarray(int(np.prod(x.shape, dtype=np.int64)), dtype=np.int64)
+    return sizes_array([size_of(x.shape)]).reshape(())
 
 
 @operator("ReverseSequence", since=10)
@@ -160,8 +181,6 @@ def trilu(node: Node, x: Tensor, k: Array | None = None) -> Tensor:
 
 @operator("CenterCropPad", since=18, known=(1,))
 def center_crop_pad(node: Node, x: Tensor, shape: Array) -> Tensor:
-    from trilobite.inference.operators.primitives import primitive
-
     axes = node.attribute("axes") or tuple(range(x.ndim))
     low, high = [0] * x.ndim, [0] * x.ndim
     for a, wanted in zip(axes, ints(shape), strict=True):

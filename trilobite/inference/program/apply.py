@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.errors import TrilobiteError
+from trilobite.base.errors import ShapeError, TrilobiteError
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import Row
+from trilobite.inference.program.symbolic import evaluated
 from trilobite.inference.program.values import Known, as_array, as_tensor, outside
 
 LARGE = 1 << 16  # elements: larger results of "make an array" operators belong into the compiled graph
@@ -22,14 +23,24 @@ LARGE = 1 << 16  # elements: larger results of "make an array" operators belong 
 
 def apply(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:
     """Results of a node, in the order of its outputs."""
-    if (
-        row.pure
-        and all(v is None or isinstance(v, Known) for v in operands)
-        and not _too_large(row, operands)
-    ):
-        with outside():
-            return [_known(r) for r in _call(node, row, operands)]
+    if row.pure and all(v is None or isinstance(v, Known) for v in operands):
+        found = _of_known(node, row, operands)
+        if found is not None:
+            return found
     return [r if isinstance(r, Tensor) else _known(r) for r in _call(node, row, operands)]
+
+
+def _of_known(node: Node, row: Row, operands: Sequence[Any]) -> list[Any] | None:
+    """Results that are known as well; None if they had better be recorded."""
+    if any(v is not None and v.is_symbolic for v in operands):
+        try:
+            return [Known(r) for r in evaluated(node, [None if v is None else v.array for v in operands])]
+        except ShapeError:
+            return None
+    if _too_large(row, operands):
+        return None
+    with outside():
+        return [_known(r) for r in _call(node, row, operands)]
 
 
 def _too_large(row: Row, operands: Sequence[Any]) -> bool:

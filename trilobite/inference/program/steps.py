@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from trilobite.base.errors import TrilobiteError
 from trilobite.framework.jit import Jitted, jit
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.inference.model import Node
@@ -22,11 +23,12 @@ from trilobite.inference.operators.registry import Row
 from trilobite.inference.program.apply import apply, call_now
 from trilobite.inference.program.foreign import is_foreign, on_codes
 from trilobite.inference.program.partition import makes_foreign
+from trilobite.inference.program.symbolic import BOUNDS, Key, Pattern, fits, pattern_of
 from trilobite.inference.program.values import Known, as_array, as_tensor
 
 Values = Mapping[str, Any]
 Pair = tuple[Node, Row]
-KEPT = 16  # sizes a compiled step remembers
+KEPT = 64  # sizes a compiled step remembers
 
 
 class Step(Protocol):
@@ -63,26 +65,56 @@ class Compiled:
             constants,
         )
         self.target, self.options, self.name = target, options, name
-        self.functions: OrderedDict[Any, Jitted] = OrderedDict()
+        self.functions: OrderedDict[Key, Jitted] = OrderedDict()
+        self.symbolic: list[tuple[Pattern, Jitted]] = []
+        self.refusal = ""  # why sizes cannot be symbols here
         self.compilations, self.seconds = 0, 0.0
         self._lock = threading.Lock()
 
     def run(self, values: Values) -> Sequence[Any]:
         operands = [wrap(np.asarray(values[n])) for n in self.reads]
-        key = tuple((t.shape, t.dtype) for t in operands)
+        key: Key = tuple((t.shape, t.dtype) for t in operands)  # type: ignore[misc]
         function = self.functions.get(key)
         if function is not None:
             return [o.numpy() for o in function(*operands)]
         return self._first(key, operands)
 
-    def _first(self, key: Any, operands: Sequence[Tensor]) -> Sequence[Any]:
+    def _first(self, key: Key, operands: Sequence[Tensor]) -> Sequence[Any]:
+        """A size that was not met before: a graph over symbols serves it, or it gets a graph of its own."""
         started = time.perf_counter()
-        function = jit(self._recorded(), target=self.target, options=self.options)
-        outs = [o.numpy() for o in function(*operands)]
+        for pattern, function in self.symbolic:
+            if fits(pattern, key):
+                return self._kept(key, function, [o.numpy() for o in function(*operands)])
+        outs = self._over_symbols(key, operands) if self.functions and not self.refusal else None
+        if outs is None:
+            function = jit(self._recorded(), target=self.target, options=self.options)
+            outs = self._kept(key, function, [o.numpy() for o in function(*operands)])
+        self.compilations += 1
+        self.seconds += time.perf_counter() - started
+        return outs
+
+    def _over_symbols(self, key: Key, operands: Sequence[Tensor]) -> Sequence[Any] | None:
+        """The step as one graph for all sizes like those met so far; None, and why, if that is refused."""
+        known = [k for k in self.functions if pattern_of([k, key]) is not None]
+        for upper in BOUNDS if known else ():
+            pattern = pattern_of([*known, key], upper)
+            assert pattern is not None
+            function = jit(self._recorded(), target=self.target, options=self.options, shapes=pattern)
+            try:
+                function.lower(*operands)
+                outs = [o.numpy() for o in function(*operands)]
+            except TrilobiteError as error:
+                where = [n.strip() for n in getattr(error, "__notes__", ())]
+                self.refusal = "; ".join([error.what.splitlines()[0], *where])
+                continue
+            self.refusal = ""
+            self.symbolic.append((pattern, function))
+            return self._kept(key, function, outs)
+        return None
+
+    def _kept(self, key: Key, function: Jitted, outs: Sequence[Any]) -> Sequence[Any]:
         with self._lock:
             self.functions[key] = function
-            self.compilations += 1
-            self.seconds += time.perf_counter() - started
             if len(self.functions) > KEPT:
                 self.functions.popitem(last=False)
         return outs
@@ -103,9 +135,12 @@ class Compiled:
         return tuple(as_tensor(look[n]) for n in self.makes)
 
     def describe(self) -> list[str]:
-        sizes = [" ".join(f"{d}{list(s)}" for s, d in key) for key in self.functions]
+        own = [k for k, f in self.functions.items() if all(f is not g for _, g in self.symbolic)]
+        sizes = [" ".join(f"{d}{list(s)}" for s, d in key) for key in own]
         head = f"compiled for {self.target}: {len(self.nodes)} nodes, {self.compilations} compilations"
-        return [head, *(f"  for {s}" for s in sizes)]
+        anything = [" ".join(str(list(p)) for p in pattern) for pattern, _ in self.symbolic]
+        why = [f"  one graph per size, because: {self.refusal}"] if self.refusal else []
+        return [head, *(f"  for all {s}" for s in anything), *(f"  for {s}" for s in sizes), *why]
 
 
 class Host:

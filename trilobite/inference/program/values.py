@@ -16,6 +16,7 @@ import numpy as np
 
 from trilobite.base import dtypes
 from trilobite.framework.tensor import Tensor, wrap
+from trilobite.inference.program.symbolic import has_symbols, tensor_of
 from trilobite.ir.transforms import bind as entry
 
 Array = np.ndarray[Any, Any]
@@ -35,7 +36,14 @@ class Known:
     def is_host(self) -> bool:
         return not is_tensor_dtype(self.array.dtype)
 
+    @property
+    def is_symbolic(self) -> bool:
+        """Does it hold sizes that a run decides?"""
+        return self.array.dtype == np.dtype(object) and has_symbols(self.array)
+
     def tensor(self) -> Tensor:
+        if self.is_symbolic:
+            return tensor_of(self.array)
         if self.array.nbytes <= _SMALL:
             return wrap(self.array)
         with self._lock:

@@ -1,0 +1,113 @@
+"""Sizes that vary: one compiled graph over symbols where the IR can, one per size where it cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trilobite as tb
+from tests.inference.conftest import model, node
+
+rng = np.random.default_rng(11)
+D, H = 8, 2
+
+
+def self_attention() -> tuple[Any, dict[str, np.ndarray]]:
+    """One head-split attention as exporters write it: shapes computed from shapes, positions from a table."""
+    w = {k: rng.standard_normal((D, D)).astype(np.float32) * 0.3 for k in "qkv"}
+    table = rng.standard_normal((32, D)).astype(np.float32)
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Gather", "s zero", "b"),
+        node("Gather", "s one", "n"),
+        node("Unsqueeze", "n axis0", "n1"),
+        node("Slice", "table zero1 n1", "places"),
+        node("Add", "x places", "h"),
+    ]
+    for k in "qkv":
+        nodes += [
+            node("MatMul", f"h w{k}", f"m{k}"),
+            node("Unsqueeze", "b axis0", f"b{k}"),
+            node("Concat", f"b{k} n1 tail", f"shape{k}", axis=0),
+            node("Reshape", f"m{k} shape{k}", f"r{k}"),
+            node("Transpose", f"r{k}", f"t{k}", perm=[0, 2, 3, 1] if k == "k" else [0, 2, 1, 3]),
+        ]
+    nodes += [
+        node("MatMul", "tq tk", "scores"),
+        node("Softmax", "scores", "p", axis=-1),
+        node("MatMul", "p tv", "o"),
+        node("Transpose", "o", "ot", perm=[0, 2, 1, 3]),
+        node("Concat", "bq n1 whole", "back", axis=0),
+        node("Reshape", "ot back", "y"),
+    ]
+    constants = {
+        "table": table,
+        "zero": np.array(0),
+        "one": np.array(1),
+        "axis0": np.array([0]),
+        "zero1": np.array([0]),
+        "tail": np.array([H, D // H]),
+        "whole": np.array([D]),
+        **{f"w{k}": v for k, v in w.items()},
+    }
+    proto = model(nodes, {"x": (np.float32, ["batch", "length", D])}, ["y"], constants)
+    return proto, {**w, "table": table}
+
+
+def expected(x: np.ndarray, w: dict[str, np.ndarray]) -> np.ndarray:
+    b, n, _ = x.shape
+    h = x + w["table"][:n]
+    q, k, v = ((h @ w[i]).reshape(b, n, H, D // H).transpose(0, 2, 1, 3) for i in "qkv")
+    scores = q @ k.transpose(0, 1, 3, 2)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return ((e / e.sum(-1, keepdims=True)) @ v).transpose(0, 2, 1, 3).reshape(b, n, D)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_one_graph_serves_all_sizes(target: str) -> None:
+    proto, w = self_attention()
+    session = tb.inference.load(proto, target=target)
+    for shape in ((2, 5, D), (3, 7, D), (4, 2, D), (5, 31, D), (2, 6, D)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        np.testing.assert_allclose(session.run({"x": x})["y"], expected(x, w), rtol=2e-4, atol=2e-5)
+    text = session.explain()
+    assert "2 compilations" in text
+    assert "for all [s0, s1, 8]" in text
+
+
+def test_what_a_table_holds_bounds_the_symbol() -> None:
+    """Beyond 32 positions there is no row: the error is NumPy's broadcasting in words, not other numbers."""
+    proto, _ = self_attention()
+    session = tb.inference.load(proto, target="reference")
+    for n in (3, 9):
+        session.run({"x": np.ones((1, n, D), np.float32)})
+    with pytest.raises(tb.errors.ShapeError):
+        session.run({"x": np.ones((1, 33, D), np.float32)})
+
+
+def test_a_stride_over_a_symbol_is_compiled_per_size_and_said_so() -> None:
+    w = rng.standard_normal((2, 1, 3, 3)).astype(np.float32)
+    proto = model(
+        [node("Conv", "x w", "y", strides=[2, 2])], {"x": (np.float32, [1, 1, "h", "w"])}, ["y"], {"w": w}
+    )
+    session = tb.inference.load(proto, target="reference")
+    for n in (5, 8, 9):
+        x = rng.standard_normal((1, 1, n, n)).astype(np.float32)
+        view = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
+        got = session.run({"x": x})["y"]
+        np.testing.assert_allclose(got, np.einsum("nchwij,kcij->nkhw", view, w), rtol=1e-4, atol=1e-5)
+    text = session.explain()
+    assert "3 compilations" in text
+    assert "one graph per size, because:" in text
+    assert "node: Conv (y)" in text
+
+
+def test_the_number_of_sizes_kept_is_bounded() -> None:
+    proto = model([node("Conv", "x w", "y", strides=[2])], {"x": (np.float32, [1, 1, "n"])}, ["y"],
+                  {"w": np.ones((1, 1, 2), np.float32)})  # fmt: skip
+    session = tb.inference.load(proto, target="reference")
+    for n in range(4, 80):
+        session.run({"x": np.ones((1, 1, n), np.float32)})
+    assert len(session.program.steps[0].functions) <= 64
