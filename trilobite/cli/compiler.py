@@ -12,6 +12,7 @@ import typer
 
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.cli.networks import network, recorded
+from trilobite.compiler.targets.contract import Usage
 
 Name = Annotated[str, typer.Argument(help="a network of the zoo")]
 NameOrPath = Annotated[str, typer.Argument(help="a network of the zoo, or a file with a graph's text")]
@@ -27,22 +28,22 @@ def compile(
     stop_after: Annotated[str, typer.Option(help="show the graph after this pass")] = "",
     skip: Annotated[list[str] | None, typer.Option(help="leave this pass out; may be given again")] = None,
     listed: Annotated[bool, typer.Option("--list", help="the passes, and what fired in each")] = False,
+    target: Annotated[str, typer.Option(help="what it is compiled for: cpu, dlp:dlp-m")] = "cpu",
 ) -> str:
     """Show what the compiler makes of a network, at any level: `trilobite compile resnet18 --emit loops`."""
-    from trilobite.compiler.graph.pipeline import Options
     from trilobite.compiler.tools import level_text, passes_text
 
     if not name:
         if listed:
-            return passes_text()
+            return passes_text(target=target)
         raise ArgumentError(
             "trilobite compile without a network", expected="trilobite compile NAME, or --list"
         )
     graph, usage = recorded(name, batch, training)
-    options = Options(stable=usage.stable, donated=usage.donated, skip=frozenset(skip or ()))
+    usage = Usage(usage.stable, usage.donated, (("skip", frozenset(skip)),) if skip else ())
     if listed:
-        return passes_text(graph, options)
-    return level_text(graph, options, emit, stop_after)
+        return passes_text(graph, usage, target)
+    return level_text(graph, usage, emit, stop_after, target)
 
 
 def kernels(
@@ -54,17 +55,14 @@ def kernels(
     again: Annotated[bool, typer.Option("--again", help="measure this machine's roofline again")] = False,
 ) -> str:
     """Show how long each kernel of a network takes, and how close it is to what the machine can do."""
-    from trilobite.compiler.tools import profile, roofline, table, write_profile
+    from trilobite.compiler.tools import profile
 
     subject = network(name, batch, training)
-    if again:
-        roofline(again=True)
     with subject.mode():
-        found = profile(subject.jitted, *subject.args, repeats=repeats)
-    shown = table(found)
+        found = profile(subject.jitted, *subject.args, repeats=repeats, again=again)
     if not output:
-        return shown
-    return "\n".join([shown, *(f"wrote {path}" for path in write_profile(found, output))])
+        return str(found)
+    return "\n".join([str(found), *(f"wrote {path}" for path in found.write(output))])
 
 
 def tune(
@@ -75,15 +73,12 @@ def tune(
     seed: Annotated[int, typer.Option(help="of the search's random numbers")] = 0,
 ) -> str:
     """Search for better schedules of a network's kernels; compiled functions use them from then on."""
-    from trilobite.compiler.graph.pipeline import Options
-    from trilobite.compiler.targets.cpu.target import compile_graph
-    from trilobite.compiler.targets.cpu.tuning.report import outcomes_table
-    from trilobite.compiler.targets.cpu.tuning.tuner import tune as search
+    from trilobite.compiler.targets.registry import executable
 
     seconds = duration(budget)
     graph, usage = network(name, batch, training).lowered()
-    executable = compile_graph(graph, Options(stable=usage.stable, donated=usage.donated))
-    return outcomes_table(search(executable, seconds, lambda line: typer.echo(line, err=True), seed))
+    made = executable(graph, "cpu", Usage(usage.stable, usage.donated))
+    return made.tune(seconds, lambda line: typer.echo(line, err=True), seed)
 
 
 def duration(text: str) -> float:

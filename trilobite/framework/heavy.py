@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import DType, float32, float64
-from trilobite.compiler.targets.contract import Executable
+from trilobite.compiler.targets.contract import Executable, Usage
+from trilobite.compiler.targets.registry import HOST, executable
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import Primitive, result_types
 from trilobite.ir.primitives import table
@@ -24,6 +25,7 @@ from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
 _DTYPES: frozenset[DType] = frozenset({float32, float64})
+ALONE = Usage(alone=True)
 _REMEMBERED = 256  # kinds of calls
 _WORK = 1 << 20  # multiplications, or elements times 16: from here on a kernel's call is the smaller part
 
@@ -46,13 +48,10 @@ class Heavy:
         return tuple(out) if self.primitive.multiple else out[0]
 
     def _compile(self, key: Any, values: Sequence[Array], attributes: Any) -> Executable:
-        from trilobite.compiler.graph.pipeline import Options
-        from trilobite.compiler.targets.cpu.target import compile_graph
-
         inputs = tuple(Var(TensorType(v.shape, v.dtype)) for v in values)
         outputs = tuple(Var(t) for t in result_types(self.primitive, [v.type for v in inputs], attributes))
         graph = Graph(inputs, [Equation(self.primitive, inputs, attributes, outputs)], outputs, "eager")
-        run = self._known[key] = compile_graph(graph, Options(eager=True))
+        run = self._known[key] = executable(graph, HOST, ALONE)
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return run

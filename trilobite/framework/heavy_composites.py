@@ -17,6 +17,8 @@ import numpy as np
 
 from trilobite.base.dtypes import DType, bool_, float32, float64, int32, int64
 from trilobite.compiler.targets.contract import Executable
+from trilobite.compiler.targets.registry import HOST, executable
+from trilobite.framework.heavy import ALONE
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
@@ -97,7 +99,7 @@ class _Compiled:
             v: (False, i) for i, v in enumerate(made)
         }
         self._places = [places[v] for v in graph.outputs]
-        self._program = _compiled(Graph(graph.inputs, graph.equations, made, "eager")) if made else None
+        self._program = _program(Graph(graph.inputs, graph.equations, made, "eager")) if made else None
 
     def __call__(self, values: Sequence[Value]) -> Any:
         made = self._program(list(values)) if self._program is not None else []
@@ -105,11 +107,8 @@ class _Compiled:
         return _put_together(self._shape, results)
 
 
-def _compiled(graph: Graph) -> Executable:
-    from trilobite.compiler.graph.pipeline import Options
-    from trilobite.compiler.targets.cpu.target import compile_graph
-
-    return compile_graph(graph, Options(eager=True))
+def _program(graph: Graph) -> Executable:
+    return executable(graph, HOST, ALONE)
 
 
 def _taken_apart(out: Any, leaves: list[Value]) -> Any:

@@ -17,9 +17,10 @@ from trilobite.cli import COMMANDS
 from trilobite.cli import compiler as commands
 from trilobite.cli.application import application
 from trilobite.cli.networks import EXAMPLES, network
-from trilobite.compiler.graph.pipeline import Options
+from trilobite.compiler.targets.contract import NO_USAGE, Usage
 from trilobite.compiler.targets.cpu.stages import STAGES
-from trilobite.compiler.tools import level_text, memory_report, passes_text
+from trilobite.compiler.targets.cpu.tools.memory import memory_report
+from trilobite.compiler.tools import level_text, passes_text
 from trilobite.ir.evaluate import run
 from trilobite.ir.text import parse
 
@@ -53,7 +54,7 @@ def test_each_level_is_shown(emit: str) -> None:
         "memory": r"every run: arena [\d,]+ bytes",
     }  # fmt: skip
     graph = tb.make_graph(lambda x: tb.exp(x * 2).sum(0))(tb.ones((40, 30)))
-    assert re.search(words[emit], level_text(graph, Options(), emit), re.MULTILINE)
+    assert re.search(words[emit], level_text(graph, NO_USAGE, emit), re.MULTILINE)
 
 
 def test_the_graph_after_any_pass_can_be_read_and_means_the_same() -> None:
@@ -62,18 +63,18 @@ def test_the_graph_after_any_pass_can_be_read_and_means_the_same() -> None:
     values = [rng.standard_normal(s).astype(np.float32) for s in ((3, 5), (5, 4))]
     (want,) = run(graph, values)
     for name, _ in STAGES:
-        again = parse(level_text(graph, Options(), stop_after=name))
+        again = parse(level_text(graph, NO_USAGE, stop_after=name))
         (got,) = run(again, values)
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-    fused = level_text(graph, Options(), stop_after="fuse")
+    fused = level_text(graph, NO_USAGE, stop_after="fuse")
     assert "fusion" in fused
-    assert level_text(graph, Options()) == fused
+    assert level_text(graph, NO_USAGE) == fused
 
 
 def test_a_graph_after_a_pass_has_its_data() -> None:
     """Tables that folding computed are read back too."""
     graph = tb.make_graph(lambda x: x * tb.cumsum(tb.sin(tb.arange(40.0)), axis=0))(tb.ones((2, 40)))
-    text = level_text(graph, Options(), stop_after="fold_constants")
+    text = level_text(graph, NO_USAGE, stop_after="fold_constants")
     assert "constant" in text and "cumulative" not in text
     x = np.linspace(-1, 1, 80, dtype=np.float32).reshape(2, 40)
     np.testing.assert_allclose(run(parse(text), [x])[0], run(graph, [x])[0], rtol=1e-5)
@@ -81,14 +82,17 @@ def test_a_graph_after_a_pass_has_its_data() -> None:
 
 def test_a_pass_that_is_skipped_does_nothing() -> None:
     graph = graph_of((3, 5), (5, 4))
-    assert level_text(graph, Options(), stop_after="cse").count(" dot ") == 1
-    assert level_text(graph, Options(skip=frozenset({"cse"})), stop_after="cse").count(" dot ") == 2
+    assert level_text(graph, NO_USAGE, stop_after="cse").count(" dot ") == 1
+    assert (
+        level_text(graph, Usage(options=(("skip", frozenset({"cse"})),)), stop_after="cse").count(" dot ")
+        == 2
+    )
 
 
 def test_passes_are_listed_with_what_fired() -> None:
     listed = passes_text()
     assert [line.split()[0] for line in listed.splitlines()] == [*(name for name, _ in STAGES), "fuse"]
-    text = passes_text(graph_of((3, 5), (5, 4)), Options(skip=frozenset({"layout"})))
+    text = passes_text(graph_of((3, 5), (5, 4)), Usage(options=(("skip", frozenset({"layout"})),)))
     cse = text[text.index("\ncse ") : text.index("\nhoist_scan")]
     assert re.search(r"\d+ equations  what is computed twice", cse)
     assert re.search(r"1 dot", cse)

@@ -11,7 +11,9 @@ import pytest
 
 import trilobite as tb
 from trilobite.base.errors import ArgumentError, DataError
-from trilobite.compiler.tools import Profile, as_json, chrome_trace, profile, table, write_profile
+from trilobite.compiler.targets.cpu.tools.profile_forms import as_json, chrome_trace, table, write_profile
+from trilobite.compiler.targets.cpu.tools.profiling import Profile
+from trilobite.compiler.tools import profile
 
 
 def normal(*shape: int, seed: int = 0) -> Any:

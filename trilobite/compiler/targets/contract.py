@@ -25,6 +25,7 @@ from trilobite.ir.transforms.cells import Cell
 if TYPE_CHECKING:
     from trilobite.compiler.graph.fuse import FusionPolicy
     from trilobite.compiler.graph.passes import Pass
+    from trilobite.compiler.graph.pipeline import Compilation
 
 
 class Usage(NamedTuple):
@@ -34,6 +35,7 @@ class Usage(NamedTuple):
     donated: tuple[tuple[int, int], ...] = ()  # (output, input): the output replaces that input for good
     options: tuple[tuple[str, Any], ...] = ()  # what the user asked of the target, by name
     replaced: tuple[int, ...] = ()  # outputs that replace what the run before gave: gradients
+    alone: bool = False  # one operation of many that run one by one, outside compiled functions
 
 
 NO_USAGE = Usage()
@@ -45,6 +47,7 @@ class Executable(ABC):
 
     graph: Graph
     target: str = ""  # its name; `registry.executable` notes it
+    fusions: int | None = None  # how many groups of equations it became, if it was fused
     keeper: object = None  # whom cells name while this keeps their values elsewhere: `ir/transforms/cells.py`
     overwrites: ClassVar[bool] = False  # may `run` write results into arrays that it was given?
 
@@ -69,6 +72,11 @@ class Executable(ABC):
         return
 
     @property
+    def compilation(self) -> Compilation | None:
+        """The graph after every pass, with what fired there; None if there are no passes."""
+        return None
+
+    @property
     def stages(self) -> Mapping[str, str]:
         """Every level as text, in the order in which a graph passes them."""
         return {"graph": str(self.graph)}
@@ -81,9 +89,15 @@ class Executable(ABC):
         """What memory it is planned to need; `str` shows it."""
         raise _says_nothing("a plan of the memory", self)
 
-    def profile(self, call: Callable[[], object], repeats: int) -> Any:
-        """Where the time of `call`, which runs this, goes; `str` shows it."""
+    def profile(self, call: Callable[[], object], repeats: int, again: bool = False) -> Any:
+        """Where the time of `call`, which runs this, goes: `str` shows it, `write(directory)` keeps it.
+        `again`: what is known of the machine is measured anew.
+        """
         raise _says_nothing("a profile", self)
+
+    def tune(self, seconds: float, say: Callable[[str], None], seed: int = 0) -> str:
+        """Searches for better schedules, which are used from then on; gives a table of what was found."""
+        raise _says_nothing("a search for schedules", self)
 
     @property
     def measured(self) -> Mapping[str, float]:
@@ -95,10 +109,8 @@ class Target(ABC):
     """What makes executables. Two targets of one name are the same one."""
 
     name: str  # as `tb.jit` finds it, with arguments: "cpu", "dlp:dlp-m"
-    primitives: Mapping[str, str] = {}  # its own, and which module has them: its passes make them
-    facts: str | None = (
-        None  # what decides its programs besides graph and options; None: none is kept on disk
-    )
+    primitives: frozenset[str] = frozenset()  # its own, which its passes make; they stand in the one table
+    exports: tuple[str, ...] = ()  # forms in which it can write a graph for others
 
     @abstractmethod
     def lower(self, graph: Graph, usage: Usage) -> Any:
@@ -114,6 +126,16 @@ class Target(ABC):
 
     def fusion(self) -> FusionPolicy | None:
         """Which groups of equations become one kernel, and how large things are; None: it fuses nothing."""
+        return None
+
+    def export(self, graph: Graph, usage: Usage, form: str) -> str:
+        """A whole file in one of the forms that it `exports`."""
+        raise NotImplementedError(form)
+
+    def facts(self) -> str | None:
+        """All that decides its programs besides graph and options: the machine, its own files. Programs of
+        equal facts are found again on disk (decision 0012); None: none is kept there.
+        """
         return None
 
 

@@ -20,6 +20,7 @@ from trilobite.ir.graph import Graph
 from trilobite.ir.transforms import bind as entry
 
 GROUP = "trilobite.targets"
+HOST = "cpu"  # what runs operations outside compiled functions
 Factory = Callable[[Any], Target]  # takes what stands behind the colon, "" if nothing; or an object
 
 # family -> module and factory

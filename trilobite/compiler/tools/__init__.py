@@ -1,12 +1,10 @@
-"""Looking at what the compiler made: every level as text, memory, and where the time goes."""
+"""Looking at what the compiler made, whatever the target: every level as text, and where the time goes.
 
-from trilobite.compiler.targets.cpu.tools.levels import LEVELS, level_text, passes_text
-from trilobite.compiler.targets.cpu.tools.memory import MemoryReport, memory_report
-from trilobite.compiler.targets.cpu.tools.profile_forms import as_json, chrome_trace, table, write_profile
-from trilobite.compiler.targets.cpu.tools.profiling import Profile, Row, profile
-from trilobite.compiler.targets.cpu.tools.roofs import Roofline, roofline
+Enters: a graph, or what `tb.jit` gave. Leaves: text, and what a target tells of its programs. May import
+`compiler.targets.contract` and `registry`, and no target. Read `levels.py` first.
+"""
 
-__all__ = [
-    "LEVELS", "MemoryReport", "Profile", "Roofline", "Row", "as_json", "chrome_trace", "level_text",
-    "memory_report", "passes_text", "profile", "roofline", "table", "write_profile",
-]  # fmt: skip
+from trilobite.compiler.tools.levels import level_text, passes_text
+from trilobite.compiler.tools.profiling import profile
+
+__all__ = ["level_text", "passes_text", "profile"]

@@ -89,15 +89,21 @@ class Shelf:
 def shelf_of(graph: Graph, options: Options) -> Shelf | None:
     """None for a graph that is like no other, or where nothing can be kept."""
     cache = shared("programs")
-    circumstances = _circumstances()
-    if cache.place is None or circumstances is None:
+    known = facts()
+    if cache.place is None or known is None:
         return None
     with uncollected():
         content = fingerprint(graph)
     if content is None:
         return None
-    facts = [content, circumstances, _tuning(), *_chosen(options)]
-    return Shelf(hashlib.sha256("\n".join(facts).encode()).hexdigest(), cache)
+    lines = [content, known, *_chosen(options)]
+    return Shelf(hashlib.sha256("\n".join(lines).encode()).hexdigest(), cache)
+
+
+def facts() -> str | None:
+    """All that decides programs besides graph and options."""
+    circumstances = _circumstances()
+    return None if circumstances is None else f"{circumstances}\n{_tuning()}"
 
 
 def _chosen(options: Options) -> Iterator[str]:

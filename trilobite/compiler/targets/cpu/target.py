@@ -17,17 +17,19 @@ import numpy as np
 from trilobite.compiler.graph.pipeline import Compilation, Options
 from trilobite.compiler.targets import contract
 from trilobite.compiler.targets.contract import NOBODY, Target, Usage
-from trilobite.compiler.targets.cpu import primitives  # noqa: F401  their names enter the table
 from trilobite.compiler.targets.cpu.compiled import Compiled
+from trilobite.compiler.targets.cpu.primitives import FAMILIES
 from trilobite.compiler.targets.cpu.results import picker
 from trilobite.compiler.targets.cpu.runner import Arena
-from trilobite.compiler.targets.cpu.shelf import Division, Pack, Shelf, shelf_of
+from trilobite.compiler.targets.cpu.shelf import Division, Pack, Shelf, facts, shelf_of
 from trilobite.compiler.targets.cpu.weights import Weights
 from trilobite.ir.evaluate import sizes_of
 from trilobite.ir.graph import Graph
 from trilobite.ir.transforms.cells import Cell
 
 if TYPE_CHECKING:
+    from trilobite.compiler.graph.fuse import FusionPolicy
+    from trilobite.compiler.graph.passes import Pass
     from trilobite.compiler.graph.passes.split_stable import Halves
     from trilobite.compiler.targets.cpu.making import Made
     from trilobite.compiler.targets.cpu.tools.memory import MemoryReport
@@ -80,6 +82,10 @@ class Executable(contract.Executable):
     @property
     def halves(self) -> Halves | None:
         return self._made.halves
+
+    @property
+    def fusions(self) -> int:  # type: ignore[override]
+        return sum(len(part.fused) for part in self.parts)
 
     @property
     def parts(self) -> tuple[Compiled, ...]:
@@ -135,10 +141,19 @@ class Executable(contract.Executable):
 
         return Stages(self)
 
-    def profile(self, call: Callable[[], object], repeats: int) -> Profile:
+    def profile(self, call: Callable[[], object], repeats: int, again: bool = False) -> Profile:
         from trilobite.compiler.targets.cpu.tools.profiling import busiest, profile_calls
+        from trilobite.compiler.targets.cpu.tools.roofs import roofline
 
+        if again:
+            roofline(again=True)
         return profile_calls(busiest(call) or self, call, repeats, self.graph.name)
+
+    def tune(self, seconds: float, say: Callable[[str], None], seed: int = 0) -> str:
+        from trilobite.compiler.targets.cpu.tuning.report import outcomes_table
+        from trilobite.compiler.targets.cpu.tuning.tuner import tune
+
+        return outcomes_table(tune(self, seconds, say, seed))
 
     def memory(self) -> MemoryReport:
         from trilobite.compiler.targets.cpu.tools.memory import memory_report
@@ -155,12 +170,39 @@ class Cpu(Target):
     """This machine's cores."""
 
     name = "cpu"
+    primitives = frozenset(name for names in FAMILIES.values() for name in names.split())
+    exports = ("c",)
 
     def lower(self, graph: Graph, usage: Usage) -> tuple[Graph, Options]:
-        return graph, Options.of(dict(usage.options), usage.stable, usage.donated, usage.replaced)
+        """As it is: the way to programs (`making`) is gone when none is found on disk."""
+        return graph, options_of(usage)
 
     def load(self, lowered: tuple[Graph, Options]) -> Executable:
         return compile_graph(*lowered)
+
+    def passes(self) -> Sequence[Pass]:
+        from trilobite.compiler.targets.cpu.stages import STAGES
+
+        return [p for _, p in STAGES]
+
+    def fusion(self) -> FusionPolicy:
+        from trilobite.compiler.targets.cpu.kinds import kinds
+
+        return kinds().policy
+
+    def export(self, graph: Graph, usage: Usage, form: str) -> str:
+        from trilobite.compiler.targets.cpu.tools.c_program import c_program
+
+        return c_program(graph, options_of(usage))
+
+    def facts(self) -> str | None:
+        return facts()
+
+
+def options_of(usage: Usage) -> Options:
+    """What the passes are told."""
+    told = Options.of(dict(usage.options), usage.stable, usage.donated, usage.replaced)
+    return told._replace(eager=True) if usage.alone else told
 
 
 _ONLY = Cpu()

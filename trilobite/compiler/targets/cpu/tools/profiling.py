@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,14 +99,11 @@ class Profile:
 
         return table(self)
 
+    def write(self, directory: str) -> Sequence[Path]:
+        """Table, timeline and JSON, as files."""
+        from trilobite.compiler.targets.cpu.tools.profile_forms import write_profile
 
-def profile(jitted: Any, *args: Any, repeats: int = 20, **kwargs: Any) -> Any:
-    """Run a compiled function and see how long its kernels take."""
-    if repeats < 1:
-        raise ArgumentError(f"a profile of {repeats} repeats", expected="at least 1")
-    jitted(*args, **kwargs)
-    made = jitted.lower(*args, **kwargs).compile()
-    return made.profile(lambda: jitted(*args, **kwargs), repeats)
+        return write_profile(self, directory)
 
 
 def busiest(call: Callable[[], object]) -> Executable | None:
