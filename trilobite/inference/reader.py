@@ -114,6 +114,11 @@ class _Reader:
         overload = getattr(proto, "overload", "")
         if overload:
             attributes["<overload>"] = overload
+        for body in _BODIES.get(proto.op_type, ()) if not domain else ():
+            if not isinstance(attributes.get(body), Graph):
+                raise FileError(
+                    f"{proto.op_type} {proto.name!r} has no graph {body}", expected="a graph for each body"
+                )
         version = self.opsets.get(domain, 1)
         return Node(
             proto.op_type, tuple(proto.input), tuple(proto.output), attributes, domain, version, proto.name
@@ -155,6 +160,14 @@ class _Reader:
         except IndexError as error:
             raise FileError(f"the sparse tensor {s.values.name!r} has places outside of {shape}") from error
         return out
+
+
+_BODIES = {
+    "If": ("then_branch", "else_branch"),
+    "Loop": ("body",),
+    "Scan": ("body",),
+    "SequenceMap": ("body",),
+}
 
 
 class Reference(str):

@@ -45,6 +45,8 @@ class GGUF(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         entry = self.entry(name)
+        if not entry.size:
+            return np.zeros(entry.shape, entry.type.record if entry.type.block == 1 else np.float32)
         found: Array = entry.type.values(self.stored(name)).reshape(entry.shape)
         return found
 

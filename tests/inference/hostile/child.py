@@ -1,0 +1,62 @@
+"""Opens damaged files in a process of its own, with little memory and a clock: `child.py FORMAT COUNT SEED`.
+
+Each line of the output is the word on a file, then what happened: `opened`, `refused` with the first line of
+the error, or `FAULT` with what it was. A line without an outcome names the file that killed the process.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+MEMORY = 3 << 30
+SECONDS = 20
+
+
+def outcome(open_: Any, path: Path) -> str:
+    from trilobite.base.errors import TrilobiteError
+
+    began = time.perf_counter()
+    signal.alarm(SECONDS)
+    try:
+        open_(path)
+        word = "opened"
+    except TrilobiteError as error:
+        what = str(error).splitlines()[0].strip()
+        word = f"refused {what}" if len(what) > 8 else f"FAULT an error that says nothing: {what!r}"
+    except BaseException as error:
+        word = f"FAULT {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    finally:
+        signal.alarm(0)
+    took = time.perf_counter() - began
+    return word if took < SECONDS / 2 else f"FAULT it took {took:.0f} s"
+
+
+def main(format_: str, count: int, seed: int) -> None:
+    from tests.inference.hostile.mutations import mutated
+    from tests.inference.hostile.seeds import FORMATS
+
+    warnings.simplefilter("ignore")
+    sound, open_ = FORMATS[format_]
+    files = sound()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"file.{format_}"
+        for raw in files:  # all that is imported is imported by now
+            path.write_bytes(raw)
+            open_(path)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        for i, raw in enumerate(files):
+            for word, data in mutated(raw, -(-count // len(files)), seed + i):
+                path.write_bytes(data)
+                print(f"{i} {word}: ", end="", flush=True)
+                print(outcome(open_, path), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
