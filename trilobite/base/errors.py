@@ -80,5 +80,9 @@ class ProcessorFault(TrilobiteError, RuntimeError):
     """A program did something on the processor that the machine refuses."""
 
 
+class DataDependence(TrilobiteError, ValueError):
+    """A launch cannot be timed without its data: a value that was not computed decides what happens next."""
+
+
 class KernelError(TrilobiteError, ValueError):
     """A kernel cannot be compiled: its source, its IR, or the room it needs."""

@@ -272,17 +272,50 @@ class Device:
         `checks` looks for races and memory errors, which end in `CheckFailed`; left out, the device's
         `checks` decides. `poison` makes in-flight results look wrong until somebody waits for them.
         """
+        chosen, words = self._chosen(kernel, args, dim, task)
+        with self._watch(chosen.program, self.checks if checks is None else checks, poison) as observer:
+            chip = Chip(self.machine, self.memory, KERNELS, observer=observer)
+            execution = chip.execute(chosen.program, chosen.place, words, dim, task, traced, seed, limit)
+        return Run(self.machine, chosen.program, execution, traced)
+
+    def time(
+        self,
+        kernel: Kernel | Module | KernelSource,
+        args: Sequence[Any] = (),
+        dim: tuple[int, int, int] = (1, 1, 1),
+        task: str = "block",
+        *,
+        seed: int = 0,
+        limit: int | None = None,
+    ) -> Run:
+        """What `launch` would give, without its data: cycles, energy and stalls, and memory stays as it is.
+
+        Control and scalar code run, tensor instructions only leave records. A launch in which the value of a
+        tensor decides control, an address or a size is refused with `DataDependence`.
+        """
+        from trilobite.processor.sim.dry_launch import execute_dry
+
+        chosen, words = self._chosen(kernel, args, dim, task)
+        done = execute_dry(
+            self.machine, self.memory, chosen.program, chosen.place, words, dim, task, seed, limit
+        )
+        return Run(self.machine, chosen.program, done)
+
+    def _chosen(
+        self,
+        kernel: Kernel | Module | KernelSource,
+        args: Sequence[Any],
+        dim: tuple[int, int, int],
+        task: str,
+    ) -> tuple[Kernel, list[int]]:
+        """The entry that is launched, and the words that it takes."""
         if isinstance(kernel, KernelSource):
             kernel = kernel.chosen_for(self, args, dim, task)
             chosen, words = Kernel(kernel.program(self.machine), kernel.name), kernel.words(args)
         else:
             chosen = kernel if isinstance(kernel, Kernel) else Kernel(kernel.program, "")
             words = [argument_word(value) for value in args]
-        words = self.entry_words(chosen, words)
-        with self._watch(chosen.program, self.checks if checks is None else checks, poison) as observer:
-            chip = Chip(self.machine, self.memory, KERNELS, observer=observer)
-            execution = chip.execute(chosen.program, chosen.place, words, dim, task, traced, seed, limit)
-        return Run(self.machine, chosen.program, execution, traced)
+        return chosen, self.entry_words(chosen, words)
 
     def entry_words(self, kernel: Kernel, words: Sequence[int]) -> list[int]:
         """What a launch passes: the arguments, behind them where the program's own variables are, if it has

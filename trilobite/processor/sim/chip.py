@@ -19,7 +19,7 @@ from trilobite.processor.isa.address import LETTERS
 from trilobite.processor.isa.program import RESERVED_SECTIONS, Program
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.control import HANDLERS, pass_barrier
-from trilobite.processor.sim.core import Core, Kernel
+from trilobite.processor.sim.core import Core, Handlers, Kernel
 from trilobite.processor.sim.core_code import CoreCode
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.sim.observer import Observer
@@ -114,6 +114,7 @@ class Launch:
     def __init__(self, chip: Chip, program: Program, traced: bool, limit: int | None) -> None:
         self.chip, self.program, self.traced, self.limit = chip, program, traced, limit
         self.code = prepare(program)
+        self.handlers: Handlers = HANDLERS
         self.cores: dict[Place, Core] = {}
         self.meetings: dict[tuple[int, BarrierKey], _Meeting] = {}
         self.held = 0
@@ -200,10 +201,11 @@ class Launch:
         core.event, done = None, 0
         while done < SLICE and core.event is None:
             yield core
-            done += core.run(1, HANDLERS)
+            done += core.run(1, self.handlers)
         self._close(core, done)
 
     def _run(self, core: Core) -> None:
+        """A turn of a core: up to an event that others may see, or a slice."""
         done = 0
         if core.observer is not None:
             core.native = core.observer.native(core)
@@ -217,7 +219,7 @@ class Launch:
             if done in (0, patience):
                 core.native = CoreCode(self._translated(), self.chip.memory, core.place)
         if done == 0 or (core.event is None and done < SLICE):  # an event may be the last turn's
-            done += core.run(SLICE - done, HANDLERS)
+            done += core.run(SLICE - done, self.handlers)
         self._close(core, done)
 
     def _close(self, core: Core, done: int) -> None:

@@ -170,7 +170,7 @@ def _atomic(core: Core, prepared: Prepared) -> None:
     new = ATOMIC_FUNCTIONS[prepared.static["op"]](fmt, old, from_register(fmt, core.registers[given]))
     core.memory.write(core.place, place, new)
     core.registers[prepared.outputs[0]] = to_register(fmt, old)
-    _after_atomic(core)
+    after_atomic(core)
 
 
 def _compare_and_swap(core: Core, prepared: Prepared) -> None:
@@ -181,10 +181,10 @@ def _compare_and_swap(core: Core, prepared: Prepared) -> None:
     if old[0] == from_register(fmt, core.registers[expected])[0]:
         core.memory.write(core.place, place, from_register(fmt, core.registers[given]))
     core.registers[prepared.outputs[0]] = to_register(fmt, old)
-    _after_atomic(core)
+    after_atomic(core)
 
 
-def _after_atomic(core: Core) -> None:
+def after_atomic(core: Core) -> None:
     core.count(CLASS_NUMBER["atomic"])
     core.pc += 1
     core.event = "atomic"
@@ -248,4 +248,4 @@ HANDLERS: dict[str, Callable[[Core, Prepared], None]] = {
     "BGEU": _branch_if(lambda r, x: r[x[0]] >= r[x[1]]),
 }  # fmt: skip
 
-__all__ = ["HANDLERS", "pass_barrier"]
+__all__ = ["HANDLERS", "after_atomic", "pass_barrier"]

@@ -31,7 +31,7 @@ from trilobite.processor.sim.native_state import (
 from trilobite.processor.sim.prepared import CLASS_NUMBER
 from trilobite.processor.sim.record import SCALAR_CLASSES, ScalarRecord
 from trilobite.processor.sim.site_table import SiteTable
-from trilobite.processor.sim.steps import Steps
+from trilobite.processor.sim.steps import Shadow, Steps
 
 SHORT, PATIENCE = 8, 16  # instructions, and calls that end so soon, before a door is closed
 AMPLE = 4096  # a limit that no block reaches at once
@@ -59,6 +59,11 @@ class CoreCode:
         self.state[native_state.SPACES] = memory.gdram.ctypes.data
         is_stepped = bool(translation.sites) or translation.needs_steps
         self._steps = Steps(translation, memory, self.state, self.counts) if is_stepped else None
+
+    def follow(self, shadow: Shadow) -> None:
+        """Tensor instructions are only noted from now on."""
+        assert self._steps is not None
+        self._steps.follow(shadow)
 
     def remember_block(self, memory: Memory, offset: int) -> None:
         """Puts the DRAM block of an address among the four that translated code knows."""

@@ -6,7 +6,7 @@ its quick form; and the record of an execution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from operator import itemgetter
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -72,11 +72,16 @@ def prepare(program: Program) -> list[Prepared]:
     """Made once for all launches of a program; equal instructions are one."""
     found = _PREPARED.get(program)
     if found is None:
-        made: dict[Instruction, Prepared] = {}
+        made: dict[Hashable, Prepared] = {}
+        found = _PREPARED[program] = []
         for instruction in program.instructions:
-            if instruction not in made:
-                made[instruction] = Prepared(instruction)
-        found = _PREPARED[program] = [made[instruction] for instruction in program.instructions]
+            formats = tuple(fmt.code for fmt in instruction.formats)
+            key = (instruction.row.opcode, instruction.registers, formats, instruction.flags,
+                   instruction.immediate)  # fmt: skip
+            known = made.get(key)
+            if known is None:
+                known = made[key] = Prepared(instruction)
+            found.append(known)
     return found
 
 

@@ -9,7 +9,7 @@ from its first instruction on.
 from __future__ import annotations
 
 from trilobite.processor.sim.native_state import DRAM, EXECUTED, FIELDS, LIMIT, PC, READ_LOW, SCRATCH
-from trilobite.processor.sim.tensor_step import SPACE_SHIFT, TensorState, locate, tensor
+from trilobite.processor.sim.tensor_step import INNER, MARK_SHIFT, SPACE_SHIFT, TensorState, locate, tensor
 from trilobite.processor.sim.typed_python import invoke
 
 # Words of an instruction. Registers that it does not have are -1; a second source that is an immediate too.
@@ -54,6 +54,16 @@ p{n}:
     + "\n}\n"
 )
 
+FILL = """
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+define i64 @entry(i64 %host, i64 %value, i64 %count) {
+  %p = inttoptr i64 %host to ptr
+  %v = trunc i64 %value to i8
+  call void @llvm.memset.p0.i64(ptr %p, i8 %v, i64 %count, i1 false)
+  ret i64 1
+}
+"""
+
 
 def entry(e: TensorState, site: int) -> int:
     """One tensor instruction; or for -1, instructions until something is left to others."""
@@ -90,6 +100,8 @@ def done(e: TensorState, at: int, op: int) -> int:
     if op <= LAST_PLAIN:
         if compute(e, at, op) == 0:
             return 0
+        if e.dry != 0:
+            e.taint[e.code[at + TARGET]] = tainted(e, at)
         e.counts[e.code[at + CLASS]] += 1
         return 1
     if op <= STORE:
@@ -97,6 +109,18 @@ def done(e: TensorState, at: int, op: int) -> int:
     if op == SITE:
         return tensor_at(e, at)
     return 0
+
+
+def tainted(e: TensorState, at: int) -> int:
+    """Whether a source of the instruction came out of a tensor."""
+    found = 0
+    if e.code[at + FIRST] >= 0:
+        found = found | e.taint[e.code[at + FIRST]]
+    if e.code[at + SECOND] >= 0:
+        found = found | e.taint[e.code[at + SECOND]]
+    if e.code[at + THIRD] >= 0:
+        found = found | e.taint[e.code[at + THIRD]]
+    return found
 
 
 def wrapped(value: int, wrap: int) -> int:
@@ -209,6 +233,8 @@ def target(e: TensorState, at: int, op: int, pc: int) -> int:
     """The instruction that follows a branch, or -1 if it goes nowhere."""
     if op == NOTHING:
         return pc + 1
+    if e.dry != 0 and tainted(e, at) != 0:
+        return 0 - 1
     if op >= GO:
         to = pc + e.code[at + IMMEDIATE]
         if op == GO_TO_REGISTER:
@@ -217,6 +243,7 @@ def target(e: TensorState, at: int, op: int, pc: int) -> int:
             return 0 - 1
         if e.code[at + TARGET] >= 0:
             e.state[e.code[at + TARGET]] = pc + 1
+            e.taint[e.code[at + TARGET]] = 0
         return to
     a = e.state[e.code[at + FIRST]]
     b = 0
@@ -263,17 +290,57 @@ def accessed(e: TensorState, at: int, op: int) -> int:
         spaces = STORABLE
         is_store = 1
     host = locate(e, address, 0, size, spaces, size)
-    if host == 0:
+    if host == 0 or (e.dry != 0 and can_follow(e, at, address, op) == 0):
         return 0
     if (FAR_SPACES >> (address >> SPACE_SHIFT)) & 1 != 0:
         e.state[DRAM] += 1
     else:
         touched(e, address, size, is_store)
+    if e.dry != 0:
+        followed(e, at, address, host, size, is_store)
     if is_store != 0:
         invoke(e.access, host, size, e.state[e.code[at + TARGET]], 1)
         return 1
     e.state[e.code[at + TARGET]] = wrapped(invoke(e.access, host, size, 0, 0), wrap)
     return 1
+
+
+def can_follow(e: TensorState, at: int, address: int, op: int) -> int:
+    """Whether the address is known, and there is room to note what a store overwrites."""
+    if e.taint[e.code[at + FIRST]] != 0:
+        return 0
+    if op == STORE and address >> SPACE_SHIFT == 0 and e.undo_count >= e.undo_room:
+        return 0
+    return 1
+
+
+def followed(e: TensorState, at: int, address: int, host: int, size: int, is_store: int) -> None:
+    """A load takes the mark of its bytes; a store leaves one, and what it overwrites in DRAM is noted."""
+    space = address >> SPACE_SHIFT
+    mark = e.marks[space] + ((address & INNER) >> MARK_SHIFT)
+    count = 1
+    ones = 1  # a 1 in each mark
+    if size == 8:
+        count = 2
+        ones = 0x101
+    known = ones
+    if space == 0:
+        known = 0
+    register = e.code[at + TARGET]
+    if is_store == 0:
+        e.taint[register] = 1
+        if invoke(e.access, mark, count, 0, 0) == known:
+            e.taint[register] = 0
+        return
+    if space == 0:
+        e.undo[3 * e.undo_count] = host
+        e.undo[3 * e.undo_count + 1] = size
+        e.undo[3 * e.undo_count + 2] = invoke(e.access, host, size, 0, 0)
+        e.undo_count += 1
+    if e.taint[register] != 0:
+        invoke(e.access, mark, count, ones - known, 1)
+    elif size >= 4:  # less of it leaves the rest as unknown as it was
+        invoke(e.access, mark, count, known, 1)
 
 
 def touched(e: TensorState, address: int, size: int, is_store: int) -> None:
@@ -292,7 +359,10 @@ def tensor_at(e: TensorState, at: int) -> int:
     count = e.code[at + THIRD]
     number = 0
     while number < count:
-        e.state[FIELDS + number] = e.state[e.fields[first + number]]
+        register = e.fields[first + number]
+        if e.dry != 0 and e.taint[register] != 0 and e.is_value[first + number] == 0:
+            return 0
+        e.state[FIELDS + number] = e.state[register]
         number += 1
     if e.code[at + WRAP] != 0:
         e.state[FIELDS + count] = e.code[at + IMMEDIATE]
@@ -300,4 +370,5 @@ def tensor_at(e: TensorState, at: int) -> int:
         return 0
     if e.code[at + TARGET] >= 0:
         e.state[e.code[at + TARGET]] = e.state[FIELDS + count]
+        e.taint[e.code[at + TARGET]] = e.dry
     return 1

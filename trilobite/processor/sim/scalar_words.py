@@ -16,7 +16,7 @@ from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
 from trilobite.processor.isa.rows.scalar import from_immediate
 from trilobite.processor.sim import scalar_step as step
 from trilobite.processor.sim.prepared import CLASS_NUMBER, Prepared
-from trilobite.processor.sim.sites import Site
+from trilobite.processor.sim.sites import SCALARS, Site
 
 WHOLE = {"SADD": step.ADD, "SSUB": step.SUB, "SMUL": step.MUL, "SAND": step.AND, "SOR": step.OR,
          "SXOR": step.XOR, "SSHL": step.SHL, "SE": step.EQ, "SNE": step.NE, "SNOT": step.NOT,
@@ -31,18 +31,23 @@ LEFT = [step.LEAVE, -1, -1, -1, -1, 0, 0, 0]
 CLOCK = SPECIAL_REGISTERS.index("clock")
 
 
-def instruction_words(code: Sequence[Prepared], sites: Mapping[int, tuple[int, Site]]) -> tuple[Array, Array]:
-    """A row for each instruction, and the registers of the fields of all sites."""
+def instruction_words(
+    code: Sequence[Prepared], sites: Mapping[int, tuple[int, Site]]
+) -> tuple[Array, Array, Array]:
+    """A row for each instruction; the registers of the fields of all sites, and which are only values."""
     rows: list[list[int]] = []
     fields: list[int] = []
+    values: list[bool] = []
     for place, prepared in enumerate(code):
         if place in sites:
             number, site = sites[place]
             rows.append(_site(number, site, len(fields)))
             fields += [register for _, register, _ in site.prepared.fields]
+            values += [name in SCALARS for name, _, _ in site.prepared.fields]
         else:
             rows.append(_scalar(prepared, place, len(code)))
-    return np.array(rows, np.int64).reshape(-1, step.WORDS), np.array([*fields, 0], np.int64)
+    words = np.array(rows, np.int64).reshape(-1, step.WORDS)
+    return words, np.array([*fields, 0], np.int64), np.array([*values, 0], np.int64)
 
 
 def _site(number: int, site: Site, first: int) -> list[int]:

@@ -15,7 +15,7 @@ from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import Operands
 from trilobite.processor.sim.prepared import Prepared
 from trilobite.processor.sim.scalar_step import WORDS
-from trilobite.processor.sim.sites import Form, Site, routine_code, site_of
+from trilobite.processor.sim.sites import NOTHING, Form, Site, dry_site_of, routine_code, site_of
 from trilobite.processor.sim.tensor_step import FORM_WORDS
 
 MOST_FORMS = 1 << 12  # of one program; sizes beyond this stay with the interpreter
@@ -27,8 +27,9 @@ class SiteTable:
     doors: Iterable[int] = ()  # instructions at which the interpreter may hand over
     needs_steps = False  # whether it has steps even without sites
 
-    def __init__(self, code: Sequence[Prepared], is_eager: bool = False) -> None:
-        found = (site_of(prepared, place) for place, prepared in enumerate(code))
+    def __init__(self, code: Sequence[Prepared], is_eager: bool = False, is_dry: bool = False) -> None:
+        make = dry_site_of if is_dry else site_of
+        found = (make(prepared, place) for place, prepared in enumerate(code))
         self.sites: list[Site] = [site for site in found if site is not None]
         self.is_eager = is_eager
         firsts: dict[Hashable, int] = {}
@@ -47,8 +48,11 @@ class SiteTable:
         self._form_count = 0
         self.code_words = np.zeros((0, WORDS), np.int64)
         self.field_registers = np.zeros(1, np.int64)
+        self.field_is_value = np.zeros(1, np.int64)
         self._code: list[object] = []  # what the kernels' addresses point to
-        if is_eager:
+        if is_dry:
+            self.kernels[:-1] = [not site.is_formed for site in self.sites]
+        elif is_eager:
             self._heat()
 
     def _heat(self) -> None:
@@ -99,7 +103,8 @@ class SiteTable:
             kind = (int(self.kinds[number]), form.key)
             self.form_kinds.append(self._form_firsts.setdefault(kind, self._form_count))
             self.first_form[number] = self._form_count
-            self._code.append(routine_code(form.routine.text)[0])
+            if form.routine is not NOTHING:
+                self._code.append(routine_code(form.routine.text)[0])
             self._form_count += 1
             self.kernels[number] = 1
 

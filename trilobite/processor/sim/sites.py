@@ -41,16 +41,23 @@ PROBED = {"n": 48, "m": 16}
 ADDRESSES = frozenset("dst a b g table index mask bias_at scale_at base".split())
 SCALARS = frozenset(("s", "start", "step", "value"))  # values, neither place nor size
 FAMILIAR = 4  # visits with the same sizes that make a form worth its price
-MOST_FORMS = 32  # of one site
+MOST_FORMS = 32  # of one site; of an eager one, EAGER_FORMS
+EAGER_FORMS = 256
+NOTHING = Routine("", 0)  # of instructions that are only noted
 WORD = (1 << 64) - 1
 ZERO = STATE_WORDS - FIELDS - 1  # a field that no instruction has
 
 
 @lru_cache(maxsize=1)
 def step_code() -> tuple[Kernels, int]:
-    """The steps as machine code, and where they begin; behind them, the access to a word of the host."""
+    """The steps as machine code, and where they begin; behind them, the access to a word of the host,
+    and what fills bytes of it."""
     code = kernels(
-        [(module_text((tensor_step, scalar_step), TensorState, ["entry"]), 2), (scalar_step.ACCESS, 2)]
+        [
+            (module_text((tensor_step, scalar_step), TensorState, ["entry"]), 2),
+            (scalar_step.ACCESS, 2),
+            (scalar_step.FILL, 2),
+        ]
     )
     return code, code.addresses[0]
 
@@ -95,6 +102,7 @@ class Site:
         self.forms: dict[int, Form] = {}  # of all sites of the program, by their number
         self.form_count = 0  # of this one
         self.is_eager = False  # whether it is hot when first met
+        self.is_dry = False  # whether it is only noted, so that it needs no routine
         self._met: dict[tuple[int, ...], int] = {}
         self._records: dict[tuple[int, ...], TensorRecord] = {}
 
@@ -157,15 +165,16 @@ class Site:
     def new_form(self, o: Operands) -> Form | None:
         """The form of an execution, if it was met often enough and there is none yet."""
         key = tuple(o.values[self.names[field]] for field in self.keys)
+        most = EAGER_FORMS if self.is_eager else MOST_FORMS
         met = self._met[key] = self._met.get(key, 0) + 1
-        if met != (1 if self.is_eager else min(FAMILIAR, HOT)) or self.form_count >= MOST_FORMS:
+        if met != (1 if self.is_eager else min(FAMILIAR, HOT)) or self.form_count >= most:
             return None
         marked = {self.names[field]: (field + 1) << MARK for field in self.addresses}
         given = Operands({**o.values, **marked})
         reads, writes = _regions(self.prepared, given)
         if not all(region.count for region in (*reads, *writes)) or len(reads) + len(writes) > MOST_REGIONS:
             return None
-        routine = form_routine(self.prepared.instruction, given)
+        routine = NOTHING if self.is_dry else form_routine(self.prepared.instruction, given)
         if routine is None:
             return None
         facts = [fact if isinstance(fact, int) else fact.ctypes.data for fact in routine.facts]
@@ -175,7 +184,8 @@ class Site:
         """What `tensor_step` reads of a form."""
         areas = [word for region in form.regions for word in _area(region)]
         keys = [signed(value) for value in form.key]
-        return [following, routine_code(form.routine.text)[1], form.facts.ctypes.data, form.routine.scratch,
+        code = 0 if form.routine is NOTHING else routine_code(form.routine.text)[1]
+        return [following, code, form.facts.ctypes.data, form.routine.scratch,
                 form.routine.overlap, len(form.regions), len(form.reads), *_filled(keys, MOST_KEYS),
                 *_filled(areas, tensor_step.AREA_WORDS * MOST_REGIONS)]  # fmt: skip
 
@@ -233,6 +243,24 @@ def site_of(prepared: Prepared, place: int) -> Site | None:
     return _formed_site(prepared, place) if has_forms(prepared.instruction) else _vector_site(prepared, place)
 
 
+def dry_site_of(prepared: Prepared, place: int) -> Site | None:
+    """The instruction as a site that is only noted: nearly all can be."""
+    row = prepared.row
+    if row.mnemonic == "SYNC":
+        return Site(prepared, place)
+    if not row.is_tensor or len(prepared.outputs) > 1 or row.timing == "multicast":
+        return None
+    has_sizes = has_forms(prepared.instruction)
+    site = None if has_sizes else _vector_site(prepared, place, NOTHING)
+    site = site or _formed_site(prepared, place)
+    if site is not None:
+        site.is_dry = site.is_eager = True
+    return site
+
+
+_OPERANDS: dict[Hashable, tuple[list[tuple[int, int, int, int, int]], int] | None] = {}  # by kind
+
+
 def _formed_site(prepared: Prepared, place: int) -> Site | None:
     site = Site(prepared, place)
     site.addresses = [field for field, name in enumerate(site.names) if name in ADDRESSES]
@@ -241,13 +269,26 @@ def _formed_site(prepared: Prepared, place: int) -> Site | None:
     return site if len(site.keys) <= MOST_KEYS and len(site.addresses) < MOST_FIELDS else None
 
 
-def _vector_site(prepared: Prepared, place: int) -> Site | None:
+def _vector_site(prepared: Prepared, place: int, routine: Routine | None = None) -> Site | None:
     site = Site(prepared, place)
-    names = site.names
-    if "n" not in names or len(names) > MOST_FIELDS:
+    if "n" not in site.names or len(site.names) > MOST_FIELDS:
         return None
+    kind = site.kind
+    if kind not in _OPERANDS:
+        _OPERANDS[kind] = _vector_regions(prepared)
+    found = _OPERANDS[kind]
+    if found is None:
+        return None
+    site.routine = routine or vector_routine(prepared.instruction)
+    site.regions, site.reads = found
+    return site if site.routine is not None else None
+
+
+def _vector_regions(prepared: Prepared) -> tuple[list[tuple[int, int, int, int, int]], int] | None:
+    """Where the operands of a vector instruction lie, and how many are read; None if they are not plain."""
     values = dict(prepared.static)
-    values |= {name: PROBED.get(name, (number + 1) << MARK) for number, name in enumerate(names)}
+    named = enumerate(name for name, _, _ in prepared.fields)
+    values |= {name: PROBED.get(name, (number + 1) << MARK) for number, name in named}
     try:
         reads, writes = _regions(prepared, Operands(values))
     except IllegalOperands:
@@ -256,9 +297,7 @@ def _vector_site(prepared: Prepared, place: int) -> Site | None:
     is_plain = all(len(region.shape) == 1 and region.fmt.bits >= 8 for region in everything)
     if len(everything) > MOST_REGIONS or not is_plain:
         return None
-    site.routine = vector_routine(prepared.instruction)
-    site.regions, site.reads = [_counted(region) for region in everything], len(reads)
-    return site if site.routine is not None else None
+    return [_counted(region) for region in everything], len(reads)
 
 
 def _counted(region: Region) -> tuple[int, int, int, int, int]:

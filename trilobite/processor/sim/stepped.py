@@ -1,7 +1,8 @@
 """A program that runs as machine code from its first instruction, without being translated.
 
 Enters: prepared instructions. Leaves: the words that `scalar_step` executes, and tensor instructions that are
-hot when they are met. For programs that a compiler wrote: long, straight, and passed through once a launch.
+hot when they are met; or, if `is_dry`, are only noted. For programs that a compiler wrote: long, straight,
+and passed through once a launch.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ class SteppedCode(SiteTable):
 
     needs_steps = True
 
-    def __init__(self, code: Sequence[Prepared]) -> None:
-        super().__init__(code, is_eager=True)
+    def __init__(self, code: Sequence[Prepared], is_dry: bool = False) -> None:
+        super().__init__(code, is_eager=True, is_dry=is_dry)
         sites = {site.place: (number, site) for number, site in enumerate(self.sites)}
-        self.code_words, self.field_registers = instruction_words(code, sites)
+        self.code_words, self.field_registers, self.field_is_value = instruction_words(code, sites)
         self.doors = np.flatnonzero(self.code_words[:, OP] != LEAVE).tolist()
         self._kept, address = step_code()
         self._entry = ENTRY(address)

@@ -29,6 +29,17 @@ ROOM = 1 << 14  # rows of one stretch of the log
 SCRATCH = 1 << 16  # bytes that routines find at first
 
 
+class Shadow(Protocol):
+    """What is known of a core's registers and memories while tensor instructions are not done."""
+
+    taint: Array
+    marks: Array
+    undo: Array
+
+    def keep(self, count: int) -> None:
+        """The first words of `undo` are to be taken back one day."""
+
+
 class Sites(Protocol):
     """What is asked of a translation."""
 
@@ -41,6 +52,7 @@ class Sites(Protocol):
     forms: Array
     code_words: Array
     field_registers: Array
+    field_is_value: Array
 
 
 class Steps:
@@ -56,7 +68,8 @@ class Steps:
         self._kept = {"kernel": translation.kernels, "site": translation.words, "state": state, "pads": pads,
                       "first_form": translation.first_form, "form": translation.forms, "blocks": found,
                       "counts": counts, "code": translation.code_words,
-                      "fields": translation.field_registers,
+                      "fields": translation.field_registers, "is_value": translation.field_is_value,
+                      "taint": np.zeros(64, np.int64),
                       "special": np.zeros(len(SPECIAL_REGISTERS), np.int64),
                       "host": np.zeros(2 * MOST_REGIONS, np.int64),
                       "size": np.zeros(2 * MOST_REGIONS, np.int64)}  # fmt: skip
@@ -70,18 +83,28 @@ class Steps:
         self._tensors.block_count = len(memory.blocks)
         self._tensors.code_count = len(translation.code_words)
         code, first = step_code()
-        self._tensors.access = code.addresses[1]
+        self._tensors.access, self._tensors.fill = code.addresses[1:]
         self._task: dict[str, int] = {}
+        self._shadow: Shadow | None = None
         state[native_state.STEP] = first
         state[native_state.TENSORS] = ctypes.addressof(self._tensors)
         self._log = np.zeros((0, ROW_WORDS), np.int64)
         self._scratch = np.zeros(0, np.uint8)
         self._taken = 0
 
+    def follow(self, shadow: Shadow) -> None:
+        """From now on tensor instructions are noted and not done, and what they would write is unknown."""
+        self._shadow = shadow
+        for name, array in (("taint", shadow.taint), ("marks", shadow.marks), ("undo", shadow.undo)):
+            self._kept[name] = array
+            setattr(self._tensors, name, array.ctypes.data)
+        self._tensors.dry, self._tensors.undo_room = 1, len(shadow.undo) // 3
+
     def begin(self, core: Core) -> None:
         """Before a run of translated code."""
         tensors = self._tensors
         tensors.traced = int(core.traced)
+        tensors.undo_count = 0
         if core.special is not self._task:
             self._task = core.special
             values = [signed(core.special.get(name, 0)) for name in SPECIAL_REGISTERS]
@@ -97,11 +120,15 @@ class Steps:
     def is_out_of_room(self, core: Core) -> bool:
         """Whether the next `begin` makes room for what stopped the code."""
         tensors = self._tensors
+        if tensors.dry and tensors.undo_count >= tensors.undo_room:
+            return True
         is_full = core.traced and tensors.log_count >= len(self._log)
         return bool(is_full or tensors.scratch_wanted > tensors.scratch_room)
 
     def end(self, core: Core) -> None:
         """After it: what was noted goes to the trace."""
+        if self._tensors.undo_count and self._shadow is not None:
+            self._shadow.keep(int(self._tensors.undo_count))
         count = int(self._tensors.log_count)
         if count > self._taken:
             core.trace.note(Log(self._table, self._log[self._taken : count]))

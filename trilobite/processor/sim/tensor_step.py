@@ -36,6 +36,7 @@ SPACE_SHIFT, OWNER_SHIFT = 56, 40
 OWNER, INNER = 0xFFFF, (1 << 40) - 1
 FURTHEST = (1 << 63) - 1
 LEAST_SCRATCH = 64
+MARK_SHIFT = 2  # bytes that one mark stands for, as a power of 2
 
 
 class TensorState:
@@ -67,6 +68,14 @@ class TensorState:
     special: Ints  # special registers of the task
     code_count: int
     access: int  # code that loads or stores a word of the host
+    dry: int  # 1: tensor instructions are noted and not done. What follows is only read then.
+    taint: Ints  # by register: whether its value came out of a tensor
+    is_value: Ints  # by field of `fields`: whether time does not depend on it
+    marks: Ints  # by memory space: where its marks are
+    undo: Ints  # what scalar stores have overwritten in DRAM: address of the host, bytes, old word
+    undo_count: int
+    undo_room: int
+    fill: int  # code that fills bytes of the host
 
 
 def tensor(e: TensorState, site: int) -> int:
@@ -93,6 +102,10 @@ def counted(e: TensorState, site: int, first: int) -> int:
             return 0
     if locate_all(e, first, count, cycle) == 0:
         return 0
+    if e.dry != 0:
+        spoil_all(e, first, count, cycle)
+        noted(e, site, first, -1)
+        return 1
     if has_scratch(e, (count + cycle) * e.site[first + SCRATCH_EACH] + LEAST_SCRATCH) == 0:
         return 0
     amount = count
@@ -113,6 +126,10 @@ def formed(e: TensorState, site: int, first: int) -> int:
         if fits(e, first, at) != 0:
             if locate_areas(e, at) == 0 or has_scratch(e, e.form[at + FORM_SCRATCH]) == 0:
                 return 0
+            if e.dry != 0:
+                spoil_areas(e, at)
+                noted(e, site, first, form)
+                return 1
             scalars = e.state_address + 8 * (FIELDS + e.site[first + SCALAR_FIELD])
             facts = e.form[at + FACTS]
             if invoke(e.form[at + KERNEL], e.host_address, scalars, 0, 0, facts, e.scratch) == 0:
@@ -121,6 +138,38 @@ def formed(e: TensorState, site: int, first: int) -> int:
             return 1
         form = e.form[at + NEXT]
     return 0
+
+
+def spoil_all(e: TensorState, first: int, count: int, cycle: int) -> None:
+    """What a vector instruction would write is not known any more."""
+    number = e.site[first + WRITTEN]
+    while number < e.site[first + REGION_COUNT]:
+        at = first + REGIONS + REGION_WORDS * number
+        address = e.state[FIELDS + e.site[at + FIELD]] + e.site[at + OFFSET]
+        spoil(e, address, e.size[number])
+        number += 1
+
+
+def spoil_areas(e: TensorState, at: int) -> None:
+    """The same for regions of known sizes, holes included."""
+    number = e.form[at + FORM_WRITTEN]
+    while number < e.form[at + FORM_REGIONS]:
+        area = at + AREAS + AREA_WORDS * number
+        address = e.state[FIELDS + e.form[area + AREA_FIELD]] + e.form[area + AREA_OFFSET]
+        spoil(e, address + e.form[area + LOW], e.form[area + HIGH] - e.form[area + LOW])
+        number += 1
+
+
+def spoil(e: TensorState, address: int, size: int) -> None:
+    """Marks bytes as unknown. A mark stands for four bytes: 1 for unknown in DRAM, for known on the chip."""
+    space = address >> SPACE_SHIFT
+    offset = address & INNER
+    low = offset >> MARK_SHIFT
+    high = (offset + size - 1) >> MARK_SHIFT
+    value = 0
+    if space == 0:
+        value = 1
+    invoke(e.fill, e.marks[space] + low, value, high - low + 1)
 
 
 def fits(e: TensorState, first: int, at: int) -> int:
