@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from trilobite.base.errors import AssemblyError
+from trilobite.base.errors import AssemblyError, ProcessorFault
 from trilobite.processor.device import Device
 from trilobite.processor.isa.assembler import assemble_program
+from trilobite.processor.sim.chip import MOST_INSTRUCTIONS, MOST_RECORDS
 from trilobite.processor.sim.energy import energy_of
 from trilobite.processor.sim.record import CoreTrace, Trace
 from trilobite.processor.sim.run import Run
 from trilobite.processor.sim.timing.engine import replay_by_definition
 from trilobite.processor.sim.timing.stalls import stall_table
+from trilobite.processor.tools.launching import check, profile
 
 
 @pytest.fixture(autouse=True)
@@ -120,3 +124,32 @@ def test_the_second_launch_computes_only() -> None:
     begun = time.perf_counter()
     device.launch(module)
     assert time.perf_counter() - begun < 0.02 + 400 * 50e-6  # interpreted: above 100 us each
+
+
+ENDLESS = "LI $10, #nram(0)\nSMOVE $11, #8\nagain: VAV.f32 $10, $11, $10, $10\nJUMP #again"
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_an_endless_loop_of_tensor_instructions_is_stopped_early(ahead: bool) -> None:
+    device = Device("dlp-s")
+    module = device.load(replace(assemble_program(ENDLESS), ahead=ahead))
+    with pytest.raises(ProcessorFault) as caught:
+        device.launch(module, trace_limit=100_000)
+    assert "the trace of the launch grew beyond its limit of 100000 records" in str(caught.value)
+    assert "give a larger trace_limit, or launch it with traced=False" in str(caught.value)
+    with pytest.raises(ProcessorFault, match="limit of 300000 instructions"):
+        device.launch(module, traced=False, limit=300_000)
+
+
+def test_launches_have_limits_of_their_own() -> None:
+    chosen = inspect.signature(Device.launch).parameters
+    assert chosen["limit"].default == MOST_INSTRUCTIONS == 1 << 32
+    assert chosen["trace_limit"].default == MOST_RECORDS == 1 << 22
+
+
+def test_commands_take_a_limit(tmp_path: Path) -> None:
+    source = tmp_path / "endless.s"
+    source.write_text("again: JUMP #again", encoding="utf-8")
+    for command in (check, profile):
+        with pytest.raises(ProcessorFault, match="limit of 70000 instructions"):
+            command(str(source), "dlp-s", limit=70_000)

@@ -18,6 +18,7 @@ from trilobite.processor.lang.bang.kernel import BangKernel
 from trilobite.processor.lang.bang.source import Options
 from trilobite.processor.lang.python.file import kernel_of
 from trilobite.processor.lang.python.kernel import Kernel as PythonKernel
+from trilobite.processor.sim.chip import MOST_INSTRUCTIONS
 from trilobite.processor.sim.run import Run
 from trilobite.processor.tools.arguments import argument
 
@@ -47,6 +48,7 @@ def kernel(
     poison: Annotated[
         bool, typer.Option(help="check: results under way look wrong until waited for")
     ] = False,
+    limit: Annotated[int, typer.Option(help="instructions before the launch is stopped")] = MOST_INSTRUCTIONS,
 ) -> str:
     """Run a kernel in BANG C or Python, look for races and memory errors, or show where its cycles went."""
     if action not in ACTIONS:
@@ -64,7 +66,8 @@ def kernel(
     args = [argument(device, word, place) for place, word in enumerate(arg or [])]
     checked = action == "check"
     run = device.launch(
-        chosen, args, _extents(dim), _task(task), checks=checked, poison=poison, traced=not checked
+        chosen, args, _extents(dim), _task(task), checks=checked, poison=poison, traced=not checked,
+        limit=limit,
     )  # fmt: skip
     head = f"{run.printed}{chosen.name} on {device.machine.name}\n{program.scratchpad_text()}\n"
     if checked:

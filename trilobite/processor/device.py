@@ -27,7 +27,7 @@ from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.program import Program, link
 from trilobite.processor.lang.source import KernelSource
 from trilobite.processor.machine import Machine, load_machine
-from trilobite.processor.sim.chip import Chip
+from trilobite.processor.sim.chip import MOST_INSTRUCTIONS, MOST_RECORDS, Chip
 from trilobite.processor.sim.kernels import KERNELS
 from trilobite.processor.sim.memory import NULL_PAGE, Memory
 from trilobite.processor.sim.observer import Observer
@@ -262,7 +262,8 @@ class Device:
         task: str = "block",
         *,
         seed: int = 0,
-        limit: int | None = None,
+        limit: int | None = MOST_INSTRUCTIONS,
+        trace_limit: int | None = MOST_RECORDS,
         traced: bool = True,
         checks: bool | None = None,
         poison: bool = False,
@@ -270,12 +271,16 @@ class Device:
         """Runs the kernel for every task of the grid. `traced=False` computes only, and measures nothing.
 
         `checks` looks for races and memory errors, which end in `CheckFailed`; left out, the device's
-        `checks` decides. `poison` makes in-flight results look wrong until somebody waits for them.
+        `checks` decides. A launch that executes more than `limit` instructions, or leaves more than
+        `trace_limit` records, faults; None means any number. `poison` makes in-flight results look wrong
+        until somebody waits for them.
         """
         chosen, words = self._chosen(kernel, args, dim, task)
         with self._watch(chosen.program, self.checks if checks is None else checks, poison) as observer:
             chip = Chip(self.machine, self.memory, KERNELS, observer=observer)
-            execution = chip.execute(chosen.program, chosen.place, words, dim, task, traced, seed, limit)
+            execution = chip.execute(
+                chosen.program, chosen.place, words, dim, task, traced, seed, limit, trace_limit
+            )
         return Run(self.machine, chosen.program, execution, traced)
 
     def time(
@@ -286,7 +291,8 @@ class Device:
         task: str = "block",
         *,
         seed: int = 0,
-        limit: int | None = None,
+        limit: int | None = MOST_INSTRUCTIONS,
+        trace_limit: int | None = MOST_RECORDS,
     ) -> Run:
         """What `launch` would give, without its data: cycles, energy and stalls, and memory stays as it is.
 
@@ -297,7 +303,16 @@ class Device:
 
         chosen, words = self._chosen(kernel, args, dim, task)
         done = execute_dry(
-            self.machine, self.memory, chosen.program, chosen.place, words, dim, task, seed, limit
+            self.machine,
+            self.memory,
+            chosen.program,
+            chosen.place,
+            words,
+            dim,
+            task,
+            seed,
+            limit,
+            trace_limit,
         )
         return Run(self.machine, chosen.program, done)
 

@@ -31,6 +31,8 @@ from trilobite.processor.sim.translate import Translation
 
 SLICE = 1 << 16  # instructions before a core without events makes room for the others
 MAX_ARGUMENTS = 32
+MOST_INSTRUCTIONS = 1 << 32  # of a launch that says nothing else
+MOST_RECORDS = 1 << 22  # of its trace: less than a gigabyte
 TRANSLATE_AFTER = 1 << 12  # instructions interpreted before compiling is worth its price
 _STEPPED: WeakKeyDictionary[Program, SteppedCode] = WeakKeyDictionary()
 _TRANSLATIONS: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
@@ -102,8 +104,9 @@ class Chip:
         traced: bool = True,
         seed: int = 0,
         limit: int | None = None,
+        trace_limit: int | None = None,
     ) -> Execution:
-        launch = Launch(self, program, traced, limit)
+        launch = Launch(self, program, traced, limit, trace_limit)
         deque(launch.turns(entry, arguments, dim, task, seed), maxlen=0)
         return launch.result()
 
@@ -111,8 +114,16 @@ class Chip:
 class Launch:
     """One launch under way. `turns` lets its cores run, each from one inter-core event to the next."""
 
-    def __init__(self, chip: Chip, program: Program, traced: bool, limit: int | None) -> None:
-        self.chip, self.program, self.traced, self.limit = chip, program, traced, limit
+    def __init__(
+        self,
+        chip: Chip,
+        program: Program,
+        traced: bool,
+        limit: int | None,
+        trace_limit: int | None = None,
+    ) -> None:
+        self.chip, self.program, self.traced = chip, program, traced
+        self.limit, self.trace_limit = limit, trace_limit
         self.code = prepare(program)
         self.handlers: Handlers = HANDLERS
         self.cores: dict[Place, Core] = {}
@@ -230,8 +241,17 @@ class Launch:
         self.printed += core.printed
         core.printed.clear()
         if self.limit is not None and self.executed > self.limit:
+            remedy = "look for an endless loop, or launch it with a larger limit"
+            raise core.fault(f"the launch ran over its limit of {self.limit} instructions", remedy)
+        if self.trace_limit is not None:
+            self._check_trace(core)
+
+    def _check_trace(self, core: Core) -> None:
+        held = sum(one.trace.size for one in self.cores.values())
+        if held > self.trace_limit:  # type: ignore[operator]
             raise core.fault(
-                f"the launch ran over its limit of {self.limit} instructions", "look for an endless loop"
+                f"the trace of the launch grew beyond its limit of {self.trace_limit} records",
+                "look for an endless loop, give a larger trace_limit, or launch it with traced=False",
             )
 
     def _translated(self) -> Translation:

@@ -25,8 +25,15 @@ _STEPPED: WeakKeyDictionary[Program, SteppedCode] = WeakKeyDictionary()
 class DryLaunch(Launch):
     """A launch whose cores only note tensor instructions."""
 
-    def __init__(self, machine: Machine, memory: DryMemory, program: Program, limit: int | None) -> None:
-        super().__init__(Chip(machine, memory, {}), program, traced=True, limit=limit)
+    def __init__(
+        self,
+        machine: Machine,
+        memory: DryMemory,
+        program: Program,
+        limit: int | None,
+        trace_limit: int | None = None,
+    ) -> None:
+        super().__init__(Chip(machine, memory, {}), program, True, limit, trace_limit)
         self.memory, self.handlers = memory, DRY_HANDLERS
 
     def _core(self, place: Place) -> Core:
@@ -51,10 +58,11 @@ def execute_dry(
     task: str = "block",
     seed: int = 0,
     limit: int | None = None,
+    trace_limit: int | None = None,
 ) -> Execution:
     """Runs control and scalar code of the launch; `DataDependence` if a tensor's value decides its course."""
     own = DryMemory(memory)
-    launch = DryLaunch(machine, own, program, limit)
+    launch = DryLaunch(machine, own, program, limit, trace_limit)
     try:
         deque(launch.turns(entry, arguments, dim, task, seed), maxlen=0)
     finally:

@@ -35,6 +35,9 @@ class Log:
     def sites(self) -> Sequence[Site]:
         return self.table.sites
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
     def records(self) -> list[Record]:
         made: list[Record] = []
         for row in self.rows.tolist():

@@ -79,6 +79,8 @@ class Noted(Protocol):
 
     def records(self) -> list[Record]: ...
 
+    def __len__(self) -> int: ...
+
 
 @dataclass(eq=False)
 class CoreTrace:
@@ -92,13 +94,20 @@ class CoreTrace:
     def __post_init__(self) -> None:
         self.parts: list[list[Record] | Noted] = [self.tail]
         self._joined: tuple[tuple[int, int], list[Record]] = ((0, 0), [])
+        self._closed = 0  # records of the parts before `tail`
 
     def note(self, part: Noted) -> None:
         """Adds a part in another form."""
+        self._closed += len(self.tail) + len(part)
         if not self.tail:
             self.parts.pop()
         self.tail = []
         self.parts += [part, self.tail]
+
+    @property
+    def size(self) -> int:
+        """How many records there are, about: rows of a log stand for one or two."""
+        return self._closed + len(self.tail)
 
     @property
     def records(self) -> list[Record]:
@@ -115,7 +124,7 @@ class CoreTrace:
         """For other processes, as plain records."""
         plain = self.records
         return {"cluster": self.cluster, "core": self.core, "instructions": self.instructions, "tail": plain,
-                "parts": [plain], "_joined": ((0, 0), [])}  # fmt: skip
+                "parts": [plain], "_joined": ((0, 0), []), "_closed": 0}  # fmt: skip
 
 
 @dataclass

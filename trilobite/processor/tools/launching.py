@@ -12,6 +12,7 @@ from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.device import Device, Kernel, Module
+from trilobite.processor.sim.chip import MOST_INSTRUCTIONS
 from trilobite.processor.tools.arguments import argument, shape_of
 
 
@@ -91,15 +92,24 @@ def check(
     dim: str = "1",
     task: str = "block",
     poison: bool = False,
+    limit: int = MOST_INSTRUCTIONS,
 ) -> None:
     """Run a program and look for races and memory errors; if there are any, the exit code is 1.
 
     ARG is a number, random:f32:8x4, zeros:i32:16, empty:f16:64, or a .npy file; give one --arg each.
-    --poison fills what is under way with a canary until somebody waits for it.
+    --poison fills what is under way with a canary until somebody waits for it; --limit stops a launch that
+    executes more instructions.
     """
     named = named_launch(source, machine, entry, arg, dim, task)
     run = named.device.launch(
-        named.kernel, named.args, named.dim, named.task, checks=True, poison=poison, traced=False
+        named.kernel,
+        named.args,
+        named.dim,
+        named.task,
+        checks=True,
+        poison=poison,
+        traced=False,
+        limit=limit,
     )
     if run.printed:
         print(run.printed, end="")
@@ -114,6 +124,7 @@ def profile(
     dim: str = "1",
     task: str = "block",
     output: str = "",
+    limit: int = MOST_INSTRUCTIONS,
 ) -> None:
     """Run a program and show where its cycles went; --output DIR writes traces, CSV and JSON.
 
@@ -125,7 +136,7 @@ def profile(
     from trilobite.processor.tools.roofs import roofline_text
 
     named = named_launch(source, machine, entry, arg, dim, task)
-    run = named.device.launch(named.kernel, named.args, named.dim, named.task)
+    run = named.device.launch(named.kernel, named.args, named.dim, named.task, limit=limit)
     print(f"{run.machine.name}: {run.cycles} cycles, {run.seconds * 1e6:.3f} us")
     parts = (("queues", run.stall_text()), ("source lines", line_text(run)),
              ("critical path", critical_text(run, 12)), ("roofline", roofline_text(run, 12)))  # fmt: skip
