@@ -66,6 +66,7 @@ class Jitted:
         self.entries: dict[Signature, list[Entry]] = {}
         self.recompilations: list[str] = []
         self._fast: Dispatch | None = None
+        self._entry: Entry | None = None  # of the last call
         update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -84,6 +85,7 @@ class Jitted:
             call = hold(call, shared)
             found = self._find(call)
         out = self._run(found, call)
+        self._entry = found
         self._fast = Dispatch.of(found, call, args, kwargs, self._target)
         return out
 
@@ -205,6 +207,19 @@ class Jitted:
         """The recorded program for these arguments, without running it."""
         found = self._find(self._take_apart(args, kwargs))
         return Lowered(found.recording.graph, self._target, found.usage)
+
+    @property
+    def last_run(self) -> Any:
+        """What the target kept of the last call: on a processor cycles, joules, stalls and the timeline."""
+        if self._entry is None:
+            return None
+        made = existing(self._entry.recording.graph, self._target, self._entry.usage)
+        return getattr(made, "last_run", None)
+
+    def profile(self, *args: Any, repeats: int = 1, **kwargs: Any) -> Any:
+        """Where the time of a call with these arguments goes; `str` shows it."""
+        made = self.lower(*args, **kwargs).compile()
+        return made.profile(lambda: self(*args, **kwargs), repeats)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Where each operation runs, and why the function was recorded more than once."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from trilobite.base.errors import DeviceError
 from trilobite.compiler.graph.passes import PASSES, Options
 from trilobite.compiler.graph.pipeline import Compilation, run_stages
 from trilobite.compiler.targets.dlp.complex import split_complex
 from trilobite.compiler.targets.dlp.expand import expand
 from trilobite.compiler.targets.dlp.groups import group
-from trilobite.compiler.targets.dlp.network import At, Network, assemble
+from trilobite.compiler.targets.dlp.network import Called, Network, assemble
 from trilobite.compiler.targets.dlp.refusals import check
+from trilobite.compiler.targets.dlp.resident import Link, address_of, allocated, resident_array
 from trilobite.ir.graph import Graph
 from trilobite.processor.device import Device, DeviceArray
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
@@ -43,10 +44,9 @@ def cores_of(machine: Machine) -> tuple[int, str]:
 class Compiled:
     """One program for one machine."""
 
-    def __init__(self, graph: Graph, machine: Machine, options: Options) -> None:
-        self.graph, self.machine, self.options = graph, machine, options
+    def __init__(self, graph: Graph, machine: Machine, options: Options, share: bool = True) -> None:
+        self.graph, self.machine, self.options, self.share = graph, machine, options, share
         self.cores, self.task = cores_of(machine)
-        self.texts: dict[str, str] = {}
 
     @cached_property
     def compilation(self) -> Compilation:
@@ -69,11 +69,27 @@ class Compiled:
 
     @cached_property
     def network(self) -> Network:
-        return assemble(self.compilation.latest, self.machine, self.cores)
+        return assemble(self.compilation.latest, self.machine, self.cores, self.share)
 
     @cached_property
     def program(self) -> KernelProgram:
         return compile_module(self.network.module, self.machine)
+
+    def stages(self) -> dict[str, str]:
+        """Every level as text: the graph after each pass, groups, mappings, kernel IR, instructions."""
+        found = {"graph": str(self.graph)}
+        found |= {name: str(graph) for name, graph in self.compilation.stages.items()}
+        found["mapping"] = "\n".join(map(mapping_line, self.network.calls)) + "\n"
+        texts: dict[str, str] = {}
+        compile_module(self.network.module, self.machine, stages=texts)
+        return {**found, **texts}
+
+
+def mapping_line(call: Called) -> str:
+    """One call of a group, for people."""
+    g = call.group
+    why = f" ({g.why})" if g.why else ""
+    return f"{call.number:4} {call.name:<24} {g.unit:<7} {g.mapping}{why}  # {call.location}"
 
 
 class Loaded:
@@ -83,52 +99,56 @@ class Loaded:
         self.compiled, self.device = compiled, device
         network = compiled.network
         self.module = device.load(compiled.program)
-        self.arena = device.empty((max(network.arena, 1),), np.uint8)
-        self.constants = [_on_device(device, c) for c in network.constants]
+        largest = ", ".join(f"{size} bytes of {kind}" for size, kind in network.largest[:3])
+        what = f"the values between the operations of {compiled.graph.name} (the largest: {largest})"
+        self.arena = allocated(device, network.arena, what)
+        self.constants = [self._constant(c) for c in network.constants]
         self.table = device.empty((1 + network.arguments,), np.int64)
-        self.inputs: list[DeviceArray | None] = [None] * len(compiled.graph.inputs)
+        self.inputs: dict[int, DeviceArray] = {}  # blocks for values that come from outside in every call
+        self.link = Link()
         self.last_run: Run | None = None
 
     def run(self, values: Sequence[Array], traced: bool = True, checks: bool | None = None) -> list[Array]:
-        for i, value in enumerate(values):
-            self._give(i, np.ascontiguousarray(value))
-        words = [self.arena, *self.inputs, *self.constants]
-        self.table.write(np.array([a.address if a is not None else 0 for a in words], np.int64))
+        """The results, as arrays in the device's memory."""
         c = self.compiled
+        self.link = Link()
+        types = [(tuple(map(int, t.shape)), t.dtype) for t in c.graph.output_types]
+        blocks = [self._result(i, shape, dtype) for i, (shape, dtype) in enumerate(types)]
+        given = [self._address(i, value) for i, value in enumerate(values)]
+        rest = (self.arena, *blocks), self.constants
+        words = [*(a.address for a in rest[0]), *given, *(a.address for a in rest[1])]
+        self.table.write(np.array(words, np.int64))
+        entry, dim = self.module["network"], (c.cores, 1, 1)
         self.last_run = self.device.launch(
-            self.module["network"],
-            [self.table],
-            dim=(c.cores, 1, 1),
-            task=c.task,
-            traced=traced,
-            checks=checks,
+            entry, [self.table], dim=dim, task=c.task, traced=traced, checks=checks
         )
-        types = c.graph.output_types
-        found = zip(c.network.outputs, types, strict=True)
-        return [self._taken(at, tuple(map(int, t.shape)), t.dtype) for at, t in found]
+        found = zip(blocks, types, strict=True)
+        return [resident_array(block, shape, dtype) for block, (shape, dtype) in found]
 
-    def _give(self, place: int, value: Array) -> None:
-        raw = value.reshape(-1).view(np.uint8) if value.size else np.zeros(1, np.uint8)
-        held = self.inputs[place]
+    def _result(self, place: int, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+        size = prod(shape) * dtype.itemsize
+        self.link.from_device += size
+        return allocated(
+            self.device, size, f"result {place} of {self.compiled.graph.name}, {dtype}{list(shape)}"
+        )
+
+    def _address(self, place: int, value: Array) -> int:
+        """Where an input lies on the device; it is copied there if it does not."""
+        found = address_of(self.device, value)
+        if found is not None:
+            return found
+        raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8) if value.size else np.zeros(1, np.uint8)
+        held = self.inputs.get(place)
         if held is None or held.nbytes != raw.nbytes:
-            held = self.inputs[place] = self.device.empty(raw.shape, np.uint8)
+            what = f"input {place} of {self.compiled.graph.name}, {value.dtype}{list(value.shape)}"
+            held = self.inputs[place] = allocated(self.device, raw.nbytes, what)
         held.write(raw)
+        self.link.to_device += raw.nbytes
+        return held.address
 
-    def _taken(self, at: At, shape: tuple[int, ...], dtype: Any) -> Array:
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        if at.place is None:
-            raise DeviceError("a result has no place of its own", remedy="report this graph")
-        if at.place.space == "arena":
-            source: DeviceArray | None = self.arena
-        else:
-            source = [*self.inputs, *self.constants][at.place.index]
-        assert source is not None
-        first = source.address + at.place.offset
-        raw = self.device.memory.gdram[first : first + size]
-        found: Array = raw.copy().view(dtype).reshape(shape)
-        return found
-
-
-def _on_device(device: Device, array: Array) -> DeviceArray:
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return device.array(raw if raw.size else np.zeros(1, np.uint8))
+    def _constant(self, array: Array) -> DeviceArray:
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        what = f"a constant of {self.compiled.graph.name}, {array.dtype}{list(array.shape)}"
+        block = allocated(self.device, raw.nbytes, what)
+        block.write(raw if raw.size else np.zeros(1, np.uint8))
+        return block

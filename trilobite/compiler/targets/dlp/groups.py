@@ -27,6 +27,7 @@ SINGLE = frozenset(
     """.split()
 )
 _BITS = frozenset({"cast", "bitcast", "select", "stop_gradient", "barrier"})
+_POINTERS = 32  # parameters of a routine
 _LARGEST = 48  # equations of a chain: more would leave only small tiles
 
 
@@ -53,6 +54,8 @@ def vector_plan(region: Graph) -> VectorPlan | str:
         why = reader.read(e)
         if why:
             return why
+    if len(reader.operands) + len(region.outputs) > _POINTERS:
+        return "more operands and results than a routine takes"
     return VectorPlan(
         shape,
         tuple(reader.operands),

@@ -1,15 +1,15 @@
 """The network as one program: an entry that calls the groups' functions in order, and the memory they use.
 
 Enters: a graph of fusions, a machine, a number of cores. Leaves: a `Network`: a kernel module with one entry,
-whose only parameter is a table of addresses (arena, then arguments), the size of the arena, the constants,
-and where results lie. Values are placed as the entry is written: a value takes memory when its group is
+whose only parameter is a table of addresses (arena, results, inputs, constants), the size of the arena, and
+the constants. Values are placed as the entry is written: a value takes memory when its group is
 called and gives it back behind its last reader. Loops and choices are loops and branches of the entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -58,11 +58,10 @@ class Network:
     machine: Machine
     cores: int
     arena: int
-    arguments: int  # pointers behind the arena's in the table: inputs, then constants
+    arguments: int  # pointers behind the arena's in the table: results, inputs, then constants
     constants: tuple[Array, ...]
-    outputs: tuple[At, ...]
     calls: list[Called]
-    largest: list[tuple[int, str]] = field(default_factory=list)  # values by size, for errors
+    largest: tuple[tuple[int, str], ...] = ()  # values in the arena by size, for errors
 
 
 def bytes_of(v: Var) -> int:
@@ -72,8 +71,8 @@ def bytes_of(v: Var) -> int:
 class _Assembler:
     """The entry while it is written."""
 
-    def __init__(self, graph: Graph, machine: Machine, cores: int) -> None:
-        self.graph, self.machine, self.cores = graph, machine, cores
+    def __init__(self, graph: Graph, machine: Machine, cores: int, share: bool) -> None:
+        self.graph, self.machine, self.cores, self.share = graph, machine, cores, share
         self.module = KernelModule(graph.name)
         self.setting = Setting(self.module, machine, cores)
         self.made: dict[tuple[str, Graph], LoweredGroup] = {}
@@ -83,7 +82,11 @@ class _Assembler:
         self.calls: list[Called] = []
         self.env: dict[Var, At] = {}
         self.owner: dict[Var, Var] = {}  # whose memory an alias has
-        self.alive: dict[Var, int] = {}  # readers still to come, of the values that own memory
+        self.results: dict[Var, int] = {}  # results that their groups write where the caller wants them
+        self.largest: list[tuple[int, str]] = []
+        self.released: set[Var] = set()
+        self.region_of: dict[Var, Graph] = {}
+        self.current = graph
 
     # -- places ----------------------------------------------------------------------------------------------
 
@@ -102,8 +105,13 @@ class _Assembler:
 
     def take(self, v: Var) -> None:
         """Memory for a value that is about to be written."""
+        self.region_of[v] = self.current
+        if v in self.results:
+            self.env[v] = At(Place("argument", self.results[v]))
+            return
         self.env[v] = At(Place("arena", 0, self.arena.take(bytes_of(v))))
         self.owner[v] = v
+        self.largest.append((bytes_of(v), str(v.type)))
 
     def give(self, v: Var) -> None:
         place = self.env[v].place
@@ -136,9 +144,6 @@ class _Assembler:
                 self.give(mine)
                 self.released.add(mine)
 
-    released: set[Var]
-    region_of: dict[Var, Graph]
-    current: Graph
     base: Value
 
     def _equation(self, e: Equation) -> None:
@@ -152,20 +157,20 @@ class _Assembler:
             if e.inputs[0] in self.owner:
                 self.owner[e.outputs[0]] = self.owner[e.inputs[0]]
         elif kind in CONTROL:
-            CONTROL[kind](self, e, region.equations[0])
+            CONTROL[kind](self, _unfused(e, region))
         elif region.equations[-1].primitive.name == "constant":
             self._constant(e.outputs[0], region.equations[-1].attributes["value"].array)
         else:
             self._call(e, kind, region)
 
     def _constant(self, v: Var, array: Array) -> None:
-        self.env[v] = At(Place("argument", len(self.graph.inputs) + len(self.constants)))
+        before = len(self.graph.outputs) + len(self.graph.inputs)
+        self.env[v] = At(Place("argument", before + len(self.constants)))
         self.constants.append(np.ascontiguousarray(array))
 
     def _call(self, e: Equation, kind: str, region: Graph) -> None:
         for v in e.outputs:
             self.take(v)
-            self.region_of[v] = self.current
         if all(bytes_of(v) == 0 for v in e.outputs):
             return
         group = self._function(kind, region)
@@ -179,10 +184,13 @@ class _Assembler:
 
     def _function(self, kind: str, region: Graph) -> LoweredGroup:
         key = (kind, region)
-        if key not in self.made:
-            name = f"g{len(self.made)}_{region.name}"
-            self.made[key] = lower_group(self.setting, name, kind, region)
+        if key in self.made and self.share:
+            return self.made[key]
+        self.named += 1
+        self.made[key] = lower_group(self.setting, f"g{self.named}_{region.name}", kind, region)
         return self.made[key]
+
+    named = -1
 
     def meet(self) -> None:
         """What any core has written before is there for all behind."""
@@ -197,7 +205,6 @@ class _Assembler:
 
     def network(self) -> Network:
         w = self.w
-        self.released, self.region_of, self.current = set(), {}, self.graph
         if self.machine.memory_core and self.cores > 1:
             stay, go = w.function.add_block("memory_core"), w.function.add_block("compute")
             w.b.branch(w.b.special("isMpu"), stay, go)
@@ -205,16 +212,29 @@ class _Assembler:
             w.b.ret()
             w.b.block = go
         self.base = self.argument(0)
+        first = len(self.graph.outputs)
         for i, v in enumerate(self.graph.inputs):
-            self.env[v] = At(Place("argument", i))
+            self.env[v] = At(Place("argument", first + i))
+        made = {v for e in self.graph.equations for v in e.outputs}
+        for i, v in enumerate(self.graph.outputs):
+            if v in made:
+                self.results.setdefault(v, i)
         self.run(self.graph)
-        outputs = tuple(self.env[v] for v in self.graph.outputs)
+        self._copy_results()
         w.finish()
-        arguments = len(self.graph.inputs) + len(self.constants)
+        arguments = first + len(self.graph.inputs) + len(self.constants)
+        largest = tuple(sorted(self.largest, reverse=True)[:5])
         return Network(
-            self.module, self.machine, self.cores, self.arena.peak, arguments, tuple(self.constants), outputs,
-            self.calls,
+            self.module, self.machine, self.cores, self.arena.peak, arguments, tuple(self.constants),
+            self.calls, largest,
         )  # fmt: skip
+
+    def _copy_results(self) -> None:
+        """Results that are inputs, constants, aliases or named twice."""
+        for i, v in enumerate(self.graph.outputs):
+            goal = At(Place("argument", i))
+            if self.env[v] != goal:
+                self.copy(_pointer_of(self, goal), self.pointer(v), bytes_of(v))
 
 
 def _reads(graph: Graph) -> dict[Var, int]:
@@ -285,12 +305,22 @@ def _settle(a: _Assembler, values: Sequence[Var], where: Sequence[At], to: Seque
         a.arena.give(*block)
 
 
-def _cond(a: _Assembler, e: Equation, inner: Equation) -> None:
+def _unfused(e: Equation, region: Graph) -> Equation:
+    """The control equation of a group, on the values around it."""
+    (inner,) = region.equations
+    given = dict(zip(region.inputs, e.inputs, strict=True))
+    wanted = dict(zip(region.outputs, e.outputs, strict=True))
+    outputs = tuple(wanted.get(v) or Var(v.type) for v in inner.outputs)
+    return Equation(
+        inner.primitive, tuple(given[v] for v in inner.inputs), inner.attributes, outputs, e.location
+    )
+
+
+def _cond(a: _Assembler, e: Equation) -> None:
     w = a.w
-    branches: tuple[Graph, ...] = inner.attributes["branches"]
+    branches: tuple[Graph, ...] = e.attributes["branches"]
     for v in e.outputs:
         a.take(v)
-        a.region_of[v] = a.current
     index = w.b.convert(w.load(I32, a.pointer(e.inputs[0])), I64)
     a.meet()
     chosen = w.most(0, w.least(index, len(branches) - 1))
@@ -312,7 +342,6 @@ def _carried(a: _Assembler, values: Sequence[Var], results: Sequence[Var]) -> li
     """Memory of carries, filled with what they begin with."""
     for v in results:
         a.take(v)
-        a.region_of[v] = a.current
     carries = [a.env[v] for v in results]
     for v, at in zip(values, carries, strict=True):
         a.copy(_pointer_of(a, at), a.pointer(v), bytes_of(v))
@@ -320,9 +349,9 @@ def _carried(a: _Assembler, values: Sequence[Var], results: Sequence[Var]) -> li
     return carries
 
 
-def _while(a: _Assembler, e: Equation, inner: Equation) -> None:
+def _while(a: _Assembler, e: Equation) -> None:
     w = a.w
-    test, body, (m, n) = (inner.attributes[k] for k in ("test", "body", "consts"))
+    test, body, (m, n) = (e.attributes[k] for k in ("test", "body", "consts"))
     for_test, for_body = e.inputs[:m], e.inputs[m : m + n]
     carries = _carried(a, e.inputs[m + n :], e.outputs)
     head, inside, done = (w.function.add_block(s) for s in ("while", "do", "done"))
@@ -341,15 +370,14 @@ def _while(a: _Assembler, e: Equation, inner: Equation) -> None:
     w.b.block = done
 
 
-def _scan(a: _Assembler, e: Equation, inner: Equation) -> None:
+def _scan(a: _Assembler, e: Equation) -> None:
     w = a.w
     names = ("body", "consts", "carries", "length", "reverse")
-    body, n, c, length, backwards = (inner.attributes[k] for k in names)
+    body, n, c, length, backwards = (e.attributes[k] for k in names)
     consts, first, xs = e.inputs[:n], e.inputs[n : n + c], e.inputs[n + c :]
     carries = _carried(a, first, e.outputs[:c])
     for v in e.outputs[c:]:
         a.take(v)
-        a.region_of[v] = a.current
     if length == 0:
         return
     with w.loop(0, length) as step:
@@ -370,6 +398,8 @@ def _element(a: _Assembler, v: Var, index: Int, length: int) -> At:
 CONTROL: Mapping[str, Any] = {"cond": _cond, "while": _while, "scan": _scan}
 
 
-def assemble(graph: Graph, machine: Machine, cores: int) -> Network:
-    """A graph of fusions as one program."""
-    return _Assembler(graph, machine, cores).network()
+def assemble(graph: Graph, machine: Machine, cores: int, share: bool = True) -> Network:
+    """A graph of fusions as one program. Without `share` equal groups have functions of their own, so that a
+    profile can tell them apart.
+    """
+    return _Assembler(graph, machine, cores, share).network()

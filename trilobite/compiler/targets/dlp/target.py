@@ -8,19 +8,28 @@ each choice of them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.compiler.graph.passes import Options
 from trilobite.compiler.graph.passes.inline import specialise
-from trilobite.compiler.targets.contract import Executable, Target, Usage
+from trilobite.compiler.targets.contract import NOBODY, Executable, Target, Usage
 from trilobite.compiler.targets.dlp.compiled import Compiled, Loaded
 from trilobite.compiler.targets.dlp.devices import shared_device
+from trilobite.compiler.targets.dlp.network import Called
+from trilobite.compiler.targets.dlp.profile import Profile, cycles_by_function, owners, profile_of
 from trilobite.compiler.targets.dlp.refusals import check
+from trilobite.compiler.targets.dlp.resident import address_of, allocated, resident_array
 from trilobite.ir.evaluate import sizes_of
 from trilobite.ir.graph import Graph
+from trilobite.ir.transforms.cells import Cell, is_exposed
 from trilobite.ir.types import Symbol
+from trilobite.processor.device import Device
 from trilobite.processor.machine import Machine, load_machine, preset_names
 from trilobite.processor.sim.run import Run
 
@@ -37,10 +46,11 @@ class Processed(Executable):
         self.options = Options(stable=usage.stable, skip=frozenset(chosen.get("skip", ())))
         self.made: dict[tuple[tuple[Symbol, int], ...], Loaded] = {}
         self.last: Loaded | None = None
+        self._key: tuple[tuple[Symbol, int], ...] = ()
 
     def _loaded(self, values: Sequence[Any]) -> Loaded:
         sizes: Mapping[Symbol, int] = sizes_of(self.graph, values) if self.graph.symbols else {}
-        key = tuple(sorted(sizes.items()))
+        key = self._key = tuple(sorted(sizes.items()))
         if key not in self.made:
             graph = specialise(self.graph, sizes) if sizes else self.graph
             self.made[key] = Loaded(
@@ -48,9 +58,14 @@ class Processed(Executable):
             )
         return self.made[key]
 
-    def prepare(self, values: Sequence[Any], owners: Any = None) -> None:
-        with shared_device(self.machine).turn:
+    def prepare(self, values: Sequence[Any], owners: Mapping[int, Cell] = NOBODY) -> None:
+        """Compiles, and moves state to the device: a weight that nobody outside holds stays there."""
+        shared = shared_device(self.machine)
+        with shared.turn:
             self._loaded(values)
+            for place, cell in owners.items():
+                if place < len(values):
+                    _settle_on(shared.device, cell, values[place])
 
     def run(self, values: list[Any], old: list[Any], held: int) -> list[Any]:
         with shared_device(self.machine).turn:
@@ -63,11 +78,107 @@ class Processed(Executable):
         return None if self.last is None else self.last.last_run
 
     @property
+    def stages(self) -> Mapping[str, str]:
+        return self._compiled().stages()
+
+    def _compiled(self) -> Compiled:
+        """The program of the last call; of a graph that never ran, if its sizes are known."""
+        if self.last is not None:
+            return self.last.compiled
+        if self.graph.symbols:
+            raise ArgumentError(
+                f"{self.graph.name} has symbolic sizes and was never called",
+                expected="a call, which decides them",
+                remedy="call it once, then look",
+            )
+        return Compiled(self.graph, self.machine, self.options)
+
+    def explain(self) -> list[str]:
+        """Where each operation runs, by which mapping, and its share of the last run's cycles."""
+        compiled = self._compiled()
+        calls = compiled.network.calls
+        shares = _shares(self.last_run, calls) if self.last_run is not None else {}
+        lines = []
+        for call in calls:
+            share = f"{shares[call.group.function]:6.1%} " if shares else ""
+            names = " ".join(dict.fromkeys(call.primitives))
+            why = f"; {call.group.why}" if call.group.why else ""
+            lines.append(
+                f"  {share}{call.group.unit:<7} {names}: {call.group.mapping}{why}    {call.location}"
+            )
+        return lines
+
+    def memory(self) -> Memory:
+        """Device memory that the program needs: values between operations, constants, inputs and results."""
+        network = self._compiled().network
+        sizes = [
+            sum(prod(int(n) for n in t.shape) * t.dtype.itemsize for t in types)
+            for types in (self.graph.input_types, self.graph.output_types)
+        ]
+        return Memory(network.arena, sum(c.nbytes for c in network.constants), *sizes)
+
+    def profile(self, call: Callable[[], object], repeats: int = 1) -> Profile:
+        """The cycles of one run of `call`, group by group: equal groups get functions of their own."""
+        call()
+        assert self.last is not None
+        apart = Compiled(self.last.compiled.graph, self.machine, self.options, share=False)
+        whole, self.made = self.made, {self._key: Loaded(apart, shared_device(self.machine).device)}
+        try:
+            call()
+        finally:
+            self.made = whole
+        assert self.last_run is not None
+        return profile_of(self.last_run, apart.network.calls, self.machine)
+
+    @property
     def measured(self) -> Mapping[str, float]:
         run = self.last_run
         if run is None:
             return {}
-        return {"seconds": run.seconds, "cycles": run.cycles, "joules": run.energy.total}
+        assert self.last is not None
+        link = self.last.link
+        return {
+            "seconds": run.seconds, "cycles": run.cycles, "joules": run.energy.total,
+            "bytes to device": link.to_device, "bytes from device": link.from_device,
+        }  # fmt: skip
+
+
+def _settle_on(device: Device, cell: Cell, value: Any) -> None:
+    """The cell's array in the device's memory, unless it is there or somebody outside may write it."""
+    held = cell.held
+    if type(held) is not np.ndarray or held is not value or not held.size:
+        return
+    if address_of(device, held) is not None or is_exposed(held, 0):
+        return
+    block = allocated(device, held.nbytes, f"state of {held.dtype}{list(held.shape)}")
+    array = resident_array(block, held.shape, held.dtype)
+    array[...] = held
+    cell.value = array
+
+
+def _shares(run: Run, calls: Sequence[Called]) -> dict[str, float]:
+    """Of each function, its part of the run's cycles."""
+    functions = list(dict.fromkeys(call.group.function for call in calls))
+    cycles = cycles_by_function(run, owners(run, functions), len(functions))
+    return {name: spent / max(run.cycles, 1) for name, spent in zip(functions, cycles, strict=False)}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of device memory, by what they are for."""
+
+    arena: int
+    constants: int
+    inputs: int
+    outputs: int
+
+    @property
+    def total(self) -> int:
+        return self.arena + self.constants + self.inputs + self.outputs
+
+    def __str__(self) -> str:
+        parts = ("arena", "constants", "inputs", "outputs")
+        return f"{self.total} bytes: " + ", ".join(f"{name} {getattr(self, name)}" for name in parts)
 
 
 class Processor(Target):

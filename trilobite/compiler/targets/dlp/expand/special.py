@@ -100,6 +100,25 @@ def _lgamma_positive(x: Any) -> Any:
     return sub(_log_gamma_large(shifted), one("log", product))
 
 
+def _zeta_less_one(n: int) -> float:
+    """The sum of k^-n from k = 2 on."""
+    last = 64
+    tail = last ** (1 - n) / (n - 1) - last**-n / 2 + n * last ** (-n - 1) / 12
+    return float(sum(k**-n for k in range(last, 1, -1)) + tail)
+
+
+EULER = 0.5772156649015329
+NEAR = (1.0 - EULER, *((-1.0) ** n * _zeta_less_one(n) / n for n in range(2, 28)))
+
+
+def _lgamma_near(x: Any) -> Any:
+    """Of 0.5 to 2.5, by the series around its zeros 1 and 2."""
+    first = t.compare("lt", x, 1.5)
+    z = sub(x, select(first, t.like(x, 1.0), t.like(x, 2.0)))
+    series = mul(horner(NEAR[::-1], z), z)
+    return select(first, sub(series, table["log1p"](z)), series)
+
+
 def _sine_of_pi(x: Any) -> Any:
     """sin(pi x), exact in the argument."""
     part = sub(x, mul(one("round", mul(x, 0.5)), 2.0))
@@ -108,7 +127,8 @@ def _sine_of_pi(x: Any) -> Any:
 
 def _lgamma(x: Any) -> Any:
     negative = t.compare("lt", x, 0.5)
-    found = _lgamma_positive(select(negative, sub(1.0, x), x))
+    y = select(negative, sub(1.0, x), x)
+    found = select(t.compare("lt", y, 2.5), _lgamma_near(y), _lgamma_positive(y))
     mirror = sub(log(pi), one("log", one("abs", _sine_of_pi(x))))
     found = select(negative, sub(mirror, found), found)
     whole = table["and"](t.compare("le", x, 0.0), t.compare("eq", one("floor", x), x))
