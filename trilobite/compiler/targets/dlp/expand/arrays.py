@@ -41,16 +41,4 @@ def _concatenate(e: Equation) -> Body:
     return joined
 
 
-def _concatenate(e: Equation) -> Body:
-    """A routine takes so many pointers: longer lists in parts."""
-    axis, many = e.attributes["axis"], 24
-    if len(e.inputs) <= many:
-        return None
-
-    def body(*xs: Any) -> Any:
-        return t.join([t.join(xs[i : i + many], axis) for i in range(0, len(xs), many)], axis)
-
-    return body
-
-
 RULES = {"iota": _iota, "concatenate": _concatenate}

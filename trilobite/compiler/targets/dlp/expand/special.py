@@ -102,7 +102,7 @@ def _lgamma_positive(x: Any) -> Any:
 
 def _zeta_less_one(n: int) -> float:
     """The sum of k^-n from k = 2 on."""
-    last = 64
+    last = 1024
     tail = last ** (1 - n) / (n - 1) - last**-n / 2 + n * last ** (-n - 1) / 12
     return float(sum(k**-n for k in range(last, 1, -1)) + tail)
 

@@ -1,0 +1,144 @@
+"""Every primitive on the processor against its meaning: samples of all families, dtypes, odd shapes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trilobite.base import dtypes as dt
+from trilobite.base.errors import DeviceError
+from trilobite.compiler.targets.dlp.refusals import REFUSED
+from trilobite.compiler.targets.registry import executable
+from trilobite.ir.primitive import table
+from trilobite.ir.transforms.record import record_graph
+from trilobite.ir.types import type_of
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ir"))
+from samples import samples
+
+Array = np.ndarray[Any, Any]
+# Forms that other targets make of primitives, and what only holds a region.
+ELSEWHERE = ("conv_integer", "conv_last", "conv_panels", "conv_planes", "conv_winograd", "window_last",
+             "gemm_pack", "dot_packed", "dot_quantised", "nibble", "fusion")  # fmt: skip
+OWN_SIGNS = {"eigh"}  # eigenvectors are unique but for their signs
+NAMES = sorted(n for n in samples if not n.startswith(ELSEWHERE) and n not in REFUSED)
+BOUND = {"float64": 2e-12, "complex128": 2e-12, "float32": 1e-5, "complex64": 3e-5, "float16": 4e-3,
+         "bfloat16": 3e-2}  # fmt: skip
+
+
+def rows(name: str) -> Iterator[tuple[list[Array], dict[str, Any]]]:
+    for values, attributes in samples[name](np.random.default_rng(3)):
+        yield [np.asarray(v) for v in values], attributes
+
+
+def as_dtype(
+    values: list[Array], attributes: dict[str, Any], dtype: Any
+) -> tuple[list[Array], dict[str, Any]]:
+    """Doubles in another dtype, and results that were to be double."""
+    changed = [v.astype(dtype) if v.dtype == dt.float64 else v for v in values]
+    wanted = {k: dtype if k == "dtype" and v == dt.float64 else v for k, v in attributes.items()}
+    return changed, wanted
+
+
+def check(
+    name: str, machine: str, values: list[Array], attributes: dict[str, Any], rough: float = 0.0
+) -> None:
+    primitive = table[name]
+
+    def body(*xs: Any) -> list[Any]:
+        found = primitive(*xs, **attributes)
+        return list(found) if primitive.multiple else [found]
+
+    graph = record_graph(body, [type_of(v) for v in values], name)
+    with np.errstate(all="ignore"):
+        want = primitive.evaluate(*values, **attributes)
+    got = executable(graph, f"dlp:{machine}")(values)
+    for g, w in zip(got, want if primitive.multiple else [want], strict=True):
+        compare(g, np.asarray(w), f"{name} on {machine}", rough)
+
+
+def compare(got: Array, want: Array, what: str, rough: float) -> None:
+    assert (got.shape, got.dtype) == (want.shape, want.dtype), what
+    if want.dtype not in dt.INEXACT:
+        assert (got.astype(np.int64) == want.astype(np.int64)).all(), what
+        return
+    wide = np.complex128 if want.dtype.kind == "c" else np.float64
+    x, y = got.astype(wide), want.astype(wide)
+    bound = max(BOUND.get(want.dtype.name, 0.3), rough)
+    with np.errstate(all="ignore"):
+        scale = np.abs(y[np.isfinite(y)]).max(initial=0.0) * (1e-6 if bound < 1e-3 else 1e-2)
+        near = (np.abs(x - y) <= bound * (np.abs(y) + scale)) | (x == y) | ((x != x) & (y != y))
+    assert near.all(), f"{what}: {got[~near][:5]} instead of {want[~near][:5]}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_largest_sample(name: str) -> None:
+    if name in OWN_SIGNS:
+        pytest.skip("checked by what its result is for")
+    values, attributes = max(rows(name), key=lambda row: sum(v.size for v in row[0]))
+    check(name, "dlp-s", values, attributes)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("machine", ["dlp-s", "dlp-m", "odd"])
+@pytest.mark.parametrize("name", NAMES)
+def test_all_samples(name: str, machine: str, odd_machine: Path) -> None:
+    if name in OWN_SIGNS:
+        pytest.skip("checked by what its result is for")
+    for values, attributes in rows(name):
+        check(name, str(odd_machine) if machine == "odd" else machine, values, attributes)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e3m4])
+@pytest.mark.parametrize("name", NAMES)
+def test_floats_of_all_sizes(name: str, dtype: Any) -> None:
+    """Samples are chosen for doubles: rounded to a small format some inputs are no longer in the domain,
+    which both sides must treat alike; integers that follow from rounded floats may differ.
+    """
+    if name in OWN_SIGNS or name in ("while", "scan", "cond", "call"):
+        pytest.skip("regions have types of their own")
+    for values, attributes in rows(name):
+        if not any(v.dtype == dt.float64 for v in values):
+            continue
+        changed, wanted = as_dtype(values, attributes, dtype)
+        try:
+            record_graph(lambda *xs, w=wanted: _all(name, xs, w), [type_of(v) for v in changed], name)
+        except Exception:
+            continue  # a dtype that the primitive does not take
+        check(name, "dlp-s", changed, wanted, rough=2e-2 if dtype.itemsize < 4 else 0.0)
+
+
+def _all(name: str, xs: Any, attributes: dict[str, Any]) -> list[Any]:
+    found = table[name](*xs, **attributes)
+    return list(found) if table[name].multiple else [found]
+
+
+def test_eigenvectors_are_eigenvectors() -> None:
+    rng = np.random.default_rng(5)
+    a = rng.normal(size=(2, 5, 5)) + 1j * rng.normal(size=(2, 5, 5))
+    for x in (a, a.real, (a.real).astype(np.float32)):
+        graph = record_graph(lambda v: list(table["eigh"](v)), [type_of(x)], "eigh")
+        values, vectors = executable(graph, "dlp:dlp-s")([x])
+        symmetric = (x + np.swapaxes(x, -1, -2).conj()) / 2
+        bound = 1e-4 if x.dtype == np.float32 else 1e-9
+        assert np.abs(symmetric @ vectors - vectors * values[..., None, :]).max() < bound
+        assert np.abs(np.linalg.eigvalsh(symmetric) - values).max() < bound
+
+
+def test_what_is_refused_is_named_all_at_once() -> None:
+    def body(x: Any) -> list[Any]:
+        table["print"](x, fmt="{}")
+        return [table["svdvals"](x)]
+
+    graph = record_graph(body, [type_of(np.zeros((3, 3)))], "refused")
+    with pytest.raises(DeviceError) as error:
+        executable(graph, "dlp:dlp-s")([np.zeros((3, 3))])
+    assert (
+        "print" in str(error.value) and "svdvals" in str(error.value) and 'target="cpu"' in str(error.value)
+    )
