@@ -117,7 +117,7 @@ class Processed(Executable):
         ]
         return Memory(network.arena, sum(c.nbytes for c in network.constants), *sizes)
 
-    def profile(self, call: Callable[[], object], repeats: int = 1) -> Profile:
+    def profile(self, call: Callable[[], object], repeats: int = 1, again: bool = False) -> Profile:
         """The cycles of one run of `call`, group by group: equal groups get functions of their own."""
         call()
         assert self.last is not None
