@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -29,6 +32,23 @@ class Location(NamedTuple):
 UNKNOWN = Location("?", 0, "?")
 
 
+class _Told(threading.local):
+    place: Location | None = None
+
+
+_told = _Told()
+
+
+@contextmanager
+def told(place: Location) -> Iterator[None]:
+    """What happens in here happens at this place: a node of a model, which no line of Python is."""
+    before, _told.place = _told.place, place
+    try:
+        yield
+    finally:
+        _told.place = before
+
+
 def _is_inside(code: CodeType) -> bool:
     name = os.path.abspath(code.co_filename)
     network = name.startswith(_USER_ROOMS) and not name.endswith("__init__.py")
@@ -42,6 +62,8 @@ def user_location() -> Location:
     """The line of the innermost caller that is not part of the package (networks in `zoo` and `apps` count as
     users).
     """
+    if _told.place is not None:
+        return _told.place
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

@@ -1,29 +1,59 @@
 """Sessions: a model loaded for a target, ready to run.
 
-Enters: a model as a path, bytes or a ModelProto. Leaves: `Session`, which takes arrays by input name and
-gives arrays by output name. All operators are checked when a session is made; graphs are compiled when a
-size is first seen.
+Enters: a model as a path, bytes, a ModelProto, or as `read` gives it. Leaves: `Session`, which takes arrays
+by input name and gives arrays by output name. All operators are checked when a session is made; graphs are
+compiled when sizes are first seen. Sessions made of one `Model` share its weights; a session may run in
+many threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from threading import Event
 from typing import Any
 
 import numpy as np
 
-from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
+from trilobite.base.errors import ArgumentError, DTypeError, ShapeError, StateError
 from trilobite.framework.tensor import Tensor
 from trilobite.inference import operators
 from trilobite.inference.model import Model, Named
 from trilobite.inference.program.program import Program, unsupported
+from trilobite.inference.program.steps import Compiled, Step
 from trilobite.inference.reader import read
+from trilobite.native import pool
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Milliseconds of every step of a run, and what the target says about those that are compiled."""
+
+    rows: tuple[tuple[str, float], ...]
+    details: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> float:
+        return sum(ms for _, ms in self.rows)
+
+    def __str__(self) -> str:
+        lines = [f"{ms:>10.3f} ms  {name}" for name, ms in self.rows]
+        return "\n".join([*lines, f"{self.total:>10.3f} ms  in all", *self.details])
 
 
 class Session:
     """A model on a target."""
 
-    def __init__(self, model: Model, target: str = "cpu", options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        target: str = "cpu",
+        threads: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         operators.load()
         missing = unsupported(model.graph)
         if missing:
@@ -32,7 +62,7 @@ class Session:
                 + "\n    ".join(missing[:100]),
                 expected="operators of docs/onnx.md",
             )
-        self.model, self.target = model, target
+        self.model, self.target, self.threads = model, target, threads
         self.program = Program(model.graph, target, options=options)
         self._types = {i.name: i for i in model.graph.inputs}
 
@@ -46,21 +76,111 @@ class Session:
         """Names, dtypes and shapes of what `run` gives."""
         return self.model.graph.outputs
 
-    def run(self, inputs: Mapping[str, Any], outputs: Iterable[str] | None = None) -> dict[str, Any]:
-        """Outputs by name, for inputs by name."""
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        outputs: Iterable[str] | None = None,
+        *,
+        into: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        cancel: Event | None = None,
+    ) -> dict[str, Any]:
+        """Outputs by name, for inputs by name, which are not copied. Results named in `into` are written to
+        those arrays. When `cancel` is set, by another thread, the run ends with an error before its next
+        step.
+        """
         names = list(outputs) if outputs is not None else self.program.outputs
-        values = self._checked(inputs)
-        unknown = [n for n in names if n not in self.program.outputs]
+        unknown = [n for n in (*names, *(into or ())) if n not in self.program.outputs]
         if unknown:
             raise ArgumentError(
                 f"the model has no output {unknown[0]!r}",
                 expected=f"some of {', '.join(self.program.outputs)}",
             )
-        return dict(zip(names, self.program.run(values, names), strict=True))
+        values = self._checked(inputs)
+        self._take_threads()
+        watch = None if cancel is None else _watching(cancel)
+        found = dict(zip(names, self.program.run(values, names, watch), strict=True))
+        for name, array in (into or {}).items():
+            found[name] = _written(name, found[name], array)
+        return found
+
+    def _take_threads(self) -> None:
+        if self.threads is not None and pool.threads() != self.threads:
+            pool.set_threads(self.threads)
+
+    def batched(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Several inputs in one run: joined along the first axis, and the results parted again."""
+        if not rows:
+            return []
+        arrays = [self._checked(r) for r in rows]
+        joined = {n: np.concatenate([a[n] for a in arrays]) for n in self._types}
+        counts = [len(next(iter(a.values()))) for a in arrays]
+        out = self.run(joined)
+        ends = np.cumsum(counts)[:-1]
+        parts = {n: np.split(v, ends) for n, v in out.items() if len(v) == sum(counts)}
+        if len(parts) != len(out):
+            odd = next(n for n in out if n not in parts)
+            raise ShapeError(
+                f"the output {odd!r} has the shape {out[odd].shape} for a batch of {sum(counts)}",
+                expected="a first axis as long as the batch",
+                remedy="run the inputs one by one",
+            )
+        return [{n: p[i] for n, p in parts.items()} for i in range(len(rows))]
+
+    # -- looking inside --------------------------------------------------------------------------------------
 
     def explain(self) -> str:
         """The steps, and for which sizes each was compiled."""
         return "\n".join(self.program.describe())
+
+    def profile(self, inputs: Mapping[str, Any], repeats: int = 10) -> Profile:
+        """Where the time of a run goes: step by step, and inside compiled steps kernel by kernel."""
+        self.run(inputs)
+        values = self._checked(inputs)
+        rows: dict[int, list[float]] = {}
+        seen: dict[int, dict[str, Any]] = {}
+        for _ in range(repeats):
+            marks: list[float] = []
+
+            def mark(step: Step, there: Mapping[str, Any], marks: list[float] = marks) -> None:
+                seen[len(marks)] = dict(there)
+                marks.append(time.perf_counter())
+
+            self.program.run(values, before=mark)
+            marks.append(time.perf_counter())
+            for i, (a, b) in enumerate(pairwise(marks)):
+                rows.setdefault(i, []).append((b - a) * 1000)
+        best = tuple((self.program.steps[i].describe()[0], min(ms)) for i, ms in rows.items())
+        return Profile(best, tuple(self._kernels(seen, repeats)))
+
+    def _kernels(self, seen: Mapping[int, dict[str, Any]], repeats: int) -> list[str]:
+        lines: list[str] = []
+        for i, step in enumerate(self.program.steps):
+            if isinstance(step, Compiled):
+                try:
+                    found = step.executable(seen[i]).profile(partial(step.run, seen[i]), repeats)
+                except ArgumentError:
+                    continue  # the target says nothing about kernels
+                lines += ["", f"step {i}:", *str(found).splitlines()]
+        return lines
+
+    def memory(self, inputs: Mapping[str, Any]) -> str:
+        """Bytes of weights, and what compiled steps plan for inputs of these sizes."""
+        lines = [f"weights: {self.program.weights():,} bytes"]
+
+        def note(step: Step, there: Mapping[str, Any]) -> None:
+            if isinstance(step, Compiled):
+                step.run(there)
+                try:
+                    lines.extend(str(step.executable(there).memory()).splitlines())
+                except ArgumentError:
+                    lines.append(f"{step.name}: the target {self.target!r} plans no memory")
+
+        self.program.run(self._checked(inputs), before=note)
+        return "\n".join(lines)
+
+    # -- inputs ----------------------------------------------------------------------------------------------
 
     def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         extra = [n for n in inputs if n not in self._types]
@@ -72,13 +192,33 @@ class Session:
         return {n: _fitting(i, inputs.get(n), sizes) for n, i in self._types.items()}
 
 
+def _watching(cancel: Event) -> Any:
+    def check(step: Step, there: Mapping[str, Any]) -> None:
+        if cancel.is_set():
+            raise StateError(
+                "the run was cancelled", where=step.describe()[0], remedy="clear the event and run again"
+            )
+
+    return check
+
+
+def _written(name: str, value: Any, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if not isinstance(value, np.ndarray) or value.shape != array.shape or value.dtype != array.dtype:
+        raise ShapeError(
+            f"an array of {array.dtype}{list(array.shape)} for the output {name!r}",
+            expected=f"{value.dtype}{list(value.shape)}",
+        )
+    np.copyto(array, value)
+    return array
+
+
 def _fitting(declared: Named, value: Any, sizes: dict[str, int]) -> Any:
     t = declared.type
     if t.kind != "tensor":
         return value
     array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     if t.dtype is not None and array.dtype != t.dtype:
-        if t.dtype == object and array.dtype.kind in "UST":
+        if t.dtype == np.dtype(object) and array.dtype.kind in "UST":
             return array.astype(object)
         raise DTypeError(
             f"the input {declared.name!r} has the dtype {array.dtype}",
@@ -96,6 +236,15 @@ def _fitting(declared: Named, value: Any, sizes: dict[str, int]) -> Any:
     return array
 
 
-def load(source: Any, *, target: str = "cpu", options: Mapping[str, Any] | None = None) -> Session:
-    """A session for a model: a path, bytes, or a ModelProto in memory."""
-    return Session(read(source), target, options)
+def load(
+    source: Any,
+    *,
+    target: str = "cpu",
+    threads: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Session:
+    """A session for a model: a path, bytes, a ModelProto in memory, or what `read` gave. `threads` sets the
+    size of the process's pool when the session runs.
+    """
+    model = source if isinstance(source, Model) else read(source)
+    return Session(model, target, threads, options)

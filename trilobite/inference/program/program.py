@@ -7,7 +7,7 @@ that each compiled graph can be recorded on its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from trilobite.inference.model import Graph, ValueType
@@ -113,10 +113,19 @@ class Program:
 
     # -- running ---------------------------------------------------------------------------------------------
 
-    def run(self, values: Mapping[str, Any], outputs: Iterable[str] | None = None) -> list[Any]:
-        """The outputs, for values of all inputs (and of what the graph takes from outside)."""
+    def run(
+        self,
+        values: Mapping[str, Any],
+        outputs: Iterable[str] | None = None,
+        before: Callable[[Step, Mapping[str, Any]], None] | None = None,
+    ) -> list[Any]:
+        """The outputs, for values of all inputs and of what the graph takes from outside. `before` is called
+        with every step and what is there for it; it may raise to end the run.
+        """
         there = dict(values)
         for step, dying in zip(self.steps, self._dying, strict=True):
+            if before is not None:
+                before(step, there)
             there.update(zip(step.makes, step.run(there), strict=True))
             for name in dying:
                 there.pop(name, None)
@@ -126,6 +135,10 @@ class Program:
         if name in there:
             return there[name]
         return as_array(self.constants[name]) if name in self.constants else None
+
+    def weights(self) -> int:
+        """Bytes of constants, those of bodies not counted."""
+        return sum(c.array.nbytes for c in self.constants.values())
 
     def describe(self, indent: str = "") -> list[str]:
         return [indent + line for step in self.steps for line in step.describe()]

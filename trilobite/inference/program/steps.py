@@ -16,6 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from trilobite.base.errors import TrilobiteError
+from trilobite.base.locations import Location, told
+from trilobite.compiler.targets.contract import Executable
 from trilobite.framework.jit import Jitted, jit
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.inference.model import Node
@@ -129,10 +131,18 @@ class Compiled:
     def trace(self, values: dict[str, Any]) -> tuple[Tensor, ...]:
         """The nodes in order, on tensors that are being recorded."""
         look = {**self.constants, **values}
-        for node, row in self.nodes:
-            results = apply(node, row, [look[n] if n else None for n in node.reads_in_order()])
+        for i, (node, row) in enumerate(self.nodes):
+            with told(Location(self.name, i, node.label())):
+                results = apply(node, row, [look[n] if n else None for n in node.reads_in_order()])
             look.update(zip(node.outputs, results, strict=False))
         return tuple(as_tensor(look[n]) for n in self.makes)
+
+    def executable(self, values: Values) -> Executable:
+        """What runs operands of these sizes."""
+        operands = [wrap(np.asarray(values[n])) for n in self.reads]
+        key: Key = tuple((t.shape, t.dtype) for t in operands)  # type: ignore[misc]
+        found: Executable = self.functions[key].lower(*operands).compile()
+        return found
 
     def describe(self) -> list[str]:
         own = [k for k, f in self.functions.items() if all(f is not g for _, g in self.symbolic)]
