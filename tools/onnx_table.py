@@ -14,11 +14,11 @@ from typing import Any
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "onnx.md"
 HEAD = """# ONNX operators
 
-Generated from the operator table by `python -m tools.onnx_table`, beside the schemas of onnx {version}
-(operator set {opset}). *Compiled*: part of the graphs that the target runs. *Host*: runs between them,
-because the operator works on strings, sequences, optionals or maps, or because the shape of its result depends on
-values. An operand under *shapes* decides the shape of the result: where it follows from shapes and constants
-the node is compiled, else it runs on the host.
+Generated from the operator table by `python -m tools.onnx_table`, beside the schemas of onnx
+{version} (operator set {opset}). *Compiled*: part of the graphs that the target runs. *Host*: runs
+between them, because the operator works on strings, sequences, optionals or maps, or because the
+shape of its result depends on values. An operand under *shapes* decides the shape of the result:
+where it follows from shapes and constants the node is compiled, else it runs on the host.
 
 | | of ONNX | here |
 |---|---|---|
