@@ -72,4 +72,4 @@ def _copy(s: Scalars, to: Value, of: Value, piece: Int, rows: Sequence[Axis]) ->
     fields: list[Value] = [to, of, s.value(piece)]
     for row in rows:
         fields += [s.value(row.to), s.value(row.of), s.value(row.count)]
-    s.builder.tensor(("COPY", "COPY2", "COPY3")[len(rows)], fields, is_async=True)
+    s.tensor(("COPY", "COPY2", "COPY3")[len(rows)], fields, is_async=True)

@@ -41,7 +41,7 @@ class Finish:
                 "",
             ]
         values = [places["sums"], places["left"], places["right"], *map(s.value, fields), *drain]
-        s.builder.tensor(ROWS[kind], values, (self.plan.sums, nest.left, nest.left), flags)
+        s.tensor(ROWS[kind], values, (self.plan.sums, nest.left, nest.left), flags)
 
     def _drain(self, extras: Mapping[int, Value], is_last: bool) -> tuple[list[str], list[Value]]:
         nothing = self.s.builder.constant(ANY, 0)
@@ -68,16 +68,18 @@ class Finish:
             self._narrow(tile, sums, count)
         inputs = [tile, *(self._spread(regions, at, n, place) for n, place in extras.items())]
         scratch = self.base["scratch"]
+        if self.s.is_ahead:
+            return
         epilogue.body.emit(self.s.builder, inputs, results, count, scratch, self.plan.elements["out"])
 
     def _narrow(self, to: Value, of: Value, count: Int) -> None:
         """Floats are rounded; integers keep their low bytes, as sums of integers wrap."""
         s, out, sums = self.s, self.nest.out, self.plan.sums
         if out.kind == "float":
-            s.builder.tensor("VCVT", [to, s.value(count), of], (out, sums))
+            s.tensor("VCVT", [to, s.value(count), of], (out, sums))
             return
         wide, item = sums.bits // 8, out.bits // 8
-        s.builder.tensor("COPY2", [to, of, *map(s.value, (item, item, wide, count))])
+        s.tensor("COPY2", [to, of, *map(s.value, (item, item, wide, count))])
 
     def _spread(self, regions: Regions, at: Point, number: int, place: Value) -> Value:
         """A number for each output, repeated for every place of the tile."""
@@ -87,7 +89,5 @@ class Finish:
         to = self.base[f"spread{number}"]
         rows, columns = regions.span(at, "p")[1], regions.span(at, "q")[1]
         row = s.product([regions.span(at, "g")[1], regions.span(at, "n")[1], item])
-        s.builder.tensor(
-            "COPY2", [to, place, s.value(row), s.value(row), s.value(0), s.value(s.mul(rows, columns))]
-        )
+        s.tensor("COPY2", [to, place, s.value(row), s.value(row), s.value(0), s.value(s.mul(rows, columns))])
         return to

@@ -134,8 +134,8 @@ class Kernel:
         to, of = (self.s.offset(self._place(place, at), skip) for place in (name, "shared"))
         everyone = (1 << self.plan.machine.cores_per_cluster) - 1
         fields = [to, of, self.s.value(self.s.mul(mine, step)), self.builder.integer(everyone)]
-        give = partial(self.builder.tensor, "COPYX", fields, is_async=True)
-        self.s.when(self.s.compare("gt", mine, 0), lambda: _nothing(give()), "give")
+        give = partial(self.s.tensor, "COPYX", fields, is_async=True)
+        self.s.when(self.s.compare("gt", mine, 0), give, "give")
 
     def _part(self, tile: Tile) -> tuple[Int, Int, Int, list[Axis]]:
         """Of the tile's outermost axis: where this core's part begins, how many, bytes of one; the axes."""
@@ -172,9 +172,9 @@ class Kernel:
         if not tile.is_spread:
             return to
         size = self.s.value(self.s.mul(tile.elements, self.nest.image.item))
-        self.builder.tensor("VSET", [to, size, self.builder.constant(U8, 0)], [U8])
+        self.s.tensor("VSET", [to, size, self.builder.constant(U8, 0)], [U8])
         if self.plan.waits:
-            self.builder.sync("vector")
+            self.s.sync("vector")
         return self.s.offset(to, tile.skip)
 
     def _load_extra(self, number: int, at: Point) -> None:
@@ -253,10 +253,6 @@ class Tile:
     first: Int
     axes: list[Axis]
     item: int
-
-
-def _nothing(_: object) -> None:
-    """Drops a result."""
 
 
 def _size(parts: Sequence[int]) -> int:

@@ -6,9 +6,9 @@ tile that has no edge costs no instruction. Divisions are of numbers that are no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from trilobite.processor.isa.formats import I64
+from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Value, Variable
 
@@ -20,6 +20,30 @@ class Scalars:
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
+        self.is_ahead = False
+
+    # instructions
+    def tensor(
+        self,
+        mnemonic: str,
+        operands: Sequence[Value],
+        formats: Sequence[Format] = (),
+        flags: Sequence[str] = (),
+        is_async: bool = False,
+    ) -> None:
+        if not self.is_ahead:
+            self.builder.tensor(mnemonic, operands, formats, flags, is_async)
+
+    def sync(self, *queues: str) -> None:
+        if not self.is_ahead:
+            self.builder.sync(*queues)
+
+    def ahead(self, body: Callable[[], None]) -> None:
+        """Only the scalar work of a body, here and whether or not its conditions hold. Where the body stands
+        later, the same values are found again."""
+        self.is_ahead = True
+        body()
+        self.is_ahead = False
 
     def value(self, a: Int) -> Value:
         return self.builder.integer(a) if isinstance(a, int) else a
@@ -101,7 +125,7 @@ class Scalars:
     # control
     def when(self, truth: Int, body: Callable[[], None], name: str = "when") -> None:
         """The body if the number is not 0."""
-        if isinstance(truth, int):
+        if isinstance(truth, int) or self.is_ahead:
             if truth:
                 body()
             return
@@ -114,7 +138,7 @@ class Scalars:
         self.builder.block = behind
 
     def either(self, truth: Int, yes: Callable[[], None], no: Callable[[], None]) -> None:
-        if isinstance(truth, int):
+        if isinstance(truth, int) or self.is_ahead:
             (yes if truth else no)()
             return
         function = self.builder.function
@@ -128,7 +152,7 @@ class Scalars:
 
     def loop(self, count: Int, body: Callable[[Int], None], name: str = "loop") -> None:
         """The body for 0 to count - 1."""
-        if isinstance(count, int) and count <= 1:
+        if (isinstance(count, int) and count <= 1) or self.is_ahead:
             if count == 1:
                 body(0)
             return
@@ -143,6 +167,12 @@ class Scalars:
         builder.set(counter, self._op("add", builder.get(counter), 1))
         builder.jump(head)
         builder.block = out
+
+    def flip(self, a: Int, b: Int) -> Int:
+        """Of bits: whether one of them is set."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a ^ b
+        return self._op("xor", b, a) if isinstance(a, int) else self._op("xor", a, b)
 
     def variable(self, name: str, start: Int) -> Variable:
         made = self.builder.function.add_variable(name, I64)

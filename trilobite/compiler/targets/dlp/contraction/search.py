@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trilobite.base.errors import KernelError
+from trilobite.compiler.targets.dlp.contraction.figures import Extra, Figures, Shape
 from trilobite.compiler.targets.dlp.contraction.formats import is_product
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import Nest
 from trilobite.compiler.targets.dlp.contraction.places import Plan, drain_of, is_vector
-from trilobite.compiler.targets.dlp.contraction.predict import Extra, Prediction, Shape, batch_of
+from trilobite.compiler.targets.dlp.contraction.predict import Prediction, figures_for
 from trilobite.compiler.targets.dlp.contraction.space import Space
 from trilobite.compiler.targets.dlp.interfaces import Epilogue
 from trilobite.processor.machine import Machine
@@ -74,15 +75,16 @@ def search(
     space, shape = Space(nest, machine, cores), shape_of(nest, epilogue)
     seen = fitting = 0
     best: list[tuple[float, int, Mapping]] = []
+    figures = space.figures(shape)
     for lead in (1, 2) if machine.interlock == "ranges" else (1,):
-        more, fit, kept = _scored(space, shape, lead, finalists)
+        more, fit, kept = _scored(space, shape, figures, lead, finalists)
         seen, fitting, best = seen + more, fitting + fit, best + kept
     if not best:
-        more, fitting, best = _scored(space, shape, 0, finalists)
+        more, fitting, best = _scored(space, shape, figures, 0, finalists)
         seen += more
     best.sort(key=lambda found: found[:2])
     chosen = _legal(best, nest, machine, epilogue)[:finalists]
-    found = [Found(m, round(cycles), bound=_bound(nest, machine, shape, m)) for cycles, _, m in chosen]
+    found = [Found(m, round(cycles), bound=_bound(space, shape, m, cycles)) for cycles, _, m in chosen]
     if timer is not None and len(found) > 1:
         found = [replace(f, timed=timer(f.mapping)) for f in found]
         found.sort(key=lambda f: f.timed or 0)
@@ -94,10 +96,10 @@ def _smallest(space: Space, epilogue: Epilogue | None) -> str:
     return Plan(space.nest, tiny, space.machine, epilogue).overflow() or "no candidate fits"
 
 
-def _bound(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping) -> str:
+def _bound(space: Space, shape: Shape, mapping: Mapping, cycles: float) -> str:
     """What a mapping's steps wait for most: the unit, or DRAM."""
-    made = Prediction(nest, machine, shape, batch_of([mapping]))
-    return "matrix" if made.unit[0] * 2 >= made.cycles[0] else "io"
+    unit = figures_for(space.nest, space.machine, shape, [mapping]).unit[0]
+    return "matrix" if unit * 2 >= cycles else "io"
 
 
 def _legal(
@@ -108,23 +110,30 @@ def _legal(
 
 
 def _scored(
-    space: Space, shape: Shape, lead: int, keep: int
+    space: Space, shape: Shape, figures: Figures, lead: int, keep: int
 ) -> tuple[int, int, list[tuple[float, int, Mapping]]]:
-    """Candidates, those that fit, and the best of each batch with the number of the candidate."""
+    """Candidates, those that fit and may be among the best, and the best with the numbers of the candidates.
+
+    A tiling whose bound exceeds the last of the best is not looked at again.
+    """
     seen = fitting = 0
     found: list[tuple[float, int, Mapping]] = []
-    for batch, _ in space.batches(lead):
-        made = Prediction(space.nest, space.machine, shape, batch)
-        fits = np.flatnonzero(made.fits)
-        fitting += len(fits)
-        if len(fits):
-            cycles = made.cycles[fits]
+    bound, limit = figures.bound(space.nest), np.inf
+    for walking in space.walks(lead):
+        made = Prediction(space.nest, space.machine, shape, figures, walking)
+        rows = np.flatnonzero(made.fits & (bound <= limit))
+        fitting += len(rows)
+        if len(rows):
+            some = Prediction(space.nest, space.machine, shape, figures.take(rows), walking)
+            cycles = some.cycles
             for place in np.argsort(cycles, kind="stable")[:keep]:
-                row = int(fits[place])
-                found.append((float(cycles[place]), seen + row, space.mapping(batch, row)))
-        seen += batch.size
-    found.sort(key=lambda entry: entry[:2])
-    return seen, fitting, _distinct(found)[: 4 * keep]
+                if cycles[place] <= limit:
+                    row = int(rows[place])
+                    found.append((float(cycles[place]), seen + row, space.mapping(walking, row)))
+            found = _distinct(sorted(found, key=lambda entry: entry[:2]))[: 4 * keep]
+            limit = found[-1][0] if len(found) == 4 * keep else limit
+        seen += figures.size
+    return seen, fitting, found
 
 
 def _distinct(found: list[tuple[float, int, Mapping]]) -> list[tuple[float, int, Mapping]]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import permutations, product
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from trilobite.compiler.targets.dlp.contraction.figures import Figures, Shape, figures_of
 from trilobite.compiler.targets.dlp.contraction.mapping import ONES, Mapping, ceil_div
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest
-from trilobite.compiler.targets.dlp.contraction.predict import Batch
+from trilobite.compiler.targets.dlp.contraction.predict import Walking
 from trilobite.processor.machine import Machine
 
 MOST_TILES = 10  # sizes of tiles that are looked at along a dim
@@ -189,24 +189,28 @@ class Space:
         ends = [level for level in found if level < 2 or level == len(order) or not _together(order, level)]
         return sorted(set(ends))
 
-    def batches(self, lead: int) -> Iterator[tuple[Batch, Any]]:
-        """Batches of candidates, and the rows of `tilings` that they are."""
+    def figures(self, shape: Shape) -> Figures:
+        """What the tilings cost whatever the order of loops."""
         rows = np.array(self._rows, np.int64)
         tiles = {d: rows[:, i] for i, d in enumerate(DIMS)}
         split = np.array([[x * y for x, y in zip(a, b, strict=True)] for a, b, _ in self.divisions], np.int64)
         names = np.array([shared for _, _, shared in self.divisions])
         shared = {name: (names == name)[rows[:, -1]] for name in ("left", "right")}
         parts = {d: split[rows[:, -1], i] for i, d in enumerate(DIMS)}
+        return figures_of(self.nest, self.machine, shape, tiles, parts, shared)
+
+    def walks(self, lead: int) -> Iterator[Walking]:
+        """Orders and levels; each goes with every tiling."""
         own = self.nest.own
         for order in self.orders():
             for left, right in product(self.levels(order, own["left"]), self.levels(order, own["right"])):
-                yield Batch(tiles, parts, shared, order, left, right, lead), rows
+                yield Walking(order, left, right, lead)
 
-    def mapping(self, batch: Batch, row: int) -> Mapping:
-        chosen = self._rows[row]
-        kept = batch.keep_left, batch.keep_right
+    def mapping(self, walking: Walking, row: int) -> Mapping:
+        chosen, w = self._rows[row], walking
         clusters, cores, shared = self.divisions[chosen[-1]]
-        return Mapping(tuple(chosen[:-1]), batch.order, *kept, batch.lead, clusters, cores, shared)
+        kept = w.keep_left, w.keep_right
+        return Mapping(tuple(chosen[:-1]), w.order, *kept, w.lead, clusters, cores, shared)
 
     @property
     def size(self) -> int:

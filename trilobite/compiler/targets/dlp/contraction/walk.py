@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from trilobite.compiler.targets.dlp.contraction.mapping import Residence
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
@@ -83,7 +84,7 @@ class Walk:
             self._once(stages)
             return
         last = max(stage.delay for stage in stages)
-        turning = [name for name, r in self.residences.items() if r.phases > 1]
+        turning = [name for name, r in self._turning().items() if name == r]
         places = [_Place(s, f"step{delay}", self.order, turning) for delay in range(last + 1)]
         turns = s.select(s.compare("gt", steps, 0), s.add(steps, last), 0)
         s.loop(turns, lambda t: self._step(stages, places, t, steps), "steps")
@@ -99,7 +100,9 @@ class Walk:
 
     def _step(self, stages: Sequence[Stage], places: Sequence[_Place], t: Int, steps: Int) -> None:
         s, last = self.s, len(places) - 1
-        if self.waits and last:  # for the step before, of which all scalar work is done
+        if self.waits and last:  # for the step before, while this one's places are worked out
+            for stage in stages:
+                s.ahead(partial(stage.body, self._point(places[stage.delay])))
             s.builder.sync()
         self._meet()
         for stage in stages:
@@ -133,15 +136,22 @@ class Walk:
         b = self.s.builder
         index: dict[str, Int] = dict.fromkeys(self.levels, 0)
         index.update({d: b.get(v) for d, v in place.counters.items()})
-        return Point(index, {name: b.get(v) for name, v in place.phases.items()})
+        phases = {name: b.get(place.phases[same]) for name, same in self._turning().items()}
+        return Point(index, phases)
+
+    def _turning(self) -> dict[str, str]:
+        """Residences with phases, each with the first of those that change at the same time."""
+        firsts: dict[tuple[int, int], str] = {}
+        found = {name: r for name, r in self.residences.items() if r.phases > 1}
+        return {name: firsts.setdefault((r.level, r.phases), name) for name, r in found.items()}
 
     def _advance(self, place: _Place) -> None:
         """The next tile: counters carry outwards; a residence changes phase when its loops have run."""
         carry: Int = 1
         for level in range(len(self.levels), -1, -1):
-            for name, r in self.residences.items():
-                if r.level == level and r.phases > 1:
-                    self._count(place.phases[name], carry, r.phases)
+            for name, variable in place.phases.items():
+                if self.residences[name].level == level:
+                    self._count(variable, carry, self.residences[name].phases)
             if level and self.levels[level - 1] in self.order:
                 dim = self.levels[level - 1]
                 carry = self._count(place.counters[dim], carry, self.trips[dim])
@@ -149,6 +159,10 @@ class Walk:
     def _count(self, variable: Variable, carry: Int, limit: Int) -> Int:
         """Counts up to a limit and begins again; whether it did."""
         s = self.s
+        if limit == 2:
+            now = s.builder.get(variable)
+            s.assign(variable, s.flip(now, carry))
+            return s.mul(now, carry)
         moved = s.add(s.builder.get(variable), carry)
         around = s.compare("ge", moved, limit)
         s.assign(variable, s.select(around, 0, moved))

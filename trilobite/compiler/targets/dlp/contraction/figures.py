@@ -1,0 +1,283 @@
+"""What a tiling costs whatever the order of its loops: sizes of tiles, the unit's time, copies.
+
+Enters: a nest, a machine, what follows the sums, and tiles, parts and shared operands of many mappings as
+arrays. Leaves: `Figures`. The unit's time is the closed form of T1 (`timing/arrays.py`), summed over full
+tiles and edges; copies follow T1's rules for engines, granules, channels and requests under way, with DRAM
+divided among the cores that work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, Nest, View
+from trilobite.compiler.targets.dlp.contraction.traffic import Copy, copy_cost
+from trilobite.processor.machine import Machine
+from trilobite.processor.sim.timing.arrays import product_cycles
+
+Array = Any  # of NumPy, one entry for each mapping
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An operand or a result of the epilogue: where it lies and bytes of an element."""
+
+    view: View | Filter
+    is_result: bool
+    is_vector: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the cost depends on beside the nest: bytes of an element of the sums and of the results, whether a
+    body of vector instructions follows, and its extra tensors."""
+
+    sums: int
+    results: tuple[int, ...]
+    is_direct: bool
+    passes: int = 0
+    passes_of_parts: int = 0  # beside them, where sums come in parts that the drain cannot finish
+    extras: tuple[Extra, ...] = ()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of many tilings, one entry for each: tiles along the dims that a core visits and their product; cycles
+    of the unit over all steps, of one load of each operand, of one store with what follows the sums, of the
+    bus for a shared tile; bytes of the tiles; whether sums come in parts and whether cores meet."""
+
+    count: dict[str, Array]
+    steps: Array
+    unit: Array
+    left: Array
+    right: Array
+    store: Array
+    given_left: Array
+    given_right: Array
+    vector: Array
+    elements: dict[str, Array]
+    split: Array
+    meets: Array
+
+    def take(self, rows: Array) -> Figures:
+        """The same of some rows."""
+        found: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            found[field.name] = (
+                {k: v[rows] for k, v in value.items()} if isinstance(value, dict) else value[rows]
+            )
+        return Figures(**found)
+
+    @cached_property
+    def size(self) -> int:
+        return len(self.steps)
+
+    def bound(self, nest: Nest) -> Array:
+        """Cycles that no order of the loops can beat: the unit, or every tile loaded and stored once."""
+        own = nest.own
+        times = {name: np.prod([self.count[d] for d in own[name]], axis=0) for name in own}
+        moved = self.left * times["left"] + self.right * times["right"] + self.store * times["out"]
+        return np.maximum(self.unit, moved)
+
+
+def ceil_div(a: Array, b: Array) -> Array:
+    return -(-a // b)
+
+
+def figures_of(
+    nest: Nest, machine: Machine, shape: Shape, tiles: dict[str, Array], parts: dict[str, Array],
+    shared: dict[str, Array],
+) -> Figures:  # fmt: skip
+    """`tiles` and `parts` by dim; `shared` says whether the left, the right operand comes through SRAM."""
+    made = _Tilings(nest, machine, shape, tiles, parts, shared)
+    left, right, store = made.transfers
+    return Figures(
+        made.count, made.steps, made.unit, left, right, store, made.given("left"), made.given("right"),
+        made.vector, made.elements, made.split, shared["left"] | shared["right"],
+    )  # fmt: skip
+
+
+class _Tilings:
+    def __init__(
+        self, nest: Nest, machine: Machine, shape: Shape, tiles: dict[str, Array], parts: dict[str, Array],
+        shared: dict[str, Array],
+    ) -> None:  # fmt: skip
+        self.nest, self.machine, self.shape, self.parts, self.shared = nest, machine, shape, parts, shared
+        e = nest.extents
+        self.size = len(tiles["p"])
+        self.tile = {d: np.minimum(tiles[d], e[d]) for d in DIMS}
+        self.count = {d: ceil_div(ceil_div(e[d], self.tile[d]), parts[d]) for d in DIMS}
+        self.steps = np.prod([self.count[d] for d in DIMS], axis=0)
+        self.split = np.any([self.count[d] > 1 for d in nest.reduced], axis=0)
+
+    @cached_property
+    def _places_in(self) -> tuple[Array, Array]:
+        nest, w = self.nest, self.nest.window
+        if nest.kind == "product":
+            return self.tile["p"], self.tile["q"]
+        found = []
+        for axis, dim in enumerate("pq"):
+            t = self.tile[dim]
+            if nest.kind == "input_grad":
+                found.append(np.minimum((t + w.reach(axis) - 2) // w.stride[axis] + 2, w.out[axis]))
+            else:
+                found.append(np.minimum((t - 1) * w.stride[axis] + w.reach(axis), w.extent(axis)))
+        return found[0], found[1]
+
+    @cached_property
+    def elements(self) -> dict[str, Array]:
+        t, (rows, columns), taps = self.tile, self._places_in, self.nest.window.taps
+        if self.nest.kind == "weight_grad":
+            return {"left": t["p"] * t["q"] * t["g"] * t["n"], "right": rows * columns * t["g"] * t["k"],
+                    "out": t["g"] * t["n"] * taps * t["k"]}  # fmt: skip
+        return {"left": rows * columns * t["g"] * t["k"], "right": t["g"] * t["n"] * taps * t["k"],
+                "out": t["p"] * t["q"] * t["g"] * t["n"]}  # fmt: skip
+
+    # times
+    @cached_property
+    def unit(self) -> Array:
+        """Cycles of the matrix unit over all steps of the busiest core."""
+        total = np.zeros(self.size, np.int64)
+        ends = {d: self._edge(d) for d in "pqnk"}
+        for choice in product((0, 1), repeat=4):
+            sizes, weight = {}, np.ones(self.size, np.int64)
+            for dim, edge in zip("pqnk", choice, strict=True):
+                sizes[dim] = ends[dim] if edge else self.tile[dim]
+                weight = weight * (1 if edge else self.count[dim] - 1)
+            if not weight.any():
+                continue
+            total += weight * self._cycles(sizes)
+        return total * self.count["g"] * self.count["b"]
+
+    def _edge(self, dim: str) -> Array:
+        """Elements of the last tile of the busiest core."""
+        covered = np.minimum(self.count[dim] * self.tile[dim], self.nest.extents[dim])
+        return np.asarray(covered - (self.count[dim] - 1) * self.tile[dim])
+
+    def _cycles(self, t: dict[str, Array]) -> Array:
+        nest, mfu, g = self.nest, self.machine.core.mfu, self.tile["g"]
+        places, n, k = t["p"] * t["q"], t["n"] * g, t["k"] * g
+        if nest.kind == "input_grad":
+            (rows, columns), n, k = self._behind(t), k, n
+            places = rows * columns
+        rate = nest.left.rate
+        if rate not in mfu.macs_per_cycle:
+            terms = places * n * k * nest.window.taps // g
+            return ceil_div(terms * nest.image.item, self.machine.core.vfu.bytes_per_cycle)
+        cycles = product_cycles(mfu, rate, places, n, k, nest.window.taps, g)
+        return np.maximum(cycles, self._pads())
+
+    def _behind(self, t: dict[str, Array]) -> tuple[Array, Array]:
+        w = self.nest.window
+        rows, columns = (np.minimum((t[d] + w.reach(a) - 2) // w.stride[a] + 1, w.out[a])
+                         for a, d in enumerate("pq"))  # fmt: skip
+        return rows, columns
+
+    def _pads(self) -> Array:
+        """What the scratchpads need for a full tile's bytes."""
+        item, core = self.nest.image.item, self.machine.core
+        out = self.elements["out"] * np.where(self.split, 2 * self.nest.accumulate.bits // 8, self.shape.sums)
+        near = (self.elements["left"] * item + out) // max(1, core.nram.bytes_per_cycle)
+        far = self.elements["right"] * item // max(1, core.wram.bytes_per_cycle)
+        return np.maximum(near, far)
+
+    @cached_property
+    def vector(self) -> Array:
+        """Cycles of the vector unit for what follows the sums of a tile."""
+        size = self.elements["out"] * max(4, self.shape.sums)
+        narrowed = self.split & (self.shape.sums != self.nest.accumulate.bits // 8)
+        passes = np.where(narrowed, 1 + self.shape.passes_of_parts, 0) + self.shape.passes
+        return passes * (size // self.machine.core.vfu.bytes_per_cycle + self.machine.core.vfu.latency)
+
+    def _image_copy(self) -> Copy:
+        t, v, (rows, columns) = self.tile, self.nest.image, self._places_in
+        steps = {"g": v.group, "b": v.image, "p": v.row * self._row_step, "k": v.channel}
+        if self.nest.kind == "product" and v.channel != v.item and v.row == v.item:
+            return self._copy([(rows, v.row), (t["k"], v.channel)], v.item, steps)
+        axes = [(t["k"], v.channel), (t["g"], v.group), (columns, v.column), (rows, v.row)]
+        return self._copy(axes, v.item, steps)
+
+    @property
+    def _row_step(self) -> int:
+        """Rows of the image from one p to the next, about."""
+        stride = self.nest.window.stride[0]
+        return 1 if self.nest.kind in ("product", "input_grad") else stride
+
+    def _copy(
+        self, axes: list[tuple[Any, int]], item: int, steps: dict[str, int], is_write: bool = False
+    ) -> Copy:
+        """`steps`: bytes from one element of a dim to the next."""
+        shifts = [
+            (self.parts[d], self.count[d] * self.tile[d] * step)
+            for d, step in steps.items()
+            if (self.parts[d] > 1).any()
+        ]
+        return copy_cost(self.machine, axes, item, is_write, self.size, shifts)
+
+    def _result_copy(self, v: View | Filter, is_write: bool) -> Copy:
+        if isinstance(v, Filter):
+            return self._filter_copy(v, is_write)
+        t = self.tile
+        axes = [(t["n"], v.channel), (t["g"], v.group), (t["q"], v.column), (t["p"], v.row)]
+        steps = {"g": v.group, "b": v.image, "p": v.row, "n": v.channel}
+        return self._copy(axes, v.item, steps, is_write)
+
+    def _filter_copy(self, v: Filter, is_write: bool = False) -> Copy:
+        t, (kh, kw) = self.tile, self.nest.window.kernel
+        back = self.nest.kind == "input_grad"
+        outputs, inputs = (t["k"], t["n"]) if back else (t["n"], t["k"])
+        steps = {"g": v.group, "n": v.input if back else v.output, "k": v.output if back else v.input}
+        if self.nest.kind == "product" and v.input != v.item and v.output == v.item:
+            return self._copy([(outputs, v.output), (inputs, v.input)], v.item, steps)
+        axes = [(inputs, v.input), (kw, v.column), (kh, v.row), (outputs, v.output), (t["g"], v.group)]
+        return self._copy(axes, v.item, steps, is_write)
+
+    def _cycles_of(self, copy: Copy) -> Array:
+        """One copy with DRAM divided among the cores that work."""
+        m = self.machine
+        engine, dram = m.core.io_dma, m.dram
+        flight = engine.outstanding * dram.burst_bytes / max(1, m.cycles(dram.latency_ns))
+        share = m.dram_bytes_per_cycle * np.minimum(copy.spread, copy.together / self.cores)
+        return np.maximum(copy.own, copy.moved / np.minimum(flight, share))
+
+    @cached_property
+    def cores(self) -> Array:
+        """Cores that have work."""
+        busy = np.ones(self.size)
+        for dim in DIMS:
+            tiles = ceil_div(self.nest.extents[dim], self.tile[dim])
+            busy = busy * ceil_div(tiles, self.count[dim])
+        return busy
+
+    @cached_property
+    def transfers(self) -> tuple[Array, Array, Array]:
+        """Cycles of loading the left and the right tile, and of storing a result, with its epilogue's."""
+        if self.nest.kind == "weight_grad":
+            left, right = self._result_copy(self.nest.other, False), self._image_copy()
+            result: View | Filter = self.nest.filter
+        else:
+            left, right, result = self._image_copy(), self._filter_copy(self.nest.filter), self.nest.other
+        views = [x for x in self.shape.extras if x.is_result] or [Extra(result, True, False)]
+        store = sum((self._cycles_of(self._result_copy(x.view, True)) for x in views), np.zeros(self.size))
+        for extra in self.shape.extras:
+            if not extra.is_result and not extra.is_vector:
+                store = store + self._cycles_of(self._result_copy(extra.view, False))
+        return self._load(left, "left"), self._load(right, "right"), store
+
+    def _load(self, copy: Copy, name: str) -> Array:
+        """Of a shared operand a core loads only its part."""
+        sharers = np.where(self.shared[name], self.machine.cores_per_cluster, 1)
+        part = replace(copy, own=copy.own / sharers, moved=copy.moved / sharers)
+        return self._cycles_of(part)
+
+    def given(self, name: str) -> Array:
+        """Cycles of the bus that takes a shared tile to the cores."""
+        bus = max(1, min(self.machine.sram.bus_bytes_per_cycle, self.machine.sram.bytes_per_cycle))
+        size = self.elements[name] * self.nest.image.item
+        return np.where(self.shared[name], size / bus + self.machine.core.move_dma.setup, 0.0)
