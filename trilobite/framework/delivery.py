@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from sys import getrefcount
 from typing import Any
 from weakref import ref
 
@@ -18,9 +17,8 @@ from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import cells
-
-_HERE = 3  # references to a gradient in `old_gradients`: its leaf's, the list's, a variable
-_CELL = 2  # to the cell of a tensor that shares it with none: the tensor's, argument
+from trilobite.native import ownership
+from trilobite.native.ownership import OLD_GRADIENT, TENSORS_CELL
 
 
 def shared_cells(e: Entry, call: Call) -> set[cells.Cell]:
@@ -86,7 +84,7 @@ class Witness:
 def old_gradients(e: Entry) -> list[Any]:
     """The arrays of gradients that the call replaces and nobody will miss; none if somebody holds one."""
     gradients = [leaf.grad for leaf, there in e.grads if there] if e.usage.replaced else []
-    if any(g is None or not is_alone(g, _HERE) for g in gradients):
+    if any(g is None or not is_alone(g, OLD_GRADIENT) for g in gradients):
         return []
     return [g._cell.value for g in gradients]
 
@@ -97,8 +95,10 @@ def is_plain(t: Tensor) -> bool:
 
 def is_alone(t: Tensor, references: int) -> bool:
     """Does nobody share the tensor's cell, or refer to the tensor but for these references and ours?"""
-    ours = 2  # `t`, argument
-    return is_plain(t) and getrefcount(t) <= references + ours and getrefcount(t._cell) <= _CELL
+    ours = 1  # `t`
+    return (
+        is_plain(t) and ownership.is_alone(t, references + ours) and ownership.is_alone(t._cell, TENSORS_CELL)
+    )
 
 
 def _hand_over(leaf: GradLeaf, grad: Tensor | None, adds: bool) -> None:

@@ -8,8 +8,8 @@ tensors that it left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import is_, itemgetter
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,16 @@ from trilobite.framework.recordings import Entry, still_holds
 from trilobite.framework.signature import Call, Dynamic
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms import bind as entry
+from trilobite.native.ownership import (
+    GRADIENTS_CELL,
+    HELD_BY_DISPATCH,
+    KNOWN_GRADIENT,
+    LEFT_GRADIENT,
+    counter,
+    same,
+)
 
 MISS = object()
-_ALONE = 3  # references to a gradient that only its leaf holds: the leaf's, `known`, `gradients`
-_OWN = 2  # to its cell: the tensor's, `rooms`
-_LEFT = 2  # to a gradient that only its leaf holds, once the lists here are empty: the leaf's, a variable
-_HELD = 1  # to an array that is given away, besides its cell's and those of the lists that are passed
 
 
 class Dispatch:
@@ -44,7 +48,7 @@ class Dispatch:
         r = e.recording
         made = executable(r.graph, target, e.usage)
         self.entry, self.run = e, made.run
-        self.count = _counter(made.overwrites)
+        self.count = counter() if made.overwrites else same
         self.rows = [(row.type.shape, row.type.dtype) for row in call.signature.leaves]
         self.grad_enabled, self.autocast = call.signature.grad_enabled, call.signature.autocast
         self.generation = generation()
@@ -123,13 +127,13 @@ class Dispatch:
         values += captured
         del captured  # arrays to give away have one owner
         old = self._old()
-        outs = self.run(values, old.copy(), _HELD)
+        outs = self.run(values, old.copy(), HELD_BY_DISPATCH)
         return self._deliver(outs, old)
 
     def _old(self) -> list[Any]:
         """The arrays of gradients that nobody will miss; none if somebody holds one, or a view."""
         gradients, rooms = self.gradients, self.rooms
-        if self.count(gradients, gradients) > _ALONE or self.count(rooms, rooms) > _OWN:
+        if self.count(gradients, gradients) > KNOWN_GRADIENT or self.count(rooms, rooms) > GRADIENTS_CELL:
             return []
         return [c.value for c in rooms]
 
@@ -185,21 +189,10 @@ def _undisturbed(ctx: entry.Context) -> bool:
     return ctx.writes is None and ctx.undo is None and ctx.watch is None
 
 
-def _counter(overwrites: bool) -> Callable[[list[Any], list[Any]], int]:
-    """Are two lists the same, and how often is an element of the first referred to at most? Where nothing is
-    overwritten, nobody asks how often.
-    """
-    if not overwrites:
-        return lambda a, b: 0 if len(a) == len(b) and all(map(is_, a, b)) else -1
-    from trilobite.native.references import counter
-
-    return counter()
-
-
 def _set_gradient(leaf: GradLeaf, value: Any) -> None:
     """A tensor that only its leaf holds is filled anew; one that somebody kept stays what it was."""
     old = leaf.grad
-    if old is not None and is_alone(old, _LEFT):
+    if old is not None and is_alone(old, LEFT_GRADIENT):
         old._cell.value = value
     else:
         leaf.grad = wrap(value)

@@ -20,8 +20,7 @@ from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.tape import Pullback
-
-_HELD = 2  # references to a weight's array besides its cell's and the list's: the taped value's, `primals`
+from trilobite.native.ownership import HELD_BY_TAPE
 
 
 def can_wait(e: Entry, values: Sequence[Value]) -> bool:
@@ -59,7 +58,7 @@ def forward(e: Entry, values: Sequence[Value], target: Target) -> list[Value]:
             e.differentiated = True
             return whole(operands)[1](cotangents)
 
-        return run(list(operands), [], _HELD if plain else 0), pullback
+        return run(list(operands), [], HELD_BY_TAPE if plain else 0), pullback
 
     outs = tape.opaque("call", linearize, values)
     return [o if keep else tape.strip(o) for o, keep in zip(outs, e.recording.tracked, strict=True)]

@@ -14,7 +14,6 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable
-from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.bind import Traced
 from trilobite.native.memory import Memory
+from trilobite.native.ownership import EXPOSED, EXPOSED_BASE, is_alone
 
 
 class Cell:
@@ -238,8 +238,7 @@ def is_exposed(array: np.ndarray[Any, Any], references: int) -> bool:
     owner = _owner(array)
     if id(owner) not in _exposed:
         return False
-    here = 3 if owner is array else 2  # `array`, `owner` and the count's own; or a base, by its array alone
-    if getrefcount(owner) <= (references if owner is array else 1) + here:
+    if is_alone(owner, references + EXPOSED if owner is array else EXPOSED_BASE):
         _exposed.discard(id(owner))
     return True
 

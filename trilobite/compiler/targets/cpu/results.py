@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from trilobite.compiler.program.program import Value, size_of
 from trilobite.native.memory import Memory, empty
+from trilobite.native.ownership import GIVEN, UNHELD, counter, references
 from trilobite.native.pages import populate
-from trilobite.native.references import counter
 
 Array = np.ndarray[Any, Any]
-_GIVEN = 4  # references to an array that is given away: cell, the caller's list, candidates, ours
-_UNHELD = 1  # to one that only a record here holds
 _RECYCLED = 64 << 20  # bytes of results that are kept for further runs, at most
 _SETS = 2  # runs whose results are kept: those of the last one are often still held when the next begins
 
@@ -59,9 +56,9 @@ class Results:
         if not self.reuses and not self.replaced:
             return list(fresh)
         candidates = [*self._candidates(values), *old]
-        in_place = 0 < self._count(candidates, self._ours) <= _GIVEN + held
+        in_place = 0 < self._count(candidates, self._ours) <= GIVEN + held
         if not in_place or len(candidates) < self._given:
-            self._renew(values, candidates, _GIVEN + held)
+            self._renew(values, candidates, GIVEN + held)
         return list(self._in_order((*fresh, *self._ours)))
 
     def forget(self) -> None:
@@ -79,15 +76,15 @@ class Results:
             return self._sets[-1]
         record = self._sets[0]
         self._sets.append(self._sets.pop(0))
-        if self._count(record, record) > _UNHELD:
+        if self._count(record, record) > UNHELD:
             for n, k in enumerate(self._fresh):
-                if _references(record, n) > _UNHELD:
+                if references(record, n) > UNHELD:
                     record[n] = empty(*self._types[k])
         return record
 
     # -- given ones ------------------------------------------------------------------------------------------
 
-    def _renew(self, values: list[Array], candidates: list[Array], references: int) -> None:
+    def _renew(self, values: list[Array], candidates: list[Array], most: int) -> None:
         """One by one: what others may see is replaced, an input by a copy, and that is ours."""
         ours = {id(a) for a in self._ours}
         inputs = len(self.reuses)
@@ -95,8 +92,8 @@ class Results:
             if n == len(candidates):  # there is no old result
                 candidates.append(self._spare(n, k))
                 continue
-            known = references if id(candidates[n]) in ours else references - 1
-            if not self._fits(candidates[n], k) or _references(candidates, n) > known:
+            known = most if id(candidates[n]) in ours else most - 1
+            if not self._fits(candidates[n], k) or references(candidates, n) > known:
                 new = empty(*self._types[k])
                 if n < inputs:
                     i = self.reuses[n][1]
@@ -116,13 +113,8 @@ class Results:
 
     def _spare(self, n: int, k: int) -> Array:
         """What the last run gave as result k, if it is forgotten, else a fresh array."""
-        unheld = n < len(self._ours) and _references(self._ours, n) <= _UNHELD
+        unheld = n < len(self._ours) and references(self._ours, n) <= UNHELD
         return self._ours[n] if unheld else empty(*self._types[k])
-
-
-def _references(arrays: Sequence[Array], n: int) -> int:
-    """To one of the arrays, without the argument that asks."""
-    return getrefcount(arrays[n]) - 1
 
 
 def picker(places: Sequence[int]) -> Callable[[Sequence[Array]], Sequence[Array]]:

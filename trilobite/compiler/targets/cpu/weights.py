@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import is_
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,9 @@ from trilobite.ir.graph import Graph
 from trilobite.ir.transforms import cells
 from trilobite.ir.types import TensorType
 from trilobite.native.memory import Memory, empty, give_back
+from trilobite.native.ownership import PACKED_WEIGHT, SEEN_WEIGHT, is_alone
 
 Array = np.ndarray[Any, Any]
-_REFERENCES = 5  # to an array that only its cell holds, as `_changed` sees it: cell, values, now, seen, a
-_ALONE = 5  # as `_let_go` sees it: cell, values, now, array, the count's own
 _ROUND = 4 << 20  # bytes of weights that are let go before their pages are given back
 
 
@@ -109,7 +107,7 @@ class Weights:
         """Which of these arrays are others than those last looked at, or written since?"""
         if self._seen is None:
             return [True] * len(now)
-        outside = [cells.is_exposed(a, _REFERENCES + held) for a in now]
+        outside = [cells.is_exposed(a, SEEN_WEIGHT + held) for a in now]
         if cells.now == self._when and True not in outside and all(map(is_, now, self._seen)):
             return []
         pairs = zip(now, self._seen, outside, strict=True)
@@ -143,7 +141,7 @@ class Weights:
         seen = number in self._observed
         if cell is None or seen or not private or type(cell) is not cells.Cell or cell.value is not array:
             return False
-        if getrefcount(array) > _ALONE:
+        if not is_alone(array, PACKED_WEIGHT):
             return False
         stand_in = cells.put_away(cell, array, self, partial(self._bring, number, n, array.shape))
         if stand_in is None:
