@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from trilobite.native.host import features
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import Format
 from trilobite.processor.isa.rows.scalar import from_immediate
@@ -31,26 +32,33 @@ COMPARE = {"SGT": "gt", "SGE": "ge", "SE": "eq", "SNE": "ne", "SLT": "lt", "SLE"
 MERGE = {"SMAX": "gt", "SMIN": "lt"}
 COUNT = {"SCTZ": "cttz", "SCLZ": "ctlz", "SPOPC": "ctpop"}
 PLAIN = ("SLI", "SLIH", "SMOVE", "SSEL")
-NAN = {"float": 0x7FC00000, "double": 0x7FF8000000000000}
-TYPE = {"f32": "float", "f64": "double"}
+NAN = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8000000000000}
+TYPE = {"f32": "float", "f64": "double", "f16": "float", "bf16": "float"}  # what a format is computed in
+NARROW = ("f16", "bf16")
 
 
 def can_emit(name: str, formats: Sequence[Format], flags: Sequence[str]) -> bool:
     """Whether an instruction can be translated; what cannot stays with the interpreter."""
     if name in PLAIN:
         return True
-    if not formats or any(fmt.name in ("f16", "bf16") for fmt in formats):
+    if not formats or (any(fmt.name == "f16" for fmt in formats) and not features().f16c):
         return False
     if name == "SCVT":
         return _can_convert(formats, flags)
+    if formats[0].name in NARROW:
+        return name in (*REAL, *COMPARE, *MERGE, "SNEG", "SABS", "SSQRT")
     if formats[0].kind == "float":
         return name in (*REAL, *COMPARE, *MERGE, "SNEG", "SABS", "SSQRT", "SFMA")
     return name in (*WHOLE, *COMPARE, *MERGE, "SNOT", "SNEG", "SABS", "SSHL", "SSHR", "SDIV", "SREM", *COUNT)
 
 
 def _can_convert(formats: Sequence[Format], flags: Sequence[str]) -> bool:
-    """Integers to floats, between floats, and floats to integers towards zero."""
+    """Integers to floats, between floats, and floats to integers towards zero; to 16 bits from what a float32
+    holds, so that there is one rounding."""
     to, source = formats
+    if to.name in NARROW:
+        is_exact = source.bits <= 16 or source.name == "f32" or (to.name == "f16" and source.kind != "float")
+        return flags == ("rn",) and is_exact
     if to.kind == "float":
         return flags == ("rn",)
     return source.kind == "float" and flags == ("rz",)
@@ -295,7 +303,7 @@ class Writer:
                 f"xor {whole} {bits[0]}, {-mask}" if name == "SNEG" else f"and {whole} {bits[0]}, {mask - 1}"
             )
             return self._extend(self.new(text), fmt)
-        values = [self.new(f"bitcast {whole} {value} to {kind}") for value in bits]
+        values = [self._widened(value, fmt) for value in bits]
         if name in COMPARE:
             test = "une" if name == "SNE" else "o" + COMPARE[name]
             return self.new(f"zext i1 {self.new(f'fcmp {test} {kind} {values[0]}, {values[1]}')} to i64")
@@ -307,15 +315,36 @@ class Writer:
         else:
             function = "fma" if name == "SFMA" else "sqrt"
             arguments = ", ".join(f"{kind} {value}" for value in values)
-            result = self.new(f"call {kind} @llvm.{function}.f{fmt.bits}({arguments})")
+            result = self.new(f"call {kind} @llvm.{function}.f{max(fmt.bits, 32)}({arguments})")
         return self._canonical(result, fmt)
+
+    def _widened(self, bits: str, fmt: Format) -> str:
+        """What a number is computed as: a 16-bit float as its float32."""
+        if fmt.name == "bf16":
+            wide = self.new(f"shl i32 {self.new(f'zext i16 {bits} to i32')}, 16")
+            return self.new(f"bitcast i32 {wide} to float")
+        if fmt.name == "f16":
+            return self.new(f"fpext half {self.new(f'bitcast i16 {bits} to half')} to float")
+        return self.new(f"bitcast i{fmt.bits} {bits} to {TYPE[fmt.name]}")
+
+    def _rounded(self, value: str, fmt: Format) -> str:
+        """The bits of a computed number, to nearest even."""
+        if fmt.name == "f16":
+            return self.new(f"bitcast half {self.new(f'fptrunc float {value} to half')} to i16")
+        if fmt.name != "bf16":
+            return self.new(f"bitcast {TYPE[fmt.name]} {value} to i{fmt.bits}")
+        word = self.new(f"bitcast float {value} to i32")
+        odd = self.new(f"and i32 {self.new(f'lshr i32 {word}, 16')}, 1")
+        nearer = self.new(f"add i32 {self.new(f'add i32 {word}, 32767')}, {odd}")
+        return self.new(f"trunc i32 {self.new(f'lshr i32 {nearer}, 16')} to i16")
 
     def _canonical(self, value: str, fmt: Format) -> str:
         kind = TYPE[fmt.name]
         nan = self.new(f"fcmp uno {kind} {value}, {value}")
-        bits = self.new(f"bitcast {kind} {value} to i{fmt.bits}")
+        bits = self._rounded(value, fmt)
         # chosen as bits, for LLVM may take any NaN for another
-        return self._extend(self.new(f"select i1 {nan}, i{fmt.bits} {NAN[kind]}, i{fmt.bits} {bits}"), fmt)
+        which = f"select i1 {nan}, i{fmt.bits} {NAN[fmt.name]}, i{fmt.bits} {bits}"
+        return self._extend(self.new(which), fmt)
 
     def _convert(self, instruction: Instruction, register: int) -> str:
         to, source = instruction.formats
@@ -325,12 +354,16 @@ class Writer:
             operation = "sitofp" if source.kind == "int" else "uitofp"
             return self._canonical(self.new(f"{operation} i{source.bits} {value} to {kind}"), to)
         given = TYPE[source.name]
-        real = self.new(f"bitcast i{source.bits} {value} to {given}")
+        real = self._widened(value, source)
         if to.kind == "float":
-            operation = "fpext" if to.bits > source.bits else "fptrunc"
-            return self._canonical(self.new(f"{operation} {given} {real} to {TYPE[to.name]}"), to)
+            wanted = TYPE[to.name]
+            if wanted != given:
+                real = self.new(f"{'fpext' if wanted == 'double' else 'fptrunc'} {given} {real} to {wanted}")
+            return self._canonical(real, to)
         sat = "fptosi" if to.kind == "int" else "fptoui"
-        result = self.new(f"call i{to.bits} @llvm.{sat}.sat.i{to.bits}.f{source.bits}({given} {real})")
+        result = self.new(
+            f"call i{to.bits} @llvm.{sat}.sat.i{to.bits}.f{max(source.bits, 32)}({given} {real})"
+        )
         return self._extend(result, to)
 
     def module(self, places: Sequence[int]) -> str:

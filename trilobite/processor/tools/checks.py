@@ -19,12 +19,14 @@ from trilobite.processor.sim.control import ATOMIC_SPACES, LOADABLE, STORABLE
 from trilobite.processor.sim.core import MASK, Core, NativeCode
 from trilobite.processor.sim.memory import Memory, MemoryFault, Place
 from trilobite.processor.sim.prepared import Prepared, queue_of
+from trilobite.processor.tools.array_checker import ArrayChecker
 from trilobite.processor.tools.findings import CheckFailed, Finding
 from trilobite.processor.tools.memory_checker import MemoryChecker
 from trilobite.processor.tools.native_checks import checked_code, is_translated
 from trilobite.processor.tools.poison import Poison
 from trilobite.processor.tools.races import RaceChecker
 from trilobite.processor.tools.spans import spans_of
+from trilobite.processor.tools.wording import Wording
 
 if TYPE_CHECKING:
     from trilobite.processor.device import Device, Kernel, Module
@@ -45,7 +47,8 @@ class Checks:
         self._codes: dict[Place, NativeCode] = {}
         self.findings: list[Finding] = []
         self.races = RaceChecker(machine, memory, program, self.findings.append)
-        self.bytes = MemoryChecker(memory, self.findings.append)
+        self.bytes = MemoryChecker(memory, self.findings.append, Wording(program).address)
+        self.arrays = ArrayChecker(program, self.findings.append)
         self.poison = Poison(machine, memory) if poison else None
         if self.poison is not None and not self.poison.is_on:
             self.poison = None
@@ -91,6 +94,7 @@ class Checks:
         spans = spans_of(self.memory, core.place, reads), spans_of(self.memory, core.place, writes)
         self.races.tensor(core, queue, *spans, lambda: self._is_copied(core, prepared, reads, writes))
         self.bytes.tensor(core, prepared, queue, operands, reads, writes, spans)
+        self.arrays.tensor(core, queue, operands, reads, writes, spans)
         if self.poison is not None:
             self.poison.tensor(core, queue, writes)
         if prepared.outputs:
@@ -137,12 +141,14 @@ class Checks:
     def load(self, core: Core, prepared: Prepared) -> None:
         place = self._element(core, prepared, LOADABLE)
         if place is not None:
+            self.arrays.scalar(core, place)
             self.races.load(core, place)
             self.bytes.load(core, prepared, place)
 
     def store(self, core: Core, prepared: Prepared) -> None:
         place = self._element(core, prepared, STORABLE)
         if place is not None:
+            self.arrays.scalar(core, place)
             self.races.store(core, place, self._is_there(core, prepared, place))
             self.bytes.store(core, prepared, place)
 

@@ -29,8 +29,7 @@ class Site:
     line: str
 
     def __str__(self) -> str:
-        what = f"instruction {self.instruction}: {self.text} ({self.line})"
-        return f"{core_text(self.core)}, {self.queue} queue, {what}"
+        return f"{core_text(self.core)}, {self.queue} queue, {self.text} ({self.line})"
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,9 @@ def core_text(place: Place) -> str:
 
 
 def site(program: Program, core: Place, queue: str, instruction: int) -> Site:
-    text = instruction_text(program.instructions[instruction])
+    text = f"instruction {instruction}: {instruction_text(program.instructions[instruction])}"
+    note = getattr(program, "notes", {}).get(instruction)
+    text = note.name if note is not None and note.name else text
     return Site(core, queue, instruction, text, program.where(instruction))
 
 

@@ -53,8 +53,9 @@ class CoreState:
 
 
 class MemoryChecker:
-    def __init__(self, memory: Memory, report: Report) -> None:
+    def __init__(self, memory: Memory, report: Report, shown: Callable[[int], str] = address_text) -> None:
         self.memory, self.report = memory, report
+        self._shown = shown  # an address in the words of the program's language
         self.shadow = Definedness(memory)
         self.states: dict[Place, CoreState] = {}
         self._origins: dict[tuple[Place, int], str] = {}
@@ -95,8 +96,9 @@ class MemoryChecker:
             state.clear(target)
             return
         bits = int.from_bytes(bytes(np.where(raw.reshape(-1) == 0, 255, 0).astype(np.uint8)), "little")
-        where = f"{address_text(place.address)} ({core.program.where(core.pc)})" if core.program else ""
-        state.set(target, extended(place.fmt, bits), f"loaded from {where}")
+        where = f"{self._shown(place.address)} ({core.program.where(core.pc)})" if core.program else ""
+        origin = self._origins.get((core.place, place.address), f"loaded from {where}")
+        state.set(target, extended(place.fmt, bits), origin)
 
     def store(self, core: Core, prepared: Prepared, place: Region) -> None:
         state, fmt = self.states[core.place], place.fmt
@@ -120,7 +122,7 @@ class MemoryChecker:
         self._demand(core, given, "an atomic")
         raw = self.shadow.bytes(core.place, place)
         if raw is not None and not raw.all():
-            self._uninitialised(core, "an atomic", _unwritten(place.address))
+            self._uninitialised(core, "an atomic", self._unwritten(place.address))
         if raw is not None:
             raw[...] = 1
         self.states[core.place].clear(prepared.outputs[0])
@@ -215,8 +217,11 @@ class MemoryChecker:
             if known is not None:
                 return known
             first = int(np.flatnonzero(mask.reshape(-1))[0])
-            return _unwritten(_element(read, first))
+            return self._unwritten(_element(read, first))
         return ""
+
+    def _unwritten(self, address: int) -> str:
+        return f"{self._shown(address)} was never written"
 
     # Findings.
 
@@ -274,10 +279,6 @@ class MemoryChecker:
 def moves_stack(instruction: Instruction) -> bool:
     """Whether an instruction that writes $62 pushes or pops."""
     return instruction.mnemonic in ("SADD", "SSUB") and instruction.registers[1] == STACK
-
-
-def _unwritten(address: int) -> str:
-    return f"{address_text(address)} was never written"
 
 
 def _element(place: Region, number: int) -> int:

@@ -9,7 +9,7 @@ bits. Deleting this module changes only speed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -20,6 +20,7 @@ from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import ACC, CODE, GDRAM, NRAM, SRAM, WRAM
+from trilobite.processor.lang.bounds import CallNote
 from trilobite.processor.sim import emit, native_state
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.core_code import CoreCode
@@ -226,6 +227,7 @@ class CheckedWriter(emit.Writer):
     """Writes the same code with a question before every access; tensor instructions are the checkers'."""
 
     does_tensors = False
+    notes: Mapping[int, CallNote] = {}  # of the program, by instruction
 
     def access(self, instruction: Instruction, place: int, is_store: bool) -> None:
         base = self.get(instruction.registers[1])
@@ -235,8 +237,20 @@ class CheckedWriter(emit.Writer):
         bad = self.new(f"icmp eq i64 {fine}, 0")
         if instruction.registers[1] == STACK:
             bad = self.new(f"or i1 {bad}, {self._overflows(address)}")
+        note = self.notes.get(place)
+        if note is not None and note.arrays:
+            bad = self.new(f"or i1 {bad}, {self._outside(note, address, size)}")
         self.leave_if(bad, place)
         super().access(instruction, place, is_store)
+
+    def _outside(self, note: CallNote, address: str, size: int) -> str:
+        """Whether an access lies in none of the arrays that it may be meant for."""
+        bad = "true"
+        for array in note.arrays[0][1]:
+            at = self.new(f"sub i64 {address}, {array.low}")
+            out = self.new(f"icmp ugt i64 {at}, {array.high - array.low - size}")
+            bad = self.new(f"and i1 {bad}, {out}")
+        return bad
 
     def _overflows(self, address: str) -> str:
         """Whether an access through the stack pointer lies below the stack's room."""
@@ -263,7 +277,8 @@ def checked_code(core: Core, checks: Checks) -> CheckedCode:
     """The translated code of the core's program, for this core."""
     assert core.program is not None
     if core.program not in _TRANSLATIONS:
-        _TRANSLATIONS[core.program] = Translation(core.code, CheckedWriter)
+        writer = type("NotedWriter", (CheckedWriter,), {"notes": getattr(core.program, "notes", {})})
+        _TRANSLATIONS[core.program] = Translation(core.code, writer)
     return CheckedCode(_TRANSLATIONS[core.program], core, checks)
 
 

@@ -30,12 +30,12 @@ from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.tools.findings import Finding, Site, site
 from trilobite.processor.tools.planes import COUNT, Hit, Surface
-from trilobite.processor.tools.spans import Key, Span, key_text, spans_of
+from trilobite.processor.tools.spans import Key, Span, spans_of
+from trilobite.processor.tools.wording import Wording
 
 ATOMIC = len(QUEUES)  # atomics count for themselves: they never race with each other
 THREADS = len(QUEUES) + 1
 WORD = 8
-EXPECTED = "queue order, SYNC or BARRIER from the first to the second"
 Clock = list[int]
 
 
@@ -80,7 +80,8 @@ class RaceChecker:
         self._own = [self._ordered_with(thread) for thread in range(len(self.counts))]
         self.surfaces: dict[Key, Surface] = {}
         self._released: dict[tuple[Key, int], Clock] = {}
-        self._seen: set[tuple[str, int, int]] = set()
+        self._said = Wording(program)
+        self._seen: set[tuple[str, str]] = set()
 
     def _ordered_with(self, thread: int) -> frozenset[int]:
         """The threads whose earlier accesses are always before those of this one."""
@@ -220,25 +221,33 @@ class RaceChecker:
     def _accuse(self, kind: str, core: Core, thread: int, span: Span, hit: Hit) -> None:
         other, count, low, high = hit
         earlier = self._log[other].instruction(count)
-        if (kind, earlier, core.pc) in self._seen:
+        said = self._said
+        pair = (said.line(earlier), said.line(core.pc) + ("" if said.is_bang else kind))
+        if pair in self._seen:
             return
-        self._seen.add((kind, earlier, core.pc))
+        self._seen.add(pair)
         first = site(self.program, self._place(other // THREADS), _queue(other), earlier)
         second = site(self.program, core.place, _queue(thread), core.pc)
-        where = key_text(span.key, low, high, core.place)
+        where = said.bytes(span.key, low, high, core.place)
         self.report(
-            Finding("race", f"{kind} without order: {where}", (first, second), EXPECTED,
+            Finding("race", f"{kind} without order: {where}", (first, second), said.order,
                     self._remedy(first, second, other, count))
         )  # fmt: skip
 
     def _remedy(self, first: Site, second: Site, thread: int, count: int) -> str:
         if first.core == second.core:
-            return f"put SYNC.{first.queue} between them"
+            return f"put {self._said.sync(_started(first, second))} between them"
         scope = "cluster" if first.core.cluster == second.core.cluster else "chip"
-        meeting = f"let both cores come to a BARRIER.{scope} between them, or give each its own bytes"
+        barrier = self._said.barrier(scope)
+        meeting = f"let both cores come to {barrier} between them, or give each its own bytes"
         if first.queue != "control" and self._known[thread // THREADS][thread] < count:
-            return f"put SYNC.{first.queue} behind the first, then {meeting}"
+            return f"put {self._said.sync(first.queue)} behind the first, then {meeting}"
         return meeting
+
+
+def _started(first: Site, second: Site) -> str:
+    """The queue to wait for: the first's; what control did is done when the other is started."""
+    return first.queue if first.queue != "control" else second.queue
 
 
 def _queue(thread: int) -> str:

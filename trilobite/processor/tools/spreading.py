@@ -18,6 +18,7 @@ from trilobite.processor.isa.rows.window import col2im, im2col, pooled, unrolled
 
 Masks = Sequence[Array]
 Read = Callable[[int], Array]  # the values of the array with this number
+PROBES = (0.0, 1.0, -2.5, 96.0, -37.0)  # stand for whatever an undefined element may be
 Rule = Callable[[Row, Operands, Masks, Read], Sequence[Array]]
 
 
@@ -28,11 +29,53 @@ def spread(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
     rule = RULES.get(row.mnemonic)
     if rule is not None:
         return rule(row, o, masks, read)
-    return [np.logical_or.reduce(list(masks))]  # element by element
+    return _elements(row, o, masks, read)
+
+
+def _elements(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    """Element by element: those whose result is the same whatever finite numbers the undefined ones are, as
+    of 0 * x, x + INF or a choice that leaves them out, are defined."""
+    found = np.logical_or.reduce(list(masks))
+    places = np.flatnonzero(found)
+    if places.size == 0 or not masks or row.meaning is None or found.ndim != 1:
+        return [found]
+    few = Operands({**o.values, "n": int(places.size)})
+    values = [read(number)[places] for number in range(len(masks))]
+    found[places] = _depends(row, few, values, [mask[places] for mask in masks])
+    return [found]
+
+
+def _depends(row: Row, o: Operands, values: Sequence[Array], masks: Masks) -> Array:
+    """Per element, whether the result changes with what stands in the undefined places."""
+    assert row.meaning is not None
+    results = []
+    with np.errstate(all="ignore"):
+        for turn in range(len(PROBES)):
+            given = [_probed(value, mask, turn * (place + 1) + place) for place, (value, mask)
+                     in enumerate(zip(values, masks, strict=True))]  # fmt: skip
+            results.append(np.asarray(row.meaning(o, *given)[0]))
+    first = results[0]
+    same = np.ones(first.shape, bool)
+    for other in results[1:]:
+        same &= (other == first) | ((other != other) & (first != first))
+    return ~same
+
+
+def _probed(value: Array, mask: Array, turn: int) -> Array:
+    """The values, with one of the probes in every undefined place."""
+    probe = PROBES[turn % len(PROBES)]
+    if value.dtype.kind in "iu":
+        probe = int(probe) % 251 if value.dtype.kind == "u" else int(probe)
+    out = value.copy()
+    out[mask] = np.asarray(probe).astype(value.dtype)
+    return out
 
 
 def _cyclic(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
-    return [masks[0] | np.resize(masks[1], masks[0].shape)]
+    found = masks[0] | np.resize(masks[1], masks[0].shape)
+    if row.meaning is None or found.ndim != 1 or not found.any():
+        return [found]
+    return [found & _depends(row, o, [read(0), read(1)], masks)]
 
 
 def _filter(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:

@@ -17,6 +17,7 @@ from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.program import RESERVED_SECTIONS, Program, Symbol
 from trilobite.processor.lang import text
+from trilobite.processor.lang.bounds import CallNote, notes_of, sources_of
 from trilobite.processor.lang.calls import calls_of
 from trilobite.processor.lang.cfg import Graph, remove_unreachable
 from trilobite.processor.lang.codegen.emit import WORD, Emitted, Emitter, Frame
@@ -74,6 +75,7 @@ class KernelProgram(Program):
     columns: tuple[int, ...] = ()
     level: int = 2
     room: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[int, CallNote] = field(default_factory=dict)  # of instructions that touch memory
     warning: str = ""  # of a kernel that leaves the stack less than the machine keeps for it
 
     @cached_property
@@ -180,6 +182,7 @@ class _Assembly:
         self.ordered = ""
         self.frame = 0
         self.is_far = False  # a frame lies in LDRAM
+        self.notes: dict[int, CallNote] = {}
 
     def order(self) -> None:
         """Gives buffers their places, and puts in what orders the queues; routines before their callers."""
@@ -204,6 +207,7 @@ class _Assembly:
         layout = self.layouts[function.name]
         if self.texts:
             self.ordered += text.write_function(function)
+        sources = sources_of(function)
         legalise(function, fuse=self.level > 0)
         if self.level:
             hoist(function, room=44)
@@ -213,6 +217,9 @@ class _Assembly:
         frame, end = self._frame(function, allocation)
         emitter = Emitter(allocation, layout, self.tables, frame, RULES)
         emitted = emitter.run(function, graph)
+        base = len(self.instructions)
+        notes = notes_of(sources, emitted.places, emitted.instructions, layout.offsets)
+        self.notes.update({base + at: note for at, note in notes.items()})
         self._keep_frame(layout, end)
         self.places.append(partial(_places, self.level, len(self.instructions), graph, emitter, emitted))
         self._append(function, emitted, layout)
@@ -291,7 +298,7 @@ class _Assembly:
             tabled, tuple(self.places),
             shown, tuple(place.column for place in places), self.level,
             {section: self._room(section) for section in RESERVED_SECTIONS},
-            reserve_text(self.machine, self.sizes, self.frame, self.is_far),
+            self.notes, reserve_text(self.machine, self.sizes, self.frame, self.is_far),
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from trilobite.processor.lang.bang.lower.function import FunctionLowering
 from trilobite.processor.lang.bang.lower.lanes import direction_of, in_lanes, plain_copy, product
 from trilobite.processor.lang.bang.lower.memory_core import DIRECTION
 from trilobite.processor.lang.bang.lower.tensor import Call
+from trilobite.processor.lang.bounds import CALL
 from trilobite.processor.lang.ir import Block, Constant, Value
 
 Composite = Callable[[FunctionLowering, Call, Sequence[str]], Value | None]
@@ -49,7 +50,9 @@ def _copied(f: FunctionLowering, call: Call, row: str, operands: list[Value], fl
     if direction:
         _check_direction(f, call, direction)
     f.builder.tensor(row, operands, is_async="async" in flags)
-    f.builder.block.ops[-1].attrs[DIRECTION] = direction
+    made = f.builder.block.ops[-1]
+    made.attrs[DIRECTION] = direction
+    made.attrs[CALL] = (call.form.name, (("dst", "dst"), ("a", "src")), True)
 
 
 def _check_direction(f: FunctionLowering, call: Call, name: str) -> None:

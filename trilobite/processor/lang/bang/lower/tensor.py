@@ -14,6 +14,7 @@ from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.scalars import word
 from trilobite.processor.lang.bang.table import FORMS, Intrinsic
+from trilobite.processor.lang.bounds import CALL
 from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, contract
 from trilobite.processor.lang.ir import Constant, Value
 from trilobite.processor.lang.types import is_float
@@ -50,11 +51,16 @@ def lower_intrinsic(f: FunctionLowering, i: Instruction, label: str) -> Lowered:
     args = {p.name: _argument(f, p.sign, v) for p, v in zip(form.parameters, values, strict=True)}
     call = Call(form, formats, args)
     check_contract(f, call)
+    first, at = f.builder.block, len(f.builder.block.ops)
     if form.how.startswith("@"):
         name, *flags = form.how[1:].split(".")
         made = COMPOSITES[name](f, call, flags)
     else:
         made = rows(f, call, form.how)
+    last = f.builder.block
+    for op in [*first.ops[at:], *(last.ops if last is not first else ())]:
+        if op.opcode == "tensor" and CALL not in op.attrs:
+            op.attrs[CALL] = (form.name, (), not form.in_place)
     return _returned(f, i, made)
 
 
@@ -115,7 +121,10 @@ def emit(
         scalar = formats[0] if field in SCALAR_FIELDS and formats else None
         values.append(_operand(f, call, text, scalar))
     given = flags or tuple(flag.choices[0] for flag in promise.row.flags)
-    return f.builder.tensor(mnemonic, values, formats, given)
+    made = f.builder.tensor(mnemonic, values, formats, given)
+    named = tuple(zip(promise.fields, operands, strict=True))
+    f.builder.block.ops[-1].attrs[CALL] = (call.form.name, named, not call.form.in_place)
+    return made
 
 
 def _operand(f: FunctionLowering, call: Call, text: str, scalar: Format | None) -> Value:

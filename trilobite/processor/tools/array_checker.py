@@ -1,0 +1,156 @@
+"""The checker of arrays: accesses that leave the array they were meant for, and results that lie on sources.
+
+Enters: every access of a launch, and what the compiler knows of it (`KernelProgram.notes`): the arrays that
+an operand may lie in, the intrinsic and its parameters. Leaves: one `Finding` for a line and array. Of an
+operand whose array is not known, the array that its first byte lies in is taken. Programs without notes have
+no arrays. Accesses that leave a whole memory are faults of the simulator itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+
+from trilobite.processor.isa.address import LETTERS, address
+from trilobite.processor.isa.program import Program
+from trilobite.processor.isa.row import Operands, Region
+from trilobite.processor.lang.bounds import Array, CallNote
+from trilobite.processor.sim.core import Core
+from trilobite.processor.tools.findings import Finding, site_of
+from trilobite.processor.tools.spans import Span
+from trilobite.processor.tools.wording import Wording
+
+OWNER = ~(0xFFFF << 40)  # an address without the cluster and core that it names
+MOST_ROWS = 1 << 16  # rows of a strided access that are held against another's
+
+
+class ArrayChecker:
+    def __init__(self, program: Program, report: Callable[[Finding], None]) -> None:
+        self.notes: Mapping[int, CallNote] = getattr(program, "notes", {})
+        self._all = _declared(program)
+        self._report = report
+        self._said = Wording(program)
+        self._seen: set[tuple[str, str]] = set()
+
+    def tensor(
+        self, core: Core, queue: str, o: Operands, reads: Sequence[Region], writes: Sequence[Region],
+        spans: tuple[Sequence[Span], Sequence[Span]],
+    ) -> None:  # fmt: skip
+        note = self.notes.get(core.pc)
+        if note is None:
+            return
+        known = dict(note.arrays)
+        for region in (*reads, *writes):
+            operand = next((name for name, value in o.values.items() if value is region.address
+                            or value == region.address), "")  # fmt: skip
+            if region.count:
+                self._judge(core, queue, note, operand, _extent(region), known.get(operand, ()))
+        if note.apart:
+            self._apart(core, queue, note, spans)
+
+    def scalar(self, core: Core, place: Region) -> None:
+        note = self.notes.get(core.pc)
+        if note is not None:
+            self._judge(core, "control", note, "", _extent(place), dict(note.arrays).get("", ()))
+
+    def _judge(
+        self, core: Core, queue: str, note: CallNote, operand: str, extent: tuple[int, int],
+        arrays: Sequence[Array],
+    ) -> None:  # fmt: skip
+        low, high = (value & OWNER for value in extent)
+        taken = arrays or [array for array in self._all if array.low <= low < array.high]
+        if not taken or any(array.low <= low and high <= array.high for array in taken):
+            return
+        nearest = min(taken, key=lambda array: max(array.low - low, high - array.high))
+        key = (self._said.line(core.pc), nearest.name)
+        if key not in self._seen:
+            self._seen.add(key)
+            self._report(_outside(core, queue, note, operand, nearest, low, high))
+
+    def _apart(
+        self, core: Core, queue: str, note: CallNote, spans: tuple[Sequence[Span], Sequence[Span]]
+    ) -> None:
+        for read, write in product(*spans):
+            key = (self._said.line(core.pc), "overlap")
+            if key not in self._seen and read.key == write.key and read != write and _meet(read, write):
+                self._seen.add(key)
+                self._report(_overlap(self._said, core, queue, note, read, write))
+
+
+def _declared(program: Program) -> list[Array]:
+    """All arrays of scratchpads, in no function's frame."""
+    found = []
+    for place in getattr(program, "buffers", ()):
+        if place.space in ("nram", "wram", "sram", "ldram", "acc"):
+            low = address(LETTERS[place.space], place.offset)
+            found.append(Array(place.local[0] or place.name, low, low + place.bytes, 1, place.location))
+    return found
+
+
+def _extent(region: Region) -> tuple[int, int]:
+    """The first byte, and the one behind the last."""
+    low = high = region.address
+    for extent, stride in zip(region.shape[:-1], region.strides[:-1], strict=True):
+        low += min(0, (extent - 1) * stride)
+        high += max(0, (extent - 1) * stride)
+    return low, high + region.fmt.bytes(region.shape[-1])
+
+
+def _outside(
+    core: Core, queue: str, note: CallNote, operand: str, array: Array, low: int, high: int
+) -> Finding:
+    size, first, last = array.high - array.low, low - array.low, high - array.low
+    who = dict(note.parameters).get(operand, operand)
+    what = f"{note.name}: {who}" if note.name and who else note.name or "a scalar access"
+    over, under = max(0, last - size), max(0, -first)
+    amount = f"{over} bytes too many" if over else f"{under} bytes too early"
+    text = (
+        f"outside the array {array.name}: {what} touches bytes {first} to {last} of its {size}"
+        f"{_elements(array, first, last)}, {amount}"
+    )
+    expected = f"bytes 0 to {size} of {array.name}, declared at {array.declared}"
+    remedy = f"touch less, or make {array.name} larger by {over}" if over else f"begin inside {array.name}"
+    return Finding("bounds", text, (site_of(core, queue),), expected, remedy)
+
+
+def _elements(array: Array, first: int, last: int) -> str:
+    if array.element < 2 or first % array.element or last % array.element:
+        return ""
+    count = (array.high - array.low) // array.element
+    return f" ({array.name}[{first // array.element}] to [{last // array.element - 1}] of {count})"
+
+
+def _meet(read: Span, write: Span) -> bool:
+    """Whether two accesses have a byte in common; rows are compared one by one, as far as there are few."""
+    if read.low >= write.high or write.low >= read.high:
+        return False
+    a, b = _rows(read), _rows(write)
+    if a is None or b is None:
+        return True
+    at = np.searchsorted(a, b, side="right")
+    before = np.where(at > 0, a[np.maximum(at - 1, 0)] + read.row > b, False)
+    behind = np.where(at < a.size, a[np.minimum(at, a.size - 1)] < b + write.row, False)
+    return bool((before | behind).any())
+
+
+def _rows(span: Span) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None:
+    """The starts of a span's rows in ascending order, or None if they are too many."""
+    starts = np.array([span.low], np.int64)
+    for extent, stride in span.axes:
+        if starts.size * extent > MOST_ROWS:
+            return None
+        starts = (starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
+    return np.sort(starts)
+
+
+def _overlap(said: Wording, core: Core, queue: str, note: CallNote, read: Span, write: Span) -> Finding:
+    common = min(read.high, write.high) - max(read.low, write.low)
+    text = (
+        f"{note.name}: source and result overlap: it reads {said.memory(core, read)} and writes "
+        f"{said.memory(core, write)}, {common} bytes are common"
+    )
+    expected = "a result that lies apart from the source"
+    remedy = "give the result a place of its own, or move the data in two steps"
+    return Finding("overlap", text, (site_of(core, queue),), expected, remedy)
