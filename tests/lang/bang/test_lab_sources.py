@@ -170,7 +170,7 @@ def test_only_faults_of_the_kernel_are_told(tmp_path: Path) -> None:
         kernel("run", str(source))
     said = str(caught.value)
     assert f"{source.name}:12:3: use of undeclared identifier '__bang_no_such'" in said
-    assert said.count(source.name + ":") == 1 and "these headers were not found: " in said
+    assert said.count(source.name + ":") == 1 and "headers that it includes were not found: " in said
 
 
 def test_a_device_function_in_another_source(tmp_path: Path) -> None:
