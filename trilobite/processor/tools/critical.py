@@ -8,15 +8,36 @@ line, and what bound it: why it did not begin earlier or end sooner.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trilobite.processor.isa.disassembler import instruction_text
+from trilobite.processor.machine import Machine
 from trilobite.processor.machine.drawing import table
+from trilobite.processor.sim.record import SCALAR_CLASSES
 from trilobite.processor.sim.run import Run
+from trilobite.processor.sim.timing.contention import weighted
+from trilobite.processor.sim.timing.cost import (
+    BANDWIDTH,
+    IO_DMA,
+    MATRIX_UNIT,
+    MOVE_DMA,
+    PADS,
+    VECTOR_UNIT,
+    Resource,
+    capacity,
+    scalar_latencies,
+)
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
-WAITS = ("sync", "queue full", "operand")
+WAITS = ("sync", "operand")  # for an instruction, which the path goes on with
+# Parts of the machine that what control does belongs to; scalar work is looked at more closely.
+CONTROL_PARTS = {"launch": "the launch", "barrier": "barriers", "queue full": "queue depth",
+                 "fetch": "DRAM latency", "dispatch": "dispatch", "sync": "sync",
+                 "operand": "sync"}  # fmt: skip
+SHARED = {"dram": BANDWIDTH, "die": BANDWIDTH, "channel": BANDWIDTH, "link": "the NoC", "sram": "SRAM",
+          "bus": "SRAM", "llc": "the cache"}  # fmt: skip
+DRAM_CLASSES = ("dram", "atomic")
 
 
 @dataclass(frozen=True)
@@ -31,6 +52,7 @@ class Stretch:
     what: str
     line: str
     bound: str
+    parts: tuple[tuple[str, int], ...] = ()  # parts of the machine, and the cycles that each accounts for
 
     @property
     def cycles(self) -> int:
@@ -61,6 +83,60 @@ def critical_path(run: Run) -> list[Stretch]:
     return list(_backwards(run))[::-1]
 
 
+def critical_parts(run: Run) -> dict[str, int]:
+    """Cycles of the path by the part of the machine that they were spent in, the most first."""
+    found: dict[str, int] = {}
+    for stretch in critical_path(run):
+        for part, cycles in stretch.parts:
+            found[part] = found.get(part, 0) + cycles
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def _operation_parts(machine: Machine, op: Operation, end: int) -> tuple[tuple[str, int], ...]:
+    """Its unit, a memory or a shared part while it runs; then what its result waits for."""
+    busy = min(end, op.free) - op.start
+    return (_busy_part(machine, op), busy), (_latency_part(op), max(0, end - op.free))
+
+
+def _busy_part(machine: Machine, op: Operation) -> str:
+    cost, took = op.cost, op.free - op.start
+    if took <= cost.interval or not cost.resources:
+        return cost.part
+    if took <= cost.alone:
+        return cost.alone_part or cost.part
+    return _shared_part(machine, cost.resources)
+
+
+def _shared_part(machine: Machine, resources: Sequence[Resource]) -> str:
+    """The slowest part of a way that others were on as well."""
+    slowest: Resource = ()
+    least = float("inf")
+    for resource in resources:
+        part, share = weighted(resource)
+        assert isinstance(part, tuple)
+        if capacity(machine, part) / share < least:
+            slowest, least = part, capacity(machine, part) / share
+    return PADS[str(slowest[1])] if slowest[0] == "pad" else SHARED[str(slowest[0])]
+
+
+def _latency_part(op: Operation) -> str:
+    """What passes between the last beat of a unit and its result."""
+    if op.record.queue not in ("io", "move"):
+        return VECTOR_UNIT if op.cost.part != MATRIX_UNIT else MATRIX_UNIT
+    if any(part[0] in ("dram", "llc") for part in op.cost.resources):
+        return "DRAM latency"
+    return IO_DMA if op.record.queue == "io" else MOVE_DMA
+
+
+def _control_part(machine: Machine, core: CoreTimes, at: int) -> str:
+    what, record = core.segments[at][2], core.scalar_records.get(at)
+    if what != "scalar" or record is None:
+        return CONTROL_PARTS.get(what, "the scalar unit")
+    cycles = [count * each for count, each in zip(record.counts, scalar_latencies(machine), strict=True)]
+    far = sum(cycles[SCALAR_CLASSES.index(name)] for name in DRAM_CLASSES)
+    return "DRAM latency" if 2 * far > sum(cycles) else "the scalar unit"
+
+
 def _backwards(run: Run) -> Iterator[Stretch]:
     timeline = run.timeline
     here: Operation | CoreTimes | None = _last(timeline)
@@ -89,7 +165,8 @@ def _operation(run: Run, op: Operation, end: int) -> Stretch:
     trace = op.core.trace
     text = instruction_text(run.program.instructions[op.record.place])
     line = run.program.where(op.record.place)
-    return Stretch(op.start, end, trace.cluster, trace.core, op.record.queue, text, line, bound_of(op))
+    parts = _operation_parts(run.machine, op, end)
+    return Stretch(op.start, end, trace.cluster, trace.core, op.record.queue, text, line, bound_of(op), parts)
 
 
 def _control(
@@ -106,9 +183,11 @@ def _control(
             return clock, awaited, None
     if what == "barrier":
         begin = clock - run.timeline.machine.barrier_cycles
-        stretch = Stretch(begin, clock, trace.cluster, trace.core, "control", what, line, what)
+        parts = (("barriers", clock - begin),)
+        stretch = Stretch(begin, clock, trace.cluster, trace.core, "control", what, line, what, parts)
         return begin, _last_to_come(run.timeline, clock) or core, stretch
-    return start, core, Stretch(start, clock, trace.cluster, trace.core, "control", what, line, what)
+    parts = ((_control_part(run.machine, core, at), clock - start),)
+    return start, core, Stretch(start, clock, trace.cluster, trace.core, "control", what, line, what, parts)
 
 
 def _last_to_come(timeline: Timeline, release: int) -> CoreTimes | None:

@@ -15,6 +15,7 @@ from typing import Any
 from trilobite.processor.machine import Machine
 from trilobite.processor.machine.drawing import table
 from trilobite.processor.sim.run import Run
+from trilobite.processor.tools.critical import critical_parts
 from trilobite.processor.tools.sweep import sweep
 
 LEAST = 0.01  # a part that saves less of the time behind the launch is no limit
@@ -50,6 +51,24 @@ def _half(value: int) -> int:
     return value - value // 2
 
 
+def _halved(value: float) -> float:
+    return value / 2
+
+
+def _in_flight(machine: Machine) -> Machine:
+    more = _changed(machine, "core.io_dma", outstanding=_twice)
+    return _changed(more, "core.move_dma", outstanding=_twice)
+
+
+def _matrix_unit(machine: Machine) -> Machine:
+    """Every rate; the stated factor as well, for it bounds them."""
+
+    def rates(old: Mapping[str, int]) -> dict[str, int]:
+        return {name: 2 * rate for name, rate in old.items()}
+
+    return _changed(machine, "core.mfu", macs_per_cycle=rates)
+
+
 def _scalar(machine: Machine) -> Machine:
     """Half the latencies; DRAM's is another matter."""
     own = {f.name: _half for f in fields(machine.core.scalar) if f.name != "dram"}
@@ -57,24 +76,31 @@ def _scalar(machine: Machine) -> Machine:
 
 
 def _latency(machine: Machine) -> Machine:
-    nearer = _changed(machine, "dram", latency_ns=lambda ns: ns / 2)
+    """The wait for the first byte; what requests in flight can draw stays, for that is a part of its own."""
+    nearer = _changed(machine, "dram", latency_ns=_halved)
+    for engine in ("core.io_dma", "core.move_dma"):
+        nearer = _changed(nearer, engine, outstanding=_halved)
     return _changed(nearer, "core.scalar", dram=_half)
 
 
 # How each part is made twice as fast.
 PARTS: dict[str, Callable[[Machine], Machine]] = {
-    "the launch": lambda m: _changed(m, "launch", overhead_ns=lambda ns: ns / 2),
+    "the launch": lambda m: _changed(m, "launch", overhead_ns=_halved, round_ns=_halved),
     "DRAM bandwidth": lambda m: _changed(m, "dram", gb_per_s=_twice),
     "DRAM latency": _latency,
     "the NoC": lambda m: _changed(m, "noc", link_bytes_per_cycle=_twice),
     "SRAM": lambda m: _changed(m, "sram", bytes_per_cycle=_twice, bus_bytes_per_cycle=_twice),
-    "the io DMA": lambda m: _changed(m, "core.io_dma", bytes_per_cycle=_twice),
-    "the move DMA": lambda m: _changed(m, "core.move_dma", bytes_per_cycle=_twice),
+    "the cache": lambda m: _changed(m, "llc", bytes_per_cycle=_twice, latency_ns=_halved),
+    "the io DMA": lambda m: _changed(m, "core.io_dma", bytes_per_cycle=_twice, setup=_half),
+    "the move DMA": lambda m: _changed(m, "core.move_dma", bytes_per_cycle=_twice, setup=_half),
+    "DMA in flight": _in_flight,
+    "queue depth": lambda m: _changed(m, "core.queues", depth=_twice),
+    "barriers": lambda m: replace(m, barrier_cycles=_half(m.barrier_cycles)),
     "NRAM": lambda m: _changed(m, "core.nram", bytes_per_cycle=_twice),
-    "the matrix unit": lambda m: _changed(
-        m, "core.mfu", macs_per_cycle=lambda rates: {name: 2 * rate for name, rate in rates.items()}
-    ),
-    "the vector unit": lambda m: _changed(m, "core.vfu", bytes_per_cycle=_twice),
+    "WRAM": lambda m: _changed(m, "core.wram", bytes_per_cycle=_twice),
+    "ACC": lambda m: _changed(m, "core.acc", bytes_per_cycle=_twice),
+    "the matrix unit": _matrix_unit,
+    "the vector unit": lambda m: _changed(m, "core.vfu", bytes_per_cycle=_twice, latency=_half),
     "the scalar unit": _scalar,
 }
 
@@ -100,9 +126,21 @@ def sentence(run: Run) -> str:
     return f"{said}; then {behind.part} bounds it, which saves {behind.saved:.0%} of the rest"
 
 
+def views(run: Run) -> str:
+    """What critical path and roofline say to it."""
+    path = critical_parts(run)
+    roof = run.roofline
+    most = next(iter(path), "nothing")
+    share = path.get(most, 0) / run.cycles if run.cycles else 0.0
+    reached = roof.cycles / run.cycles if run.cycles else 0.0
+    return f"critical path: {share:.0%} in {most}; roofline: {reached:.0%} of {roof.part}"
+
+
 def limits_text(run: Run) -> str:
     """The sentence, and the table behind it."""
     if run.trace.timing_dependent:
         return sentence(run) + "\n"
     rows = [[limit.part, str(limit.cycles), f"{limit.saved:.1%}"] for limit in limits(run)]
-    return sentence(run) + "\n" + table([["twice as fast", "cycles", "saved"], *rows]) + "\n"
+    return (
+        sentence(run) + "\n" + views(run) + "\n" + table([["twice as fast", "cycles", "saved"], *rows]) + "\n"
+    )

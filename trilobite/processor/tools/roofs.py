@@ -16,6 +16,7 @@ from trilobite.processor.machine.drawing import table
 from trilobite.processor.sim.record import TensorRecord
 from trilobite.processor.sim.run import Run
 from trilobite.processor.sim.timing.cost import useful_macs
+from trilobite.processor.sim.timing.roofline import at_peak, vector_elements
 from trilobite.processor.sim.timing.timeline import Operation
 
 
@@ -67,8 +68,8 @@ def _launch(run: Run) -> RooflinePoint:
     machine, roof = run.machine, run.roofline
     bandwidth = machine.dram_bytes_per_cycle * machine.clock_ghz * 1e9
     seconds_at_peak = roof.compute_cycles / (machine.clock_ghz * 1e9)
-    peak = 2 * roof.macs / seconds_at_peak if seconds_at_peak else 0.0
-    return RooflinePoint("launch", "dram", 2 * roof.macs, roof.dram_bytes, run.seconds, peak, bandwidth)
+    peak = roof.operations / seconds_at_peak if seconds_at_peak else 0.0
+    return RooflinePoint("launch", "dram", roof.operations, roof.dram_bytes, run.seconds, peak, bandwidth)
 
 
 def _line(machine: Machine, name: str, operations: list[Operation]) -> RooflinePoint:
@@ -76,7 +77,7 @@ def _line(machine: Machine, name: str, operations: list[Operation]) -> RooflineP
     clock = machine.clock_ghz * 1e9
     cycles = sum(op.free - op.start for op in operations)
     count = sum(_operations(op.record) for op in operations)
-    least = sum(_at_peak(machine, op.record) for op in operations)
+    least = sum(at_peak(machine, op.record)[1] for op in operations)
     moved: dict[str, int] = {}
     for op in operations:
         for region in (*op.record.reads, *op.record.writes):
@@ -105,24 +106,7 @@ def _narrowest(machine: Machine, moved: dict[str, int]) -> tuple[str, int]:
 
 
 def _operations(record: TensorRecord) -> int:
-    if record.timing == "matrix":
-        return 2 * useful_macs(record)
-    if "bytes" in record.work:  # windows: every tap passes the lanes
-        return record.work["bytes"] * 8 // record.formats[0].bits
-    return max((region.count for region in (*record.reads, *record.writes)), default=0)
-
-
-def _at_peak(machine: Machine, record: TensorRecord) -> float:
-    """Cycles that the instruction's operations take at the peak of the unit that runs them."""
-    if record.timing == "matrix":
-        rates = [machine.core.mfu.macs_per_cycle.get(fmt.rate, 0) for fmt in record.formats[1:3]]
-        if all(rates):
-            return useful_macs(record) / min(rates)
-    widest = max((region.bytes for region in (*record.reads, *record.writes)), default=0)
-    if record.timing == "matrix":  # a format the matrix unit lacks: its terms pass the vector unit's lanes
-        widest = record.formats[1].bytes(useful_macs(record))
-    widest = record.work.get("bytes", widest)
-    return widest / machine.core.vfu.bytes_per_cycle
+    return 2 * useful_macs(record) if record.timing == "matrix" else vector_elements(record)
 
 
 def roofline_text(run: Run, limit: int = 30) -> str:

@@ -23,13 +23,23 @@ from trilobite.processor.sim.timing.arrays import ceil_div, product_cycles
 
 DRAM_SPACES = frozenset((GDRAM, LDRAM, CODE))
 Resource = tuple[object, ...]
+# Names of a machine's parts, as reports say them.
+VECTOR_UNIT, MATRIX_UNIT, IO_DMA, MOVE_DMA = (
+    "the vector unit",
+    "the matrix unit",
+    "the io DMA",
+    "the move DMA",
+)
+BANDWIDTH, IN_FLIGHT = "DRAM bandwidth", "DMA in flight"
+PADS = {NRAM: "NRAM", WRAM: "WRAM", ACC: "ACC"}
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     """`amount` bytes over `resources` for transfers, which take `alone` cycles with nobody beside them.
 
-    `on_vector_unit` marks formats the MFU lacks.
+    `on_vector_unit` marks formats the MFU lacks. `part` is what decides the interval, `alone_part` what
+    decides the rest of `alone`: names of the machine's parts.
     """
 
     interval: int
@@ -38,6 +48,8 @@ class Cost:
     resources: tuple[Resource, ...] = ()
     alone: int = 0
     on_vector_unit: bool = False
+    part: str = ""
+    alone_part: str = ""
 
 
 def scalar_latencies(machine: Machine) -> tuple[int, ...]:
@@ -53,6 +65,11 @@ def scalar_cycles(machine: Machine, record: ScalarRecord) -> int:
 
 def pad_cycles(machine: Machine, regions: Sequence[Region]) -> int:
     """The least time the scratchpads need for these bytes, each memory by itself."""
+    return slowest_pad(machine, regions)[0]
+
+
+def slowest_pad(machine: Machine, regions: Sequence[Region]) -> tuple[int, str]:
+    """The same, with the name of the memory."""
     rates = {NRAM: machine.core.nram.bytes_per_cycle, WRAM: machine.core.wram.bytes_per_cycle,
              ACC: machine.core.acc.bytes_per_cycle}  # fmt: skip
     moved: dict[str, int] = {}
@@ -60,7 +77,13 @@ def pad_cycles(machine: Machine, regions: Sequence[Region]) -> int:
         space = split(region.address)[0]
         if space in rates:
             moved[space] = moved.get(space, 0) + region.bytes
-    return max((ceil_div(count, rates[space]) for space, count in moved.items() if rates[space]), default=0)
+    times = [(ceil_div(count, rates[s]), PADS[s]) for s, count in moved.items() if rates[s]]
+    return max(times, key=lambda time: time[0], default=(0, ""))
+
+
+def _slower(cycles: int, unit: str, pad: tuple[int, str]) -> tuple[int, str]:
+    """A unit beside the scratchpads that feed it: cycles, at least one, and whose they are."""
+    return pad if pad[0] > max(cycles, 1) else (max(cycles, 1), unit)
 
 
 def _lanes(machine: Machine, size: int) -> int:
@@ -72,8 +95,8 @@ def _lanes(machine: Machine, size: int) -> int:
 def _vector(machine: Machine, record: TensorRecord, passes: int = 1, extra: int = 0) -> Cost:
     regions = (*record.reads, *record.writes)
     widest = max((region.bytes for region in regions), default=0)
-    busy = max(_lanes(machine, widest) * passes, pad_cycles(machine, regions), 1)
-    return Cost(busy, busy + machine.core.vfu.latency + extra)
+    busy, part = _slower(_lanes(machine, widest) * passes, VECTOR_UNIT, slowest_pad(machine, regions))
+    return Cost(busy, busy + machine.core.vfu.latency + extra, part=part)
 
 
 def vector(machine: Machine, record: TensorRecord) -> Cost:
@@ -106,8 +129,9 @@ def vector_sort(machine: Machine, record: TensorRecord) -> Cost:
 
 def vector_window(machine: Machine, record: TensorRecord) -> Cost:
     """Every tap passes the lanes once."""
-    busy = max(_lanes(machine, record.work["bytes"]), pad_cycles(machine, (*record.reads, *record.writes)), 1)
-    return Cost(busy, busy + machine.core.vfu.latency)
+    pads = slowest_pad(machine, (*record.reads, *record.writes))
+    busy, part = _slower(_lanes(machine, record.work["bytes"]), VECTOR_UNIT, pads)
+    return Cost(busy, busy + machine.core.vfu.latency, part=part)
 
 
 def matrix(machine: Machine, record: TensorRecord) -> Cost:
@@ -117,11 +141,12 @@ def matrix(machine: Machine, record: TensorRecord) -> Cost:
     rate = max((fmt.rate for fmt in record.formats[1:3]), key=lambda name: _slowness(machine, name))
     if rate not in mfu.macs_per_cycle:
         terms = work["m"] * work["n"] * work["taps"] * work["k"] // work["groups"]
-        busy = max(_lanes(machine, record.formats[1].bytes(terms)), pad_cycles(machine, regions), 1)
-        return Cost(busy, busy + machine.core.vfu.latency, on_vector_unit=True)
+        lanes = _lanes(machine, record.formats[1].bytes(terms))
+        busy, part = _slower(lanes, VECTOR_UNIT, slowest_pad(machine, regions))
+        return Cost(busy, busy + machine.core.vfu.latency, on_vector_unit=True, part=part)
     cycles = product_cycles(mfu, rate, work["m"], work["n"], work["k"], work["taps"], work["groups"])
-    busy = max(cycles, pad_cycles(machine, regions), 1)
-    return Cost(busy, busy)
+    busy, part = _slower(cycles, MATRIX_UNIT, slowest_pad(machine, regions))
+    return Cost(busy, busy, part=part)
 
 
 def _slowness(machine: Machine, rate: str) -> float:
@@ -138,22 +163,28 @@ def transfer(machine: Machine, record: TensorRecord, cluster: int, missing: int 
     spaces = [split(region.address)[0] for region in ends]
     engine = machine.core.io_dma if record.queue == "io" else machine.core.move_dma
     if min(region.count for region in ends) == 0:  # nothing to move: only the engine's own time
-        return Cost(1, 1 + engine.setup)
+        return Cost(1, 1 + engine.setup, part=IO_DMA if record.queue == "io" else MOVE_DMA)
     pieces, piece = _pieces(ends)
     turns = len(record.writes) if record.timing == "multicast" and not machine.sram.multicast else 1
-    own = turns * max(pieces * ceil_div(piece, engine.bytes_per_cycle), pad_cycles(machine, ends), 1)
+    streamed = pieces * ceil_div(piece, engine.bytes_per_cycle)
+    name = IO_DMA if record.queue == "io" else MOVE_DMA
+    each, part = _slower(streamed, name, slowest_pad(machine, ends))
+    own = turns * each
     resources, amount, wait = _way(machine, ends, spaces, cluster)
-    alone = own
+    alone, alone_part = own, ""
     for region, space in zip(ends, spaces, strict=True):
         if space in DRAM_SPACES:
             drawn = amount if missing is None else missing
-            alone = max(alone, ceil(drawn / _dram_rate(machine, engine, region)))
+            rate, slow = _dram_rate(machine, engine, region)
+            if ceil(drawn / rate) > alone:
+                alone, alone_part = ceil(drawn / rate), slow
     amount = max(amount, turns * ends[0].bytes)
     if missing is not None:
         resources = _cached(resources, missing, amount)
         if missing == 0:
             wait += machine.cycles(machine.llc.latency_ns) - machine.cycles(machine.dram.latency_ns)
-    return Cost(own, own + engine.setup + wait, amount, tuple(resources), alone)
+    latency = own + engine.setup + wait
+    return Cost(own, latency, amount, tuple(resources), alone, part=part, alone_part=alone_part)
 
 
 def _cached(resources: Sequence[Resource], missing: int, amount: int) -> list[Resource]:
@@ -180,12 +211,13 @@ def contended(machine: Machine, record: TensorRecord, cost: Cost, core: tuple[in
     return replace(cost, amount=amount, resources=(*cost.resources, *parts), alone=max(cost.alone, 1))
 
 
-def _dram_rate(machine: Machine, engine: Dma, region: Region) -> float:
-    """The most one engine can draw: its requests under way at a time, and the channels its bytes lie in."""
+def _dram_rate(machine: Machine, engine: Dma, region: Region) -> tuple[float, str]:
+    """The most one engine can draw, and why: its requests under way at a time, or the channels its bytes
+    lie in."""
     dram = machine.dram
     in_flight = engine.outstanding * dram.burst_bytes / max(1, machine.cycles(dram.latency_ns))
     channels = machine.dram_bytes_per_cycle * len(_channels(machine, region)) / dram.channels
-    return min(in_flight, channels)
+    return (in_flight, IN_FLIGHT) if in_flight < channels else (channels, BANDWIDTH)
 
 
 def _channels(machine: Machine, region: Region) -> tuple[int, ...]:

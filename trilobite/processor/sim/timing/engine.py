@@ -72,7 +72,10 @@ class CoreTimer(CoreTimes):
     def spend(self, until: int, what: str) -> None:
         if until > self.clock:
             self.segments.append((self.clock, until, what))
-            self.places.append(self.records[self.place].place)
+            behind = self.records[self.place]
+            if isinstance(behind, ScalarRecord):
+                self.scalar_records[len(self.segments) - 1] = behind
+            self.places.append(behind.place)
             self.clock = until
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from trilobite.native.cache import Kernels, kernels
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.machine import Machine
-from trilobite.processor.sim.record import TensorRecord, Trace
+from trilobite.processor.sim.record import ScalarRecord, TensorRecord, Trace
 from trilobite.processor.sim.timing import fairness, shares, stepping
 from trilobite.processor.sim.timing.state import DID, QUEUE_COUNT, State
 from trilobite.processor.sim.timing.tables import Tables
@@ -134,20 +134,23 @@ class _Replay:
         did = slice(int(self.first_segment[number]), int(arrays["did_count"][number]))
         columns = [arrays[name][did].tolist() for name in ("did_from", "did_to", "did_what", "did_record")]
         for start, end, what, record in zip(*columns, strict=True):
+            behind = records[record - first]
+            if isinstance(behind, ScalarRecord):
+                core.scalar_records[len(core.segments)] = behind
             core.segments.append((start, end, DID[what]))
-            core.places.append(records[record - first].place)
+            core.places.append(behind.place)
         base = int(self.first_op[number])
         span = slice(base, int(self.first_op[number + 1]))
         names = ("op_record", "op_dispatch", "op_behind", "op_start", "op_free", "op_finish", "op_cause",
                  "op_core_wait")  # fmt: skip
         made: list[Operation] = core.operations
-        for record, dispatch, behind, start, free, finish, cause, wait in zip(
+        for record, dispatch, prior, start, free, finish, cause, wait in zip(
             *(arrays[name][span].tolist() for name in names), strict=True
         ):
             done = records[record - first]
             assert isinstance(done, TensorRecord)
             cost = self.tables.costs[int(arrays["argument"][record])]
-            before = made[behind - base] if behind >= 0 else None
+            before = made[prior - base] if prior >= 0 else None
             made.append(Operation(done, cost, core, dispatch, before, start, free, finish))
             made[-1].core_wait = made[wait - base] if wait >= 0 else None
             made[-1].cause = made[cause - base] if cause >= 0 else None

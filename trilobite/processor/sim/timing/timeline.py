@@ -15,8 +15,8 @@ import numpy as np
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.machine import Machine
-from trilobite.processor.sim.record import CoreTrace, TensorRecord
-from trilobite.processor.sim.timing.cost import Cost
+from trilobite.processor.sim.record import CoreTrace, ScalarRecord, TensorRecord
+from trilobite.processor.sim.timing.cost import IN_FLIGHT, Cost
 from trilobite.processor.sim.timing.state import DID
 
 Segment = tuple[int, int, str]  # from, to, what control did (a cause of the stall table)
@@ -45,7 +45,8 @@ class Operation:
     def bound(self) -> str:
         """What made it start no earlier, or run no faster."""
         if self.free - self.start > self.cost.interval:
-            return "bandwidth"
+            is_alone = self.free - self.start <= self.cost.alone
+            return "in flight" if is_alone and self.cost.alone_part == IN_FLIGHT else "bandwidth"
         if self.cause is None:
             return "dispatch"
         return "unit busy" if self.cause is self.behind else "operand"
@@ -64,6 +65,7 @@ class CoreTimes:
         self.trace, self.number, self._fill, self._columns = trace, number, fill, columns
         self._segments: list[Segment] = []
         self._places: list[int] = []
+        self.scalar_records: dict[int, ScalarRecord] = {}  # behind segments of scalar work, by their place
         self._operations: list[Operation] = []
 
     def _filled(self) -> None:
