@@ -6,6 +6,7 @@ out, with the run that gave them.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
@@ -18,10 +19,11 @@ from trilobite.compiler.graph.pipeline import Compilation, run_stages
 from trilobite.compiler.targets.dlp.complex import split_complex
 from trilobite.compiler.targets.dlp.expand import expand
 from trilobite.compiler.targets.dlp.groups import group
-from trilobite.compiler.targets.dlp.network import Called, Network, assemble
+from trilobite.compiler.targets.dlp.network import Called, Network, Packed, assemble
 from trilobite.compiler.targets.dlp.refusals import check
 from trilobite.compiler.targets.dlp.resident import Link, address_of, allocated, resident_array
 from trilobite.ir.graph import Graph
+from trilobite.ir.transforms import cells
 from trilobite.processor.device import Device, DeviceArray
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
 from trilobite.processor.machine import Machine
@@ -69,7 +71,8 @@ class Compiled:
 
     @cached_property
     def network(self) -> Network:
-        return assemble(self.compilation.latest, self.machine, self.cores, self.share)
+        stable = self.options.stable
+        return assemble(self.compilation.latest, self.machine, self.cores, self.share, stable)
 
     @cached_property
     def program(self) -> KernelProgram:
@@ -102,7 +105,10 @@ class Loaded:
         largest = ", ".join(f"{size} bytes of {kind}" for size, kind in network.largest[:3])
         what = f"the values between the operations of {compiled.graph.name} (the largest: {largest})"
         self.arena = allocated(device, network.arena, what)
-        self.constants = [self._constant(c) for c in network.constants]
+        self.constants = [
+            self._constant(c) if isinstance(c, np.ndarray) else PackedWeight(self, c)
+            for c in network.constants
+        ]
         self.table = device.empty((1 + network.arguments,), np.int64)
         self.inputs: dict[int, DeviceArray] = {}  # blocks for values that come from outside in every call
         self.link = Link()
@@ -115,8 +121,11 @@ class Loaded:
         types = [(tuple(map(int, t.shape)), t.dtype) for t in c.graph.output_types]
         blocks = [self._result(i, shape, dtype) for i, (shape, dtype) in enumerate(types)]
         given = [self._address(i, value) for i, value in enumerate(values)]
-        rest = (self.arena, *blocks), self.constants
-        words = [*(a.address for a in rest[0]), *given, *(a.address for a in rest[1])]
+        for c_ in self.constants:
+            if isinstance(c_, PackedWeight):
+                c_.update(values[c_.packed.input])
+        fixed = [a.address for a in self.constants]
+        words = [*(a.address for a in (self.arena, *blocks)), *given, *fixed]
         self.table.write(np.array(words, np.int64))
         entry, dim = self.module["network"], (c.cores, 1, 1)
         self.last_run = self.device.launch(
@@ -152,3 +161,29 @@ class Loaded:
         block = allocated(self.device, raw.nbytes, what)
         block.write(raw if raw.size else np.zeros(1, np.uint8))
         return block
+
+
+class PackedWeight:
+    """A weight in the order that its readers want, laid out again only when it has changed."""
+
+    def __init__(self, loaded: Loaded, packed: Packed) -> None:
+        self.loaded, self.packed = loaded, packed
+        t = loaded.compiled.graph.inputs[packed.input].type
+        size = prod(int(n) for n in t.shape) * t.dtype.itemsize
+        what = f"weight {packed.input} of {loaded.compiled.graph.name}, {t}, in the order of its readers"
+        self.block = allocated(loaded.device, size, what)
+        self._seen: weakref.ref[Array] | None = None
+        self._when = 0
+
+    @property
+    def address(self) -> int:
+        return self.block.address
+
+    def update(self, value: Array) -> None:
+        same = self._seen is not None and self._seen() is value
+        if same and not cells.stamped_after(value, self._when) and not cells.is_exposed(value, 0):
+            return
+        moved = np.ascontiguousarray(value.transpose(self.packed.order))
+        self.block.write(moved.reshape(-1).view(np.uint8))
+        self.loaded.link.to_device += moved.nbytes
+        self._seen, self._when = weakref.ref(value), cells.now

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trilobite.compiler.graph.fuse import FusionPolicy, Kind, fuse
-from trilobite.compiler.targets.dlp.kernels.passes import row_strides
+from trilobite.compiler.targets.dlp.layouts import Layout
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.formats import computes
 from trilobite.compiler.targets.dlp.vector.rows import ROWS
@@ -43,13 +43,13 @@ class VectorPlan:
     equations: tuple[Equation, ...]
 
 
-def vector_plan(region: Graph) -> VectorPlan | str:
+def vector_plan(region: Graph, layout: Layout = Layout({})) -> VectorPlan | str:  # noqa: B008
     """How a chain runs, or why it is none."""
     body = [e for e in region.equations if e.primitive.name in ROWS]
     if not body or len(body) > _LARGEST:
         return "no elementwise chain of a length that fits"
     shape = extents(body[-1].outputs[0])
-    reader = _Reader(region, shape)
+    reader = _Reader(region, shape, layout)
     for e in region.equations:
         why = reader.read(e)
         if why:
@@ -67,8 +67,8 @@ def vector_plan(region: Graph) -> VectorPlan | str:
 
 
 class _Reader:
-    def __init__(self, region: Graph, shape: tuple[int, ...]) -> None:
-        self.shape = shape
+    def __init__(self, region: Graph, shape: tuple[int, ...], layout: Layout) -> None:
+        self.shape, self.layout = shape, layout
         self.inputs = {v: i for i, v in enumerate(region.inputs)}
         self.operands: list[Var] = []
         self.sources: list[int] = []
@@ -97,7 +97,7 @@ class _Reader:
             return ""
         if x not in self.inputs or tuple(y.type.shape) != self.shape:
             return "a broadcast of what the chain computes"
-        own, steps = row_strides(extents(x)), [0] * len(self.shape)
+        own, steps = self.layout.strides(x), [0] * len(self.shape)
         for axis, n, stride in zip(e.attributes["axes"], x.type.shape, own, strict=True):
             steps[axis] = stride if n == self.shape[axis] else 0
         self._operand(y, self.inputs[x], tuple(steps))
@@ -119,7 +119,7 @@ class _Reader:
                 continue
             if v not in self.inputs or tuple(v.type.shape) != self.shape:
                 return "operands of several shapes"
-            self._operand(v, self.inputs[v], row_strides(self.shape))
+            self._operand(v, self.inputs[v], self.layout.strides(v))
         self.made.update(e.outputs)
         return ""
 

@@ -6,7 +6,7 @@ lowered once by whoever calls this.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -17,6 +17,8 @@ from trilobite.compiler.targets.dlp.contraction import accepts, lower_contractio
 from trilobite.compiler.targets.dlp.groups import VectorPlan, vector_plan
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Problem
 from trilobite.compiler.targets.dlp.kernels import indexed, movement, passes, product, reduce
+from trilobite.compiler.targets.dlp.kernels.strided import Axis
+from trilobite.compiler.targets.dlp.layouts import Layout
 from trilobite.compiler.targets.dlp.problems import convolution_of, product_of
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.chain import Chain
@@ -35,14 +37,24 @@ class Setting:
         self.module, self.machine, self.cores = module, machine, cores
 
 
-Lower = Callable[[Setting, str, Equation], LoweredGroup]
+Lower = Callable[[Setting, str, Equation, Layout], LoweredGroup]
 
 
-def lower_group(s: Setting, name: str, kind: str, region: Graph) -> LoweredGroup:
+def lower_group(s: Setting, name: str, kind: str, region: Graph, layout: Layout) -> LoweredGroup:
     if kind == "loops":
-        return _vector(s, name, region)
+        return _vector(s, name, region, layout)
     (e,) = region.equations
-    return SINGLES[e.primitive.name](s, name, e)
+    return SINGLES[e.primitive.name](s, name, e, layout)
+
+
+def lower_copy(
+    s: Setting, name: str, shape: Sequence[int], item: int, strides: tuple[Sequence[int], Sequence[int]]
+) -> LoweredGroup:
+    """The same values with other strides: (from, to)."""
+    m = movement.Moves(s.module, name, 2, s.machine, s.cores, item)
+    x, y = m.w.params
+    m.copy(y, x, [Axis(n, to, own) for n, own, to in zip(shape, *strides, strict=True)])
+    return m.done("axes in another order")
 
 
 def operands_of(kind: str, region: Graph) -> tuple[int, ...]:
@@ -55,12 +67,14 @@ def operands_of(kind: str, region: Graph) -> tuple[int, ...]:
     return tuple(places[v] for v in region.equations[0].inputs)
 
 
-def _vector(s: Setting, name: str, region: Graph) -> LoweredGroup:
-    plan = vector_plan(region)
+def _vector(s: Setting, name: str, region: Graph, layout: Layout) -> LoweredGroup:
+    plan = vector_plan(region, layout)
     if isinstance(plan, str):
         raise IRError(f"a group that is no chain: {plan}")
     chain = Chain(plan.equations, plan.operands, region.outputs, plan.numbers, s.machine)
-    work = passes.Pass(plan.shape, plan.strides, chain)
+    order = layout.order(region.outputs[0])
+    shape = tuple(plan.shape[a] for a in order)
+    work = passes.Pass(shape, tuple(tuple(s[a] for a in order) for s in plan.strides), chain)
     return passes.write_pass(s.module, name, work, s.machine, s.cores)
 
 
@@ -70,10 +84,11 @@ def _vector(s: Setting, name: str, region: Graph) -> LoweredGroup:
 def _move(write: Callable[..., None], *names: str) -> Lower:
     """A move whose attributes of these names are passed on."""
 
-    def lower(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    def lower(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
         item = e.outputs[0].type.dtype.itemsize
         m = movement.Moves(s.module, name, len(e.inputs) + 1, s.machine, s.cores, item)
         shapes = [tuple(v.type.shape) for v in e.inputs]
+        m.given, m.far = [layout.strides(v) for v in e.inputs], layout.strides(e.outputs[0])
         write(m, shapes, tuple(e.outputs[0].type.shape), *(e.attributes[n] for n in names))
         return m.done()
 
@@ -91,17 +106,18 @@ def _pad(m: movement.Moves, shapes: Any, out: Any, low: Any, between: Any, value
     movement.pad(m, shapes, out, low, between, (word, bits))
 
 
-def _lower_pad(s: Setting, name: str, e: Equation) -> LoweredGroup:
+def _lower_pad(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     dtype = e.outputs[0].type.dtype
     m = movement.Moves(s.module, name, 2, s.machine, s.cores, dtype.itemsize)
     shapes = [tuple(v.type.shape) for v in e.inputs]
+    m.given, m.far = [layout.strides(v) for v in e.inputs], layout.strides(e.outputs[0])
     a = e.attributes
     _pad(m, shapes, tuple(e.outputs[0].type.shape), a["low"], a["between"], a["value"], dtype)
     return m.done()
 
 
 def _dynamic(write: Callable[..., None], first: int) -> Lower:
-    def lower(s: Setting, name: str, e: Equation) -> LoweredGroup:
+    def lower(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
         item = e.outputs[0].type.dtype.itemsize
         m = movement.Moves(s.module, name, len(e.inputs) + 1, s.machine, s.cores, item)
         formats = [format_of(v.type.dtype) for v in e.inputs[first:]]
@@ -112,7 +128,7 @@ def _dynamic(write: Callable[..., None], first: int) -> Lower:
     return lower
 
 
-def _full(s: Setting, name: str, e: Equation) -> LoweredGroup:
+def _full(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     out = e.outputs[0].type
     m = movement.Moves(s.module, name, 1, s.machine, s.cores, out.dtype.itemsize)
     from trilobite.ir.primitives.cast import by_value
@@ -124,7 +140,7 @@ def _full(s: Setting, name: str, e: Equation) -> LoweredGroup:
     return m.done("fill")
 
 
-def _iota(s: Setting, name: str, e: Equation) -> LoweredGroup:
+def _iota(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     out = e.outputs[0].type
     fmt, item, count = format_of(out.dtype), out.dtype.itemsize, int(out.shape[0])
     w = Writer(s.module, name, [GDRAM], s.machine, s.cores)
@@ -148,12 +164,13 @@ def _iota(s: Setting, name: str, e: Equation) -> LoweredGroup:
 
 
 def _reduce(op: str) -> Lower:
-    def lower(s: Setting, name: str, e: Equation) -> LoweredGroup:
-        x, axes = e.inputs[0].type, e.attributes["axes"]
-        shape = [int(n) for n in x.shape]
-        first, last = axes[0], axes[-1]
-        outer, length = int(np.prod(shape[:first])), int(np.prod(shape[first : last + 1]))
-        r = reduce.Reduction(outer, length, int(np.prod(shape[last + 1 :])), format_of(x.dtype), op)
+    def lower(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
+        x, order = e.inputs[0].type, layout.order(e.inputs[0])
+        shape = [extents(x)[a] for a in order]
+        places = sorted(order.index(a) for a in e.attributes["axes"])
+        first, last = places[0], places[-1]
+        outer, length = prod(shape[:first]), prod(shape[first : last + 1])
+        r = reduce.Reduction(outer, length, prod(shape[last + 1 :]), format_of(x.dtype), op)
         return reduce.write_reduction(s.module, name, r, s.machine, s.cores)
 
     return lower
@@ -165,14 +182,14 @@ def _rows(e: Equation, count: int, fmt: Any = None) -> indexed.Rows:
     return indexed.Rows(int(x.shape[0]), width, count, fmt or WORDS[x.dtype.itemsize], x.dtype.itemsize)
 
 
-def _gather(s: Setting, name: str, e: Equation) -> LoweredGroup:
+def _gather(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     return indexed.write_gather(s.module, name, _rows(e, extents(e.inputs[1])[0]), s.machine, s.cores)
 
 
 _COMBINE = {"set": "set", "add": "VAV", "mul": "VMV", "max": "VGTM", "min": "VLTM"}
 
 
-def _scatter(s: Setting, name: str, e: Equation) -> LoweredGroup:
+def _scatter(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     op = _COMBINE[e.attributes["kind"]]
     fmt = None if op == "set" else format_of(e.inputs[0].type.dtype)
     rows = _rows(e, extents(e.inputs[1])[0], fmt)
@@ -186,31 +203,31 @@ def _lanes(e: Equation, fmt: Any = None) -> indexed.Lanes:
     return indexed.Lanes(lanes, size, extents(e.inputs[1])[1], word, x.dtype.itemsize)
 
 
-def _take_along(s: Setting, name: str, e: Equation) -> LoweredGroup:
+def _take_along(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     return indexed.write_take_along(s.module, name, _lanes(e), s.machine, s.cores)
 
 
-def _scatter_along(s: Setting, name: str, e: Equation) -> LoweredGroup:
+def _scatter_along(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     kind = e.attributes["kind"]
     fmt = None if kind == "set" else format_of(e.inputs[0].type.dtype)
     return indexed.write_scatter_along(s.module, name, _lanes(e, fmt), kind, s.machine, s.cores)
 
 
-def _sort(s: Setting, name: str, e: Equation) -> LoweredGroup:
+def _sort(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     x = e.inputs[0].type
     lines = indexed.Lines(prod(extents(x)[:-1]), int(x.shape[-1]), format_of(x.dtype))
     return indexed.write_sort(s.module, name, lines, s.machine, s.cores)
 
 
-def _dot(s: Setting, name: str, e: Equation) -> LoweredGroup:
-    problem = product_of(e)
+def _dot(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
+    problem = product_of(e, [layout.strides(v) for v in e.inputs])
     if accepts(problem, s.machine) is None:
         return _contracted(s, name, problem)
     return product.write_product(s.module, name, problem, s.machine, s.cores)
 
 
-def _conv(s: Setting, name: str, e: Equation) -> LoweredGroup:
-    return _contracted(s, name, convolution_of(e))
+def _conv(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
+    return _contracted(s, name, convolution_of(e, [layout.strides(v) for v in (*e.inputs, e.outputs[0])]))
 
 
 def _contracted(s: Setting, name: str, problem: Problem) -> LoweredGroup:

@@ -15,11 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.locations import Location
+from trilobite.base.locations import UNKNOWN, Location
 from trilobite.compiler.targets.dlp.arena import Arena
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, shared_copy
-from trilobite.compiler.targets.dlp.lower import Setting, lower_group, operands_of
+from trilobite.compiler.targets.dlp.layouts import (
+    Layout,
+    Order,
+    plain,
+    result_order,
+    row_major,
+    strides_in,
+    wanted_orders,
+)
+from trilobite.compiler.targets.dlp.lower import Setting, lower_copy, lower_group, operands_of
+from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.writer import GDRAM, Int, Writer
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.processor.isa.formats import I32, I64, U8
@@ -37,6 +47,14 @@ class At:
 
     place: Place | None
     pointer: Value | None = None
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A weight that is laid out once, when it comes to the device, in the order that its readers want."""
+
+    input: int
+    order: Order
 
 
 @dataclass
@@ -59,7 +77,7 @@ class Network:
     cores: int
     arena: int
     arguments: int  # pointers behind the arena's in the table: results, inputs, then constants
-    constants: tuple[Array, ...]
+    constants: tuple[Array | Packed, ...]
     calls: list[Called]
     largest: tuple[tuple[int, str], ...] = ()  # values in the arena by size, for errors
 
@@ -71,14 +89,19 @@ def bytes_of(v: Var) -> int:
 class _Assembler:
     """The entry while it is written."""
 
-    def __init__(self, graph: Graph, machine: Machine, cores: int, share: bool) -> None:
+    def __init__(
+        self, graph: Graph, machine: Machine, cores: int, share: bool, stable: frozenset[int]
+    ) -> None:
         self.graph, self.machine, self.cores, self.share = graph, machine, cores, share
+        self.stable = {v: i for i, v in enumerate(graph.inputs) if i in stable}
+        self.orders: dict[Var, Order] = {}
+        self.copies: dict[tuple[Var, Order, int], Var] = {}  # of values in another order, by region
         self.module = KernelModule(graph.name)
         self.setting = Setting(self.module, machine, cores)
-        self.made: dict[tuple[str, Graph], LoweredGroup] = {}
+        self.made: dict[Any, LoweredGroup] = {}
         self.w = Writer(self.module, ENTRY, [GDRAM], machine, cores, entry=True)
         self.arena = Arena()
-        self.constants: list[Array] = []
+        self.constants: list[Array | Packed] = []
         self.calls: list[Called] = []
         self.env: dict[Var, At] = {}
         self.owner: dict[Var, Var] = {}  # whose memory an alias has
@@ -143,8 +166,18 @@ class _Assembler:
             if all(a in uses or a is mine for a in family) and self.region_of.get(mine) is self.current:
                 self.give(mine)
                 self.released.add(mine)
+                self._forget_copies(family)
 
     base: Value
+
+    def _forget_copies(self, family: Sequence[Var]) -> None:
+        """Copies of a value go with it."""
+        for key in [k for k in self.copies if k[0] in family and k[2] == id(self.current)]:
+            copy = self.copies.pop(key)
+            renamed = any(o is copy and a is not copy for a, o in self.owner.items())
+            if copy in self.owner and copy not in self.released and not renamed:
+                self.give(copy)
+                self.released.add(copy)
 
     def _equation(self, e: Equation) -> None:
         name = e.primitive.name
@@ -153,41 +186,131 @@ class _Assembler:
             return
         kind, region = e.attributes["kind"], e.attributes["region"]
         if kind == "alias":
-            self.env[e.outputs[0]] = self.env[e.inputs[0]]
-            if e.inputs[0] in self.owner:
-                self.owner[e.outputs[0]] = self.owner[e.inputs[0]]
+            self._rename(e.outputs[0], self.ordered(e.inputs[0], row_major(len(e.inputs[0].type.shape))))
         elif kind in CONTROL:
-            CONTROL[kind](self, _unfused(e, region))
+            inner = _unfused(e, region)
+            plain_inputs = tuple(self.ordered(v, row_major(len(v.type.shape))) for v in inner.inputs)
+            CONTROL[kind](
+                self, Equation(inner.primitive, plain_inputs, inner.attributes, inner.outputs, e.location)
+            )
+        elif region.equations[-1].primitive.name == "transpose" and e.outputs[0] not in self.results:
+            (x,) = e.inputs
+            self._rename(e.outputs[0], x)
+            self._note_order(e.outputs[0], result_order(region.equations[-1], [self.order(x)]))
         elif region.equations[-1].primitive.name == "constant":
             self._constant(e.outputs[0], region.equations[-1].attributes["value"].array)
         else:
             self._call(e, kind, region)
 
     def _constant(self, v: Var, array: Array) -> None:
+        self._argument(v, np.ascontiguousarray(array))
+
+    def _argument(self, v: Var, what: Array | Packed) -> None:
+        """A value that is loaded with the program."""
         before = len(self.graph.outputs) + len(self.graph.inputs)
         self.env[v] = At(Place("argument", before + len(self.constants)))
-        self.constants.append(np.ascontiguousarray(array))
+        self.constants.append(what)
+
+    def _rename(self, v: Var, source: Var) -> None:
+        """The same memory under another name."""
+        self.env[v] = self.env[source]
+        if source in self.owner:
+            self.owner[v] = self.owner[source]
+
+    def order(self, v: Var) -> Order:
+        return self.orders.get(v, row_major(len(v.type.shape)))
+
+    def _note_order(self, v: Var, order: Order) -> None:
+        order = plain(v, order)
+        if order != row_major(len(order)):
+            self.orders[v] = order
+
+    def ordered(self, v: Var, order: Order) -> Var:
+        """The value with its axes in this order: itself, a packed weight, or a copy."""
+        if plain(v, order) == self.order(v) or not bytes_of(v):
+            return v
+        key = (v, order, id(self.current))
+        if key not in self.copies:
+            copy = self.copies[key] = Var(v.type)
+            self._note_order(copy, order)
+            if v in self.stable and v not in self.orders:
+                self._argument(copy, Packed(self.stable[v], order))
+            else:
+                self.take(copy)
+                self._relay(v, copy)
+        return self.copies[key]
+
+    def _relay(self, v: Var, copy: Var) -> None:
+        """A call that copies a value into another order."""
+        shape, item = extents(v), v.type.dtype.itemsize
+        strides = strides_in(shape, self.order(v)), strides_in(shape, self.order(copy))
+        key = ("relay", shape, item, strides)
+        if key not in self.made or not self.share:
+            self.named += 1
+            self.made[key] = lower_copy(self.setting, f"g{self.named}_relay", shape, item, strides)
+        self._emit(self.made[key], [v, copy], "relay", ("transpose",), UNKNOWN)
 
     def _call(self, e: Equation, kind: str, region: Graph) -> None:
-        for v in e.outputs:
-            self.take(v)
         if all(bytes_of(v) == 0 for v in e.outputs):
+            for v in e.outputs:
+                self.take(v)
             return
-        group = self._function(kind, region)
-        self.w.b.location = _line(e.location)
-        chosen = [e.inputs[i] for i in operands_of(kind, region)]
-        pointers = [self.pointer(v) for v in (*chosen, *e.outputs)]
-        self.w.b.call(group.function, pointers, [])
+        inputs, result = self._arranged(e, kind, region)
+        is_weight = region.equations[-1].primitive.name == "conv_weight_grad"
+        outputs = [self._place(v, result, is_weight) for v in e.outputs]
+        known = {
+            **{v: self.order(w) for v, w in zip(region.inputs, inputs, strict=True)},
+            **{v: self.order(w) for v, w in zip(region.outputs, outputs, strict=True)},
+        }
+        group = self._function(kind, region, Layout(known))
+        chosen = [inputs[i] for i in operands_of(kind, region)]
         names = tuple(x.primitive.name for x in region.equations)
-        self.calls.append(Called(len(self.calls), group, region.name, names, e.location))
+        self._emit(group, [*chosen, *outputs], region.name, names, e.location)
+        for v, written in zip(e.outputs, outputs, strict=True):
+            if written is not v:
+                self._relay(written, v)
+                self.give(written)
+                self.released.add(written)
+
+    def _arranged(self, e: Equation, kind: str, region: Graph) -> tuple[list[Var], Order]:
+        """A group's operands in the orders it wants, and the order of its results."""
+        if kind == "loops":
+            shape = extents(e.outputs[0])
+            full = [self.order(v) for v in e.inputs if extents(v) == shape]
+            found = next((o for o in full if o != row_major(len(o))), row_major(len(shape)))
+            return [self.ordered(v, found) if extents(v) == shape else v for v in e.inputs], found
+        (inner,) = region.equations
+        given = dict(zip(region.inputs, e.inputs, strict=True))
+        orders = [self.order(given[v]) for v in inner.inputs]
+        wanted = wanted_orders(inner, orders)
+        ready = {v: self.ordered(given[v], w) for v, w in zip(inner.inputs, wanted, strict=True)}
+        return [ready[v] for v in region.inputs], result_order(inner, wanted)
+
+    def _place(self, v: Var, order: Order, is_weight: bool) -> Var:
+        """Memory for a result in this order. One that somebody wants row-major is written elsewhere first."""
+        fixed = v in self.results or is_weight
+        if fixed and plain(v, order) != row_major(len(order)):
+            self.take(v)
+            v = Var(v.type)
+        self.take(v)
+        self._note_order(v, order)
+        return v
+
+    def _emit(
+        self, group: LoweredGroup, values: Sequence[Var], name: str, names: tuple[str, ...], at: Location
+    ) -> None:
+        self.w.b.location = _line(at)
+        self.w.b.call(group.function, [self.pointer(v) for v in values], [])
+        self.calls.append(Called(len(self.calls), group, name, names, at))
         self.meet()
 
-    def _function(self, kind: str, region: Graph) -> LoweredGroup:
-        key = (kind, region)
+    def _function(self, kind: str, region: Graph, layout: Layout) -> LoweredGroup:
+        key = (kind, region, layout.key)
         if key in self.made and self.share:
             return self.made[key]
         self.named += 1
-        self.made[key] = lower_group(self.setting, f"g{self.named}_{region.name}", kind, region)
+        name = f"g{self.named}_{region.name}"
+        self.made[key] = lower_group(self.setting, name, kind, region, layout)
         return self.made[key]
 
     named = -1
@@ -234,6 +357,7 @@ class _Assembler:
         for i, v in enumerate(self.graph.outputs):
             goal = At(Place("argument", i))
             if self.env[v] != goal:
+                v = self.ordered(v, row_major(len(v.type.shape)))
                 self.copy(_pointer_of(self, goal), self.pointer(v), bytes_of(v))
 
 
@@ -260,8 +384,9 @@ def _inside(a: _Assembler, graph: Graph, given: Sequence[At]) -> list[At]:
     for v, at in zip(graph.inputs, given, strict=True):
         a.env[v] = at
     a.run(graph)
+    found = [a.env[a.ordered(v, row_major(len(v.type.shape)))] for v in graph.outputs]
     a.current = outer
-    return [a.env[v] for v in graph.outputs]
+    return found
 
 
 def _give_all(a: _Assembler, graph: Graph) -> None:
@@ -398,8 +523,14 @@ def _element(a: _Assembler, v: Var, index: Int, length: int) -> At:
 CONTROL: Mapping[str, Any] = {"cond": _cond, "while": _while, "scan": _scan}
 
 
-def assemble(graph: Graph, machine: Machine, cores: int, share: bool = True) -> Network:
+def assemble(
+    graph: Graph,
+    machine: Machine,
+    cores: int,
+    share: bool = True,
+    stable: frozenset[int] = frozenset(),
+) -> Network:
     """A graph of fusions as one program. Without `share` equal groups have functions of their own, so that a
     profile can tell them apart.
     """
-    return _Assembler(graph, machine, cores, share).network()
+    return _Assembler(graph, machine, cores, share, stable).network()

@@ -44,7 +44,14 @@ def one_stride(shape: Sequence[int], own: Strides, axes: Sequence[int]) -> int |
     return own[kept[-1]] if kept else 0
 
 
-def product_of(e: Equation) -> Product:
+def are_matrices(e: Equation, place: int, strides: Strides) -> bool:
+    """Has each group of axes of an operand of a dot one stride?"""
+    shape = extents(e.inputs[place])
+    groups = groups_of(shape, e.attributes["batch"][place], e.attributes["contract"][place])
+    return all(one_stride(shape, strides, g) is not None for g in groups)
+
+
+def product_of(e: Equation, given: Sequence[Strides] | None = None) -> Product:
     """A dot whose groups of axes have one stride each, as matrices."""
     contract, batch = e.attributes["contract"], e.attributes["batch"]
     tensors = []
@@ -54,7 +61,7 @@ def product_of(e: Equation) -> Product:
         if i == 1:
             groups = [groups[0], groups[2], groups[1]]
         sizes = tuple(prod(shape[a] for a in g) for g in groups)
-        strides = tuple(one_stride(shape, row_strides(shape), g) or 0 for g in groups)
+        strides = tuple(one_stride(shape, given[i] if given else row_strides(shape), g) or 0 for g in groups)
         tensors.append(Tensor(sizes, v.type.dtype, strides))
     x, y = tensors
     out = row_major((x.shape[0], x.shape[1], y.shape[2]), e.outputs[0].type.dtype)

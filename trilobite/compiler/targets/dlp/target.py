@@ -115,7 +115,9 @@ class Processed(Executable):
             sum(prod(int(n) for n in t.shape) * t.dtype.itemsize for t in types)
             for types in (self.graph.input_types, self.graph.output_types)
         ]
-        return Memory(network.arena, sum(c.nbytes for c in network.constants), *sizes)
+        return Memory(
+            network.arena, sum(c.nbytes for c in network.constants if isinstance(c, np.ndarray)), *sizes
+        )
 
     def profile(self, call: Callable[[], object], repeats: int = 1, again: bool = False) -> Profile:
         """The cycles of one run of `call`, group by group: equal groups get functions of their own."""

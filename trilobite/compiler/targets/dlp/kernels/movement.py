@@ -30,6 +30,8 @@ class Moves:
     ) -> None:
         self.w = Writer(module, name, [GDRAM] * pointers, machine, cores)
         self.name, self.item, self.machine = name, item, machine
+        self.given: Sequence[Sequence[int]] = ()  # strides of the operands
+        self.far: Sequence[int] = ()  # and of the result
 
     def done(self, why: str = "") -> LoweredGroup:
         self.w.finish()
@@ -100,43 +102,43 @@ Make = Callable[[Moves, Sequence[Shape], Shape, dict[str, object]], None]
 
 def broadcast(m: Moves, shapes: Sequence[Shape], out: Shape, axes: Sequence[int]) -> None:
     (shape,) = shapes
-    own, steps = row_strides(shape), [0] * len(out)
+    own, steps = m.given[0], [0] * len(out)
     for axis, size, stride in zip(axes, shape, own, strict=True):
         steps[axis] = stride if size == out[axis] else 0
     x, y = m.w.params
-    m.copy(y, x, [Axis(n, d, s) for n, d, s in zip(out, row_strides(out), steps, strict=True)])
+    m.copy(y, x, [Axis(n, d, s) for n, d, s in zip(out, m.far, steps, strict=True)])
 
 
 def transpose(m: Moves, shapes: Sequence[Shape], out: Shape, axes: Sequence[int]) -> None:
-    own = row_strides(shapes[0])
+    own = m.given[0]
     x, y = m.w.params
-    m.copy(y, x, [Axis(n, d, own[a]) for n, d, a in zip(out, row_strides(out), axes, strict=True)])
+    m.copy(y, x, [Axis(n, d, own[a]) for n, d, a in zip(out, m.far, axes, strict=True)])
 
 
 def reverse(m: Moves, shapes: Sequence[Shape], out: Shape, axes: Sequence[int]) -> None:
-    own = row_strides(out)
+    own = m.given[0]
     start = sum((out[a] - 1) * own[a] for a in axes)
     x, y = m.w.params
     signs = [-s if a in axes else s for a, s in enumerate(own)]
-    m.copy(y, m.w.at(x, start * m.item), [Axis(*t) for t in zip(out, own, signs, strict=True)])
+    m.copy(y, m.w.at(x, start * m.item), [Axis(*t) for t in zip(out, m.far, signs, strict=True)])
 
 
 def slice_(m: Moves, shapes: Sequence[Shape], out: Shape, start: Shape, step: Shape) -> None:
-    own = row_strides(shapes[0])
+    own = m.given[0]
     x, y = m.w.params
     begin = sum(a * s for a, s in zip(start, own, strict=True))
     steps = [a * s for a, s in zip(step, own, strict=True)]
-    m.copy(y, m.w.at(x, begin * m.item), [Axis(*t) for t in zip(out, row_strides(out), steps, strict=True)])
+    m.copy(y, m.w.at(x, begin * m.item), [Axis(*t) for t in zip(out, m.far, steps, strict=True)])
 
 
 def update_slice(m: Moves, shapes: Sequence[Shape], out: Shape, start: Shape, step: Shape) -> None:
-    part, own = shapes[1], row_strides(out)
+    part, own = shapes[1], m.far
     x, y, result = m.w.params
     m.copy(result, x, [Axis(prod(out), 1, 1)])
     between(m)
     begin = sum(a * s for a, s in zip(start, own, strict=True))
     steps = [a * s for a, s in zip(step, own, strict=True)]
-    axes = [Axis(*t) for t in zip(part, steps, row_strides(part), strict=True)]
+    axes = [Axis(*t) for t in zip(part, steps, m.given[1], strict=True)]
     m.copy(m.w.at(result, begin * m.item), y, axes)
 
 
@@ -151,7 +153,7 @@ def pad(
     (shape,) = shapes
     x, y = m.w.params
     m.fill(y, prod(out), *fill)
-    own, far = row_strides(shape), row_strides(out)
+    own, far = m.given[0], m.far
     extents, here, there = [], 0, 0
     for axis, (n, lo, gap) in enumerate(zip(shape, low, between_, strict=True)):
         step = gap + 1
@@ -169,10 +171,10 @@ def pad(
 
 
 def concatenate(m: Moves, shapes: Sequence[Shape], out: Shape, axis: int) -> None:
-    far, at = row_strides(out), 0
+    far, at = m.far, 0
     *operands, y = m.w.params
-    for x, shape in zip(operands, shapes, strict=True):
-        axes = [Axis(*t) for t in zip(shape, far, row_strides(shape), strict=True)]
+    for x, shape, own in zip(operands, shapes, m.given, strict=True):
+        axes = [Axis(*t) for t in zip(shape, far, own, strict=True)]
         m.copy(m.w.at(y, at * far[axis] * m.item), x, axes)
         at += shape[axis]
 
