@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trilobite.base.errors import FileError, StateError
+from trilobite.inference.formats import NETWORKS, to_onnx
 from trilobite.inference.functions import Functions, with_gradients
 from trilobite.inference.model import Graph, Model, Named, Node, ValueType
 from trilobite.inference.tensors import dtype_of, to_array
@@ -39,6 +40,8 @@ def read(source: Any) -> Model:
     if isinstance(source, bytes | bytearray | memoryview):
         return _model(_parsed(onnx, bytes(source), "the bytes given"), None)
     path = Path(source)
+    if path.suffix.lower() in NETWORKS and path.is_file():
+        return _model(to_onnx(path), None)
     if not path.is_file():
         raise FileError(f"there is no model at {str(path)!r}", expected="the path of a file")
     if path.stat().st_size > _LARGEST:
@@ -120,8 +123,9 @@ class _Reader:
                     f"{proto.op_type} {proto.name!r} has no graph {body}", expected="a graph for each body"
                 )
         version = self.opsets.get(domain, 1)
+        inputs, outputs = (tuple(map(_name, names)) for names in (proto.input, proto.output))
         return Node(
-            proto.op_type, tuple(proto.input), tuple(proto.output), attributes, domain, version, proto.name
+            _name(proto.op_type), inputs, outputs, attributes, _name(domain), version, _name(proto.name)
         )
 
     def attribute(self, a: Any, depth: int) -> Any:
@@ -172,6 +176,11 @@ _BODIES = {
 
 class Reference(str):
     """Stands for an attribute of the function that is being inlined."""
+
+
+def _name(found: str | bytes) -> str:
+    """A name; protocol buffers give bytes where it is no text."""
+    return found if isinstance(found, str) else found.decode("utf-8", errors="replace")
 
 
 def _text(data: bytes) -> str:

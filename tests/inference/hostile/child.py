@@ -1,4 +1,4 @@
-"""Opens damaged files in a process of its own, with little memory and a clock: `child.py FORMAT COUNT SEED`.
+"""Opens damaged files in a process of its own, with little memory and a clock: `child.py FORMATS COUNT SEED`.
 
 Each line of the output is the word on a file, then what happened: `opened`, `refused` with the first line of
 the error, or `FAULT` with what it was. A line without an outcome names the file that killed the process.
@@ -38,11 +38,10 @@ def outcome(open_: Any, path: Path) -> str:
     return word if took < SECONDS / 2 else f"FAULT it took {took:.0f} s"
 
 
-def main(format_: str, count: int, seed: int) -> None:
+def damage(format_: str, count: int, seed: int) -> None:
     from tests.inference.hostile.mutations import mutated
     from tests.inference.hostile.seeds import FORMATS
 
-    warnings.simplefilter("ignore")
     sound, open_ = FORMATS[format_]
     files = sound()
     with tempfile.TemporaryDirectory() as folder:
@@ -54,9 +53,11 @@ def main(format_: str, count: int, seed: int) -> None:
         for i, raw in enumerate(files):
             for word, data in mutated(raw, -(-count // len(files)), seed + i):
                 path.write_bytes(data)
-                print(f"{i} {word}: ", end="", flush=True)
+                print(f"{format_} {i} {word}: ", end="", flush=True)
                 print(outcome(open_, path), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    warnings.simplefilter("ignore")
+    for name in sys.argv[1].split(","):
+        damage(name, int(sys.argv[2]), int(sys.argv[3]))

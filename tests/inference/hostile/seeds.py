@@ -117,6 +117,19 @@ def _open_prototxt(path: Path) -> None:
     convert(path, FILES / "caffe_layers.caffemodel")
 
 
+def _open_keras(path: Path) -> None:
+    from trilobite.inference.formats.keras import convert
+
+    convert(path)
+
+
+def _open_hdf5(path: Path) -> None:
+    from trilobite.inference.formats.keras import weights
+
+    for array in weights(path).values():
+        array.sum()
+
+
 FORMATS: dict[str, tuple[Callable[[], list[bytes]], Callable[[Path], None]]] = {
     "onnx": (lambda: [onnx_model()], _open_onnx),
     "gguf": (lambda: [gguf_file()], _open_gguf),
@@ -127,6 +140,11 @@ FORMATS: dict[str, tuple[Callable[[], list[bytes]], Callable[[Path], None]]] = {
     ),
     "pb": (lambda: [(FILES / f"{n}.pb").read_bytes() for n in ("cnn", "shapes")], _open_pb),
     "caffemodel": (lambda: [(FILES / "caffe_layers.caffemodel").read_bytes()], _open_caffe),
+    "keras": (
+        lambda: [(FILES / n).read_bytes() for n in ("sequential.keras", "sequential.h5")],
+        _open_keras,
+    ),
+    "hdf5": (lambda: [(FILES / n).read_bytes() for n in ("forms.hdf5", "sequential.h5")], _open_hdf5),
     "prototxt": (lambda: [(FILES / "caffe_layers.prototxt").read_bytes()], _open_prototxt),
 }
 """By name: sound files, and what opens one."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.errors import ShapeError, TrilobiteError
+from trilobite.base.errors import FileError, ShapeError, TrilobiteError
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import Row
@@ -67,6 +67,13 @@ def _call(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:
     except TrilobiteError as error:
         error.add_note(f"  node: {node.label()}")
         raise
+    except (TypeError, KeyError, IndexError, ValueError, AttributeError, ArithmeticError) as error:
+        raise FileError(
+            f"the node does not fit its operator: {type(error).__name__}: {error}",
+            where=node.label(),
+            expected=f"inputs and attributes of {node.op}, operator set {node.version}",
+            remedy="check the model with onnx.checker; if it passes, this is a mistake here",
+        ) from error
     return list(out) if isinstance(out, tuple) else [out]
 
 

@@ -7,6 +7,7 @@ of `layers`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -106,8 +107,8 @@ def _layer(c: Converter, layer: Block, rules: dict[str, Rule], read_by: set[str]
     read_by.update(b for b in bottoms if b not in tops)
 
 
-def convert(prototxt: Any, caffemodel: Any) -> Any:
-    """A Caffe network as an ONNX ModelProto."""
+def convert(prototxt: Any, weights: Any = None) -> Any:
+    """A Caffe network as an ONNX ModelProto; without `weights`, with the caffemodel beside the prototxt."""
     from trilobite.inference.formats.caffe.layers import RULES, V1
 
     data, where = mapped(prototxt)
@@ -115,7 +116,9 @@ def convert(prototxt: Any, caffemodel: Any) -> Any:
         raise corrupt(f"the text has {len(data)} bytes", where, f"at most {_MAX_TEXT}")
     net = parse(bytes(data).decode(errors="replace"), where)
     a = Assembly(net.word("name", "network"))
-    c = Converter(a, read(caffemodel))
+    c = Converter(
+        a, read(os.path.splitext(os.fspath(prototxt))[0] + ".caffemodel" if weights is None else weights)
+    )
     used: set[str] = set()
     try:
         _inputs(c, net)

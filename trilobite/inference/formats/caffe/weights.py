@@ -32,6 +32,11 @@ def read(path: Any) -> dict[str, list[Array]]:
     return found
 
 
+def named(path: Any) -> dict[str, Array]:
+    """All blobs: `layer.0`, `layer.1`, ..."""
+    return {f"{layer}.{i}": a for layer, found in read(path).items() for i, a in enumerate(found)}
+
+
 def _blob(b: Message, where: str) -> Array:
     shape = b.message(7)
     sizes = shape.integers(1) if shape is not None else [b.integer(i) for i in (1, 2, 3, 4) if b.has(i)]
