@@ -71,7 +71,9 @@ def _declared(name: str, value: Any) -> str:
         return f"{name}: np.dtype[Any]"
     if inspect.isfunction(value):
         return f"def {name}{typed(value, bound=False)} -> Any: ..."
-    return f"{name}: {type(value).__name__ if value is not None else 'None'}"
+    if value is not None and type(value).__module__ != "builtins":
+        return f"{name}: Any"
+    return f"{name}: {f'builtins.{type(value).__name__}' if value is not None else 'None'}"
 
 
 def package() -> str:
@@ -89,7 +91,7 @@ def package() -> str:
     for name in namespace.LATER:
         value = namespace.later(name)
         imports.append(_importable(name, value) or f"{name}: Any")
-    top = [HEAD, "from typing import Any", "", "import numpy as np", ""]
+    top = [HEAD, "import builtins", "from typing import Any", "", "import numpy as np", ""]
     return (
         "\n".join([*top, *sorted(imports), "", "__version__: str", "__array_api_version__: str", *others])
         + "\n"

@@ -62,12 +62,17 @@ class _Doors:
         package, _, rest = name.partition(".")
         if package != __name__ or not rest or rest.partition(".")[0] == "framework":
             return None  # the framework's own rooms have no other name; where it is missing they end here
-        from trilobite.framework.namespace import ROOMS
+        from trilobite.framework.namespace import INNER_ROOMS, OBJECTS, ROOMS
 
-        door, _, inner = rest.partition(".")
-        if door not in ROOMS:
+        if rest in OBJECTS:
+            return ModuleSpec(name, _Door(rest))
+        rooms, door, inner = {**ROOMS, **INNER_ROOMS}, rest, ""
+        while door not in rooms and "." in door:  # the longest name that is a room
+            door, _, last = door.rpartition(".")
+            inner = f"{last}.{inner}" if inner else last
+        if door not in rooms:
             return None
-        real = f"{ROOMS[door]}.{inner}" if inner else ROOMS[door]
+        real = f"{rooms[door]}.{inner}" if inner else rooms[door]
         return None if importlib.util.find_spec(real) is None else ModuleSpec(name, _Door(real))
 
 
@@ -78,12 +83,16 @@ class _Door:
         self.real = real
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = importlib.import_module(self.real)
-        self.spec = module.__spec__
-        return module
+        if "." not in self.real:  # an object of `tb` that PyTorch has as a module: `tb.jit`
+            module: Any = __getattr__(self.real)
+        else:
+            module = importlib.import_module(self.real)
+        self.spec = getattr(module, "__spec__", None)
+        return module  # type: ignore[no-any-return]
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self.spec
+        if self.spec is not None:
+            module.__spec__ = self.spec
 
 
 if not any(finder is _Doors for finder in sys.meta_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
+from tests.array_api import pytorch_calls
 from trilobite.base import pytree
 from trilobite.framework.ops.registry import operators
 
@@ -154,6 +155,8 @@ CALLS: dict[str, tuple[Fn, tuple[Any, ...]]] = {
 NOT_OF_TENSORS = """tensor from_numpy from_dlpack zeros ones empty arange linspace logspace eye finfo iinfo
     isdtype can_cast
     result_type promote_types is_floating_point is_complex broadcast_shapes allclose array_equal""".split()
+CALLS |= pytorch_calls.CALLS
+NOT_OF_TENSORS += pytorch_calls.EAGER
 
 
 def rows() -> list[str]:
@@ -222,7 +225,8 @@ def test_results_own_their_memory_or_are_views_by_name(name: str) -> None:
     """Changing a result changes no operand, except through the views, which are meant to."""
     views = """reshape flatten ravel unflatten squeeze expand_dims permute_dims moveaxis swapaxes transpose
         flip
-        matrix_transpose broadcast_to broadcast_arrays unstack split chunk tensor_split contiguous""".split()
+        matrix_transpose broadcast_to broadcast_arrays unstack split chunk tensor_split contiguous
+        t select vsplit hsplit dsplit atleast_1d atleast_2d atleast_3d""".split()
     if name in views:
         return
     fn, operands = CALLS[name]

@@ -163,7 +163,8 @@ def check(ours: inspect.Signature, standard: inspect.Signature) -> None:
         assert q.kind in (P.KEYWORD_ONLY, P.POSITIONAL_OR_KEYWORD)
         assert q.default == p.default
     for q in given[len(positional) :]:
-        assert q.name in standard.parameters or q.default is not P.empty or q.kind is P.VAR_KEYWORD
+        more = q.kind in (P.VAR_KEYWORD, P.VAR_POSITIONAL)
+        assert q.name in standard.parameters or q.default is not P.empty or more
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,17 @@ def test_the_message_says_all_four(use: WrongUse) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, meant", [("as_tensor", "tensor"), ("matmull", "matmul"), ("flot32", "float32")]
+    "name, meant",
+    [
+        ("matmull", "matmul"),
+        ("flot32", "float32"),
+        ("ndarray", "Tensor"),
+        ("absolut", "absolute"),
+        ("value_grad", "value_and_grad"),
+        ("pmap", "vmap"),
+        ("sparse_coo_tensor", "tensor"),
+        ("astensor", "as_tensor"),
+    ],
 )
 def test_an_unknown_name_suggests_the_nearest(name: str, meant: str) -> None:
     with pytest.raises(AttributeError, match=f"trilobite has no '{name}'; did you mean tb.{meant}"):

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from trilobite.base.dtypes import DType, as_dtype, bfloat16, float16, float32
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.framework.devices import KINDS
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 
@@ -84,8 +85,23 @@ class autocast(ContextDecorator):
     inside another.
     """
 
-    def __init__(self, dtype: Any = bfloat16, enabled: bool = True) -> None:
-        wanted = as_dtype(dtype)
+    def __init__(
+        self,
+        device_type: Any = None,
+        dtype: Any = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        """`autocast(tb.bfloat16)`, or PyTorch's `autocast("cpu", dtype=...)`: for a device that is not there
+        it does nothing.
+        """
+        if isinstance(device_type, str) and device_type.partition(":")[0] in KINDS:
+            enabled = enabled and device_type.startswith("cpu")
+        elif device_type is not None:
+            dtype = device_type
+        wanted = as_dtype(bfloat16 if dtype is None else dtype)
+        if not enabled:
+            wanted = wanted if wanted in _SMALL else bfloat16
         if wanted not in _SMALL:
             raise ArgumentError(
                 f"autocast({wanted.name})",

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base import dtypes
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework import display
 from trilobite.framework.ops.registry import methods, operators
 from trilobite.framework.tensor import Tensor
+from trilobite.ir.transforms import cells
 from trilobite.ir.types import Affine
 
 REFLECTED = {
@@ -33,7 +35,10 @@ REFLECTED = {
     "bitwise_right_shift": "__rrshift__",
 }
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
-IN_PLACE = ("elementwise",)
+IN_PLACE = ("elementwise", "products with additions")
+ALSO_IN_PLACE = frozenset(
+    "cumsum cumprod tril triu index_copy index_fill masked_scatter scatter_reduce renorm put xlogy".split()
+)
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 _OPERANDS = (Tensor, bool, int, float, complex, np.ndarray, np.generic, Affine)
 
@@ -84,6 +89,19 @@ def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
     return importlib.import_module("trilobite")
 
 
+def array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """NumPy's functions (np.sum, np.sort, ...) work on the values and give NumPy's results."""
+
+    def plain(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return x.numpy()
+        if type(x) in (list, tuple):
+            return type(x)(plain(v) for v in x)
+        return {k: plain(v) for k, v in x.items()} if type(x) is dict else x
+
+    return function(*plain(args), **plain(kwargs))
+
+
 def _contains(self: Tensor, element: Any, /) -> bool:
     return bool(operators["any"].public(operators["equal"].public(self, element)))
 
@@ -104,8 +122,31 @@ def _attach_properties() -> None:
     }
     named["itemsize"] = property(lambda self: self.dtype.itemsize, doc="Bytes of one element.")
     named["nbytes"] = property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all elements.")
+    named["H"] = named["mH"] = property(lambda self: operators["adjoint"].public(self), doc="Adjoint.")
+    named["data"] = property(_data, _set_data, doc="The values as a constant, sharing memory; may be set.")
+    for name in _NEVER:
+        named[name] = property(lambda self: False, doc="Never.")
+    named["is_cpu"] = property(lambda self: True, doc="Always.")
+    named["layout"] = property(lambda self: "strided", doc="How PyTorch calls what is not sparse.")
+    named["retains_grad"] = property(lambda self: not self.is_leaf and self.grad is not None, doc="Kept?")
+    named["names"] = property(lambda self: (None,) * self.ndim, doc="Axes have no names.")
+    named["is_meta"] = property(lambda self: False, doc="Never.")
     for name, value in named.items():
         setattr(Tensor, name, value)
+
+
+_NEVER = "is_cuda is_mps is_xla is_sparse is_quantized is_mkldnn is_nested is_inference_tensor".split()
+
+
+def _data(x: Tensor) -> Tensor:
+    return x.detach()
+
+
+def _set_data(x: Tensor, new: Any) -> None:
+    """Other values, perhaps of another shape or dtype, under the same handle and gradient."""
+    source = new if isinstance(new, Tensor) else operators["tensor"].public(new)
+    value = source.detach()._read()
+    cells.write(x._cell, value.copy() if source._view is not None and type(value) is np.ndarray else value)
 
 
 def attach() -> None:
@@ -114,7 +155,7 @@ def attach() -> None:
         binary = row.name in REFLECTED or row.name in COMPARISONS
         for name in row.methods:
             setattr(Tensor, name, _operator(row.public) if binary and name.startswith("__") else row.public)
-            if not name.startswith("__") and row.group in IN_PLACE:
+            if not name.startswith("__") and (row.group in IN_PLACE or name in ALSO_IN_PLACE):
                 setattr(Tensor, f"{name}_", _in_place(f"{name}_", row.public))
         if row.name in REFLECTED:
             reflected = REFLECTED[row.name]
@@ -123,6 +164,17 @@ def attach() -> None:
     for name, fn in methods.items():
         setattr(Tensor, name, fn)
     _attach_properties()
-    own: dict[str, Callable[..., Any]] = {"__array_namespace__": array_namespace, "__contains__": _contains}
+    own: dict[str, Callable[..., Any]] = {
+        "__array_namespace__": array_namespace,
+        "__array_function__": array_function,
+        "__contains__": _contains,
+        "get_device": lambda x: -1,
+        "is_inference": lambda x: False,
+        "is_shared": lambda x: False,
+        "is_pinned": lambda x, device=None: False,
+        "is_conj": lambda x: False,
+        "is_neg": lambda x: False,
+        "is_signed": lambda x: dtypes.kind(x.dtype) != "bool" and x.dtype not in dtypes.UNSIGNED,
+    }
     for name, fn in {**own, **display.METHODS}.items():
         setattr(Tensor, name, fn)

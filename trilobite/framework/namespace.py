@@ -10,9 +10,15 @@ import importlib
 import math
 from typing import Any
 
+import numpy as np
+
 from trilobite.base import dtypes, errors, pytree
 from trilobite.framework import heavy, heavy_composites, ops
+from trilobite.framework.devices import device
 from trilobite.framework.inspection import NamespaceInfo
+from trilobite.framework.ops.dtypes import TENSOR_CLASSES
+from trilobite.framework.ops.two_meanings import MeaningWarning
+from trilobite.framework.sizes import Size
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.types import dim
 
@@ -21,7 +27,21 @@ heavy_composites.install()
 
 CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
 DTYPES: dict[str, Any] = dict(dtypes.BY_NAME)
+_SHORT = {
+    "float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32",
+    "short": "int16", "cfloat": "complex64", "cdouble": "complex128",
+}  # fmt: skip
+DTYPES |= {short: dtypes.BY_NAME[name] for short, name in _SHORT.items()}
+_MEMORY = "strided contiguous_format preserve_format channels_last channels_last_3d".split()
 OTHERS: dict[str, Any] = {
+    **{name: name for name in _MEMORY},  # PyTorch's memory formats: shapes say all that matters here
+    **TENSOR_CLASSES,
+    "dtype": np.dtype,
+    "device": device,
+    "Size": Size,
+    "layout": str,
+    "memory_format": str,
+    "MeaningWarning": MeaningWarning,
     "Tensor": Tensor,
     "dim": dim,
     "errors": errors,
@@ -29,6 +49,7 @@ OTHERS: dict[str, Any] = {
     "__array_namespace_info__": NamespaceInfo,
 }
 
+_FOR_PYTORCH = "cuda backends amp autograd utils distributed func compiler fx"
 ROOMS = {
     "nn": "trilobite.framework.nn",
     "optim": "trilobite.framework.optim",
@@ -41,11 +62,70 @@ ROOMS = {
     "fft": "trilobite.framework.ops.fft",
     "zoo": "trilobite.zoo",
     "inference": "trilobite.inference",
+    **{name: f"trilobite.framework.pytorch.{name}" for name in _FOR_PYTORCH.split()},
+    "_dynamo": "trilobite.framework.pytorch.dynamo",
+    "distributions": "trilobite.framework.distributions",
+    "special": "trilobite.framework.ops.special",
 }
+INNER_ROOMS = {
+    "jit.annotations": "trilobite.framework.pytorch.annotations",
+    "nn.utils.rnn": "trilobite.framework.nn.packing",
+    "nn.utils.clip_grad": "trilobite.framework.optim.clipping",
+    "nn.parallel": "trilobite.framework.nn.wrappers",
+    "nn.attention": "trilobite.framework.nn.backends",
+    "nn.modules.utils": "trilobite.framework.nn.tuples",
+    "nn.modules.activation": "trilobite.framework.nn.layers.activation",
+    "nn.modules.batchnorm": "trilobite.framework.nn.layers.normalisation",
+    "nn.modules.instancenorm": "trilobite.framework.nn.layers.normalisation",
+    "nn.modules.normalization": "trilobite.framework.nn.layers.normalisation",
+    "nn.modules.container": "trilobite.framework.nn.containers",
+    "nn.modules.conv": "trilobite.framework.nn.layers.convolution",
+    "nn.modules.distance": "trilobite.framework.nn.layers.distance",
+    "nn.modules.dropout": "trilobite.framework.nn.layers.dropout",
+    "nn.modules.flatten": "trilobite.framework.nn.layers.shaping",
+    "nn.modules.fold": "trilobite.framework.nn.layers.shaping",
+    "nn.modules.linear": "trilobite.framework.nn.layers.linear",
+    "nn.modules.loss": "trilobite.framework.nn.losses",
+    "nn.modules.module": "trilobite.framework.nn.module",
+    "nn.modules.padding": "trilobite.framework.nn.layers.shaping",
+    "nn.modules.pixelshuffle": "trilobite.framework.nn.layers.resampling",
+    "nn.modules.pooling": "trilobite.framework.nn.layers.pooling",
+    "nn.modules.rnn": "trilobite.framework.nn.layers.recurrent",
+    "nn.modules.sparse": "trilobite.framework.nn.layers.embedding",
+    "nn.modules.transformer": "trilobite.framework.nn.layers.transformer",
+    "nn.modules.upsampling": "trilobite.framework.nn.layers.resampling",
+    "nn.packing": "pad_sequence",
+}
+"""Rooms inside of rooms under PyTorch's names: `import trilobite.nn.modules.conv`."""
+_SMALL_ROOMS = "overrides onnx hub version"
 _BY_ROOM = {
+    "pytorch.modules": _SMALL_ROOMS,
+    "ops.signals": "stft istft hann_window hamming_window blackman_window bartlett_window kaiser_window",
+    "ops.special": "i0 polygamma mvlgamma",
+    "nn.functional": (
+        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d max_pool1d max_pool2d "
+        "max_pool3d avg_pool1d adaptive_avg_pool1d adaptive_max_pool1d layer_norm group_norm batch_norm "
+        "instance_norm rms_norm dropout alpha_dropout embedding embedding_bag bilinear celu selu prelu rrelu "
+        "relu_ celu_ selu_ threshold hardshrink pixel_shuffle pixel_unshuffle channel_shuffle "
+        "pairwise_distance cosine_similarity kl_div ctc_loss binary_cross_entropy_with_logits "
+        "cosine_embedding_loss "
+        "hinge_embedding_loss margin_ranking_loss triplet_margin_loss poisson_nll_loss pdist"
+    ),
+    "pytorch.settings": (
+        "set_default_dtype get_default_dtype set_num_threads get_num_threads set_num_interop_threads "
+        "get_num_interop_threads set_printoptions use_deterministic_algorithms set_flush_denormal "
+        "are_deterministic_algorithms_enabled set_float32_matmul_precision get_float32_matmul_precision "
+        "set_default_device get_default_device is_tensor is_storage is_autocast_enabled "
+        "get_autocast_dtype is_autocast_cpu_enabled get_autocast_cpu_dtype compile _assert typename "
+        "set_default_tensor_type set_warn_always get_rng_state set_rng_state initial_seed seed Generator "
+        "default_generator"
+    ),
     "transforms": "grad value_and_grad vjp jvp",
     "mapping": "vmap",
-    "modes": "stop_gradient no_grad enable_grad is_grad_enabled",
+    "modes": (
+        "stop_gradient no_grad enable_grad is_grad_enabled inference_mode set_grad_enabled "
+        "is_inference_mode_enabled"
+    ),
     "jit": "jit make_graph eval_shape",
     "control": "cond switch while_loop scan fori_loop associative_scan",
     "rules": "custom_vjp custom_jvp",
@@ -54,11 +134,16 @@ _BY_ROOM = {
     "checkpointing": "checkpoint",
     "jacobians": "jacfwd jacrev hessian",
     "autocast": "autocast",
-    "random": "manual_seed rand randn randint randperm rand_like randn_like randint_like normal bernoulli",
+    "random": "manual_seed",
+    "random.calls": (
+        "rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson"
+    ),
     "fit": "fit EarlyStopping",
     "nn": "functional_call",
     "checkpoint": ("Checkpointer save load load_pth save_safetensors load_safetensors save_npz load_npz"),
 }
+OBJECTS = frozenset({"jit", *_SMALL_ROOMS.split()})
+"""What `import trilobite.NAME` finds though it is no module: objects with names under them."""
 LATER = {name: f"trilobite.framework.{room}" for room, names in _BY_ROOM.items() for name in names.split()}
 """Names and the room each comes from."""
 
@@ -74,13 +159,40 @@ def later(name: str) -> Any:
     if name in ROOMS:
         return importlib.import_module(ROOMS[name])
     if name in LATER:
-        return getattr(importlib.import_module(LATER[name]), name)
+        found = getattr(importlib.import_module(LATER[name]), name)
+        return _with_marks(found) if name == "jit" else found
     raise AttributeError(f"trilobite has no {name!r}{_hint(name)}")
 
 
-def _hint(name: str) -> str:
-    """The nearest name, if one is near: what PyTorch or NumPy call otherwise, or a slip of the keys."""
-    import difflib
+def _with_marks(jit: Any) -> Any:
+    """`tb.jit` with the names that PyTorch's module `jit` has: `tb.jit.is_scripting()`, `@tb.jit.ignore`."""
+    from trilobite.framework.pytorch.compiler import JIT_NAMES
 
-    near = difflib.get_close_matches(name, [*names(), *ROOMS, *LATER], n=1)
-    return f"; did you mean tb.{near[0]}?" if near else ""
+    for name, value in JIT_NAMES.items():
+        setattr(jit, name, value)
+    jit.__path__ = []  # `import trilobite.jit.annotations` looks for rooms under it
+    return jit
+
+
+_MEANT = {
+    "ndarray": "Tensor", "array": "asarray", "float": "float32", "shape": "Tensor.shape", "lax": "scan",
+    "numpy": "asarray", "pmap": "vmap", "device_put": "asarray", "block_until_ready": "jit", "odeint": "scan",
+    "ops": "custom_op", "library": "custom_op", "sparse_coo_tensor": "tensor", "sparse": "tensor",
+    "quantize_per_tensor": "int8", "export": "jit", "profiler": "debug", "fill_diagonal": "eye",
+    "interp": "searchsorted", "percentile": "quantile", "average": "mean", "ptp": "aminmax",
+    "convolve": "conv1d", "multiprocessing": "data", "ao": "nn", "mps": "cuda", "xpu": "cuda",
+}  # fmt: skip
+"""What others call otherwise, and where it is here: a slip of the keys is found by spelling alone."""
+
+
+def _hint(name: str) -> str:
+    """What is meant, if another library's name for it is known; else the name that differs by a slip."""
+    known = [n for n in (*names(), *ROOMS, *LATER) if not n.startswith("_")]
+    meant = _MEANT.get(name)
+    if meant is None:
+        import difflib
+
+        # Only a slip of the keys: what is spelled half alike (device, divide) means something else.
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        meant = near[0] if near else None
+    return f"; did you mean tb.{meant}?" if meant else ""

@@ -15,8 +15,10 @@ from trilobite.base.dtypes import DType, is_inexact
 from trilobite.base.errors import ArgumentError, DTypeError, GradientError
 from trilobite.base.locations import user_location
 from trilobite.framework.concrete import concrete, nested, single
+from trilobite.framework.devices import CPU, device
 from trilobite.framework.generation import bump_generation
 from trilobite.framework.leaves import GradLeaf, get_grad, not_tracked, own, seed_of, set_grad
+from trilobite.framework.sizes import Size, counted
 from trilobite.framework.views import Step, update
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -27,7 +29,6 @@ from trilobite.ir.transforms.bind import Traced, bind
 from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.transforms.record import see_outer
 from trilobite.ir.transforms.tape import Leaf, Node, Taped
-from trilobite.ir.types import Shape
 
 if TYPE_CHECKING:
     from trilobite.framework.attached import (
@@ -48,10 +49,13 @@ class Tensor(Attached):
     _view: tuple[Step, ...] | None
     _extra: dict[str, Any] | None
 
-    def __init__(self, data: Any = None, dtype: Any = None, requires_grad: bool = False) -> None:
-        from trilobite.framework.ops.creation import to_array
+    def __init__(
+        self, *data: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
+    ) -> None:
+        """As in PyTorch: data as a float tensor, or sizes of zeros: `Tensor([1, 2])`, `Tensor(2, 3)`."""
+        from trilobite.framework.ops.conversion import legacy_array
 
-        self._cell, self._view, self._extra = Cell(to_array(data, dtype, copy=True)), None, None
+        self._cell, self._view, self._extra = Cell(legacy_array(data, dtype, device)), None, None
         if requires_grad:
             self.requires_grad_()
 
@@ -140,8 +144,8 @@ class Tensor(Attached):
     # -- what it is ------------------------------------------------------------------------------------------
 
     @property
-    def shape(self) -> Shape:
-        return self._read().shape if self._view is not None else self._peek().shape  # type: ignore[no-any-return]
+    def shape(self) -> Size:
+        return Size(self._read().shape if self._view is not None else self._peek().shape)
 
     @property
     def dtype(self) -> DType:
@@ -159,13 +163,12 @@ class Tensor(Attached):
 
     @property
     def size(self) -> Any:
-        from trilobite.ir.types import size_of
-
-        return size_of(self.shape)
+        """How many elements there are; called, the shape: `x.size()`, `x.size(0)`."""
+        return counted(self.shape)
 
     @property
-    def device(self) -> str:
-        return "cpu"
+    def device(self) -> device:
+        return CPU
 
     def __len__(self) -> int:
         if not self.shape:
@@ -175,7 +178,7 @@ class Tensor(Attached):
                 expected="at least one dimension",
                 remedy="x.size counts its elements, x.reshape(1) gives it a dimension",
             )
-        return self.shape[0]  # type: ignore[return-value]
+        return self.shape[0]  # type: ignore[no-any-return]
 
     def __hash__(self) -> int:
         return id(self)

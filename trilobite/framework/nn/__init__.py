@@ -63,6 +63,7 @@ from trilobite.framework.nn.layers.normalisation import (
     LayerNorm,
     LocalResponseNorm,
     RMSNorm,
+    SyncBatchNorm,
 )
 from trilobite.framework.nn.layers.pooling import (
     AdaptiveAvgPool1d,
@@ -84,7 +85,7 @@ from trilobite.framework.nn.layers.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from trilobite.framework.nn.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from trilobite.framework.nn.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell
 from trilobite.framework.nn.layers.resampling import (
     ChannelShuffle,
     PixelShuffle,
@@ -146,6 +147,31 @@ from trilobite.framework.nn.losses import (
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.skeleton import functional_call
+from trilobite.framework.nn.wrappers import Buffer, DataParallel
+
+_LATER = {
+    "modules": "trilobite.framework.nn.modules",
+    "utils": "trilobite.framework.nn.utils",
+    "parallel": "trilobite.framework.nn.wrappers",
+    "attention": "trilobite.framework.nn.backends",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Rooms that not every network enters."""
+    if name in _LATER:
+        import importlib
+
+        return importlib.import_module(_LATER[name])
+    raise AttributeError(f"trilobite.nn has no {name!r}{_near(name)}")
+
+
+def _near(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, __all__, n=1, cutoff=0.75)
+    return f"; did you mean nn.{near[0]}?" if near else ""
+
 
 __all__ = [
     "functional", "init", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential", "CELU",
@@ -169,5 +195,5 @@ __all__ = [
     "CrossEntropyLoss", "CTCLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss",
     "L1Loss", "MarginRankingLoss", "MSELoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss",
     "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss", "TripletMarginWithDistanceLoss",
-    "Module", "Parameter", "functional_call",
+    "Module", "Parameter", "functional_call", "Buffer", "DataParallel", "SyncBatchNorm", "RNNBase",
 ]  # fmt: skip

@@ -18,7 +18,8 @@ from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 
-Key = Tensor | None
+Key = Any
+"""A random key, a generator, or None for the global one."""
 _skips: ContextVar[bool] = ContextVar("skips", default=False)
 
 
@@ -30,6 +31,10 @@ def skipped() -> Iterator[None]:
         yield
     finally:
         _skips.reset(token)
+
+
+def _either(key: Key, generator: Key) -> Key:
+    return generator if key is None else key
 
 
 def _fill(tensor: Tensor, values: Any) -> Tensor:
@@ -52,7 +57,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return gains[name]
 
 
-def _fans(tensor: Tensor) -> tuple[int, int]:
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """How many inputs reach one output, and how many outputs one input."""
     if tensor.ndim < 2:
         raise ShapeError(
@@ -64,31 +69,53 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     return int(tensor.shape[1]) * kernel, int(tensor.shape[0]) * kernel
 
 
+_fans = _calculate_fan_in_and_fan_out
+
 # -- plain ---------------------------------------------------------------------------------------------------
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, key: Key = None) -> Tensor:
+def uniform_(
+    tensor: Tensor, a: float = 0.0, b: float = 1.0, key: Key = None, *, generator: Key = None
+) -> Tensor:
     """Uniform in [a, b)."""
     if _skips.get():
         return tensor
-    return _fill(tensor, random.uniform(tensor.shape, a, b, dtype=_drawn(tensor), key=key))
+    return _fill(
+        tensor,
+        random.uniform(tensor.shape, a, b, dtype=_drawn(tensor), key=_either(key, generator)),
+    )
 
 
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, key: Key = None) -> Tensor:
+def normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, key: Key = None, *, generator: Key = None
+) -> Tensor:
     """Normal."""
     if _skips.get():
         return tensor
-    return _fill(tensor, random.normal(tensor.shape, mean, std, dtype=_drawn(tensor), key=key))
+    return _fill(
+        tensor,
+        random.normal(tensor.shape, mean, std, dtype=_drawn(tensor), key=_either(key, generator)),
+    )
 
 
 def trunc_normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, key: Key = None
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    key: Key = None,
+    *,
+    generator: Key = None,
 ) -> Tensor:
     """Normal, kept between a and b."""
     if _skips.get():
         return tensor
     return _fill(
-        tensor, random.truncated_normal(tensor.shape, mean, std, a, b, dtype=_drawn(tensor), key=key)
+        tensor,
+        random.truncated_normal(
+            tensor.shape, mean, std, a, b, dtype=_drawn(tensor), key=_either(key, generator)
+        ),
     )
 
 
@@ -141,15 +168,20 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 # -- by fans -------------------------------------------------------------------------------------------------
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0, key: Key = None) -> Tensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, key: Key = None, *, generator: Key = None) -> Tensor:
     """Uniform, with the variance 2·gain²/(inputs + outputs)."""
     bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
-    return uniform_(tensor, -bound, bound, key)
+    return uniform_(tensor, -bound, bound, _either(key, generator))
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0, key: Key = None) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, key: Key = None, *, generator: Key = None) -> Tensor:
     """Normal, with the variance 2·gain²/(inputs + outputs)."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), key)
+    return normal_(
+        tensor,
+        0.0,
+        gain * math.sqrt(2.0 / sum(_fans(tensor))),
+        _either(key, generator),
+    )
 
 
 def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
@@ -160,22 +192,34 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
 
 
 def kaiming_uniform_(
-    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", key: Key = None
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    key: Key = None,
+    *,
+    generator: Key = None,
 ) -> Tensor:
     """Uniform, so that rectified activations keep their variance."""
     if not _has_elements(tensor):
         return tensor
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
-    return uniform_(tensor, -bound, bound, key)
+    return uniform_(tensor, -bound, bound, _either(key, generator))
 
 
 def kaiming_normal_(
-    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", key: Key = None
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    key: Key = None,
+    *,
+    generator: Key = None,
 ) -> Tensor:
     """Normal, so that rectified activations keep their variance."""
     if not _has_elements(tensor):
         return tensor
-    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), key)
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), _either(key, generator))
 
 
 def _has_elements(tensor: Tensor) -> bool:
@@ -185,7 +229,7 @@ def _has_elements(tensor: Tensor) -> bool:
 # -- structured ----------------------------------------------------------------------------------------------
 
 
-def orthogonal_(tensor: Tensor, gain: float = 1.0, key: Key = None) -> Tensor:
+def orthogonal_(tensor: Tensor, gain: float = 1.0, key: Key = None, *, generator: Key = None) -> Tensor:
     """Rows (or columns, of which there are fewer) of length gain at right angles to each other; further axes
     count as one.
     """
@@ -198,7 +242,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, key: Key = None) -> Tensor:
     rows = int(tensor.shape[0])
     columns = math.prod(tensor.shape[1:])
     tall = (max(rows, columns), min(rows, columns))
-    q = _orthogonal(random.normal(tall, dtype=_drawn(tensor), key=key)._read())
+    q = _orthogonal(random.normal(tall, dtype=_drawn(tensor), key=_either(key, generator))._read())
     if rows < columns:
         q = table["transpose"](q, axes=(1, 0))
     return _fill(tensor, wrap(table["reshape"](_times(q, gain), shape=tensor.shape)))
@@ -222,13 +266,15 @@ def _times(x: Value, factor: float) -> Value:
     return table["mul"](x, table["full"](shape=x.shape, dtype=x.dtype, value=factor))
 
 
-def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, key: Key = None) -> Tensor:
+def sparse_(
+    tensor: Tensor, sparsity: float, std: float = 0.01, key: Key = None, *, generator: Key = None
+) -> Tensor:
     """Normal columns in which a fraction of the elements is 0."""
     if tensor.ndim != 2:
         raise ShapeError(f"sparse_ of shape {tuple(tensor.shape)}", where=user_location(), expected="2 axes")
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * int(rows))
-    first, second = random.split(wrap(random.key_value(key)))
+    first, second = random.split(wrap(random.key_value(_either(key, generator))))
     values = random.normal((rows, columns), 0.0, std, dtype=_drawn(tensor), key=first)._read()
     order = table["sort"](
         random.bits((rows, columns), key=second)._read(),

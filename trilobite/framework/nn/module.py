@@ -18,6 +18,7 @@ from trilobite.framework.generation import bump_generation
 from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.leaves import get_grad, set_grad
 from trilobite.framework.nn import hooks as hooked
+from trilobite.framework.nn.habits import Habits
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.state import LoadResult, load_state, save_state
 from trilobite.framework.ops.creation import check_device
@@ -32,7 +33,7 @@ INTERNAL = frozenset({"_slots", "_hooks", "_owner", "_jitted", "training"})
 M = TypeVar("M", bound="Module")
 
 
-class Module(hooked.Hooked):
+class Module(hooked.Hooked, Habits):
     """The base of everything that has parameters."""
 
     __pytree__ = False  # also a dataclass that is a Module is taken apart as a Module
@@ -272,10 +273,22 @@ class Module(hooked.Hooked):
 
     # -- conversion ------------------------------------------------------------------------------------------
 
-    def to(self: M, dtype: Any = None, device: Any = None) -> M:
+    def to(
+        self: M,
+        *args: Any,
+        dtype: Any = None,
+        device: Any = None,
+        non_blocking: bool = False,
+        memory_format: Any = None,
+    ) -> M:
         """Float parameters and buffers (and gradients) in another dtype, in place: tied tensors stay tied."""
-        if isinstance(dtype, str) and dtype not in dt.BY_NAME:
-            dtype, device = None, dtype
+        for a in args:
+            if isinstance(a, Tensor):
+                dtype = a.dtype
+            elif isinstance(a, str) and a not in dt.BY_NAME:
+                device = a
+            elif a is not None and not isinstance(a, bool):  # non_blocking by its place
+                dtype = a
         check_device(device)
         if dtype is None:
             return self
@@ -300,11 +313,45 @@ class Module(hooked.Hooked):
     def bfloat16(self: M) -> M:
         return self.to(dt.bfloat16)
 
+    def type(self: M, dst_type: Any) -> M:
+        """As `to`, by a dtype or one of PyTorch's tensor classes."""
+        return self.to(getattr(dst_type, "tensor_dtype", dst_type))
+
+    def cpu(self: M) -> M:
+        """The module itself: it is on the CPU."""
+        return self
+
+    share_memory = cpu
+
+    def cuda(self: M, device: Any = None) -> M:
+        """There is no GPU: an error that says what there is."""
+        check_device("cuda" if device is None else device)
+        return self
+
+    def to_empty(self: M, *, device: Any = None, recurse: bool = True) -> M:
+        """The module itself, on the CPU."""
+        check_device(device)
+        return self
+
+    def compile(self, *args: Any, **settings: Any) -> None:
+        """Calls run compiled from now on."""
+        from trilobite.framework.pytorch.settings import compile
+
+        compile(self)
+
     # -- state -----------------------------------------------------------------------------------------------
 
-    def state_dict(self, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+    def state_dict(
+        self, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Tensor]:
         """Every parameter and persistent buffer by its dotted name, sharing memory with the module."""
-        return save_state(self, prefix, keep_vars)
+        if isinstance(destination, str):
+            destination, prefix = None, destination
+        found = save_state(self, prefix, keep_vars)
+        if destination is None:
+            return found
+        destination.update(found)
+        return destination  # type: ignore[no-any-return]
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False

@@ -52,6 +52,7 @@ def load_state(module: Module, state: Mapping[str, Any], strict: bool, assign: b
             expected="a mapping from names to tensors",
             remedy="pass what state_dict() or tb.load returned",
         )
+    state = upgraded(module, dict(state), strict)
     own = entries(module)
     missing, unexpected = [n for n in own if n not in state], [n for n in state if n not in own]
     given = {name: _value(name, state[name]) for name in own if name in state}
@@ -63,6 +64,17 @@ def load_state(module: Module, state: Mapping[str, Any], strict: bool, assign: b
         for name, value in ready.items():
             _set(own[name], value, assign)
     return LoadResult(missing, unexpected)
+
+
+def upgraded(module: Module, state: dict[str, Any], strict: bool) -> dict[str, Any]:
+    """The state after every module had its say: hooks, and `_load_from_state_dict` where a class has one."""
+    for path, part in list(module.named_modules()):
+        prefix = f"{path}." if path else ""
+        for hook, with_module in part.__dict__.get("_load_hooks", ()):
+            rest: tuple[Any, ...] = (state, prefix, {}, strict, [], [], [])
+            hook(part, *rest) if with_module else hook(*rest)
+        part._load_from_state_dict(state, prefix, {}, strict, [], [], [])
+    return state
 
 
 def _value(name: str, x: Any) -> Value:

@@ -3,6 +3,7 @@
 from trilobite.framework.methods import attach
 from trilobite.framework.ops import (
     arithmetic,
+    choosing,
     conversion,
     creation,
     cumulative,
@@ -12,22 +13,32 @@ from trilobite.framework.ops import (
     inplace,
     joining,
     keys,
+    late_methods,
     linear,
+    makers,
+    more_pointwise,
     normalising,
     pointwise,
+    products,
     reducing,
     searching,
     sets,
     shaping,
     sorting,
+    statistics,
+    strides,
     taking,
+    two_meanings,
 )
 from trilobite.framework.ops.registry import operators
 
+two_meanings.install()
+late_methods.install()
 attach()
 
 __all__ = [
     "arithmetic",
+    "choosing",
     "conversion",
     "creation",
     "cumulative",
@@ -37,14 +48,21 @@ __all__ = [
     "inplace",
     "joining",
     "keys",
+    "late_methods",
     "linear",
+    "makers",
+    "more_pointwise",
     "normalising",
     "operators",
     "pointwise",
+    "products",
     "reducing",
     "searching",
     "sets",
     "shaping",
     "sorting",
+    "statistics",
+    "strides",
     "taking",
+    "two_meanings",
 ]

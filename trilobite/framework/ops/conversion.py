@@ -12,7 +12,9 @@ from trilobite.base.dtypes import DType, as_dtype
 from trilobite.base.errors import ArgumentError, DeviceError, DTypeError, GradientError
 from trilobite.base.locations import user_location
 from trilobite.base.quiet import quiet
+from trilobite.framework.devices import check_device
 from trilobite.framework.ops.registry import copy_value, method, tensor_op
+from trilobite.framework.sizes import Size
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -20,7 +22,7 @@ from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.bind import Traced
 
 G = "creation"
-_DEFAULTS = {"f": dt.default_float, "i": dt.default_int, "c": dt.default_complex}
+_DEFAULTS = {"f": "default_float", "i": "default_int", "c": "default_complex"}
 
 
 def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> Value:
@@ -57,7 +59,7 @@ def _from_python(data: Any, want: DType | None) -> np.ndarray[Any, Any]:
         want = dt.default_int
     if want is not None:
         return _exact(found, want) if kind in "iuO" and want in dt.INTEGERS else found
-    default = _DEFAULTS.get(kind)
+    default = getattr(dt, _DEFAULTS[kind]) if kind in _DEFAULTS else None
     empty = found.size == 0 and found.dtype == np.float64
     return _in_dtype(found, dt.default_float if empty else default, False) if default is not None else found
 
@@ -119,16 +121,23 @@ def _plain(data: Sequence[Any]) -> list[Any]:
     ]
 
 
-def check_device(device: Any) -> None:
-    if device not in (None, "cpu"):
-        raise DeviceError(
-            f"there is no device {device!r}", where=user_location(), expected="'cpu'",
-            remedy="choose where compiled code runs with tb.jit(f, target=...)",
-        )  # fmt: skip
+def legacy_array(data: tuple[Any, ...], dtype: Any, device: Any) -> Value:
+    """What PyTorch's Tensor(...) makes: sizes become zeros, data a copy in the default float dtype."""
+    check_device(device)
+    want = dt.default_float if dtype is None else as_dtype(dtype)
+    if all(isinstance(d, (int, np.integer)) and not isinstance(d, bool) for d in data):
+        return np.zeros(data or (0,), want)
+    if len(data) == 1 and type(data[0]) is Size:
+        return np.zeros(data[0], want)
+    if len(data) != 1:
+        raise _no_tensor(f"{len(data)} arguments that are no sizes")
+    return to_array(data[0], want, copy=True)
 
 
 @tensor_op(G, methods=())
-def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def tensor(
+    data: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None, pin_memory: bool = False
+) -> Tensor:
     """A tensor with a copy of the data."""
     check_device(device)
     out = wrap(to_array(data, dtype, copy=True))
@@ -164,6 +173,12 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
             expected="an array or tensor of that dtype", remedy="leave copy out",
         )  # fmt: skip
     return wrap(out)
+
+
+@tensor_op(G, methods=())
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """The data as a tensor: `asarray` as PyTorch calls it."""
+    return asarray(data, dtype=dtype, device=device)
 
 
 def _again(x: Tensor, dtype: Any, copy: bool | None) -> Tensor:
@@ -262,6 +277,9 @@ def dlpack(
     return value.__dlpack__(max_version=max_version)
 
 
+__all__ = ["check_device"]  # where callers have always found it
+
+
 class _NoExport(DTypeError, BufferError):
     """Memory that DLPack has no words for."""
 
@@ -283,7 +301,14 @@ def to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
     return x
 
 
-@method("cpu")
-def cpu(x: Tensor) -> Tensor:
-    """The tensor itself: it is on the CPU."""
+@method("cpu", "pin_memory", "share_memory_", "resolve_conj", "resolve_neg", "to_dense", "coalesce")
+def cpu(x: Tensor, *settings: Any, **named: Any) -> Tensor:
+    """The tensor itself: it is in main memory, dense, and keeps no promise for later."""
+    return x
+
+
+@method("cuda")
+def cuda(x: Tensor, device: Any = "cuda", **named: Any) -> Tensor:
+    """There is no GPU: an error that says what there is."""
+    check_device("cuda" if device is None else device)
     return x

@@ -38,6 +38,32 @@ def shape_of(shape: Any) -> Shape:
     return out
 
 
+_WITHOUT_MEANING = ("layout", "memory_format", "pin_memory", "out", "names")
+
+
+def without_meaning(settings: dict[str, Any]) -> None:
+    """Settings of PyTorch's that choose between memories there, and change no result here."""
+    for name, value in settings.items():
+        if name not in _WITHOUT_MEANING or (name == "out" and value is not None):
+            raise _NoSetting(
+                f"the setting {name}={value!r}",
+                where=user_location(),
+                expected="dtype, device or requires_grad",
+                remedy="assign the result: x[...] = ..." if name == "out" else None,
+            )
+
+
+class _NoSetting(ArgumentError, TypeError):
+    """A keyword that the function does not have."""
+
+
+def _sizes(shape: Any, more: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    """A shape in one piece, or as sizes one by one: zeros((2, 3)), zeros(2, 3)."""
+    if settings:
+        without_meaning(settings)
+    return (shape, *more) if more else shape
+
+
 def filled(shape: Any, value: Any, dtype: DType) -> Tensor:
     """A tensor with one number everywhere."""
     sizes = shape_of(shape)
@@ -62,28 +88,41 @@ def _like(x: Any, value: Any, dtype: Any, device: Any, requires_grad: bool) -> T
 
 
 @tensor_op(G, methods=())
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(
+    shape: Any, *more: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **other: Any
+) -> Tensor:
     """Zeros."""
-    return _made(shape, 0, dtype, device, requires_grad)
+    return _made(_sizes(shape, more, other), 0, dtype, device, requires_grad)
 
 
 @tensor_op(G, methods=())
-def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(
+    shape: Any, *more: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **other: Any
+) -> Tensor:
     """Ones."""
-    return _made(shape, 1, dtype, device, requires_grad)
+    return _made(_sizes(shape, more, other), 1, dtype, device, requires_grad)
 
 
 @tensor_op(G, methods=())
-def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(
+    shape: Any, *more: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **other: Any
+) -> Tensor:
     """A tensor to be written to. It holds zeros: the same program gives the same bits."""
-    return _made(shape, 0, dtype, device, requires_grad)
+    return _made(_sizes(shape, more, other), 0, dtype, device, requires_grad)
 
 
 @tensor_op(G, methods=())
 def full(
-    shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    shape: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **other: Any,
 ) -> Tensor:
     """One number everywhere; its kind decides the dtype."""
+    without_meaning(other)
     if isinstance(fill_value, Tensor) and fill_value.ndim == 0:
         value = read(fill_value) if dtype is None else within(read_operand(fill_value), as_dtype(dtype))
         return wrap(np.array(v) if type(v := broadcast_to(value, shape_of(shape))) is np.ndarray else v)
@@ -92,28 +131,45 @@ def full(
 
 
 @tensor_op(G, methods=())
-def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(
+    x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **other: Any
+) -> Tensor:
     """Zeros in the shape and dtype of x."""
+    without_meaning(other)
     return _like(x, 0, dtype, device, requires_grad)
 
 
 @tensor_op(G, methods=())
-def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones_like(
+    x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **other: Any
+) -> Tensor:
     """Ones in the shape and dtype of x."""
+    without_meaning(other)
     return _like(x, 1, dtype, device, requires_grad)
 
 
 @tensor_op(G, methods=())
-def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty_like(
+    x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **other: Any
+) -> Tensor:
     """A tensor to be written to, in the shape and dtype of x. It holds zeros."""
+    without_meaning(other)
     return _like(x, 0, dtype, device, requires_grad)
 
 
 @tensor_op(G, methods=())
 def full_like(
-    x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    x: Any,
+    /,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **other: Any,
 ) -> Tensor:
     """One number everywhere, in the shape and dtype of x."""
+    without_meaning(other)
     x = x if isinstance(x, Tensor) else wrap(as_value(x))
     return full(
         x.shape,
@@ -137,9 +193,11 @@ def arange(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **other: Any,
 ) -> Tensor:
     """From start up to, but not including, stop."""
     check_device(device)
+    without_meaning(other)
     start, stop = (0, start) if stop is None else (start, stop)
     if isinstance(stop, Affine) or isinstance(start, Affine):
         return wrap(_counted(start, stop, step, dt.default_int if dtype is None else as_dtype(dtype)))
@@ -198,10 +256,11 @@ def _counted(start: Any, stop: Any, step: Any, dtype: DType) -> Value:
 @tensor_op(G, methods=())
 def linspace(
     start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True,
-    requires_grad: bool = False,
+    requires_grad: bool = False, **other: Any,
 ) -> Tensor:  # fmt: skip
     """`num` numbers at equal distances from start to stop, with or without stop itself."""
     check_device(device)
+    without_meaning(other)
     start, stop, num = plain_end(start), plain_end(stop), num.__index__()
     if num < 0:
         raise ArgumentError(f"linspace with num={num}", where=user_location(), expected="num >= 0")
@@ -312,13 +371,13 @@ def _triangle(x: Any, k: int, upper: bool) -> Value:
 
 
 @op(G)
-def tril(x: Any, /, *, k: int = 0) -> Value:
+def tril(x: Any, /, k: int = 0) -> Value:
     """Zeros above the k-th diagonal of the last two axes."""
     return _triangle(x, k, upper=False)
 
 
 @op(G)
-def triu(x: Any, /, *, k: int = 0) -> Value:
+def triu(x: Any, /, k: int = 0) -> Value:
     """Zeros below the k-th diagonal of the last two axes."""
     return _triangle(x, k, upper=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -28,6 +29,16 @@ class FloatInfo(NamedTuple):
     min: float
     smallest_normal: float
     dtype: DType
+
+    @property
+    def tiny(self) -> float:
+        """The smallest normal number, as PyTorch and NumPy also call it."""
+        return self.smallest_normal
+
+    @property
+    def resolution(self) -> float:
+        """The decimal digits that are exact, as a power of ten."""
+        return 10.0 ** -int(-math.log10(self.eps))
 
 
 class IntegerInfo(NamedTuple):
@@ -163,29 +174,69 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 
 
 @method("to")
-def to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
+def to(
+    x: Tensor,
+    *args: Any,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool = False,
+    non_blocking: bool = False,
+    memory_format: Any = None,
+    other: Any = None,
+) -> Tensor:
     """x in a dtype, on a device, or like another tensor: x.to(tb.float64), x.to("cpu"), x.to(other)."""
     from trilobite.framework.ops.creation import check_device
 
-    for a in args:
+    for a in (*args, other):
         if isinstance(a, Tensor):
             dtype = a.dtype
         elif isinstance(a, str) and a not in dt.BY_NAME:
             device = a
-        else:
+        elif a is not None and not isinstance(a, bool):  # non_blocking by its place
             dtype = a
     check_device(device)
     return astype(x, x.dtype if dtype is None else dtype, copy=copy)
 
 
 @method("type")
-def type_(x: Tensor, dtype: Any) -> Tensor:
-    """x in another dtype; itself if it has it."""
-    return astype(x, dtype, copy=False)
+def type_(x: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """x in another dtype; itself if it has it. Without one, the name that PyTorch gives to its class."""
+    if dtype is None:
+        return f"trilobite.{_CLASSES[x.dtype]}Tensor" if x.dtype in _CLASSES else f"trilobite.{x.dtype}"
+    return astype(x, _of_class(dtype), copy=False)
+
+
+_CLASSES = {
+    dt.float32: "Float", dt.float64: "Double", dt.float16: "Half", dt.bfloat16: "BFloat16", dt.int64: "Long",
+    dt.int32: "Int", dt.int16: "Short", dt.int8: "Char", dt.uint8: "Byte", dt.bool_: "Bool",
+}  # fmt: skip
+
+
+def _of_class(dtype: Any) -> Any:
+    """A dtype, also by one of PyTorch's tensor classes."""
+    return getattr(dtype, "tensor_dtype", dtype)
+
+
+class TypedTensor(type):
+    """PyTorch's tensor classes by dtype: `tb.LongTensor([1, 2])` makes one, isinstance asks for its dtype."""
+
+    tensor_dtype: DType
+
+    def __call__(cls, *data: Any, **named: Any) -> Any:
+        return Tensor(*data, dtype=cls.tensor_dtype, **named)
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, Tensor) and x.dtype == cls.tensor_dtype
+
+
+TENSOR_CLASSES: dict[str, Any] = {
+    f"{name}Tensor": TypedTensor(f"{name}Tensor", (), {"tensor_dtype": dtype})
+    for dtype, name in _CLASSES.items()
+}
 
 
 def _shorthand(name: str, dtype: DType) -> None:
-    def cast(x: Tensor) -> Tensor:
+    def cast(x: Tensor, memory_format: Any = None) -> Tensor:
         return astype(x, dtype, copy=False)
 
     cast.__name__, cast.__doc__ = name, f"The tensor in {dtype}; itself if it is."

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trilobite.base.dtypes import FLOATS, DType, accumulator, as_dtype, complex_of, default_float
+from trilobite.base import dtypes as dt
+from trilobite.base.dtypes import FLOATS, DType, accumulator, as_dtype, complex_of
 from trilobite.base.errors import ArgumentError, DTypeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axes_in, axis_in
@@ -234,7 +235,7 @@ def _turned(norm: Any) -> Any:
 
 def _frequencies(places: np.ndarray[Any, Any], n: int, d: float, dtype: Any, device: Any, what: str) -> Value:
     check_device(device)
-    chosen: DType = default_float if dtype is None else as_dtype(dtype)
+    chosen: DType = dt.default_float if dtype is None else as_dtype(dtype)
     if chosen not in FLOATS:
         raise DTypeError(f"fft.{what} in {chosen}", where=user_location(), expected="a float dtype")
     with np.errstate(all="ignore"):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trilobite.framework.ops import linalg_factoring, linalg_norms, linalg_solving
+from trilobite.framework.ops import linalg_factoring, linalg_more, linalg_norms, linalg_solving
 from trilobite.framework.ops.registry import operators
 
-PARTS = (linalg_factoring, linalg_solving, linalg_norms)
+PARTS = (linalg_factoring, linalg_solving, linalg_norms, linalg_more)
 SHARED = ("matmul", "matrix_transpose", "outer", "tensordot", "vecdot")
 _PREFIX = "linalg."
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, default_float, int64
+from trilobite.base import dtypes as dt
+from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, int64
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.registry import Weak, read_operand, register
@@ -88,7 +89,7 @@ def accepted(name: str, accepts: Accepts, dtype: DType) -> DType:
     if dtype in accepts.direct:
         return dtype
     if accepts.floats and dtype not in COMPLEX:
-        return default_float
+        return dt.default_float
     raise DTypeError(
         f"{name} of {dtype}", where=user_location(), expected=accepts.says,
         remedy=f"cast it first: x.astype(tb.{_nearest(accepts).name})",
@@ -97,7 +98,7 @@ def accepted(name: str, accepts: Accepts, dtype: DType) -> DType:
 
 def _nearest(accepts: Accepts) -> DType:
     """A dtype to propose."""
-    return next(d for d in (default_float, scalar_dtype(int), bool_) if d in accepts.direct)
+    return next(d for d in (dt.default_float, scalar_dtype(int), bool_) if d in accepts.direct)
 
 
 # -- numbers ---------------------------------------------------------------------------------------------

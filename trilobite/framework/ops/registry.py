@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from trilobite.framework.autocast import casting
+from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.promotion import scalar_dtype
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
@@ -28,10 +29,16 @@ from trilobite.ir.transforms.bind import Traced
 from trilobite.ir.transforms.cells import bottom
 
 F = TypeVar("F", bound=Callable[..., Any])
-_ALSO = {
-    "dim": "axis", "dims": "axis", "keepdim": "keepdims", "start_dim": "start_axis", "end_dim": "end_axis",
+_ALSO: dict[str, tuple[str, ...]] = {
+    "dim": ("axis", "axes"), "dims": ("axis", "axes"), "keepdim": ("keepdims",),
+    "start_dim": ("start_axis",), "end_dim": ("end_axis",), "dim0": ("axis1",), "dim1": ("axis2", "axis1"),
+    "dim2": ("axis2",), "shifts": ("shift",), "diagonal": ("k", "offset"), "size": ("shape",),
+    "steps": ("num",), "end": ("stop",), "src": ("source",), "index": ("indices",),
+    "split_size_or_sections": ("sizes",), "split_size": ("sizes",), "indices_or_sections": ("sections",),
+    "input": ("x", "x1", "arrays", "start", "condition"), "other": ("x2", "x1"), "tensors": ("arrays",),
+    "mat2": ("x2",), "vec2": ("x2",), "vec": ("x2",), "tensor": ("x2",), "a": ("x1",), "b": ("x2",),
 }  # fmt: skip
-_TARGETS = frozenset(_ALSO.values())
+"""PyTorch's words for parameters, and which of ours each may stand for: the first that a function has."""
 
 
 class Operator(NamedTuple):
@@ -114,37 +121,65 @@ def alias(name: str, of: str, methods: Sequence[str] = ()) -> None:
     operators[name] = Operator(name, row.public, row.group, tuple(methods))
 
 
+class Words:
+    """The parameters of a function under PyTorch's words as well as its own."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        while hasattr(fn, "__wrapped__"):
+            fn = fn.__wrapped__
+        code = fn.__code__
+        own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        self.places = {name: i for i, name in enumerate(own[: code.co_posonlyargcount])}
+        self.known = {
+            word: next(name for name in names if name in own)
+            for word, names in _ALSO.items()
+            if word not in own and any(name in own for name in names)
+        }
+        if "dim0" not in self.known and "axis1" in own:
+            self.known["dim1"] = "axis1"  # diagonal(dim1, dim2), but transpose(dim0, dim1)
+        for name in self.places:
+            self.known.setdefault(name, name)
+
+    def told(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments as the function takes them: own words, positional ones in their places."""
+        known = self.known
+        named = {known.get(k, k): v for k, v in kwargs.items()}
+        if self.places and not self.places.keys().isdisjoint(named):
+            for name, place in self.places.items():
+                if name in named and place == len(args):
+                    args = (*args, named.pop(name))
+        return args, named
+
+
 def _bilingual(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, which takes `axis`, also with `dim`."""
-    code = fn.__code__
-    if not _TARGETS & set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+    """`fn`, which has words of the standard, also with PyTorch's."""
+    words = Words(fn)
+    if not words.known:
         return fn
 
     @wraps(fn)
     def public(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **(translated(kwargs) if kwargs else kwargs))
+        if kwargs:
+            args, kwargs = words.told(args, kwargs)
+        return fn(*args, **kwargs)
 
     return public
 
 
-def translated(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments under the names of the standard."""
-    if _ALSO.keys().isdisjoint(kwargs):
-        return kwargs
-    return {_ALSO.get(k, k): v for k, v in kwargs.items()}
-
-
 def lift(fn: Callable[..., Any], short: Callable[..., Value | None] | None = None) -> Callable[..., Any]:
     """The function over tensors that a function over values means."""
+    words = Words(fn)
 
     @wraps(fn)
     def public(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args, kwargs = words.told(args, kwargs)
         values = [read_operand(a) for a in args]
         if not kwargs:
             if short is not None and (found := short(*values)) is not None:
                 return wrap(found)
             return wrap_results(fn(*values), values)
-        named = {k: read_operand(v) for k, v in translated(kwargs).items()}
+        named = {k: read_operand(v) for k, v in kwargs.items()}
         return wrap_results(fn(*values, **named), [*values, *named.values()])
 
     return public
@@ -157,7 +192,7 @@ def read_operand(arg: Any) -> Any:
         return arg._read() if extra is None or "weak" not in extra else Weak(arg._read(), extra["weak"])
     if type(arg) in (list, tuple) and any(isinstance(a, (Tensor, list, tuple)) for a in arg):
         return type(arg)(read_operand(a) for a in arg)
-    return arg
+    return read_operand(arg.values) if type(arg) is Pair else arg
 
 
 def read(arg: Any) -> Any:

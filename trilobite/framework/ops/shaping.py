@@ -209,13 +209,13 @@ def permute_dims(x: Any, /, axes: Any) -> Tensor:
 
 
 @method("permute", "permute_dims")
-def permute(x: Tensor, *axes: Any) -> Tensor:
+def permute(x: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """Axis i of the result is axis axes[i]."""
-    return permute_dims(x, tuple(listed(axes)))
+    return permute_dims(x, tuple(listed(axes)) if dims is None else dims)
 
 
 @tensor_op(G)
-def moveaxis(x: Any, source: Any, destination: Any, /) -> Tensor:
+def moveaxis(x: Any, /, source: Any, destination: Any) -> Tensor:
     """Axes moved to other places; the others keep their order."""
     x = handle(x)
     source, target = axes_in(source, x.ndim, "moveaxis"), axes_in(destination, x.ndim, "moveaxis")
@@ -281,9 +281,10 @@ def t_property(x: Tensor) -> Tensor:
 
 
 @tensor_op(G, methods=("flip",))
-def flip(x: Any, /, axis: Any = None) -> Tensor:
+def flip(x: Any, /, axis: Any = None, *more: Any) -> Tensor:
     """Back to front along these axes; along all of them by default."""
     x = handle(x)
+    axis = (axis, *more) if more else axis
     return through(x, (_reverse, {"axes": tuple(sorted(axes_in(axis, x.ndim, "flip")))}))
 
 
@@ -339,35 +340,37 @@ def broadcast_shapes(*shapes: Any) -> Shape:
 
 
 @tensor_op(G)
-def clone(x: Tensor) -> Tensor:
+def clone(x: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with memory of its own, through which gradients flow."""
     return wrap(copy_value(x._read()))
 
 
 @tensor_op(G)
-def contiguous(x: Tensor) -> Tensor:
+def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself if its elements lie in row-major order, else a copy in which they do."""
     return x if is_contiguous(x) else clone(x)
 
 
 @method("is_contiguous")
-def is_contiguous(x: Tensor) -> bool:
+def is_contiguous(x: Tensor, memory_format: Any = None) -> bool:
     """Do the elements lie in row-major order? (What has no memory yet does.)"""
     value = x._read()
     return bool(value.flags.c_contiguous) if isinstance(value, np.ndarray) else True
 
 
-@method("numel")
+@tensor_op(G, methods=("numel", "nelement"))
 def numel(x: Tensor) -> Dim:
     """How many elements there are: x.size."""
     return size_of(x.shape)
 
 
-@method("dim")
+@method("dim", "ndimension")
 def dim(x: Tensor) -> int:
     """How many axes there are: x.ndim."""
     return len(x.shape)
 
 
 alias("unsqueeze", "expand_dims")
+alias("movedim", "moveaxis", methods=("movedim",))
+alias("swapdims", "swapaxes", methods=("swapdims",))
 alias("permute", "permute_dims")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from trilobite.framework.ops.meeting import (
     measured,
     scalar,
 )  # fmt: skip
+from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.pointwise import full
 from trilobite.framework.ops.registry import op
 from trilobite.ir.primitive import Value
@@ -85,15 +86,8 @@ def argsort(x: Any, /, axis: int = -1, descending: bool = False, *, stable: bool
     return _shaped(_places(v, a, descending), x)
 
 
-class TopK(NamedTuple):
-    """The largest (or smallest) elements and their places."""
-
-    values: Any
-    indices: Any
-
-
 @op(G)
-def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> TopK:
+def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> Pair:
     """The k largest (or smallest) elements along an axis, best first, and their places; of equal ones the
     first.
     """
@@ -101,7 +95,7 @@ def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: boo
     if as_value(x).ndim == 0:  # a number is the one element it has, as in PyTorch
         if k not in (0, 1):
             raise ArgumentError(f"topk with k={k} of a number", where=user_location(), expected="k=1")
-        return TopK(as_value(x), full((), dt.int64, 0))
+        return Pair(as_value(x), full((), dt.int64, 0))
     if not 0 <= k <= v.shape[a]:
         raise ArgumentError(
             f"topk with k={k} along an axis of size {v.shape[a]}",
@@ -110,11 +104,11 @@ def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: boo
             remedy="take min(k, x.shape[axis]), or name another axis",
         )
     if largest:
-        return TopK(*table["top_k"](v, k=k, axis=a))
+        return Pair(*table["top_k"](v, k=k, axis=a))
     values, places = ordered(v, a)
     stop = tuple(k if i == a else d for i, d in enumerate(v.shape))
     ends = {"start": (0,) * v.ndim, "stop": stop, "step": (1,) * v.ndim}
-    return TopK(table["slice"](values, **ends), table["slice"](places, **ends))
+    return Pair(table["slice"](values, **ends), table["slice"](places, **ends))
 
 
 @op(G, methods=("median",))

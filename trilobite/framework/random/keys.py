@@ -70,6 +70,8 @@ def key_value(k: Any) -> Value:
     """A key that a user passed, or a fresh one from the global generator for None."""
     if k is None:
         return next_key()
+    if hasattr(k, "next_key"):  # a generator
+        k = k.next_key()
     value = k._read() if isinstance(k, Tensor) else k
     if not hasattr(value, "dtype") or value.dtype != uint32 or value.shape != (2,):
         found = f"{value.dtype}{list(value.shape)}" if hasattr(value, "dtype") else repr(k)

@@ -1,5 +1,8 @@
 """Functions of tensors without state: what the layers are made of."""
 
+from collections.abc import Callable
+from typing import Any
+
 from trilobite.framework.nn.functional.activation import (
     celu,
     elu,
@@ -116,6 +119,54 @@ from trilobite.framework.nn.functional.resampling import (
     pixel_unshuffle,
     upsample,
 )
+from trilobite.framework.nn.functional.sampling import (
+    affine_grid,
+    grid_sample,
+    gumbel_softmax,
+    multilabel_margin_loss,
+    pdist,
+)
+from trilobite.framework.tensor import Tensor
+
+
+def _also_in_place(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`relu_(x)`: the activation stored in the tensor itself."""
+
+    def change(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return fn(input, *args, **{**kwargs, "inplace": True})
+
+    change.__name__, change.__doc__ = f"{fn.__name__}_", f"{fn.__name__}, stored in the tensor itself."
+    return change
+
+
+_IN_PLACE: tuple[Callable[..., Tensor], ...] = (
+    relu, elu, celu, selu, leaky_relu, hardtanh, threshold, rrelu,
+)  # fmt: skip
+relu_, elu_, celu_, selu_, leaky_relu_, hardtanh_, threshold_, rrelu_ = map(_also_in_place, _IN_PLACE)
+
+
+def _with_indices(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **{**kwargs, "return_indices": True})
+
+    call.__name__, call.__doc__ = f"{fn.__name__}_with_indices", f"{fn.__name__} with return_indices."
+    return call
+
+
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = map(
+    _with_indices, (max_pool1d, max_pool2d, max_pool3d)
+)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """interpolate to the nearest element."""
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """interpolate between pixels, corners aligned."""
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
@@ -134,5 +185,7 @@ __all__ = [
     "local_response_norm", "normalize", "rms_norm", "pad", "avg_pool1d", "avg_pool2d", "avg_pool3d",
     "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d",
     "max_unpool2d", "max_unpool3d", "channel_shuffle", "interpolate", "pixel_shuffle", "pixel_unshuffle",
-    "upsample",
+    "upsample", "grid_sample", "affine_grid", "gumbel_softmax", "pdist", "multilabel_margin_loss",
+    "upsample_nearest", "upsample_bilinear", "relu_", "elu_", "celu_", "selu_", "leaky_relu_", "hardtanh_",
+    "threshold_", "rrelu_", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
 ]  # fmt: skip

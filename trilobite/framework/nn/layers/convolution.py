@@ -79,6 +79,9 @@ class _Conv(Module):
         return text if self.bias is not None else f"{text}, bias=False"
 
 
+_ConvNd = _Conv  # PyTorch's name
+
+
 class _Plain(_Conv):
     def __init__(
         self,

@@ -87,6 +87,9 @@ class _Running(Module):
         return f"{self.num_features}, " + shown(self, "eps", "momentum", "affine", "track_running_stats")
 
 
+_NormBase = _Running  # PyTorch's name
+
+
 class _BatchNorm(_Running):
     def forward(self, input: Tensor) -> Tensor:
         self._check(input, 1)
@@ -123,6 +126,20 @@ class BatchNorm3d(_BatchNorm):
     """Batch normalisation of (N, C, D, H, W)."""
 
     ranks = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Statistics of the batch of all processes: there is one."""
+
+    ranks = (2, 3, 4, 5)
+
+    def __init__(self, *args: Any, process_group: Any = None, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module itself: with one process all its batch norms are in step."""
+        return module
 
 
 class _InstanceNorm(_Running):

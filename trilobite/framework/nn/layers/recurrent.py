@@ -20,6 +20,7 @@ from trilobite.framework.nn.composites.recurrent import CELLS, carried
 from trilobite.framework.nn.functional.linear import linear_of
 from trilobite.framework.nn.layers.base import shown
 from trilobite.framework.nn.module import Module
+from trilobite.framework.nn.packing import Packed
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.settings import check_sizes
 from trilobite.framework.ops.creation import to_array, zeros
@@ -93,7 +94,12 @@ class _Recurrent(Module):
 
     # -- running ---------------------------------------------------------------------------------------------
 
-    def forward(self, input: Tensor, hx: Any = None, lengths: Any = None, mask: Tensor | None = None) -> Any:
+    def flatten_parameters(self) -> None:
+        """Nothing: weights are packed where a compiled function wants them so."""
+
+    def forward(self, input: Any, hx: Any = None, lengths: Any = None, mask: Tensor | None = None) -> Any:
+        if isinstance(input, Packed):
+            return input.through(self, hx)
         x = read(input)
         single = x.ndim == 2
         self._check(x)
@@ -218,6 +224,9 @@ def _shapes(values: list[Value]) -> str:
 def _row(x: Value, i: int) -> Value:
     part = table["slice"](x, start=(i, 0, 0), stop=(i + 1, *x.shape[1:]), step=(1, 1, 1))
     return reshape(part, shape=x.shape[1:])
+
+
+RNNBase = _Recurrent  # PyTorch's name
 
 
 class RNN(_Recurrent):

@@ -1,0 +1,165 @@
+"""Elementwise operations that PyTorch names beside those of the standard."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trilobite.base import dtypes as dt
+from trilobite.framework.ops.registry import alias, operators, tensor_op
+from trilobite.framework.ops.shaping import handle
+from trilobite.framework.tensor import Tensor
+
+G = "elementwise"
+
+
+def _op(name: str) -> Any:
+    return operators[name].public
+
+
+def _float(x: Any) -> Tensor:
+    x = handle(x)
+    return x if x.dtype in dt.INEXACT else x.to(dt.default_float)  # type: ignore[no-any-return]
+
+
+for _name, _of in {
+    "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
+    "arctan": "atan", "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc", "bitwise_not": "bitwise_invert",
+    "true_divide": "divide", "conj_physical": "conj", "ger": "outer",
+}.items():  # fmt: skip
+    alias(_name, _of, methods=(_name,))
+
+
+@tensor_op(G)
+def sgn(x: Any) -> Tensor:
+    """The sign; of a complex number the number of size 1 in its direction."""
+    return _op("sign")(x)  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def clamp_min(x: Any, min: Any) -> Tensor:
+    """x, but not below a bound."""
+    return _op("clip")(x, min=min)  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def clamp_max(x: Any, max: Any) -> Tensor:
+    """x, but not above a bound."""
+    return _op("clip")(x, max=max)  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def float_power(x: Any, exponent: Any) -> Tensor:
+    """x to a power, in float64."""
+    wide = [v.to(dt.complex128 if v.dtype in dt.COMPLEX else dt.float64) for v in map(handle, (x, exponent))]
+    return _op("pow")(*wide)  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def fmax(x: Any, other: Any) -> Tensor:
+    """The larger of two; NaN only if both are."""
+    x, other = handle(x), handle(other)
+    return _op("where")(  # type: ignore[no-any-return]
+        _op("isnan")(x), other, _op("where")(_op("isnan")(other), x, _op("maximum")(x, other))
+    )
+
+
+@tensor_op(G)
+def fmin(x: Any, other: Any) -> Tensor:
+    """The smaller of two; NaN only if both are."""
+    x, other = handle(x), handle(other)
+    return _op("where")(  # type: ignore[no-any-return]
+        _op("isnan")(x), other, _op("where")(_op("isnan")(other), x, _op("minimum")(x, other))
+    )
+
+
+@tensor_op(G)
+def heaviside(x: Any, values: Any) -> Tensor:
+    """0 below 0, 1 above, and the values at 0."""
+    x = handle(x)
+    return _op("where")(x == 0, values, (x > 0).to(x.dtype))  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def xlogy(x: Any, other: Any) -> Tensor:
+    """x·log(other), and 0 where x is 0; NaN where other is."""
+    a, b = _float(x), _float(other)
+    still = (a == 0) & ~_op("isnan")(b)
+    safe = _op("where")(still, 1.0, b)
+    return _op("where")(still, 0.0, a * safe.log())  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def sinc(x: Any) -> Tensor:
+    """sin(πx) / (πx), and 1 at 0."""
+    x = _float(x)
+    still = x == 0
+    turn = _op("where")(still, 1.0, x) * math.pi
+    return _op("where")(still, 1.0, turn.sin() / turn)  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def logaddexp2(x: Any, other: Any) -> Tensor:
+    """log2(2^x + 2^other) without overflow."""
+    scale = math.log(2.0)
+    return _op("logaddexp")(_float(x) * scale, _float(other) * scale) / scale  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def ldexp(x: Any, other: Any) -> Tensor:
+    """x·2^other."""
+    return _float(x) * _op("exp2")(_float(other))  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def isposinf(x: Any) -> Tensor:
+    """Is it +inf?"""
+    return handle(x) == math.inf  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def isneginf(x: Any) -> Tensor:
+    """Is it -inf?"""
+    return handle(x) == -math.inf  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def gcd(x: Any, other: Any) -> Tensor:
+    """The greatest common divisor of integers."""
+    from trilobite.framework.control import while_loop
+
+    a, b = _op("broadcast_arrays")(handle(x).abs(), handle(other).abs())
+    a, b = a.clone(), b.to(a.dtype).clone()
+
+    def step(pair: Any) -> Any:
+        big, small = pair
+        safe = _op("where")(small == 0, 1, small)
+        return _op("where")(small == 0, big, small), _op("where")(small == 0, 0, big % safe)
+
+    found: Tensor = while_loop(lambda pair: (pair[1] != 0).any(), step, (a, b))[0]
+    return found
+
+
+@tensor_op(G)
+def lcm(x: Any, other: Any) -> Tensor:
+    """The least common multiple of integers."""
+    x, other = handle(x).abs(), handle(other).abs()
+    common = gcd(x, other)
+    return x // _op("where")(common == 0, 1, common) * other  # type: ignore[no-any-return]
+
+
+@tensor_op(G, methods=())
+def rsub(x: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha·x."""
+    return other - handle(x) * alpha  # type: ignore[no-any-return]
+
+
+@tensor_op("reduction", methods=())
+def trapezoid(y: Any, x: Any = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """The area under a line of points, by trapezoids."""
+    y = handle(y).movedim(dim, -1)
+    wide = dx if x is None else _op("diff")(handle(x) if handle(x).ndim == 1 else handle(x).movedim(dim, -1))
+    return ((y[..., 1:] + y[..., :-1]) * wide / 2).sum(axis=-1)  # type: ignore[no-any-return]
+
+
+alias("trapz", "trapezoid")

@@ -1,0 +1,166 @@
+"""`tb.special`: functions of mathematics under PyTorch's names, each one of `tb` or composed of those."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trilobite.base import dtypes as dt
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.framework.ops.registry import operators
+from trilobite.framework.ops.shaping import handle
+from trilobite.framework.tensor import Tensor
+
+
+def _op(name: str) -> Any:
+    return operators[name].public
+
+
+def _float(x: Any) -> Any:
+    x = handle(x)
+    return x if x.dtype in dt.FLOATS else x.to(dt.default_float)
+
+
+def __getattr__(name: str) -> Any:
+    row = {"expit": "sigmoid", "gammaln": "lgamma", "psi": "digamma"}.get(name, name)
+    if row in operators and row in _SAME:
+        return _op(row)
+    raise AttributeError(f"trilobite.special has no {name!r}")
+
+
+_SAME = frozenset(
+    """sigmoid lgamma digamma erf erfc erfinv exp2 expm1 log1p logit logsumexp softmax log_softmax round sinc
+    xlogy""".split()
+)
+
+
+def entr(x: Any) -> Tensor:
+    """-x·log(x), 0 at 0, -inf below."""
+    x = _float(x)
+    return _op("where")(x < 0, -math.inf, -_op("xlogy")(x, x))  # type: ignore[no-any-return]
+
+
+def xlog1py(x: Any, other: Any) -> Tensor:
+    """x·log(1 + other), 0 where x is 0."""
+    x, other = _float(x), _float(other)
+    still = (x == 0) & ~_op("isnan")(other)
+    return _op("where")(still, 0.0, x * _op("log1p")(_op("where")(still, 0.0, other)))  # type: ignore[no-any-return]
+
+
+def ndtr(x: Any) -> Tensor:
+    """The area under the normal curve up to x."""
+    return _op("erfc")(-_float(x) / math.sqrt(2.0)) / 2  # type: ignore[no-any-return]
+
+
+def ndtri(p: Any) -> Tensor:
+    """Where the normal curve has the area p below."""
+    return _op("erfinv")(2 * _float(p) - 1) * math.sqrt(2.0)  # type: ignore[no-any-return]
+
+
+def log_ndtr(x: Any) -> Tensor:
+    """The logarithm of ndtr, accurate far below 0."""
+    x = _float(x)
+    far = x < -5.0
+    low = _op("where")(far, x, -5.0)
+    tail, term = 1.0, 1.0
+    series: Any = 1.0
+    for k in range(1, 9):  # erfc's asymptotic series
+        term = -term * (2 * k - 1)
+        series = series + term / low ** (2 * k)
+    asymptotic = -low * low / 2 - (-low).log() - 0.5 * math.log(2 * math.pi) + (series * tail).log()
+    return _op("where")(far, asymptotic, ndtr(_op("where")(far, 0.0, x)).log())  # type: ignore[no-any-return]
+
+
+# Coefficients of Abramowitz and Stegun 9.8.1 to 9.8.4 are too coarse; power and asymptotic series are exact.
+_TERMS = 60
+
+
+def _bessel(x: Any, order: int, scaled: bool) -> Tensor:
+    """I0 or I1: its power series up to |x| = 20, its asymptotic one beyond; `scaled` by exp(-|x|)."""
+    x = _float(x)
+    size = x.abs()
+    near = size <= 20.0
+    half = _op("where")(near, size, 1.0) / 2
+    term: Any = half**order
+    total = term
+    for k in range(1, _TERMS):
+        term = term * half * half / (k * (k + order))
+        total = total + term
+    far = _op("where")(near, 20.0, size)
+    mu, part, tail = 4.0 * order * order, 1.0, 1.0 + far * 0
+    for k in range(1, 12):
+        part = -part * (mu - (2 * k - 1) ** 2) / k
+        tail = tail + part / (8 * far) ** k
+    tail = tail / (2 * math.pi * far).sqrt()
+    low = total * (-_op("where")(near, size, 0.0)).exp() if scaled else total
+    high = tail if scaled else tail * far.exp()
+    out = _op("where")(near, low, high)
+    return out * x.sign() if order else out  # type: ignore[no-any-return]
+
+
+def i0(x: Any) -> Tensor:
+    """The modified Bessel function of order 0."""
+    return _bessel(x, 0, False)
+
+
+def i0e(x: Any) -> Tensor:
+    """i0 over exp(|x|)."""
+    return _bessel(x, 0, True)
+
+
+def i1(x: Any) -> Tensor:
+    """The modified Bessel function of order 1."""
+    return _bessel(x, 1, False)
+
+
+def i1e(x: Any) -> Tensor:
+    """i1 over exp(|x|)."""
+    return _bessel(x, 1, True)
+
+
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
+
+
+def polygamma(n: int, x: Any) -> Tensor:
+    """The n-th derivative of digamma, for n >= 1 by recurrence upwards and an asymptotic series; x > 0, and
+    by reflection for n = 1 below.
+    """
+    if n < 0:
+        raise ArgumentError(f"polygamma of order {n!r}", where=user_location(), expected="an integer >= 0")
+    x = _float(x)
+    if n == 0:
+        return _op("digamma")(x)  # type: ignore[no-any-return]
+    if n == 1:
+        below = x < 0.5
+        flipped = _op("where")(below, 1 - x, x)
+        turn = (math.pi / _op("sin")(_op("where")(below, x, 0.5) * math.pi)) ** 2
+        found = _positive_polygamma(1, flipped)
+        return _op("where")(below, turn - found, found)  # type: ignore[no-any-return]
+    return _positive_polygamma(n, x)
+
+
+def _positive_polygamma(n: int, x: Any) -> Tensor:
+    sign = -1.0 if n % 2 == 0 else 1.0
+    total: Any = x * 0
+    for k in range(20):
+        total = total + (x + k) ** (-(n + 1.0))
+    total = total * math.factorial(n)
+    z = x + 20.0
+    tail = math.factorial(n - 1) * z ** (-float(n)) + math.factorial(n) * z ** (-(n + 1.0)) / 2
+    for k, b in enumerate(_BERNOULLI, start=1):
+        scale = b * math.factorial(2 * k + n - 1) / math.factorial(2 * k)
+        tail = tail + scale * z ** (-(2.0 * k + n))
+    return sign * (total + tail)  # type: ignore[no-any-return]
+
+
+def multigammaln(x: Any, p: int) -> Tensor:
+    """The logarithm of the gamma function of p dimensions."""
+    x = _float(x)
+    total: Any = p * (p - 1) / 4 * math.log(math.pi)
+    for i in range(p):
+        total = total + _op("lgamma")(x - i / 2)
+    return total  # type: ignore[no-any-return]
+
+
+mvlgamma = multigammaln

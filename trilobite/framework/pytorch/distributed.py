@@ -1,0 +1,50 @@
+"""`tb.distributed`: one process, and this says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trilobite.base.errors import StateError
+from trilobite.base.locations import user_location
+
+
+def is_available() -> bool:
+    return False
+
+
+def is_initialized() -> bool:
+    return False
+
+
+is_torchelastic_launched = is_nccl_available = is_gloo_available = is_mpi_available = is_initialized
+
+
+def get_rank(group: Any = None) -> int:
+    return 0
+
+
+def get_world_size(group: Any = None) -> int:
+    return 1
+
+
+def barrier(*args: Any, **kwargs: Any) -> None:
+    """One process waits for nobody."""
+
+
+def _alone(*args: Any, **kwargs: Any) -> Any:
+    raise StateError(
+        "a collective operation between processes",
+        where=user_location(),
+        expected="tb.distributed.is_initialized(), which is False: there is one process",
+        remedy="guard it with is_initialized(), as PyTorch code for one machine does",
+    )
+
+
+init_process_group = all_reduce = all_gather = broadcast = reduce = gather = scatter = reduce_scatter = _alone
+all_gather_object = broadcast_object_list = new_group = destroy_process_group = all_to_all = _alone
+
+
+class ReduceOp:
+    """Names of reductions between processes."""
+
+    SUM, PRODUCT, MIN, MAX, AVG = "sum", "product", "min", "max", "avg"

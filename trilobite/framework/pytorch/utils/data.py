@@ -1,0 +1,374 @@
+"""`tb.utils.data`: datasets and the loader as PyTorch calls them, over `tb.data`. Batches are tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.framework.ops.creation import tensor
+from trilobite.framework.ops.registry import operators
+from trilobite.framework.random.calls import multinomial, randint, randperm
+from trilobite.framework.random.generator import Generator
+from trilobite.framework.tensor import Tensor
+
+T = TypeVar("T")
+
+
+class Dataset(Generic[T]):
+    """Items by number: give it `__getitem__` and `__len__`."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
+
+    def __add__(self, other: Any) -> ConcatDataset:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[T]):
+    """A stream of items: give it `__iter__`."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+
+class TensorDataset(Dataset[Any]):
+    """Rows of several tensors of one length."""
+
+    def __init__(self, *tensors: Any) -> None:
+        self.tensors = tuple(t if isinstance(t, Tensor) else tensor(t) for t in tensors)
+        if len({len(t) for t in self.tensors}) > 1:
+            raise ArgumentError(
+                f"TensorDataset of lengths {[len(t) for t in self.tensors]}",
+                where=user_location(),
+                expected="one length",
+            )
+
+    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+        return tuple(t[index] for t in self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+
+class Subset(Dataset[Any]):
+    """Some items of a dataset."""
+
+    def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
+        self.dataset, self.indices = dataset, indices
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.dataset[self.indices[index]]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class ConcatDataset(Dataset[Any]):
+    """Datasets one after the other."""
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+        self.cumulative_sizes = np.cumsum([len(d) for d in self.datasets]).tolist()
+
+    def __len__(self) -> int:
+        return int(self.cumulative_sizes[-1])
+
+    def __getitem__(self, index: int) -> Any:
+        at = index + len(self) if index < 0 else index
+        which = int(np.searchsorted(self.cumulative_sizes, at, side="right"))
+        return self.datasets[which][at - (self.cumulative_sizes[which - 1] if which else 0)]
+
+
+class ChainDataset(IterableDataset[Any]):
+    """Streams one after the other."""
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+
+    def __iter__(self) -> Iterator[Any]:
+        for d in self.datasets:
+            yield from d
+
+
+def random_split(dataset: Any, lengths: Sequence[Any], generator: Generator | None = None) -> list[Subset]:
+    """Parts of a dataset, by numbers of items or by fractions, drawn at random."""
+    n = len(dataset)
+    sizes = list(lengths)
+    if any(isinstance(v, float) for v in sizes) and sum(sizes) <= 1 + 1e-9:
+        sizes = [int(n * f) for f in sizes]
+        for i in range(n - sum(sizes)):
+            sizes[i % len(sizes)] += 1
+    if sum(sizes) != n:
+        raise ArgumentError(
+            f"random_split of {n} items into {list(lengths)}",
+            where=user_location(),
+            expected=f"lengths that add up to {n}",
+        )
+    order = randperm(n, generator=generator).tolist()
+    ends = np.cumsum(sizes).tolist()
+    return [Subset(dataset, order[e - s : e]) for s, e in zip(sizes, ends, strict=True)]
+
+
+# -- samplers ----------------------------------------------------------------------------------------------
+
+
+class Sampler(Generic[T]):
+    """An order of indices: give it `__iter__`."""
+
+    def __init__(self, data_source: Any = None) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+
+class SequentialSampler(Sampler[int]):
+    """0, 1, 2, ..."""
+
+    def __init__(self, data_source: Any) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """All in random order, or some drawn with replacement."""
+
+    def __init__(
+        self, data_source: Any, replacement: bool = False, num_samples: int | None = None,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        self.data_source, self.replacement, self.generator = data_source, replacement, generator
+        self.num_samples = len(data_source) if num_samples is None else num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        n = len(self.data_source)
+        if self.replacement:
+            yield from randint(0, n, (self.num_samples,), generator=self.generator).tolist()
+            return
+        left = self.num_samples
+        while left > 0:
+            yield from randperm(n, generator=self.generator).tolist()[:left]
+            left -= n
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """Some indices in random order."""
+
+    def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
+        self.indices, self.generator = indices, generator
+
+    def __iter__(self) -> Iterator[int]:
+        return (self.indices[i] for i in randperm(len(self.indices), generator=self.generator).tolist())
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Indices in proportion to weights."""
+
+    def __init__(
+        self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None
+    ) -> None:
+        self.weights = tensor(weights) if not isinstance(weights, Tensor) else weights
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        return iter(drawn.tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """Indices of a sampler in batches."""
+
+    def __init__(self, sampler: Any, batch_size: int, drop_last: bool) -> None:
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batch: list[int] = []
+        for i in self.sampler:
+            batch.append(i)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __len__(self) -> int:
+        n = len(self.sampler)
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+
+# -- batches -----------------------------------------------------------------------------------------------
+
+
+def default_convert(data: Any) -> Any:
+    """Arrays as tensors, inside containers too."""
+    if isinstance(data, (np.ndarray, np.generic)):
+        return operators["asarray"].public(np.asarray(data))
+    if isinstance(data, Mapping):
+        return {k: default_convert(v) for k, v in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(v) for v in data))
+    if isinstance(data, (tuple, list)):
+        return [default_convert(v) for v in data]
+    return data
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Items stacked into tensors, field by field; strings stay lists."""
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return operators["stack"].public(list(batch))
+    if isinstance(first, (np.ndarray, np.generic)):
+        return operators["asarray"].public(np.stack([np.asarray(b) for b in batch]))
+    if isinstance(first, (bool, int)):
+        return tensor(list(batch))
+    if isinstance(first, float):
+        return tensor(list(batch), dtype="float64")
+    if isinstance(first, (str, bytes)):
+        return list(batch)
+    if isinstance(first, Mapping):
+        return {k: default_collate([b[k] for b in batch]) for k in first}
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(default_collate(list(v)) for v in zip(*batch, strict=True)))
+    if isinstance(first, (tuple, list)):
+        return [default_collate(list(v)) for v in zip(*batch, strict=True)]
+    raise ArgumentError(
+        f"a batch of {type(first).__name__}",
+        where=user_location(),
+        expected="tensors, arrays, numbers, strings, or containers of these",
+        remedy="pass collate_fn=",
+    )
+
+
+class DataLoader(Generic[T]):
+    """Batches of a dataset, as tensors. Workers are threads or processes of `tb.data.Loader`; items that its
+    dataset makes of tensors are collated in this process.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Any = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        self.dataset, self.num_workers, self.batch_size = dataset, num_workers, batch_size
+        self.drop_last, self.pin_memory, self.timeout = drop_last, pin_memory, timeout
+        self.generator, self.worker_init_fn, self.prefetch_factor = generator, worker_init_fn, prefetch_factor
+        self.collate_fn = collate_fn or (default_convert if batch_size is None else default_collate)
+        self.streamed = not hasattr(dataset, "__getitem__") or isinstance(dataset, IterableDataset)
+        self._check(shuffle, sampler, batch_sampler)
+        if sampler is None and not self.streamed:
+            order = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+            sampler = order
+        self.sampler = sampler
+        if batch_sampler is None and batch_size is not None and not self.streamed:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_sampler = batch_sampler
+
+    def _check(self, shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+        wrong = None
+        if self.streamed and (shuffle or sampler is not None or batch_sampler is not None):
+            wrong = "shuffle, sampler and batch_sampler of a stream, which has an order of its own"
+        elif sampler is not None and shuffle:
+            wrong = "both shuffle and sampler"
+        elif batch_sampler is not None and (self.batch_size != 1 or shuffle or sampler or self.drop_last):
+            wrong = "batch_sampler beside batch_size, shuffle, sampler or drop_last"
+        if wrong is not None:
+            raise ArgumentError(f"DataLoader: {wrong}", where=user_location(), expected="one of them")
+
+    def __len__(self) -> int:
+        if self.streamed:
+            n = len(self.dataset)
+            size = self.batch_size or 1
+            return n // size if self.drop_last else -(-n // size)
+        return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.num_workers <= 0 or self.streamed:
+            return self._alone()
+        return self._with_workers()
+
+    def _alone(self) -> Iterator[Any]:
+        if self.streamed:
+            yield from self._of_stream()
+        elif self.batch_sampler is None:
+            for i in self.sampler:
+                yield self.collate_fn(self.dataset[i])
+        else:
+            for places in self.batch_sampler:
+                yield self.collate_fn(self._items(places))
+
+    def _items(self, places: Sequence[int]) -> Any:
+        if hasattr(self.dataset, "__getitems__"):
+            return self.dataset.__getitems__(places)
+        return [self.dataset[i] for i in places]
+
+    def _of_stream(self) -> Iterator[Any]:
+        if self.batch_size is None:
+            for item in self.dataset:
+                yield self.collate_fn(item)
+            return
+        batch: list[Any] = []
+        for item in self.dataset:
+            batch.append(item)
+            if len(batch) == self.batch_size:
+                yield self.collate_fn(batch)
+                batch = []
+        if batch and not self.drop_last:
+            yield self.collate_fn(batch)
+
+    def _with_workers(self) -> Iterator[Any]:
+        """Batches are fetched ahead by threads: tensors release Python's lock where they compute."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        places = iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
+        ahead = self.num_workers * (self.prefetch_factor or 2)
+
+        def fetch(at: Any) -> Any:
+            return self.collate_fn(self.dataset[at] if self.batch_sampler is None else self._items(at))
+
+        with ThreadPoolExecutor(self.num_workers) as crew:
+            waiting = [crew.submit(fetch, at) for at, _ in zip(places, range(ahead), strict=False)]
+            while waiting:
+                done = waiting.pop(0)
+                yield done.result(self.timeout or None)
+                for at in places:
+                    waiting.append(crew.submit(fetch, at))
+                    break
+
+
+def get_worker_info() -> None:
+    """None: workers are threads of one process, so a dataset is not copied."""
+    return None
