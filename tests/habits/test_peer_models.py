@@ -7,6 +7,7 @@ of SGD with momentum agree.
 from __future__ import annotations
 
 import re
+import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ SOURCES = sorted(p.stem for p in HERE.glob("*.py"))
 def loaded(name: str, package: str) -> types.ModuleType:
     text = re.sub(r"\btorch\b", package, (HERE / f"{name}.py").read_text(encoding="utf-8"))
     module = types.ModuleType(f"{name}_on_{package}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
     exec(compile(text, f"{name}_on_{package}.py", "exec"), module.__dict__)
     return module
 

@@ -29,6 +29,7 @@ from trilobite.ir.transforms.bind import Traced, bind
 from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.transforms.record import see_outer
 from trilobite.ir.transforms.tape import Leaf, Node, Taped
+from trilobite.ir.types import Shape
 
 if TYPE_CHECKING:
     from trilobite.framework.attached import (
@@ -144,7 +145,7 @@ class Tensor(Attached):
     # -- what it is ------------------------------------------------------------------------------------------
 
     @property
-    def shape(self) -> Size:
+    def shape(self) -> Shape:
         return Size(self._read().shape if self._view is not None else self._peek().shape)
 
     @property
@@ -178,7 +179,7 @@ class Tensor(Attached):
                 expected="at least one dimension",
                 remedy="x.size counts its elements, x.reshape(1) gives it a dimension",
             )
-        return self.shape[0]  # type: ignore[no-any-return]
+        return self.shape[0]  # type: ignore[return-value]
 
     def __hash__(self) -> int:
         return id(self)

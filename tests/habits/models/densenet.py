@@ -32,17 +32,17 @@ class _DenseLayer(nn.Module):
 
     def bn_function(self, inputs: List[Tensor]) -> Tensor:
         concated_features = torch.cat(inputs, 1)
-        return self.conv1(self.relu1(self.norm1(concated_features)))
+        return self.norm1(concated_features)
 
     def any_requires_grad(self, input: JitList) -> bool:
         return any(tensor.requires_grad for tensor in input)
 
     @torch.jit.unused
     def call_checkpoint_bottleneck(self, input):
-        def closure(*inputs):
-            return self.bn_function(inputs)
+        def closure(normed):
+            return self.conv1(F.relu(normed))
 
-        return cp.checkpoint(closure, *input, use_reentrant=False)
+        return cp.checkpoint(closure, self.bn_function(input), use_reentrant=False)
 
     def forward(self, input: Any) -> Tensor:
         prev_features = [input] if isinstance(input, Tensor) else input
@@ -51,7 +51,7 @@ class _DenseLayer(nn.Module):
                 raise Exception("Memory Efficient not supported in JIT")
             bottleneck_output = self.call_checkpoint_bottleneck(prev_features)
         else:
-            bottleneck_output = self.bn_function(prev_features)
+            bottleneck_output = self.conv1(self.relu1(self.bn_function(prev_features)))
         new_features = self.conv2(self.relu2(self.norm2(bottleneck_output)))
         if self.drop_rate > 0:
             new_features = F.dropout(new_features, p=self.drop_rate, training=self.training)

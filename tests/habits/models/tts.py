@@ -73,9 +73,9 @@ class Spectrum(nn.Module):
     def __init__(self, n_fft=32, hop=16, n_mels=5):
         super().__init__()
         self.n_fft, self.hop = n_fft, hop
-        self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
-        freqs = torch.linspace(0, 1, n_fft // 2 + 1)
-        centres = torch.linspace(0, 1, n_mels + 2)[1:-1]
+        self.register_buffer("window", torch.hann_window(n_fft, dtype=torch.float64), persistent=False)
+        freqs = torch.linspace(0, 1, n_fft // 2 + 1, dtype=torch.float64)
+        centres = torch.linspace(0, 1, n_mels + 2, dtype=torch.float64)[1:-1]
         self.register_buffer(
             "mel", torch.clamp(1 - (freqs[None] - centres[:, None]).abs() * n_mels, min=0.0), persistent=False
         )

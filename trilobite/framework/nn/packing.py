@@ -94,7 +94,7 @@ def pad_packed_sequence(
 ) -> tuple[Tensor, Tensor]:
     """The padded tensor and the lengths again."""
     x, n = sequence.padded, sequence.padded.shape[0]
-    live = np.arange(n)[:, None] < sequence.lengths[None, :]
+    live = np.arange(int(n))[:, None] < sequence.lengths[None, :]
     mask = wrap(live.reshape(*live.shape, *[1] * (x.ndim - 2)))
     x = _op("where")(mask, x, padding_value)
     if total_length is not None and total_length > n:

@@ -114,7 +114,7 @@ def _fixed(x: Tensor, axis: int, what: str) -> int:
             where=user_location(),
             expected="a size that is a number",
         )
-    return size  # type: ignore[no-any-return]
+    return size
 
 
 def _pieces(x: Tensor, axis: int, ends: Sequence[int]) -> tuple[Tensor, ...]:

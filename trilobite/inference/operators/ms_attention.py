@@ -102,7 +102,7 @@ def _projected(
     width = q.shape[2]
     q = heads_apart(q if bias is None else q + bias[:width], heads)
     if v is None:  # keys and values together: (batch, length, heads, 2, features)
-        return q, *(tb.permute_dims(k[:, :, :, i], (0, 2, 1, 3)) for i in range(2))  # type: ignore[return-value]
+        return q, *(tb.permute_dims(k[:, :, :, i], (0, 2, 1, 3)) for i in range(2))
     if k.ndim == 4:
         return q, k, v
     if bias is not None:

@@ -105,9 +105,9 @@ def as_number(size: Any) -> Any:
 def tensor_of(array: Array) -> Tensor:
     """An array of sizes as a tensor."""
     if not has_symbols(array):
-        return tb.asarray(array)
+        return tb.asarray(array)  # type: ignore[no-any-return]
     parts = [tb.asarray(as_number(v), dtype=tb.int64) for v in array.reshape(-1).tolist()]
-    return tb.reshape(tb.stack(parts, axis=0), array.shape)
+    return tb.reshape(tb.stack(parts, axis=0), array.shape)  # type: ignore[no-any-return]
 
 
 def _elementwise(function: Callable[[Any, Any], Any]) -> Callable[..., Array]:

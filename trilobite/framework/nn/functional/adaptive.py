@@ -42,7 +42,7 @@ def _sizes(what: str, x: Tensor, space: int, output_size: Any) -> tuple[Ints, In
         raise ArgumentError(
             f"{what} to {output_size!r}", where=user_location(), expected=f"a size, or {space} of them"
         )
-    return plane, tuple(int(w) for w in wanted)
+    return plane, tuple(int(w) for w in wanted)  # type: ignore[return-value]
 
 
 def _window(n: int, m: int) -> list[tuple[int, int]]:

@@ -76,7 +76,7 @@ def _static(x: Tensor) -> tuple[int, ...]:
             where=user_location(),
             expected="sizes of space that are numbers",
         )
-    return plane
+    return plane  # type: ignore[return-value]
 
 
 def _target(
