@@ -83,8 +83,8 @@ def _extreme(name: str, place: str, larger: str) -> None:
         other = kwargs.get("other", args[0] if args else None)
         if isinstance(other, (Tensor, np.ndarray)):
             return between(x, other)
-        if not args and "dim" not in kwargs:
-            return plain(x, **_plain(kwargs))
+        if "dim" not in kwargs and (not args or "keepdims" in kwargs):
+            return plain(x, *args, **_plain(kwargs))
         dim, keepdim = _dim_and_keepdim(args, kwargs)
         if dim is None or isinstance(dim, (tuple, list)):
             return plain(x, axis=dim, keepdims=keepdim)
@@ -109,7 +109,7 @@ def _dim_and_keepdim(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any
 
 # -- deviations ------------------------------------------------------------------------------------------
 
-_THEIRS = ("dim", "unbiased", "keepdim")
+_THEIRS, _OURS = ("dim", "unbiased", "keepdim"), ("axis", "correction", "keepdims")
 
 
 def _spread(name: str) -> None:
@@ -130,8 +130,11 @@ def _spread(name: str) -> None:
 
     @wraps(plain)
     def function(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if args or not kwargs.keys().isdisjoint(_THEIRS):
+        ours = not kwargs.keys().isdisjoint(_OURS)
+        if (args and not ours) or not kwargs.keys().isdisjoint(_THEIRS):
             return torchs(x, args, kwargs)
+        if args:
+            return plain(x, *args, **kwargs)
         if "correction" not in kwargs and "axis" not in kwargs:
             say_once(
                 name,
@@ -142,9 +145,9 @@ def _spread(name: str) -> None:
 
     @wraps(plain)
     def method(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if not args and not {"axis", "correction", "keepdims"}.isdisjoint(kwargs):
+        if kwargs.keys().isdisjoint(_THEIRS) and not kwargs.keys().isdisjoint(_OURS):
             rest = {k: v for k, v in _plain(kwargs).items() if k != "ddof"}
-            return plain(x, **({"correction": kwargs["ddof"]} if "ddof" in kwargs else {}), **rest)
+            return plain(x, *args, **({"correction": kwargs["ddof"]} if "ddof" in kwargs else {}), **rest)
         return torchs(x, args, kwargs)
 
     _replace(name, function, method=method)
@@ -231,8 +234,8 @@ def _medians() -> None:
 
     @wraps(plain)
     def public(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if not args and ("axis" in kwargs or "keepdims" in kwargs):
-            return plain(x, **kwargs)
+        if "axis" in kwargs or "keepdims" in kwargs:
+            return plain(x, *args, **kwargs)
         dim, keepdim = _dim_and_keepdim(args, kwargs)
         if dim is None:
             return lower_median(shaping.handle(x).reshape(-1), 0, False).values

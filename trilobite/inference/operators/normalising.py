@@ -34,7 +34,7 @@ def batch_normalization(
         out = x.astype(wide) * per_channel(s, rank) + per_channel(shift, rank)
         return (out.astype(x.dtype), *_unmoved(node, mean, var))
     axes = (0, *range(2, x.ndim))
-    now, spread = tb.mean(x, axes), tb.var(x, axes)
+    now, spread = tb.mean(x, axes), tb.var(x, axis=axes)
     keep = node.attribute("momentum", 0.9)
     out = (x - per_channel(now, rank)) / tb.sqrt(per_channel(spread, rank) + epsilon)
     out = out * per_channel(scale, rank) + per_channel(bias, rank)
