@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -170,3 +171,25 @@ def test_a_name_imports_nothing_of_other_targets() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_kind_of_kernel_is_loaded_when_there_is_one(tmp_path: Path) -> None:
+    """Cold: nothing is on disk, so the whole way is gone; but no convolution, no sort, no LU is met on it."""
+    program = (
+        "import sys, trilobite as tb\n"
+        "w, b = tb.ones((3, 4)), tb.ones(4)\n"
+        "tb.jit(lambda x: tb.nn.functional.relu(x @ w + b))(tb.ones((2, 3)))\n"
+        "rooms = 'conv', 'attention', 'linalg', 'sorting', 'gemm', 'nests'\n"
+        "print([r for r in rooms if f'trilobite.compiler.targets.cpu.{r}.lower' in sys.modules])\n"
+        "print(sum('.cpu.conv.' in m for m in sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TRILOBITE_CACHE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    rooms, convolutions = done.stdout.splitlines()
+    assert rooms == "['attention', 'gemm']", done.stderr  # attention says which calls are its own
+    assert int(convolutions) == 2  # the sizes of tiles, which layouts are decided by

@@ -1,8 +1,22 @@
 """What a host program holds: a device with memory, modules and launches.
 
-dev = Device("dlp-m") x = dev.array(numpy_array) module = dev.load("kernel.s") # assembly text, a file of
-it, a binary, or a linked Program run = dev.launch(module["kernel"], dim=(16, 1, 1), task="union4", args=[x,
-3, 0.5]) x.numpy(); run.cycles; run.stalls; run.energy
+    dev = Device("dlp-m")  # a preset, the path of a YAML file, or a Machine
+    x = dev.array([1.0, 2.0, 3.0, 4.0], "float32")
+    module = dev.load('''
+        .entry scale            // $0 array, $1 count, $2 factor
+        .nram
+        part: .space 4096
+        .text
+        scale:
+            LA     $10, part
+            VLOAD  $10, $1, $0, #0
+            SYNC.io             // queues run side by side: who reads waits
+            VMS    $10, $1, $10, $2
+            SYNC.vector
+            VSTORE $10, $1, $0, #0
+    ''')  # assembly text; or a file of it, a binary, a linked Program, the source of a kernel
+    run = dev.launch(module["scale"], dim=(1, 1, 1), task="block", args=[x, 4, 0.5])
+    print(x.numpy().tolist(), run.cycles, run.stalls, run.energy.total)
 
 Enters: NumPy arrays, programs, arguments. Leaves: arrays, and a `Run` with everything that was measured.
 """

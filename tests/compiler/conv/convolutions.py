@@ -12,7 +12,8 @@ import numpy as np
 
 from trilobite.base.dtypes import SMALL_FLOATS, DType, accumulator, is_integer
 from trilobite.compiler.program.kernels import Lowering, Operand
-from trilobite.compiler.targets.cpu import conv
+from trilobite.compiler.targets.cpu.conv import lower as conv
+from trilobite.compiler.targets.cpu.conv import pooling
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
@@ -34,7 +35,7 @@ def region(name: str, types: Sequence[TensorType], attributes: Mapping[str, Any]
 
 def room(graph: Graph) -> Any:
     windows = any(e.primitive.name.startswith("window") for e in graph.equations)
-    return conv.pooling if windows else conv
+    return pooling if windows else conv
 
 
 def lowered(graph: Graph) -> Lowering:

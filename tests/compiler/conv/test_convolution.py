@@ -11,7 +11,7 @@ import pytest
 
 from tests.compiler.conv.convolutions import check, lowered, native, random, region, types_of
 from trilobite.base.dtypes import DType, float32, is_integer
-from trilobite.compiler.targets.cpu import conv
+from trilobite.compiler.targets.cpu.conv import lower as conv
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table

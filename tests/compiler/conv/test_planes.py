@@ -12,7 +12,7 @@ import pytest
 from tests.compiler.conv.convolutions import check, lowered, native, random, region, types_of
 from tests.compiler.conv.test_convolution import Geometry
 from trilobite.base.dtypes import DType, float32, float64
-from trilobite.compiler.targets.cpu import conv
+from trilobite.compiler.targets.cpu.conv import lower as conv
 from trilobite.compiler.targets.cpu.conv.lower import lower_root
 from trilobite.compiler.targets.cpu.conv.plane_tile import FILTERS
 from trilobite.compiler.targets.cpu.epilogue import epilogue_of

@@ -10,7 +10,7 @@ import pytest
 from tests.compiler.conv.convolutions import native, random, region, types_of
 from tests.compiler.conv.test_convolution import with_epilogue
 from trilobite.base.dtypes import float32
-from trilobite.compiler.targets.cpu import conv
+from trilobite.compiler.targets.cpu.conv import lower as conv
 from trilobite.compiler.targets.cpu.passes.layout import layout
 from trilobite.compiler.targets.cpu.passes.layout_winograd import tile_of
 from trilobite.ir.evaluate import run

@@ -14,7 +14,7 @@ import numpy as np
 from tests.compiler.arrays import assert_same_bits, random_array
 from trilobite.base.dtypes import as_dtype
 from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Room
-from trilobite.compiler.targets.cpu.nests import accepts, lower
+from trilobite.compiler.targets.cpu.nests.lower import accepts, lower
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table

@@ -17,8 +17,7 @@ from tests.compiler.loops.test_movement import MOVES, PLACES
 from trilobite.base.errors import DTypeError
 from trilobite.compiler.program.kernels import Operand
 from trilobite.compiler.targets.cpu.loops.emit_c import emit_c
-from trilobite.compiler.targets.cpu.nests import lower
-from trilobite.compiler.targets.cpu.nests.lower import nests_of
+from trilobite.compiler.targets.cpu.nests.lower import lower, nests_of
 from trilobite.ir.graph import Graph
 from trilobite.ir.types import dim
 

@@ -10,7 +10,7 @@ import pytest
 from tests.compiler.arrays import assert_same_bits
 from tests.compiler.loops.regions import Build, Region, fusion_of, made, native, reference, same
 from trilobite.base import dtypes as dt
-from trilobite.compiler.targets.cpu.nests import lower
+from trilobite.compiler.targets.cpu.nests.lower import lower
 from trilobite.ir.graph import Dense
 
 REAL = sorted(dt.ALL - dt.COMPLEX, key=lambda d: d.name)

@@ -12,8 +12,8 @@ from tests.compiler.arrays import assert_same_bits, random_array
 from tests.compiler.loops.regions import Region, fusion_of, made, native, normalised, reference, same
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import DeviceError
-from trilobite.compiler.targets.cpu.nests import accepts, classify, lower
-from trilobite.compiler.targets.cpu.nests.lower import lowered
+from trilobite.compiler.targets.cpu.nests.classes import classify
+from trilobite.compiler.targets.cpu.nests.lower import accepts, lower, lowered
 from trilobite.ir.primitive import table
 from trilobite.ir.types import dim
 from trilobite.native import objects

@@ -21,8 +21,7 @@ from trilobite.compiler.targets.cpu.loops.dependence import carried
 from trilobite.compiler.targets.cpu.loops.interpret import interpret
 from trilobite.compiler.targets.cpu.loops.ir import Nest, loops, node_indices, walk
 from trilobite.compiler.targets.cpu.loops.verify import verify
-from trilobite.compiler.targets.cpu.nests import accepts, lower
-from trilobite.compiler.targets.cpu.nests.lower import nests_of
+from trilobite.compiler.targets.cpu.nests.lower import accepts, lower, nests_of
 from trilobite.ir.graph import Graph, Var
 from trilobite.ir.types import TensorType, dim
 

@@ -10,7 +10,7 @@ import pytest
 from tests.compiler.arrays import assert_same_bits
 from tests.compiler.loops.regions import Region, execute, fusion_of, made, normalised, reference
 from tests.compiler.loops.test_random import Maker, arrays_of
-from trilobite.compiler.targets.cpu.nests import lower
+from trilobite.compiler.targets.cpu.nests.lower import lower
 from trilobite.ir.graph import Graph
 
 

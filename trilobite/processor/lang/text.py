@@ -1,15 +1,26 @@
-"""Kernel IR as text. `parse.read(write(module))` gives the module back.
+"""Kernel IR as text. `parse.read(write(module))` gives the module back, and what `write` gives looks so:
 
-module "softmax.py"
-table @table.0 = 68690a00
-buffer @x nram 4096 align 64 f32[1024] slots 2 at 0
-kernel @softmax() {
-  var @i i64 "softmax"
-^entry(%0: ptr.gdram, %1: i64 "n"):
-  %2: i64 = add.i64 %1, 4:i64   ; "softmax.py":3:5 of ["block", 2]
-  tensor VAV.f32 (%a, %n, %b, %c)
-  branch %2 -> ^body(%1), ^done()
-}
+    module "scale.py"
+    table @table.0 = 68690a00
+    buffer @tile nram 4096 align 64 f32[1024] slots 2 at 0   ; "scale.py":3:5
+    kernel @scale -> () {
+      var @0 i64 "total" "scale"
+    ^0(%0: ptr.gdram "x", %1: i64 "n"): "entry"
+      %2: ptr.nram = address () {"type": "ptr.nram", "buffer": "@tile"}
+      %3: i64 = mul (%1, 4:i64) {"fmt": "i64"}   ; "scale.py":4:9 of ["block", 2]
+      tensor (%2, %0, %3) {"row": "COPY", "formats": [], "flags": [], "async": false}
+      %4: i64 = lt (%1, 100:i64) {"fmt": "i64"}
+      branch (%4) -> ^1(%3), ^2()
+    ^1(%5: i64): "body"
+      set (%5) {"variable": "@0"}
+      jump () -> ^2()
+    ^2(): "done"
+      return ()
+    }
+
+An operation is: results with types, a name, operands, attributes as JSON, blocks with arguments, the line
+that it comes from. Values, blocks and variables are numbered as they are met; names stand behind as strings.
+Constants are values with a type. `routine` and `function` stand in the place of `kernel`.
 """
 
 from __future__ import annotations

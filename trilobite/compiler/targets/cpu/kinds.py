@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from trilobite.compiler.graph.fuse import FusionPolicy, Kind
@@ -17,20 +19,37 @@ class Kinds(NamedTuple):
     lowerings: dict[str, Lower]
 
 
+# kind -> the module of this package that accepts and lowers its regions
+_ROOMS = {
+    "loops": "nests.lower",
+    "dot": "gemm.lower",
+    "conv": "conv.lower",
+    "window": "conv.pooling",
+    "attention": "attention.lower",
+    "linalg": "linalg.lower",
+    "sorting": "sorting.lower",
+}
+
+
 @cache
 def kinds() -> Kinds:
-    """The table, with the rooms that it names loaded at first use."""
-    from trilobite.compiler.targets.cpu import attention, conv, gemm, linalg, nests, sorting
-
-    rooms: dict[str, Any] = {"loops": nests, "dot": gemm, "conv": conv, "window": conv.pooling}
-    rooms |= {"attention": attention, "linalg": linalg, "sorting": sorting}
+    """The table. A kind's room is loaded when a region of it is first asked about: most graphs have few."""
     return Kinds(
         FusionPolicy(
-            {name: Kind(name, room.accepts) for name, room in rooms.items()},
+            {kind: Kind(kind, _late(room, "accepts")) for kind, room in _ROOMS.items()},
             {name: kind for name in table for kind in [_root(name)] if kind},
         ),
-        {name: room.lower for name, room in rooms.items()},
+        {kind: _late(room, "lower") for kind, room in _ROOMS.items()},
     )
+
+
+def _late(room: str, name: str) -> Callable[[Any], Any]:
+    """A function of a room that is loaded when it is called."""
+
+    def call(asked: Any) -> Any:
+        return getattr(import_module(f"{__package__}.{room}"), name)(asked)
+
+    return call
 
 
 _PRODUCTS = frozenset({"dot", "dot_packed", "dot_quantised", "gemm_pack"})

@@ -1,5 +1,1 @@
-"""Attention as single passes over memory: kernels of the composite and of its two halves."""
-
-from trilobite.compiler.targets.cpu.attention.lower import accepts, claims, lower
-
-__all__ = ["accepts", "claims", "lower"]
+"""Attention in single passes over memory: kernels of the composite and its two halves; `lower.py` first."""

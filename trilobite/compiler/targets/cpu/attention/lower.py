@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.attention.backward import backward_kernel
-from trilobite.compiler.targets.cpu.attention.forward import forward_kernel
 from trilobite.compiler.targets.cpu.attention.problem import Problem, Refused, problem_of
 from trilobite.ir.graph import Equation, Graph
 from trilobite.ir.types import Affine, Dim
@@ -34,7 +32,14 @@ def accepts(region: Graph) -> str | None:
 
 @cache
 def _kernel(p: Problem, host: Host) -> Kernel:
-    return backward_kernel(p, host) if p.half == "backward" else forward_kernel(p, host)
+    """Their text is written by modules that a program without attention does not load."""
+    if p.half == "backward":
+        from trilobite.compiler.targets.cpu.attention.backward import backward_kernel
+
+        return backward_kernel(p, host)
+    from trilobite.compiler.targets.cpu.attention.forward import forward_kernel
+
+    return forward_kernel(p, host)
 
 
 def lower(equation: Equation) -> Lowering:

@@ -1,7 +1,1 @@
-"""Convolutions and pooling on the CPU: fusions of kind "conv" and "window"."""
-
-from trilobite.compiler.targets.cpu.conv.lower import accepts, lower
-
-from trilobite.compiler.targets.cpu.conv import pooling  # isort: skip
-
-__all__ = ["accepts", "lower", "pooling"]
+"""Convolutions and pooling: fusions of kind "conv" (`lower.py` first) and "window" (`pooling.py`)."""

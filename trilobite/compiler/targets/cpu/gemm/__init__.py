@@ -1,5 +1,1 @@
-"""Matrix products on the CPU: fusions of kind "dot"."""
-
-from trilobite.compiler.targets.cpu.gemm.lower import accepts, lower
-
-__all__ = ["accepts", "lower"]
+"""Matrix products on the CPU: fusions of kind "dot"; `lower.py` first."""

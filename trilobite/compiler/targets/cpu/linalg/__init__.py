@@ -1,5 +1,1 @@
-"""Linear algebra on the CPU: fusions of kind "linalg", which are one `lu` or `triangular_solve`."""
-
-from trilobite.compiler.targets.cpu.linalg.lower import accepts, lower
-
-__all__ = ["accepts", "lower"]
+"""Linear algebra on the CPU: fusions of kind "linalg", one `lu` or `triangular_solve`; `lower.py` first."""

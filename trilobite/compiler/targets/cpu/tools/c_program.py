@@ -30,9 +30,8 @@ from trilobite.compiler.targets.cpu.loops import c_scalars as c
 from trilobite.compiler.targets.cpu.loops.emit_c import c_function
 from trilobite.compiler.targets.cpu.loops.emit_llvm import local_offsets
 from trilobite.compiler.targets.cpu.loops.ir import Nest
-from trilobite.compiler.targets.cpu.nests import accepts
-from trilobite.compiler.targets.cpu.nests import lower as lower_loops
-from trilobite.compiler.targets.cpu.nests.lower import nests_of
+from trilobite.compiler.targets.cpu.nests.lower import accepts, nests_of
+from trilobite.compiler.targets.cpu.nests.lower import lower as lower_loops
 from trilobite.compiler.targets.cpu.nests.plain import PLAIN, plain_nests
 from trilobite.ir.graph import Equation, Graph
 from trilobite.ir.types import TensorType, size_of
