@@ -60,11 +60,14 @@ class Compiled:
             ("expand", self._expanded),
             ("complex", split_complex),
             ("expanded", self._expanded),
-            ("groups", group),
+            ("groups", self._grouped),
         )
         for name, change in own:
             done.stages[name], done.counters[name] = change(done.latest), {}
         return done
+
+    def _grouped(self, graph: Graph) -> Graph:
+        return group(graph, self.machine)
 
     def _expanded(self, graph: Graph) -> Graph:
         return expand(graph, self.machine)

@@ -1,29 +1,32 @@
 """Groups: which equations become one function.
 
 Enters: an expanded graph. Leaves: a graph of fusions, by the shared engine: chains of elementwise equations
-of one shape with the numbers and broadcasts that they read (`loops`), everything else one equation at a time
-(`single`). `vector_plan` reads a chain's region for whoever writes it.
+of one shape with the numbers and broadcasts that they read (`loops`), products and convolutions with the
+chain that follows them (`contraction`), everything else one equation at a time (`single`). `vector_plan` and
+`contraction_plan` read a region for whoever writes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from trilobite.compiler.graph.fuse import FusionPolicy, Kind, fuse
+from trilobite.compiler.targets.dlp.contraction import accepts
 from trilobite.compiler.targets.dlp.layouts import Layout
+from trilobite.compiler.targets.dlp.problems import one_stride, product_of, result_groups
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.formats import computes
 from trilobite.compiler.targets.dlp.vector.rows import ROWS
 from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.processor.machine import Machine
 
 SINGLE = frozenset(
     """
     broadcast transpose slice pad concatenate reverse update_slice dynamic_slice dynamic_update_slice
     constant full iota reduce_sum reduce_prod reduce_max reduce_min gather scatter scatter_reduce take_along
-    scatter_along sort dot
-    conv conv_input_grad conv_weight_grad
+    scatter_along sort conv_input_grad conv_weight_grad window_reduce
     """.split()
 )
 _BITS = frozenset({"cast", "bitcast", "select", "stop_gradient", "barrier"})
@@ -139,10 +142,81 @@ def _accepts_single(region: Graph) -> str | None:
     return None if region.equations[0].primitive.name in SINGLE else "no kernel runs it"
 
 
-KINDS = {"loops": Kind("loops", _accepts_vector), "single": Kind("single", _accepts_single)}
-POLICY = FusionPolicy(KINDS, dict.fromkeys(SINGLE, "single"), largest=_LARGEST, constant=1)
+# -- contractions --------------------------------------------------------------------------------------------
+
+CONTRACTIONS = frozenset({"dot", "conv"})
+_EXTRAS = 4  # operands of an epilogue
 
 
-def group(graph: Graph) -> Graph:
+@dataclass(frozen=True)
+class ContractionPlan:
+    """A product or convolution, and the chain that its results go through; none if it stands alone.
+
+    `operands` are the chain's besides the result itself, `sources` the inputs of the region they lie in.
+    """
+
+    equation: Equation
+    chain: VectorPlan | None
+    operands: tuple[Var, ...]
+    sources: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+
+def contraction_plan(region: Graph, layout: Layout = Layout({})) -> ContractionPlan | str:  # noqa: B008
+    """How a product with its epilogue runs, or why it does not."""
+    heads = [e for e in region.equations if e.primitive.name in CONTRACTIONS]
+    if len(heads) != 1 or any(v not in region.inputs for v in heads[0].inputs):
+        return "not one product of values in memory"
+    (head,) = heads
+    if len(region.equations) == 1:
+        return ContractionPlan(head, None, (), (), ())
+    out = head.outputs[0]
+    inputs = (out, *region.inputs)
+    rest = [e for e in region.equations if e is not head]
+    plan = vector_plan(Graph(inputs, rest, region.outputs), layout)
+    if isinstance(plan, str):
+        return plan
+    if out in region.outputs or len(region.outputs) > 2 or out not in plan.operands:
+        return "the product's own result is wanted, too"
+    rows = [(v, at - 1, s) for v, at, s in zip(plan.operands, plan.sources, plan.strides, strict=True)]
+    extra = [row for row in rows if row[0] is not out]
+    if len(extra) > _EXTRAS or not all(_reaches(head, plan.shape, s) for _, _, s in extra):
+        return "operands that do not follow the product's axes"
+    names, places, strides = zip(*extra, strict=True) if extra else ((), (), ())
+    return ContractionPlan(head, plan, tuple(names), tuple(places), tuple(strides))
+
+
+def _reaches(head: Equation, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Has a product's operand one stride for rows, one for columns, one for the batch?"""
+    if head.primitive.name != "dot":
+        return True
+    return all(one_stride(shape, strides, g) is not None for g in result_groups(head))
+
+
+def _accepts_contraction(machine: Machine) -> Callable[[Graph], str | None]:
+    def accepts_region(region: Graph) -> str | None:
+        plan = contraction_plan(region)
+        if isinstance(plan, str):
+            return plan
+        head = plan.equation
+        if head.primitive.name == "dot" and plan.chain is not None:
+            return accepts(product_of(head), machine)
+        return None
+
+    return accepts_region
+
+
+def policy(machine: Machine) -> FusionPolicy:
+    """What becomes one function on a machine."""
+    kinds = {
+        "loops": Kind("loops", _accepts_vector),
+        "single": Kind("single", _accepts_single),
+        "contraction": Kind("contraction", _accepts_contraction(machine)),
+    }
+    roots = {**dict.fromkeys(SINGLE, "single"), **dict.fromkeys(CONTRACTIONS, "contraction")}
+    return FusionPolicy(kinds, roots, largest=_LARGEST, constant=1)
+
+
+def group(graph: Graph, machine: Machine) -> Graph:
     """The graph as fusions."""
-    return fuse(graph, POLICY)
+    return fuse(graph, policy(machine))

@@ -65,7 +65,7 @@ def wanted_orders(e: Equation, orders: Sequence[Order]) -> list[Order]:
     """The order that an equation wants each operand in, given those in which they lie."""
     name = e.primitive.name
     ranks = [len(v.type.shape) for v in e.inputs]
-    if name in CONVOLUTIONS:
+    if name in CONVOLUTIONS or name == "window_reduce":
         return [plain(v, channels_last(r)) for v, r in zip(e.inputs, ranks, strict=True)]
     if name in ("update_slice", "concatenate"):
         return [orders[0]] * len(orders) if len(set(ranks)) == 1 else list(orders)
@@ -90,7 +90,7 @@ def _is_run(order: Order, axes: Sequence[int]) -> bool:
 def result_order(e: Equation, orders: Sequence[Order]) -> Order:
     """The order of the result, given those of the operands as they are wanted."""
     name, rank = e.primitive.name, len(e.outputs[0].type.shape)
-    if name in CONVOLUTIONS:
+    if name in CONVOLUTIONS or name == "window_reduce":
         return plain(e.outputs[0], channels_last(rank))
     if name in KEEPING:
         return orders[0]

@@ -6,7 +6,7 @@ lowered once by whoever calls this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -14,17 +14,23 @@ import numpy as np
 
 from trilobite.base.errors import IRError
 from trilobite.compiler.targets.dlp.contraction import accepts, lower_contraction
-from trilobite.compiler.targets.dlp.groups import VectorPlan, vector_plan
-from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Problem
-from trilobite.compiler.targets.dlp.kernels import indexed, movement, passes, product, reduce
+from trilobite.compiler.targets.dlp.expand import windows
+from trilobite.compiler.targets.dlp.groups import ContractionPlan, VectorPlan, contraction_plan, vector_plan
+from trilobite.compiler.targets.dlp.interfaces import Epilogue, LoweredGroup, Problem, Product, Tensor
+from trilobite.compiler.targets.dlp.kernels import indexed, movement, passes, pooling, product, reduce
 from trilobite.compiler.targets.dlp.kernels.strided import Axis
 from trilobite.compiler.targets.dlp.layouts import Layout
-from trilobite.compiler.targets.dlp.problems import convolution_of, product_of
+from trilobite.compiler.targets.dlp.problems import (
+    convolution_of,
+    convolution_result,
+    product_of,
+    product_result,
+)
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.chain import Chain
 from trilobite.compiler.targets.dlp.vector.formats import WORDS, format_of
 from trilobite.compiler.targets.dlp.writer import GDRAM, Writer, nram_room
-from trilobite.ir.graph import Equation, Graph
+from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.processor.isa.formats import I64
 from trilobite.processor.lang.ir import Constant, KernelModule
 from trilobite.processor.machine import Machine
@@ -43,6 +49,8 @@ Lower = Callable[[Setting, str, Equation, Layout], LoweredGroup]
 def lower_group(s: Setting, name: str, kind: str, region: Graph, layout: Layout) -> LoweredGroup:
     if kind == "loops":
         return _vector(s, name, region, layout)
+    if kind == "contraction":
+        return _contraction(s, name, region, layout)
     (e,) = region.equations
     return SINGLES[e.primitive.name](s, name, e, layout)
 
@@ -63,6 +71,11 @@ def operands_of(kind: str, region: Graph) -> tuple[int, ...]:
         plan = vector_plan(region)
         assert isinstance(plan, VectorPlan)
         return plan.sources
+    if kind == "contraction":
+        found = contraction_plan(region)
+        assert isinstance(found, ContractionPlan)
+        first = tuple(region.inputs.index(v) for v in found.equation.inputs)
+        return (*first, *found.sources)
     places = {v: i for i, v in enumerate(region.inputs)}
     return tuple(places[v] for v in region.equations[0].inputs)
 
@@ -213,25 +226,90 @@ def _scatter_along(s: Setting, name: str, e: Equation, layout: Layout) -> Lowere
     return indexed.write_scatter_along(s.module, name, _lanes(e, fmt), kind, s.machine, s.cores)
 
 
+def _window(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
+    found = windows.pooling_of(e)
+    assert found is not None
+    return pooling.write_pooling(s.module, name, found, s.machine, s.cores)
+
+
 def _sort(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     x = e.inputs[0].type
     lines = indexed.Lines(prod(extents(x)[:-1]), int(x.shape[-1]), format_of(x.dtype))
     return indexed.write_sort(s.module, name, lines, s.machine, s.cores)
 
 
-def _dot(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
-    problem = product_of(e, [layout.strides(v) for v in e.inputs])
-    if accepts(problem, s.machine) is None:
-        return _contracted(s, name, problem)
-    return product.write_product(s.module, name, problem, s.machine, s.cores)
+def _contraction(s: Setting, name: str, region: Graph, layout: Layout) -> LoweredGroup:
+    plan = contraction_plan(region, layout)
+    if isinstance(plan, str):
+        raise IRError(f"a group that is no product: {plan}")
+    e = plan.equation
+    if e.primitive.name == "dot":
+        problem: Problem = product_of(e, [layout.strides(v) for v in e.inputs])
+        if accepts(problem, s.machine) is not None:
+            assert isinstance(problem, Product)
+            return product.write_product(s.module, name, problem, s.machine, s.cores)
+        placed: Callable[..., Tensor] = product_result
+    else:
+        out = layout.strides(region.outputs[0])
+        problem = convolution_of(e, [*(layout.strides(v) for v in e.inputs), out])
+        placed = convolution_result
+    return _contracted(s, name, problem, _epilogue(s, region, plan, layout, placed))
+
+
+def _epilogue(
+    s: Setting, region: Graph, plan: ContractionPlan, layout: Layout, placed: Callable[..., Tensor]
+) -> Epilogue | None:
+    if plan.chain is None:
+        return None
+    e, chain = plan.equation, plan.chain
+    body = Chain(chain.equations, (e.outputs[0], *plan.operands), region.outputs, chain.numbers, s.machine)
+    pairs = zip(plan.operands, plan.strides, strict=True)
+    operands = tuple(placed(e, v.type.dtype, strides) for v, strides in pairs)
+    results = tuple(placed(e, v.type.dtype, layout.strides(v)) for v in region.outputs)
+    return Epilogue(operands, results, body, drain_of(plan, region))
+
+
+def drain_of(plan: ContractionPlan, region: Graph) -> dict[str, Any]:
+    """The chain as bias and activation of the unit's drain, if it is no more than that."""
+    assert plan.chain is not None
+    names = [e.primitive.name for e in plan.chain.equations]
+    sums, found = plan.equation.outputs[0], {}
+    rest = list(plan.chain.equations)
+    if names[:1] == ["add"] and len(plan.operands) == 1:
+        if set(rest[0].inputs) != {sums, plan.operands[0]}:
+            return {}
+        found["bias"], sums = 0, rest.pop(0).outputs[0]
+    elif plan.operands:
+        return {}
+    if not rest:
+        return found if len(region.outputs) == 1 else {}
+    return {**found, "activation": "relu"} if _is_relu(rest, sums, plan.chain.numbers) else {}
+
+
+def _is_relu(equations: Sequence[Equation], x: Var, numbers: Mapping[Var, Any]) -> bool:
+    """The larger of x and 0, NaN kept: as a maximum, or as 0 where x <= 0."""
+
+    def is_zero(v: Var) -> bool:
+        return v in numbers and float(np.asarray(numbers[v])) == 0.0
+
+    if len(equations) == 1 and equations[0].primitive.name == "maximum":
+        a, b = equations[0].inputs
+        return (a is x and is_zero(b)) or (b is x and is_zero(a))
+    if [e.primitive.name for e in equations] != ["le", "select"]:
+        return False
+    test, choice = equations
+    p, a, b = choice.inputs
+    return test.inputs[0] is x and is_zero(test.inputs[1]) and p is test.outputs[0] and is_zero(a) and b is x
 
 
 def _conv(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
-    return _contracted(s, name, convolution_of(e, [layout.strides(v) for v in (*e.inputs, e.outputs[0])]))
+    return _contracted(
+        s, name, convolution_of(e, [layout.strides(v) for v in (*e.inputs, e.outputs[0])]), None
+    )
 
 
-def _contracted(s: Setting, name: str, problem: Problem) -> LoweredGroup:
-    made = lower_contraction(s.module, name, problem, None, s.machine, s.cores)
+def _contracted(s: Setting, name: str, problem: Problem, epilogue: Epilogue | None) -> LoweredGroup:
+    made = lower_contraction(s.module, name, problem, epilogue, s.machine, s.cores)
     s.module.functions[made.function].is_routine = True
     return made
 
@@ -258,8 +336,7 @@ SINGLES: dict[str, Lower] = {
     "take_along": _take_along,
     "scatter_along": _scatter_along,
     "sort": _sort,
-    "dot": _dot,
-    "conv": _conv,
+    "window_reduce": _window,
     "conv_input_grad": _conv,
     "conv_weight_grad": _conv,
 }

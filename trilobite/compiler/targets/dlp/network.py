@@ -17,6 +17,7 @@ import numpy as np
 
 from trilobite.base.locations import UNKNOWN, Location
 from trilobite.compiler.targets.dlp.arena import Arena
+from trilobite.compiler.targets.dlp.groups import ContractionPlan, contraction_plan
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, shared_copy
 from trilobite.compiler.targets.dlp.layouts import (
@@ -279,12 +280,28 @@ class _Assembler:
             full = [self.order(v) for v in e.inputs if extents(v) == shape]
             found = next((o for o in full if o != row_major(len(o))), row_major(len(shape)))
             return [self.ordered(v, found) if extents(v) == shape else v for v in e.inputs], found
+        if kind == "contraction":
+            return self._with_epilogue(e, region)
         (inner,) = region.equations
         given = dict(zip(region.inputs, e.inputs, strict=True))
         orders = [self.order(given[v]) for v in inner.inputs]
         wanted = wanted_orders(inner, orders)
         ready = {v: self.ordered(given[v], w) for v, w in zip(inner.inputs, wanted, strict=True)}
         return [ready[v] for v in region.inputs], result_order(inner, wanted)
+
+    def _with_epilogue(self, e: Equation, region: Graph) -> tuple[list[Var], Order]:
+        """The product's operands as it wants them, what has the result's shape in the result's order."""
+        plan = contraction_plan(region)
+        assert isinstance(plan, ContractionPlan)
+        inner, given = plan.equation, dict(zip(region.inputs, e.inputs, strict=True))
+        wanted = wanted_orders(inner, [self.order(given[v]) for v in inner.inputs])
+        ready = {v: self.ordered(given[v], w) for v, w in zip(inner.inputs, wanted, strict=True)}
+        result, shape = result_order(inner, wanted), extents(inner.outputs[0])
+        for v in region.inputs:
+            if v not in ready:
+                whole = extents(v) == shape
+                ready[v] = self.ordered(given[v], result if whole else row_major(len(v.type.shape)))
+        return [ready[v] for v in region.inputs], result
 
     def _place(self, v: Var, order: Order, is_weight: bool) -> Var:
         """Memory for a result in this order. One that somebody wants row-major is written elsewhere first."""

@@ -51,6 +51,28 @@ def are_matrices(e: Equation, place: int, strides: Strides) -> bool:
     return all(one_stride(shape, strides, g) is not None for g in groups)
 
 
+def result_groups(e: Equation) -> list[range]:
+    """The axes of a dot's result: batch, free of x, free of y."""
+    batch, contract = e.attributes["batch"][0], e.attributes["contract"][0]
+    first, rank = len(batch), len(e.inputs[0].type.shape)
+    second = first + rank - len(batch) - len(contract)
+    return [range(first), range(first, second), range(second, len(e.outputs[0].type.shape))]
+
+
+def product_result(e: Equation, dtype: DType, strides: Strides) -> Tensor:
+    """A tensor of the shape of a dot's result, as matrices."""
+    shape = extents(e.outputs[0])
+    groups = result_groups(e)
+    sizes = tuple(prod(shape[a] for a in g) for g in groups)
+    return Tensor(sizes, dtype, tuple(one_stride(shape, strides, g) or 0 for g in groups))
+
+
+def convolution_result(e: Equation, dtype: DType, strides: Strides) -> Tensor:
+    """A tensor of the shape of a convolution's result, channels last."""
+    found = _channels_last(e.outputs[0], strides)
+    return Tensor(found.shape, dtype, found.strides)
+
+
 def product_of(e: Equation, given: Sequence[Strides] | None = None) -> Product:
     """A dot whose groups of axes have one stride each, as matrices."""
     contract, batch = e.attributes["contract"], e.attributes["batch"]

@@ -153,9 +153,8 @@ def _settle_on(device: Device, cell: Cell, value: Any) -> None:
     if address_of(device, held) is not None or is_exposed(held, 0):
         return
     block = allocated(device, held.nbytes, f"state of {held.dtype}{list(held.shape)}")
-    array = resident_array(block, held.shape, held.dtype)
-    array[...] = held
-    cell.value = array
+    block.write(np.ascontiguousarray(held).reshape(-1).view(np.uint8))
+    cell.value = resident_array(block, held.shape, held.dtype)
 
 
 def _shares(run: Run, calls: Sequence[Called]) -> dict[str, float]:

@@ -10,12 +10,15 @@ from typing import Any
 from trilobite.base.dtypes import accumulator, bool_, int64, is_complex, is_float, uint8
 from trilobite.compiler.targets.dlp.expand import narrow
 from trilobite.compiler.targets.dlp.expand import terms as t
-from trilobite.compiler.targets.dlp.vector.formats import computes
+from trilobite.compiler.targets.dlp.kernels.pooling import Pooling
+from trilobite.compiler.targets.dlp.shapes import extents
+from trilobite.compiler.targets.dlp.vector.formats import computes, format_of
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitive import table
 from trilobite.ir.primitives.reduction import highest, lowest
 
 Body = Callable[..., Any] | None
+SMALLEST = 1 << 14  # bytes of a tile of one channel and one row of windows: any NRAM has room for it
 
 
 def _identity(kind: str, dtype: Any) -> Any:
@@ -23,7 +26,24 @@ def _identity(kind: str, dtype: Any) -> Any:
     return float(value) if is_float(dtype) else value
 
 
+def pooling_of(e: Equation) -> Pooling | None:
+    """What the pooling row does, if it does this."""
+    a, x = e.attributes, e.inputs[0].type
+    shape, out = extents(e.inputs[0]), extents(e.outputs[0])
+    fits = len(shape) == 4 and len(a["size"]) == 2 and a["dilation"] == (1, 1) and 0 not in (*shape, *out)
+    if not fits or not computes(x.dtype) or x.dtype == bool_ or min(*a["low"], *a["high"]) < 0:
+        return None
+    if a["kind"] == "sum" and accumulator(x.dtype) != x.dtype:
+        return None
+    window = (a["size"], a["stride"], a["low"], a["high"])
+    plane, windows = (shape[2], shape[3]), (out[2], out[3])
+    return Pooling(shape[0], plane, windows, shape[1], *window, format_of(x.dtype), a["kind"])
+
+
 def _reduce(e: Equation) -> Body:
+    pooling = pooling_of(e)
+    if pooling is not None and pooling.bytes(1, 1) <= SMALLEST:
+        return None
     names = ("size", "stride", "low", "high", "dilation", "kind")
     size, stride, low, high, dilation, kind = (e.attributes[k] for k in names)
     shape = e.outputs[0].type.shape
