@@ -13,7 +13,7 @@ from .wrong_use import X, keep, wrong
 @wrong(
     DeviceError,
     "there is no target 'gpu'",
-    "one of cpu, reference",
+    "one of cpu, dlp, reference",
     'tb.jit(f, target="reference") runs everywhere',
 )
 def jit_target() -> Any:

@@ -41,7 +41,8 @@ class Dispatch:
 
     __slots__ = (
         "autocast", "cells", "count", "entry", "foreign", "generation", "grad_enabled", "gradients", "grads",
-        "known", "last", "results", "rooms", "rows", "run", "single", "watched", "writes", "written",
+        "guards", "known", "last", "results", "rooms", "rows", "run", "single", "watched", "writes",
+        "written",
     )  # fmt: skip
 
     def __init__(self, e: Entry, call: Call, target: Target) -> None:
@@ -52,6 +53,7 @@ class Dispatch:
         self.rows = [(row.type.shape, row.type.dtype) for row in call.signature.leaves]
         self.grad_enabled, self.autocast = call.signature.grad_enabled, call.signature.autocast
         self.generation = generation()
+        self.guards = e.guards if e.guards.places else None
         self._find_cells()
         self.grads: list[tuple[GradLeaf, bool]] = list(e.grads)
         self.watched = list(dict.fromkeys([*(leaf for leaf, _ in e.grad_was), *(g for g, _ in e.grads)]))
@@ -75,6 +77,8 @@ class Dispatch:
         outside = ctx.recorder is None and _undisturbed(ctx)
         if not plain or not outside or e.differentiable or e.arg_writes or e.recording.values:
             return None
+        if e.guards.lifted:
+            return None  # numbers of Python are written into its inputs
         if e.turn is not None and e.turn.comes_back:
             return None  # what it calls may write state
         if any(isinstance(where, int) for where, _ in e.grads) or still_holds(e, call):
@@ -107,6 +111,8 @@ class Dispatch:
         ):
             return MISS
         if (ctx.ambient.level > ctx.grad_off) is not self.grad_enabled or generation() != self.generation:
+            return MISS
+        if self.guards is not None and not self.guards.hold():
             return MISS
         values = self._arguments(args)
         if values is None or autocast_dtype() is not self.autocast:

@@ -1,4 +1,4 @@
-"""A counter of changes that recordings depend on but do not see: who requires a gradient, modules' modes."""
+"""A counter of changes that recordings depend on: who requires a gradient, modules' modes and attributes."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from trilobite.compiler.targets.contract import NO_USAGE, Executable, Target, Us
 from trilobite.compiler.targets.registry import executable, existing, find, target_now
 from trilobite.framework.delivery import Witness, deliver, old_gradients, shared_cells
 from trilobite.framework.dispatch import MISS, Dispatch
+from trilobite.framework.guards import NUMBERS, Place
 from trilobite.framework.outside import can_wait, forward
 from trilobite.framework.recordings import Entry, still_holds, trace
 from trilobite.framework.signature import Call, Signature, describe, hold, take_apart
@@ -37,6 +40,8 @@ from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.cells import is_kept_by
 from trilobite.ir.transforms.record import see
 
+MOST_RECORDINGS = 16  # for one kind of call, of those that differ in what Python held
+_NEVER = 1 << 30
 _recording = threading.RLock()  # one for all functions: a function that is recorded may call any other
 
 
@@ -67,6 +72,9 @@ class Jitted:
         self.recompilations: list[str] = []
         self._fast: Dispatch | None = None
         self._entry: Entry | None = None  # of the last call
+        self._changes: Counter[Any] = Counter()  # how often a number of Python was another one
+        self._numbers: dict[Any, Place] = {}  # those that changed so often that they are inputs
+        self._warned = False
         update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -134,12 +142,48 @@ class Jitted:
                 return found
             if self.entries:
                 self.recompilations.append(reason or self._difference(call.signature))
+                self._note_change(call)
             with uncollected():
-                found = trace(self.fn, call, self.options)
+                found = self._traced(call)
             # one that closes over values of a running transform serves this call only
             if not found.recording.values:
-                self.entries.setdefault(call.signature, []).append(found)
+                self._keep(call, found, reason)
             return found
+
+    def _traced(self, call: Call) -> Entry:
+        """With numbers that keep changing as inputs; where the function needs one in Python, it is static."""
+        numbers = tuple(place for place in self._numbers.values() if type(place.now()) in NUMBERS)
+        if numbers:
+            try:
+                return trace(self.fn, call, self.options, numbers)
+            except TraceError:
+                self._changes = Counter(dict.fromkeys(self._changes, -_NEVER))
+                self._numbers = {}
+        return trace(self.fn, call, self.options)
+
+    def _note_change(self, call: Call) -> None:
+        """A number that changes for the second time becomes an input."""
+        for e in self.entries.get(call.signature, ())[-1:]:
+            place = e.changed
+            if place is not None and place.is_writable and type(place.now()) in NUMBERS:
+                self._changes[place.identity] += 1
+                if self._changes[place.identity] >= 2:
+                    self._numbers[place.identity] = place
+
+    def _keep(self, call: Call, found: Entry, reason: str) -> None:
+        kept = self.entries.setdefault(call.signature, [])
+        kept.append(found)
+        if len(kept) <= MOST_RECORDINGS:
+            return
+        del kept[0]
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{_name(self.fn)} was recorded {MOST_RECORDINGS} times for one kind of call, last because "
+                f"{reason}; make what changes a tensor, or pass it as an argument",
+                RuntimeWarning,
+                stacklevel=5,
+            )
 
     def _found(self, call: Call) -> tuple[Entry | None, str]:
         """A recording that serves; or why the last of those for such a call does not."""
@@ -168,6 +212,7 @@ class Jitted:
 
     def _run(self, e: Entry, call: Call) -> Any:
         target = target_now(self._target)
+        e.guards.refresh()
         self._prepare(e, call, target)
         with _turn(e):
             values = self._values(e, call, target)
@@ -228,6 +273,10 @@ class Jitted:
             lines += self.lower(*args, **kwargs).explain()
         lines += [f"recorded again: {why}" for why in self.recompilations]
         return "\n".join(lines) or ("recorded once" if self.entries else "not called yet")
+
+
+def _name(fn: Any) -> str:
+    return getattr(fn, "__name__", type(fn).__name__)
 
 
 def _turn(e: Entry) -> AbstractContextManager[Any]:

@@ -16,6 +16,7 @@ import numpy as np
 from trilobite.base import pytree
 from trilobite.compiler.targets.contract import NO_USAGE, Usage
 from trilobite.framework.generation import generation
+from trilobite.framework.guards import Guards, Place, guards_of, numbers_as_tensors
 from trilobite.framework.leaves import GradLeaf, get_grad
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.registry import read as read_strong
@@ -55,6 +56,8 @@ class Entry:
     usage: Usage = NO_USAGE
     differentiated: bool = False  # has a backward pass outside followed it?
     turn: Turn | None = None  # what to hold while it runs, if it has state
+    guards: Guards = field(default_factory=Guards)  # what it saw of Python
+    changed: Place | None = None  # where Python was found to differ last
 
     def present(self) -> dict[cells.Cell, cells.Cell]:
         """Where captured gradients are now: a parameter may have another tensor as its gradient by then."""
@@ -62,8 +65,15 @@ class Entry:
         return {cell: grad._cell for cell, grad in found if grad is not None}
 
 
-def trace(fn: Callable[..., Any], call: Call, options: tuple[tuple[str, Any], ...] = ()) -> Entry:
-    """Run the function once on placeholders and keep what it does."""
+def trace(
+    fn: Callable[..., Any],
+    call: Call,
+    options: tuple[tuple[str, Any], ...] = (),
+    lifted: Sequence[Place] = (),
+) -> Entry:
+    """Run the function once on placeholders and keep what it does. `lifted` are numbers of Python that the
+    recording takes as inputs.
+    """
     rows = call.signature.leaves
     dynamic = [r for r in rows if isinstance(r, Dynamic)]
     out: dict[str, Any] = {}
@@ -77,7 +87,8 @@ def trace(fn: Callable[..., Any], call: Call, options: tuple[tuple[str, Any], ..
         return _collect(result, inner, values, call, out)
 
     with_cells = [r.type for r in dynamic]
-    recording = record(body, with_cells, getattr(fn, "__name__", "function"))
+    with numbers_as_tensors(lifted) as numbers:
+        recording = record(body, with_cells, getattr(fn, "__name__", "function"))
     notes = out["notes"]
     captured = [(_type_seen(c), requires(c)) for c in recording.cells]
     grad_was = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "grad was"]
@@ -104,6 +115,9 @@ def trace(fn: Callable[..., Any], call: Call, options: tuple[tuple[str, Any], ..
         "name": recording.graph.name,
         "tracked": recording.tracked,
     }
+    statics = [r.value for r in rows if isinstance(r, Static)]
+    called = [k[1] for k in notes if isinstance(k, tuple) and k[0] == "module"]
+    e.guards = guards_of(fn, statics, called, numbers)
     e.usage = _usage(e, len(dynamic), options)
     e.turn = _turn(e)
     return e
@@ -132,7 +146,8 @@ def _usage(e: Entry, arguments: int, options: tuple[tuple[str, Any], ...]) -> Us
     written = set(r.writes)
     first = len(r.graph.outputs) - len(r.writes)
     donated = tuple((first + k, at[c]) for k, c in enumerate(r.writes) if c in at)
-    stable = frozenset(i for c, i in at.items() if c not in written)
+    changing = written | {tensor._cell for _, tensor in e.guards.lifted}
+    stable = frozenset(i for c, i in at.items() if c not in changing)
     plain = not e.grad_cells and not any(isinstance(where, int) for where, _ in e.grads)
     gradients = sum(there for _, there in e.grads) if plain else 0
     return Usage(stable, donated, options, tuple(range(first - gradients, first)))
@@ -218,9 +233,18 @@ def still_holds(e: Entry, call: Call) -> str:
         value = cell.held if cell.owner is entry.threads.context.recorder else cells.read(cell)
         if value.shape != kind.shape or value.dtype != kind.dtype:
             return f"a tensor that the function reads is {type_of(value)} instead of {kind}"
-    if e.checked != generation():
-        for module, mode in e.switches:
-            if module.__dict__.get("training") != mode:
-                return f"{type(module).__name__} is in {'evaluation' if mode else 'training'} mode now"
+    return _python_differs(e)
+
+
+def _python_differs(e: Entry) -> str:
+    """What the function would find otherwise than when it was recorded; modules only if one has changed."""
+    reason, e.changed = e.guards.differs()
+    if reason or e.checked == generation():
+        return reason
+    for module, mode in e.switches:
+        if module.__dict__.get("training") != mode:
+            return f"{type(module).__name__} is in {'evaluation' if mode else 'training'} mode now"
+    reason, e.changed = e.guards.module_differs()
+    if not reason:
         e.checked = generation()
-    return ""
+    return reason

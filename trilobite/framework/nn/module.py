@@ -36,6 +36,7 @@ M = TypeVar("M", bound="Module")
 class Module(hooked.Hooked, Habits):
     """The base of everything that has parameters."""
 
+    HIDDEN = INTERNAL  # names that no guard looks at
     __pytree__ = False  # also a dataclass that is a Module is taken apart as a Module
     _slots: dict[str, Kind]
     _owner: Any
@@ -55,6 +56,9 @@ class Module(hooked.Hooked, Habits):
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        recorder = entry.threads.context.recorder
+        if recorder is not None:
+            recorder.notes.setdefault(("module", self), None)
         if self._hooks is None:
             return self.forward(*args, **kwargs)
         return hooked.call(self, self._hooks, args, kwargs)
@@ -68,6 +72,7 @@ class Module(hooked.Hooked, Habits):
         if name in self.__dict__ and self.__dict__[name] is value:  # also what `self.count += 1` ends with
             return
         self._refuse_recorded(name)
+        bump_generation()
         kind = _kind_of(value, self._slots.get(name))
         if kind is None:
             object.__setattr__(self, name, value)
@@ -78,6 +83,7 @@ class Module(hooked.Hooked, Habits):
 
     def __delattr__(self, name: str) -> None:
         self._refuse_recorded(name)
+        bump_generation()
         object.__delattr__(self, name)
         self._slots.pop(name, None)
 
@@ -98,6 +104,7 @@ class Module(hooked.Hooked, Habits):
             )
         _check_fits(self, name, kind, value)
         self._refuse_recorded(name)
+        bump_generation()
         self._slots[name] = kind
         self.__dict__[name] = value
 
