@@ -178,7 +178,7 @@ def test_points_by_hand() -> None:
     whole, *lines = roofline_points(run)
     assert (whole.operations, whole.bytes) == (2 * 16 * 32 * 32 + 1024, 8192)
     assert whole.bandwidth == pytest.approx(307.2e9 * 0.85)
-    assert whole.peak == pytest.approx(2 * 512 * 16 * 1e9)
+    assert whole.peak == pytest.approx((2 * 16 * 32 * 32 + 1024) / 32 * 16 * 1e9)  # both units at once
     points = {point.name: point for point in lines}
     product, addition = points["<text>:23"], points["<text>:25"]
     assert (product.operations, product.memory) == (2 * 16 * 32 * 32, "nram")

@@ -1,6 +1,6 @@
 """What a launch did, counted: equal executions once, with their number.
 
-Enters: the trace of a core. Leaves: tensor records with how often they were met, and counts of scalar work.
+Enters: traces of cores. Leaves: tensor records with how often they were met, and counts of scalar work.
 Records of one group differ at most in where their operands lie within a memory; in DRAM they begin at the
 same place of a granule. Logs of translated code are counted without making their records.
 """
@@ -8,7 +8,8 @@ same place of a granule. Logs of translated code are counted without making thei
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -29,25 +30,28 @@ from trilobite.processor.sim.timing.log_rows import (
 Counted = tuple[TensorRecord, int]
 
 
-def tensor_actions(core: CoreTrace, turn: int) -> Iterator[Counted]:
+def tensor_actions(cores: Sequence[CoreTrace], turn: int) -> Iterator[Counted]:
     """Tensor records and how often each was met; addresses in DRAM matter modulo `turn`."""
-    for part in core.parts:
-        if isinstance(part, Log):
-            yield from _logged(part, turn)
-        else:
-            yield from _listed(part if isinstance(part, list) else part.records())
+    logs, records = _parts(cores)
+    for log in Log.joined(logs):
+        yield from _logged(log, turn)
+    yield from _listed(records)
 
 
-def scalar_actions(core: CoreTrace) -> int:
+def scalar_actions(cores: Sequence[CoreTrace]) -> int:
     """Scalar instructions, as energy counts them."""
-    total = 0
-    for part in core.parts:
-        if isinstance(part, Log):
-            total += int(part.rows[:, COUNTS:SPANS].sum())
-        else:
-            records = part if isinstance(part, list) else part.records()
-            total += sum(sum(record.counts) for record in records if isinstance(record, ScalarRecord))
-    return total
+    logs, records = _parts(cores)
+    counted = sum(int(log.rows[:, COUNTS:SPANS].sum()) for log in logs)
+    return counted + sum(sum(record.counts) for record in records if isinstance(record, ScalarRecord))
+
+
+def _parts(cores: Sequence[CoreTrace]) -> tuple[list[Log], list[Record]]:
+    """Logs, and the records of all other parts."""
+    parts = [part for core in cores for part in core.parts]
+    others = (
+        part if isinstance(part, list) else part.records() for part in parts if not isinstance(part, Log)
+    )
+    return [part for part in parts if isinstance(part, Log)], list(chain.from_iterable(others))
 
 
 def _listed(records: list[Record]) -> Iterator[Counted]:

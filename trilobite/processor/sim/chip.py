@@ -130,6 +130,8 @@ class Launch:
         self.meetings: dict[tuple[int, BarrierKey], _Meeting] = {}
         self.held = 0
         self.executed = 0
+        self.records = 0  # of all traces
+        self._sizes: dict[Place, int] = {}
         self.rounds = 0
         self.groups = 0  # begun so far
         self.printed: list[str] = []
@@ -237,18 +239,15 @@ class Launch:
         """What a turn leaves: its count, its records, what it printed."""
         self.executed += done
         core.flush()
+        self.records += core.trace.size - self._sizes.get(core.place, 0)
+        self._sizes[core.place] = core.trace.size
         self.timing_dependent |= core.event == "atomic" or "readClock" in core.special
         self.printed += core.printed
         core.printed.clear()
         if self.limit is not None and self.executed > self.limit:
             remedy = "look for an endless loop, or launch it with a larger limit"
             raise core.fault(f"the launch ran over its limit of {self.limit} instructions", remedy)
-        if self.trace_limit is not None:
-            self._check_trace(core)
-
-    def _check_trace(self, core: Core) -> None:
-        held = sum(one.trace.size for one in self.cores.values())
-        if held > self.trace_limit:  # type: ignore[operator]
+        if self.trace_limit is not None and self.records > self.trace_limit:
             raise core.fault(
                 f"the trace of the launch grew beyond its limit of {self.trace_limit} records",
                 "look for an endless loop, give a larger trace_limit, or launch it with traced=False",
@@ -275,7 +274,9 @@ class Launch:
     ) -> None:
         scope, who = self.code[core.pc].instruction.flags
         key = (group, (scope, who, core.place.cluster if scope == "cluster" else -1))
-        meeting = self.meetings.setdefault(key, _Meeting(_invited(members[group], key[1])))
+        meeting = self.meetings.get(key)
+        if meeting is None:
+            meeting = self.meetings[key] = _Meeting(_invited(members[group], key[1]))
         if core.place not in meeting.members:  # a barrier of the other kind of core: it goes on at once
             pass_barrier(core, self.held, scope)
             self.held += 1

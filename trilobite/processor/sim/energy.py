@@ -114,15 +114,14 @@ def energy_of(machine: Machine, trace: Trace, seconds: float) -> Energy:
     }
     access = {space: bank_pj_per_byte(pad) * scale for space, pad in pads.items() if pad.bytes}
     cache = bank_pj_per_byte(SharedMemory(machine.llc.kib)) * scale if machine.llc.kib else 0.0
-    for traced in trace.cores:
-        scalars = scalar_actions(traced)
-        if scalars:
-            result.spend("scalar", SCALAR, scale * scalars)
-        for record, count in tensor_actions(traced, machine.dram.granule_bytes):
-            _units(result, record, scale * count)
-            for is_write, regions in ((False, record.reads), (True, record.writes)):
-                for region in regions:
-                    _memory(result, machine, region, is_write, access, cache, count)
+    scalars = scalar_actions(trace.cores)
+    if scalars:
+        result.spend("scalar", SCALAR, scale * scalars)
+    for record, count in tensor_actions(trace.cores, machine.dram.granule_bytes):
+        _units(result, record, scale * count)
+        for is_write, regions in ((False, record.reads), (True, record.writes)):
+            for region in regions:
+                _memory(result, machine, region, is_write, access, cache, count)
     if machine.llc.kib:
         missing = sum(sum(filter(None, misses)) for misses in cache_misses(machine, trace))
         result.spend("dram", DRAM_BYTE, missing)

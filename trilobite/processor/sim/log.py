@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.sim.record import Record, ScalarRecord, SyncRecord
 from trilobite.processor.sim.sites import Site
@@ -21,6 +23,7 @@ class LoggedSites(Protocol):
 
     sites: list[Site]
     kinds: Array
+    is_waited_for: Array  # by site: whether control waits for it
     form_kinds: list[int]
 
 
@@ -37,6 +40,14 @@ class Log:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @staticmethod
+    def joined(logs: Sequence[Log]) -> list[Log]:
+        """One log for each table that some logs name, with the rows of all."""
+        by_table: dict[int, list[Log]] = {}
+        for log in logs:
+            by_table.setdefault(id(log.table), []).append(log)
+        return [Log(own[0].table, np.concatenate([log.rows for log in own])) for own in by_table.values()]
 
     def records(self) -> list[Record]:
         made: list[Record] = []

@@ -101,13 +101,12 @@ class Run:
     def bytes(self) -> dict[str, int]:
         """Bytes that tensor and data instructions moved, by memory and direction."""
         moved: dict[str, int] = {}
-        for core in self.trace.cores:
-            for record, count in tensor_actions(core, self.machine.dram.granule_bytes):
-                for way, regions in (("read", record.reads), ("write", record.writes)):
-                    for region in regions:
-                        space = split(region.address)[0]
-                        name = f"{NAMES[space] if space else '?'} {way}"
-                        moved[name] = moved.get(name, 0) + region.bytes * count
+        for record, count in tensor_actions(self.trace.cores, self.machine.dram.granule_bytes):
+            for way, regions in (("read", record.reads), ("write", record.writes)):
+                for region in regions:
+                    space = split(region.address)[0]
+                    name = f"{NAMES[space] if space else '?'} {way}"
+                    moved[name] = moved.get(name, 0) + region.bytes * count
         return moved
 
     def replay(self, machine: str | Machine) -> Run:

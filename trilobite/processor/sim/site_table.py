@@ -34,6 +34,7 @@ class SiteTable:
         self.is_eager = is_eager
         firsts: dict[Hashable, int] = {}
         self.kinds = np.array([firsts.setdefault(s.kind, n) for n, s in enumerate(self.sites)], np.int64)
+        self.is_waited_for = np.array([site.is_waited_for for site in self.sites], bool)
         self.form_kinds: list[int] = []
         self._form_firsts: dict[Hashable, int] = {}
         self._made: dict[int, Form] = {}

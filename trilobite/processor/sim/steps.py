@@ -45,6 +45,7 @@ class Sites(Protocol):
 
     sites: list[Site]
     kinds: Array
+    is_waited_for: Array
     form_kinds: list[int]
     words: Array
     kernels: Array

@@ -101,11 +101,12 @@ def _strided(address: int, shape: tuple[int, ...], strides: tuple[int, ...], spa
 
 def _multicast_writes(o: Operands) -> Sequence[Region]:
     """The same NRAM or WRAM place in every core of the mask; an address names cores from 1 on."""
-    if not o.mask or o.mask >> 127:
-        raise IllegalOperands(f"the mask {o.mask:#x} names no core")
-    cores = [i for i in range(64) if o.mask >> i & 1]
-    field = 0xFF << 40
-    return [region((o.dst & ~field & MASK) | (core + 1) << 40, U8, (o.n,), NRAM + WRAM) for core in cores]
+    mask, n = o.mask, o.n
+    if not mask or mask >> 127:
+        raise IllegalOperands(f"the mask {mask:#x} names no core")
+    cores = [i for i in range(min(mask.bit_length(), 64)) if mask >> i & 1]
+    base = o.dst & ~(0xFF << 40) & MASK
+    return [region(base | (core + 1) << 40, U8, (n,), NRAM + WRAM) for core in cores]
 
 
 def _multicast(o: Operands, a: Array) -> Sequence[Array]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, prod
 
 import numpy as np
@@ -223,17 +224,30 @@ def _dram_rate(machine: Machine, engine: Dma, region: Region) -> tuple[float, st
 def _channels(machine: Machine, region: Region) -> tuple[int, ...]:
     """Channels take turns every burst; a stride of whole turns stays in one of them."""
     dram = machine.dram
-    count, size = _pieces((region,))
-    offset = split(region.address)[3]
-    first = offset // dram.burst_bytes
-    spanned = (offset + size - 1) // dram.burst_bytes - first + 1
-    if spanned >= dram.channels:
-        return tuple(range(dram.channels))
-    bursts = (first + np.arange(spanned)) % dram.channels
+    offset = split(region.address)[3] % (dram.burst_bytes * dram.channels)
+    outer = (region.shape[:-1], region.strides[:-1])
+    return _channels_from(dram.burst_bytes, dram.channels, offset, _pieces((region,)), *outer)
+
+
+@lru_cache(maxsize=1 << 16)
+def _channels_from(
+    burst: int,
+    channels: int,
+    offset: int,
+    pieces: tuple[int, int],
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+) -> tuple[int, ...]:
+    count, size = pieces
+    first = offset // burst
+    spanned = (offset + size - 1) // burst - first + 1
+    if spanned >= channels:
+        return tuple(range(channels))
+    bursts = (first + np.arange(spanned)) % channels
     if count > 1:
-        for extent, stride in zip(region.shape[:-1], region.strides[:-1], strict=True):
+        for extent, stride in zip(shape, strides, strict=True):
             steps = np.arange(extent, dtype=np.int64) * stride
-            bursts = np.unique((bursts[:, None] + steps // dram.burst_bytes) % dram.channels)
+            bursts = np.unique((bursts[:, None] + steps // burst) % channels)
     return tuple(sorted(map(int, bursts)))
 
 
@@ -299,13 +313,26 @@ def dram_bytes(machine: Machine, region: Region, is_write: bool) -> int:
     if region.count == 0:
         return 0
     granule = machine.dram.granule_bytes
-    (pieces, size), start = _pieces((region,)), split(region.address)[3]
+    (pieces, size), start = _pieces((region,)), split(region.address)[3] % granule
     if pieces == 1:
         return _granules(start, size, granule, is_write)
-    starts = np.array([start], np.int64)
-    for extent, stride in zip(region.shape[:-1], region.strides[:-1], strict=True):
-        starts = (starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
     row = region.fmt.bytes(region.shape[-1])
+    return _scattered_bytes(granule, start, size, row, region.shape[:-1], region.strides[:-1], is_write)
+
+
+@lru_cache(maxsize=1 << 16)
+def _scattered_bytes(
+    granule: int,
+    start: int,
+    size: int,
+    row: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    is_write: bool,
+) -> int:
+    starts = np.array([start], np.int64)
+    for extent, stride in zip(shape, strides, strict=True):
+        starts = (starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
     # a piece's granules depend only on where in a granule it starts
     skews, counts = np.unique(starts[:: size // row] % granule, return_counts=True)
     touched = [_granules(int(skew), size, granule, is_write) for skew in skews]

@@ -30,11 +30,29 @@ IS_FAR = np.isin(np.arange(256), [NUMBERS[space] for space in DRAM_SPACES])  # b
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd: the golden ratio in 64 bits
 
 
-def log_rows(tables: Tables, log: Log, core: CoreTrace) -> Array:
-    """Each row of the log is a tensor record, with a scalar record before it where scalar work was done."""
+def rows_of_logs(tables: Tables, logs: Sequence[Log], core: CoreTrace) -> list[Array]:
+    """Rows of T1 for each of the logs, which are looked at together; all of cores that pay what this pays."""
+    made: list[Array] = [np.zeros((0, 4), np.int64)] * len(logs)
+    by_table: dict[int, list[int]] = {}
+    for number, log in enumerate(logs):
+        by_table.setdefault(id(log.table), []).append(number)
+    for numbers in by_table.values():
+        whole = Log(logs[numbers[0]].table, np.concatenate([logs[n].rows for n in numbers]))
+        rows, ends = log_rows(tables, whole, core)
+        cuts = np.cumsum([len(logs[n].rows) for n in numbers])
+        first = 0
+        for number, cut in zip(numbers, cuts.tolist(), strict=True):
+            last = int(ends[cut - 1]) if cut else 0
+            made[number], first = rows[first:last], last
+    return made
+
+
+def log_rows(tables: Tables, log: Log, core: CoreTrace) -> tuple[Array, Array]:
+    """Each row of the log is a tensor record, with a scalar record before it where scalar work was done.
+    Gives the rows, and for each of the log where those behind it begin."""
     rows = log.rows
     is_led = rows[:, SCALARS] > 0
-    is_followed = np.array([site.is_waited_for for site in log.sites])[rows[:, SITE]]
+    is_followed = log.table.is_waited_for[rows[:, SITE]]
     places = np.arange(len(rows)) + np.cumsum(is_led) + np.cumsum(is_followed) - is_followed
     made = np.empty((len(rows) + int(is_led.sum() + is_followed.sum()), 4), np.int64)
     made[places[is_led] - 1] = _scalars(tables, rows[is_led])
@@ -43,7 +61,7 @@ def log_rows(tables: Tables, log: Log, core: CoreTrace) -> Array:
     behind = places[is_followed]
     words = made[behind, 2]  # the one queue that control waits for
     made[behind + 1] = np.stack([np.full_like(words, SYNC), words, 0 * words, 0 * words - 1], axis=1)
-    return made
+    return made, places + is_followed + 1
 
 
 def by_kind(log: Log) -> Iterator[tuple[int, Array]]:

@@ -69,15 +69,14 @@ def roofline(machine: Machine, trace: Trace) -> Roofline:
     """What the trace's work costs at least on the whole part: nothing else than peak and bandwidth."""
     macs = moved = elements = 0
     spent = {MATRIX: 0.0, VECTOR: 0.0}
-    for core in trace.cores:
-        for record, count in tensor_actions(core, machine.dram.granule_bytes):
-            useful = useful_macs(record)
-            macs += count * useful
-            elements += count * (0 if useful else vector_elements(record))
-            unit, cycles = at_peak(machine, record)
-            if unit:
-                spent[unit] += count * cycles
-            moved += count * dram_traffic(record)
+    for record, count in tensor_actions(trace.cores, machine.dram.granule_bytes):
+        useful = useful_macs(record)
+        macs += count * useful
+        elements += count * (0 if useful else vector_elements(record))
+        unit, cycles = at_peak(machine, record)
+        if unit:
+            spent[unit] += count * cycles
+        moved += count * dram_traffic(record)
     if machine.llc.kib:
         moved = sum(sum(filter(None, misses)) for misses in cache_misses(machine, trace))
     matrix, vector = (spent[unit] / machine.cores for unit in (MATRIX, VECTOR))

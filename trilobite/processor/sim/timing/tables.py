@@ -37,7 +37,7 @@ from trilobite.processor.sim.timing.cost import (
     scalar_latencies,
 )
 from trilobite.processor.sim.timing.foresight import foresee, has_parts
-from trilobite.processor.sim.timing.log_rows import QUEUE_NUMBER, log_rows, sync_word
+from trilobite.processor.sim.timing.log_rows import QUEUE_NUMBER, rows_of_logs, sync_word
 from trilobite.processor.sim.timing.ranges import bounds, is_dense, overlap, solid
 from trilobite.processor.sim.timing.state import BARRIER, SCALAR, SYNC, TASK, TENSOR
 
@@ -65,11 +65,27 @@ class Tables:
         self._met: dict[tuple[int, int], int] = {}
         self._paths: dict[tuple[Resource, ...], int] = {}
         self.foresight = foresee(machine, trace) if has_parts(machine) else None
+        self._logged = self._logs(trace) if self.foresight is None or not machine.llc.kib else {}
         parts = [self._core(core, number) for number, core in enumerate(trace.cores)]
+        self._logged = {}
         self.first = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
         self.records: Array = np.concatenate(parts) if parts else np.zeros((0, 4), np.int64)
         tensors = np.flatnonzero(self.records[:, 0] == TENSOR)
         self.core_of_tensor = np.searchsorted(self.first, tensors, "right") - 1
+
+    def _logs(self, trace: Trace) -> dict[int, Array]:
+        """Rows of every log; those of cores that pay the same are looked at together."""
+        by_who: dict[tuple[int, int], list[tuple[CoreTrace, Log]]] = {}
+        for core in trace.cores:
+            logs = [(core, part) for part in core.parts if isinstance(part, Log)]
+            by_who.setdefault(self.who(core), []).extend(logs)
+        found: dict[int, Array] = {}
+        for pairs in by_who.values():
+            logs_of_all = [log for _, log in pairs]
+            if pairs:
+                rows = rows_of_logs(self, logs_of_all, pairs[0][0])
+                found.update(zip(map(id, logs_of_all), rows, strict=True))
+        return found
 
     def _core(self, core: CoreTrace, number: int) -> Array:
         if self.foresight is not None and self.foresight.missing[number]:
@@ -81,7 +97,7 @@ class Tables:
         made = []
         for part in core.parts:
             if isinstance(part, Log):
-                made.append(log_rows(self, part, core))
+                made.append(self._logged[id(part)])
             else:
                 made.append(self._listed(part if isinstance(part, list) else part.records(), core))
         return np.concatenate(made)
