@@ -16,7 +16,7 @@ from trilobite.inference.functions import Functions, with_gradients
 from trilobite.inference.model import Graph, Model, Named, Node, ValueType
 from trilobite.inference.tensors import dtype_of, to_array
 
-_DEEPEST = 32
+_DEEPEST = 16
 _LARGEST = 2**31  # protocol buffers have no larger ones; data beyond that lies beside the file
 
 

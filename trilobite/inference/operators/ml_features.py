@@ -39,7 +39,7 @@ def normalizer(node: Node, x: Array) -> Array:
     how = node.attribute("norm", "MAX")
     wide = x.astype(np.float32)
     if how == "MAX":
-        by = np.abs(wide).max(axis=-1, keepdims=True)
+        by = wide.max(axis=-1, keepdims=True)
     elif how == "L1":
         by = np.abs(wide).sum(axis=-1, keepdims=True)
     else:

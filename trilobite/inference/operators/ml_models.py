@@ -35,7 +35,8 @@ def linear_regressor(node: Node, x: Array) -> Array:
 def linear_classifier(node: Node, x: Array) -> tuple[Array, Array]:
     labels = node.attribute("classlabels_ints") or node.attribute("classlabels_strings") or (0, 1)
     rows, flat = _rows(x), np.asarray(node.attributes["coefficients"], np.float32)
-    weights = flat.reshape(-1, rows.shape[1])
+    count = len(node.attribute("intercepts") or ()) or len(flat) // rows.shape[1]
+    weights = flat[: count * rows.shape[1]].reshape(count, -1)
     scores = rows @ weights.T
     if node.attribute("intercepts"):
         scores = scores + np.asarray(node.attributes["intercepts"], np.float32)
@@ -95,10 +96,9 @@ def svm_classifier(node: Node, x: Array) -> tuple[Array, Array]:
     for k, (i, j) in enumerate(combinations(range(len(labels)), 2)):
         votes[:, i] += pairs[:, k] > 0
         votes[:, j] += pairs[:, k] <= 0
-    if node.attribute("prob_a"):
-        chances = np.stack([_chances(node, row, len(labels)) for row in pairs]).astype(np.float32)
-        return labelled(chances, labels)
     names = label_array(labels)[np.argmax(votes, axis=1)]
+    if node.attribute("prob_a"):
+        return names, np.stack([_chances(node, row, len(labels)) for row in pairs]).astype(np.float32)
     if len(labels) == 2:
         pairs = (
             np.concatenate([pairs, -pairs], axis=1)

@@ -11,11 +11,14 @@ import trilobite as tb
 from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
+from trilobite.inference.operators.comparison import unique
 from trilobite.inference.operators.convolution import conv
+from trilobite.inference.operators.joining import pad
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.product import gemm
 from trilobite.inference.operators.registry import operator
-from trilobite.inference.operators.shaping import fixed
+from trilobite.inference.operators.resampling import grid_sample
+from trilobite.inference.operators.shaping import fixed, trilu
 
 Array = np.ndarray[Any, Any]
 MS = "com.microsoft"
@@ -243,3 +246,9 @@ def expand_dims(node: Node, x: Tensor, axis: Array) -> Tensor:
 
 def head_scale(node: Node, features: Any) -> float:
     return float(node.attribute("scale", 0.0) or 1 / math.sqrt(features))
+
+
+operator("Trilu", domain=MS, known=(1,))(trilu)
+operator("Pad", domain=MS, known=(1, 2, 3))(pad)
+operator("GridSample", domain=MS)(grid_sample)
+operator("Unique", domain=MS, host=True, gives="same")(unique)

@@ -17,6 +17,7 @@ from trilobite.inference.operators.quantising import (
     quantised,
     quantize_linear,
 )
+from trilobite.inference.operators.recurrent import lstm
 from trilobite.inference.operators.registry import operator
 
 operator("QuantizeLinear", domain=MS)(quantize_linear)
@@ -123,6 +124,24 @@ def dynamic_quantize_matmul(
 ) -> Tensor:
     q, scale, zero = dynamic_quantize_linear(node, a)
     return matmul_integer_to_float(node, q, b, scale, b_scale, zero, b_zero, bias)
+
+
+@operator("DynamicQuantizeLSTM", domain=MS)
+def dynamic_quantize_lstm(
+    node: Node, x: Tensor, w: Tensor, r: Tensor, b: Any = None, lengths: Any = None, h: Any = None,
+    c: Any = None, peep: Any = None, w_scale: Any = None, w_zero: Any = None, r_scale: Any = None,
+    r_zero: Any = None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """An LSTM with weights of 8 bits (directions, features, gates); states and inputs are not rounded."""
+    real_w, real_r = _gates(w, w_scale, w_zero), _gates(r, r_scale, r_zero)
+    return lstm(node, x, real_w, real_r, b, lengths, h, c, peep)
+
+
+def _gates(q: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+    """Weights with the gates first; one scale per direction, or per direction and gate."""
+    shape = (q.shape[0], 1, -1) if scale.ndim > 1 else (-1, 1, 1)
+    wide = q.astype(tb.float32) - tb.reshape(zero, shape).astype(tb.float32)
+    return tb.matrix_transpose(wide * tb.reshape(scale, shape))
 
 
 @operator("QGemm", domain=MS)

@@ -8,6 +8,7 @@ arrays) and run outside of compiled graphs. Nothing here knows how a graph is cu
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,14 @@ class Row:
     subgraphs: bool = False  # a step of its own, with programs for its bodies
     raw: bool = False  # operands come as the program has them: known ones stay known
     gives: str = "same"  # numbers: tensors whatever it reads; host: never tensors; same: as its operands
+
+    def takes(self, count: int) -> bool:
+        """May a node of this operator have so many operands?"""
+        kinds = inspect.signature(self.function).parameters.values()
+        named = [p for p in kinds if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][1:]
+        least = sum(p.default is inspect.Parameter.empty for p in named)
+        any_more = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in kinds)
+        return least <= count and (any_more or count <= len(named))
 
 
 rows: dict[tuple[str, str], list[Row]] = {}

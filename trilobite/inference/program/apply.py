@@ -18,6 +18,7 @@ from trilobite.inference.operators.registry import Row
 from trilobite.inference.program.symbolic import evaluated
 from trilobite.inference.program.values import Known, as_array, as_tensor, outside
 
+_WRONG = (TypeError, LookupError, ValueError, AttributeError, AssertionError, ArithmeticError)
 LARGE = 1 << 16  # elements: larger results of "make an array" operators belong into the compiled graph
 
 
@@ -67,7 +68,7 @@ def _call(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:
     except TrilobiteError as error:
         error.add_note(f"  node: {node.label()}")
         raise
-    except (TypeError, KeyError, IndexError, ValueError, AttributeError, ArithmeticError) as error:
+    except _WRONG as error:
         raise FileError(
             f"the node does not fit its operator: {type(error).__name__}: {error}",
             where=node.label(),

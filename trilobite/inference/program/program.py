@@ -145,11 +145,14 @@ class Program:
 
 
 def unsupported(graph: Graph) -> list[str]:
-    """Nodes, also of bodies, whose operator the table does not have."""
+    """Nodes, also of bodies, whose operator the table does not have, or not with so many operands."""
     out: list[str] = []
     for node in graph.nodes:
-        if registry.find(node.domain, node.op, node.version) is None:
+        row = registry.find(node.domain, node.op, node.version)
+        if row is None:
             out.append(f"{node.label()}, operator set {node.version}")
+        elif not row.subgraphs and not row.takes(len(node.inputs)):
+            out.append(f"{node.label()}, operator set {node.version}, with {len(node.inputs)} operands")
         for body in node.bodies():
             out += unsupported(body)
     return out

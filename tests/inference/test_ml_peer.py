@@ -1,0 +1,123 @@
+"""Models of ai.onnx.ml with random numbers in them, beside ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trilobite as tb
+from tests.inference.conftest import model, node
+
+pytestmark = pytest.mark.peer
+rng = np.random.default_rng(9)
+X = rng.standard_normal((17, 4)).astype(np.float32)
+
+
+def floats(*shape: int) -> list[float]:
+    return rng.standard_normal(shape).astype(np.float32).reshape(-1).tolist()
+
+
+def trees(kind: str, targets: int, count: int = 3) -> dict[str, Any]:
+    """Complete trees of depth 2 that split on random features and places."""
+    out: dict[str, list[Any]] = {k: [] for k in ("treeids", "nodeids", "featureids", "values", "modes",
+                                                  "truenodeids", "falsenodeids")}  # fmt: skip
+    votes: dict[str, list[Any]] = {k: [] for k in ("treeids", "nodeids", "ids", "weights")}
+    for t in range(count):
+        for n in range(7):
+            inner = n < 3
+            mode = f"BRANCH_{rng.choice(['LEQ', 'LT', 'GT', 'GTE'])}" if inner else "LEAF"
+            split = float(rng.standard_normal()) if inner else 0.0
+            row = (t, n, int(rng.integers(4)), split, mode, (2 * n + 1) * inner, (2 * n + 2) * inner)
+            for k, v in zip(out, row, strict=True):
+                out[k].append(v)
+            for target in range(0 if inner else targets):
+                for k, v in zip(votes, (t, n, target, float(rng.random())), strict=True):
+                    votes[k].append(v)
+    return {**{f"nodes_{k}": v for k, v in out.items()}, **{f"{kind}_{k}": v for k, v in votes.items()}}
+
+
+def svm(classes: int, kernel: str) -> dict[str, Any]:
+    counts = [3, 2, 4][:classes]
+    return {
+        "kernel_type": kernel, "kernel_params": [0.4, 0.3, 2.0], "support_vectors": floats(sum(counts), 4),
+        "coefficients": floats(classes - 1, sum(counts)), "rho": floats(classes * (classes - 1) // 2),
+        "vectors_per_class": counts, "classlabels_ints": list(range(classes)),
+    }  # fmt: skip
+
+
+LINEAR = {"coefficients": floats(3, 4), "intercepts": floats(3), "classlabels_ints": [5, 6, 7]}
+PAIRS = {"prob_a": floats(3), "prob_b": floats(3)}
+CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
+    **{
+        f"linear {p}": ("LinearClassifier", 2, {**LINEAR, "post_transform": p})
+        for p in ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
+    },
+    "linear regressor": (
+        "LinearRegressor",
+        1,
+        {"coefficients": floats(2, 4), "intercepts": floats(2), "targets": 2},
+    ),
+    **{
+        f"trees {a}": (
+            "TreeEnsembleRegressor",
+            1,
+            {**trees("target", 2), "n_targets": 2, "aggregate_function": a},
+        )
+        for a in ("SUM", "AVERAGE", "MIN", "MAX")
+    },
+    "trees base": ("TreeEnsembleRegressor", 1, {**trees("target", 1), "n_targets": 1, "base_values": [0.5]}),
+    **{
+        f"forest {p}": (
+            "TreeEnsembleClassifier",
+            2,
+            {**trees("class", 3), "classlabels_int64s": [1, 2, 4], "post_transform": p},
+        )
+        for p in ("NONE", "SOFTMAX", "LOGISTIC")
+    },
+    "forest of two": (
+        "TreeEnsembleClassifier",
+        2,
+        {**trees("class", 1), "classlabels_int64s": [0, 1], "post_transform": "LOGISTIC"},
+    ),
+    **{f"svm {k}": ("SVMClassifier", 2, svm(3, k)) for k in ("LINEAR", "RBF", "POLY", "SIGMOID")},
+    "svm chances": ("SVMClassifier", 2, {**svm(3, "RBF"), **PAIRS}),
+    "svm regressor": (
+        "SVMRegressor",
+        1,
+        {
+            "kernel_type": "RBF",
+            "kernel_params": [0.5, 0.0, 3.0],
+            "n_supports": 5,
+            "support_vectors": floats(5, 4),
+            "coefficients": floats(5),
+            "rho": [0.2],
+        },
+    ),
+    "scaler": ("Scaler", 1, {"offset": floats(4), "scale": floats(4)}),
+    **{f"normalizer {k}": ("Normalizer", 1, {"norm": k}) for k in ("MAX", "L1", "L2")},
+    "imputer": ("Imputer", 1, {"imputed_value_floats": floats(4), "replaced_value_float": float(X[3, 2])}),
+    "binarizer": ("Binarizer", 1, {"threshold": 0.3}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equal_to_onnx_runtime(name: str) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    op, count, attributes = CASES[name]
+    outputs = ["y", "z"][:count]
+    one = node(op, "x", " ".join(outputs), domain="ai.onnx.ml", **attributes)
+    proto = model([one], {"x": (np.float32, list(X.shape))}, outputs, opset=17, ir_version=8)
+    proto.opset_import.append(onnx.helper.make_opsetid("ai.onnx.ml", 2))
+    for o, code in zip(proto.graph.output, (1,) if count == 1 else (7, 1), strict=True):
+        o.type.tensor_type.elem_type = code
+    ort.set_default_logger_severity(4)
+    theirs = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, {"x": X}
+    )
+    ours = tb.inference.load(proto).run({"x": X})
+    for o, expected in zip(outputs, theirs, strict=True):
+        assert ours[o].shape == expected.shape
+        np.testing.assert_allclose(ours[o], expected, rtol=1e-4, atol=1e-5)
