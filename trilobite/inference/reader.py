@@ -103,6 +103,7 @@ class _Reader:
             raise FileError(
                 f"the graph {proto.name!r} is nested {depth} deep", expected=f"at most {_DEEPEST}"
             )
+        _check_words(proto)
         constants = {t.name: to_array(t, self.folder) for t in proto.initializer}
         for s in proto.sparse_initializer:
             constants[s.values.name] = self.sparse(s)
@@ -181,6 +182,16 @@ class Reference(str):
 def _name(found: str | bytes) -> str:
     """A name; protocol buffers give bytes where it is no text."""
     return found if isinstance(found, str) else found.decode("utf-8", errors="replace")
+
+
+def _check_words(graph: Any) -> None:
+    """Names are text. Protocol buffers give those that are not UTF-8 as bytes."""
+    words = [graph.name, *(v.name for v in (*graph.input, *graph.output, *graph.initializer))]
+    for n in graph.node:
+        words += [n.op_type, n.domain, n.name, *n.input, *n.output, *(a.name for a in n.attribute)]
+    wrong = next((w for w in words if not isinstance(w, str)), None)
+    if wrong is not None:
+        raise FileError(f"the name {wrong!r} is not text", expected="UTF-8")
 
 
 def _text(data: bytes) -> str:
