@@ -49,7 +49,8 @@ class Shape:
 class Figures:
     """Of many tilings, one entry for each: tiles along the dims that a core visits and their product; cycles
     of the unit over all steps, of one load of each operand, of one store with what follows the sums, of the
-    bus for a shared tile; bytes of the tiles; whether sums come in parts and whether cores meet."""
+    bus for a shared tile; elements of the tiles; whether sums come in parts and whether cores meet; cycles of
+    the scalar work of a step."""
 
     count: dict[str, Array]
     steps: Array
@@ -63,6 +64,7 @@ class Figures:
     elements: dict[str, Array]
     split: Array
     meets: Array
+    scalar: Array
 
     def take(self, rows: Array) -> Figures:
         """The same of some rows."""
@@ -99,7 +101,7 @@ def figures_of(
     left, right, store = made.transfers
     return Figures(
         made.count, made.steps, made.unit, left, right, store, made.given("left"), made.given("right"),
-        made.vector, made.elements, made.split, shared["left"] | shared["right"],
+        made.vector, made.elements, made.split, shared["left"] | shared["right"], made.scalar,
     )  # fmt: skip
 
 
@@ -268,7 +270,32 @@ class _Tilings:
         for extra in self.shape.extras:
             if not extra.is_result and not extra.is_vector:
                 store = store + self._cycles_of(self._result_copy(extra.view, False))
-        return self._load(left, "left"), self._load(right, "right"), store
+        own = self.nest.own
+        return (
+            self._load(left, "left") * self._filled(own["left"]),
+            self._load(right, "right") * self._filled(own["right"]),
+            store * self._filled(own["out"]),
+        )
+
+    def _filled(self, dims: tuple[str, ...]) -> Array:
+        """How much of its tiles an operand fills on average: the last one may be smaller."""
+        found = np.ones(self.size)
+        for dim in dims:
+            covered = np.minimum(self.count[dim] * self.tile[dim], self.nest.extents[dim])
+            found = found * covered / (self.count[dim] * self.tile[dim])
+        return found
+
+    @property
+    def scalar(self) -> Array:
+        """Cycles of a step's scalar work: places, edges, counters; fitted to generated kernels."""
+        shared, loops = self.shared["left"] | self.shared["right"], np.zeros(self.size)
+        for dim in DIMS:
+            loops = loops + (self.count[dim] > 1)
+        found = np.where(shared, 180, 0) + np.where(self.split, 100, 0) + 90 * loops - 100
+        if self.nest.kind != "product":
+            uneven = self.nest.extents["p"] % self.tile["p"] != 0
+            found = found + 230 + np.where(self.count["q"] > 1, 220, 0) + np.where(uneven, 130, 0)
+        return np.maximum(found, 130)
 
     def _load(self, copy: Copy, name: str) -> Array:
         """Of a shared operand a core loads only its part."""

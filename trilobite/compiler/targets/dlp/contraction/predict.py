@@ -23,8 +23,7 @@ from trilobite.processor.machine import Machine
 
 Array = Any  # of NumPy, one entry for each mapping
 
-# Scalar work of a step, in cycles: between a wait and the first copy, and in all; of generated kernels.
-BEFORE, WHOLE = 30, 150
+BEFORE = 20  # cycles of scalar work between a wait and the first copy
 MEETING = 24  # cycles of a barrier of a cluster in a step
 
 
@@ -131,15 +130,7 @@ class Prediction:
         left, right, store = self.f.left, self.f.right, self.f.store
         _, zero_left = self._level(own["left"], b.keep_left)
         _, zero_right = self._level(own["right"], b.keep_right)
-        ones = np.ones(self.size)
-        pl, pr, both, ps = ones, ones, ones, ones
-        for dim in DIMS:
-            share = 1 / self.f.count[dim]
-            pl = pl * np.where(zero_left[dim], share, 1)
-            pr = pr * np.where(zero_right[dim], share, 1)
-            both = both * np.where(zero_left[dim] | zero_right[dim], share, 1)
-            if dim in self.nest.reduced:
-                ps = ps * share
+        pl, pr, both, ps = self._shares(zero_left, zero_right)
         gl, gr = self.f.given_left, self.f.given_right
         kinds = ((both, left + right, gl + gr), (pl - both, left, gl), (pr - both, right, gr),
                  (1 - pl - pr + both, 0 * left, 0 * left))  # fmt: skip
@@ -148,10 +139,38 @@ class Prediction:
         for weight, load, given in kinds:
             with_store, without = (self._step(load, given, unit, amount) for amount in (store, 0 * store))
             each = each + weight * (ps * with_store + (1 - ps) * without)
-        first = left + right + self.latency + BEFORE + np.where(gl + gr > 0, gl + gr + MEETING, 0)
-        last = store + self.latency
-        alone = first + unit + self.f.vector + last
-        return np.where(self.f.steps == 1, alone, first + self.f.steps * each + last)
+        nothing = 0 * left
+        last = self._step(nothing, nothing, unit, nothing) + self.f.vector
+        return self._first(left + right, gl + gr) + (self.f.steps - 1) * each + last + self._ends(store)
+
+    def _first(self, load: Array, given: Array) -> Array:
+        """Until the unit begins: a step's scalar work, the first loads, and what the cluster shares."""
+        begin = (self.f.scalar if self.waits else BEFORE) + self._ends(load)
+        return begin + np.where(self.f.meets, self._at_least(given) + MEETING, 0)
+
+    def _ends(self, moved: Array) -> Array:
+        """A step that only copies."""
+        return self._at_least(moved + self.latency)
+
+    def _at_least(self, cycles: Array) -> Array:
+        """No step of a walk that waits is shorter than its scalar work; a single tile has no walk."""
+        return np.maximum(cycles, np.where(self.f.steps > 1, self.f.scalar, 0)) if self.waits else cycles
+
+    def _shares(self, left: dict[str, Array], right: dict[str, Array]) -> tuple[Array, Array, Array, Array]:
+        """In which part of the steps, but for the last, the left tile, the right one, both are loaded and a
+        result is stored. The first loads and the last store stand outside."""
+        pl, pr, both, ps = (np.ones(self.size) for _ in range(4))
+        for dim in DIMS:
+            share = 1 / self.f.count[dim]
+            pl = pl * np.where(left[dim], share, 1)
+            pr = pr * np.where(right[dim], share, 1)
+            both = both * np.where(left[dim] | right[dim], share, 1)
+            if dim in self.nest.reduced:
+                ps = ps * share
+        n = self.f.steps
+        rest = np.maximum(n - 1, 1)
+        found = [np.clip((n * p - 1) / rest, 0.0, 1.0) for p in (pl, pr, both, ps)]
+        return found[0], found[1], found[2], found[3]
 
     @property
     def latency(self) -> int:
@@ -160,18 +179,21 @@ class Prediction:
 
     def _step(self, load: Array, given: Array, unit: Array, store: Array) -> Array:
         """Cycles of one step with these loads and this store."""
-        lag, lead = self.latency, self.walking.lead
+        lag, lead, scalar = self.latency, self.walking.lead, self.f.scalar
         work = unit + np.where(store > 0, self.f.vector, 0)
         moved = load + store
-        busy = np.where(moved > 0, moved + lag, 0)
+        fetched = load + np.where(load > 0, lag, 0)
         if lead == 0:
-            return load + np.where(load > 0, lag, 0) + work + store + np.where(store > 0, lag, 0) + WHOLE
+            stored = store + np.where(store > 0, lag, 0) if self.waits else store
+            return np.maximum(fetched + work + stored, 0 if self.waits else scalar) + (
+                scalar if self.waits else 0
+            )
         if self.waits:
-            met = np.where(self.f.meets, MEETING, 0)
+            busy = np.where(moved > 0, moved + lag, 0)
             slowest = np.maximum(np.maximum(busy, given) + BEFORE, work + 2 * BEFORE)
-            return np.maximum(slowest, WHOLE) + met
-        chain = (load + np.where(load > 0, lag, 0) + work) / (lead + 1)
-        return np.maximum(np.maximum(np.maximum(moved, work), chain), WHOLE)
+            return np.maximum(slowest, scalar) + np.where(self.f.meets, MEETING, 0)
+        chain = (fetched + work) / (lead + 1)
+        return np.maximum(np.maximum(np.maximum(moved, work), chain), scalar)
 
     @cached_property
     def fits(self) -> Array:
