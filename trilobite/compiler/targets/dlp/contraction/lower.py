@@ -11,7 +11,7 @@ from typing import Literal
 
 from trilobite.base.errors import KernelError
 from trilobite.compiler.targets.dlp.contraction.choose import choose
-from trilobite.compiler.targets.dlp.contraction.generate import Kernel
+from trilobite.compiler.targets.dlp.contraction.function import write
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import Nest, crop, nest_of, refusal
 from trilobite.compiler.targets.dlp.contraction.places import Plan
@@ -22,13 +22,10 @@ from trilobite.compiler.targets.dlp.interfaces import (
     Epilogue,
     LoweredGroup,
     Problem,
-    Product,
     Tensor,
     row_major,
 )
-from trilobite.processor.lang.builder import Builder
-from trilobite.processor.lang.ir import Function, KernelModule, Value
-from trilobite.processor.lang.types import Pointer
+from trilobite.processor.lang.ir import KernelModule
 from trilobite.processor.machine import Machine
 
 
@@ -62,10 +59,10 @@ def lower_contraction(
     found = Found(mapping, 0) if mapping else choose(nest, machine, cores, epilogue)
     chosen = found.mapping
     plan = Plan(nest, chosen, machine, epilogue)
-    write(module, name, problem, plan)
+    write(module, name, plan, crop(problem))
     has_rate = nest.left.rate in machine.core.mfu.macs_per_cycle
     lacks = f"the matrix unit of {machine.name} has no {nest.left.rate}: the vector unit multiplies"
-    cost = Cost(found.predicted, found.bound, macs=nest.macs) if found.predicted else None
+    cost = Cost(found.timed or found.predicted, found.bound, macs=nest.macs) if found.predicted else None
     unit: Literal["matrix", "vector"] = "matrix" if has_rate else "vector"
     return LoweredGroup(name, unit, cost, str(chosen), why="" if has_rate else lacks)
 
@@ -75,35 +72,3 @@ def nest_for(problem: Problem, epilogue: Epilogue | None) -> Nest:
     if reason is not None:
         raise KernelError(reason, expected="a problem of the matrix unit", remedy="ask `accepts` first")
     return nest_of(problem, () if epilogue is None else (*epilogue.operands, *epilogue.results))
-
-
-def write(module: KernelModule, name: str, problem: Problem, plan: Plan) -> Function:
-    """The function of one contraction."""
-    overflow = plan.overflow()
-    if overflow is not None:
-        raise KernelError(
-            f"the mapping does not fit {plan.machine.name}: {overflow}",
-            expected="tiles that fit the scratchpads",
-            remedy="take smaller tiles or fewer buffers",
-        )
-    function = module.add_function(Function(name))
-    builder = Builder(module, function)
-    extra = len(plan.epilogue.operands) if plan.epilogue else 0
-    results = len(plan.epilogue.results) if plan.epilogue else 1
-    params: list[Value] = [
-        builder.block.add_argument(Pointer("gdram"), f"p{number}") for number in range(2 + extra + results)
-    ]
-    operands = _in_order(problem, plan.nest, params[:2])
-    moved = crop(problem)
-    if moved:
-        operands[0] = builder.offset(operands[0], builder.integer(moved))
-    Kernel(builder, plan, [*operands, *params[2 : 2 + extra]], params[2 + extra :]).emit()
-    builder.ret()
-    return function
-
-
-def _in_order(problem: Problem, nest: Nest, pointers: list[Value]) -> list[Value]:
-    """The image first, then the filter (y for a weight gradient)."""
-    if isinstance(problem, Product) and nest.swapped:
-        return pointers[::-1]
-    return pointers

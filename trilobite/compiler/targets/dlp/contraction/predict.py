@@ -184,10 +184,9 @@ class Prediction:
         moved = load + store
         fetched = load + np.where(load > 0, lag, 0)
         if lead == 0:
-            stored = store + np.where(store > 0, lag, 0) if self.waits else store
-            return np.maximum(fetched + work + stored, 0 if self.waits else scalar) + (
-                scalar if self.waits else 0
-            )
+            if self.waits:
+                return fetched + work + store + np.where(store > 0, lag, 0) + scalar
+            return np.maximum(fetched + work + store, scalar)
         if self.waits:
             busy = np.where(moved > 0, moved + lag, 0)
             slowest = np.maximum(np.maximum(busy, given) + BEFORE, work + 2 * BEFORE)

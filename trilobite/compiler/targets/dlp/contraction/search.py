@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from trilobite.base.errors import KernelError
 from trilobite.compiler.targets.dlp.contraction.figures import Extra, Figures, Shape
 from trilobite.compiler.targets.dlp.contraction.formats import is_product
-from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
+from trilobite.compiler.targets.dlp.contraction.mapping import Mapping, trips
 from trilobite.compiler.targets.dlp.contraction.nest import Nest
 from trilobite.compiler.targets.dlp.contraction.places import Plan, drain_of, is_vector
 from trilobite.compiler.targets.dlp.contraction.predict import Prediction, figures_for
@@ -23,6 +24,7 @@ from trilobite.compiler.targets.dlp.interfaces import Epilogue
 from trilobite.processor.machine import Machine
 
 FINALISTS = 8
+MOST_STEPS = 4096  # of a walk that T1 is asked about: beyond them T0 decides
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def search(
     best.sort(key=lambda found: found[:2])
     chosen = _legal(best, nest, machine, epilogue)[:finalists]
     found = [Found(m, round(cycles), bound=_bound(space, shape, m, cycles)) for cycles, _, m in chosen]
-    if timer is not None and len(found) > 1:
+    if timer is not None and len(found) > 1 and max(_steps(nest, f.mapping) for f in found) <= MOST_STEPS:
         found = [replace(f, timed=timer(f.mapping)) for f in found]
         found.sort(key=lambda f: f.timed or 0)
     return Search(seen, fitting, tuple(found), "" if found else _smallest(space, epilogue))
@@ -100,6 +102,10 @@ def _bound(space: Space, shape: Shape, mapping: Mapping, cycles: float) -> str:
     """What a mapping's steps wait for most: the unit, or DRAM."""
     unit = figures_for(space.nest, space.machine, shape, [mapping]).unit[0]
     return "matrix" if unit * 2 >= cycles else "io"
+
+
+def _steps(nest: Nest, mapping: Mapping) -> int:
+    return prod(trips(nest, mapping).values())
 
 
 def _legal(

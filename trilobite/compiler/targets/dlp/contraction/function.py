@@ -1,0 +1,95 @@
+"""A plan as a function of kernel IR, and as a program of its own whose time T1 can tell.
+
+Enters: a plan. Leaves: a function that all cores call with one pointer for each operand and result, or
+cycles.
+"""
+
+from __future__ import annotations
+
+from trilobite.base.errors import KernelError
+from trilobite.compiler.targets.dlp.contraction.generate import Kernel
+from trilobite.compiler.targets.dlp.contraction.nest import Filter, Nest, View
+from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.processor import Device
+from trilobite.processor.lang.builder import Builder
+from trilobite.processor.lang.codegen.compile import compile_module
+from trilobite.processor.lang.ir import Function, KernelModule, Value
+from trilobite.processor.lang.types import Pointer
+
+
+def write(module: KernelModule, name: str, plan: Plan, crop: int = 0) -> Function:
+    """The function of one contraction; the image begins `crop` bytes behind its pointer."""
+    overflow = plan.overflow()
+    if overflow is not None:
+        raise KernelError(
+            f"the mapping does not fit {plan.machine.name}: {overflow}",
+            expected="tiles that fit the scratchpads",
+            remedy="take smaller tiles or fewer buffers",
+        )
+    function = module.add_function(Function(name))
+    builder = Builder(module, function)
+    extra, results = _counts(plan)
+    params: list[Value] = [
+        builder.block.add_argument(Pointer("gdram"), f"p{number}") for number in range(2 + extra + results)
+    ]
+    operands = params[:2][::-1] if plan.nest.swapped else params[:2]
+    if crop:
+        operands[0] = builder.offset(operands[0], builder.integer(crop))
+    Kernel(builder, plan, [*operands, *params[2 : 2 + extra]], params[2 + extra :]).emit()
+    builder.ret()
+    return function
+
+
+def _counts(plan: Plan) -> tuple[int, int]:
+    """Operands and results of the epilogue, or the one result."""
+    return (len(plan.epilogue.operands), len(plan.epilogue.results)) if plan.epilogue else (0, 1)
+
+
+def cycles_of(plan: Plan, cores: int) -> int:
+    """T1 of the plan alone, without data and without the launch."""
+    machine, module = plan.machine, KernelModule("timed")
+    count = len(write(module, "group", plan).params)
+    entry = module.add_function(Function("main", entry=True))
+    builder = Builder(module, entry)
+    stay, go = entry.add_block("memory_core"), entry.add_block("compute")
+    builder.branch(builder.special("isMpu"), stay, go)
+    args = [builder.block.add_argument(Pointer("gdram"), f"a{number}") for number in range(count)]
+    builder.block = stay
+    builder.ret()
+    builder.block = go
+    builder.call("group", args, ())
+    builder.ret()
+    device = Device(machine)
+    arrays = [device.empty((size,), "uint8") for size in _sizes(plan)]
+    task = f"union{cores // machine.cores_per_cluster}" if cores > 1 else "block"
+    kernel = device.load(compile_module(module, machine))["main"]
+    run = device.time(kernel, arrays, dim=(cores, 1, 1), task=task)
+    return run.cycles - machine.cycles(machine.launch.overhead_ns)
+
+
+def _sizes(plan: Plan) -> list[int]:
+    """Bytes of each operand and result."""
+    nest = plan.nest
+    w, e = nest.window, nest.extents
+    places = (e["p"], e["q"]) if nest.kind == "product" else w.out if nest.kind == "input_grad" else w.space
+    image = _span(nest, nest.image, places, "k")
+    result: View | Filter = nest.filter if nest.kind == "weight_grad" else nest.other
+    second: View | Filter = nest.other if nest.kind == "weight_grad" else nest.filter
+    found = [image, _of(nest, second)]
+    found = found[::-1] if nest.swapped else found
+    return [*found, *(_of(nest, view) for view in nest.extras or (result,))]
+
+
+def _of(nest: Nest, view: View | Filter) -> int:
+    if isinstance(view, View):
+        return _span(nest, view, (nest.extents["p"], nest.extents["q"]), "n")
+    outputs, inputs = (nest.extents[d] for d in ("kn" if nest.kind == "input_grad" else "nk"))
+    kh, kw = nest.window.kernel
+    reach = (outputs - 1) * view.output + (inputs - 1) * view.input + (nest.extents["g"] - 1) * view.group
+    return reach + (kh - 1) * view.row + (kw - 1) * view.column + view.item
+
+
+def _span(nest: Nest, view: View, places: tuple[int, int], channel: str) -> int:
+    e = nest.extents
+    reach = (e["g"] - 1) * view.group + (e["b"] - 1) * view.image + (e[channel] - 1) * view.channel
+    return reach + (places[0] - 1) * view.row + (places[1] - 1) * view.column + view.item
