@@ -23,9 +23,11 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("asm", "Assemble a program of the processor.", "trilobite.cli.processor:asm"),
     Command("bench", "Measure a model, or the package beside its peers.", "trilobite.cli.models.verbs:bench"),
+    Command("build", "Make a bundle of a model: one file, ready to run.", "trilobite.cli.models.files:build"),
     Command("check", "Look for races and memory errors.", "trilobite.processor.tools.launching:check"),
     Command("compile", "Show what the compiler makes of a network.", "trilobite.cli.compiler:compile"),
     Command("compare", "Run a model twice, and show the difference.", "trilobite.cli.models.verbs:compare"),
+    Command("convert", "Turn a network of another format into ONNX.", "trilobite.cli.models.files:convert"),
     Command("debug", "Step through a program of the processor.", "trilobite.processor.tools.session:debug"),
     Command("disasm", "Show a binary as assembly text.", "trilobite.cli.processor:disasm"),
     Command("demo", "Show the whole system in a few minutes.", "trilobite.apps.demo:main"),

@@ -4,8 +4,9 @@ session = tb.inference.load("model.onnx", target="cpu")
 session.run({"x": array})["y"]
 """
 
+from trilobite.inference.bundle import build, open_bundle
 from trilobite.inference.export import export
 from trilobite.inference.reader import read
 from trilobite.inference.session import Session, load
 
-__all__ = ["Session", "export", "load", "read"]
+__all__ = ["Session", "build", "export", "load", "open_bundle", "read"]

@@ -8,6 +8,7 @@ many threads.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -244,7 +245,11 @@ def load(
     options: Mapping[str, Any] | None = None,
 ) -> Session:
     """A session for a model: a path, bytes, a ModelProto in memory, or what `read` gave. `threads` sets the
-    size of the process's pool when the session runs.
+    size of the process's pool when the session runs. A bundle (`.tbm`) runs on the target it was built for.
     """
+    if isinstance(source, str | os.PathLike) and os.fspath(source).endswith(".tbm"):
+        from trilobite.inference.bundle import open_bundle
+
+        return open_bundle(source, threads=threads)
     model = source if isinstance(source, Model) else read(source)
     return Session(model, target, threads, options)

@@ -55,7 +55,7 @@ def named(names: Sequence[str], text: Callable[[int], Text], cache: Cache | None
         with _loading:
             held = _held(names)
             missing = {name: i for name, i in places.items() if name not in held}
-            stored, made = _objects(missing, text, shared() if cache is None else cache)
+            stored, made = _objects(missing, text, shared("objects") if cache is None else cache)
             library = load({**stored, **made})
             held.update(dict.fromkeys(missing, library))
             _loaded.update(dict.fromkeys(missing, library))

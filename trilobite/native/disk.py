@@ -11,7 +11,7 @@ import hashlib
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -46,9 +46,17 @@ class Cache:
         self.limit = LIMITS[kind] if limit is None else limit
         self._written: int | None = None  # bytes since the total was last looked at; None: never looked
         self.writable = self.place is not None
+        self._lent: list[Mapping[str, bytes]] = []
+
+    def lend(self, entries: Mapping[str, bytes]) -> None:
+        """Entries that somebody else keeps, for as long as the process lives: these are looked at first."""
+        self._lent.append(entries)
 
     def get(self, key: str) -> bytes | None:
         """The bytes, if they are there and whole. Reading makes an entry young again."""
+        for entries in self._lent:
+            if key in entries:
+                return entries[key]
         if self.place is None:
             return None
         path = self._path(self.place, key)

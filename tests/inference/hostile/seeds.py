@@ -117,6 +117,40 @@ def _open_prototxt(path: Path) -> None:
     convert(path, FILES / "caffe_layers.caffemodel")
 
 
+def bundle_file() -> bytes:
+    """Without code: what is damaged must not run."""
+    import tempfile
+
+    from trilobite.inference.bundle.container import write
+    from trilobite.native.disk import FORMAT
+    from trilobite.native.host import features, llvm_version
+
+    facts = {"target": "reference", "cpu": features().name, "llvm": llvm_version(), "cache": FORMAT.decode()}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.tbm"
+        write(path, {**facts, "weights": {"w": ["float32", [4, 3, 3, 3]]}}, _bundle_sections())
+        return path.read_bytes()
+
+
+def _bundle_sections() -> dict[str, Any]:
+    import onnx
+
+    proto = onnx.ModelProto()
+    proto.ParseFromString(onnx_model())
+    (w,) = [t for t in proto.graph.initializer if t.name == "w"]
+    array = onnx.numpy_helper.to_array(w)
+    w.Clear()
+    w.name, w.data_type = "w", 1
+    w.dims.append(0)
+    return {"model": proto.SerializeToString(), "weight/w": array}
+
+
+def _open_bundle(path: Path) -> None:
+    from trilobite.inference import open_bundle
+
+    open_bundle(path, verify=True)
+
+
 def _open_keras(path: Path) -> None:
     from trilobite.inference.formats.keras import convert
 
@@ -145,6 +179,7 @@ FORMATS: dict[str, tuple[Callable[[], list[bytes]], Callable[[Path], None]]] = {
         _open_keras,
     ),
     "hdf5": (lambda: [(FILES / n).read_bytes() for n in ("forms.hdf5", "sequential.h5")], _open_hdf5),
+    "tbm": (lambda: [bundle_file()], _open_bundle),
     "prototxt": (lambda: [(FILES / "caffe_layers.prototxt").read_bytes()], _open_prototxt),
 }
 """By name: sound files, and what opens one."""
