@@ -14,6 +14,7 @@ import typer
 
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.device import Device, DeviceArray
+from trilobite.processor.lang.bang.host_program import is_program, run_program
 from trilobite.processor.lang.bang.kernel import BangKernel
 from trilobite.processor.lang.bang.source import Options
 from trilobite.processor.lang.python.file import kernel_of
@@ -55,6 +56,9 @@ def kernel(
         raise ArgumentError(
             f"trilobite kernel {action}", expected=" or ".join(ACTIONS), remedy="use one of them"
         )
+    if action == "run" and not name and is_program(source):
+        options = Options(tuple(include or ()), tuple(define or ()), level)
+        raise typer.Exit(run_program(source, machine, options, arg or ()))
     device = Device(machine)
     chosen: BangKernel | PythonKernel
     if source.endswith(".py"):

@@ -268,6 +268,7 @@ class KernelModule:
         self.functions: dict[str, Function] = {}
         self.buffers: dict[str, Buffer] = {}
         self.tables: dict[str, bytes] = {}
+        self.linkage: dict[str, str] = {}  # the symbol that a compiler of the source gives an entry
         self.device_data = b""  # what lies in device memory; entries take its address as their last parameter
 
     def add_function(self, function: Function) -> Function:

@@ -38,6 +38,9 @@ _GENERATE = (
     # every call is inlined in the end; early, what a lambda captures stays in registers
     "-mllvm -inline-threshold=10000"
 ).split()
+_HOST = (
+    "-O1 -fPIC -fno-use-cxa-atexit -fno-threadsafe-statics -ffp-contract=off -c"
+).split()
 LIBCPP = (
     "_LIBCPP_ABI_VERSION=1 _LIBCPP_ABI_NAMESPACE=__1 _LIBCPP_HAS_THREADS=1 _LIBCPP_HAS_MONOTONIC_CLOCK=1 "
     "_LIBCPP_HAS_TERMINAL=1 _LIBCPP_HAS_MUSL_LIBC=1 _LIBCXXABI_DISABLE_VISIBILITY_ANNOTATIONS "
@@ -197,21 +200,44 @@ def to_llvm(text: str, level: int) -> tuple[str, list[Diagnostic]]:
     out, errors, fine = _run(["-x", "c++", *_flags(level), "-o", "-", "-"], text)
     if not fine:
         return "", diagnostics(errors)
-    _keep(kept, out)
+    _keep(kept, out.encode())
     return out, []
+
+
+def to_host(text: str) -> tuple[Path | None, list[Diagnostic]]:
+    """A shared library of C++ for this computer, from the cache if it was made before."""
+    from tempfile import TemporaryDirectory
+
+    clang = require_clang()
+    key = hashlib.sha256("\0".join([clang.version, *_HOST, text]).encode()).hexdigest()
+    kept = cache_directory() / key[:2] / f"{key}.so"
+    if kept.is_file():
+        return kept, []
+    with TemporaryDirectory() as folder:
+        made, library = Path(folder) / "host.o", Path(folder) / "host.so"
+        _, errors, fine = _run(["-x", "c++", *_HOST, "-o", str(made), "-"], text)
+        if not fine:
+            return None, diagnostics(errors)
+        linker = ("ld.lld",) if len(clang.command) > 1 else ("-nostdlib",)
+        words = [clang.command[0], *linker, "-shared", "-o", str(library), str(made)]
+        linked = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+        if linked.returncode:
+            return None, diagnostics(linked.stderr)
+        _keep(kept, library.read_bytes())
+    return kept, []
 
 
 def remember(text: str, level: int, llvm: str) -> None:
     """Keeps what became of a text that clang took only after parts of it were left out."""
-    _keep(_place(text, level), llvm)
+    _keep(_place(text, level), llvm.encode())
 
 
-def _keep(path: Path, text: str) -> None:
+def _keep(path: Path, content: bytes) -> None:
     """Written beside and moved, so that nobody reads half a file; a cache that cannot be written is none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content)
         partial.replace(path)
     except OSError:
         return

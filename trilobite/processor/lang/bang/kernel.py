@@ -29,6 +29,7 @@ class BangProgram(KernelProgram):
     """A program that knows what its entries take: name and type of every word."""
 
     parameters: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    linkage: Mapping[str, str] = field(default_factory=dict)  # the symbol of an entry in the host's part
 
 
 def compile_bang(path: str | Path, machine: Machine, options: Options | None = None) -> BangProgram:
@@ -41,7 +42,7 @@ def compile_bang(path: str | Path, machine: Machine, options: Options | None = N
         entry.name: tuple((arg.name, arg.type.name) for arg in _own(entry, module))
         for entry in module.entries
     }
-    return BangProgram(**known, parameters=signatures)
+    return BangProgram(**known, parameters=signatures, linkage=module.linkage)
 
 
 def _own(entry: Function, module: KernelModule) -> list[Argument]:

@@ -67,7 +67,7 @@ class Launching:
         launches = [found for found in _LAUNCHED.finditer(inside) if self._counts(found[1])]
         calls = [(found[1], _arguments(inside, found.end())) for found in launches]
         named = [f"{name}<{types}>" for name, types in _CALLED.findall(inside) if name in self.hosts]
-        given = _parameters(head)
+        given = parameters_of(head)
         names = {word for p in given for word in re.findall(r"\b[A-Za-z]\w*_t\b", p)}
         unknown = unknown | {name for name in names - _STANDARD if not _is_declared(self.own, name)}
         params = ", ".join(_known(p, unknown) for p in given)
@@ -160,7 +160,7 @@ def second_forms(text: str, files: set[str], unknown: set[str]) -> str:
 
     def other(first: str, second: str) -> str:
         shape = _LAUNCHER.match(first)
-        params = ", ".join(_known(p, unknown) for p in _parameters(first)) if shape else ""
+        params = ", ".join(_known(p, unknown) for p in parameters_of(first)) if shape else ""
         if shape and params != shape[2]:
             return f"{shape[1]}({params}){shape[3]}{_ELSE}{second}"
         return second
@@ -192,7 +192,7 @@ def _arguments(text: str, at: int) -> str:
     return text[at : closing(text, at, "(", ")") - 1]
 
 
-def _parameters(head: str) -> list[str]:
+def parameters_of(head: str) -> list[str]:
     """A function's parameters as they are written."""
     found = re.search(r"[A-Za-z_]\w*\s*\(", plain(head))
     if found is None:

@@ -64,12 +64,14 @@ def _words(text: str, machine: Machine, options: Options, is_lean: bool) -> list
     return [*words, "-include", "bang.h"]  # as the vendor's driver does: sources may name nothing
 
 
-def preprocessed(file: Path, machine: Machine, options: Options, is_lean: bool) -> tuple[str, list[str]]:
+def preprocessed(
+    file: Path, machine: Machine, options: Options, is_lean: bool, first: Sequence[str] = ()
+) -> tuple[str, list[str]]:
     """The preprocessed text, and the headers that were not found and stand empty."""
     from tempfile import TemporaryDirectory
 
     around = read(file, options.includes, clang.require_clang())
-    words = [word for name in around.early for word in ("-include", name)]
+    words = [*first, *(word for name in around.early for word in ("-include", name))]
     words += _words(around.text, machine, options, is_lean)
     for part in around.parts:
         words += ["-include", str(part)]

@@ -82,6 +82,7 @@ class ModuleLowering:
     def _run(self) -> KernelModule:
         entries = [name for name, label in self.llvm.annotations.items() if label == ENTRY]
         self._name_entries(entries)
+        self.module.linkage = {name: mangled for mangled, name in self._names.items()}
         for name in [name for name in entries if self._names[name] == self._wanted] or entries:
             found = self.llvm.function(name)
             if found is not None:

@@ -1,0 +1,110 @@
+"""A source with a host program, as C++ for this computer: kernels become calls of the simulator.
+
+Enters: the preprocessed text of a source whose host part is to run. Leaves: C++ in which the body of every
+kernel packs its parameters and starts it on the simulated device, `k<<<dim, kind, queue>>>(...)` notes the
+launch's shape before it calls that, and other device code is gone.
+"""
+
+from __future__ import annotations
+
+import re
+
+from trilobite.processor.lang.bang.headers import INCLUDE
+from trilobite.processor.lang.bang.host_items import TEMPLATE, Item, closing, items, name_of, plain
+from trilobite.processor.lang.bang.launches import ENTRY, parameters_of
+from trilobite.processor.lang.bang.rewrite import TOKEN, chunks, rewrite
+
+RUNTIME = INCLUDE / "host" / "runtime.h"
+MAIN = "__dlp_main"
+_NAME = re.compile(r"((?:[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?\s*::\s*)*[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?)\s*$")
+_LINES = re.compile(r"[^\n]+")
+_PARAMETER = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
+_START = (
+    "template <typename D, typename K, typename Q> static inline void __dlp_shape(D dim, K kind, Q queue) {"
+    " __dlp_dim[0] = dim.x; __dlp_dim[1] = dim.y; __dlp_dim[2] = dim.z; __dlp_kind = (int)kind;"
+    " __dlp_queue = (void *)queue; }\n"
+)
+_DECLARED = (
+    '# 1 "runtime" 3\nextern "C" { extern int __dlp_dim[3], __dlp_kind; extern void *__dlp_queue;\n'
+    "void __dlp_start(const void *, const void **, const unsigned long *, int); }\n" + _START
+)
+
+
+def has_main(text: str) -> bool:
+    """Whether a source is a whole program."""
+    return re.search(r"\bint\s+main\s*\(", text) is not None
+
+
+def host_text(preprocessed: str) -> str:
+    """C++ of the host, behind it the runtime that it calls."""
+    text = rewrite(
+        "".join(_launching(chunk) if is_user else chunk for chunk, is_user in chunks(preprocessed))
+    )
+    for item in reversed(items(text)):
+        if item.is_device:
+            text = text[: item.start] + _standing_for(text, item) + text[item.end :]
+    runtime = RUNTIME.read_text(encoding="utf-8")
+    return f'{_DECLARED}{text}\n# 1 "runtime" 3\n{runtime}'
+
+
+def _launching(text: str) -> str:
+    """Launches as calls behind a note of their shape."""
+    at = 0
+    while True:
+        found = next((token for token in TOKEN.finditer(text, at) if token["launch"]), None)
+        if found is None:
+            return text
+        name = _NAME.search(text[: found.start()])
+        end = _behind(text, found.end())
+        opening = text.find("(", end)
+        if name is None or opening < 0 or text[end:opening].strip():
+            at = found.end()
+            continue
+        last = closing(text, opening + 1, "(", ")")
+        shape = text[found.end() : end - 3]
+        call = f"(__dlp_shape({shape}), {name[1]}{text[end:last]})"
+        text = text[: name.start(1)] + call + text[last:]
+        at = name.start(1) + len("(__dlp_shape(")
+
+
+def _behind(text: str, at: int) -> int:
+    depth = 0
+    for place in range(at, len(text)):
+        depth += (text[place] in "([{") - (text[place] in ")]}")
+        if depth <= 0 and text.startswith(">>>", place):
+            return place + 3
+    return at
+
+
+def _standing_for(text: str, item: Item) -> str:
+    """A kernel's body that starts it; nothing for other device code; declarations as they are."""
+    whole = text[item.start : item.end]
+    head = text[item.start : item.body] if item.is_function else whole
+    if ENTRY not in head and "__mlu_host__" not in head:
+        return _LINES.sub("", whole) if "\n# " not in whole else _blank(whole)
+    if not item.is_function or ENTRY not in head:
+        return whole
+    names = [found[1] for p in parameters_of(head) if (found := _PARAMETER.search(p))]
+    template = TEMPLATE.match(plain(head))
+    mine = name_of(head) + (f"<{_arguments(template[1])}>" if template else "")
+    values = ", ".join(f"(const void *)&{name}" for name in names) or "nullptr"
+    sizes = ", ".join(f"sizeof({name})" for name in names) or "0"
+    body = (
+        f"{{ const void *__values[] = {{{values}}}; const unsigned long __sizes[] = {{{sizes}}}; "
+        f"__dlp_start((const void *)&{mine}, __values, __sizes, {len(names)}); }}"
+    )
+    return head + body + "\n" * whole[len(head) :].count("\n")
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"^(?!# )[^\n]+", "", text, flags=re.MULTILINE)
+
+
+def _arguments(template: str) -> str:
+    """What a template's parameters are called: `typename T, int N, typename... P` is `T, N, P...`."""
+    inside = template[template.index("<") + 1 : template.rindex(">")]
+    made = []
+    for part in inside.split(","):
+        first = part.partition("=")[0].strip()
+        made.append(re.findall(r"\w+", first)[-1] + ("..." if "..." in first else ""))
+    return ", ".join(made)
