@@ -6,6 +6,7 @@ printed: the kernel's own output, its arrays afterwards, findings of the checker
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,7 +57,7 @@ def kernel(
         raise ArgumentError(
             f"trilobite kernel {action}", expected=" or ".join(ACTIONS), remedy="use one of them"
         )
-    if action == "run" and not name and is_program(source):
+    if action == "run" and not name and not _for_kernel(arg or ()) and is_program(source):
         options = Options(tuple(include or ()), tuple(define or ()), level)
         raise typer.Exit(run_program(source, machine, options, arg or ()))
     device = Device(machine)
@@ -78,6 +79,11 @@ def kernel(
         return f"{head}no errors in {run.instructions} instructions"
     timing = f"{run.cycles} cycles, {run.seconds * 1e6:.3f} us\n"
     return head + timing + (_profile(run, output) if action == "profile" else _arrays(args, output))
+
+
+def _for_kernel(words: Sequence[str]) -> bool:
+    """Whether arguments name arrays or structs: those of a kernel, not of a program's main."""
+    return any(":" in word or word.endswith(".npy") for word in words)
 
 
 def _extents(dim: str) -> tuple[int, int, int]:

@@ -161,13 +161,13 @@ def test_a_whole_program_from_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(
         ArgumentError, match=r"an array for a pointer \(--arg random:f32:8x4\), else a number"
     ):
-        kernel("run", str(source))
+        kernel("run", str(source), name="negative")
 
 
 def test_only_faults_of_the_kernel_are_told(tmp_path: Path) -> None:
     source = written(MIXED.replace("NEGATION", "no_such"), tmp_path)
     with pytest.raises(KernelError) as caught:
-        kernel("run", str(source))
+        kernel("run", str(source), name="negative")
     said = str(caught.value)
     assert f"{source.name}:12:3: use of undeclared identifier '__bang_no_such'" in said
     assert said.count(source.name + ":") == 1 and "headers that it includes were not found: " in said
