@@ -86,6 +86,14 @@ def place(
         sizes[space] = max((offsets[b] + b.bytes for b in mine), default=0)
         if sizes[space] > limit_of(machine, space, mine):
             raise _overflow(machine, space, sizes[space], mine, offsets)
+    pool, pooled = machine.core.pool_kib * 1024, sizes["nram"] + sizes["wram"]
+    if pool and pooled > pool:
+        raise KernelError(
+            f"the pool overflows by {pooled - pool} bytes: the kernel needs {sizes['nram']} of NRAM and "
+            f"{sizes['wram']} of WRAM, {machine.name} has {pool} for both",
+            expected=f"buffers of at most {pool} bytes in nram and wram together",
+            remedy="use smaller tiles, fewer pipeline slots, or a machine with more",
+        )
     return Layout(offsets, sizes, _is_far(machine, sizes))
 
 

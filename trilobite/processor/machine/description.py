@@ -16,6 +16,9 @@ RATE_FORMATS = ("int4", "int8", "fp8", "int16", "fp16", "bf16", "tf32", "fp32")
 GEOMETRIES = ("systolic-ws", "systolic-os", "adder-tree")
 NOC_KINDS = ("none", "ring", "mesh", "torus", "links")
 INTERLOCKS = ("ranges", "none")
+GATINGS = ("none", "weights", "activations", "both")
+# Products that one multiplier makes a cycle, where a unit states nothing else: an int8 one makes two of int4.
+FACTORS: Mapping[str, float] = MappingProxyType({"int4": 2.0})
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,13 @@ class Scratchpad:
 
 @dataclass(frozen=True)
 class MatrixUnit:
-    """The MFU: `count` arrays of rows x cols. For an adder tree rows are inputs (a_C), cols outputs (a_K)."""
+    """The MFU: `count` arrays of rows x cols. For an adder tree rows are inputs (a_C), cols outputs (a_K).
+
+    A rate follows from the geometry: at most rows x cols x count x the format's factor (`factors`, else
+    `FACTORS`). Without `geometry_published` the shape is a guess, and nobody may sweep over it. `sparse`
+    stands for weights of which two of every four are zero and are skipped; `zero_gating` names operands
+    whose zeros cost no energy (how many there are, `Activity` says).
+    """
 
     geometry: str
     rows: int
@@ -50,13 +59,24 @@ class MatrixUnit:
     weight_buffers: int = 1
     count: int = 1
     first_layer_fold: bool = False
+    factors: Mapping[str, float] = field(default_factory=dict)
+    geometry_published: bool = True
+    sparse: bool = False
+    zero_gating: str = "none"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "macs_per_cycle", MappingProxyType(dict(self.macs_per_cycle)))
+        object.__setattr__(self, "factors", MappingProxyType(dict(self.factors)))
+
+    def factor(self, rate_format: str) -> float:
+        """Products of a format that one multiplier makes a cycle."""
+        return float(self.factors.get(rate_format, FACTORS.get(rate_format, 1.0)))
 
     def __hash__(self) -> int:
         rates = tuple(sorted(self.macs_per_cycle.items()))
-        return hash((self.geometry, self.rows, self.cols, rates, self.weight_buffers, self.count))
+        factors = tuple(sorted(self.factors.items()))
+        shape = (self.geometry, self.rows, self.cols, self.weight_buffers, self.count)
+        return hash((shape, rates, factors, self.sparse, self.zero_gating))
 
     def __reduce__(self) -> tuple[object, ...]:
         return (
@@ -69,6 +89,10 @@ class MatrixUnit:
                 self.weight_buffers,
                 self.count,
                 self.first_layer_fold,
+                dict(self.factors),
+                self.geometry_published,
+                self.sparse,
+                self.zero_gating,
             ),
         )
 
@@ -132,6 +156,7 @@ class Core:
     queues: Queues = Queues()
     scalar: ScalarUnit = ScalarUnit()
     gprs: int = 64
+    pool_kib: int = 0  # of one memory that NRAM and WRAM are parts of, with NRAM's ports; 0: they are two
     fetch: InstructionCache = InstructionCache()
 
 
@@ -169,7 +194,12 @@ class Noc:
 
 @dataclass(frozen=True)
 class Dram:
-    """Off-chip memory of the whole part; `efficiency` stands for refresh and turnaround."""
+    """Off-chip memory of the whole part; `efficiency` stands for refresh and turnaround.
+
+    With `row_bytes` it has rows as well: a transfer opens every row that it touches, `row_ns` each, `banks`
+    of them at a time; all channels open theirs together. Every `refresh_interval_ns` it is away for
+    `refresh_ns`. What `efficiency` then still stands for is turnaround alone.
+    """
 
     gb_per_s: float
     channels: int = 1
@@ -178,6 +208,11 @@ class Dram:
     granule_bytes: int = 64
     burst_bytes: int = 512
     gib: int = 16
+    row_bytes: int = 0
+    banks: int = 1
+    row_ns: float = 0.0
+    refresh_interval_ns: float = 0.0
+    refresh_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -196,6 +231,28 @@ class Launch:
 
     overhead_ns: float = 5000.0
     round_ns: float = 500.0
+
+
+@dataclass(frozen=True)
+class HostLink:
+    """The way between the host's memory and DRAM; 0 GB/s where none is described."""
+
+    gb_per_s: float = 0.0
+    latency_ns: float = 0.0
+
+    def seconds(self, moved: int, transfers: int = 1) -> float:
+        """So many bytes in so many transfers, one after the other; 0 without a link."""
+        if not self.gb_per_s:
+            return 0.0
+        return moved / (self.gb_per_s * 1e9) + transfers * self.latency_ns * 1e-9
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Shares of zeros in what a matrix unit multiplies: an assumption about data, for energy."""
+
+    zero_weights: float = 0.0
+    zero_activations: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -230,6 +287,8 @@ class Machine:
     llc: LastLevelCache = LastLevelCache()
     launch: Launch = Launch()
     power: Power = Power()
+    host: HostLink = HostLink()
+    activity: Activity = Activity()
     note: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -244,7 +303,9 @@ class Machine:
     @property
     def dram_bytes_per_cycle(self) -> float:
         """Sustained bytes per core clock cycle, after the efficiency."""
-        return self.dram.gb_per_s / self.clock_ghz * self.dram.efficiency
+        dram = self.dram
+        away = dram.refresh_ns / dram.refresh_interval_ns if dram.refresh_interval_ns else 0.0
+        return dram.gb_per_s / self.clock_ghz * dram.efficiency * (1 - away)
 
     def peak_ops(self, rate_format: str) -> float:
         """Multiply and add counted apart, per second, for the whole part; 0 if the MFU lacks the format."""
@@ -252,7 +313,7 @@ class Machine:
 
     def ridge(self, rate_format: str) -> float:
         """Operations per DRAM byte above which the matrix unit, not the memory, is the bound."""
-        return self.peak_ops(rate_format) / (self.dram.gb_per_s * 1e9 * self.dram.efficiency)
+        return self.peak_ops(rate_format) / (self.dram_bytes_per_cycle * self.clock_ghz * 1e9)
 
     def cycles(self, nanoseconds: float) -> int:
         """A time in whole core cycles, rounded up."""

@@ -21,6 +21,7 @@ from trilobite.processor.machine.description import (
     SharedMemory,
 )
 from trilobite.processor.machine.noc import places, unreachable
+from trilobite.processor.machine.validate_options import check_options, check_rates
 
 # Zero is a meaning of its own in these fields ("there is none", "nothing published").
 ZERO_ALLOWED = frozenset(
@@ -42,6 +43,14 @@ ZERO_ALLOWED = frozenset(
         "tdp_watts",
         "area_mm2",
         "dispatch",
+        "pool_kib",
+        "row_bytes",
+        "row_ns",
+        "refresh_interval_ns",
+        "refresh_ns",
+        "zero_weights",
+        "zero_activations",
+        "host.gb_per_s",  # a path: DRAM has to have some
     }
 )
 
@@ -56,6 +65,8 @@ def validate(machine: Machine) -> None:
     _check_present(machine)
     _check_caches(machine)
     _check_matrix_unit(machine.name, core.mfu)
+    check_rates(machine.name, core.mfu)
+    check_options(machine)
     _check_clusters(machine)
     _check_noc(machine.name, machine.noc, machine.clusters)
     if not 0 < machine.dram.efficiency <= 1:
@@ -86,7 +97,7 @@ def _numbers(value: object, path: str) -> Iterator[tuple[str, str, float]]:
 
 def _check_numbers(machine: Machine) -> None:
     for name, path, number in _numbers(machine, ""):
-        low = 0 if name in ZERO_ALLOWED else 1e-9
+        low = 0 if name in ZERO_ALLOWED or path in ZERO_ALLOWED else 1e-9
         if not low <= number < float("inf"):
             raise MachineError(
                 f"{path} is {number}",

@@ -48,8 +48,9 @@ def area_of(machine: Machine) -> Area:
     found = {
         "matrix": macs * machine.cores,
         "vector": lanes * machine.cores,
-        "nram": core.nram.bytes * cell * machine.cores,
-        "wram": core.wram.bytes * cell * machine.cores,
+        "nram": (0 if core.pool_kib else core.nram.bytes) * cell * machine.cores,
+        "wram": (0 if core.pool_kib else core.wram.bytes) * cell * machine.cores,
+        "pool": core.pool_kib * 1024 * cell * machine.cores,
         "acc": core.acc.bytes * cell * machine.cores,
         "sram": machine.sram.bytes * cell * machine.clusters,
         "llc": machine.llc.kib * 1024 * cell,

@@ -69,6 +69,15 @@ def check_fits(machine: Machine, program: Program) -> None:
         "sram": left(machine.sram.bytes, machine.sram.reserved_kib),
         "ldram": 1 << 25,
     }
+    pooled = program.sizes.get("nram", 0) + program.sizes.get("wram", 0)
+    if core.pool_kib and pooled > core.pool_kib * 1024:
+        raise ProcessorFault(
+            f"static arrays need {pooled} bytes of the pool that NRAM and WRAM are, "
+            f"{machine.name} has {core.pool_kib * 1024}",
+            where=", ".join(sorted(set(program.sources))),
+            expected=f"at most {core.pool_kib * 1024} bytes of both together",
+            remedy="make the arrays smaller, or choose a machine with more",
+        )
     for section in RESERVED_SECTIONS:
         needed = program.sizes.get(section, 0)
         if needed > room[section]:

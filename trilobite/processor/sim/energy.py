@@ -112,13 +112,15 @@ def energy_of(machine: Machine, trace: Trace, seconds: float) -> Energy:
         ACC: core.acc,
         SRAM: machine.sram,
     }
+    if core.pool_kib:
+        pads[NRAM] = pads[WRAM] = Scratchpad(core.pool_kib, core.nram.banks)
     access = {space: bank_pj_per_byte(pad) * scale for space, pad in pads.items() if pad.bytes}
     cache = bank_pj_per_byte(SharedMemory(machine.llc.kib)) * scale if machine.llc.kib else 0.0
     scalars = scalar_actions(trace.cores)
     if scalars:
         result.spend("scalar", SCALAR, scale * scalars)
     for record, count in tensor_actions(trace.cores, machine.dram.granule_bytes):
-        _units(result, record, scale * count)
+        _units(result, machine, record, scale * count)
         for is_write, regions in ((False, record.reads), (True, record.writes)):
             for region in regions:
                 _memory(result, machine, region, is_write, access, cache, count)
@@ -131,11 +133,20 @@ def energy_of(machine: Machine, trace: Trace, seconds: float) -> Energy:
     return result
 
 
-def _units(result: Energy, record: TensorRecord, scale: float) -> None:
+def switching_share(machine: Machine) -> float:
+    """Of the multipliers' work, what is left where zeros are skipped (half of sparse weights) or gated."""
+    mfu, activity = machine.core.mfu, machine.activity
+    weights = 1.0 if mfu.zero_gating not in ("weights", "both") else 1 - activity.zero_weights
+    inputs = 1.0 if mfu.zero_gating not in ("activations", "both") else 1 - activity.zero_activations
+    return (0.5 if mfu.sparse else weights) * inputs
+
+
+def _units(result: Energy, machine: Machine, record: TensorRecord, scale: float) -> None:
     macs = useful_macs(record)
     if macs:
         entries = [MACS[fmt.rate] for fmt in record.formats[1:3]]
-        result.spend("matrix", max(entries, key=lambda entry: entry.picojoules), macs * scale)
+        dearest = max(entries, key=lambda entry: entry.picojoules)
+        result.spend("matrix", dearest, macs * scale * switching_share(machine))
     elif record.queue == "vector":
         widest = max((region.bytes for region in (*record.reads, *record.writes)), default=0)
         result.spend("vector", LANE_BYTE, scale * record.work.get("bytes", widest))

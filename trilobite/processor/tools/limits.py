@@ -66,7 +66,10 @@ def _matrix_unit(machine: Machine) -> Machine:
     def rates(old: Mapping[str, int]) -> dict[str, int]:
         return {name: 2 * rate for name, rate in old.items()}
 
-    return _changed(machine, "core.mfu", macs_per_cycle=rates)
+    def factors(_: object) -> dict[str, float]:
+        return {name: 2 * machine.core.mfu.factor(name) for name in machine.core.mfu.macs_per_cycle}
+
+    return _changed(machine, "core.mfu", macs_per_cycle=rates, factors=factors)
 
 
 def _scalar(machine: Machine) -> Machine:

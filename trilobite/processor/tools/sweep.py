@@ -16,6 +16,7 @@ from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.machine import Machine
+from trilobite.processor.machine.description import MatrixUnit
 from trilobite.processor.sim.energy import energy_of
 from trilobite.processor.sim.record import Trace
 from trilobite.processor.sim.run import STRUCTURAL, Run
@@ -54,7 +55,26 @@ def _with(part: Any, path: str, way: Sequence[str], value: object) -> Any:
             remedy="name fields as in the YAML file, joined by dots",
         )
     inner = value if len(way) == 1 else _with(getattr(part, way[0]), path, way[1:], value)
+    if isinstance(part, MatrixUnit) and way[0] in ("rows", "cols", "count"):
+        return _with_geometry(part, way[0], value)
     return replace(part, **{way[0]: inner})
+
+
+def _with_geometry(mfu: MatrixUnit, name: str, value: object) -> MatrixUnit:
+    """Rates follow the multipliers, and with them the area."""
+    if not mfu.geometry_published:
+        raise ArgumentError(
+            f"core.mfu.{name} cannot be swept: the geometry of this part is not published",
+            expected="a part whose makers say how its matrix unit is built",
+            remedy="sweep over dlp-s, tpu-v1 or a machine of your own, or over another field",
+        )
+    if type(value) is not int or value < 1:
+        raise ArgumentError(
+            f"core.mfu.{name} is {value!r}", expected="a whole number of at least 1", remedy="correct it"
+        )
+    old = getattr(mfu, name)
+    rates = {fmt: max(1, rate * value // old) for fmt, rate in mfu.macs_per_cycle.items()}
+    return replace(mfu, **{name: value, "macs_per_cycle": rates})  # type: ignore[arg-type]
 
 
 def sweep(

@@ -57,6 +57,8 @@ def product_cycles(
     if isinstance(m, int) and min(m, n, k, taps) < 1:
         return 0
     inner, outer = k // groups, n // groups
+    if mfu.sparse:  # two of every four terms are left
+        inner = ceil_div(inner, 4) * 2 if inner > 1 else inner
     if mfu.geometry == "adder-tree":
         steps = _tree_steps(mfu, m, outer, inner, taps) * groups
         return beats(mfu, rate_format, ceil_div(steps, mfu.count)) + tree_depth(mfu.rows)

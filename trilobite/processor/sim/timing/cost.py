@@ -21,6 +21,7 @@ from trilobite.processor.machine.description import Dma
 from trilobite.processor.machine.noc import routes
 from trilobite.processor.sim.record import SCALAR_CLASSES, ScalarRecord, TensorRecord
 from trilobite.processor.sim.timing.arrays import ceil_div, product_cycles
+from trilobite.processor.sim.timing.ranges import bounds
 
 DRAM_SPACES = frozenset((GDRAM, LDRAM, CODE))
 Resource = tuple[object, ...]
@@ -77,7 +78,8 @@ def slowest_pad(machine: Machine, regions: Sequence[Region]) -> tuple[int, str]:
     for region in regions:
         space = split(region.address)[0]
         if space in rates:
-            moved[space] = moved.get(space, 0) + region.bytes
+            home = NRAM if space == WRAM and machine.core.pool_kib else space  # a pool has one set of ports
+            moved[home] = moved.get(home, 0) + region.bytes
     times = [(ceil_div(count, rates[s]), PADS[s]) for s, count in moved.items() if rates[s]]
     return max(times, key=lambda time: time[0], default=(0, ""))
 
@@ -274,7 +276,7 @@ def _way(
     homes = []
     for region, space, is_write in zip(ends, spaces, (False, True), strict=False):
         if space in DRAM_SPACES:
-            amount = max(amount, dram_bytes(machine, region, is_write))
+            amount = max(amount, dram_bytes(machine, region, is_write) + _row_bytes(machine, region))
             parts, hops = _to_dram(machine, region, is_write, cluster)
             resources += parts
             wait = max(wait, machine.cycles(machine.dram.latency_ns) + hops * machine.noc.hop_cycles)
@@ -337,6 +339,19 @@ def _scattered_bytes(
     skews, counts = np.unique(starts[:: size // row] % granule, return_counts=True)
     touched = [_granules(int(skew), size, granule, is_write) for skew in skews]
     return sum(each * int(count) for each, count in zip(touched, counts, strict=True))
+
+
+def _row_bytes(machine: Machine, region: Region) -> int:
+    """What DRAM could have carried while it opened the rows of a region, where it has rows."""
+    dram = machine.dram
+    if not dram.row_bytes or not region.count:
+        return 0
+    row = dram.row_bytes * dram.channels
+    (pieces, size), start = _pieces((region,)), split(region.address)[3]
+    low, high = bounds(region)
+    each = (start % row + size - 1) // row + 1
+    opened = min(pieces * each, (high - low - 1) // row + 2)
+    return ceil(opened * dram.row_ns * machine.clock_ghz / dram.banks * machine.dram_bytes_per_cycle)
 
 
 def _granules(start: int, size: int, granule: int, is_write: bool) -> int:

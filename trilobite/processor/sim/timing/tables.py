@@ -55,7 +55,8 @@ class Tables:
         self.rows_of_kind: dict[Hashable, dict[tuple[int, ...], Row]] = {}  # by kind, sizes and places
         self._cost_numbers: dict[Hashable, int] = {}
         self.latencies = scalar_latencies(machine)
-        self.turn = lcm(machine.dram.granule_bytes, machine.dram.burst_bytes * machine.dram.channels)
+        row = machine.dram.row_bytes or machine.dram.burst_bytes
+        self.turn = lcm(machine.dram.granule_bytes, row * machine.dram.channels)
         self._meetings: dict[tuple[str, int], int] = {}
         self._expected: list[int] = []
         self.spans, self.feet = _Growing(3), _Growing(3)
