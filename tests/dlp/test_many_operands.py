@@ -24,3 +24,19 @@ def test_chains_of_many_inputs_and_many_results() -> None:
     found = tb.jit(lambda x: [x * n + 1 for n in range(60)], target="dlp:dlp-s")(tb.tensor(parts[0]))
     for n, value in enumerate(found):
         np.testing.assert_allclose(value.numpy(), parts[0] * n + 1, rtol=1e-6, atol=1e-6)
+
+
+def test_counts_of_short_logs_are_those_of_their_records() -> None:
+    """Energy and rooflines count joined logs; the records themselves say the same."""
+    from trilobite.processor.sim.actions import tensor_actions
+    from trilobite.processor.sim.record import TensorRecord
+
+    x = tb.tensor(RNG.standard_normal((40, 33)).astype(np.float32))
+    function = tb.jit(lambda x: tb.softmax(tb.sin(x) @ x.T, axis=-1), target="dlp:dlp-m")
+    function(x)
+    for core in function.last_run.trace.cores:
+        records = [r for r in core.records if isinstance(r, TensorRecord)]
+        counted = list(tensor_actions(core, 64))
+        assert sum(count for _, count in counted) == len(records)
+        moved = sum(r.bytes for record in records for r in (*record.reads, *record.writes))
+        assert moved == sum(n * r.bytes for record, n in counted for r in (*record.reads, *record.writes))

@@ -17,7 +17,7 @@ import numpy as np
 import typer
 
 from trilobite.apps import assets
-from trilobite.apps.demo_page import write_page
+from trilobite.apps.demo_page import write_index
 from trilobite.apps.style import pictures
 from trilobite.apps.style.pictures import Pixels
 from trilobite.base.errors import TrilobiteError
@@ -61,7 +61,7 @@ def main(
         _part("A network learns to read digits", _digits),
         _part("A BANG C kernel, run and checked", lambda p: _kernel(p, output)),
     ]
-    page = write_page(output / "index.html", parts, machine, time.perf_counter() - began)
+    page = write_index(output / "index.html", parts, machine, time.perf_counter() - began)
     typer.echo(f"\n{time.perf_counter() - began:.0f} s in all. Open {page}")
     typer.echo(
         "Next: trilobite style YOUR.jpg 11 -o styled.png    (styles 0 to 25, or a picture as the style)"
@@ -111,6 +111,7 @@ def _on_cpu(part: Part, output: Path, picture: str, side: int) -> None:
 
 def _on_chip(part: Part, output: Path, picture: str, machine: str) -> None:
     from trilobite.apps.style.real_time import Multistyle
+    from trilobite.report import processor_subject, write_page
 
     content = _content(picture, CHIP_SIDE)
     on_chip = Multistyle(f"dlp:{machine}")
@@ -121,10 +122,12 @@ def _on_chip(part: Part, output: Path, picture: str, machine: str) -> None:
     apart = float(np.abs(painted.astype(np.float64) - reference).max() * 255)
     part.show(output, "chip.png", f"painted by {machine}", painted)
     part.show(output, "chip-cpu.png", "painted by this CPU", reference)
-    run: Any = on_chip.session.last_run
-    part.say(f"{run.cycles:,} cycles, {run.seconds * 1e3:.2f} ms, {run.energy.total * 1e3:.2f} mJ simulated")
+    runs: list[Any] = on_chip.session.last_runs
+    cycles, seconds = sum(run.cycles for run in runs), sum(run.seconds for run in runs)
+    joules = sum(run.energy.total for run in runs)
+    part.say(f"{cycles:,} cycles, {seconds * 1e3:.2f} ms, {joules * 1e3:.2f} mJ simulated")
     part.say(f"simulated in {host_seconds:.1f} s with compilation; at most {apart:.3f} of 255 from the CPU")
-    run.report(output / "chip.html")
+    write_page(output / "chip.html", f"One picture on {machine}", [processor_subject(run) for run in runs])
     part.say("chip.html shows where the cycles went")
 
 

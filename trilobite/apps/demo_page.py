@@ -41,7 +41,7 @@ footer { border-top: 1px solid var(--line); margin-top: 3rem; padding-top: 1rem;
 POLICY = "default-src 'none'; img-src 'self' file: data:; style-src 'unsafe-inline'"
 
 
-def write_page(path: Path, parts: Sequence[Shown], machine: str, seconds: float) -> Path:
+def write_index(path: Path, parts: Sequence[Shown], machine: str, seconds: float) -> Path:
     """The page's own path."""
     body = "\n".join(line for part in parts for line in _section(part))
     pages = [p.name for p in sorted(path.parent.glob("*.html")) if p.name != path.name]

@@ -131,6 +131,13 @@ class Session:
 
     # -- looking inside --------------------------------------------------------------------------------------
 
+    @property
+    def last_runs(self) -> list[Any]:
+        """What a processor kept of the last run, a launch each: cycles, joules, timeline; else nothing."""
+        made = [step.latest for step in self.program.steps if isinstance(step, Compiled)]
+        runs = (function.last_run for function in made if function is not None)
+        return [run for run in runs if run is not None]
+
     def explain(self) -> str:
         """The steps, and for which sizes each was compiled."""
         return "\n".join(self.program.describe())

@@ -43,8 +43,8 @@ class Subject:
         raise NotImplementedError  # the two kinds below
 
     @property
-    def last_run(self) -> Any:
-        """What the processor measured in the last call; None on targets that measure nothing."""
+    def last_runs(self) -> list[Any]:
+        """What a processor measured in the last call, a launch each; none on targets that measure nothing."""
         raise NotImplementedError
 
 
@@ -65,8 +65,8 @@ class FileSubject(Subject):
         return dict(self.session.run(feeds))
 
     @property
-    def last_run(self) -> Any:
-        return getattr(self.session, "last_run", None)
+    def last_runs(self) -> list[Any]:
+        return self.session.last_runs
 
 
 class ZooSubject(Subject):
@@ -94,8 +94,8 @@ class ZooSubject(Subject):
         return {n: v.numpy() for n, v in zip(names, values, strict=True) if hasattr(v, "numpy")}
 
     @property
-    def last_run(self) -> Any:
-        return getattr(self.jitted, "last_run", None)
+    def last_runs(self) -> list[Any]:
+        return [run for run in [self.jitted.last_run] if run is not None]
 
 
 def open_model(name: str, target: Any = "cpu") -> Subject:

@@ -143,13 +143,13 @@ def write_outputs(path: str, found: Mapping[str, Any]) -> None:
 
 
 def _simulated(subject: Subject) -> dict[str, Any]:
-    last = subject.last_run
-    if last is None:
+    runs = subject.last_runs
+    if not runs:
         return {}
     return {
-        "cycles": int(last.cycles),
-        "simulated_seconds": float(last.seconds),
-        "joules": float(last.energy.total),
+        "cycles": sum(int(run.cycles) for run in runs),
+        "simulated_seconds": sum(float(run.seconds) for run in runs),
+        "joules": sum(float(run.energy.total) for run in runs),
     }
 
 

@@ -69,6 +69,7 @@ class Compiled:
         self.target, self.options, self.name = target, options, name
         self.functions: OrderedDict[Key, Jitted] = OrderedDict()
         self.symbolic: list[tuple[Pattern, Jitted]] = []
+        self.latest: Jitted | None = None  # what the last run called
         self.refusal = ""  # why sizes cannot be symbols here
         self.compilations, self.seconds = 0, 0.0
         self._lock = threading.Lock()
@@ -77,9 +78,10 @@ class Compiled:
         operands = [wrap(np.asarray(values[n])) for n in self.reads]
         key: Key = tuple((t.shape, t.dtype) for t in operands)  # type: ignore[misc]
         function = self.functions.get(key)
-        if function is not None:
-            return [o.numpy() for o in function(*operands)]
-        return self._first(key, operands)
+        if function is None:
+            return self._first(key, operands)
+        self.latest = function
+        return [o.numpy() for o in function(*operands)]
 
     def _first(self, key: Key, operands: Sequence[Tensor]) -> Sequence[Any]:
         """A size that was not met before: a graph over symbols serves it, or it gets a graph of its own."""
@@ -116,7 +118,7 @@ class Compiled:
 
     def _kept(self, key: Key, function: Jitted, outs: Sequence[Any]) -> Sequence[Any]:
         with self._lock:
-            self.functions[key] = function
+            self.functions[key] = self.latest = function
             if len(self.functions) > KEPT:
                 self.functions.popitem(last=False)
         return outs

@@ -81,7 +81,7 @@ class Run:
     def stall_text(self) -> str:
         return stall_text(self.stalls)
 
-    @property
+    @cached_property
     def roofline(self) -> Roofline:
         return roofline(self.machine, self.trace)
 
