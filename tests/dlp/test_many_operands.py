@@ -36,7 +36,7 @@ def test_counts_of_short_logs_are_those_of_their_records() -> None:
     function(x)
     for core in function.last_run.trace.cores:
         records = [r for r in core.records if isinstance(r, TensorRecord)]
-        counted = list(tensor_actions(core, 64))
+        counted = list(tensor_actions([core], 64))
         assert sum(count for _, count in counted) == len(records)
         moved = sum(r.bytes for record in records for r in (*record.reads, *record.writes))
         assert moved == sum(n * r.bytes for record, n in counted for r in (*record.reads, *record.writes))
