@@ -112,6 +112,7 @@ def _attribute(function: str) -> property:
 
 
 def _attach_properties() -> None:
+    from trilobite.framework.ops import late_methods
     from trilobite.framework.ops.shaping import t_property
 
     named = {
@@ -130,6 +131,7 @@ def _attach_properties() -> None:
     named["layout"] = property(lambda self: "strided", doc="How PyTorch calls what is not sparse.")
     named["retains_grad"] = property(lambda self: not self.is_leaf and self.grad is not None, doc="Kept?")
     named["names"] = property(lambda self: (None,) * self.ndim, doc="Axes have no names.")
+    named["at"] = property(late_methods._at, doc="Updates that make a new tensor: x.at[i].set(v), .add(v).")
     named["is_meta"] = property(lambda self: False, doc="Never.")
     for name, value in named.items():
         setattr(Tensor, name, value)

@@ -121,6 +121,7 @@ _BY_ROOM = {
         "default_generator"
     ),
     "transforms": "grad value_and_grad vjp jvp",
+    "linear_maps": "linearize linear_transpose",
     "mapping": "vmap",
     "modes": (
         "stop_gradient no_grad enable_grad is_grad_enabled inference_mode set_grad_enabled "

@@ -381,7 +381,7 @@ class Tensor(Attached):
             return _from_hook(hook(wrap(ct)), ct)
 
         row.append(call)
-        return lambda: row.remove(call)
+        return Remover(row, call)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
@@ -397,6 +397,25 @@ class Tensor(Attached):
             out._cell.leaf = GradLeaf()
         memo[id(self)] = out
         return out
+
+
+class Remover:
+    """Takes a hook away again: call it or its `remove()`, or use it as a context."""
+
+    def __init__(self, row: list[Any], call: Any) -> None:
+        self._row, self._call = row, call
+
+    def remove(self) -> None:
+        if self._call in self._row:
+            self._row.remove(self._call)
+
+    __call__ = remove
+
+    def __enter__(self) -> Remover:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
 
 
 def _listen(t: Tensor) -> Callable[[], None]:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from trilobite.base.errors import ArgumentError, StateError
-from trilobite.framework.checkpoint import durable, matching, safetensors
+from trilobite.framework.checkpoint import durable, matching, safetensors, streams
 from trilobite.framework.checkpoint.arrays import NAMES, Array
 from trilobite.framework.checkpoint.manifest import (
     MAX_BYTES,
@@ -36,12 +36,18 @@ _RETRIES = 20
 # ---- saving ----
 
 
-def save(path: Any, tree: Any, *, metadata: Any = None) -> None:
-    """Save a pytree of arrays, numbers, strings, bytes, bools and None as the checkpoint at `path`.
+def save(path: Any, tree: Any = None, *, metadata: Any = None, **settings: Any) -> None:
+    """Save a pytree of arrays, numbers, strings, bytes, bools and None as the checkpoint at `path`. PyTorch's
+    order, save(tree, path), is understood as well, and a stream gets safetensors of one flat dict.
 
     Returns when it is on the disk. A kill at any moment leaves the checkpoint that was there before, or
     this one. `metadata` is a tree of scalars for people and tools (`read_metadata`).
     """
+    path, tree = streams.in_order(path, tree)
+    streams.refuse_module(tree)
+    if hasattr(path, "write"):
+        streams.write(path, tree, metadata)
+        return
     encoder = Encoder()
     encoded = encoder.encode(tree)
     notes = _encode_metadata(metadata)
@@ -159,13 +165,17 @@ class _Checkpoint(NamedTuple):
     files: dict[str, Opened]
 
 
-def load(path: Any, like: Any = None) -> Any:
+def load(path: Any, like: Any = None, *, map_location: Any = None, **settings: Any) -> Any:
     """The tree of the checkpoint at `path`: dict, list and tuple with NumPy arrays, bit for bit what was
     saved.
 
     Given `like`, an example, it must have the same names, shapes and dtypes; every difference is reported
-    at once, before any array is read, and the values come in the example's own containers.
+    at once, before any array is read, and the values come in the example's own containers. `map_location`
+    may name the CPU; PyTorch's `weights_only` and `mmap` change nothing. Streams hold what save wrote there.
     """
+    streams.check_settings(map_location, settings)
+    if hasattr(path, "read"):
+        return streams.read(path)
     with _opened(path) as checkpoint:
         nest = decode(checkpoint.manifest.tree, os.path.join(checkpoint.where, NAME))
         if like is not None:

@@ -339,7 +339,7 @@ def _within(k: Any) -> int:
 
 @tensor_op(G, methods=())
 def eye(
-    n_rows: int,
+    n_rows: Any = None,
     n_cols: int | None = None,
     /,
     *,
@@ -347,9 +347,14 @@ def eye(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    n: Any = None,
+    m: Any = None,
+    **other: Any,
 ) -> Tensor:
     """Ones on the k-th diagonal, zeros elsewhere."""
     check_device(device)
+    without_meaning(other)
+    n_rows, n_cols = n_rows if n is None else n, n_cols if m is None else m
     shape = shape_of((n_rows, n_rows if n_cols is None else n_cols))
     column, row = iota(shape, 1), iota(shape, 0)
     on = table["eq"](table["sub"](column, row), table["full"](shape=shape, dtype=dt.int64, value=_within(k)))

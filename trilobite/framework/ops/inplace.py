@@ -73,8 +73,11 @@ def _read(v: Any) -> Any:
 
 
 @method("scatter_")
-def scatter_(x: Tensor, axis: int, index: Any, source: Any, *, reduce: str = "set") -> Tensor:
+def scatter_(
+    x: Tensor, axis: int, index: Any, source: Any = None, *, reduce: str | None = None, value: Any = None
+) -> Tensor:
     """Write source[..., i, ...] at x[..., index[..., i, ...], ...]."""
+    source, reduce = value if source is None else source, reduce or "set"
     return assign(x, wrap(scatter(x._read(), axis, _read(index), _read(source), reduce=reduce)), "scatter_")
 
 
@@ -85,6 +88,7 @@ def scatter_add_(x: Tensor, axis: int, index: Any, source: Any) -> Tensor:
 
 
 @method("index_add_")
-def index_add_(x: Tensor, axis: int, index: Any, source: Any) -> Tensor:
+def index_add_(x: Tensor, axis: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
     """Add the slices of a source to the slices along an axis that the indices name."""
+    source = source if alpha == 1 else source * alpha
     return assign(x, wrap(index_add(x._read(), axis, _read(index), _read(source))), "index_add_")

@@ -26,6 +26,12 @@ def _late(room: str, name: str) -> Any:
     return method
 
 
+def _at(x: Any) -> Any:
+    from trilobite.framework.functional_updates import At
+
+    return At(x)
+
+
 def install() -> None:
     for room, names in LATE.items():
         for name in names.split():

@@ -18,7 +18,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, int64
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.registry import Weak, read_operand, register
+from trilobite.framework.ops.registry import Weak, operators, read_operand, register
 from trilobite.framework.promotion import promote, promote_scalar, scalar_dtype
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Primitive, Value
@@ -301,7 +301,9 @@ def binary(
         x, y = astype(x, dtype), astype(y, dtype)
         return primitive(x, y) if fn is None else fn(x, y)
 
-    def public(x1: Any, x2: Any, /) -> Tensor:
+    def public(x1: Any, x2: Any = None, /, **settings: Any) -> Tensor:
+        if settings or x2 is None:
+            return with_settings(name, public, x1, x2, settings)
         ctx = entry.threads.context
         if ctx.recorder is not None:
             return wrap(over_values(read_operand(x1), read_operand(x2)))
@@ -318,6 +320,35 @@ def binary(
     _describe(public, name, doc or primitive.doc or f"{name}, element by element")
     register(name, public, group, (name,) if methods is None else methods)
     return over_values
+
+
+def with_settings(name: str, public: Callable[..., Any], x: Any, y: Any, settings: dict[str, Any]) -> Any:
+    """PyTorch's settings: `alpha` scales the second operand of a sum, `rounding_mode` rounds a quotient;
+    `other` and `exponent` are words for the second operand.
+    """
+    y = settings.pop("other", settings.pop("exponent", y))
+    settings.pop("out", None)
+    mode, alpha = settings.pop("rounding_mode", None), settings.pop("alpha", 1)
+    fits = (mode is None or (name == "divide" and mode in ("floor", "trunc"))) and (
+        (type(alpha) is int and alpha == 1) or name in ("add", "subtract")
+    )
+    if settings or y is None or not fits:
+        given = {**settings, **({} if mode is None else {"rounding_mode": mode})}
+        raise _NoTensor(
+            f"{name}({'x' if y is None else 'x, y'}{''.join(f', {k}={v!r}' for k, v in given.items())})",
+            where=user_location(),
+            expected="two operands"
+            + (", and perhaps rounding_mode='floor' or 'trunc'" if name == "divide" else ""),
+        )
+    if mode == "floor":
+        return operators["floor_divide"].public(x, y)
+    out = public(x, y if alpha == 1 else operators["multiply"].public(y, alpha))
+    if mode is None:
+        return out
+    whole = operators["trunc"].public(out)
+    kinds = [v.dtype for v in (x, y) if hasattr(v, "dtype")]
+    exact = all(d in INTEGERS for d in kinds) and not any(isinstance(v, float) for v in (x, y))
+    return whole.astype(promote(*kinds) if len(kinds) == 2 else kinds[0]) if exact and kinds else whole
 
 
 def unary(
@@ -337,7 +368,9 @@ def unary(
         x = astype(x, accepted(name, accepts, x.dtype))
         return primitive(x) if fn is None or x.dtype not in COMPLEX else fn(x)
 
-    def public(x: Any, /) -> Tensor:
+    def public(x: Any = None, /, **words: Any) -> Tensor:
+        if words:
+            x = words.get("input", x)
         ctx = entry.threads.context
         if isinstance(x, Tensor) and ctx.recorder is None:
             v = x._read()

@@ -144,8 +144,11 @@ def _cropped(source: Value, shape: Shape, what: str) -> Value:
 
 
 @op(G)
-def scatter(x: Any, axis: int, index: Any, source: Any, *, reduce: str = "set") -> Value:
+def scatter(
+    x: Any, axis: int, index: Any, source: Any = None, *, reduce: str | None = "set", value: Any = None
+) -> Value:
     """x with source[..., i, ...] at x[..., index[..., i, ...], ...]; `reduce` may add or multiply instead."""
+    reduce, source = reduce or "set", value if source is None else source
     if reduce not in _KINDS:
         raise ArgumentError(
             f"scatter(reduce={reduce!r})", where=user_location(), expected=f"one of {', '.join(_KINDS)}"

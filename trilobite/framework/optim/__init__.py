@@ -4,6 +4,7 @@ Everything a step changes lives in tensors: a step recorded by `jit` and the sam
 same bits. (LBFGS alone is eager only, and says so.)
 """
 
+from trilobite.framework.optim import lr_scheduler, swa_utils
 from trilobite.framework.optim.adagrad import Adagrad
 from trilobite.framework.optim.adam import Adam, AdamW
 from trilobite.framework.optim.averaging import (
@@ -42,6 +43,6 @@ __all__ = [
     "Schedule", "LambdaLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR",
     "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SWALR",
     "SequentialLR", "ChainedScheduler", "ReduceLROnPlateau",
-    "clip_grad_norm_", "clip_grad_value_", "grad_norm",
+    "clip_grad_norm_", "clip_grad_value_", "grad_norm", "lr_scheduler", "swa_utils",
     "ExponentialMovingAverage", "StochasticWeightAverage", "ParameterAverage", "update_bn", "GradScaler",
 ]  # fmt: skip

@@ -8,9 +8,12 @@ form: both stay as they are.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from trilobite.base.dtypes import float64, is_float, is_inexact
 from trilobite.base.errors import ArgumentError, DTypeError, StateError
@@ -32,6 +35,8 @@ def number(name: str, given: Any) -> Tensor:
                 expected="a number, or a float tensor without dimensions",
             )
         return given
+    if isinstance(given, np.generic) or (isinstance(given, np.ndarray) and given.shape == ()):
+        given = given.item()
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         raise ArgumentError(f"{name} is {given!r}", where=user_location(), expected="a number")
     return wrap(to_array(float(given), float64, copy=True))
@@ -113,6 +118,20 @@ class Group(dict[str, Any]):
         )
 
     __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse
+
+    def __reduce__(self) -> Any:
+        return _restored, (dict(self),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Group:
+        return _restored({k: copy.deepcopy(v, memo) for k, v in self.items()})
+
+
+def _restored(entries: dict[str, Any]) -> Group:
+    """A group with these entries as they are."""
+    out = Group.__new__(Group)
+    for name, value in entries.items():
+        dict.__setitem__(out, name, value)
+    return out
 
 
 def _plain_number(name: str, value: Any) -> Any:

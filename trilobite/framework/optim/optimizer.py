@@ -8,7 +8,10 @@ update of one parameter.
 
 from __future__ import annotations
 
+import copy
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +24,7 @@ from trilobite.framework.optim.arithmetic import ZERO, add, cast, real_shape
 from trilobite.framework.optim.blocks import is_large, update_in_blocks
 from trilobite.framework.optim.group import Group, Rule, check_parameters
 from trilobite.framework.optim.guard import Guarded
-from trilobite.framework.optim.state import load_optimizer, save_optimizer
+from trilobite.framework.optim.state import load_optimizer, load_plain, save_optimizer, save_plain
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
@@ -46,15 +49,43 @@ class Optimizer(Guarded):
     elementwise: ClassVar[bool] = True
     """Does the update treat every element alone?"""
 
-    def __init__(self, params: Any, numbers: Mapping[str, Any], switches: Mapping[str, Any]) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        made = cls.__dict__.get("__init__")
+        if made is not None and cls.__module__.startswith("trilobite.framework.optim."):
+            setattr(cls, "__init__", _without_hints(made))  # noqa: B010  mypy would have it never change
+
+    def __init__(
+        self, params: Any, numbers: Mapping[str, Any], switches: Mapping[str, Any] | None = None
+    ) -> None:
+        """Numbers and switches of an algorithm of ours; an optimiser written for PyTorch gives its defaults
+        alone, and keeps groups and state as plain dicts that its own step() fills.
+        """
+        self.defaults = dict(numbers)
+        if switches is None:
+            self._start_plain(params)
+            return
+        self._plain = False
         self._defaults = {**numbers, **switches}
-        self.param_groups: list[Group] = []
-        self.state: dict[Tensor, State] = {}
+        self.param_groups = []
+        self.state = {}
         self._made_for: dict[Tensor, tuple[Any, DType]] = {}
         for group in _as_groups(params):
             self.add_param_group(group)
         if not self.param_groups:
             check_parameters(self.name, ())
+
+    def _start_plain(self, params: Any) -> None:
+        self._plain, self._made_for = True, {}
+        self.param_groups: list[Any] = []
+        self.state: Any = defaultdict(dict)
+        for group in _as_groups(params):
+            self.add_param_group(group)
+
+    def _add_plain(self, group: Mapping[str, Any]) -> None:
+        given = group["params"]
+        params = check_parameters(self.name, [given] if isinstance(given, Tensor) else given)
+        self.param_groups.append({**self.defaults, **group, "params": params})
 
     @property
     def name(self) -> str:
@@ -65,6 +96,9 @@ class Optimizer(Guarded):
         made with.
         """
         self.refuse_recorded("add_param_group")
+        if getattr(self, "_plain", False):
+            self._add_plain(group)
+            return
         if not isinstance(group, Mapping) or "params" not in group:
             raise ArgumentError(
                 f"{self.name}: a parameter group is {type(group).__name__}",
@@ -207,7 +241,7 @@ class Optimizer(Guarded):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or fill those that are there with zeros."""
         with no_grad():
-            for p in self.state:
+            for p in (p for group in self.param_groups for p in group["params"]):
                 if set_to_none:
                     p.grad = None
                 elif p.grad is not None:
@@ -219,20 +253,62 @@ class Optimizer(Guarded):
         """A copy of all state, in a form that checkpoints keep: tensors become arrays, parameters their
         places.
         """
+        if self._plain:
+            return save_plain(self.param_groups, self.state)
         return save_optimizer(self.param_groups, self.state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what state_dict() returned. Nothing is changed unless all of it fits."""
         self.refuse_recorded("load_state_dict")
+        if self._plain:
+            load_plain(self.param_groups, self.state, state)
+            return
         load_optimizer(self.name, self.param_groups, self.state, state)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A copy for the copied parameters, where they were copied with it; else for the same ones' copies."""
+        out = type(self).__new__(type(self))
+        memo[id(self)] = out
+        for name, value in self.__dict__.items():
+            if name in ("state", "_made_for"):
+                pairs = {copy.deepcopy(p, memo): copy.deepcopy(v, memo) for p, v in value.items()}
+                out.__dict__[name] = defaultdict(dict, pairs) if self._plain and name == "state" else pairs
+            else:
+                out.__dict__[name] = copy.deepcopy(value, memo)
+        return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "state": list(self.state.items()), "_made_for": list(self._made_for.items())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Tensors are keys by identity: the dicts are made anew around those that came back."""
+        rows = dict(state.pop("state"))
+        self.__dict__.update(state, _made_for=dict(state.pop("_made_for")))
+        self.__dict__["state"] = defaultdict(dict, rows) if self._plain else rows
 
     def __repr__(self) -> str:
         rows = []
         for group in self.param_groups:
+            if self._plain:
+                rows.append(f"{len(group['params'])} tensors")
+                continue
             numbers = {k: v.item() for k, v in group.numbers().items()}
             shown = ", ".join(f"{k}={v}" for k, v in {**numbers, **group.switches()}.items())
             rows.append(f"{len(group['params'])} tensors, {shown}")
         return f"{self.name}({'; '.join(rows)})"
+
+
+_HINTS = frozenset({"foreach", "fused", "capturable", "differentiable"})
+
+
+def _without_hints(made: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that passes over PyTorch's hints on how to run: they change no result."""
+
+    @wraps(made)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **{k: v for k, v in kwargs.items() if k not in _HINTS})
+
+    return init
 
 
 def _as_groups(params: Any) -> Iterable[Mapping[str, Any]]:

@@ -8,7 +8,8 @@ combined with others, saved, and stepped inside `jit`. The formulas are not here
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,12 @@ not look.
 class Schedule(Guarded):
     """The base of all schedules. Making one sets the rates of step 0; `step()` moves on by one."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        made = cls.__dict__.get("__init__")
+        if made is not None and cls.__module__.startswith("trilobite.framework.optim."):
+            setattr(cls, "__init__", _with_habits(made))  # noqa: B010  mypy would have it never change
+
     def __init__(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, Optimizer):
             raise ArgumentError(
@@ -57,8 +64,27 @@ class Schedule(Guarded):
         """Further numbers that this schedule sets."""
         return {}
 
-    def step(self) -> None:
-        """Move on by one step."""
+    @property
+    def last_epoch(self) -> int:
+        """How many steps there were."""
+        return int(self.count.item())
+
+    @property
+    def base_lrs(self) -> list[float]:
+        """The rates that the optimiser was made with."""
+        return [group["initial_lr"].item() for group in self.optimizer.param_groups]
+
+    def __repr__(self) -> str:
+        rates = ", ".join(f"{r:.6g}" for r in self.get_last_lr())
+        return f"{type(self).__name__}(step {self.last_epoch}, lr {rates})"
+
+    def step(self, epoch: Any = None) -> None:
+        """Move on by one step; with `epoch`, to that one."""
+        if epoch is not None:
+            with no_grad():
+                cells.write(self.count._cell, np.asarray(int(epoch), int64))
+            self._write()
+            return
         with no_grad():
             cells.write(self.count._cell, add(self.count._read(), np.asarray(1, int64)))
         self._write()
@@ -90,6 +116,18 @@ class Schedule(Guarded):
 
     def _tensors(self) -> dict[str, Tensor]:
         return {"count": self.count}
+
+
+def _with_habits(made: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that also takes PyTorch's `last_epoch` (-1, from the start) and `verbose`."""
+
+    @wraps(made)
+    def init(self: Any, *args: Any, last_epoch: int = -1, verbose: Any = None, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        if last_epoch > 0:
+            self.step(last_epoch)
+
+    return init
 
 
 def base_rate(group: Group) -> Tensor:

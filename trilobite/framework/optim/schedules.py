@@ -16,6 +16,7 @@ from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.optim.schedule import Number, Schedule, per_group, whole
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms import bind as entry
 
 
 def float64_number(x: Any) -> Number:
@@ -42,6 +43,11 @@ def logarithm(x: Number) -> Number:
     return wrap(table["log"](x._read()))
 
 
+def _count_for(t: Number) -> Any:
+    """The count as a user's function takes it: a number where it is known, so that it may branch on it."""
+    return int(t.item()) if entry.threads.context.recorder is None else t
+
+
 class LambdaLR(Schedule):
     """base · fn(t). `fn`, one or one per group, takes the count as a 0-d float64 tensor: arithmetic, no
     branches on it.
@@ -54,7 +60,7 @@ class LambdaLR(Schedule):
         super().__init__(optimizer)
 
     def rate(self, base: Number, t: Number, group: int) -> Number:
-        return base * float64_number(self.functions[group](t))
+        return base * float64_number(self.functions[group](_count_for(t)))
 
 
 class StepLR(Schedule):

@@ -114,3 +114,25 @@ def _check_group(owner: str, i: int, g: Group, row: Any) -> None:
                 raise mismatch(owner, f"{name} of group {i} is {value!r}", repr(g[name]))
         elif isinstance(value, bool) or not isinstance(value, (int, float)):
             raise mismatch(owner, f"{name} of group {i} is {value!r}", "a number")
+
+
+# -- optimisers that keep plain dicts ----------------------------------------------------------------------
+
+
+def save_plain(groups: Sequence[Any], state: Mapping[Tensor, Any]) -> dict[str, Any]:
+    """The state of an optimiser written for PyTorch, in PyTorch's form: parameters become their numbers."""
+    place = {p: i for i, p in enumerate(p for g in groups for p in g["params"])}
+    rows = [{**{k: v for k, v in g.items() if k != "params"}, "params": [place[p] for p in g["params"]]} for g in groups]
+    return {"state": {place[p]: dict(v) for p, v in state.items()}, "param_groups": rows}
+
+
+def load_plain(groups: Sequence[Any], state: Any, saved: Mapping[str, Any]) -> None:
+    params = [p for g in groups for p in g["params"]]
+    rows = saved["param_groups"]
+    if [len(g["params"]) for g in groups] != [len(r["params"]) for r in rows]:
+        raise mismatch("the optimiser", f"it has groups of {[len(r['params']) for r in rows]}",
+                       [len(g["params"]) for g in groups])
+    for g, row in zip(groups, rows, strict=True):
+        g.update({k: v for k, v in row.items() if k != "params"})
+    for at, values in saved["state"].items():
+        state[params[int(at)]] = dict(values)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base import pytree
 from trilobite.base.dtypes import uint32
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
@@ -99,9 +100,35 @@ def _like(words: np.ndarray[Any, Any], k: Value) -> Value:
     return words if k.shape == (2,) else table["broadcast"](words, shape=k.shape, axes=(len(k.shape) - 1,))
 
 
-def split(k: Tensor, count: int = 2) -> tuple[Tensor, ...]:
-    """Independent keys from one."""
-    return tuple(wrap(v) for v in split_value(key_value(k), count))
+class Keys(tuple[Tensor, ...]):
+    """Several keys: they unpack one by one, and `vmap` maps over them as over the rows of one tensor."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(_stacked(self), name)
+
+
+def _stacked(keys: Keys) -> Tensor:
+    rows = [table["reshape"](v, shape=(1, *v.shape)) for v in (k._read() for k in keys)]
+    return wrap(rows[0] if len(rows) == 1 else table["concatenate"](*rows, axis=0))
+
+
+def _rows(stacked: Any) -> Any:
+    """Keys again, or what a transform made of them: one key of a batch, say."""
+    if not isinstance(stacked, Tensor) or stacked.ndim != 2:
+        return stacked
+    values = stacked._read()
+    ends = [{"start": (i, 0), "stop": (i + 1, 2), "step": (1, 1)} for i in range(values.shape[0])]
+    return Keys(wrap(table["reshape"](table["slice"](values, **e), shape=(2,))) for e in ends)
+
+
+pytree.register(Keys, lambda keys: ([_stacked(keys)], None), lambda _, parts: _rows(next(iter(parts))))
+
+
+def split(k: Tensor, count: int = 2) -> Keys:
+    """Independent keys from one: a tuple of them, which `vmap` takes as a batch."""
+    return Keys(wrap(v) for v in split_value(key_value(k), count))
 
 
 def fold_in(k: Tensor, data: Any) -> Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from trilobite.base.dtypes import bool_
 from trilobite.framework.nn.composites.arithmetic import add, lt, mul, where
 from trilobite.framework.random.keys import bits_value
@@ -20,7 +23,21 @@ def kept(key: Value, shape: Shape, p: float) -> Value:
     return lt(words, table["full"](shape=words.shape, dtype=words.dtype, value=limit))
 
 
-@composite("dropout")
+def _dropout_forward(x: Value, key: Value, *, p: float, shape: Shape) -> tuple[Value, Sequence[Value]]:
+    return dropout(x, key, p=p, shape=shape), (key,)
+
+
+def _dropout_backward(
+    residuals: Sequence[Value], cotangents: Sequence[Value], *, p: float, shape: Shape
+) -> list[Any]:
+    """The cotangents that the mask lets pass: only the key is kept, so x may change afterwards."""
+    (key,), (ct,) = residuals, cotangents
+    if p >= 1.0:
+        return [mul(ct, 0.0), None]
+    return [where(kept(key, shape, p), mul(ct, 1.0 / (1.0 - p)), 0.0), None]
+
+
+@composite("dropout", _dropout_forward, _dropout_backward)
 def dropout(x: Value, key: Value, p: float, shape: Shape) -> Value:
     """x/(1-p) where the mask (of `shape`, which broadcasts) says so, else 0."""
     if p >= 1.0:

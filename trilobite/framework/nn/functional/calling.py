@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from trilobite.framework.modes import no_grad
+from trilobite.framework.ops.conversion import asarray
 from trilobite.framework.ops.inplace import assign
 from trilobite.framework.ops.registry import read, wrap_results
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+
+
+def as_tensor(x: Any) -> Any:
+    """An operand whose values are looked at before it is computed with: NumPy's arrays as tensors."""
+    return asarray(x) if isinstance(x, (np.ndarray, np.generic, list)) else x
 
 
 def run(fn: Callable[..., Any], *operands: Any, **attributes: Any) -> Tensor:

@@ -26,7 +26,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     where,
     wide,
 )
-from trilobite.framework.nn.functional.calling import run
+from trilobite.framework.nn.functional.calling import as_tensor, run
 from trilobite.framework.nn.functional.loss import check_reduction, paired, reduced
 from trilobite.framework.nn.functional.margin import at_least_zero
 from trilobite.framework.ops.meeting import astype, broadcast_to
@@ -45,6 +45,7 @@ def nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """-x[target] for log probabilities x of (C,), (N, C) or (N, C, ...). The mean is weighted by class."""
+    input, target = as_tensor(input), as_tensor(target)
     _check_classes("nll_loss", input, target, weight, ignore_index)
     return run(_nll, input, target, weight, ignore=ignore_index, reduction=reduction, smoothing=0.0)
 
@@ -58,6 +59,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """nll_loss of log_softmax(x). The target is classes, or probabilities of the input's own shape."""
+    input, target = as_tensor(input), as_tensor(target)
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise ArgumentError(
@@ -178,6 +180,7 @@ def multi_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """Mean over the other classes of max(0, margin - x[target] + x[class])^p."""
+    input, target = as_tensor(input), as_tensor(target)
     _check_classes("multi_margin_loss", input, target, weight, -(2**62))
     return run(_multi_margin, input, target, weight, p=p, margin=float(margin), reduction=reduction)
 
@@ -217,6 +220,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """A 1 at the class of each element, along a new last axis; the number of classes is the largest + 1
     unless given.
     """
+    input = as_tensor(input)
     value = bottom(input._read())
     if num_classes < 0:
         if not isinstance(value, np.ndarray) or not value.size:

@@ -7,6 +7,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.nn.composites import dropout as c
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.ops.inplace import assign
+from trilobite.framework.ops.registry import copy_value
 from trilobite.framework.random import next_key
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms.composite import Composite
@@ -62,5 +63,9 @@ def _drop(fn: Composite, x: Tensor, p: float, training: bool, inplace: bool, sha
         )
     if not training or p == 0.0:
         return x
-    out = run(fn, x, wrap(next_key()), p=float(p), shape=shape)
-    return assign(x, out, "dropout in place") if inplace else out
+    key = wrap(next_key())
+    if not inplace:
+        return run(fn, x, key, p=float(p), shape=shape)
+    # What others keep of x for their gradients (an activation before this one, say) is not what changes.
+    source = wrap(copy_value(x._read()))
+    return assign(x, run(fn, source, key, p=float(p), shape=shape), "dropout in place")

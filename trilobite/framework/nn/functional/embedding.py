@@ -29,7 +29,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     where,
     wide,
 )
-from trilobite.framework.nn.functional.calling import run, write
+from trilobite.framework.nn.functional.calling import as_tensor, run, write
 from trilobite.framework.ops.meeting import astype, broadcast_to
 from trilobite.framework.ops.reducing import kept, norm_of
 from trilobite.framework.tensor import Tensor
@@ -50,6 +50,7 @@ def embedding(
     """weight[input]. The row padding_idx gets no gradient; rows longer than max_norm are first shortened in
     place.
     """
+    input, weight = as_tensor(input), as_tensor(weight)
     pad = _check(input, weight, padding_idx)
     if max_norm is not None:
         _shorten(input, weight, float(max_norm), float(norm_type))
@@ -154,6 +155,7 @@ def embedding_bag(
     """The sum, mean or maximum of the rows of each bag: the rows of a matrix of indices, or what offsets mark
     in a vector.
     """
+    input, weight, offsets = as_tensor(input), as_tensor(weight), as_tensor(offsets)
     _check_bags(input, offsets, mode, per_sample_weights)
     pad = _check(input, weight, padding_idx)
     rows = embedding(input, weight, None, max_norm, norm_type, scale_grad_by_freq)

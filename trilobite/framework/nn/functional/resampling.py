@@ -18,7 +18,7 @@ from trilobite.framework.nn.functional.adaptive import (
 )
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.ops.meeting import astype
-from trilobite.framework.tensor import Tensor
+from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 
@@ -35,8 +35,11 @@ def interpolate(
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
 ) -> Tensor:
-    """Space (all axes after batch and channels) at another size, given as such or by a factor."""
+    """Space (all axes after batch and channels) at another size, given as such or by a factor. `antialias`
+    widens the filters of smaller images, so that nothing is passed over.
+    """
     _check_mode(input, mode, align_corners)
     plane = _static(input)
     sizes, scales = _target(plane, size, scale_factor, recompute_scale_factor)
@@ -44,6 +47,8 @@ def interpolate(
         area = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[len(plane) - 1]
         return area(input, sizes)
     corners = bool(align_corners)
+    if antialias:
+        return _smoothed(input, plane, sizes, scales, mode, corners)
     return run(_resampled, input, plane=plane, sizes=sizes, scales=scales, mode=mode, corners=corners)
 
 
@@ -238,3 +243,40 @@ def _dealt(x: Value, groups: int) -> Value:
     n, c, *rest = x.shape
     split = reshape(x, shape=(n, groups, c // groups, *rest))
     return reshape(transpose(split, axes=(0, 2, 1, *range(3, split.ndim))), shape=x.shape)
+
+
+def _smoothed(
+    x: Any, plane: Sequence[int], sizes: Sequence[int], scales: Any, mode: str, corners: bool
+) -> Tensor:
+    """Axis by axis a product with a matrix of filters."""
+    if mode not in ("bilinear", "bicubic"):
+        raise ArgumentError(
+            f"interpolate(mode={mode!r}, antialias=True)",
+            where=user_location(),
+            expected="'bilinear' or 'bicubic'",
+        )
+    for a, (n, m) in enumerate(zip(plane, sizes, strict=True)):
+        factor = None if scales is None else scales[a]
+        weights = wrap(_filters(n, m, factor, mode == "bicubic", corners).astype(x.dtype))
+        axis = x.ndim - len(plane) + a
+        x = (x.movedim(axis, -1) @ weights.mT).movedim(-1, axis)
+    return x  # type: ignore[no-any-return]
+
+
+def _filters(n: int, m: int, factor: Any, cubic: bool, corners: bool) -> np.ndarray[Any, Any]:
+    """Row i: how much of each of n elements the i-th of m takes."""
+    if corners:
+        step = (n - 1) / (m - 1) if m > 1 else 0.0
+    else:
+        step = 1.0 / float(factor) if factor else n / m
+    wide = max(step, 1.0)
+    centres = step * (np.arange(m) + 0.5)
+    t = np.abs((np.arange(n)[None, :] + 0.5 - centres[:, None]) / wide)
+    if cubic:
+        a = -0.5
+        near = ((a + 2) * t - (a + 3)) * t * t + 1
+        far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+        rows = np.where(t < 1, near, np.where(t < 2, far, 0.0))
+    else:
+        rows = np.maximum(1 - t, 0.0)
+    return np.asarray(rows / rows.sum(1, keepdims=True))
