@@ -303,7 +303,7 @@ def binary(
 
     def public(x1: Any, x2: Any = None, /, **settings: Any) -> Tensor:
         if settings or x2 is None:
-            return with_settings(name, public, x1, x2, settings)
+            return with_settings(name, public, x1, x2, settings)  # type: ignore[no-any-return]
         ctx = entry.threads.context
         if ctx.recorder is not None:
             return wrap(over_values(read_operand(x1), read_operand(x2)))

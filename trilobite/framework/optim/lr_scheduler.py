@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from trilobite.framework.optim.combined import ChainedScheduler, SequentialLR
 from trilobite.framework.optim.optimizer import Optimizer

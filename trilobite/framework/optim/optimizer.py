@@ -67,8 +67,8 @@ class Optimizer(Guarded):
             return
         self._plain = False
         self._defaults = {**numbers, **switches}
-        self.param_groups = []
-        self.state = {}
+        self.param_groups: list[Any] = []
+        self.state: Any = {}
         self._made_for: dict[Tensor, tuple[Any, DType]] = {}
         for group in _as_groups(params):
             self.add_param_group(group)
@@ -77,8 +77,8 @@ class Optimizer(Guarded):
 
     def _start_plain(self, params: Any) -> None:
         self._plain, self._made_for = True, {}
-        self.param_groups: list[Any] = []
-        self.state: Any = defaultdict(dict)
+        self.param_groups = []
+        self.state = defaultdict(dict)
         for group in _as_groups(params):
             self.add_param_group(group)
 
@@ -266,7 +266,7 @@ class Optimizer(Guarded):
         load_optimizer(self.name, self.param_groups, self.state, state)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A copy for the copied parameters, where they were copied with it; else for the same ones' copies."""
+        """A copy for the parameters' copies: those that were made with it, or new ones."""
         out = type(self).__new__(type(self))
         memo[id(self)] = out
         for name, value in self.__dict__.items():

@@ -122,16 +122,19 @@ def _check_group(owner: str, i: int, g: Group, row: Any) -> None:
 def save_plain(groups: Sequence[Any], state: Mapping[Tensor, Any]) -> dict[str, Any]:
     """The state of an optimiser written for PyTorch, in PyTorch's form: parameters become their numbers."""
     place = {p: i for i, p in enumerate(p for g in groups for p in g["params"])}
-    rows = [{**{k: v for k, v in g.items() if k != "params"}, "params": [place[p] for p in g["params"]]} for g in groups]
+    rows = []
+    for g in groups:
+        settings = {k: v for k, v in g.items() if k != "params"}
+        rows.append({**settings, "params": [place[p] for p in g["params"]]})
     return {"state": {place[p]: dict(v) for p, v in state.items()}, "param_groups": rows}
 
 
 def load_plain(groups: Sequence[Any], state: Any, saved: Mapping[str, Any]) -> None:
     params = [p for g in groups for p in g["params"]]
     rows = saved["param_groups"]
-    if [len(g["params"]) for g in groups] != [len(r["params"]) for r in rows]:
-        raise mismatch("the optimiser", f"it has groups of {[len(r['params']) for r in rows]}",
-                       [len(g["params"]) for g in groups])
+    ours, theirs = ([len(g["params"]) for g in part] for part in (groups, rows))
+    if ours != theirs:
+        raise mismatch("the optimiser", f"it has groups of {theirs}", ours)
     for g, row in zip(groups, rows, strict=True):
         g.update({k: v for k, v in row.items() if k != "params"})
     for at, values in saved["state"].items():
