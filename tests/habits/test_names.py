@@ -17,8 +17,10 @@ import trilobite as tb
 from trilobite import nn
 
 ROOMS = """nn.functional nn.init nn.parameter nn.modules nn.modules.utils nn.modules.batchnorm nn.modules.conv
-    nn.utils nn.utils.rnn nn.utils.parametrize nn.utils.parametrizations nn.parallel nn.attention utils utils.data
-    utils.checkpoint cuda cuda.amp amp autograd autograd.function autograd.functional backends distributed func
+    nn.utils nn.utils.rnn nn.utils.parametrize nn.utils.parametrizations nn.parallel nn.attention utils
+    utils.data
+    utils.checkpoint cuda cuda.amp amp autograd autograd.function autograd.functional backends distributed
+    func
     jit jit.annotations fx hub onnx compiler distributions special optim.lr_scheduler optim.swa_utils"""
 
 
