@@ -12,7 +12,7 @@ PYTEST := $(QUIET) $(VENV)/bin/python -m pytest
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test golden lint types contracts unit test-long test-peer conformance bench mutate validate demo docs data format lock clean
+.PHONY: help setup test golden lint types contracts unit test-long test-peer test-pythons conformance bench mutate validate demo docs data format lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test-long: $(READY) data  ## tests that take minutes
 
 test-peer: $(PEERS) data  ## tests against PyTorch and JAX, in the peers' environment
 	$(QUIET) $(BENCH)/bin/python -m pytest -q -m peer
+
+test-pythons:  ## what rests on the interpreter's inside, on other Pythons that are installed
+	@$(PYTHON) -m tools.pythons 3.12 3.13 3.14
 
 golden: $(READY)  ## what the compiler makes of the zoo beside what is kept: lists differences and keeps the new (ARGS=--check: keeps nothing)
 	$(QUIET) $(VENV)/bin/python -m tools.golden $(ARGS)

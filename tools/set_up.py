@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 OLDEST = (3, 11)
+NEWEST = (3, 13)  # that was tested: `make test-pythons`
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOCK = os.path.join("requirements", "dev.txt")
 PEERS = os.path.join("benchmarks", "environment", "requirements.txt")
@@ -25,6 +26,13 @@ def check_version() -> None:
             f"Trilobite needs Python {OLDEST[0]}.{OLDEST[1]} or newer; this is Python {found}.\n"
             f"  where: {sys.executable}\n"
             "  remedy: install a newer Python and name it: make PYTHON=/path/to/python3 ..."
+        )
+    if sys.version_info[:2] > NEWEST:
+        found = ".".join(str(part) for part in sys.version_info[:3])
+        sys.exit(
+            f"Trilobite was tested up to Python {NEWEST[0]}.{NEWEST[1]}; this is Python {found}.\n"
+            f"  where: {sys.executable}\n"
+            "  remedy: name an older one: make PYTHON=/path/to/python3 ..."
         )
 
 
