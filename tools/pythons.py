@@ -1,7 +1,7 @@
 """Tests on other Pythons: what rests on how an interpreter works inside, on each that is installed.
 
-Enters: versions ("3.12"). Leaves: for each of them an environment beside this file's project (.venv-3.12), and
-the tests of the native runtime, of ownership and of compiled functions run in it. A version that is not on
+Enters: versions ("3.12"). Leaves: for each of them an environment in the project (.venv-3.12), in which the
+tests of the native runtime, of ownership and of compiled functions have run. A version that is not on
 the machine is said to be missing; nothing is fetched but packages.
 
     python -m tools.pythons 3.12 3.13 3.14
