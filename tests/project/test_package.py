@@ -41,7 +41,7 @@ def test_the_wheel_says_who_it_is(wheel: zipfile.ZipFile, root: Path) -> None:
     folder = f"trilobite-{project['version']}.dist-info"
     metadata = wheel.read(f"{folder}/METADATA").decode()
     assert "License-Expression: Apache-2.0" in metadata
-    assert "Requires-Python: >=3.11" in metadata
+    assert "Requires-Python: <3.14,>=3.11" in metadata
     assert wheel.read(f"{folder}/entry_points.txt").decode().split() == [
         "[console_scripts]", "trilobite", "=", "trilobite.cli:main",
         "[trilobite.reports]", "run", "=", "trilobite.report:write_run",
