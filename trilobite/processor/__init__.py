@@ -1,4 +1,10 @@
-"""Lobe 3: the deep-learning processor. Of the other rooms it imports only base and native."""
+"""Lobe 3: the deep-learning processor, bit by bit and cycle by cycle.
+
+Enters: kernels (Python, BANG C, assembly, binaries), arrays, a machine's description. Leaves: results, and a
+`Run` with cycles, stalls and energy. May import `native` and `base`; it and `ir` do not know each other.
+Within: `queues`, `tools`, `device`, `lang`, `sim`, then `isa` and `machine`, each knows those behind it. Read
+`device.py` first.
+"""
 
 from trilobite.processor.device import Device as Device
 from trilobite.processor.device import DeviceArray as DeviceArray

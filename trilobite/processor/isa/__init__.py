@@ -1,4 +1,8 @@
-"""One instruction table; encoder, decoder, assembler, disassembler, binary form and manual derive from it."""
+"""One instruction table; encoder, decoder, assembler, disassembler, binary form and manual derive from it.
+
+Enters: rows. Leaves: programs as text, words and files. May import `base` alone of what is outside. Read
+`row.py` first, then one file of `rows`.
+"""
 
 from trilobite.processor.isa.assembler import assemble as assemble
 from trilobite.processor.isa.assembler import assemble_program as assemble_program

@@ -1,1 +1,5 @@
-"""From kernel IR to a program of the ISA: legal operands, registers, instructions, tables for the tools."""
+"""From kernel IR to a program of the ISA: legal operands, registers, instructions, tables for the tools.
+
+Enters: a verified function of kernel IR. Leaves: sections to link. May import `lang`'s IR, `isa` and
+`machine`. Read `compile.py` first.
+"""
