@@ -57,7 +57,7 @@ def page() -> str:
 
     operators.load()
     schemas = _schemas()
-    domains = sorted({d for d, _ in schemas} | {d for d, _ in rows})
+    domains = sorted(d for d in {d for d, _ in (*schemas, *rows)} if not d.startswith("trilobite"))
     text = HEAD.format(version=onnx.__version__, opset=onnx.defs.onnx_opset_version())
     for d in domains:
         defined = {n for e, n in schemas if e == d}

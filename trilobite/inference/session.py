@@ -26,6 +26,7 @@ from trilobite.inference.model import Model, Named
 from trilobite.inference.program.program import Program, unsupported
 from trilobite.inference.program.steps import Compiled, Step
 from trilobite.inference.reader import read
+from trilobite.inference.recognise import recognised
 from trilobite.native import pool
 
 
@@ -64,7 +65,8 @@ class Session:
                 expected="operators of docs/onnx.md",
             )
         self.model, self.target, self.threads = model, target, threads
-        self.program = Program(model.graph, target, options=options)
+        graph, self.attentions = recognised(model.graph)
+        self.program = Program(graph, target, options=options)
         self._types = {i.name: i for i in model.graph.inputs}
 
     @property
@@ -140,7 +142,8 @@ class Session:
 
     def explain(self) -> str:
         """The steps, and for which sizes each was compiled."""
-        return "\n".join(self.program.describe())
+        head = [f"attention found in written-out form: {self.attentions}"] if self.attentions else []
+        return "\n".join([*head, *self.program.describe()])
 
     def profile(self, inputs: Mapping[str, Any], repeats: int = 10) -> Profile:
         """Where the time of a run goes: step by step, and inside compiled steps kernel by kernel."""

@@ -227,3 +227,14 @@ def flex_attention(node: Node, q: Tensor, k: Tensor, v: Tensor, *outer: Tensor) 
     scores = inlined(node, "score_mod", outer, scores)
     weights = inlined(node, "prob_mod", outer, tb.softmax(scores, -1))
     return tb.matmul(weights.astype(q.dtype), v)
+
+
+@operator("Attention", domain="trilobite.fused")
+def written_out(node: Node, q: Tensor, keys: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """What `recognise` found: the keys come transposed; shapes that broadcast are computed as written."""
+    scale = node.attributes["scale"]
+    alike = q.ndim >= 3 and q.shape[:-2] == keys.shape[:-2] == v.shape[:-2]
+    if alike and (mask is None or mask.dtype == q.dtype):
+        return F.scaled_dot_product_attention(q, tb.matrix_transpose(keys), v, mask, scale=scale)
+    scores = tb.matmul(q, keys) * scale
+    return tb.matmul(tb.softmax(scores if mask is None else scores + mask, -1), v)

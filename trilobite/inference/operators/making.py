@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import trilobite as tb
-from trilobite.base.errors import ShapeError
+from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import operator
@@ -46,6 +46,8 @@ def arange(node: Node, start: Array, limit: Array, step: Array) -> Any:
             raise ShapeError(f"{node.label()} in steps of {by} to a size that a run decides")
         return counted + int(first)
     count = max(int(np.ceil((end.astype(np.float64) - first.astype(np.float64)) / by.astype(np.float64))), 0)
+    if count > 2**31:
+        raise ArgumentError(f"{node.label()} has {count} elements", expected="at most 2 to the 31")
     if first.dtype.kind in "iuf":
         return (first + np.arange(count).astype(first.dtype) * by).astype(first.dtype)
     wide = first.astype(np.float32) + np.arange(count, dtype=np.float32) * by.astype(np.float32)

@@ -18,7 +18,7 @@ from trilobite.inference.operators.registry import Row
 from trilobite.inference.program.symbolic import evaluated
 from trilobite.inference.program.values import Known, as_array, as_tensor, outside
 
-_WRONG = (TypeError, LookupError, ValueError, AttributeError, AssertionError, ArithmeticError)
+_WRONG = (TypeError, LookupError, ValueError, AttributeError, AssertionError, ArithmeticError, MemoryError)
 LARGE = 1 << 16  # elements: larger results of "make an array" operators belong into the compiled graph
 
 

@@ -52,8 +52,10 @@ class Program:
         self.graph, self.target, self.options = graph, target, options
         kinds = {**(outer or {}), **{i.name: kind_of(i.type) for i in graph.inputs}}
         found = partition(graph, constants or {}, kinds)
-        self.constants, self.kinds, self.folded = found.constants, found.kinds, found.folded
         self.outputs = [o.name for o in graph.outputs]
+        used = set(self.outputs).union(*(p.node.reads() for p in found.placed))
+        self.constants = {k: v for k, v in found.constants.items() if k in used}
+        self.kinds, self.folded = found.kinds, found.folded
         self._by_output = {o: p for p in found.placed for o in p.node.outputs if o}
         self.steps = self._steps(found.placed)
         self._dying = self._last_reads()
