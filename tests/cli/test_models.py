@@ -192,3 +192,24 @@ def test_results_are_apart_by_their_largest_difference() -> None:
 def test_the_best_labels_are_named() -> None:
     row = described(np.asarray([[0.1, 0.7, 0.2]], np.float32), ["cat", "dog", "cup"])
     assert [name for name, _ in row["best"]] == ["dog", "cup", "cat"]
+
+
+def test_profile_writes_a_page_with_a_subject_a_target(model: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    sizes = ("--size", "h=8", "--size", "w_=6", "--repeats", "2")
+    done = call("profile", model, "--on", "cpu", "--on", "dlp:dlp-s", *sizes, "-o", page)
+    assert done.exit_code == 0, done.output
+    text = page.read_text(encoding="utf-8")
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    assert [subject["target"] for subject in data["subjects"]] == ["cpu", "dlp:dlp-s"]
+    layers = next(t for t in data["subjects"][1]["tables"] if t["title"] == "Layers")
+    assert any("conv" in str(row[0]) for row in layers["rows"])
+    assert sum(row[2] for row in layers["rows"]) == data["subjects"][1]["total"]
+
+
+def test_profile_of_a_program(tmp_path: Path) -> None:
+    source = tmp_path / "a.s"
+    source.write_text("LI $1, #nram(0)\nSMOVE $2, #64\nVEXP $1, $2, $1\n")
+    assert "cycles" in call("profile", source, "--machine", "dlp-s").output
+    assert call("profile", source, "-o", tmp_path / "a.html").exit_code == 0
+    assert "VEXP" in (tmp_path / "a.html").read_text(encoding="utf-8")

@@ -37,7 +37,9 @@ COMMANDS = (
     Command("kernels", "Show how long each kernel of a network takes.", "trilobite.cli.compiler:kernels"),
     Command("kernel", "Run, check or profile a BANG C kernel.", "trilobite.cli.kernel:kernel"),
     Command("machines", "List the processors, or draw one.", "trilobite.cli.processor:machines"),
-    Command("profile", "Show where a program's cycles went.", "trilobite.processor.tools.launching:profile"),
+    Command(
+        "profile", "Show where the time of a model or program goes.", "trilobite.cli.models.profile:profile"
+    ),
     Command("run", "Run a model file.", "trilobite.cli.models.verbs:run"),
     Command("style", "Paint a picture in the style of another.", "trilobite.apps.style.command:style"),
     Command("tune", "Search for better schedules of a network's kernels.", "trilobite.cli.compiler:tune"),

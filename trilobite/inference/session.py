@@ -35,7 +35,7 @@ class Profile:
     """Milliseconds of every step of a run, and what the target says about those that are compiled."""
 
     rows: tuple[tuple[str, float], ...]
-    details: tuple[str, ...] = ()
+    parts: tuple[tuple[int, Any], ...] = ()  # of compiled steps: their number, and the target's own profile
 
     @property
     def total(self) -> float:
@@ -43,7 +43,8 @@ class Profile:
 
     def __str__(self) -> str:
         lines = [f"{ms:>10.3f} ms  {name}" for name, ms in self.rows]
-        return "\n".join([*lines, f"{self.total:>10.3f} ms  in all", *self.details])
+        details = [line for i, found in self.parts for line in ("", f"step {i}:", *str(found).splitlines())]
+        return "\n".join([*lines, f"{self.total:>10.3f} ms  in all", *details])
 
 
 class Session:
@@ -165,16 +166,16 @@ class Session:
         best = tuple((self.program.steps[i].describe()[0], min(ms)) for i, ms in rows.items())
         return Profile(best, tuple(self._kernels(seen, repeats)))
 
-    def _kernels(self, seen: Mapping[int, dict[str, Any]], repeats: int) -> list[str]:
-        lines: list[str] = []
+    def _kernels(self, seen: Mapping[int, dict[str, Any]], repeats: int) -> list[tuple[int, Any]]:
+        parts: list[tuple[int, Any]] = []
         for i, step in enumerate(self.program.steps):
             if isinstance(step, Compiled):
                 try:
                     found = step.executable(seen[i]).profile(partial(step.run, seen[i]), repeats)
                 except ArgumentError:
                     continue  # the target says nothing about kernels
-                lines += ["", f"step {i}:", *str(found).splitlines()]
-        return lines
+                parts.append((i, found))
+        return parts
 
     def memory(self, inputs: Mapping[str, Any]) -> str:
         """Bytes of weights, and what compiled steps plan for inputs of these sizes."""

@@ -1,0 +1,100 @@
+"""`trilobite profile`: where the time of a model or of a processor's program goes, as text or as a page.
+
+Enters: a model file, a network of the zoo, or a program (.s, .dlp, .mlu, .py). Leaves: the targets' own
+profiles on the terminal, and with `-o report.html` one page with a view of each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trilobite.base.errors import ArgumentError
+from trilobite.cli.models.feeds import Pixels
+from trilobite.cli.models.subject import FileSubject, Subject, ZooSubject, open_model
+from trilobite.cli.models.verbs import PROGRAMS, Inputs, Sizes, given
+
+
+def profile(
+    source: Annotated[str, typer.Argument(help="a model file, a network of the zoo, or a program")],
+    on: Annotated[
+        list[str] | None, typer.Option("--on", "--machine", help="a target; several: --on cpu --on dlp:dlp-m")
+    ] = None,
+    input: Inputs = None,
+    size: Sizes = None,
+    repeats: Annotated[int, typer.Option(help="calls; each kernel's least time counts")] = 10,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="a page (.html); for programs a directory for traces")
+    ] = "",
+    entry: Annotated[str, typer.Option(help="of a program: where it begins")] = "",
+    arg: Annotated[list[str] | None, typer.Option(help="of a program: 3, random:f32:8x4, x.npy ...")] = None,
+    dim: Annotated[str, typer.Option(help="of a program: its tasks, 16 or 4x4x1")] = "1",
+    task: Annotated[str, typer.Option(help="of a program: block, or union1 to union16")] = "block",
+) -> None:
+    """Show where the time of a model or program goes: `trilobite profile resnet18 --on cpu -o report.html`."""
+    if Path(source).suffix in PROGRAMS:
+        _program(source, on, entry, arg, dim, task, output)
+        return
+    if repeats < 1:
+        raise ArgumentError(f"{repeats} repeats", expected="at least 1")
+    subjects: list[Any] = []
+    for target in on or ["cpu"]:
+        subject = open_model(source, target)
+        found = measured(subject, given(subject, input, size, Pixels()), repeats)
+        typer.echo(f"{subject.name} on {target}\n{found}")
+        subjects += [shown for part in _parts(found) for shown in _shown(subject.name, part)]
+    if output:
+        from trilobite.report import write_page
+
+        typer.echo(f"wrote {write_page(output, f'{source}: where the time goes', subjects)}")
+
+
+def _program(
+    source: str, on: list[str] | None, entry: str, arg: list[str] | None, dim: str, task: str, output: str
+) -> None:
+    from trilobite.processor.tools.launching import profile as launched
+
+    machines = [name.removeprefix("dlp:") for name in on or ["dlp-s"]]
+    if output.endswith(".html"):
+        from trilobite.processor.tools.launching import named_launch
+        from trilobite.report import processor_subject, write_page
+
+        made = [named_launch(source, machine, entry, arg, dim, task) for machine in machines]
+        runs = [m.device.launch(m.kernel, m.args, m.dim, m.task) for m in made]
+        typer.echo(f"wrote {write_page(output, source, [processor_subject(run) for run in runs])}")
+        return
+    for machine in machines:
+        launched(source, machine, entry, arg, dim, task, output)
+
+
+def measured(subject: Subject, values: Any, repeats: int) -> Any:
+    """What the session, or the compiled network, says of itself."""
+    if isinstance(subject, FileSubject):
+        return subject.session.profile(values, repeats)
+    assert isinstance(subject, ZooSubject)
+    import trilobite as tb
+
+    with tb.no_grad():
+        x = tb.tensor(values["x"])
+        subject.jitted(x)
+        return subject.jitted.profile(x, repeats=repeats)
+
+
+def _parts(found: Any) -> list[Any]:
+    """The targets' own profiles: one, or those of a session's compiled steps."""
+    return [part for _, part in found.parts] if hasattr(found, "parts") else [found]
+
+
+def _shown(name: str, found: Any) -> list[Any]:
+    from dataclasses import replace
+
+    from trilobite.report import processor_subject
+    from trilobite.report.cpu import cpu_subject
+    from trilobite.report.processor import layers_table
+
+    if hasattr(found, "run"):
+        subject = processor_subject(found.run, name)
+        return [replace(subject, tables=[layers_table(found), *subject.tables])]
+    return [cpu_subject(found)] if hasattr(found, "roofline") else []
