@@ -53,8 +53,8 @@ def layers_table(profile: Any) -> Table:
     """Groups of a compiled network: cycles, what bounds them, predicted beside simulated, the mapping."""
     head = "group,operations,cycles,share,bound by,unit,MFU,DRAM bytes,µJ,predicted,mapping,line".split(",")
     rows = [
-        [f"{r.number} {r.name}", r.operations, r.cycles, r.share, r.bound, r.unit, r.utilisation, r.dram_bytes,
-         r.joules * 1e6, r.predicted, r.mapping, r.where]
+        [f"{r.number} {r.name}", r.operations, r.cycles, r.share, r.bound, r.unit, r.utilisation,
+         r.dram_bytes, r.joules * 1e6, r.predicted, r.mapping, r.where]
         for r in profile.rows
     ]  # fmt: skip
     return Table("Layers", head, rows, "Predicted cycles come from the model that chose the mapping.")

@@ -33,7 +33,7 @@ def profile(
     dim: Annotated[str, typer.Option(help="of a program: its tasks, 16 or 4x4x1")] = "1",
     task: Annotated[str, typer.Option(help="of a program: block, or union1 to union16")] = "block",
 ) -> None:
-    """Show where the time of a model or program goes: `trilobite profile resnet18 --on cpu -o report.html`."""
+    """Show where the time of a model or program goes: `trilobite profile resnet18 -o report.html`."""
     if Path(source).suffix in PROGRAMS:
         _program(source, on, entry, arg, dim, task, output)
         return
