@@ -18,6 +18,8 @@ from trilobite.processor.tools.commands import machines, machines_show
 
 EXPECTED = {
     "diannao",
+    "eyeriss",
+    "gemmini",
     "dlp-m",
     "dlp-s",
     "mlu270",

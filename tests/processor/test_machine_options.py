@@ -20,6 +20,7 @@ from trilobite.processor.machine import Machine, load_machine
 from trilobite.processor.machine.load import parse_machine, preset_names
 from trilobite.processor.sim.area import area_of
 from trilobite.processor.sim.run import Run
+from trilobite.processor.sim.timing.arrays import product_cycles
 from trilobite.processor.tools.sweep import grid
 
 
@@ -203,3 +204,32 @@ def test_options_are_read_from_yaml() -> None:
     machine = parse_machine(yaml.safe_dump(tree))
     assert machine.core.mfu.sparse and machine.dram.banks == 8 and machine.host.gb_per_s == 16.0
     assert hash(machine) != hash(load_machine("dlp-s"))
+
+
+def test_a_row_stationary_array_by_hand() -> None:
+    """AlexNet's convolutions on 12 x 14 elements: sets of kh x outputs, folded and replicated."""
+    mfu = load_machine("eyeriss").core.mfu
+    layers = {  # outputs of a row, input and output channels of a group, filter rows, groups
+        "conv1": ((55, 3, 96, 11, 1), 4 * 288 * 11 * 55),
+        "conv2": ((27, 48, 128, 5, 2), 2 * (48 * 128 * 2 // 2) * 5 * 27),
+        "conv3": ((13, 256, 384, 3, 1), 256 * 384 // 4 * 3 * 13),
+    }
+    for (q, inner, outer, kh, groups), wanted in layers.values():
+        found = product_cycles(mfu, "int16", q * q, outer * groups, inner * groups, kh * kh, groups, kh, q)
+        assert found == wanted + 12 + 14 - 2
+        macs = q * q * inner * outer * groups * kh * kh
+        assert macs / 168 <= found  # never above its multipliers
+
+
+def test_register_files_cost_energy_and_are_checked() -> None:
+    eyeriss = load_machine("eyeriss")
+    source = (
+        PRODUCT.replace("MM.i32.i8.i8", "MM.i32.i16.i16").replace("65536", "32768").replace("#128", "#64")
+    )
+    run = run_on(eyeriss, source.replace("#256", "#32"))
+    assert run.energy.joules["registers"] > 0 and "registers" in run.energy.defaults
+    assert run.cycles >= run.roofline.cycles
+    with pytest.raises(MachineError, match="a row-stationary array with register files of 0 bytes"):
+        changed(eyeriss, "core.mfu", register_bytes=0)
+    with pytest.raises(MachineError, match="a systolic-ws array with register files of 64 bytes"):
+        changed("dlp-s", "core.mfu", register_bytes=64)

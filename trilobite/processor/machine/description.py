@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 RATE_FORMATS = ("int4", "int8", "fp8", "int16", "fp16", "bf16", "tf32", "fp32")
-GEOMETRIES = ("systolic-ws", "systolic-os", "adder-tree")
+GEOMETRIES = ("systolic-ws", "systolic-os", "adder-tree", "row-stationary")
 NOC_KINDS = ("none", "ring", "mesh", "torus", "links")
 INTERLOCKS = ("ranges", "none")
 GATINGS = ("none", "weights", "activations", "both")
@@ -47,9 +47,10 @@ class MatrixUnit:
     """The MFU: `count` arrays of rows x cols. For an adder tree rows are inputs (a_C), cols outputs (a_K).
 
     A rate follows from the geometry: at most rows x cols x count x the format's factor (`factors`, else
-    `FACTORS`). Without `geometry_published` the shape is a guess, and nobody may sweep over it. `sparse`
-    stands for weights of which two of every four are zero and are skipped; `zero_gating` names operands
-    whose zeros cost no energy (how many there are, `Activity` says).
+    `FACTORS`). In a row-stationary array every element convolves one row of inputs with one row of a filter
+    and keeps both in a register file of `register_bytes`. Without `geometry_published` the shape is a guess,
+    and nobody may sweep over it. `sparse` stands for weights of which two of every four are zero and are
+    skipped; `zero_gating` names operands whose zeros cost no energy (how many, `Activity` says).
     """
 
     geometry: str
@@ -63,6 +64,7 @@ class MatrixUnit:
     geometry_published: bool = True
     sparse: bool = False
     zero_gating: str = "none"
+    register_bytes: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "macs_per_cycle", MappingProxyType(dict(self.macs_per_cycle)))
@@ -76,7 +78,7 @@ class MatrixUnit:
         rates = tuple(sorted(self.macs_per_cycle.items()))
         factors = tuple(sorted(self.factors.items()))
         shape = (self.geometry, self.rows, self.cols, self.weight_buffers, self.count)
-        return hash((shape, rates, factors, self.sparse, self.zero_gating))
+        return hash((shape, rates, factors, self.sparse, self.zero_gating, self.register_bytes))
 
     def __reduce__(self) -> tuple[object, ...]:
         return (
@@ -93,6 +95,7 @@ class MatrixUnit:
                 self.geometry_published,
                 self.sparse,
                 self.zero_gating,
+                self.register_bytes,
             ),
         )
 

@@ -44,6 +44,7 @@ ZERO_ALLOWED = frozenset(
         "area_mm2",
         "dispatch",
         "pool_kib",
+        "register_bytes",
         "row_bytes",
         "row_ns",
         "refresh_interval_ns",

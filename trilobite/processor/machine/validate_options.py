@@ -29,6 +29,13 @@ def check_rates(machine: str, mfu: MatrixUnit) -> None:
                 expected=f"at most {int(most)}: rows x cols x count x {mfu.factor(name):g} for {name}",
                 remedy="correct the rate or the geometry, or state core.mfu.factors for the format",
             )
+    if (mfu.geometry == "row-stationary") != (mfu.register_bytes > 0):
+        raise MachineError(
+            f"a {mfu.geometry} array with register files of {mfu.register_bytes} bytes",
+            where=f"{machine}: core.mfu.register_bytes",
+            expected="bytes of an element's register file for a row-stationary array, and only there",
+            remedy="give the inputs, filter words and partial sums that an element holds, in bytes",
+        )
     if mfu.zero_gating not in GATINGS:
         raise MachineError(
             f"core.mfu.zero_gating is {mfu.zero_gating!r}",

@@ -23,6 +23,7 @@ from trilobite.processor.sim.timing.cost import dram_bytes, useful_macs
 from trilobite.processor.sim.timing.foresight import cache_misses
 
 NODE_EXPONENT = 0.57
+REGISTER_ACCESSES = 4  # of an element's register file for a product: two operands, a sum read and written
 PUBLISHED = "published"
 
 
@@ -146,7 +147,13 @@ def _units(result: Energy, machine: Machine, record: TensorRecord, scale: float)
     if macs:
         entries = [MACS[fmt.rate] for fmt in record.formats[1:3]]
         dearest = max(entries, key=lambda entry: entry.picojoules)
-        result.spend("matrix", dearest, macs * scale * switching_share(machine))
+        done = macs * scale * switching_share(machine)
+        result.spend("matrix", dearest, done)
+        if machine.core.mfu.register_bytes:
+            file = SharedMemory(1)
+            each = bank_pj_per_byte(file) * (machine.core.mfu.register_bytes / file.bytes) ** 0.5
+            result.add("registers", done * each * REGISTER_ACCESSES * record.formats[1].bits / 8)
+            result.defaults["registers"] = "default: below the published sizes, by the root of the size"
     elif record.queue == "vector":
         widest = max((region.bytes for region in (*record.reads, *record.writes)), default=0)
         result.spend("vector", LANE_BYTE, scale * record.work.get("bytes", widest))

@@ -291,7 +291,7 @@ def conv_dw(o: Operands, g: Array, x: Array, *rest: Array, product: Product = pr
 
 def _conv_work(o: Operands) -> Mapping[str, int]:
     p, q = unrolled(o)
-    return {"m": p * q, "n": o.co, "k": o.ci, "taps": o.kh * o.kw, "groups": _groups(o)}
+    return {"m": p * q, "n": o.co, "k": o.ci, "taps": o.kh * o.kw, "groups": _groups(o), "kh": o.kh, "q": q}
 
 
 def _gradient(o: Operands) -> Region:

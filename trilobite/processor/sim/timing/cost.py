@@ -147,7 +147,8 @@ def matrix(machine: Machine, record: TensorRecord) -> Cost:
         lanes = _lanes(machine, record.formats[1].bytes(terms))
         busy, part = _slower(lanes, VECTOR_UNIT, slowest_pad(machine, regions))
         return Cost(busy, busy + machine.core.vfu.latency, on_vector_unit=True, part=part)
-    cycles = product_cycles(mfu, rate, work["m"], work["n"], work["k"], work["taps"], work["groups"])
+    m, n, k, taps, groups = (work[name] for name in ("m", "n", "k", "taps", "groups"))
+    cycles = product_cycles(mfu, rate, m, n, k, taps, groups, work.get("kh", 1), work.get("q", 1))
     busy, part = _slower(cycles, MATRIX_UNIT, slowest_pad(machine, regions))
     return Cost(busy, busy, part=part)
 
