@@ -27,6 +27,15 @@ def _quantised(rng: Rng) -> Iterator[Sample]:
         yield [x, scale[0].reshape(()), zero[0].reshape(())], {"axis": None, "dtype": dtype}
 
 
+def _requantised(rng: Rng) -> Iterator[Sample]:
+    for dtype, wide_dtype in ((dt.int8, np.int32), (dt.uint8, np.int32), (dt.int16, np.int64)):
+        scale = rng.uniform(1e-5, 2e-3, (3,)).astype(np.float32)
+        zero = np.array([1, 0, 2]).astype(dtype)
+        x = rng.integers(-300000, 300000, (2, 3, 2)).astype(wide_dtype)
+        yield [x, scale, zero], {"axis": 1, "dtype": dtype}
+        yield [x, scale[0].reshape(()), zero[0].reshape(())], {"axis": None, "dtype": dtype}
+
+
 def _dequantised(rng: Rng) -> Iterator[Sample]:
     for dtype in (dt.int8, dt.uint4, dt.int32, dt.float8_e5m2):
         q = rng.integers(0, 8, (2, 3)).astype(dtype)
@@ -130,7 +139,7 @@ def _fusions(rng: Rng) -> Iterator[Sample]:
 
 
 samples: dict[str, Callable[[Rng], Any]] = {
-    "quantise": _quantised, "dequantise": _dequantised, "random_bits": _random,
+    "quantise": _quantised, "requantise": _requantised, "dequantise": _dequantised, "random_bits": _random,
     "call": _calls, "fusion": _fusions, "cond": _branches, "while": _loops, "scan": _scans,
     "print": _prints, "callback": _callbacks, "custom_call": _routines,
 }  # fmt: skip

@@ -133,3 +133,20 @@ def test_wrong_uses() -> None:
         rule(x, s, z, axis=1, dtype=dt.uint8)
     with pytest.raises(DTypeError, match="quantise with scale i32"):
         rule(x, TensorType((3,), dt.int32), z, axis=1, dtype=dt.int8)
+
+
+def test_requantise_rounds_as_the_matrix_unit_drains() -> None:
+    """Once, in float64: the unit's own drain, and not a product that was rounded to float32 before."""
+    from trilobite.processor.isa.formats import I8
+    from trilobite.processor.isa.row import Operands
+    from trilobite.processor.isa.rows.matrix import drain
+
+    rng = np.random.default_rng(0)
+    sums = rng.integers(-(2**24), 2**24, (500_000, 8)).astype(np.int32)
+    scale = rng.uniform(1e-6, 1e-5, 8).astype(np.float32)
+    zero = np.zeros(8, np.int8)
+    out = table["requantise"](sums, scale, zero, axis=1, dtype=dt.int8)
+    operands = Operands({"f0": I8, "f1": I8, "f2": I8, "activation": ""})
+    assert np.array_equal(np.asarray(out), drain(operands, sums.astype(np.int64), None, scale))
+    once = np.rint(sums.astype(np.float32) * scale).clip(-128, 127).astype(np.int8)
+    assert not np.array_equal(np.asarray(out), once)

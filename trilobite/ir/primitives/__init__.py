@@ -28,7 +28,7 @@ FAMILIES = {
     "linalg_spectral": "eigh eigvalsh eig eigvals",
     "linalg_svd": "svd svdvals pinv",
     "linalg_triangular": "triangular_solve cholesky",
-    "quantise": "quantise dequantise",
+    "quantise": "quantise requantise dequantise",
     "random": "random_bits",
     "reduction": "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or argmax argmin",
     "scan": "scan",

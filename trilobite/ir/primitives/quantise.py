@@ -1,5 +1,5 @@
 """Quantise to a grid and back: q = x/scale rounded to nearest even, plus zero point, held inside the dtype's
-range.
+range. `requantise` takes sums of integers to such a grid.
 
 `scale` and `zero_point` are scalars, or one number per place on `axis`. `zero_point` has the quantised dtype.
 """
@@ -22,6 +22,7 @@ from trilobite.base.dtypes import (
     int8,
     int16,
     int32,
+    int64,
     is_integer,
     uint4,
     uint8,
@@ -121,6 +122,37 @@ quantise: Primitive = Primitive(
     vjp=_STEPS,
     batch=lambda *rule: _batch("quantise", *rule), cost=flops_per_element(4),
     doc="x/scale, rounded to nearest even, plus zero_point, saturated to the dtype; NaN gives zero_point",
+)  # fmt: skip
+
+# -- requantise ---------------------------------------------------------------------------------------------
+
+
+def _requantise_type(
+    x: TensorType, scale: TensorType, zero_point: TensorType, axis: int | None, dtype: DType
+) -> TensorType:
+    _check("requantise", x, scale, zero_point, axis)
+    narrow = dtype in GRIDS and is_integer(dtype) and dtype != int32
+    if x.dtype not in (int32, int64) or scale.dtype != float32 or zero_point.dtype != dtype or not narrow:
+        raise DTypeError(
+            f"requantise of {x} with scale {scale} and zero point {zero_point} to {dtype}",
+            where=user_location(),
+            expected="x of int32 or int64, scale of float32, the zero point of the result's 4 to 16 bits",
+        )
+    return TensorType(x.shape, dtype)
+
+
+def _requantise(x: Array, scale: Array, zero_point: Array, axis: int | None, dtype: DType) -> Array:
+    by, zero = (_along(v.astype(float64), x.ndim, axis) for v in (scale, zero_point))
+    found = np.rint(x.astype(float64) * by) + zero
+    held = np.clip(np.where(found == found, found, zero), *integer_range(dtype))
+    return held.astype(int32).astype(dtype)
+
+
+requantise: Primitive = Primitive(
+    "requantise", "x scale zero_point", type=_requantise_type, evaluate=array_rule(_requantise), jvp=_STEPS,
+    vjp=_STEPS,
+    batch=lambda *rule: _batch("requantise", *rule), cost=flops_per_element(4),
+    doc="x·scale in float64, rounded once to nearest even, plus zero_point, saturated: as a unit drains",
 )  # fmt: skip
 
 # -- dequantise ---------------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ class _Splitter:
         if e.primitive.name == "full":
             attributes["shape"] = ()
         frames = [frame] * len(e.inputs)
-        if e.primitive.name in ("quantise", "dequantise"):
+        if e.primitive.name in ("quantise", "requantise", "dequantise"):
             axis = attributes["axis"]
             frames[1:] = [_Frame(frame.shape, () if axis is None else (frame.axes[axis],))] * 2
             attributes["axis"] = None

@@ -116,6 +116,17 @@ def quantise(t: Text, x: Value, scale: Value, zero: Value, source: DType, target
         low, high = float_range(target)
         held = t.fmin(high, t.fmax(low, t.fadd(steps, zw)))  # constants first: NaN stays
         return formats.rounded(t, target, held)
+    return _on_grid(t, steps, zero, zw, target)
+
+
+def requantise(t: Text, x: Value, scale: Value, zero: Value, source: DType, target: DType) -> Value:
+    """x·scale in float64 to nearest even, plus the zero point, held inside the range."""
+    xw, sw, zw = (cast(t, v, d, float64) for v, d in ((x, source), (scale, float32), (zero, target)))
+    return _on_grid(t, t.fmul(xw, sw), zero, zw, target)
+
+
+def _on_grid(t: Text, steps: Value, zero: Value, zw: Value, target: DType) -> Value:
+    """Steps to nearest even, plus the zero point (which `zw` is in the steps' dtype); NaN gives it alone."""
     # Held inside the range before it is rounded, which one instruction then does together with the cast.
     bottom, top = (t.fsub(t.constant(zw.type, float(n)), zw) for n in integer_range(target))
     known = t.select(t.fcmp("uno", steps, steps), t.constant(steps.type, 0.0), steps)

@@ -213,6 +213,7 @@ WITH_ATTRIBUTES: dict[str, Callable[[Text, Operands, Sequence[DType], Mapping[st
     "cast": lambda t, v, d, a: casts.cast(t, v[0], d[0], a["dtype"]),
     "bitcast": lambda t, v, d, a: casts.bitcast(t, v[0], d[0], a["dtype"]),
     "quantise": lambda t, v, d, a: casts.quantise(t, v[0], v[1], v[2], d[0], a["dtype"]),
+    "requantise": lambda t, v, d, a: casts.requantise(t, v[0], v[1], v[2], d[0], a["dtype"]),
     "dequantise": lambda t, v, d, a: casts.dequantise(t, v[0], v[1], v[2], d[0], d[1]),
 }
 CONSTANTS = frozenset({"full", "constant"})
@@ -220,12 +221,12 @@ CONSTANTS = frozenset({"full", "constant"})
 # What tells apart values that differ by less than a rounding: operands are rounded first.
 _SHARP = frozenset(
     "eq ne lt le gt ge is_finite is_inf sign floor ceil trunc round floor_div rem cast bitcast quantise "
-    "nextafter".split()
+    "requantise nextafter".split()
 )
 # What gives back one of its operands, or its size or sign, so needs no rounding of its own.
 _KEEPS = frozenset(
     "neg abs sign copysign maximum minimum select stop_gradient barrier cast bitcast quantise floor ceil "
-    "trunc round nextafter".split()
+    "requantise trunc round nextafter".split()
 )
 
 

@@ -292,6 +292,7 @@ RULES: dict[str, RuleOf] = {
     "dynamic_update_slice": _dynamic_update_slice,
     "update_slice": _update_slice,
     "quantise": _quantised,
+    "requantise": _quantised,
     "dequantise": _quantised,
     "random_bits": random_bits,
 }

@@ -26,7 +26,7 @@ POINTWISE = frozenset(
     trunc xor complex conj real imag""".split()
 )
 TIED = POINTWISE | frozenset(
-    "pad slice concatenate reverse update_slice quantise dequantise".split()
+    "pad slice concatenate reverse update_slice quantise requantise dequantise".split()
 )  # axis i stays axis i
 WINDOWS = {"window_reduce": 1, "window_argmax": 1, "window_gather": 2, "window_scatter": 2}
 CONVOLUTIONS = frozenset({"conv", "conv_input_grad", "conv_weight_grad"})

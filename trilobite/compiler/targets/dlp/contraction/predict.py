@@ -199,6 +199,8 @@ class Prediction:
         core = self.machine.core
         nram, wram = self.used
         room = (core.nram.kib - core.nram.reserved_kib) * 1024
+        if self.walking.lead != 1:  # what a cluster shares runs a step ahead of double buffers
+            nram = np.where(self.f.meets, room + 1, nram)
         return np.asarray((nram <= room) & (wram <= core.wram.bytes))
 
 

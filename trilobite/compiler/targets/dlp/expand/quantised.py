@@ -55,4 +55,17 @@ def _dequantise(e: Equation) -> Body:
     return body
 
 
-RULES = {"quantise": _quantise, "dequantise": _dequantise}
+def _requantise(e: Equation) -> Body:
+    axis, dtype, shape = e.attributes["axis"], e.attributes["dtype"], extents(e.inputs[0])
+
+    def body(x: Any, scale: Any, zero_point: Any) -> Any:
+        by, zero = (_along(t.cast(v, float64), shape, axis) for v in (scale, zero_point))
+        found = t.add(t.one("round", t.mul(t.cast(x, float64), by)), zero)
+        found = t.select(t.one("is_nan", found), zero, found)
+        low, high = integer_range(dtype)
+        return t.cast(t.cast(_clipped(found, low, high), int32), dtype)
+
+    return body
+
+
+RULES = {"quantise": _quantise, "requantise": _requantise, "dequantise": _dequantise}
