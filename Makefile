@@ -57,6 +57,7 @@ conformance: $(READY) $(PEERS)  ## the array API standard, the ONNX suite beside
 	$(PYTEST) -q -n $(JOBS) tests/array_api
 	$(QUIET) $(BENCH)/bin/python -m tools.onnx_conformance
 	$(QUIET) $(BENCH)/bin/python -m tools.real_models .data/models
+	$(QUIET) $(BENCH)/bin/python -m tools.real_formats .data/models
 
 bench: $(PEERS)  ## measure against the peers; writes docs/benchmarks.md (ARGS=--quick for a few rows)
 	$(BENCH)/bin/python -m benchmarks.harness $(ARGS)

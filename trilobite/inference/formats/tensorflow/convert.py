@@ -6,7 +6,7 @@ become inputs; operations stand in the table of `rules`. Channels-last is kept o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,26 @@ from trilobite.inference.formats.wire import Message
 
 Rule = Callable[["Converter", Node], "Tensor | list[Tensor] | None"]
 _SILENT = {"NoOp", "Assert", "Const", "Placeholder", "PlaceholderWithDefault"}
+_KEEPING = {
+    "SaveV2",
+    "RestoreV2",
+    "Assign",
+    "AssignVariableOp",
+    "MergeV2Checkpoints",
+}  # a graph that saves itself
 
 
 class Converter:
     """A graph on its way into an assembly."""
 
-    def __init__(self, nodes: Sequence[Node], a: Assembly, where: str) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], a: Assembly, where: str, constants: Mapping[str, Any] | None = None
+    ) -> None:
+        self.constants = constants or {}
         self.nodes, self.a, self.where, self.layers = nodes, a, where, Layers(a)
         self.values: dict[tuple[str, int], Tensor] = {}
         self.dtypes: dict[tuple[str, int], Any] = {}
+        self.dead: set[tuple[str, int]] = set()  # results of a Switch that is known to go the other way
 
     def x(self, n: Node, k: int) -> Tensor:
         if k >= len(n.inputs):
@@ -78,6 +89,10 @@ class Converter:
 
     def run(self, rules: dict[str, Rule]) -> None:
         for n in self.nodes:
+            before = [*n.inputs, *((name, 0) for name in n.after)]
+            if n.op != "Merge" and any(source in self.dead for source in before):
+                self.dead.add((n.name, 0))
+                continue
             try:
                 made = self._source(n) if n.op in _SILENT else self._written(n, rules)
             except Unknown as why:
@@ -115,6 +130,14 @@ class Converter:
             return self.layers.known(array, n.name)
         if n.op in ("NoOp", "Assert"):
             return None
+        if n.name in self.constants:
+            array = np.asarray(self.constants[n.name]).astype(self.type(n, "dtype"))
+            self.dtypes[n.name, 0] = array.dtype
+            return self.layers.known(array)
+        default = self.values.get(n.inputs[0]) if n.inputs else None
+        if default is not None and default.array is not None and default.array.dtype == np.bool_:
+            self.dtypes[n.name, 0] = np.dtype(np.bool_)
+            return default  # a switch such as `training`: as it is unless somebody turns it
         m = n.attributes.get("shape")
         sizes = shape_of(m.message(7)) if m is not None else None
         dtype = self.type(n, "dtype")
@@ -125,16 +148,36 @@ class Converter:
 
 def _last_nodes(nodes: Sequence[Node]) -> list[str]:
     read_by = {source for n in nodes for source, _ in n.inputs}
-    return [n.name for n in nodes if n.name not in read_by and n.op not in _SILENT]
+    return [n.name for n in nodes if n.name not in read_by and n.op not in _SILENT | _KEEPING]
 
 
-def convert(path: Any, outputs: Sequence[str] | None = None) -> Any:
-    """A frozen GraphDef as an ONNX ModelProto; `outputs`: names of nodes, if the last ones are not meant."""
+def is_bool(n: Node) -> bool:
+    m = n.attributes.get("dtype")
+    return m is not None and m.integer(6) == 10
+
+
+def _needed(nodes: Sequence[Node], wanted: Sequence[str]) -> list[Node]:
+    """What the outputs read, in order: a graph may hold ways to save itself beside."""
+    reached = {name.partition(":")[0] for name in wanted}
+    kept = []
+    for n in reversed(nodes):
+        if n.name in reached:
+            if n.op != "PlaceholderWithDefault" or is_bool(n):
+                reached.update((*(source for source, _ in n.inputs), *n.after))
+            kept.append(n)
+    return kept[::-1]
+
+
+def convert(
+    path: Any, outputs: Sequence[str] | None = None, constants: Mapping[str, Any] | None = None
+) -> Any:
+    """A frozen GraphDef as an ONNX ModelProto; `outputs`: names of nodes, if the last ones are not meant;
+    `constants`: placeholders that are fixed for good, such as `training`.
+    """
     from trilobite.inference.formats.tensorflow.rules import RULES
 
     nodes, where = read(path)
     a = Assembly("graph")
-    c = Converter(nodes, a, where)
     wanted = list(outputs) if outputs is not None else _last_nodes(nodes)
     known = {n.name for n in nodes}
     unknown = [n for n in wanted if n.partition(":")[0] not in known]
@@ -145,6 +188,7 @@ def convert(path: Any, outputs: Sequence[str] | None = None) -> Any:
             expected="names of nodes",
             remedy="pass outputs=[...]",
         )
+    c = Converter(_needed(nodes, wanted), a, where, constants)
     try:
         c.run(RULES)
         if not a.refusals:

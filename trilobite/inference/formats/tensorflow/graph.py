@@ -28,12 +28,13 @@ _LISTS: dict[int, tuple[int, Any]] = {
 
 
 class Node(NamedTuple):
-    """An operation: inputs as (node, number of the result)."""
+    """An operation: inputs as (node, number of the result); `after`: nodes that only come before it."""
 
     name: str
     op: str
     inputs: list[tuple[str, int]]
     attributes: dict[str, Message]
+    after: tuple[str, ...] = ()
 
 
 def read(path: Any) -> tuple[list[Node], str]:
@@ -63,7 +64,8 @@ def _node(m: Message) -> Node:
         value = entry.message(2)
         if value is not None:
             attributes[entry.text(1)] = value
-    return Node(m.text(1), m.text(2), inputs, attributes)
+    after = tuple(t[1:] for t in m.texts(3) if t.startswith("^"))
+    return Node(m.text(1), m.text(2), inputs, attributes, after)
 
 
 def _ordered(nodes: dict[str, Node], where: str) -> list[Node]:
@@ -85,7 +87,7 @@ def _ordered(nodes: dict[str, Node], where: str) -> list[Node]:
                 raise corrupt(f"nothing makes {shown(name)}, which is read", where, "a node of that name")
             done[name] = False
             stack.append((name, True))
-            for source, _ in nodes[name].inputs:
+            for source in (*(source for source, _ in nodes[name].inputs), *nodes[name].after):
                 if done.get(source) is False:
                     raise corrupt(f"the graph goes round at {shown(source)}", where, "no cycles")
                 if source not in done:

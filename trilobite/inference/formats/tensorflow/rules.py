@@ -97,21 +97,23 @@ def _depthwise(c: Converter, n: Node) -> Tensor:
 def _conv_transposed(c: Converter, n: Node) -> Tensor:
     """Inputs: the shape of the result, the kernel (*space, channels out, channels in), x."""
     w = static(c.x(n, 1), "a kernel")
-    sizes = c.x(n, 0)
+    sizes, rank = c.x(n, 0), w.ndim
+    order = (rank - 1, rank - 2, *range(rank - 2))
     space = None
     if sizes.array is not None:
         space = [int(d) for d in (sizes.array[2:] if _is_first(c, n) else sizes.array[1:-1])]
     t = c.layers.conv_transposed(
-        _image(c, n, 2), c.a.constant(w.transpose(3, 2, 0, 1), hint=n.name), "", w.shape[:2],
-        strides=_spatial(c, n, "strides"), padding=_padding(c, n), space=space,
+        _image(c, n, 2, rank), c.a.constant(w.transpose(order), hint=n.name), "", w.shape[:-2],
+        strides=_spatial(c, n, "strides", rank), padding=_padding(c, n), space=space,
     )  # fmt: skip
     return _back(c, n, t)
 
 
 def _pool(op: str) -> Rule:
     def rule(c: Converter, n: Node) -> Tensor:
-        size, strides = _spatial(c, n, "ksize"), _spatial(c, n, "strides")
-        return _back(c, n, c.layers.pool(op, _image(c, n), size, strides, _padding(c, n)))
+        rank = 5 if n.op.endswith("3D") else 4
+        size, strides = _spatial(c, n, "ksize", rank), _spatial(c, n, "strides", rank)
+        return _back(c, n, c.layers.pool(op, _image(c, n, 0, rank), size, strides, _padding(c, n)))
 
     return rule
 
@@ -277,6 +279,20 @@ def _filled(value: float) -> Rule:
     return rule
 
 
+def _switch(c: Converter, n: Node) -> list[Tensor]:
+    """The data behind the one of its two results that the test, which must be known, chooses."""
+    chosen = bool(static(c.x(n, 1), "a test").reshape(-1)[0])
+    c.dead.add((n.name, int(not chosen)))
+    return [c.x(n, 0), c.x(n, 0)]
+
+
+def _merge(c: Converter, n: Node) -> Tensor:
+    live = [k for k, source in enumerate(n.inputs) if source not in c.dead]
+    if len(live) != 1:
+        raise Unknown("Merge of results that a run chooses")
+    return c.x(n, live[0])
+
+
 def _rank(c: Converter, n: Node) -> Tensor:
     rank = c.x(n, 0).rank
     if rank is None:
@@ -344,7 +360,7 @@ RULES: dict[str, Rule] = {
         "Mean:ReduceMean Sum:ReduceSum Max:ReduceMax Min:ReduceMin Prod:ReduceProd All:all Any:any", _reduce
     ),
     **_rows("ArgMax:ArgMax ArgMin:ArgMin", _arg),
-    **_rows("MaxPool:MaxPool AvgPool:AveragePool", _pool),
+    **_rows("MaxPool:MaxPool AvgPool:AveragePool MaxPool3D:MaxPool AvgPool3D:AveragePool", _pool),
     **_rows("Relu6:relu6 Softmax:softmax LogSoftmax:log_softmax", _activation),
     **_rows("ResizeBilinear:linear ResizeNearestNeighbor:nearest", _resize),
     **dict.fromkeys(("Conv2D", "Conv3D"), _conv),
@@ -354,8 +370,10 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("Gather", "GatherV2", "ResourceGather"), _gather),
     **dict.fromkeys(("Pad", "PadV2"), _pad),
     **dict.fromkeys(("Select", "SelectV2"), _select),
+    **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInputV2"), _conv_transposed),
+    "Switch": _switch,
+    "Merge": _merge,
     "DepthwiseConv2dNative": _depthwise,
-    "Conv2DBackpropInput": _conv_transposed,
     "BiasAdd": _bias,
     "LRN": _lrn,
     "LeakyRelu": lambda c, n: c.layers.unary("LeakyRelu", c.x(n, 0), alpha=c.number(n, "alpha", 0.2)),
