@@ -45,7 +45,7 @@ def test_wrong_names_and_options_are_said() -> None:
         f(normal(2, 2), normal(2, 2), normal(2, 2))
 
 
-def test_a_run_is_measured_and_a_profile_adds_up() -> None:
+def test_a_run_is_measured_and_a_profile_adds_up(tmp_path: Path) -> None:
     f = tb.jit(two_layers, target="dlp:dlp-s")
     args = normal(8, 64), normal(64, 96), normal(96, 10)
     assert f.last_run is None
@@ -56,6 +56,7 @@ def test_a_run_is_measured_and_a_profile_adds_up() -> None:
     assert {row.unit for row in profile.rows} >= {"matrix"}
     assert [row["cycles"] for row in json.loads(profile.json())["groups"]] == [r.cycles for r in profile.rows]
     assert "bound by" in str(profile)
+    assert [path.stat().st_size > 0 for path in profile.write(tmp_path)] == [True] * 3
 
 
 def test_equal_layers_have_rows_of_their_own_in_a_profile() -> None:
@@ -116,6 +117,18 @@ def test_a_weight_that_changes_is_packed_again() -> None:
         for scale in (1.0, -2.0, 0.5):
             conv.weight *= scale
             np.testing.assert_allclose(f(x).numpy(), g(x).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_depends_on_weights_alone_runs_when_a_weight_changes() -> None:
+    net = tb.nn.Sequential(tb.nn.Conv2d(3, 4, 3), tb.nn.BatchNorm2d(4))
+    net.eval()
+    x = normal(1, 3, 6, 6)
+    with tb.no_grad():
+        f, g = (tb.jit(lambda v: net(v), target=t) for t in ("dlp:dlp-s", "reference"))
+        for scale in (1.0, 3.0):
+            net[1].weight *= scale
+            np.testing.assert_allclose(f(x).numpy(), g(x).numpy(), rtol=1e-4, atol=1e-5)
+        assert "run again only when a weight has changed" in f.explain(x)
 
 
 def test_memory_is_given_back_with_the_function() -> None:

@@ -6,7 +6,6 @@ out, with the run that gave them.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
@@ -19,11 +18,12 @@ from trilobite.compiler.graph.pipeline import Compilation, run_stages
 from trilobite.compiler.targets.dlp.complex import split_complex
 from trilobite.compiler.targets.dlp.expand import expand
 from trilobite.compiler.targets.dlp.groups import group
-from trilobite.compiler.targets.dlp.network import Called, Network, Packed, assemble
+from trilobite.compiler.targets.dlp.network import assemble
+from trilobite.compiler.targets.dlp.packed import PackedWeight
+from trilobite.compiler.targets.dlp.parts import Called, Network
 from trilobite.compiler.targets.dlp.refusals import check
 from trilobite.compiler.targets.dlp.resident import Link, address_of, allocated, resident_array
 from trilobite.ir.graph import Graph
-from trilobite.ir.transforms import cells
 from trilobite.processor.device import Device, DeviceArray
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
 from trilobite.processor.machine import Machine
@@ -53,9 +53,7 @@ class Compiled:
     @cached_property
     def compilation(self) -> Compilation:
         """The graph after each of the shared passes and of this target's own."""
-        check(self.graph)
-        stages = [(p.name, p) for p in PASSES if p.name not in _SKIPPED]
-        done = run_stages(self.graph, stages, self.options)
+        done = self._passed()
         own: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
             ("expand", self._expanded),
             ("complex", split_complex),
@@ -65,6 +63,16 @@ class Compiled:
         for name, change in own:
             done.stages[name], done.counters[name] = change(done.latest), {}
         return done
+
+    def _passed(self) -> Compilation:
+        check(self.graph)
+        stages = [(p.name, p) for p in PASSES if p.name not in _SKIPPED]
+        return run_stages(self.graph, stages, self.options)
+
+    @property
+    def shared(self) -> Graph:
+        """The graph behind the passes that all targets share."""
+        return self._passed().latest
 
     def _grouped(self, graph: Graph) -> Graph:
         return group(graph, self.machine)
@@ -109,7 +117,7 @@ class Loaded:
         what = f"the values between the operations of {compiled.graph.name} (the largest: {largest})"
         self.arena = allocated(device, network.arena, what)
         self.constants = [
-            self._constant(c) if isinstance(c, np.ndarray) else PackedWeight(self, c)
+            self._constant(c) if isinstance(c, np.ndarray) else PackedWeight(device, compiled.graph, c)
             for c in network.constants
         ]
         self.table = device.empty((1 + network.arguments,), np.int64)
@@ -126,7 +134,7 @@ class Loaded:
         given = [self._address(i, value) for i, value in enumerate(values)]
         for c_ in self.constants:
             if isinstance(c_, PackedWeight):
-                c_.update(values[c_.packed.input])
+                self.link.to_device += c_.update(values[c_.packed.input])
         fixed = [a.address for a in self.constants]
         words = [*(a.address for a in (self.arena, *blocks)), *given, *fixed]
         self.table.write(np.array(words, np.int64))
@@ -136,6 +144,11 @@ class Loaded:
         )
         found = zip(blocks, types, strict=True)
         return [resident_array(block, shape, dtype) for block, (shape, dtype) in found]
+
+    def apart(self) -> Loaded:
+        """The same program with a routine for each call, so that a profile can tell equal groups apart."""
+        c = self.compiled
+        return Loaded(Compiled(c.graph, c.machine, c.options, share=False), self.device)
 
     def _result(self, place: int, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         size = prod(shape) * dtype.itemsize
@@ -164,29 +177,3 @@ class Loaded:
         block = allocated(self.device, raw.nbytes, what)
         block.write(raw if raw.size else np.zeros(1, np.uint8))
         return block
-
-
-class PackedWeight:
-    """A weight in the order that its readers want, laid out again only when it has changed."""
-
-    def __init__(self, loaded: Loaded, packed: Packed) -> None:
-        self.loaded, self.packed = loaded, packed
-        t = loaded.compiled.graph.inputs[packed.input].type
-        size = prod(int(n) for n in t.shape) * t.dtype.itemsize
-        what = f"weight {packed.input} of {loaded.compiled.graph.name}, {t}, in the order of its readers"
-        self.block = allocated(loaded.device, size, what)
-        self._seen: weakref.ref[Array] | None = None
-        self._when = 0
-
-    @property
-    def address(self) -> int:
-        return self.block.address
-
-    def update(self, value: Array) -> None:
-        same = self._seen is not None and self._seen() is value
-        if same and not cells.stamped_after(value, self._when) and not cells.is_exposed(value, 0):
-            return
-        moved = np.ascontiguousarray(value.transpose(self.packed.order))
-        self.block.write(moved.reshape(-1).view(np.uint8))
-        self.loaded.link.to_device += moved.nbytes
-        self._seen, self._when = weakref.ref(value), cells.now

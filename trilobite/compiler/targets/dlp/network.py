@@ -8,15 +8,15 @@ called and gives it back behind its last reader. Loops and choices are loops and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.locations import UNKNOWN, Location
 from trilobite.compiler.targets.dlp.arena import Arena
+from trilobite.compiler.targets.dlp.control import CONTROL, pointer_of, unfused
 from trilobite.compiler.targets.dlp.groups import ContractionPlan, contraction_plan
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, shared_copy
@@ -30,64 +30,19 @@ from trilobite.compiler.targets.dlp.layouts import (
     wanted_orders,
 )
 from trilobite.compiler.targets.dlp.lower import Setting, lower_copy, lower_group, operands_of
+from trilobite.compiler.targets.dlp.parts import Array, At, Called, Network, Packed, bytes_of
 from trilobite.compiler.targets.dlp.shapes import extents
-from trilobite.compiler.targets.dlp.writer import GDRAM, Int, Writer
+from trilobite.compiler.targets.dlp.writer import GDRAM, Writer
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.processor.isa.formats import I32, I64, U8
+from trilobite.processor.isa.formats import I64
 from trilobite.processor.lang.ir import KernelModule, Value
 from trilobite.processor.lang.ir import Location as SourceLine
 from trilobite.processor.machine import Machine
 
 ENTRY = "network"
-Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
-class At:
-    """Where a value lies: a known place, or a pointer that the entry computes (an element of a sequence)."""
-
-    place: Place | None
-    pointer: Value | None = None
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A weight that is laid out once, when it comes to the device, in the order that its readers want."""
-
-    input: int
-    order: Order
-
-
-@dataclass
-class Called:
-    """One call of a group in the entry, for reports."""
-
-    number: int
-    group: LoweredGroup
-    name: str
-    primitives: tuple[str, ...]
-    location: Location
-
-
-@dataclass
-class Network:
-    """What is compiled and loaded."""
-
-    module: KernelModule
-    machine: Machine
-    cores: int
-    arena: int
-    arguments: int  # pointers behind the arena's in the table: results, inputs, then constants
-    constants: tuple[Array | Packed, ...]
-    calls: list[Called]
-    largest: tuple[tuple[int, str], ...] = ()  # values in the arena by size, for errors
-
-
-def bytes_of(v: Var) -> int:
-    return prod(int(n) for n in v.type.shape) * v.type.dtype.itemsize
-
-
-class _Assembler:
+class Assembler:
     """The entry while it is written."""
 
     def __init__(
@@ -189,7 +144,7 @@ class _Assembler:
         if kind == "alias":
             self._rename(e.outputs[0], self.ordered(e.inputs[0], row_major(len(e.inputs[0].type.shape))))
         elif kind in CONTROL:
-            inner = _unfused(e, region)
+            inner = unfused(e, region)
             plain_inputs = tuple(self.ordered(v, row_major(len(v.type.shape))) for v in inner.inputs)
             CONTROL[kind](
                 self, Equation(inner.primitive, plain_inputs, inner.attributes, inner.outputs, e.location)
@@ -263,7 +218,7 @@ class _Assembler:
             **{v: self.order(w) for v, w in zip(region.inputs, inputs, strict=True)},
             **{v: self.order(w) for v, w in zip(region.outputs, outputs, strict=True)},
         }
-        group = self._function(kind, region, Layout(known))
+        group = self._function(kind, region, Layout(known), e.location)
         chosen = [inputs[i] for i in operands_of(kind, region)]
         names = tuple(x.primitive.name for x in region.equations)
         self._emit(group, [*chosen, *outputs], region.name, names, e.location)
@@ -321,14 +276,21 @@ class _Assembler:
         self.calls.append(Called(len(self.calls), group, name, names, at))
         self.meet()
 
-    def _function(self, kind: str, region: Graph, layout: Layout) -> LoweredGroup:
+    def _function(self, kind: str, region: Graph, layout: Layout, at: Location) -> LoweredGroup:
         key = (kind, region, layout.key)
         if key in self.made and self.share:
             return self.made[key]
         self.named += 1
         name = f"g{self.named}_{region.name}"
         self.made[key] = lower_group(self.setting, name, kind, region, layout)
+        self._locate(self.made[key], at, region.name)
         return self.made[key]
+
+    def _locate(self, group: LoweredGroup, at: Location, name: str) -> None:
+        """Every instruction of a routine knows the user's line that first asked for it, and the group."""
+        place = replace(_line(at), origin=(group.function, name))
+        for op in self.module.functions[group.function].ops():
+            op.location = place
 
     named = -1
 
@@ -375,7 +337,7 @@ class _Assembler:
             goal = At(Place("argument", i))
             if self.env[v] != goal:
                 v = self.ordered(v, row_major(len(v.type.shape)))
-                self.copy(_pointer_of(self, goal), self.pointer(v), bytes_of(v))
+                self.copy(pointer_of(self, goal), self.pointer(v), bytes_of(v))
 
 
 def _reads(graph: Graph) -> dict[Var, int]:
@@ -392,154 +354,6 @@ def _line(location: Location) -> SourceLine:
     return SourceLine(str(getattr(location, "file", "") or "<graph>"), int(getattr(location, "line", 0) or 0))
 
 
-# -- control flow --------------------------------------------------------------------------------------------
-
-
-def _inside(a: _Assembler, graph: Graph, given: Sequence[At]) -> list[At]:
-    """A region's code, its inputs at these places; where its outputs lie."""
-    outer, a.current = a.current, graph
-    for v, at in zip(graph.inputs, given, strict=True):
-        a.env[v] = at
-    a.run(graph)
-    found = [a.env[a.ordered(v, row_major(len(v.type.shape)))] for v in graph.outputs]
-    a.current = outer
-    return found
-
-
-def _give_all(a: _Assembler, graph: Graph) -> None:
-    """Memory of what a region still holds."""
-    for v, region in list(a.region_of.items()):
-        if region is graph and v not in a.released:
-            a.give(v)
-            a.released.add(v)
-
-
-def _pointer_of(a: _Assembler, at: At) -> Value:
-    if at.pointer is not None:
-        return at.pointer
-    assert at.place is not None
-    base = a.base if at.place.space == "arena" else a.argument(1 + at.place.index)
-    return a.w.at(base, at.place.offset)
-
-
-def _settle(a: _Assembler, values: Sequence[Var], where: Sequence[At], to: Sequence[At]) -> None:
-    """Results of a region to the places of what carries them. All are copied aside first if one of them
-    lies where another goes.
-    """
-    sources = list(where)
-    spots = {(t.place.space, t.place.index, t.place.offset) for t in to if t.place is not None}
-    held: list[tuple[int, int]] = []
-    for i, (v, at) in enumerate(zip(values, where, strict=True)):
-        place = at.place
-        moves = place is not None and (place.space, place.index, place.offset) in spots and at != to[i]
-        if moves and bytes_of(v):
-            aside = a.arena.take(bytes_of(v))
-            held.append((aside, bytes_of(v)))
-            sources[i] = At(Place("arena", 0, aside))
-            a.copy(_pointer_of(a, sources[i]), _pointer_of(a, at), bytes_of(v))
-    if held:
-        a.meet()
-    for v, at, goal in zip(values, sources, to, strict=True):
-        if at != goal:
-            a.copy(_pointer_of(a, goal), _pointer_of(a, at), bytes_of(v))
-    a.meet()
-    for block in held:
-        a.arena.give(*block)
-
-
-def _unfused(e: Equation, region: Graph) -> Equation:
-    """The control equation of a group, on the values around it."""
-    (inner,) = region.equations
-    given = dict(zip(region.inputs, e.inputs, strict=True))
-    wanted = dict(zip(region.outputs, e.outputs, strict=True))
-    outputs = tuple(wanted.get(v) or Var(v.type) for v in inner.outputs)
-    return Equation(
-        inner.primitive, tuple(given[v] for v in inner.inputs), inner.attributes, outputs, e.location
-    )
-
-
-def _cond(a: _Assembler, e: Equation) -> None:
-    w = a.w
-    branches: tuple[Graph, ...] = e.attributes["branches"]
-    for v in e.outputs:
-        a.take(v)
-    index = w.b.convert(w.load(I32, a.pointer(e.inputs[0])), I64)
-    a.meet()
-    chosen = w.most(0, w.least(index, len(branches) - 1))
-    done = w.function.add_block("chosen")
-    for number, graph in enumerate(branches):
-        yes, no = w.function.add_block(f"case{number}"), w.function.add_block("else")
-        w.b.branch(w.compare("eq", chosen, number), yes, no)
-        w.b.block = yes
-        found = _inside(a, graph, [a.env[v] for v in e.inputs[1:]])
-        _settle(a, e.outputs, found, [a.env[v] for v in e.outputs])
-        _give_all(a, graph)
-        w.b.jump(done)
-        w.b.block = no
-    w.b.jump(done)
-    w.b.block = done
-
-
-def _carried(a: _Assembler, values: Sequence[Var], results: Sequence[Var]) -> list[At]:
-    """Memory of carries, filled with what they begin with."""
-    for v in results:
-        a.take(v)
-    carries = [a.env[v] for v in results]
-    for v, at in zip(values, carries, strict=True):
-        a.copy(_pointer_of(a, at), a.pointer(v), bytes_of(v))
-    a.meet()
-    return carries
-
-
-def _while(a: _Assembler, e: Equation) -> None:
-    w = a.w
-    test, body, (m, n) = (e.attributes[k] for k in ("test", "body", "consts"))
-    for_test, for_body = e.inputs[:m], e.inputs[m : m + n]
-    carries = _carried(a, e.inputs[m + n :], e.outputs)
-    head, inside, done = (w.function.add_block(s) for s in ("while", "do", "done"))
-    w.b.jump(head)
-    w.b.block = head
-    found = _inside(a, test, [*(a.env[v] for v in for_test), *carries])
-    truth = w.b.convert(w.load(U8, _pointer_of(a, found[0])), I64)
-    a.meet()
-    _give_all(a, test)
-    w.b.branch(truth, inside, done)
-    w.b.block = inside
-    found = _inside(a, body, [*(a.env[v] for v in for_body), *carries])
-    _settle(a, body.outputs, found, carries)
-    _give_all(a, body)
-    w.b.jump(head)
-    w.b.block = done
-
-
-def _scan(a: _Assembler, e: Equation) -> None:
-    w = a.w
-    names = ("body", "consts", "carries", "length", "reverse")
-    body, n, c, length, backwards = (e.attributes[k] for k in names)
-    consts, first, xs = e.inputs[:n], e.inputs[n : n + c], e.inputs[n + c :]
-    carries = _carried(a, first, e.outputs[:c])
-    for v in e.outputs[c:]:
-        a.take(v)
-    if length == 0:
-        return
-    with w.loop(0, length) as step:
-        index: Int = w.sub(length - 1, step) if backwards else step
-        elements = [_element(a, v, index, length) for v in xs]
-        found = _inside(a, body, [*(a.env[v] for v in consts), *carries, *elements])
-        for v, out, at in zip(e.outputs[c:], body.outputs[c:], found[c:], strict=True):
-            goal = _element(a, v, index, length)
-            a.copy(_pointer_of(a, goal), _pointer_of(a, at), bytes_of(out))
-        _settle(a, body.outputs[:c], found[:c], carries)
-        _give_all(a, body)
-
-
-def _element(a: _Assembler, v: Var, index: Int, length: int) -> At:
-    return At(None, a.w.at(a.pointer(v), a.w.mul(index, bytes_of(v) // length)))
-
-
-CONTROL: Mapping[str, Any] = {"cond": _cond, "while": _while, "scan": _scan}
-
-
 def assemble(
     graph: Graph,
     machine: Machine,
@@ -550,4 +364,4 @@ def assemble(
     """A graph of fusions as one program. Without `share` equal groups have functions of their own, so that a
     profile can tell them apart.
     """
-    return _Assembler(graph, machine, cores, share, stable).network()
+    return Assembler(graph, machine, cores, share, stable).network()

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trilobite.compiler.targets.dlp.network import Called
+from trilobite.compiler.targets.dlp.parts import Called
 from trilobite.processor.isa.address import split
 from trilobite.processor.isa.row import GDRAM
 from trilobite.processor.machine import Machine
@@ -68,6 +68,16 @@ class Profile:
         from trilobite.processor.tools.perfetto import perfetto_trace
 
         Path(path).write_bytes(perfetto_trace(self.run))
+
+    def write(self, directory: str | Path) -> list[Path]:
+        """Table, JSON and timeline as files of a directory."""
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        table, data, trace = (folder / f"profile.{end}" for end in ("txt", "json", "perfetto-trace"))
+        table.write_text(f"{self}\n", encoding="utf-8")
+        data.write_text(self.json(), encoding="utf-8")
+        self.perfetto(trace)
+        return [table, data, trace]
 
     def by_line(self) -> Mapping[str, int]:
         """Cycles of every line of the user's source."""

@@ -18,10 +18,12 @@ import numpy as np
 from trilobite.base.errors import ArgumentError
 from trilobite.compiler.graph.passes import Options
 from trilobite.compiler.graph.passes.inline import specialise
+from trilobite.compiler.graph.passes.split_stable import split_stable
 from trilobite.compiler.targets.contract import NOBODY, Executable, Target, Usage
 from trilobite.compiler.targets.dlp.compiled import Compiled, Loaded
 from trilobite.compiler.targets.dlp.devices import shared_device
-from trilobite.compiler.targets.dlp.network import Called
+from trilobite.compiler.targets.dlp.packed import Parted
+from trilobite.compiler.targets.dlp.parts import Called
 from trilobite.compiler.targets.dlp.profile import Profile, cycles_by_function, owners, profile_of
 from trilobite.compiler.targets.dlp.refusals import check
 from trilobite.compiler.targets.dlp.resident import address_of, allocated, resident_array
@@ -44,19 +46,32 @@ class Processed(Executable):
         chosen = dict(usage.options)
         self.checks = bool(chosen.get("checks", False)) or None
         self.options = Options(stable=usage.stable, skip=frozenset(chosen.get("skip", ())))
-        self.made: dict[tuple[tuple[Symbol, int], ...], Loaded] = {}
-        self.last: Loaded | None = None
+        self.made: dict[tuple[tuple[Symbol, int], ...], Loaded | Parted] = {}
+        self.last: Loaded | Parted | None = None
         self._key: tuple[tuple[Symbol, int], ...] = ()
 
-    def _loaded(self, values: Sequence[Any]) -> Loaded:
+    def _loaded(self, values: Sequence[Any]) -> Loaded | Parted:
         sizes: Mapping[Symbol, int] = sizes_of(self.graph, values) if self.graph.symbols else {}
         key = self._key = tuple(sorted(sizes.items()))
         if key not in self.made:
             graph = specialise(self.graph, sizes) if sizes else self.graph
-            self.made[key] = Loaded(
-                Compiled(graph, self.machine, self.options), shared_device(self.machine).device
-            )
+            self.made[key] = self._load(graph)
         return self.made[key]
+
+    def _load(self, graph: Graph) -> Loaded | Parted:
+        """What depends on weights alone becomes a program of its own."""
+        device = shared_device(self.machine).device
+        whole = Compiled(graph, self.machine, self.options)
+        stable = self.options.stable
+        halves = split_stable(whole.shared, stable) if stable else None
+        if halves is None:
+            return Loaded(whole, device)
+        still = frozenset(n for n, i in enumerate(halves.kept) if i in stable)
+        made = frozenset(range(len(halves.kept), len(halves.second.inputs)))
+        later = self.options._replace(stable=still | made)
+        first = Compiled(halves.first, self.machine, self.options._replace(stable=frozenset()))
+        second = Compiled(halves.second, self.machine, later)
+        return Parted(halves, Loaded(first, device), Loaded(second, device))
 
     def prepare(self, values: Sequence[Any], owners: Mapping[int, Cell] = NOBODY) -> None:
         """Compiles, and moves state to the device: a weight that nobody outside holds stays there."""
@@ -99,6 +114,9 @@ class Processed(Executable):
         calls = compiled.network.calls
         shares = _shares(self.last_run, calls) if self.last_run is not None else {}
         lines = []
+        if isinstance(self.last, Parted):
+            many = len(self.last.first.compiled.network.calls)
+            lines.append(f"  {many} groups on weights alone run again only when a weight has changed")
         for call in calls:
             share = f"{shares[call.group.function]:6.1%} " if shares else ""
             names = " ".join(dict.fromkeys(call.primitives))
@@ -123,14 +141,13 @@ class Processed(Executable):
         """The cycles of one run of `call`, group by group: equal groups get functions of their own."""
         call()
         assert self.last is not None
-        apart = Compiled(self.last.compiled.graph, self.machine, self.options, share=False)
-        whole, self.made = self.made, {self._key: Loaded(apart, shared_device(self.machine).device)}
+        whole, self.made = self.made, {self._key: self.last.apart()}
         try:
             call()
         finally:
             self.made = whole
-        assert self.last_run is not None
-        return profile_of(self.last_run, apart.network.calls, self.machine)
+        assert self.last.last_run is not None
+        return profile_of(self.last.last_run, self.last.compiled.network.calls, self.machine)
 
     @property
     def measured(self) -> Mapping[str, float]:

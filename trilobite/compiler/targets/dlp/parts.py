@@ -1,0 +1,63 @@
+"""What a network is made of while its entry is written: places of values, calls, and the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from trilobite.base.locations import Location
+from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
+from trilobite.compiler.targets.dlp.layouts import Order
+from trilobite.ir.graph import Var
+from trilobite.processor.lang.ir import KernelModule, Value
+from trilobite.processor.machine import Machine
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a value lies: a known place, or a pointer that the entry computes (an element of a sequence)."""
+
+    place: Place | None
+    pointer: Value | None = None
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A weight that is laid out once, when it comes to the device, in the order that its readers want."""
+
+    input: int
+    order: Order
+
+
+@dataclass
+class Called:
+    """One call of a group in the entry, for reports."""
+
+    number: int
+    group: LoweredGroup
+    name: str
+    primitives: tuple[str, ...]
+    location: Location
+
+
+@dataclass
+class Network:
+    """What is compiled and loaded."""
+
+    module: KernelModule
+    machine: Machine
+    cores: int
+    arena: int
+    arguments: int  # pointers behind the arena's in the table: results, inputs, then constants
+    constants: tuple[Array | Packed, ...]
+    calls: list[Called]
+    largest: tuple[tuple[int, str], ...] = ()  # values in the arena by size, for errors
+
+
+def bytes_of(v: Var) -> int:
+    return prod(int(n) for n in v.type.shape) * v.type.dtype.itemsize
