@@ -185,12 +185,18 @@ def compare(name: str, case: Case, path: Path) -> tuple[str, bool]:
     expected, ours = theirs.run(None, feeds), list(session.run(feeds).values())
     pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(expected, ours, strict=True)]
     error = max(float(np.abs(a - b).max()) for a, b in pairs)
-    same = all(np.array_equal(a.argmax(-1), b.argmax(-1)) for a, b in pairs if 1 < a.shape[-1] < 10_000)
+    same = all(_agree(a, b, error) for a, b in pairs if a.ndim and 1 < a.shape[-1] < 10_000)
     times = [_quickest(lambda: theirs.run(None, feeds)), _quickest(lambda: session.run(feeds))]
     good = error <= case.allowed and all(a.shape == b.shape for a, b in pairs)
     decisions = "same" if same else "other"
     line = f"{name:<28}{error:>12.2e}{case.allowed:>10.0e}{decisions:>10}{times[0]:>12.2f}{times[1]:>12.2f}"
     return line + ("" if good else "   TOO FAR"), good
+
+
+def _agree(theirs: Any, ours: Any, error: float) -> bool:
+    """Is what we would choose along the last axis a best choice of theirs, up to the gap?"""
+    chosen = np.take_along_axis(theirs, ours.argmax(-1)[..., None], -1)[..., 0]
+    return bool((chosen >= theirs.max(-1) - 2 * error).all())
 
 
 def _quickest(run: Callable[[], Any]) -> float:

@@ -113,3 +113,21 @@ def test_what_goes_wrong_names_the_node() -> None:
     with pytest.raises(tb.errors.ShapeError) as found:
         tb.inference.load(proto, target="reference").run({"x": np.ones(4, np.float32)})
     assert "Reshape (view)" in str(found.value)
+
+
+def test_a_value_in_the_file_may_be_replaced() -> None:
+    """An initialiser that is an input as well is the input's default."""
+    proto = product()
+    one = proto.graph.input.add()
+    one.CopyFrom(proto.graph.input[0])
+    one.name = "w"
+    for d, n in zip(one.type.tensor_type.shape.dim, W.shape, strict=True):
+        d.dim_value = n
+    session = tb.inference.load(proto, target="reference")
+    x, other = rng.standard_normal((2, 6)).astype(np.float32), rng.standard_normal(W.shape).astype(np.float32)
+    assert [i.name for i in session.inputs] == ["x"]
+    np.testing.assert_allclose(session.run({"x": x})["y"], np.tanh(x @ W), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        session.run({"x": x, "w": other})["y"], np.tanh(x @ other), rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(session.run({"x": x})["y"], np.tanh(x @ W), rtol=1e-5, atol=1e-6)

@@ -111,6 +111,7 @@ class Model:
     opsets: Mapping[str, int]
     producer: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    defaults: tuple[Named, ...] = ()  # inputs that have a value in the file: who runs it may give another
 
 
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:

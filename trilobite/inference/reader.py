@@ -78,7 +78,9 @@ def _model(proto: Any, folder: Path | None) -> Model:
     graph = with_gradients(Functions(functions, reader).inlined(graph))
     check_names(graph, frozenset())
     metadata = {p.key: p.value for p in proto.metadata_props}
-    return Model(graph, opsets, f"{proto.producer_name} {proto.producer_version}".strip(), metadata)
+    given = {t.name for t in proto.graph.initializer}
+    defaults = tuple(Named(i.name, value_type(i.type)) for i in proto.graph.input if i.name in given)
+    return Model(graph, opsets, f"{proto.producer_name} {proto.producer_version}".strip(), metadata, defaults)
 
 
 def _opsets(imports: Iterable[Any]) -> dict[str, int]:

@@ -22,7 +22,7 @@ import numpy as np
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError, StateError
 from trilobite.framework.tensor import Tensor
 from trilobite.inference import operators
-from trilobite.inference.model import Model, Named
+from trilobite.inference.model import Graph, Model, Named
 from trilobite.inference.program.program import Program, unsupported
 from trilobite.inference.program.steps import Compiled, Step
 from trilobite.inference.reader import read
@@ -66,9 +66,12 @@ class Session:
                 expected="operators of docs/onnx.md",
             )
         self.model, self.target, self.threads = model, target, threads
-        graph, self.attentions = recognised(model.graph)
-        self.program = Program(graph, target, options=options)
+        self._graph, self.attentions = recognised(model.graph)
+        self._options = options
+        self.program = Program(self._graph, target, options=options)
         self._types = {i.name: i for i in model.graph.inputs}
+        self._defaults = {i.name: i for i in model.defaults}
+        self._others: dict[frozenset[str], Program] = {}
 
     @property
     def inputs(self) -> tuple[Named, ...]:
@@ -104,10 +107,23 @@ class Session:
         values = self._checked(inputs)
         self._take_threads()
         watch = None if cancel is None else _watching(cancel)
-        found = dict(zip(names, self.program.run(values, names, watch), strict=True))
+        program = self._program(frozenset(n for n in values if n in self._defaults))
+        found = dict(zip(names, program.run(values, names, watch), strict=True))
         for name, array in (into or {}).items():
             found[name] = _written(name, found[name], array)
         return found
+
+    def _program(self, replaced: frozenset[str]) -> Program:
+        """The program in which these values of the file are inputs."""
+        if not replaced:
+            return self.program
+        if replaced not in self._others:
+            g = self._graph
+            kept = {k: v for k, v in g.constants.items() if k not in replaced}
+            inputs = (*g.inputs, *(self._defaults[n] for n in sorted(replaced)))
+            graph = Graph(g.name, inputs, g.outputs, g.nodes, kept)
+            self._others[replaced] = Program(graph, self.target, options=self._options)
+        return self._others[replaced]
 
     def _take_threads(self) -> None:
         if self.threads is not None and pool.threads() != self.threads:
@@ -195,13 +211,14 @@ class Session:
     # -- inputs ----------------------------------------------------------------------------------------------
 
     def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        extra = [n for n in inputs if n not in self._types]
+        extra = [n for n in inputs if n not in self._types and n not in self._defaults]
         lacking = [n for n in self._types if n not in inputs and self._types[n].type.kind != "optional"]
         if extra or lacking:
             what = f"the model has no input {extra[0]!r}" if extra else f"the input {lacking[0]!r} is missing"
             raise ArgumentError(what, expected=", ".join(f"{n}: {i.type}" for n, i in self._types.items()))
         sizes: dict[str, int] = {}
-        return {n: _fitting(i, inputs.get(n), sizes) for n, i in self._types.items()}
+        taken = {**self._types, **{n: self._defaults[n] for n in inputs if n in self._defaults}}
+        return {n: _fitting(i, inputs.get(n), sizes) for n, i in taken.items()}
 
 
 def _watching(cancel: Event) -> Any:
