@@ -6,6 +6,7 @@ A stream gets one safetensors image of a flat dict; nests are for checkpoints on
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from trilobite.base.errors import ArgumentError
@@ -27,9 +28,8 @@ def _is_place(x: Any) -> bool:
 
 
 def refuse_module(tree: Any) -> None:
-    from trilobite.framework.nn.module import Module
-
-    if isinstance(tree, Module):
+    networks = sys.modules.get("trilobite.framework.nn.module")  # whoever has a module has imported them
+    if networks is not None and isinstance(tree, networks.Module):
         raise ArgumentError(
             f"a {type(tree).__name__} cannot be saved: its code is no data",
             where=user_location(),

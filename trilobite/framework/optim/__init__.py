@@ -5,8 +5,10 @@ same bits. (LBFGS alone is eager only, and says so.)
 """
 
 from trilobite.framework.optim import lr_scheduler, swa_utils
+from trilobite.framework.optim.adafactor import Adafactor
 from trilobite.framework.optim.adagrad import Adagrad
 from trilobite.framework.optim.adam import Adam, AdamW
+from trilobite.framework.optim.adam_kin import Adadelta, Adamax, NAdam, RAdam
 from trilobite.framework.optim.averaging import (
     ExponentialMovingAverage,
     ParameterAverage,
@@ -39,7 +41,8 @@ from trilobite.framework.optim.schedules import (
 from trilobite.framework.optim.sgd import SGD
 
 __all__ = [
-    "SGD", "Adagrad", "RMSprop", "Adam", "AdamW", "Lion", "LAMB", "LBFGS", "Optimizer",
+    "SGD", "Adagrad", "RMSprop", "Adam", "AdamW",
+    "NAdam", "RAdam", "Adamax", "Adadelta", "Adafactor", "Lion", "LAMB", "LBFGS", "Optimizer",
     "Schedule", "LambdaLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR",
     "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SWALR",
     "SequentialLR", "ChainedScheduler", "ReduceLROnPlateau",

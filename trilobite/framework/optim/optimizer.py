@@ -12,7 +12,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,13 @@ from trilobite.ir.transforms.tape import Taped
 
 State = dict[str, Tensor]
 _NEXT = np.asarray(1, int64)
+
+
+class Slot(NamedTuple):
+    """State of another shape than the parameter's: a function of that, and where it starts."""
+
+    shape: Callable[[Any], Any]
+    start: float
 
 
 class Optimizer(Guarded):
@@ -148,7 +155,7 @@ class Optimizer(Guarded):
     def check_group(self, group: Group) -> None:
         """Settings that make no sense together."""
 
-    def slots(self, group: Group) -> dict[str, float | None]:
+    def slots(self, group: Group) -> dict[str, Any]:
         """State kept per parameter, by name: the number it starts from everywhere, or None for a step
         count.
         """
@@ -337,10 +344,13 @@ def spread_pairs(pairs: Mapping[str, tuple[str, ...]], given: dict[str, Any]) ->
     return out
 
 
-def _state_tensor(p: Tensor, start: float | None) -> Tensor:
+def _state_tensor(p: Tensor, start: float | Slot | None) -> Tensor:
     """State of small floats is kept in float32, of complex parameters in their real parts."""
     if start is None:
         return wrap(np.zeros((), int64))
+    if isinstance(start, Slot):
+        shape = start.shape(real_shape(p.shape, p.dtype))
+        return wrap(np.full(shape, start.start, accumulator(real_of(p.dtype))))
     shape, dtype = real_shape(p.shape, p.dtype), accumulator(real_of(p.dtype))
     return wrap(np.full(shape, start, dtype) if start else np.zeros(shape, dtype))
 
