@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+_C: Any
 celu_: Any
 default_generator: Any
 from builtins import str as layout

@@ -97,7 +97,7 @@ INNER_ROOMS = {
     "nn.packing": "pad_sequence",
 }
 """Rooms inside of rooms under PyTorch's names: `import trilobite.nn.modules.conv`."""
-_SMALL_ROOMS = "overrides onnx hub version"
+_SMALL_ROOMS = "overrides onnx hub version _C"
 _BY_ROOM = {
     "pytorch.modules": _SMALL_ROOMS,
     "ops.signals": "stft istft hann_window hamming_window blackman_window bartlett_window kaiser_window",

@@ -12,6 +12,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import DTypeError
 from trilobite.base.locations import user_location
+from trilobite.framework.autocast import nobody_looks
 from trilobite.framework.ops.dtypes import finfo, iinfo
 from trilobite.framework.ops.meeting import (
     INEXACTS,
@@ -347,7 +348,14 @@ def sigmoid(x: Any, /) -> Value:
     return _sigmoid(in_dtype(x, "sigmoid", REAL_FLOATS))
 
 
-@op(G)
+def _plain_relu(x: Any) -> Value | None:
+    """relu of what is just an array of floats that NumPy has itself."""
+    if type(x) is not np.ndarray or x.dtype.kind != "f" or x.dtype.isbuiltin != 1 or not nobody_looks():
+        return None
+    return np.asarray(np.where(x <= 0, x.dtype.type(0), x))
+
+
+@op(G, short=_plain_relu)
 def relu(x: Any, /) -> Value:
     """x where it is positive, else 0; its slope at 0 is 0."""
     x = in_dtype(x, "relu", ORDERED)

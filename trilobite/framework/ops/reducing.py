@@ -122,13 +122,23 @@ def _extreme(x: Any, axis: Any, keepdims: bool, what: str) -> Value:
     return kept(x, table[f"reduce_{what}"](x, axes=axes), axes, keepdims)
 
 
-@op(G)
+def _extreme_of_all(evaluate: Any) -> Any:
+    def short(x: Any) -> Value | None:
+        """Of all numbers of what is just an array."""
+        if type(x) is not np.ndarray or x.dtype.kind not in "iuf" or not x.size or not nobody_looks():
+            return None
+        return evaluate(x, axes=tuple(range(x.ndim)))
+
+    return short
+
+
+@op(G, short=_extreme_of_all(table["reduce_max"].evaluate))
 def max(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
     """The largest element over axes; NaN wins."""
     return _extreme(x, axis, keepdims, "max")
 
 
-@op(G)
+@op(G, short=_extreme_of_all(table["reduce_min"].evaluate))
 def min(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
     """The smallest element over axes; NaN wins."""
     return _extreme(x, axis, keepdims, "min")
@@ -167,7 +177,16 @@ def widened(x: Any, what: str) -> tuple[Value, DType]:
     return astype(x, dt.accumulator(dtype)), dtype
 
 
-@op(G)
+def _plain_mean(x: Any) -> Value | None:
+    """The mean of what is just an array of wide floats, by the steps of the long way."""
+    wide = type(x) is np.ndarray and (x.dtype == dt.float32 or x.dtype == dt.float64)
+    if not wide or not x.size or not nobody_looks():
+        return None
+    total = _sum_of(x, axes=tuple(range(x.ndim)))
+    return np.asarray(total / x.dtype.type(x.size))
+
+
+@op(G, short=_plain_mean)
 def mean(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
     """The arithmetic mean over axes."""
     wide, dtype = widened(x, "mean")

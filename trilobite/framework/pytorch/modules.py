@@ -48,3 +48,10 @@ hub = Room(
     _get_torch_home=_cache_directory, download_url_to_file=_no_network, HASH_REGEX=None, urlparse=urlparse,
 )  # fmt: skip
 version = Room("What PyTorch was built with.", cuda=None, hip=None, git_version=None, debug=False)
+
+
+def _noted(*args: Any) -> None:
+    """Nobody counts who uses what."""
+
+
+_C = Room("PyTorch's native part, which is not here.", _log_api_usage_once=_noted, _get_tracing_state=_noted)
