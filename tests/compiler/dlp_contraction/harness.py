@@ -157,6 +157,7 @@ def odd_machine(name: str) -> Machine:
     parts: dict[str, Any] = {
         "plain": {},
         "accumulators": {"acc": Scratchpad(5, 1, 64)},
+        "pool": {"pool_kib": 14},
         "tree": {"mfu": replace(mfu, geometry="adder-tree", rows=13, cols=7, macs_per_cycle={"fp16": 91})},
         "stationary": {
             "mfu": replace(

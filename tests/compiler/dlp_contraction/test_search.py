@@ -97,3 +97,4 @@ def test_the_space_is_counted() -> None:
 def test_scratchpads_of_a_few_kilobytes_still_have_a_mapping() -> None:
     case = convolution_case("forward", 1, (13, 11), 23, 29, (3, 3), *SAME)
     case.check(odd_machine("plain"))
+    case.check(odd_machine("pool"))

@@ -228,4 +228,5 @@ class Plan:
             room = room_of(self.machine, space)
             if need > room:
                 return f"{space} would need {need} bytes of {room}"
-        return None
+        pool, both = self.machine.core.pool_kib * 1024, sum(self.used().get(s, 0) for s in ("nram", "wram"))
+        return f"nram and wram would need {both} bytes of a pool of {pool}" if pool and both > pool else None

@@ -201,7 +201,8 @@ class Prediction:
         room = (core.nram.kib - core.nram.reserved_kib) * 1024
         if self.walking.lead != 1:  # what a cluster shares runs a step ahead of double buffers
             nram = np.where(self.f.meets, room + 1, nram)
-        return np.asarray((nram <= room) & (wram <= core.wram.bytes))
+        pool = core.pool_kib * 1024 or room + core.wram.bytes
+        return np.asarray((nram <= room) & (wram <= core.wram.bytes) & (nram + wram <= pool))
 
 
 def _aligned(count: Array) -> Array:
