@@ -36,7 +36,7 @@ def compile_bang(path: str | Path, machine: Machine, options: Options | None = N
     """Every entry of a source, with its parameters."""
     chosen = options or Options()
     module = kernel_module(path, machine, chosen)
-    program = compile_module(module, machine, chosen.level)
+    program = compile_module(module, machine, chosen.level, eager=chosen.contracts)
     known = {field.name: getattr(program, field.name) for field in fields(program)}
     signatures = {
         entry.name: tuple((arg.name, arg.type.name) for arg in _own(entry, module))

@@ -99,17 +99,22 @@ class KernelProgram(Program):
 
 
 def compile_module(
-    module: KernelModule, machine: Machine, level: int = 2, stages: dict[str, str] | None = None
+    module: KernelModule,
+    machine: Machine,
+    level: int = 2,
+    stages: dict[str, str] | None = None,
+    eager: bool = False,
 ) -> KernelProgram:
-    """Every entry of the module, one behind the other, then the routines that they call."""
+    """Every entry of the module, one behind the other, then the routines that they call. `eager` waits for
+    blocking operations at once: a later wait would also be one for copies whose wait the author forgot."""
     if level not in LEVELS:
         raise KernelError(f"there is no optimisation level {level}", expected="0 or 2", remedy="use level=2")
     with uncollected():
-        return _compiled(module, machine, level, stages)
+        return _compiled(module, machine, level, stages, eager)
 
 
 def _compiled(
-    module: KernelModule, machine: Machine, level: int, stages: dict[str, str] | None
+    module: KernelModule, machine: Machine, level: int, stages: dict[str, str] | None, eager: bool
 ) -> KernelProgram:
     verify(module)
     _note(stages, "kernel", module)
@@ -121,7 +126,7 @@ def _compiled(
         optimise(function, level)
     _note(stages, "optimised", work)
     assembled = _Assembly(work, machine, level, stages is not None)
-    assembled.order()
+    assembled.order(0 if eager else level)
     for function in work.functions.values():
         assembled.add(function)
     program = assembled.program(frozenset(function.name for function in tabled))
@@ -184,7 +189,7 @@ class _Assembly:
         self.is_far = False  # a frame lies in LDRAM
         self.notes: dict[int, CallNote] = {}
 
-    def order(self) -> None:
+    def order(self, level: int) -> None:
         """Gives buffers their places, and puts in what orders the queues; routines before their callers."""
         if self.module.routines:
             together = layout_of_module(self.module, self.machine, share=self.level > 0)
@@ -194,7 +199,7 @@ class _Assembly:
         effects: dict[str, Effects] = {}
         is_interlocked = self.machine.interlock == "ranges"
         for name, function in reversed(self.module.functions.items()):
-            effects[name] = order(function, self.layouts[name], is_interlocked, self.level, effects)
+            effects[name] = order(function, self.layouts[name], is_interlocked, level, effects)
 
     def add(self, function: Function) -> None:
         """Its callers have been added."""
