@@ -1,5 +1,5 @@
-"""A corpus written as operator libraries write: every source compiles at both levels, runs right on two machines and
-checks clean; seeded mistakes are named as what they are."""
+"""A corpus written as operator libraries write: every source compiles at both levels, runs right on two machines
+and checks clean; seeded mistakes are named as what they are."""
 
 from __future__ import annotations
 
