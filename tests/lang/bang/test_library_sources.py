@@ -1,5 +1,5 @@
-"""A corpus written as operator libraries write: every source compiles at both levels, runs right on two machines
-and checks clean; seeded mistakes are named as what they are."""
+"""A corpus as operator libraries write it: every source compiles at both levels, runs right and checks clean on
+two machines; seeded mistakes are named as what they are."""
 
 from __future__ import annotations
 
