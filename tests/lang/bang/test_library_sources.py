@@ -1,5 +1,5 @@
-"""A corpus as operator libraries write it: every source compiles at both levels, runs right and checks clean on
-two machines; seeded mistakes are named as what they are."""
+"""A corpus as operator libraries write it: sources compile at both levels, run right and check clean on two
+machines; seeded mistakes are named as what they are."""
 
 from __future__ import annotations
 
