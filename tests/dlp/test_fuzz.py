@@ -47,3 +47,8 @@ def test_random_graphs(block: int, odd_machine: Path) -> None:
     for seed in range(100 + 50 * block, 150 + 50 * block):
         machine = ("dlp-s", "dlp-m", str(odd_machine))[seed % 3]
         check(seed, f"dlp:{machine}")
+
+
+@pytest.mark.parametrize("seed", [507, 509])
+def test_numbers_of_formats_without_arithmetic_are_their_bits(seed: int) -> None:
+    check(seed, "dlp:dlp-s")

@@ -10,6 +10,7 @@ import numpy as np
 
 from trilobite.base import dtypes as d
 from trilobite.base.dtypes import DType
+from trilobite.ir.primitives.cast import by_value
 from trilobite.processor.isa.formats import (
     BF16,
     E4M3,
@@ -50,8 +51,11 @@ def computes(dtype: DType) -> bool:
 
 
 def scalar_of(dtype: DType, value: object) -> int | float:
-    """An element as the number that a constant of its format holds."""
+    """An element as the number that a constant of its format holds; of a dtype without one, its bits."""
     element = np.asarray(value)
+    if dtype not in FORMATS:
+        with np.errstate(all="ignore"):
+            return int.from_bytes(np.asarray(by_value(element, dtype)).tobytes(), "little")
     if dtype == d.bool_:
         return int(bool(element))
     if d.is_integer(dtype):
