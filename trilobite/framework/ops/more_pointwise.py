@@ -59,18 +59,16 @@ def float_power(x: Any, exponent: Any) -> Tensor:
 def fmax(x: Any, other: Any) -> Tensor:
     """The larger of two; NaN only if both are."""
     x, other = handle(x), handle(other)
-    return _op("where")(  # type: ignore[no-any-return]
-        _op("isnan")(x), other, _op("where")(_op("isnan")(other), x, _op("maximum")(x, other))
-    )
+    first = (x >= other) | _op("isnan")(other)
+    return _op("where")(first, x, other)  # type: ignore[no-any-return]
 
 
 @tensor_op(G)
 def fmin(x: Any, other: Any) -> Tensor:
     """The smaller of two; NaN only if both are."""
     x, other = handle(x), handle(other)
-    return _op("where")(  # type: ignore[no-any-return]
-        _op("isnan")(x), other, _op("where")(_op("isnan")(other), x, _op("minimum")(x, other))
-    )
+    first = (x <= other) | _op("isnan")(other)
+    return _op("where")(first, x, other)  # type: ignore[no-any-return]
 
 
 @tensor_op(G)

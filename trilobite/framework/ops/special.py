@@ -61,15 +61,22 @@ def ndtri(p: Any) -> Tensor:
 def log_ndtr(x: Any) -> Tensor:
     """The logarithm of ndtr, accurate far below 0."""
     x = _float(x)
-    far = x < -5.0
-    low = _op("where")(far, x, -5.0)
-    tail, term = 1.0, 1.0
-    series: Any = 1.0
-    for k in range(1, 9):  # erfc's asymptotic series
+    edge = -10.0 if op_info(x).bits <= 32 else -30.0
+    far, right = x < edge, x > 0
+    low = _op("where")(far, x, edge)
+    term, series = 1.0, 1.0 + low * 0
+    for k in range(1, 9):  # the asymptotic series of erfc
         term = -term * (2 * k - 1)
         series = series + term / low ** (2 * k)
-    asymptotic = -low * low / 2 - (-low).log() - 0.5 * math.log(2 * math.pi) + (series * tail).log()
-    return _op("where")(far, asymptotic, ndtr(_op("where")(far, 0.0, x)).log())  # type: ignore[no-any-return]
+    asymptotic = -low * low / 2 - (-low).log() - 0.5 * math.log(2 * math.pi) + series.log()
+    near = ndtr(_op("where")(far | right, 0.0, x)).log()
+    above = _op("log1p")(-ndtr(-_op("where")(right, x, 0.0)))
+    return _op("where")(far, asymptotic, _op("where")(right, above, near))  # type: ignore[no-any-return]
+
+
+def op_info(x: Any) -> Any:
+    """The limits of x's dtype."""
+    return _op("finfo")(x.dtype)
 
 
 # Coefficients of Abramowitz and Stegun 9.8.1 to 9.8.4 are too coarse; power and asymptotic series are exact.

@@ -48,7 +48,8 @@ def interpolate(
         return area(input, sizes)
     corners = bool(align_corners)
     if antialias:
-        return _smoothed(input, plane, sizes, scales, mode, corners)
+        given = None if size is not None or recompute_scale_factor else scale_factor
+        return _smoothed(input, plane, sizes, given, mode, corners)
     return run(_resampled, input, plane=plane, sizes=sizes, scales=scales, mode=mode, corners=corners)
 
 
@@ -256,7 +257,7 @@ def _smoothed(
             expected="'bilinear' or 'bicubic'",
         )
     for a, (n, m) in enumerate(zip(plane, sizes, strict=True)):
-        factor = None if scales is None else scales[a]
+        factor = scales[a] if isinstance(scales, (tuple, list)) else scales
         weights = wrap(_filters(n, m, factor, mode == "bicubic", corners).astype(x.dtype))
         axis = x.ndim - len(plane) + a
         x = (x.movedim(axis, -1) @ weights.mT).movedim(-1, axis)
