@@ -14,6 +14,7 @@ from trilobite.base.dtypes import (
     accumulator,
     float4_e2m1fn,
     float32,
+    float64,
     int8,
     int32,
     int64,
@@ -24,6 +25,7 @@ from trilobite.base.dtypes import (
 from trilobite.inference.export.movement import padded, reshaped, spread_by, transposed
 from trilobite.inference.export.scope import Refused, Scope
 from trilobite.ir.graph import Equation
+from trilobite.ir.primitives.common import integer_range
 from trilobite.ir.primitives.dot import free_axes
 from trilobite.ir.types import Dim, size_of
 
@@ -40,6 +42,20 @@ def _quantise(s: Scope, e: Equation) -> None:
     a = {} if e.attributes["axis"] is None else {"axis": e.attributes["axis"]}
     op = "QuantizeLinear" if e.primitive.name == "quantise" else "DequantizeLinear"
     s.set(e.outputs[0], s.emit(op, *(s.name(v) for v in e.inputs), **a))
+
+
+def _requantise(s: Scope, e: Equation) -> None:
+    """In doubles, as the primitive means it: ONNX has no operator that rounds a scaled integer once."""
+    (x, scale, zero), a = e.inputs, e.attributes
+    behind = 0 if a["axis"] is None else x.type.ndim - 1 - a["axis"]
+    by, point = (s.cast(s.name(v), v.type.dtype, float64) for v in (scale, zero))
+    if behind:
+        by, point = (s.emit("Unsqueeze", v, s.ints(*range(1, behind + 1))) for v in (by, point))
+    found = s.emit("Round", s.emit("Mul", s.cast(s.name(x), x.type.dtype, float64), by))
+    total = s.emit("Where", s.emit("IsNaN", found), point, s.emit("Add", found, point))
+    bounds = [s.constant(float(v), float64) for v in integer_range(a["dtype"])]
+    held = s.emit("Min", s.emit("Max", total, bounds[0]), bounds[1])
+    s.set(e.outputs[0], s.cast(s.cast(held, float64, int32), int32, a["dtype"]))
 
 
 # -- dot -----------------------------------------------------------------------------------------------------
@@ -234,6 +250,7 @@ def _window_gather(s: Scope, e: Equation) -> None:
 ROWS = {
     "quantise": _quantise,
     "dequantise": _quantise,
+    "requantise": _requantise,
     "dot": _dot,
     "conv": _conv,
     "conv_input_grad": _conv_transposed,

@@ -60,7 +60,9 @@ def _write(s: Scope, e: Equation) -> None:
 
 
 # what ONNX does with numbers of 4 bits and floats of 8
-_OF_CODES = {*"cast quantise dequantise reshape transpose constant call stop_gradient barrier".split()}
+_OF_CODES = {
+    *"cast quantise requantise dequantise reshape transpose constant call stop_gradient barrier".split()
+}
 
 
 def _check_dtypes(e: Equation) -> None:
