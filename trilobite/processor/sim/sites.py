@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -103,6 +104,7 @@ class Site:
         self.form_count = 0  # of this one
         self.is_eager = False  # whether it is hot when first met
         self.is_dry = False  # whether it is only noted, so that it needs no routine
+        self._priced: tuple[object, dict[Hashable, Any]] = (None, {})  # of the machine that was timed last
         self._met: dict[tuple[int, ...], int] = {}
         self._records: dict[tuple[int, ...], TensorRecord] = {}
 
@@ -188,6 +190,12 @@ class Site:
         return [following, code, form.facts.ctypes.data, form.routine.scratch,
                 form.routine.overlap, len(form.regions), len(form.reads), *_filled(keys, MOST_KEYS),
                 *_filled(areas, tensor_step.AREA_WORDS * MOST_REGIONS)]  # fmt: skip
+
+    def prices(self, machine: object) -> dict[Hashable, Any]:
+        """What executions of this kind have cost on a machine, kept from one timing to the next."""
+        if self._priced[0] is not machine:
+            self._priced = (machine, {})
+        return self._priced[1]
 
     def record(self, values: tuple[int, ...]) -> TensorRecord:
         """The record of an execution whose row of the log ends in these values."""

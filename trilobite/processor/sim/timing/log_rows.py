@@ -160,12 +160,14 @@ def _costs(
 ) -> Array:
     firsts, which = distinct(keys)
     costs = []
-    known = tables.rows_of_kind.setdefault((site, form, tables.who(core)), {})
+    prices, who = site.prices(tables.machine), tables.who(core)
     for key, row in zip(map(tuple, keys[firsts].tolist()), values[firsts].tolist(), strict=True):
-        if key not in known:
+        known = prices.get((form, who, key))
+        if known is None:
             record = site.record(tuple(row))
-            known[key] = (TENSOR, tables.cost(record, core), QUEUE_NUMBER[record.queue], -1)
-        costs.append(known[key])
+            number = tables.cost(record, core)
+            known = prices[form, who, key] = (tables.costs[number], QUEUE_NUMBER[record.queue])
+        costs.append((TENSOR, tables.number(known[0]), known[1], -1))
     made: Array = np.array(costs, np.int64)[which]
     return made
 

@@ -52,7 +52,7 @@ class Tables:
         self.is_ranges = machine.interlock == "ranges"
         self._is_contended = is_contended(machine)
         self.costs: list[Cost] = []
-        self.rows_of_kind: dict[Hashable, dict[tuple[int, ...], Row]] = {}  # by kind, sizes and places
+        self._numbers: dict[int, int] = {}  # of costs, by their identity
         self._cost_numbers: dict[Hashable, int] = {}
         self.latencies = scalar_latencies(machine)
         row = machine.dram.row_bytes or machine.dram.burst_bytes
@@ -144,6 +144,15 @@ class Tables:
         if found is None:
             found = self._cost_numbers[key] = len(self.costs)
             self.costs.append(cost_of(self.machine, record, *who, missing))
+            self._numbers[id(self.costs[-1])] = found
+        return found
+
+    def number(self, cost: Cost) -> int:
+        """Of a cost that may come from another timing."""
+        found = self._numbers.get(id(cost))
+        if found is None:
+            found = self._numbers[id(cost)] = len(self.costs)
+            self.costs.append(cost)
         return found
 
     def _foot(self, reads: Sequence[Region], writes: Sequence[Region]) -> int:
