@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from trilobite.native import cache
-
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -19,9 +17,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("cache")
     before = os.environ.get("TRILOBITE_CACHE")
     os.environ["TRILOBITE_CACHE"] = str(place)
-    cache.shared.cache_clear()
     yield place
-    cache.shared.cache_clear()
     if before is None:
         del os.environ["TRILOBITE_CACHE"]
     else:

@@ -1,22 +1,32 @@
 """Files that save time: what was computed once per machine, kept under keys of all that it depends on.
 
-Enters: keys and bytes. Leaves: the bytes, if they are there and whole. Whatever is wrong with the directory
-costs time, never a result: entries are checked when read and replaced when damaged, and a directory that
-cannot be written is done without, with one warning. It knows nothing of what the bytes mean.
+Enters: keys and bytes. Leaves: the bytes, if they are there, whole, and those of this key: an entry's
+checksum covers its key, so that exchanged files are noticed. Whatever is wrong with the directory costs time,
+never a result: damaged entries are replaced, and a directory that cannot be written is done without, with one
+warning.
+
+Object code is run, so only what this user alone can have written is read: regular files and directories that
+belong to the user and that nobody else may write. It knows nothing of what the bytes mean.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-LIMITS = {"objects": 512 << 20, "programs": 128 << 20, "machines": 1 << 20}  # bytes of entries, by kind
-FORMAT = b"trilobite object 2\n"  # of an entry's file; part of keys too
+LIMITS = {
+    "objects": 512 << 20,
+    "programs": 128 << 20,
+    "machines": 1 << 20,
+    "bang": 256 << 20,
+}  # bytes, by kind
+FORMAT = b"trilobite object 3\n"  # of an entry's file; part of keys too
 _DIGEST = hashlib.sha256().digest_size
 _HOUR = 3600.0
 _warned: set[Path] = set()  # directories that cannot be written, and about which that was said
@@ -47,6 +57,7 @@ class Cache:
         self._written: int | None = None  # bytes since the total was last looked at; None: never looked
         self.writable = self.place is not None
         self._lent: list[Mapping[str, bytes]] = []
+        self._trusted: bool | None = None  # None: nobody has looked so far
 
     def lend(self, entries: Mapping[str, bytes]) -> None:
         """Entries that somebody else keeps, for as long as the process lives: these are looked at first."""
@@ -57,29 +68,30 @@ class Cache:
         for entries in self._lent:
             if key in entries:
                 return entries[key]
-        if self.place is None:
+        if self.place is None or not self._is_trusted():
             return None
         path = self._path(self.place, key)
         try:
-            entry = path.read_bytes()
+            entry = _read_own(path)
         except OSError:
             return None
         start = len(FORMAT) + _DIGEST
         found = entry[start:]
-        if entry[:start] != FORMAT + hashlib.sha256(found).digest():
-            return None  # damaged: whoever makes it anew replaces it
+        if entry[:start] != FORMAT + _checksum(key, found):
+            return None  # damaged, or of another key: whoever makes it anew replaces it
         self._touch(path)
         return found
 
     def put(self, key: str, made: bytes) -> None:
         """Keeps the bytes; where that is impossible, warns once and keeps nothing more."""
-        if self.place is None or not self.writable:
+        if self.place is None or not self.writable or not self._is_trusted():
             return
         try:
-            self._write(self._path(self.place, key), FORMAT + hashlib.sha256(made).digest() + made)
+            self._write(self._path(self.place, key), FORMAT + _checksum(key, made) + made)
         except OSError as error:
             self.writable = False
-            self._warn(error)
+            what = f"compiled kernels cannot be kept in {self.root}: {error}"
+            self._warn(what)
             return
         self._written = None if self._written is None else self._written + len(made)
 
@@ -104,10 +116,12 @@ class Cache:
 
     @staticmethod
     def _write(path: Path, entry: bytes) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_own(path.parent)
         new = path.with_name(f".new-{os.urandom(12).hex()}")
         try:
-            with open(new, "xb") as file:
+            with os.fdopen(
+                os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
+            ) as file:
                 file.write(entry)
             os.replace(new, path)
         except OSError:
@@ -136,16 +150,67 @@ class Cache:
                     _remove(path)
                 yield facts.st_mtime, facts.st_size, path
 
-    def _warn(self, error: OSError) -> None:
+    def _is_trusted(self) -> bool:
+        """Do the directories belong to this user alone? Those that are not there yet will."""
+        if self._trusted is None:
+            assert self.root is not None and self.place is not None
+            why = next((why for level in (self.root, self.place) if (why := _distrust(level))), "")
+            self._trusted = not why
+            if why:
+                self._warn(f"{why}, so nothing is read from it and nothing kept")
+        return self._trusted
+
+    def _warn(self, what: str) -> None:
         assert self.root is not None
         if self.root not in _warned:
             _warned.add(self.root)
             warnings.warn(
-                f"compiled kernels cannot be kept in {self.root}: {error}; each process compiles its own. "
-                "Make room there, or set TRILOBITE_CACHE to a directory that can be written",
+                f"{what}; each process compiles its own. "
+                "Make room there, or set TRILOBITE_CACHE to a directory that you alone can write",
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def _checksum(key: str, content: bytes) -> bytes:
+    return hashlib.sha256(b"%d %s " % (len(key), key.encode()) + content).digest()
+
+
+def _distrust(level: Path) -> str:
+    """Why a directory is not this user's own; nothing where it is, or is not there yet."""
+    try:
+        facts = os.stat(level)
+    except OSError:
+        return ""
+    if facts.st_uid != os.geteuid():
+        return f"{level} belongs to another user"
+    if not stat.S_ISDIR(facts.st_mode):
+        return ""  # writing will say it
+    return f"others may write {level}" if facts.st_mode & 0o022 else ""
+
+
+def _make_own(folder: Path) -> None:
+    """The directory and those above it that are missing, for this user alone whatever the umask says."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for level in reversed(missing):
+        try:
+            level.mkdir(mode=0o700)
+            level.chmod(0o700)
+        except FileExistsError:  # another process was quicker
+            continue
+
+
+def _read_own(path: Path) -> bytes:
+    """A regular file of this user's that nobody else may write; a pipe would never answer."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+            raise PermissionError(f"{path} is not a file of this user's alone")
+        return file.read()
 
 
 def _remove(path: Path) -> None:
@@ -155,7 +220,11 @@ def _remove(path: Path) -> None:
         return
 
 
-@lru_cache(maxsize=4)
 def shared(kind: str = "objects") -> Cache:
     """The user's own entries of one kind."""
-    return Cache(directory(), kind=kind)
+    return _shared(directory(), kind)
+
+
+@lru_cache(maxsize=32)
+def _shared(place: Path | None, kind: str) -> Cache:
+    return Cache(place, kind=kind)

@@ -8,14 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from trilobite.native import cache
-
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "TRILOBITE_CACHE", str(place))
-        cache.shared.cache_clear()
         yield place
-    cache.shared.cache_clear()

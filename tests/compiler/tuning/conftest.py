@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from trilobite.compiler.targets.cpu.tuning import database
-from trilobite.native import cache
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("TRILOBITE_CACHE", str(tmp_path / "cache"))
     database.current.cache_clear()
-    cache.shared.cache_clear()
     yield tmp_path / "cache"
     database.current.cache_clear()
-    cache.shared.cache_clear()

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from trilobite.base.errors import KernelError
+from trilobite.native.disk import shared
 
 # One 64-bit triple whose small structs travel in words and whose others travel as pointers to a copy.
 TRIPLE = "x86_64-unknown-linux-musl"
@@ -182,34 +183,30 @@ def _rules() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def _place(text: str, level: int) -> Path:
+def _key(text: str, level: int) -> str:
     words = [require_clang().version, _rules(), *_flags(level), text]
-    key = hashlib.sha256("\0".join(words).encode()).hexdigest()
-    return cache_directory() / key[:2] / f"{key}.ll"
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
 def to_llvm(text: str, level: int) -> tuple[str, list[Diagnostic]]:
     """LLVM text of preprocessed C++, from the cache if it was compiled before."""
-    kept = _place(text, level)
-    try:
-        return kept.read_text(encoding="utf-8"), []
-    except OSError:
-        pass
+    key = _key(text, level)
+    if (kept := shared("bang").get(key)) is not None:
+        return kept.decode(), []
     out, errors, fine = _run(["-x", "c++", *_flags(level), "-o", "-", "-"], text)
     if not fine:
         return "", diagnostics(errors)
-    _keep(kept, out.encode())
+    _keep(key, out.encode())
     return out, []
 
 
-def to_host(text: str) -> tuple[Path | None, list[Diagnostic]]:
+def to_host(text: str) -> tuple[bytes | None, list[Diagnostic]]:
     """A shared library of C++ for this computer, from the cache if it was made before."""
     from tempfile import TemporaryDirectory
 
     clang = require_clang()
     key = hashlib.sha256("\0".join([clang.version, *_HOST, text]).encode()).hexdigest()
-    kept = cache_directory() / key[:2] / f"{key}.so"
-    if kept.is_file():
+    if (kept := shared("bang").get(key)) is not None:
         return kept, []
     with TemporaryDirectory() as folder:
         made, library = Path(folder) / "host.o", Path(folder) / "host.so"
@@ -221,35 +218,19 @@ def to_host(text: str) -> tuple[Path | None, list[Diagnostic]]:
         linked = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
         if linked.returncode:
             return None, diagnostics(linked.stderr)
-        _keep(kept, library.read_bytes())
-    return kept, []
+        linked_library = library.read_bytes()
+    _keep(key, linked_library)
+    return linked_library, []
 
 
 def remember(text: str, level: int, llvm: str) -> None:
     """Keeps what became of a text that clang took only after parts of it were left out."""
-    _keep(_place(text, level), llvm.encode())
+    _keep(_key(text, level), llvm.encode())
 
 
-def _keep(path: Path, content: bytes) -> None:
-    """Written beside and moved, so that nobody reads half a file; a cache that cannot be written is none."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError:
-        return
-
-
-def cache_directory() -> Path:
-    """TRILOBITE_CACHE, or `trilobite` in the user's cache directory; clang's output in `bang`."""
-    chosen = os.environ.get("TRILOBITE_CACHE")
-    root = (
-        Path(chosen)
-        if chosen
-        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trilobite"
-    )
-    return root / "bang"
+def _keep(key: str, content: bytes) -> None:
+    shared("bang").put(key, content)
+    shared("bang").trim()
 
 
 def diagnostics(errors: str) -> list[Diagnostic]:

@@ -62,7 +62,7 @@ def _compiled_host(file: Path, runtime: Cnrt, options: Options) -> ctypes.CDLL:
     if library is None:
         raise refused(file, faults, missing)
     try:
-        return ctypes.CDLL(str(library), mode=os.RTLD_NOW)
+        return _loaded(library)
     except OSError as error:
         raise KernelError(
             f"the host part of {file.name} calls what is not there: {str(error).rpartition(': ')[2]}",
@@ -70,6 +70,17 @@ def _compiled_host(file: Path, runtime: Cnrt, options: Options) -> ctypes.CDLL:
             expected="the C library, the runtime in the manner of CNRT, strings, containers, streams, clocks",
             remedy="write it another way, or run the kernel alone with --kernel",
         ) from None
+
+
+def _loaded(library: bytes) -> ctypes.CDLL:
+    """The library out of memory: between its check and its loading no file can be exchanged."""
+    handle = os.memfd_create("host.so")
+    try:
+        with os.fdopen(handle, "wb", closefd=False) as file:
+            file.write(library)
+        return ctypes.CDLL(f"/proc/self/fd/{handle}", mode=os.RTLD_NOW)
+    finally:
+        os.close(handle)
 
 
 class _Program:
