@@ -107,3 +107,8 @@ def test_places_copies_and_sizes():
 def test_pairs_come_out_of_compiled_functions():
     out = tb.jit(lambda t: t.max(1))(x())
     assert type(out).__name__ == "Pair" and out.indices.tolist() == [1, 0]
+
+
+def test_an_axis_by_its_place_in_what_has_a_short_way():
+    assert x().mean(1).tolist() == X.mean(1).tolist() and tb.mean(x(), (0, 1)).item() == X.mean()
+    assert x().sum(0).tolist() == X.sum(0).tolist() and x().mean().item() == X.mean()

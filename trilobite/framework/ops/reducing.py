@@ -123,9 +123,15 @@ def _extreme(x: Any, axis: Any, keepdims: bool, what: str) -> Value:
 
 
 def _extreme_of_all(evaluate: Any) -> Any:
-    def short(x: Any) -> Value | None:
+    def short(x: Any, axis: Any = None) -> Value | None:
         """Of all numbers of what is just an array."""
-        if type(x) is not np.ndarray or x.dtype.kind not in "iuf" or not x.size or not nobody_looks():
+        if (
+            axis is not None
+            or type(x) is not np.ndarray
+            or x.dtype.kind not in "iuf"
+            or not x.size
+            or not nobody_looks()
+        ):
             return None
         return evaluate(x, axes=tuple(range(x.ndim)))
 
@@ -177,10 +183,10 @@ def widened(x: Any, what: str) -> tuple[Value, DType]:
     return astype(x, dt.accumulator(dtype)), dtype
 
 
-def _plain_mean(x: Any) -> Value | None:
+def _plain_mean(x: Any, axis: Any = None) -> Value | None:
     """The mean of what is just an array of wide floats, by the steps of the long way."""
     wide = type(x) is np.ndarray and (x.dtype == dt.float32 or x.dtype == dt.float64)
-    if not wide or not x.size or not nobody_looks():
+    if axis is not None or not wide or not x.size or not nobody_looks():
         return None
     total = _sum_of(x, axes=tuple(range(x.ndim)))
     return np.asarray(total / x.dtype.type(x.size))
