@@ -275,3 +275,48 @@ def test_nan_and_equal_values_do_not_record_again() -> None:
     model.extra.shift = 0.25 + 0.25
     jitted(X)
     assert jitted.recompilations == []
+
+
+# -- compiled modules as modules, and memory that somebody lent ----------------------------------------------
+
+
+def test_a_compiled_module_is_used_like_the_module() -> None:
+    tb.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    jitted = tb.jit(model)
+    assert jitted.eval() is jitted and not model.training
+    assert [p.shape for p in jitted.parameters()] == [(4, 4), (4,)]
+    assert sorted(jitted.state_dict()) == ["0.bias", "0.weight"]
+    agrees(jitted, model, X)
+    jitted.train()
+    assert model[1].training and jitted.training
+    cold = tb.jit(Cold())
+    cold.t = 4.0
+    assert cold.fn.t == 4.0
+    agrees(cold, cold.fn, X)
+    assert "for 'cpu', recorded 1 times" in repr(cold) and repr(tb.jit(agrees)).startswith("<compiled agrees")
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = jitted.nothing_like_it
+
+
+def test_memory_of_numpy_that_a_compiled_function_writes_is_numpys() -> None:
+    a = np.zeros(6, np.float32)
+    state, own = tb.asarray(a), tb.zeros(6)
+
+    @tb.jit
+    def step(x: tb.Tensor) -> tb.Tensor:
+        state.add_(x)
+        own.add_(x)
+        return state * 2
+
+    for n in range(1, 5):
+        out = step(tb.ones(6))
+        assert a.tolist() == [float(n)] * 6 == state.tolist() == own.tolist()
+        assert out.tolist() == [2.0 * n] * 6
+    a[:] = 10
+    step(tb.ones(6))
+    assert a.tolist() == [11.0] * 6 == state.tolist()
+    part = np.zeros((2, 3), np.float32)
+    view = tb.asarray(part[1])
+    tb.jit(lambda x: view.mul_(0).add_(x))(tb.ones(3))
+    assert part.tolist() == [[0, 0, 0], [1, 1, 1]]

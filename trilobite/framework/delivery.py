@@ -50,7 +50,7 @@ def deliver(e: Entry, call: Call, outs: Sequence[Value]) -> Any:
         leaf = call.tensors[where]._cell.leaf if isinstance(where, int) else where
         _hand_over(leaf, wrap(next(it)) if there else None, isinstance(where, int))
     for cell, value in zip(e.recording.writes, it, strict=True):
-        cells.write(present.get(cell, cell), value)
+        cells.replace(present.get(cell, cell), value)
     return e.out_tree.unflatten(leaves)
 
 

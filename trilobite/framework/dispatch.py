@@ -24,6 +24,7 @@ from trilobite.framework.recordings import Entry, still_holds
 from trilobite.framework.signature import Call, Dynamic
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms import cells
 from trilobite.native.ownership import (
     GRADIENTS_CELL,
     HELD_BY_DISPATCH,
@@ -175,7 +176,7 @@ class Dispatch:
             if e.grad_cells:
                 self._find_cells()
             for cell, value in zip(self.writes, outs[n:], strict=True):
-                cell.value = value
+                cells.replace(cell, value)
             self.remember()
         return leaves[0] if self.single else e.out_tree.unflatten(leaves)
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, update_wrapper
+from functools import cached_property, update_wrapper, wraps
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,9 @@ from trilobite.ir.transforms.record import see
 MOST_RECORDINGS = 16  # for one kind of call, of those that differ in what Python held
 _NEVER = 1 << 30
 _recording = threading.RLock()  # one for all functions: a function that is recorded may call any other
+
+
+_OWN = frozenset("fn target shapes options static_argnums static_argnames entries recompilations".split())
 
 
 class _Bound(dict[str, "Jitted"]):
@@ -122,6 +125,33 @@ class Jitted:
             return name
         settings = (self.target, self.static_argnums, self.static_argnames, self.shapes)
         return Jitted, (self.fn, *settings)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the function or module itself has: `jitted.eval()`, `jitted.parameters()`, `jitted.weight`."""
+        if "fn" not in self.__dict__ or (name.startswith("__") and name.endswith("__")):
+            raise AttributeError(f"a compiled function has no {name!r}")
+        found = getattr(self.fn, name)
+        if getattr(found, "__self__", None) is not self.fn or not _is_module(self.fn):
+            return found
+
+        @wraps(found)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            out = found(*args, **kwargs)
+            return self if out is self.fn else out  # `jitted.eval()` is still compiled
+
+        return method
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Attributes of a compiled module are the module's."""
+        fn = self.__dict__.get("fn")
+        if name in _OWN or name.startswith("_") or fn is None or not _is_module(fn):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(fn, name, value)
+
+    def __repr__(self) -> str:
+        what = repr(self.fn) if _is_module(self.fn) else _name(self.fn)
+        return f"<compiled {what} for {self.target!r}, recorded {sum(map(len, self.entries.values()))} times>"
 
     @cached_property
     def _target(self) -> Target:
@@ -273,6 +303,10 @@ class Jitted:
             lines += self.lower(*args, **kwargs).explain()
         lines += [f"recorded again: {why}" for why in self.recompilations]
         return "\n".join(lines) or ("recorded once" if self.entries else "not called yet")
+
+
+def _is_module(fn: Any) -> bool:
+    return hasattr(type(fn), "named_modules")
 
 
 def _name(fn: Any) -> str:

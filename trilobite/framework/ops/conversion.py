@@ -172,6 +172,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
             "asarray(copy=False) of data that has to be copied", where=user_location(),
             expected="an array or tensor of that dtype", remedy="leave copy out",
         )  # fmt: skip
+    if source is not None and np.may_share_memory(out, source):
+        cells.lend(out)
     return wrap(out)
 
 
@@ -234,7 +236,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         return wrap(copy_value(x.detach()._read())) if copy else x.detach()
     try:
         out = np.from_dlpack(x, copy=copy)
-        cells.expose(out)
+        cells.lend(out)
         return wrap(out)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise DTypeError(
