@@ -23,6 +23,12 @@ NETWORKS: dict[str, tuple[tuple[int, ...], dict[str, Any], int]] = {  # input, o
     "resnet18_32x32": ((3, 3, 17, 16), {}, 0),
     "mobilenet_v2": ((2, 3, 65, 64), {}, 0),
     "vgg19": ((1, 3, 35, 33), {"classifier": False}, 0),
+    "alexnet": ((1, 3, 70, 64), {"dropout": 0.0}, 0),
+    "googlenet": ((2, 3, 40, 33), {"dropout": 0.0}, 0),
+    "efficientnet_lite0": ((2, 3, 35, 64), {"dropout": 0.0}, 0),
+    "unet": ((2, 2, 12, 8), {"channels": 2, "classes": 3, "widths": (4, 6, 8)}, 0),
+    "tiny_yolov3": ((1, 3, 64, 96), {"classes": 3}, 0),
+    "style_transform": ((1, 3, 20, 28), {"width": 8, "blocks": 2}, 0),
     "mlp": ((5, 784), {}, 0),
     "lenet": ((3, 1, 28, 28), {}, 0),
     "gpt2": ((2, 11), TINY, 61),
@@ -30,7 +36,8 @@ NETWORKS: dict[str, tuple[tuple[int, ...], dict[str, Any], int]] = {  # input, o
     "char_lstm": ((3, 7), {}, 96),
     "char_transformer": ((2, 9), {}, 96),
 }
-LARGE = {"resnet18", "resnet34", "resnet50", "mobilenet_v2", "vgg19"}
+LARGE = {"resnet18", "resnet34", "resnet50", "mobilenet_v2", "vgg19", "alexnet", "googlenet", "tiny_yolov3",
+         "efficientnet_lite0"}  # fmt: skip
 LONG = pytest.mark.long
 
 

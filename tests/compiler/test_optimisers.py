@@ -24,6 +24,11 @@ OPTIMISERS: dict[str, Callable[[Any], Any]] = {
     "adamw": lambda p: optim.AdamW(p, lr=0.01, weight_decay=0.1),
     "lion": lambda p: optim.Lion(p, lr=0.01, weight_decay=0.1),
     "lamb": lambda p: optim.LAMB(p, lr=0.02, weight_decay=0.05),
+    "nadam": lambda p: optim.NAdam(p, lr=0.01),
+    "radam": lambda p: optim.RAdam(p, lr=0.01),
+    "adamax": lambda p: optim.Adamax(p, lr=0.01),
+    "adadelta": lambda p: optim.Adadelta(p, lr=0.5),
+    "adafactor": lambda p: optim.Adafactor(p, lr=0.01),
 }
 Step = Callable[[Any, Any], Any]
 

@@ -70,7 +70,7 @@ MISTAKES: dict[str, tuple[str, str, Any, str, str, str, list[str]]] = {
     ),
     "a result that nobody computed": (
         "selection", "compact", lambda: [floats(64), np.zeros(64, np.float32), np.zeros(1, np.int32), 64, 0.0], "block",
-        "  *count = __bang_filter(c, a, b, n);\n", "", ["__memcpy(out, c"],
+        "int kept = __bang_filter(c, a, b, n);", "int kept = n;", ["__memcpy(out, c"],
     ),
     "the last stage without a sync": (
         "matmul_ladder", "matmul_5_pipeline", ladder, "union1", "    __sync();\n  }\n}\n\n// 6", "  }\n}\n\n// 6",

@@ -28,9 +28,17 @@ def same(a, b) -> np.ndarray:
     return left == right
 
 
+def finite(values) -> np.ndarray:
+    return (
+        values if values.dtype.kind in "iu" else np.where(np.isfinite(values), values, 5).astype(values.dtype)
+    )
+
+
 @pytest.mark.parametrize("row", TENSOR, ids=lambda row: f"{row.mnemonic}-{row.opcode}")
 def test_what_depends_on_undefined_elements_is_undefined(row, rng, operands_for, values_for) -> None:
-    """Whatever stands in the undefined elements, the results outside the mask do not change."""
+    """Whatever finite numbers stand in the undefined elements, the results outside the mask do not change:
+    products with 0 and sums with INF are how kernels leave padded lanes out.
+    """
     for _ in range(6):
         formats = row.formats[int(rng.integers(len(row.formats)))]
         o = operands_for(rng, row, formats)
@@ -47,8 +55,9 @@ def test_what_depends_on_undefined_elements_is_undefined(row, rng, operands_for,
         with np.errstate(all="ignore"):
             first = row.meaning(o, *arrays)
             for _ in range(3):
-                other = [np.where(mask, values_for(rng, read.fmt, read.shape), values).astype(values.dtype)
-                         for mask, read, values in zip(masks, reads, arrays, strict=True)]  # fmt: skip
+                garbage = [finite(values_for(rng, read.fmt, read.shape)) for read in reads]
+                other = [np.where(mask, some, values).astype(values.dtype)
+                         for mask, some, values in zip(masks, garbage, arrays, strict=True)]  # fmt: skip
                 second = row.meaning(o, *other)
                 for a, b, mask in zip(first, second, results, strict=True):
                     a, b = np.asarray(a), np.asarray(b)
@@ -176,7 +185,7 @@ def test_the_origin_is_told_through_computation() -> None:
         SSTORE.f32 $3, $0, #0
     """
     assert check(source, [np.zeros(16, np.float32)]) == [
-        "uninitialised bytes reach DRAM: $3, loaded from nram+0x2000 (<text>:11)"
+        "uninitialised bytes reach DRAM: $3, nram+0x30 was never written"
     ]
     stored = source.replace("SLOAD.f32 $3, $12, #0", "VSTORE $11, $1, $0, #0").replace(
         "SSTORE.f32", "SMOVE $4, $3 //"
@@ -234,7 +243,7 @@ def test_spills_and_selection_are_normal() -> None:
     """
     assert check(source, [np.zeros(2, np.int64)]) == []
     assert check(source.replace("SAND $7, $3, #0", "SAND $7, $3, #4"), [np.zeros(2, np.int64)]) == [
-        "uninitialised bytes reach DRAM: $7, loaded from nram+0x7fff8 (<text>:6)"
+        "uninitialised bytes reach DRAM: $7, loaded from nram+0x0 (<text>:3)"
     ]
 
 

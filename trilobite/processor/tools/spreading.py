@@ -8,7 +8,10 @@ that mixes all inputs is undefined as a whole. Arrangements run their own meanin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from trilobite.processor.isa.formats import U8, Array
@@ -18,7 +21,9 @@ from trilobite.processor.isa.rows.window import col2im, im2col, pooled, unrolled
 
 Masks = Sequence[Array]
 Read = Callable[[int], Array]  # the values of the array with this number
-PROBES = (0.0, 1.0, -2.5, 96.0, -37.0)  # stand for whatever an undefined element may be
+# They stand for whatever an undefined element may be, together with the ends of its format.
+PROBES = (0.0, 1.0, -2.5, 96.0, -37.0)
+TURNS = len(PROBES) + 4
 Rule = Callable[[Row, Operands, Masks, Read], Sequence[Array]]
 
 
@@ -50,7 +55,7 @@ def _depends(row: Row, o: Operands, values: Sequence[Array], masks: Masks) -> Ar
     assert row.meaning is not None
     results = []
     with np.errstate(all="ignore"):
-        for turn in range(len(PROBES)):
+        for turn in range(TURNS):
             given = [_probed(value, mask, turn * (place + 1) + place) for place, (value, mask)
                      in enumerate(zip(values, masks, strict=True))]  # fmt: skip
             results.append(np.asarray(row.meaning(o, *given)[0]))
@@ -63,12 +68,23 @@ def _depends(row: Row, o: Operands, values: Sequence[Array], masks: Masks) -> Ar
 
 def _probed(value: Array, mask: Array, turn: int) -> Array:
     """The values, with one of the probes in every undefined place."""
-    probe = PROBES[turn % len(PROBES)]
-    if value.dtype.kind in "iu":
-        probe = int(probe) % 251 if value.dtype.kind == "u" else int(probe)
     out = value.copy()
-    out[mask] = np.asarray(probe).astype(value.dtype)
+    out[mask] = _probes(value.dtype)[turn % TURNS]
     return out
+
+
+@lru_cache(maxsize=64)
+def _probes(dtype: np.dtype[Any]) -> Array:
+    """Finite numbers of one format: some usual ones, the largest and smallest, those next to 0."""
+    if dtype.kind in "iu":
+        ends = np.iinfo(dtype)
+        whole = [int(p) % 251 if dtype.kind == "u" else int(p) for p in PROBES]
+        return np.array([*whole, ends.min, ends.max, ends.max // 2, 3]).astype(dtype)
+    if dtype.kind == "b":
+        return np.resize(np.array([False, True]), TURNS)
+    facts: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    ends_of = [facts.max, facts.min, facts.smallest_subnormal, -facts.smallest_subnormal]
+    return np.array([*PROBES, *(float(e) for e in ends_of)]).astype(dtype)
 
 
 def _cyclic(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
