@@ -19,11 +19,12 @@ _inside: dict[CodeType, bool] = {}
 
 
 class Location(NamedTuple):
-    """A line of the user's code."""
+    """A line of the user's code, and in a network the dotted name of the module that was being called."""
 
     file: str
     line: int
     function: str
+    module: str = ""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}"
@@ -34,6 +35,7 @@ UNKNOWN = Location("?", 0, "?")
 
 class _Told(threading.local):
     place: Location | None = None
+    module: str = ""
 
 
 _told = _Told()
@@ -47,6 +49,16 @@ def told(place: Location) -> Iterator[None]:
         yield
     finally:
         _told.place = before
+
+
+@contextmanager
+def within(module: str) -> Iterator[None]:
+    """What happens in here happens in the call of this module of a network."""
+    before, _told.module = _told.module, module
+    try:
+        yield
+    finally:
+        _told.module = before
 
 
 def _is_inside(code: CodeType) -> bool:
@@ -69,6 +81,6 @@ def user_location() -> Location:
         code = frame.f_code
         inside = _inside.get(code)
         if not (_is_inside(code) if inside is None else inside):
-            return Location(code.co_filename, frame.f_lineno, code.co_name)
+            return Location(code.co_filename, frame.f_lineno, code.co_name, _told.module)
         frame = frame.f_back
     return UNKNOWN

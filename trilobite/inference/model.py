@@ -63,6 +63,13 @@ class Node:
         domain = f"{self.domain}." if self.domain else ""
         return f"{domain}{self.op} ({self.name or ', '.join(self.outputs)})"
 
+    @property
+    def scope(self) -> str:
+        """The module that the node's name tells: exporters write "/layer1/layer1.0/conv1/Conv"."""
+        parts = self.name.strip("/").split("/")[:-1]
+        short = [p.removeprefix(f"{before}.") for before, p in zip(["", *parts], parts, strict=False)]
+        return ".".join(part.replace(".", "_") for part in short if part)
+
     def bodies(self) -> Iterator[Graph]:
         return (a for a in self.attributes.values() if isinstance(a, Graph))
 

@@ -18,6 +18,7 @@ from trilobite.framework.generation import bump_generation
 from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.leaves import get_grad, set_grad
 from trilobite.framework.nn import hooks as hooked
+from trilobite.framework.nn import scopes
 from trilobite.framework.nn.habits import Habits
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.state import LoadResult, load_state, save_state
@@ -59,6 +60,13 @@ class Module(hooked.Hooked, Habits):
         recorder = entry.threads.context.recorder
         if recorder is not None:
             recorder.notes.setdefault(("module", self), None)
+            with scopes.inside(self):
+                return self._called(args, kwargs)
+        if self._hooks is None:
+            return self.forward(*args, **kwargs)
+        return hooked.call(self, self._hooks, args, kwargs)
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._hooks is None:
             return self.forward(*args, **kwargs)
         return hooked.call(self, self._hooks, args, kwargs)

@@ -134,7 +134,7 @@ class Compiled:
         """The nodes in order, on tensors that are being recorded."""
         look = {**self.constants, **values}
         for i, (node, row) in enumerate(self.nodes):
-            with told(Location(self.name, i, node.label())):
+            with told(Location(self.name, i, node.label(), node.scope)):
                 results = apply(node, row, [look[n] if n else None for n in node.reads_in_order()])
             look.update(zip(node.outputs, results, strict=False))
         return tuple(as_tensor(look[n]) for n in self.makes)
