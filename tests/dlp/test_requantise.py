@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 from trilobite.base import dtypes as dt
+from trilobite.compiler.targets.contract import Usage
 from trilobite.compiler.targets.registry import executable
 from trilobite.ir import primitives  # noqa: F401, fills the table
 from trilobite.ir.evaluate import run
@@ -26,3 +30,29 @@ def test_requantise_is_the_same_everywhere(target: str, wide: dt.DType, dtype: d
     scale[5], scale[6] = 0.5, np.nan  # ties, and no number at all
     operands = [sums, scale, rng.integers(0, 3, 37).astype(dtype)]
     assert np.array_equal(executable(graph, target)(operands)[0], run(graph, operands)[0])
+
+
+@pytest.mark.parametrize("machine", ["dlp-s", "dlp-m", "odd"])
+@pytest.mark.parametrize("relu", [True, False])
+def test_sums_are_requantised_on_the_drain_bit_for_bit(machine: str, relu: bool, odd_machine: Path) -> None:
+    """Per channel, with bias and ReLU behind: one group of the matrix unit."""
+
+    def network(x: Any, w: Any, bias: Any, scale: Any) -> tuple[Any]:
+        window = {"stride": (2, 1), "low": (1, 1), "high": (1, 1), "x_dilation": (1, 1), "w_dilation": (1, 1)}
+        y = table["conv"](x, w, **window, groups=1, dtype=dt.int32)
+        y = table["add"](table["broadcast"](bias, shape=y.shape, axes=(1,)), y)
+        zero = table["full"](shape=(29,), value=0, dtype=dt.int8)
+        y = table["requantise"](y, scale, zero, axis=1, dtype=dt.int8)
+        return (table["maximum"](y, table["full"](shape=y.shape, value=0, dtype=dt.int8)) if relu else y,)
+
+    shapes = [((2, 23, 9, 11), dt.int8), ((29, 23, 3, 3), dt.int8), ((29,), dt.int32), ((29,), dt.float32)]
+    graph = record_graph(network, [TensorType(*s) for s in shapes], "f")
+    rng = np.random.default_rng(2)
+    operands = [rng.integers(-128, 128, s).astype(d) for s, d in shapes[:3]]
+    scale = (rng.standard_normal(29) / 300).astype(np.float32)  # negative ones, too
+    scale[3] = np.nan
+    target = f"dlp:{odd_machine if machine == 'odd' else machine}"
+    made = executable(graph, target, Usage(options=(("checks", True),)))
+    assert np.array_equal(made([*operands, scale])[0], run(graph, [*operands, scale])[0])
+    (line,) = [line for line in made.stages["mapping"].splitlines() if "conv" in line]
+    assert "rescale" in line and " matrix " in line

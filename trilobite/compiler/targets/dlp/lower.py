@@ -238,31 +238,38 @@ def _sort(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     return indexed.write_sort(s.module, name, lines, s.machine, s.cores)
 
 
-def _contraction(s: Setting, name: str, region: Graph, layout: Layout) -> LoweredGroup:
+def contraction_of(region: Graph, layout: Layout, machine: Machine) -> tuple[Problem, Epilogue | None]:
+    """A product or convolution with what follows it, as the contraction room takes it."""
     plan = contraction_plan(region, layout)
     if isinstance(plan, str):
         raise IRError(f"a group that is no product: {plan}")
     e = plan.equation
     if e.primitive.name == "dot":
         problem: Problem = product_of(e, [layout.strides(v) for v in e.inputs])
-        if accepts(problem, s.machine) is not None:
-            assert isinstance(problem, Product)
-            return product.write_product(s.module, name, problem, s.machine, s.cores)
         placed: Callable[..., Tensor] = product_result
     else:
         out = layout.strides(region.outputs[0])
         problem = convolution_of(e, [*(layout.strides(v) for v in e.inputs), out])
         placed = convolution_result
-    return _contracted(s, name, problem, _epilogue(s, region, plan, layout, placed))
+    if isinstance(problem, Product) and accepts(problem, machine) is not None:
+        return problem, None
+    return problem, _epilogue(machine, region, plan, layout, placed)
+
+
+def _contraction(s: Setting, name: str, region: Graph, layout: Layout) -> LoweredGroup:
+    problem, epilogue = contraction_of(region, layout, s.machine)
+    if isinstance(problem, Product) and accepts(problem, s.machine) is not None:
+        return product.write_product(s.module, name, problem, s.machine, s.cores)
+    return _contracted(s, name, problem, epilogue)
 
 
 def _epilogue(
-    s: Setting, region: Graph, plan: ContractionPlan, layout: Layout, placed: Callable[..., Tensor]
+    machine: Machine, region: Graph, plan: ContractionPlan, layout: Layout, placed: Callable[..., Tensor]
 ) -> Epilogue | None:
     if plan.chain is None:
         return None
     e, chain = plan.equation, plan.chain
-    body = Chain(chain.equations, (e.outputs[0], *plan.operands), region.outputs, chain.numbers, s.machine)
+    body = Chain(chain.equations, (e.outputs[0], *plan.operands), region.outputs, chain.numbers, machine)
     pairs = zip(plan.operands, plan.strides, strict=True)
     operands = tuple(placed(e, v.type.dtype, strides) for v, strides in pairs)
     results = tuple(placed(e, v.type.dtype, layout.strides(v)) for v in region.outputs)
@@ -270,36 +277,44 @@ def _epilogue(
 
 
 def drain_of(plan: ContractionPlan, region: Graph) -> dict[str, Any]:
-    """The chain as bias and activation of the unit's drain, if it is no more than that."""
+    """The chain as bias, scale and activation of the unit's drain, if it is no more than that."""
     assert plan.chain is not None
-    names = [e.primitive.name for e in plan.chain.equations]
-    sums, found = plan.equation.outputs[0], {}
-    rest = list(plan.chain.equations)
-    if names[:1] == ["add"] and len(plan.operands) == 1:
-        if set(rest[0].inputs) != {sums, plan.operands[0]}:
+    sums, found, numbers = plan.equation.outputs[0], {}, plan.chain.numbers
+    rest, taken = list(plan.chain.equations), 0
+    if len(region.outputs) > 1:
+        return {}
+    if rest[0].primitive.name == "add":
+        bias = [v for v in rest[0].inputs if v is not sums]
+        if len(bias) != 1 or sums not in rest[0].inputs or bias[0] not in plan.operands:
             return {}
-        found["bias"], sums = 0, rest.pop(0).outputs[0]
-    elif plan.operands:
+        found["bias"], sums, taken = plan.operands.index(bias[0]), rest.pop(0).outputs[0], 1
+    if rest and rest[0].primitive.name == "rescale":
+        x, scale, zero = rest[0].inputs
+        if x is not sums or scale not in plan.operands or not _is_zero(zero, numbers):
+            return {}
+        found["scale"], sums, taken = plan.operands.index(scale), rest.pop(0).outputs[0], taken + 1
+    if taken != len(plan.operands):
         return {}
     if not rest:
-        return found if len(region.outputs) == 1 else {}
-    return {**found, "activation": "relu"} if _is_relu(rest, sums, plan.chain.numbers) else {}
+        return found
+    return {**found, "activation": "relu"} if _is_relu(rest, sums, numbers) else {}
+
+
+def _is_zero(v: Var, numbers: Mapping[Var, Any]) -> bool:
+    return v in numbers and float(np.asarray(numbers[v])) == 0.0
 
 
 def _is_relu(equations: Sequence[Equation], x: Var, numbers: Mapping[Var, Any]) -> bool:
     """The larger of x and 0, NaN kept: as a maximum, or as 0 where x <= 0."""
-
-    def is_zero(v: Var) -> bool:
-        return v in numbers and float(np.asarray(numbers[v])) == 0.0
-
     if len(equations) == 1 and equations[0].primitive.name == "maximum":
         a, b = equations[0].inputs
-        return (a is x and is_zero(b)) or (b is x and is_zero(a))
+        return (a is x and _is_zero(b, numbers)) or (b is x and _is_zero(a, numbers))
     if [e.primitive.name for e in equations] != ["le", "select"]:
         return False
     test, choice = equations
     p, a, b = choice.inputs
-    return test.inputs[0] is x and is_zero(test.inputs[1]) and p is test.outputs[0] and is_zero(a) and b is x
+    zeros = _is_zero(test.inputs[1], numbers) and _is_zero(a, numbers)
+    return zeros and test.inputs[0] is x and p is test.outputs[0] and b is x
 
 
 def _conv(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:

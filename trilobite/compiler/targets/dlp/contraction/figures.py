@@ -43,6 +43,7 @@ class Shape:
     passes: int = 0
     passes_of_parts: int = 0  # beside them, where sums come in parts that the drain cannot finish
     extras: tuple[Extra, ...] = ()
+    scratch: int = 0  # bytes of an element that the body of vector instructions needs beside its tiles
 
 
 @dataclass(frozen=True)

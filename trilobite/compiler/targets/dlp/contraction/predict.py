@@ -105,23 +105,30 @@ class Prediction:
         right, _ = self._slots(own["right"], b.keep_right, depth)
         nram = left * _aligned(self.f.elements["left"] * item)
         wide = np.where(self.f.split, self.nest.accumulate.bits // 8, self.shape.sums)
-        nram = nram + self._sum_places() * _aligned(self.f.elements["out"] * wide)
+        out = self.f.elements["out"]
+        nram = nram + self._sum_places() * _aligned(out * wide)
         narrow = self.f.split & (wide != self.shape.sums) | np.full(self.size, not self.shape.is_direct)
         for item_out in self.shape.results:
-            again = _aligned(self.f.elements["out"] * item_out) * (2 if b.lead else 1)
+            again = _aligned(out * item_out) * (2 if b.lead else 1)
             nram = nram + np.where(narrow, again, 0)
         for extra in self.shape.extras:
-            nram = nram + self._extra_bytes(extra)
+            nram = nram + self._extra_bytes(extra, narrow)
+        if self.shape.scratch:
+            narrowed = (
+                _aligned(out * self.nest.out.bits // 8) if self.nest.out is not self.nest.accumulate else 0
+            )
+            body = _aligned(_aligned(out) * self.shape.scratch) + narrowed
+            nram = nram + np.where(narrow, body, 0)
         return nram, right * _aligned(self.f.elements["right"] * item)
 
-    def _extra_bytes(self, extra: Extra) -> Array:
+    def _extra_bytes(self, extra: Extra, has_body: Array) -> Array:
         if extra.is_result:
             return np.zeros(self.size, np.int64)
         item = extra.view.item
         outputs = self.nest.extents["n"] * self.nest.extents["g"] * item
         whole = _aligned(self.f.elements["out"] * item)
         if extra.is_vector:
-            return (whole if self.shape.passes else 0) + np.full(self.size, outputs + 64 * 16)
+            return np.where(has_body, whole, 0) + outputs + 64 * 16
         return whole * (self.walking.lead + 2)
 
     @cached_property

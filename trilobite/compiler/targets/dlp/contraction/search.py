@@ -15,7 +15,7 @@ import numpy as np
 from trilobite.base.errors import KernelError
 from trilobite.compiler.targets.dlp.contraction.figures import Extra, Figures, Shape
 from trilobite.compiler.targets.dlp.contraction.formats import is_product
-from trilobite.compiler.targets.dlp.contraction.mapping import Mapping, trips
+from trilobite.compiler.targets.dlp.contraction.mapping import Mapping, ceil_div, trips
 from trilobite.compiler.targets.dlp.contraction.nest import Nest
 from trilobite.compiler.targets.dlp.contraction.places import Plan, drain_of, is_vector
 from trilobite.compiler.targets.dlp.contraction.predict import Prediction, figures_for
@@ -24,6 +24,7 @@ from trilobite.compiler.targets.dlp.interfaces import Epilogue
 from trilobite.processor.machine import Machine
 
 FINALISTS = 8
+MEASURED = 1 << 12  # elements of a tile by which an epilogue's scratch memory is measured
 MOST_STEPS = 4096  # of a walk that T1 is asked about: beyond them T0 decides
 
 
@@ -60,9 +61,10 @@ def shape_of(nest: Nest, epilogue: Epilogue | None) -> Shape:
         for number, view in enumerate(nest.extras)
     )
     results = tuple(t.dtype.itemsize for t in epilogue.results)
+    scratch = ceil_div(epilogue.body.scratch_bytes(MEASURED), MEASURED)
     if drain is not None:
-        return Shape(results[0], results, True, 0, 2 + 4 * len(extras), extras)
-    return Shape(nest.accumulate.bits // 8, results, False, 2 + 2 * len(extras), 0, extras)
+        return Shape(results[0], results, True, 0, 2 + 4 * len(extras), extras, scratch)
+    return Shape(nest.accumulate.bits // 8, results, False, 2 + 2 * len(extras), 0, extras, scratch)
 
 
 def search(

@@ -7,7 +7,9 @@ from typing import Any
 
 from trilobite.base.dtypes import float32, float64, int32, is_integer
 from trilobite.compiler.targets.dlp.expand import terms as t
+from trilobite.compiler.targets.dlp.primitives import rescale
 from trilobite.compiler.targets.dlp.shapes import extents
+from trilobite.compiler.targets.dlp.vector.formats import computes
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitives.common import float_range, integer_range
 
@@ -56,7 +58,14 @@ def _dequantise(e: Equation) -> Body:
 
 
 def _requantise(e: Equation) -> Body:
+    """One rounding that the matrix unit's drain has, too; in steps where no conversion gives the dtype."""
     axis, dtype, shape = e.attributes["axis"], e.attributes["dtype"], extents(e.inputs[0])
+    if computes(dtype) and e.inputs[1].type.dtype == float32:
+
+        def drained(x: Any, scale: Any, zero_point: Any) -> Any:
+            return rescale(x, _along(scale, shape, axis), _along(zero_point, shape, axis), dtype=dtype)
+
+        return drained
 
     def body(x: Any, scale: Any, zero_point: Any) -> Any:
         by, zero = (_along(t.cast(v, float64), shape, axis) for v in (scale, zero_point))

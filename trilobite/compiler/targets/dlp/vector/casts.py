@@ -14,7 +14,7 @@ from trilobite.base.dtypes import DType, bits, bool_, is_integer, is_signed
 from trilobite.compiler.targets.dlp.vector.byte_floats import decode, encode
 from trilobite.compiler.targets.dlp.vector.formats import CONVERTED, FORMATS, SIGNED_WORDS, WORDS, format_of
 from trilobite.ir.graph import Equation, Var
-from trilobite.processor.isa.formats import E5M2, F32, U8, Format
+from trilobite.processor.isa.formats import E5M2, F32, F64, U8, Format
 from trilobite.processor.lang.ir import Constant, Value
 
 if TYPE_CHECKING:
@@ -140,6 +140,27 @@ def _to_integer(c: Emission, source: Var, to: Var) -> None:
     c.put("VLTMS", kept, byte, byte, Constant(kept, high))
     c.put("VGTMS", kept, byte, byte, Constant(kept, low))
     c.put("VBANDS", U8, c.result(to), byte, Constant(U8, 15))
+
+
+def rescale(c: Emission, e: Equation) -> None:
+    """Integers times a scale, rounded once: the unit's conversion saturates. NaN gives the zero point."""
+    x, scale, zero = e.inputs
+    wide = c.temporary(F64)
+    c.convert(wide, F64, c.tile(x), format_of(x.type.dtype))
+    if c.number(scale) is not None:
+        c.put("VMS", F64, wide, wide, c.scalar(scale, F64))
+    else:
+        by = c.temporary(F64)
+        c.convert(by, F64, c.tile(scale), F32)
+        c.put("VMV", F64, wide, wide, by)
+    if c.number(zero) != 0:
+        at, unordered = c.temporary(F64), c.temporary(F64)
+        c.convert(at, F64, c.tile(zero), format_of(zero.type.dtype))
+        c.put("VRINT", F64, wide, wide)
+        c.put("VAV", F64, wide, wide, at)
+        c.put("VNE", F64, unordered, wide, wide)
+        c.put("VSEL", F64, wide, unordered, at, wide)
+    c.convert(*_into(c, e.outputs[0]), wide, F64)
 
 
 # -- floats --------------------------------------------------------------------------------------------------

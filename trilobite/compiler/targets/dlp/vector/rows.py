@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from trilobite.base.dtypes import bits, bool_, is_float, is_integer, is_signed
-from trilobite.compiler.targets.dlp.vector.casts import bitcast, cast
+from trilobite.compiler.targets.dlp.vector.casts import bitcast, cast, rescale
 from trilobite.compiler.targets.dlp.vector.formats import WORDS, format_of
 from trilobite.ir.graph import Equation, Var
 from trilobite.processor.isa.formats import Format
@@ -289,6 +289,7 @@ ROWS: dict[str, Write] = {
     "rem": lambda c, e: _quotient(c, e, True),
     "cast": cast,
     "bitcast": bitcast,
+    "rescale": rescale,
     "stop_gradient": _same,
     "barrier": _same,
 }
