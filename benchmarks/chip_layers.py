@@ -63,7 +63,7 @@ class Layer:
         moved = batch * (places[0] * self.inputs + places[1] * self.outputs)
         moved = (moved + self.kernel**2 * self.inputs * self.outputs) * item
         rate = machine.core.mfu.macs_per_cycle[{"int8": "int8", "float16": "fp16"}.get(str(dtype), "fp32")]
-        return max(macs / (rate * machine.cores), moved / machine.dram_bytes_per_cycle)
+        return float(max(macs / (rate * machine.cores), moved / machine.dram_bytes_per_cycle))
 
 
 def resnet50() -> Iterator[Layer]:
