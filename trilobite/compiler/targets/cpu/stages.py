@@ -10,6 +10,7 @@ from trilobite.compiler.graph.passes.narrow_calls import narrow_calls
 from trilobite.compiler.graph.pipeline import Options
 from trilobite.compiler.graph.regions import on_every_graph
 from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.targets.cpu.passes.grow_joins import grow_joins
 from trilobite.compiler.targets.cpu.passes.layout import layout
 from trilobite.compiler.targets.cpu.passes.prepack import prepack
 from trilobite.compiler.targets.cpu.passes.slice_batch import Caches, slice_batch
@@ -48,6 +49,10 @@ def _slice_batch(g: Graph, o: Options, c: Counters) -> Graph:
     return slice_batch(g, Caches(features().l3 // _NEAR, _IDLE), c)
 
 
+def _grow_joins(g: Graph, o: Options, c: Counters) -> Graph:
+    return on_every_graph(g, lambda h: grow_joins(h, c))
+
+
 _INLINE, *_OTHERS = PASSES
 
 STAGES: tuple[tuple[str, Pass], ...] = tuple(
@@ -66,5 +71,6 @@ STAGES: tuple[tuple[str, Pass], ...] = tuple(
         Pass("prepack", _prepack, "weights that stay are packed for products once"),
         Pass("sweep", lambda g, o, c: dce(g, c), "what layout and packing left behind"),
         Pass("slice_batch", _slice_batch, "many images, a few at a time"),
+        Pass("grow_joins", _grow_joins, "joins that extend one another grow in place"),
     )
 )
