@@ -22,7 +22,7 @@ from benchmarks.page import error, number, page
 from benchmarks.row import US, Row, Section, row_modules, section
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("trilobite", "numpy", "torch", "jax", "onnxruntime")
+PACKAGES = ("trilobite", "numpy", "torch", "jax", "onnxruntime", "openvino")
 KEPT = Path(sys.prefix) / "kept"
 ROUNDS, QUICK_ROUNDS = 25, 7
 BUDGET = 3.0
