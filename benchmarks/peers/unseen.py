@@ -30,7 +30,7 @@ def squeeze_excite(torch: Any, channels: int, squeezed: int, act: Any) -> Any:
     """Channels are weighed by what two small layers make of their means."""
     nn = torch.nn
 
-    class SqueezeExcite(nn.Module):  # type: ignore[misc]
+    class SqueezeExcite(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.pool = nn.AdaptiveAvgPool2d(1)
@@ -47,7 +47,7 @@ def residual(torch: Any, body: Any, past: Any, act: Any) -> Any:
     """What a body makes of a value, added to the value or to what `past` makes of it."""
     nn = torch.nn
 
-    class Residual(nn.Module):  # type: ignore[misc]
+    class Residual(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.body, self.past, self.act = body, past or nn.Identity(), act() if act else nn.Identity()
@@ -88,7 +88,7 @@ def densenet121(torch: Any) -> Any:
     nn = torch.nn
     relu = partial(nn.ReLU, inplace=True)
 
-    class Layer(nn.Module):  # type: ignore[misc]
+    class Layer(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self, inputs: int) -> None:
             super().__init__()
             self.norm, self.act = nn.BatchNorm2d(inputs), relu()
@@ -98,7 +98,7 @@ def densenet121(torch: Any) -> Any:
         def forward(self, features: list[Any]) -> Any:
             return self.conv(self.bottleneck(self.act(self.norm(torch.cat(features, 1)))))
 
-    class Block(nn.Module):  # type: ignore[misc]
+    class Block(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self, inputs: int, depth: int) -> None:
             super().__init__()
             self.layers = nn.ModuleList([Layer(inputs + 32 * i) for i in range(depth)])
@@ -173,7 +173,7 @@ def squeezenet(torch: Any) -> Any:
     nn = torch.nn
     relu = partial(nn.ReLU, inplace=True)
 
-    class Fire(nn.Module):  # type: ignore[misc]
+    class Fire(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self, inputs: int, squeezed: int, expanded: int) -> None:
             super().__init__()
             self.squeeze, self.act = nn.Conv2d(inputs, squeezed, 1), relu()
