@@ -25,6 +25,7 @@ from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
 from trilobite.compiler.targets.contract import NO_USAGE, Executable, Target, Usage
 from trilobite.compiler.targets.registry import executable, existing, find, target_now
+from trilobite.framework.code_names import forget_classes
 from trilobite.framework.delivery import Witness, deliver, old_gradients, shared_cells
 from trilobite.framework.dispatch import MISS, Dispatch
 from trilobite.framework.guards import NUMBERS, Place
@@ -173,6 +174,7 @@ class Jitted:
             if self.entries:
                 self.recompilations.append(reason or self._difference(call.signature))
                 self._note_change(call)
+                forget_classes()
             with uncollected():
                 found = self._traced(call)
             # one that closes over values of a running transform serves this call only
@@ -236,6 +238,8 @@ class Jitted:
             return "other arguments are the same tensor"
         if old.autocast != new.autocast:
             return f"autocast is {'off' if new.autocast is None else new.autocast.name}"
+        if old.default_float != new.default_float:
+            return f"the default dtype is {new.default_float.name}"
         return f"gradients are {'on' if new.grad_enabled else 'off'}"
 
     # -- running ---------------------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ import numpy as np
 
 from trilobite.base import pytree
 from trilobite.compiler.targets.contract import NO_USAGE, Usage
+from trilobite.framework.foreign_draws import told_if_drawn
 from trilobite.framework.generation import generation
-from trilobite.framework.guards import Guards, Place, guards_of, numbers_as_tensors
+from trilobite.framework.guard_walk import guards_of
+from trilobite.framework.guards import Guards, Place, numbers_as_tensors
 from trilobite.framework.leaves import GradLeaf, get_grad
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.registry import read as read_strong
@@ -87,7 +89,7 @@ def trace(
         return _collect(result, inner, values, call, out)
 
     with_cells = [r.type for r in dynamic]
-    with numbers_as_tensors(lifted) as numbers:
+    with told_if_drawn(fn), numbers_as_tensors(lifted) as numbers:
         recording = record(body, with_cells, getattr(fn, "__name__", "function"))
     notes = out["notes"]
     captured = [(_type_seen(c), requires(c)) for c in recording.cells]

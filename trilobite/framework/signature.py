@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base import pytree
+from trilobite.base import dtypes, pytree
 from trilobite.base.dtypes import DType
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
@@ -73,6 +73,7 @@ class Signature:
     aliases: tuple[int, ...]
     grad_enabled: bool
     autocast: DType | None
+    default_float: DType
 
 
 @dataclass
@@ -100,7 +101,8 @@ def take_apart(
             tensors.append(t)
     ctx = entry.context()
     grad_enabled = bool(ctx.ambient.level > ctx.grad_off)
-    return Call(Signature(tree, tuple(rows), _aliases(tensors), grad_enabled, autocast_dtype()), tensors)
+    modes = (grad_enabled, autocast_dtype(), dtypes.default_float)
+    return Call(Signature(tree, tuple(rows), _aliases(tensors), *modes), tensors)
 
 
 def _aliases(tensors: Sequence[Tensor]) -> tuple[int, ...]:

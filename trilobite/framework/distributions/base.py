@@ -35,6 +35,7 @@ def broadcast(*parameters: Any) -> list[Any]:
 class Distribution:
     """The base: `sample`, `rsample`, `log_prob`, `entropy`, `mean`, `variance`."""
 
+    guarded_whole = True  # a recording depends on every attribute
     has_rsample = False
     has_enumerate_support = False
     event_dims = 0

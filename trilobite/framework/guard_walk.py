@@ -1,0 +1,269 @@
+"""Along everything that a function's code names: which values of Python a recording depends on.
+
+Enters: a function that was just recorded, and what it was called with. Leaves: `Guards`. What the code names
+is noted, whether this recording came by it or not.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from enum import Enum
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from trilobite.framework.code_names import (
+    EVERYTHING,
+    OWN,
+    asked_by_code,
+    asked_by_methods,
+    in_class,
+    names_of_class,
+    names_of_code,
+    names_of_methods,
+    plain_function,
+)
+from trilobite.framework.guards import Attributes, Current, Guards, Place, forget, look_at
+from trilobite.framework.looks import ATOMS, CONTAINERS, LARGEST, MISSING, can_change, seen
+from trilobite.framework.tensor import Tensor
+
+DEEPEST = 12  # attributes of attributes, functions that call functions
+MOST = 4096  # places that one recording looks at in every call
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "scipy", "torch", "jax", "pytest"}
+_MAKING = frozenset({"__init__", "__post_init__", "__call__", "__new__"})
+
+
+class _Walk:
+    """From a function along everything that its code names."""
+
+    def __init__(self, guards: Guards, skipped: Callable[[Place], bool], names: frozenset[str]) -> None:
+        self.guards, self.skipped = guards, skipped
+        self.names = names  # of all functions on the way: objects are passed from one to another
+        self.known: set[Any] = set()
+        self.asked: frozenset[str] = frozenset()
+        self.visited: dict[int, tuple[Any, frozenset[str]]] = {}  # objects, and with which names
+
+    def place(self, place: Place, names: frozenset[str], depth: int) -> None:
+        value = place.now()
+        if isinstance(value, ModuleType):
+            self.python_module(value, names)
+            return
+        self.note(place, value)
+        if value is not MISSING:
+            self.value(value, names, place.name, depth)
+
+    def note(self, place: Place, value: Any) -> None:
+        """One more place that every call looks at."""
+        if place.identity in self.known or self.skipped(place):
+            return
+        self.known.add(place.identity)
+        if len(self.guards.places) == MOST:
+            warnings.warn(
+                f"a recorded function depends on more than {MOST} values of Python; changes of {place.name} "
+                "and of further ones are not seen: pass them as arguments",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        if len(self.guards.places) < MOST:
+            self.guards.places.append(place)
+            self.guards.seen.append(seen(value))
+
+    def value(self, value: Any, names: frozenset[str], name: str, depth: int) -> None:
+        """What is reached through a value."""
+        if type(value) in ATOMS or isinstance(value, Tensor | np.ndarray | Enum) or depth > DEEPEST:
+            return
+        while type(value).__module__.startswith(OWN) and "fn" in (_attributes(value) or ()):
+            value = value.fn  # a compiled function, a rule: what it stands for
+        if isinstance(value, functools.partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self.value(part, names, name, depth + 1)
+            return
+        if isinstance(value, MethodType):
+            self.value(value.__self__, names | {value.__func__.__name__}, name, depth)
+        function = plain_function(value)
+        if function is not None:
+            self.function(function, depth)
+        elif isinstance(value, type):
+            self.class_(value, names | _MAKING, depth)
+        elif not self.indirect(value, names, name, depth):
+            self.elements(value, names, name, depth)
+            if type(value) not in CONTAINERS:
+                self.object(value, names, name, depth)
+
+    def indirect(self, value: Any, names: frozenset[str], name: str, depth: int) -> bool:
+        """Is it a reference to what it stands for here and now?"""
+        if isinstance(value, weakref.ref):
+            self.value(value(), names, name, depth + 1)
+        elif isinstance(value, ContextVar):
+            self.place(Place(Current(value), None, value.name), names, depth + 1)
+        elif isinstance(value, threading.local):
+            for key in sorted(n for n in names if hasattr(value, n)):
+                self.place(Place(Attributes(value), key, f"{name}.{key}"), names, depth + 1)
+        else:
+            return False
+        return True
+
+    def elements(self, value: Any, names: frozenset[str], name: str, depth: int) -> None:
+        if not isinstance(value, CONTAINERS):
+            return
+        inside: Iterable[Any] = value.values() if isinstance(value, dict) else value
+        for n, element in enumerate(inside):
+            if n < LARGEST:
+                self.value(element, names, name, depth + 1)
+
+    def function(self, function: FunctionType, depth: int) -> None:
+        code = function.__code__
+        if function in self.known or str(function.__module__).startswith(OWN):
+            return
+        self.known.add(function)
+        self.names |= names_of_code(code)
+        self.asked |= asked_by_code(code)
+        names = self.names
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+            self.place(Place(cell, None, name), names, depth)
+        for name in sorted(names_of_code(code) & function.__globals__.keys()):
+            self.place(Place(function.__globals__, name, name), names, depth)
+        for name in sorted(names & function.__dict__.keys()):
+            self.place(Place(function.__dict__, name, f"{function.__name__}.{name}"), names, depth)
+        for key in ("__defaults__", "__kwdefaults__"):
+            if can_change(getattr(function, key)):
+                name = f"a default of {function.__name__}"
+                self.note(Place(Attributes(function), key, name), getattr(function, key))
+        for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self.value(value, names, "a default", depth + 1)
+
+    def python_module(self, module: ModuleType, names: frozenset[str]) -> None:
+        """Settings in a file of the user's: `settings.T`."""
+        name = module.__name__
+        if module in self.known or _is_library(name):
+            return
+        self.known.add(module)
+        for key in sorted(names & vars(module).keys()):
+            value = vars(module)[key]
+            if type(value) in ATOMS or isinstance(value, (FunctionType, *CONTAINERS, np.ndarray)):
+                self.place(Place(vars(module), key, f"{name}.{key}"), names, DEEPEST)
+
+    def object(self, value: Any, names: frozenset[str], name: str, depth: int) -> None:
+        cls: Any = type(value)
+        before = self.visited.get(id(value), (value, frozenset()))[1]
+        if id(value) in self.visited and names <= before:
+            return
+        self.visited[id(value)] = value, names | before
+        if hasattr(cls, "named_modules"):
+            self.tree(value, depth)
+            return
+        attributes = _attributes(value)
+        if getattr(cls, "guarded_whole", False) and isinstance(attributes, dict):
+            for key in sorted(attributes):  # of the package, and its own code reads all of it
+                self.place(Place(attributes, key, f"{cls.__name__}.{key}"), names, depth + 1)
+        if cls.__module__ == "builtins" or cls.__module__.startswith(OWN):
+            return
+        mine = names_of_methods(cls, names)
+        asked = mine & (self.asked | asked_by_methods(cls, mine))
+        own: dict[str, Any] = attributes if isinstance(attributes, dict) else {}
+        for key in sorted(mine & own.keys()):
+            self.place(Place(own, key, f"{cls.__name__}.{key}"), mine, depth + 1)
+        for key in sorted(mine - own.keys()):
+            found = in_class(cls, key)
+            if _is_slot(found):
+                self.place(Place(Attributes(value), key, f"{cls.__name__}.{key}"), mine, depth + 1)
+            elif isinstance(attributes, dict) and (key in asked or _is_setting(found)):
+                self.note(Place(attributes, key, f"{cls.__name__}.{key}"), MISSING)  # may get one of its own
+        self.class_(cls, mine, depth)
+
+    def class_(self, cls: Any, names: frozenset[str], depth: int) -> None:
+        """A class: settings in it, methods that may be replaced, with what they read."""
+        if _is_library(cls.__module__) or issubclass(cls, Enum) or (cls, names) in self.known:
+            return
+        self.known.add((cls, names))
+        for base in cls.__mro__:
+            if not _is_library(base.__module__):
+                for key in sorted(names & vars(base).keys()):
+                    self.class_attribute(base, key, vars(base)[key], names, depth)
+
+    def class_attribute(self, owner: Any, key: str, found: Any, names: frozenset[str], depth: int) -> None:
+        name = f"{owner.__name__}.{key}"
+        function = plain_function(found)
+        if function is not None:
+            if (owner, key) not in self.known:
+                self.known.add((owner, key))
+                self.note(Place(vars(owner), key, name), found)
+            self.function(function, depth + 1)
+        elif _is_setting(found):
+            self.place(Place(Attributes(owner), key, name), names, DEEPEST)
+
+    def tree(self, root: Any, depth: int) -> None:
+        """A module and all under it, with what their own code names."""
+        for module in root.modules():
+            if module in self.guards.modules:
+                continue
+            self.guards.modules[module] = look_at(module)
+            kind: Any = type(module)
+            named = names_of_class(kind)
+            for key, value in list(module.__dict__.items()):
+                if (
+                    key in named
+                    and key not in module._slots
+                    and key not in module.HIDDEN
+                    and can_change(value)
+                ):
+                    self.note(Place(module.__dict__, key, f"{kind.__name__}.{key}"), value)
+            if named is EVERYTHING:
+                continue
+            for value in [v for k, v in module.__dict__.items() if k in named and k not in module._slots]:
+                self.value(value, named, kind.__name__, depth + 1)
+            self.class_(kind, named | {"forward"}, depth)
+
+
+def _attributes(value: Any) -> Any:
+    """The dict of an object, without asking code of its own."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+
+
+def _is_slot(found: Any) -> bool:
+    return type(found).__name__ == "member_descriptor"
+
+
+def _is_setting(found: Any) -> bool:
+    return found is not MISSING and (type(found) in ATOMS or isinstance(found, (*CONTAINERS, np.ndarray)))
+
+
+def _is_library(name: str) -> bool:
+    """Code whose settings are taken to be fixed."""
+    top = name.partition(".")[0]
+    return (top in _LIBRARIES and name != "__main__") or f"{top}." == OWN
+
+
+def guards_of(
+    fn: Any, arguments: Iterable[Any], called: Iterable[Any], lifted: Iterable[tuple[Place, Tensor]] = ()
+) -> Guards:
+    """What a recording of `fn` with these static arguments depends on; `called` are modules that it called,
+    `lifted` numbers that are inputs of it.
+    """
+    names: frozenset[str] = frozenset({"forward"})
+    numbers, passed = list(lifted), (*arguments, *called)
+    while True:
+        guards = Guards()
+        guards.lifted = numbers
+        inputs = {place.identity for place, _ in numbers}
+        walk = _Walk(guards, lambda place, inputs=inputs: place.identity in inputs, names)  # type: ignore[misc]
+        walk.value(fn, names, "the function", 0)
+        for value in passed:
+            walk.value(value, walk.names, "an argument", 0)
+        if walk.names == names:
+            break
+        names = walk.names
+    for place, _ in guards.lifted:
+        forget(guards.modules, place)
+    guards.settle()
+    return guards
