@@ -11,6 +11,7 @@ from tests.compiler.conv.convolutions import native, region
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.compiler.graph.pipeline import Options
+from trilobite.compiler.targets.cpu.conv.integer_tiles import source_lanes
 from trilobite.compiler.targets.cpu.conv.integer_tiles_steps import lower_integer_points
 from trilobite.compiler.targets.cpu.conv.lower import accepts, lower_root
 from trilobite.compiler.targets.cpu.epilogue import epilogue_of
@@ -26,16 +27,17 @@ from trilobite.native.objects import assembly
 
 Array = np.ndarray[Any, Any]
 LANES = 2 * features().lanes(4)
+LEAST = source_lanes(features())  # channels that fill a vector: 16 of AVX2, 32 of AVX-512
 
 # x[N, H, W, C], filters, low, high
 CASES: list[tuple[tuple[int, int, int, int], int, tuple[int, int], tuple[int, int]]] = [
-    ((1, 8, 8, 16), 16, (1, 1), (1, 1)),
-    ((2, 7, 9, 33), 21, (1, 0), (2, 1)),
-    ((1, 3, 3, 18), 5, (0, 0), (0, 0)),
+    ((1, 8, 8, LEAST), 16, (1, 1), (1, 1)),
+    ((2, 7, 9, 2 * LEAST + 1), 21, (1, 0), (2, 1)),
+    ((1, 3, 3, LEAST + 2), 5, (0, 0), (0, 0)),
     ((3, 5, 6, 61), 40, (2, 1), (0, 2)),
     ((1, 4, 13, 600), 17, (1, 1), (1, 1)),
-    ((1, 1, 1, 16), 1, (1, 1), (1, 1)),
-    ((0, 5, 5, 20), 8, (1, 1), (1, 1)),
+    ((1, 1, 1, LEAST), 1, (1, 1), (1, 1)),
+    ((0, 5, 5, LEAST + 4), 8, (1, 1), (1, 1)),
 ]
 
 
@@ -133,9 +135,9 @@ def test_how_many_channels_are_exact() -> None:
 
 @pytest.mark.parametrize("dtype", [dt.int8, dt.uint16, dt.int32], ids=str)
 def test_narrow_results(dtype: Any) -> None:
-    case = ((1, 6, 7, 20), 19, (1, 1), (1, 1))
+    case = ((1, 6, 7, LEAST + 4), 19, (1, 1), (1, 1))
     rng = np.random.default_rng(5)
-    x, w = random(rng, case[0], np.uint8), random(rng, (19, 20, 3, 3), np.int8)
+    x, w = random(rng, case[0], np.uint8), random(rng, (19, LEAST + 4, 3, 3), np.int8)
     panels = packed(w, 4, 128)
     graph = region("conv_integer_tiles", [type_of(x), type_of(panels)], window(case, 4, 128, dtype))
     (got,) = native(graph, [x, panels])
@@ -144,7 +146,7 @@ def test_narrow_results(dtype: Any) -> None:
 
 def test_an_epilogue_reads_and_writes_rows() -> None:
     """A bias and a residual that are added, in panels that are not full."""
-    conv = convolution((1, 24, 11, 10), (21, 24, 3, 3), dt.int8)
+    conv = convolution((1, LEAST + 8, 11, 10), (21, LEAST + 8, 3, 3), dt.int8)
     (y,) = conv.outputs
     bias, other = Var(TensorType((21,), dt.int32)), Var(y.type)
     spread, first, second = (Var(y.type) for _ in range(3))

@@ -170,7 +170,7 @@ def source_text(host: Host, tiling: Tiling, tile: int, errors: bool, names: tupl
 
 
 SQUARE_AT = 512  # bytes of scratch before the square: 36 places, rounded up
-RESULT_AT = 2048  # and before the results of a tile: the largest half-done square is 36 vectors of 32 bytes
+RESULT_AT = 4096  # and before the results of a tile: the largest half-done square is 36 vectors of 64 bytes
 
 
 class Results:

@@ -4,11 +4,11 @@ Made by the compiler after derivatives and batching. Activations are bytes x[N, 
 is taken: int8 becomes uint8 by adding 128. Without spatial axes it is a product, x[..., K] to [..., columns].
 
 A weight is one run of 32-bit words, made for instructions that multiply neighbours and add them. Word 0 is
-the form, then 15 words of 16-bit ones, which kernels multiply by; then the panels of every group, each a row
-of `lanes` sums to begin with (-zero times the sum of a column) and, for every tap and every four channels,
-one row (form 1) of four bytes to a lane or two rows (form 2) of two 16-bit numbers to a lane. Form 1 takes
-half the memory and is chosen where its 16-bit sums of two products cannot overflow: |a| + |b| <= 128 for all
-neighbours, 255·128 < 2^15.
+the form, then 31 words of 16-bit ones, which kernels multiply by (the widest vector, of 16 words, begins at
+word 1); then the panels of every group, each a row of `lanes` sums to begin with (-zero times the sum of a
+column) and, for every tap and every four channels, one row (form 1) of four bytes to a lane or two rows
+(form 2) of two 16-bit numbers to a lane. Form 1 takes half the memory and is chosen where its 16-bit sums of
+two products cannot overflow: |a| + |b| <= 128 for all neighbours, 255·128 < 2^15.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from trilobite.ir.types import TensorType, size_of
 
 Array = np.ndarray[Any, Any]
 _WHY = "forms of a target are made after derivatives and batching"
-HEADER = 16
+HEADER = 32
 """Words before the first panel."""
 ONES = 0x00010001
 """Of which the header is full, but for its first word."""
