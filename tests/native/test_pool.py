@@ -134,6 +134,20 @@ def test_parts_that_must_not_be_cut_are_not(code: Kernels) -> None:
         assert len(set(where[:4].tolist())) == 1 and len(set(where[4:].tolist())) == 1
 
 
+def test_no_worker_outlives_its_pool(code: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that did would share its part and its scratch memory with the next of its number."""
+    monkeypatch.setattr("trilobite.native.pool._PATIENCE", 0.0)
+    table = _affine(code, 64)
+    x, y = np.arange(65, dtype=np.float32), np.zeros(65, np.float32)
+    for _ in range(30):
+        set_threads(3)
+        table.run((x, y))
+        set_threads(2)
+        table.run((x, y))
+        names = [t.name for t in threading.enumerate() if t.name.startswith("trilobite-")]
+        assert [n for n in names if n in ("trilobite-1", "trilobite-2")] == ["trilobite-1"]
+
+
 @pytest.mark.parametrize("count", [2, 3, 7])
 def test_every_unit_runs_once(count: int, code: Kernels) -> None:
     """However long a step took the time before, and so into however many pieces it is cut."""

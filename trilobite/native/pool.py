@@ -167,10 +167,13 @@ class Pool:
         if self.control[_THREADS] == 0:
             return
         taken = self._seize()
-        self._functions["publish"](self.control.ctypes.data, _LEAVE, 1 + len(self._workers))
         end = time.monotonic() + _PATIENCE
-        for thread in self._workers:
-            thread.join(max(0.0, end - time.monotonic()))
+        # A worker that stays would share part and scratch memory with its successor. On a busy machine it may
+        # take long to hear of it; only while a program runs on the block does nobody wait for ever.
+        while any(t.is_alive() for t in self._workers) and (taken or time.monotonic() < end):
+            self._functions["publish"](self.control.ctypes.data, _LEAVE, 1 + len(self._workers))
+            for thread in self._workers:
+                thread.join(_PATIENCE)
         self._workers = []
         self.control[_THREADS] = 0
         self._release(taken)
