@@ -36,6 +36,8 @@ COMMANDS = (
     Command("inspect", "Show what a model file holds.", "trilobite.cli.models.inspection:inspect"),
     Command("kernels", "Show how long each kernel of a network takes.", "trilobite.cli.compiler:kernels"),
     Command("kernel", "Run, check or profile a BANG C kernel.", "trilobite.cli.kernel:kernel"),
+    Command("lab", "Show or grade a lab of the course.", "trilobite.apps.labs.command:lab"),
+    Command("labs", "List the labs of the course.", "trilobite.apps.labs.command:labs"),
     Command("machines", "List the processors, or draw one.", "trilobite.cli.processor:machines"),
     Command(
         "profile", "Show where the time of a model or program goes.", "trilobite.cli.models.profile:profile"

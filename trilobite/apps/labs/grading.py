@@ -1,0 +1,102 @@
+"""Grading in the student's own process: every part on fresh random cases, small ones first.
+
+Enters: a lab, a student's module, a seed. Leaves: one verdict a part. What it is doing is told to `tell` before
+each case, so that a process that never comes back can still be asked what it was doing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from trilobite.apps.labs.smallest import Case, attempt, smallest
+from trilobite.apps.labs.task import Fault, Lab, Part, Sizes, show
+from trilobite.base.errors import FileError
+
+Tell = Callable[[str, Sizes], None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A part, how many cases were tried, and for a wrong one what is wrong, line by line."""
+
+    part: str
+    cases: int
+    problem: tuple[str, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        return not self.problem
+
+
+def read(path: Path) -> ModuleType:
+    """The student's file as a module. A `.mlu` file is a module whose SOURCE is its text."""
+    if path.suffix == ".mlu":
+        module = ModuleType("solution")
+        module.__file__, module.SOURCE = str(path), path.read_text(encoding="utf-8")  # type: ignore[attr-defined]
+        return module
+    specification = importlib.util.spec_from_file_location("solution", path)
+    if specification is None or specification.loader is None:
+        raise FileError(f"{path.name} is no Python file", where=path, expected="a file that ends in .py or .mlu")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["solution"] = module
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        line = f", line {frames[-1].lineno}" if frames else ""
+        raise FileError(
+            f"the file cannot be read: {type(error).__name__}: {error}",
+            where=f"{path}{line}",
+            remedy="run it by itself first: python " + path.name,
+        ) from error
+    return module
+
+
+def quiet(_part: str, _sizes: Sizes) -> None:
+    """Tells nobody."""
+
+
+def grade(lab: Lab, student: ModuleType, seed: int, most: int | None = None, tell: Tell = quiet) -> list[Verdict]:
+    """A verdict for every part of the lab; at most `most` cases each."""
+    return [grade_part(part, student, seed, most, tell) for part in lab.parts]
+
+
+def grade_part(part: Part, student: ModuleType, seed: int, most: int | None = None, tell: Tell = quiet) -> Verdict:
+    cases = part.cases if most is None else min(part.cases, most)
+    for number in range(cases):
+        case = seed + number
+        sizes = _sizes(part, np.random.default_rng(case), (number + 1) / cases)
+        tell(part.name, sizes)
+        inputs = part.make(np.random.default_rng(case), sizes)
+        fault = attempt(part, student, inputs)
+        if fault is not None and not fault.shown:
+            return Verdict(part.name, number + 1, tuple(fault.lines()))
+        if fault is not None:
+            tell(f"{part.name} (looking for a smaller input)", sizes)
+            return Verdict(part.name, number + 1, _problem(smallest(part, student, Case(sizes, case, inputs, fault))))
+    return Verdict(part.name, cases)
+
+
+def _sizes(part: Part, rng: np.random.Generator, share: float) -> Sizes:
+    """Sizes between the least and a bound that grows from case to case."""
+    return {
+        name: int(rng.integers(low, low + round((high - low) * share) + 1))
+        for name, (low, high) in part.sizes.items()
+    }
+
+
+def _problem(case: Case) -> tuple[str, ...]:
+    fault: Fault = case.fault
+    lines = fault.lines()
+    if case.sizes:
+        lines.append("smallest failing input: " + ", ".join(f"{k}={v}" for k, v in case.sizes.items()))
+    lines += [f"  {name} = {show(value)}" for name, value in case.inputs.items() if not name.startswith("_")]
+    return tuple(lines)
