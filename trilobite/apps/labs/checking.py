@@ -21,7 +21,6 @@ from trilobite.apps.labs.grading import Verdict
 from trilobite.apps.labs.task import Lab
 from trilobite.base.errors import FileError, TrilobiteError
 
-
 POLL = 0.05  # seconds between looks at the clock and at memory
 
 
@@ -48,15 +47,21 @@ class Result:
             lines.append(f"{'right' if verdict.right else 'wrong'}  {verdict.part} ({verdict.cases} cases)")
             lines += [f"         {line}" for problem in verdict.problem for line in problem.splitlines()]
         count = sum(verdict.right for verdict in self.verdicts)
-        lines.append(f"{count} of {len(self.verdicts)} parts are right, in {self.seconds:.1f} s; seed {self.seed}")
+        lines.append(
+            f"{count} of {len(self.verdicts)} parts are right, in {self.seconds:.1f} s; seed {self.seed}"
+        )
         return "\n".join(lines)
 
 
-def check(lab: Lab, file: str | Path, seed: int | None = None, cases: int = 0, seconds: float = 0.0) -> Result:
+def check(
+    lab: Lab, file: str | Path, seed: int | None = None, cases: int = 0, seconds: float = 0.0
+) -> Result:
     """Grade a file in a process of its own; without a seed the cases are fresh."""
     path = Path(file).absolute()
     if not path.is_file():
-        raise FileError("there is no such file", where=path, remedy=f"trilobite lab {lab.name} --start {file}")
+        raise FileError(
+            "there is no such file", where=path, remedy=f"trilobite lab {lab.name} --start {file}"
+        )
     seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
     began = time.monotonic()
     lines, ended = _run(lab, path, seed, cases, began + (seconds or lab.seconds))

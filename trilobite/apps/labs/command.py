@@ -14,7 +14,9 @@ from trilobite.base.errors import ArgumentError
 def labs() -> str:
     """List the labs of the course."""
     width = max(map(len, LABS))
-    lines = [f"{number:2}  {name:{width}}  {line}" for number, (name, line) in enumerate(LABS.items(), start=1)]
+    lines = [
+        f"{number:2}  {name:{width}}  {line}" for number, (name, line) in enumerate(LABS.items(), start=1)
+    ]
     lines += ["", "trilobite lab NAME --start my_solution.py     a file to begin with"]
     lines += ["trilobite lab NAME --check my_solution.py     is it right?"]
     return "\n".join(lines)
@@ -56,6 +58,8 @@ def _started(name: str, path: Path) -> str:
             file.write(material(name, "starter"))
     except FileExistsError:
         raise ArgumentError(
-            f"{path} is there already", expected="a name that is free", remedy="choose another, or move it away"
+            f"{path} is there already",
+            expected="a name that is free",
+            remedy="choose another, or move it away",
         ) from None
     return f"{path}: begin here, then trilobite lab {name} --check {path}"

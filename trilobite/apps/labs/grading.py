@@ -1,7 +1,7 @@
 """Grading in the student's own process: every part on fresh random cases, small ones first.
 
-Enters: a lab, a student's module, a seed. Leaves: one verdict a part. What it is doing is told to `tell` before
-each case, so that a process that never comes back can still be asked what it was doing.
+Enters: a lab, a student's module, a seed. Leaves: one verdict a part. What it is doing is told to
+`tell` before each case, so that a process that never comes back can still be asked what it was doing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def read(path: Path) -> ModuleType:
         return module
     specification = importlib.util.spec_from_file_location("solution", path)
     if specification is None or specification.loader is None:
-        raise FileError(f"{path.name} is no Python file", where=path, expected="a file that ends in .py or .mlu")
+        raise FileError(
+            f"{path.name} is no Python file", where=path, expected="a file that ends in .py or .mlu"
+        )
     module = importlib.util.module_from_spec(specification)
     sys.modules["solution"] = module
     try:
@@ -64,12 +66,16 @@ def quiet(_part: str, _sizes: Sizes) -> None:
     """Tells nobody."""
 
 
-def grade(lab: Lab, student: ModuleType, seed: int, most: int | None = None, tell: Tell = quiet) -> list[Verdict]:
+def grade(
+    lab: Lab, student: ModuleType, seed: int, most: int | None = None, tell: Tell = quiet
+) -> list[Verdict]:
     """A verdict for every part of the lab; at most `most` cases each."""
     return [grade_part(part, student, seed, most, tell) for part in lab.parts]
 
 
-def grade_part(part: Part, student: ModuleType, seed: int, most: int | None = None, tell: Tell = quiet) -> Verdict:
+def grade_part(
+    part: Part, student: ModuleType, seed: int, most: int | None = None, tell: Tell = quiet
+) -> Verdict:
     cases = part.cases if most is None else min(part.cases, most)
     for number in range(cases):
         case = seed + number
@@ -81,7 +87,9 @@ def grade_part(part: Part, student: ModuleType, seed: int, most: int | None = No
             return Verdict(part.name, number + 1, tuple(fault.lines()))
         if fault is not None:
             tell(f"{part.name} (looking for a smaller input)", sizes)
-            return Verdict(part.name, number + 1, _problem(smallest(part, student, Case(sizes, case, inputs, fault))))
+            return Verdict(
+                part.name, number + 1, _problem(smallest(part, student, Case(sizes, case, inputs, fault)))
+            )
     return Verdict(part.name, cases)
 
 

@@ -1,7 +1,7 @@
 """The lab `int8`: from floats to eight bits and back, and the same bits from the processor's matrix unit.
 
-The meaning of every step is the framework's own primitive (`quantise`, `requantise`), whose rounding is that of
-the matrix unit as it drains its sums; so the kernel of the last part is judged bit for bit.
+The meaning of every step is the framework's own primitive (`quantise`, `requantise`), whose rounding is
+that of the matrix unit as it drains its sums; so the kernel of the last part is judged bit for bit.
 """
 
 from __future__ import annotations
@@ -49,8 +49,12 @@ def _steps(rng: np.random.Generator, s: Sizes) -> Inputs:
 def _quantise(student: ModuleType, i: Inputs) -> Fault | None:
     found = student.quantise(i["x"], i["scale"])
     if getattr(found, "dtype", None) != np.int8:
-        return Fault("quantise does not give 8-bit integers", "int8", str(getattr(found, "dtype", type(found))))
-    return compare("quantise(x, scale)", found, quantised(i["x"], i["scale"]), 0.0, f"{ROUND}; clip to -128..127")
+        return Fault(
+            "quantise does not give 8-bit integers", "int8", str(getattr(found, "dtype", type(found)))
+        )
+    return compare(
+        "quantise(x, scale)", found, quantised(i["x"], i["scale"]), 0.0, f"{ROUND}; clip to -128..127"
+    )
 
 
 def _bytes(rng: np.random.Generator, *shape: int) -> Array:
@@ -92,7 +96,7 @@ def _kernel(student: ModuleType, i: Inputs) -> Fault | None:
     n = i["b"].shape[1]
     out = np.full((m, n), 99, np.int8)
     args = [i["a"], i["b"], i["scale"], out, m, k, n]
-    run, arrays = launched(i["machine"], student.matmul_int8, args, i["tasks"])
+    _, arrays = launched(i["machine"], student.matmul_int8, args, i["tasks"])
     wanted = requantised(i["a"].astype(np.int32) @ i["b"].astype(np.int32), i["scale"])
     hint = "99 is what the array held before the launch: those elements were never stored"
     return first(compare("c", arrays[3], wanted, 0.0, hint if (arrays[3] == 99).any() else ""))
@@ -102,15 +106,42 @@ LAB = Lab(
     "int8",
     "eight bits: quantise, multiply, requantise, and run it on the processor",
     (
-        Part("scale_of", "scale_of(x): the float32 scale that takes the largest magnitude to 127", _weights, _scale,
-             {"n": (1, 20)}, plain="x"),
-        Part("quantise", "quantise(x, scale): x / scale as int8, rounded to nearest even, saturated", _steps,
-             _quantise, {"n": (1, 20)}),
-        Part("product", "product(a, b): the exact int32 product of int8 matrices", _operands, _product,
-             {"m": (1, 5), "k": (1, 40), "n": (1, 5)}),
-        Part("requantise", "requantise(total, scale): sums times a scale per column, rounded once to int8", _sums,
-             _requantise, {"m": (1, 5), "n": (1, 6)}),
-        Part("matmul_int8", "matmul_int8: all of it as one kernel for the processor, bit for bit", _launch, _kernel,
-             {"m": (1, 70), "k": (1, 64), "n": (1, 48), "tasks": (1, 4)}, cases=10),
+        Part(
+            "scale_of",
+            "scale_of(x): the float32 scale that takes the largest magnitude to 127",
+            _weights,
+            _scale,
+            {"n": (1, 20)},
+            plain="x",
+        ),
+        Part(
+            "quantise",
+            "quantise(x, scale): x / scale as int8, rounded to nearest even, saturated",
+            _steps,
+            _quantise,
+            {"n": (1, 20)},
+        ),
+        Part(
+            "product",
+            "product(a, b): the exact int32 product of int8 matrices",
+            _operands,
+            _product,
+            {"m": (1, 5), "k": (1, 40), "n": (1, 5)},
+        ),
+        Part(
+            "requantise",
+            "requantise(total, scale): sums times a scale per column, rounded once to int8",
+            _sums,
+            _requantise,
+            {"m": (1, 5), "n": (1, 6)},
+        ),
+        Part(
+            "matmul_int8",
+            "matmul_int8: all of it as one kernel for the processor, bit for bit",
+            _launch,
+            _kernel,
+            {"m": (1, 70), "k": (1, 64), "n": (1, 48), "tasks": (1, 4)},
+            cases=10,
+        ),
     ),
-)  # fmt: skip
+)

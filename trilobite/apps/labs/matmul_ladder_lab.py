@@ -1,7 +1,7 @@
 """The lab `matmul-ladder`: C = A B^T in five steps of BANG C, each faster than the one before.
 
-Every step is judged on random shapes with the race and memory checkers on; the last part compares cycles, step
-by step, and says by what a step that is not faster is bound.
+Every step is judged on random shapes with the race and memory checkers on; the last part compares
+cycles, step by step, and says by what a step that is not faster is bound.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ STEPS = {
     "step4": "all cores: tasks share the rows",
     "step5": "three stages: load, multiply and store beside each other",
 }
-SHAPES = {"step1": (4, 16, 32), "step2": (4, 16, 32), "step3": (512, 64, 128), "step4": (512, 64, 128),
-          "step5": (512, 64, 128)}  # fmt: skip
+SHAPES = {
+    "step1": (4, 16, 32),
+    "step2": (4, 16, 32),
+    "step3": (512, 64, 128),
+    "step4": (512, 64, 128),
+    "step5": (512, 64, 128),
+}
 SLOWER = 1.3
 
 
@@ -69,7 +74,7 @@ def _faster(student: ModuleType, _: Inputs) -> Fault | None:
         if run.cycles > most:
             m, n, k = SHAPES[after]
             return Fault(
-                f"{after} takes {run.cycles} cycles for a product of {m} x {k} by {k} x {n}; {before} takes {slow}",
+                f"{after} takes {run.cycles} cycles for {m} x {k} by {k} x {n}; {before} takes {slow}",
                 f"at most {most}",
                 sentence(run),
                 STEPS[after],
@@ -79,10 +84,10 @@ def _faster(student: ModuleType, _: Inputs) -> Fault | None:
 
 def _step(entry: str) -> Part:
     small, many = entry in ("step1", "step2"), entry in ("step4", "step5")
-    sizes = {"m": (1, 6 if small else 150), "n": (1, 20 if small else 128), "k": (1, 20 if small else 128)}
+    sizes = {"m": (1, 6 if small else 400), "n": (1, 20 if small else 128), "k": (1, 20 if small else 64)}
     if many:
-        sizes["tasks"] = (1, 16)
-    return Part(entry, STEPS[entry], _shape, _judge(entry), sizes, cases=5, plain="ab")
+        sizes["tasks"] = (1, 5)
+    return Part(entry, STEPS[entry], _shape, _judge(entry), sizes, cases=6, plain="ab")
 
 
 LAB = Lab(
@@ -90,7 +95,12 @@ LAB = Lab(
     "one matrix product in five steps",
     (
         *(_step(entry) for entry in STEPS),
-        Part("faster", f"each step is faster than the one before, and at most {SLOWER:g} times the reference",
-             lambda rng, s: {}, _faster, cases=1),
+        Part(
+            "faster",
+            f"each step is faster than the one before, and at most {SLOWER:g} times the reference",
+            lambda rng, s: {},
+            _faster,
+            cases=1,
+        ),
     ),
-)  # fmt: skip
+)

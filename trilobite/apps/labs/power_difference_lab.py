@@ -34,7 +34,10 @@ def _operator(student: ModuleType, i: Inputs) -> Fault | None:
         x, y = (tb.tensor(i[name], requires_grad=True) for name in "xy")
 
         def loss(x: Any = x, y: Any = y) -> Any:
-            return (student.power_difference(x, y, p=i["p"]) * tb.tensor(np.cos(np.arange(x.size)).astype(np.float32))).sum()
+            return (
+                student.power_difference(x, y, p=i["p"])
+                * tb.tensor(np.cos(np.arange(x.size)).astype(np.float32))
+            ).sum()
 
         value = loss() if way == "eagerly" else tb.jit(loss)()
         value.backward()
@@ -68,11 +71,30 @@ LAB = Lab(
     "power-difference",
     "an operator of one's own: PowerDifference on the CPU, then in BANG C",
     (
-        Part("forward", "forward(x, y, p): (x - y)^p of NumPy arrays", _operands, _forward,
-             {"n": (1, 50), "power": (0, 4)}, plain="xy"),
-        Part("power_difference", "power_difference: the same as a tb.custom_op with its derivative", _operands,
-             _operator, {"n": (1, 12), "power": (0, 4)}, cases=8, plain="xy"),
-        Part("kernel", "SOURCE: the entry power_difference(x, y, out, n, power) in BANG C", _launch, _kernel,
-             {"n": (1, 3000), "power": (0, 4), "tasks": (1, 8)}, cases=10),
+        Part(
+            "forward",
+            "forward(x, y, p): (x - y)^p of NumPy arrays",
+            _operands,
+            _forward,
+            {"n": (1, 50), "power": (0, 4)},
+            plain="xy",
+        ),
+        Part(
+            "power_difference",
+            "power_difference: the same as a tb.custom_op with its derivative",
+            _operands,
+            _operator,
+            {"n": (1, 12), "power": (0, 4)},
+            cases=8,
+            plain="xy",
+        ),
+        Part(
+            "kernel",
+            "SOURCE: the entry power_difference(x, y, out, n, power) in BANG C",
+            _launch,
+            _kernel,
+            {"n": (1, 3000), "power": (0, 4), "tasks": (1, 8)},
+            cases=10,
+        ),
     ),
-)  # fmt: skip
+)

@@ -1,4 +1,4 @@
-"""The lab `sigmoid`: a first BANG C kernel, forward and backward, and then one that does not wait for memory."""
+"""The lab `sigmoid`: a first BANG C kernel, forward and backward, then one that hides its transfers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def _judge_gradient(student: ModuleType, i: Inputs) -> Fault | None:
     kernel = kernel_of(student, "sigmoid_gradient")
     _, arrays = launched(i["machine"], kernel, [i["y"], i["g"], out, n], i["tasks"])
     wanted = i["g"].astype(np.float64) * i["y"] * (1 - i["y"].astype(np.float64))
-    return compare("out", arrays[2], wanted.astype(np.float32), TOLERANCE, _unstored(arrays[2]) or "g y (1 - y)")
+    return compare(
+        "out", arrays[2], wanted.astype(np.float32), TOLERANCE, _unstored(arrays[2]) or "g y (1 - y)"
+    )
 
 
 @cache
@@ -81,11 +83,29 @@ LAB = Lab(
     "sigmoid",
     "a first BANG C kernel: sigmoid, its gradient, and its speed",
     (
-        Part("sigmoid", "the entry sigmoid(x, out, n): 1 / (1 + e^-x) for any n and any number of tasks", _forward,
-             _judge, _SIZES, cases=12, plain="x"),
-        Part("sigmoid_gradient", "the entry sigmoid_gradient(y, g, out, n): g y (1 - y)", _gradient, _judge_gradient,
-             _SIZES, cases=12),
-        Part("speed", f"sigmoid in at most {SLOWER:g} times the cycles of a kernel that loads ahead",
-             lambda rng, s: {}, _judge_speed, cases=1),
+        Part(
+            "sigmoid",
+            "the entry sigmoid(x, out, n): 1 / (1 + e^-x) for any n and any number of tasks",
+            _forward,
+            _judge,
+            _SIZES,
+            cases=12,
+            plain="x",
+        ),
+        Part(
+            "sigmoid_gradient",
+            "the entry sigmoid_gradient(y, g, out, n): g y (1 - y)",
+            _gradient,
+            _judge_gradient,
+            _SIZES,
+            cases=12,
+        ),
+        Part(
+            "speed",
+            f"sigmoid in at most {SLOWER:g} times the cycles of a kernel that loads ahead",
+            lambda rng, s: {},
+            _judge_speed,
+            cases=1,
+        ),
     ),
-)  # fmt: skip
+)

@@ -7,6 +7,7 @@ tries, so what it gives fails for certain and is small, not proven smallest.
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ import numpy as np
 from trilobite.apps.labs.task import Fault, Inputs, Part, Sizes
 from trilobite.base.errors import TrilobiteError
 
-TRIES = 150
+TRIES, SECONDS = 400, 8.0
+SEEDS = 12
 WRITTEN_OUT = 32  # elements of an array that are tried one by one
 
 
@@ -58,29 +60,39 @@ def _line(student: ModuleType) -> str:
 
 def smallest(part: Part, student: ModuleType, case: Case) -> Case:
     """The case with smaller sizes and plainer values, as long as it fails."""
-    tries = TRIES
-    found = case
-    improved = True
-    while improved and tries > 0:
-        improved = False
-        for sizes in _smaller(part, found.sizes):
+    found, tries, deadline = case, TRIES, time.monotonic() + SECONDS
+    while tries > 0:
+        better = None
+        for sizes, seed in _smaller(part, found):
             tries -= 1
-            inputs = part.make(np.random.default_rng(found.seed), sizes)
+            inputs = part.make(np.random.default_rng(seed), sizes)
             fault = attempt(part, student, inputs)
             if fault is not None:
-                found, improved = Case(sizes, found.seed, inputs, fault), True
+                better = Case(sizes, seed, inputs, fault)
+            if better is not None or tries <= 0 or time.monotonic() > deadline:
                 break
-            if tries <= 0:
-                break
+        if better is None:
+            break
+        found = better
     return _plainer(part, student, found)
 
 
-def _smaller(part: Part, sizes: Sizes) -> Iterator[Sizes]:
-    """Each size at its least, then halfway there, then one less."""
-    for name, (least, _) in part.sizes.items():
+def _smaller(part: Part, case: Case) -> Iterator[tuple[Sizes, int]]:
+    """Smaller sizes with the case's own seed, then with others: values of a smaller case are new anyway."""
+    for further in range(SEEDS):
+        for sizes in _steps_down(part, case.sizes):
+            yield sizes, case.seed + further * 7919
+
+
+def _steps_down(part: Part, sizes: Sizes) -> Iterator[Sizes]:
+    """All sizes at their least, then each of them, then halfway there, then one less."""
+    least = {name: low for name, (low, _) in part.sizes.items()}
+    if sizes != least:
+        yield least
+    for name, low in least.items():
         now = sizes[name]
-        for lower in dict.fromkeys((least, (least + now) // 2, now - 1)):
-            if least <= lower < now:
+        for lower in dict.fromkeys((low, (low + now) // 2, now - 1)):
+            if low <= lower < now and {**sizes, name: lower} != least:
                 yield {**sizes, name: lower}
 
 

@@ -1,7 +1,7 @@
 """The lab `style`: the losses of style transfer by optimisation, and the layers of the real-time network.
 
-All is written with tensors, so that gradients come from the framework. Losses and their gradients are compared
-in doubles; the last part paints a picture and asks whether the loss has fallen.
+All is written with tensors, so that gradients come from the framework. Losses and their gradients are
+compared in doubles; the last part paints a picture and asks whether the loss has fallen.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def residual(x: Any, w1: Any, w2: Any) -> Any:
     return x + instance_norm(convolved(inner, w2), ones, zeros)
 
 
-def _both(name: str, ours: Callable[..., Any], inputs: tuple[str, ...], hint: str) -> Callable[..., Fault | None]:
+def _both(
+    name: str, ours: Callable[..., Any], inputs: tuple[str, ...], hint: str
+) -> Callable[..., Fault | None]:
     """A judge: values of a function of tensors, and the gradient of its first argument."""
 
     def run(f: Callable[..., Any], i: Inputs) -> tuple[Array, Array]:
@@ -55,7 +57,7 @@ def _both(name: str, ours: Callable[..., Any], inputs: tuple[str, ...], hint: st
             raise TypeError(f"{name} gives {type(out).__name__}; a tensor was expected")
         weights = np.random.default_rng(5).normal(size=tuple(out.shape))
         (out * tb.tensor(weights)).sum().backward()
-        return np.asarray(out.detach().numpy()), np.asarray(leaves[0].grad.numpy())
+        return np.asarray(out.detach().numpy()), np.asarray(_gradient(leaves[0]).numpy())
 
     def judge(student: ModuleType, i: Inputs) -> Fault | None:
         value, slope = run(getattr(student, name), i)
@@ -63,11 +65,20 @@ def _both(name: str, ours: Callable[..., Any], inputs: tuple[str, ...], hint: st
         call = f"{name}({', '.join(inputs)})"
         return first(
             compare(call, value, wanted, TOLERANCE, hint),
-            compare(f"the gradient of {call}", slope, wanted_slope, TOLERANCE,
-                    "does it flow through tensors, without .numpy() or .detach()?"),
-        )  # fmt: skip
+            compare(
+                f"the gradient of {call}",
+                slope,
+                wanted_slope,
+                TOLERANCE,
+                "does it flow through tensors, without .numpy() or .detach()?",
+            ),
+        )
 
     return judge
+
+
+def _gradient(leaf: Any) -> Any:
+    return tb.zeros_like(leaf) if leaf.grad is None else leaf.grad
 
 
 def _values(rng: np.random.Generator, s: Sizes) -> Inputs:
@@ -115,9 +126,15 @@ def _paint(student: ModuleType, i: Inputs) -> Fault | None:
 
     painted = student.paint(content, style, features)
     if not isinstance(painted, tb.Tensor) or tuple(painted.shape) != tuple(content.shape):
-        return Fault("paint does not give a picture", f"a tensor of shape {tuple(content.shape)}", repr(type(painted)))
+        return Fault(
+            "paint does not give a picture", f"a tensor of shape {tuple(content.shape)}", repr(type(painted))
+        )
     if float(painted.min()) < 0 or float(painted.max()) > 1:
-        return Fault("the painted picture leaves the range of pixels", "values from 0 to 1", hint="clip after each step")
+        return Fault(
+            "the painted picture leaves the range of pixels",
+            "values from 0 to 1",
+            hint="clip after each step",
+        )
     before, after = loss(content), loss(painted)
     if after <= FALLEN * before:
         return None
@@ -133,18 +150,56 @@ LAB = Lab(
     "style",
     "style transfer, by optimisation and in real time",
     (
-        Part("gram", "gram(values): products of all pairs of channels, divided by c·h·w", _values,
-             _both("gram", gram, ("values",), "rows (n, c, h·w) times rows, transposed"), _SPACE, plain=("values",)),
-        Part("total_variation", "total_variation(picture): mean squares of differences of neighbours", _picture,
-             _both("total_variation", variation, ("picture",), "downwards and to the right, a mean each, then the sum"),
-             {"batch": (1, 2), "height": (2, 6), "width": (2, 6)}, plain=("picture",)),
-        Part("paint", "paint(content, style, features): a picture whose Gram matrix comes near the style's", _paintings,
-             _paint, {"side": (8, 16)}, cases=2),
-        Part("instance_norm", "instance_norm(x, scale, shift): mean 0, variance 1 for each channel of each picture",
-             _normed, _both("instance_norm", instance_norm, ("x", "scale", "shift"),
-                            "the variance divides by h·w; add 1e-5 under the root"), _SPACE, plain="x"),
-        Part("residual", "residual(x, w1, w2): two convolutions with reflected edges and norms, beside a shortcut", _block,
-             _both("residual", residual, ("x", "w1", "w2"), "x + norm(conv(relu(norm(conv(x)))))"),
-             {**_SPACE, "channels": (1, 3)}, cases=10, plain="x"),
+        Part(
+            "gram",
+            "gram(values): products of all pairs of channels, divided by c·h·w",
+            _values,
+            _both("gram", gram, ("values",), "rows (n, c, h·w) times rows, transposed"),
+            _SPACE,
+            plain=("values",),
+        ),
+        Part(
+            "total_variation",
+            "total_variation(picture): mean squares of differences of neighbours",
+            _picture,
+            _both(
+                "total_variation",
+                variation,
+                ("picture",),
+                "downwards and to the right, a mean each, then the sum",
+            ),
+            {"batch": (1, 2), "height": (2, 6), "width": (2, 6)},
+            plain=("picture",),
+        ),
+        Part(
+            "paint",
+            "paint(content, style, features): a picture whose Gram matrix comes near the style's",
+            _paintings,
+            _paint,
+            {"side": (8, 16)},
+            cases=2,
+        ),
+        Part(
+            "instance_norm",
+            "instance_norm(x, scale, shift): mean 0, variance 1 for each channel of each picture",
+            _normed,
+            _both(
+                "instance_norm",
+                instance_norm,
+                ("x", "scale", "shift"),
+                "the variance divides by h·w; add 1e-5 under the root",
+            ),
+            _SPACE,
+            plain="x",
+        ),
+        Part(
+            "residual",
+            "residual(x, w1, w2): two convolutions with reflected edges and norms, beside a shortcut",
+            _block,
+            _both("residual", residual, ("x", "w1", "w2"), "x + norm(conv(relu(norm(conv(x)))))"),
+            {**_SPACE, "channels": (1, 3)},
+            cases=10,
+            plain="x",
+        ),
     ),
-)  # fmt: skip
+)

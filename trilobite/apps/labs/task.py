@@ -64,8 +64,10 @@ class Lab:
 
 def show(value: Any) -> str:
     """A value on few lines: small arrays whole, others by their shape and first elements."""
+    if isinstance(value, str) and "\n" in value:
+        return "\n    " + value.strip().replace("\n", "\n    ")
     if not isinstance(value, np.ndarray):
-        text = repr(value)
+        text = value if isinstance(value, str) else repr(value)
         return text if len(text) <= 300 else text[:297] + "..."
     if value.size <= SHOWN:
         return np.array2string(value, precision=6, separator=", ", suppress_small=True).replace("\n", "")

@@ -29,7 +29,13 @@ def _image(rng: np.random.Generator, s: Sizes) -> Inputs:
 def _convolution(student: ModuleType, i: Inputs) -> Fault | None:
     wanted = F.conv2d(tb.tensor(i["x"]), tb.tensor(i["w"]), tb.tensor(i["b"]), padding=1)
     hint = "out[n, k, y, x] = b[k] + sum of w[k, c, i, j] * x[n, c, y + i - 1, x + j - 1], zeros outside"
-    return compare("conv3x3(x, w, b)", student.conv3x3(i["x"], i["w"], i["b"]), np.asarray(wanted.numpy()), TOLERANCE, hint)
+    return compare(
+        "conv3x3(x, w, b)",
+        student.conv3x3(i["x"], i["w"], i["b"]),
+        np.asarray(wanted.numpy()),
+        TOLERANCE,
+        hint,
+    )
 
 
 def _pooled(rng: np.random.Generator, s: Sizes) -> Inputs:
@@ -95,8 +101,12 @@ def _layers(student: ModuleType, i: Inputs) -> Fault | None:
     wanted = reference(i["x"], i["plan"], i["_weights"])
     if not isinstance(found, list) or len(found) != len(wanted):
         count = len(found) if isinstance(found, list) else type(found).__name__
-        return Fault("vgg does not give the values behind every layer", f"a list of {len(wanted)}", str(count))
-    names = [f"behind layer {n} ({'pooling' if c == POOL else f'{c} channels'})" for n, c in enumerate(i["plan"])]
+        return Fault(
+            "vgg does not give the values behind every layer", f"a list of {len(wanted)}", str(count)
+        )
+    names = [
+        f"behind layer {n} ({'pooling' if c == POOL else f'{c} channels'})" for n, c in enumerate(i["plan"])
+    ]
     return first(*(compare(n, f, w, TOLERANCE) for n, f, w in zip(names, found, wanted, strict=True)))
 
 
@@ -105,13 +115,36 @@ LAB = Lab(
     "vgg19",
     "VGG19 layer by layer",
     (
-        Part("conv3x3", "conv3x3(x, w, b): a convolution of 3×3 with one ring of zeros around the image", _image,
-             _convolution, {**_SPACE, "inputs": (1, 4), "outputs": (1, 4)}, plain="xwb"),
-        Part("max_pool2x2", "max_pool2x2(x): the largest of every 2×2 pixels", _pooled, _pooling,
-             {"batch": (1, 2), "channels": (1, 4), "height": (2, 11), "width": (2, 11)}, plain="x"),
-        Part("multiplications", "multiplications(plan, side): how many each convolution makes of one image", _plan,
-             _flops, {"layers": (1, 12), "side": (1, 64)}),
-        Part("vgg", "vgg(x, plan, weights): the values behind every layer of a plan", _network, _layers,
-             {"layers": (1, 14), "side": (4, 16)}, cases=14),
+        Part(
+            "conv3x3",
+            "conv3x3(x, w, b): a convolution of 3×3 with one ring of zeros around the image",
+            _image,
+            _convolution,
+            {**_SPACE, "inputs": (1, 4), "outputs": (1, 4)},
+            plain="xwb",
+        ),
+        Part(
+            "max_pool2x2",
+            "max_pool2x2(x): the largest of every 2×2 pixels",
+            _pooled,
+            _pooling,
+            {"batch": (1, 2), "channels": (1, 4), "height": (2, 11), "width": (2, 11)},
+            plain="x",
+        ),
+        Part(
+            "multiplications",
+            "multiplications(plan, side): how many each convolution makes of one image",
+            _plan,
+            _flops,
+            {"layers": (1, 12), "side": (1, 64)},
+        ),
+        Part(
+            "vgg",
+            "vgg(x, plan, weights): the values behind every layer of a plan",
+            _network,
+            _layers,
+            {"layers": (1, 14), "side": (4, 16)},
+            cases=14,
+        ),
     ),
-)  # fmt: skip
+)

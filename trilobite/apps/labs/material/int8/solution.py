@@ -25,8 +25,17 @@ def requantise(total, scale):
 
 @dlp.kernel
 def matmul_int8(
-    a: dlp.gm[dlp.i8], b: dlp.gm[dlp.i8], scale: dlp.gm[dlp.f32], c: dlp.gm[dlp.i8], m: int, k: int, n: int,
-    *, rows: int = 32, deepest: int = 512, widest: int = 256,
+    a: dlp.gm[dlp.i8],
+    b: dlp.gm[dlp.i8],
+    scale: dlp.gm[dlp.f32],
+    c: dlp.gm[dlp.i8],
+    m: int,
+    k: int,
+    n: int,
+    *,
+    rows: int = 32,
+    deepest: int = 512,
+    widest: int = 256,
 ):
     weights, factors = dlp.wram(deepest * widest, dlp.i8), dlp.nram(widest, dlp.f32)
     dlp.copy(weights[: k * n], b[: k * n])
@@ -36,6 +45,9 @@ def matmul_int8(
         left, out = dlp.nram(rows * deepest, dlp.i8), dlp.nram(rows * widest, dlp.i8)
         dlp.load(left[: now * k], a[i * k : (i + now) * k])
         dlp.matmul(
-            out[: now * n].view(now, n), left[: now * k].view(now, k), weights[: k * n].view(k, n), scale=factors[:n]
+            out[: now * n].view(now, n),
+            left[: now * k].view(now, k),
+            weights[: k * n].view(k, n),
+            scale=factors[:n],
         )
         dlp.store(c[i * n : (i + now) * n], out[: now * n])

@@ -1,6 +1,6 @@
 """Lab int8: eight bits, in NumPy and on the processor. Fill in what raises NotImplementedError.
 
-    trilobite lab int8 --check this_file.py
+trilobite lab int8 --check this_file.py
 """
 
 import numpy as np
@@ -30,8 +30,17 @@ def requantise(total, scale):
 
 @dlp.kernel
 def matmul_int8(
-    a: dlp.gm[dlp.i8], b: dlp.gm[dlp.i8], scale: dlp.gm[dlp.f32], c: dlp.gm[dlp.i8], m: int, k: int, n: int,
-    *, rows: int = 32, deepest: int = 512, widest: int = 256,
+    a: dlp.gm[dlp.i8],
+    b: dlp.gm[dlp.i8],
+    scale: dlp.gm[dlp.f32],
+    c: dlp.gm[dlp.i8],
+    m: int,
+    k: int,
+    n: int,
+    *,
+    rows: int = 32,
+    deepest: int = 512,
+    widest: int = 256,
 ):
     """c[m][n] = requantise(a[m][k] b[k][n], scale[n]) for any number of tasks; k <= deepest, n <= widest.
 

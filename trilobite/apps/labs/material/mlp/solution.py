@@ -24,7 +24,7 @@ def softmax_cross_entropy(scores, labels):
     return -logarithms[rows, labels].mean(), gradient / len(labels)
 
 
-def train(images, labels, hidden=64, steps=400, batch=64, rate=0.2):
+def train(images, labels, hidden=64, steps=600, batch=64, rate=0.2):
     rng = np.random.default_rng(0)
     w1 = rng.normal(size=(images.shape[1], hidden)) * np.sqrt(2 / images.shape[1])
     w2 = rng.normal(size=(hidden, 10)) * np.sqrt(1 / hidden)

@@ -1,6 +1,6 @@
 """Lab mlp: a multilayer perceptron in NumPy. Fill in what raises NotImplementedError.
 
-    trilobite lab mlp --check this_file.py
+trilobite lab mlp --check this_file.py
 """
 
 import numpy as np

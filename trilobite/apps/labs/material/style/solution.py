@@ -1,7 +1,8 @@
 """Style transfer: the losses of the optimisation, and the layers of the real-time network."""
 
-import trilobite as tb
 from trilobite.nn import functional as F
+
+import trilobite as tb
 
 
 def gram(values):

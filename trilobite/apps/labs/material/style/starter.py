@@ -1,10 +1,11 @@
 """Lab style: the losses and layers of style transfer, with tensors. Fill in what raises NotImplementedError.
 
-    trilobite lab style --check this_file.py
+trilobite lab style --check this_file.py
 """
 
-import trilobite as tb
 from trilobite.nn import functional as F
+
+import trilobite as tb
 
 
 def gram(values):
@@ -30,6 +31,6 @@ def instance_norm(x, scale, shift):
 
 
 def residual(x, w1, w2):
-    """x + norm(conv(relu(norm(conv(x, w1))), w2)), 3x3 with reflected edges, norms without scale and shift."""
+    """x + norm(conv(relu(norm(conv(x, w1))), w2)): 3x3, reflected edges, norms without scale and shift."""
     edges = F.pad(x, (1, 1, 1, 1), mode="reflect")
     raise NotImplementedError
