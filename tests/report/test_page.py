@@ -73,8 +73,20 @@ def test_lanes_hold_every_operation_of_the_timeline(run: Run) -> None:
 
 
 def test_the_critical_path_sums_to_the_launch_from_its_first_instruction(run: Run) -> None:
-    table = next(t for t in processor_subject(run).tables if t.title == "Critical path")
-    assert sum(row[2] for row in table.rows) == run.cycles - run.critical_path[0].start
+    tables = [t for t in processor_subject(run).tables if t.title.startswith("Critical path")]
+    assert len(tables) == 2
+    for table in tables:
+        assert sum(row[-1] for row in table.rows) == run.cycles - run.critical_path[0].start
+
+
+def test_cycles_by_module_are_those_by_line(run: Run) -> None:
+    by_module, by_line = (
+        next(t for t in processor_subject(run).tables if t.title == f"Where the cycles went, by {end}")
+        for end in ("module", "line")
+    )
+    for column in (-1, -2, -3):
+        assert sum(row[column] for row in by_module.rows) == sum(row[column] for row in by_line.rows)
+    assert {row[0] for row in by_module.rows} == {"scale"}
 
 
 def test_the_policy_names_the_hashes_of_what_is_there() -> None:

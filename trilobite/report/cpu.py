@@ -1,47 +1,93 @@
-"""A profile of the CPU as a subject: kernels in time, rates, roofs.
+"""A profile of the CPU as a subject: kernels in time, rates, roofs, and every kernel down to its loops.
 
-Enters: what `Profile` of the compiler's tools holds. Leaves: a `Subject`. Times are measured on this machine.
+Enters: what `Profile` of the CPU target holds. Leaves: a `Subject`. Times are measured on this machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from trilobite.report.subjects import Labels, Lane, Roofs, Subject, Table
+from trilobite.base.locations import Location
+from trilobite.ir.graph import Equation, Graph
+from trilobite.report.graphs import label_of, stages_data
+from trilobite.report.memory import alive
+from trilobite.report.places import place_text, source_lines
+from trilobite.report.subjects import Kernel, Labels, Lane, Roofs, Subject, Table
+
+HEAVY = ("conv", "dot", "attention")  # primitives after which a fusion is called, if it has one
+LONGEST_CODE = 400  # lines of a kernel that the page shows
 
 
-def cpu_subject(profile: Any, stages: Sequence[dict[str, Any]] = ()) -> Subject:
-    """`stages` are graphs that `report.graphs` laid out."""
+def cpu_subject(profile: Any, name: str = "") -> Subject:
+    """With the executable that the profile is of, also its graphs, kernels and memory."""
     labels = Labels()
+    fused = profile.executable.main.fused if profile.executable is not None else None
+    equations = {row.fusion: fused.equations[row.fusion] for row in profile.rows} if fused else {}
     return Subject(
-        name=profile.name,
+        name=name or profile.name,
         target="cpu",
         sentence=_sentence(profile),
         unit="ns",
         total=_end(profile),
         figures=_figures(profile),
-        lanes=[_lane(profile, labels)] if profile.events else [],
+        lanes=[_lane(profile, labels, equations)] if profile.events else [],
         labels=labels.texts,
-        tables=[_table(profile)],
-        roofs=_roofs(profile),
-        stages=stages,
+        tables=[_table(profile, equations)],
+        roofs=_roofs(profile, equations),
+        memory=alive(fused) if fused else (),
+        stages=stages_data(*_stages(profile.executable)) if fused else (),
+        kernels=list(_kernels(profile, equations)) if fused else (),
+        sources=source_lines(_locations(equations.values())),
+        numbers={"time in µs": profile.call * 1e6, "in kernels in µs": profile.kernels * 1e6},
+        seconds=profile.call,
     )
+
+
+def main_equation(fusion: Equation) -> Equation:
+    """What a fusion is mainly for: its heavy member, else the fusion itself."""
+    region = fusion.attributes.get("region")
+    inner = region.equations if isinstance(region, Graph) else ()
+    return next((e for e in inner if e.primitive.name.startswith(HEAVY)), fusion)
+
+
+def _locations(equations: Any) -> Iterator[Location]:
+    for equation in equations:
+        yield main_equation(equation).location
+        yield from (e.location for e in _inside(equation))
+
+
+def _inside(fusion: Equation) -> Sequence[Equation]:
+    region = fusion.attributes.get("region")
+    return region.equations if isinstance(region, Graph) else (fusion,)
+
+
+def _stages(executable: Any) -> tuple[dict[str, Graph], dict[str, str]]:
+    done = executable.compilation
+    from trilobite.compiler.targets.registry import find
+
+    docs = {p.name: p.doc for p in find("cpu").passes()}
+    docs |= {"recorded": "what the program did", "fuse": "groups of equations that become one kernel"}
+    return {"recorded": done.graph, **done.stages, "fuse": executable.main.fused}, docs
 
 
 def _sentence(p: Any) -> str:
     floor = sum(row.floor for row in p.rows)
     share = floor / p.kernels if p.kernels else 0.0
     slowest = max(p.rows, key=lambda row: row.seconds, default=None)
-    tail = f"; {slowest.name} takes most of it" if slowest is not None else ""
+    tail = ""
+    if slowest is not None and p.kernels:
+        tail = (
+            f"; {slowest.name} takes {slowest.seconds / p.kernels:.0%} of it, bound by {_bound(p, slowest)}"
+        )
     return f"{p.call * 1e3:.3f} ms a call on this CPU, kernels at {share:.0%} of their roofs{tail}."
 
 
 def _figures(p: Any) -> list[tuple[str, str]]:
     flops, moved = sum(row.flops for row in p.rows), sum(row.bytes for row in p.rows)
-    return [
+    found = [
         ("time", f"{p.call * 1e6:,.1f} µs, least of {p.repeats}"),
         ("in kernels", f"{p.kernels * 1e6:,.1f} µs"),
         ("outside kernels", f"{p.elsewhere * 1e6:,.1f} µs"),
@@ -49,6 +95,9 @@ def _figures(p: Any) -> list[tuple[str, str]]:
         ("bytes of kernels", f"{moved:,}"),
         ("threads", str(p.roofline.threads)),
     ]
+    if p.executable is not None:
+        found.append(("memory between kernels", f"{p.executable.memory().peak:,} bytes planned"))
+    return found
 
 
 def _end(p: Any) -> float:
@@ -56,27 +105,97 @@ def _end(p: Any) -> float:
     return float(max((e.end for e in p.events), default=0) - begin)
 
 
-def _lane(p: Any, labels: Labels) -> Lane:
+def _bound(p: Any, row: Any) -> str:
+    """What the roofline says: arithmetic, or the memory that its bytes fit in."""
+    roof = p.roofline
+    memory = row.bytes / roof.bandwidth_of(row.bytes) if row.bytes else 0.0
+    if row.flops / roof.flops["float32"] >= memory:
+        return "arithmetic"
+    at = next((n for n, size in enumerate(roof.sizes) if row.bytes <= size), len(roof.sizes) - 1)
+    return "memory" if at == len(roof.sizes) - 1 else f"caches within {roof.sizes[at] >> 10:,} KiB"
+
+
+def _lane(p: Any, labels: Labels, equations: Mapping[int, Equation]) -> Lane:
     begin = min(e.begin for e in p.events)
     events = sorted(p.events, key=lambda e: e.begin)
     starts = np.asarray([e.begin - begin for e in events], np.float64)
     lengths = np.asarray([e.end - e.begin for e in events], np.float64)
-    numbers = [labels.number(f"{e.kernel}\n{p.rows[e.row].location}\n{p.rows[e.row].kind}") for e in events]
+    numbers = [labels.number(_event_text(e.kernel, p.rows[e.row], equations)) for e in events]
     return Lane("kernels", "kernel", starts, lengths, np.asarray(numbers, np.uint32))
 
 
-def _table(p: Any) -> Table:
-    head = ("kernel", "kind", "runs", "µs", "share", "GFLOP/s", "GB/s", "of roof", "line")
+def _event_text(kernel: str, row: Any, equations: Mapping[int, Equation]) -> str:
+    if row.fusion not in equations:
+        return f"{kernel}\n{row.location}\n{row.kind}"
+    location = main_equation(equations[row.fusion]).location
+    return f"{kernel}\n{location.module} {place_text(location)}\n{row.kind}"
+
+
+def _where(row: Any, equations: Mapping[int, Equation]) -> tuple[str, str]:
+    """Module and line."""
+    if row.fusion not in equations:
+        return "", str(row.location)
+    location = main_equation(equations[row.fusion]).location
+    return location.module, place_text(location)
+
+
+def _table(p: Any, equations: Mapping[int, Equation]) -> Table:
+    head = "kernel,kind,runs,µs,share,GFLOP/s,GB/s,of roof,bound by,module,line".split(",")
     rows = [
         [row.name, row.kind, row.runs, row.seconds * 1e6, row.seconds / p.kernels if p.kernels else 0.0,
-         row.gflops, row.gbytes, row.share, row.location]
+         row.gflops, row.gbytes, row.share, _bound(p, row), *_where(row, equations)]
         for row in sorted(p.rows, key=lambda row: -row.seconds)
     ]  # fmt: skip
     return Table("Kernels", head, rows, "A row is one fusion; its time is the least of all repeats.")
 
 
-def _roofs(p: Any) -> Roofs:
+def _roofs(p: Any, equations: Mapping[int, Equation]) -> Roofs:
     roof = p.roofline
     bands = [(f"{size >> 10:,} KiB", rate) for size, rate in zip(roof.sizes, roof.bandwidth, strict=False)]
-    points = [(row.name, float(row.flops), float(row.bytes), row.seconds) for row in p.rows]
-    return Roofs([("float32", float(roof.flops["float32"]))], bands[-1:], points)
+    points = [
+        (f"{row.name}\n{' '.join(_where(row, equations))}", float(row.flops), float(row.bytes), row.seconds)
+        for row in p.rows
+    ]
+    chosen = [("memory", bands[-1][1]), bands[0]] if len(bands) > 1 else bands
+    return Roofs([("float32", float(roof.flops["float32"]))], chosen, points)
+
+
+def _kernels(p: Any, equations: Mapping[int, Equation]) -> Iterator[Kernel]:
+    programs = {k.name: k for k in _kernels_of(p.executable)}
+    for row in p.rows:
+        module, place = _where(row, equations)
+        notes = [
+            ("kind", row.kind), ("runs", str(row.runs)), ("GFLOP/s", f"{row.gflops:,.1f}"),
+            ("GB/s", f"{row.gbytes:,.1f}"), ("of its roof", f"{row.share:.0%}"),
+        ]  # fmt: skip
+        inside = [(label_of(e), place_text(e.location)) for e in _inside(equations[row.fusion])]
+        code = [pair for name in dict.fromkeys(row.kernels) for pair in _code(programs.get(name))]
+        share = row.seconds / p.kernels if p.kernels else 0.0
+        yield Kernel(row.name, module, place, row.seconds * 1e9, share, _bound(p, row), notes, inside, code)
+
+
+def _kernels_of(executable: Any) -> list[Any]:
+    from trilobite.compiler.targets.cpu.report import kernels_of
+
+    return kernels_of((executable.main,))
+
+
+def _code(kernel: Any) -> list[tuple[str, str]]:
+    if kernel is None:
+        return []
+    from trilobite.native.host import features
+    from trilobite.native.objects import assembly
+
+    loops = [(f"{kernel.name}: loops", first_lines(kernel.notes))] if kernel.notes else []
+    return [
+        *loops,
+        (f"{kernel.name}: assembly", first_lines(assembly(kernel.text, kernel.level, features()))),
+    ]
+
+
+def first_lines(text: str) -> str:
+    """As many lines as a page can show, and how many are left out."""
+    lines = text.splitlines()
+    if len(lines) <= LONGEST_CODE:
+        return text
+    return "\n".join([*lines[:LONGEST_CODE], f"... and {len(lines) - LONGEST_CODE:,} more lines"])

@@ -21,12 +21,18 @@ SCRIPTS = (
     "data.js",
     "elements.js",
     "tables.js",
+    "charts.js",
+    "kernels.js",
+    "compare.js",
+    "lanes.js",
     "timeline.js",
     "roofline.js",
     "memory.js",
+    "nested.js",
     "graph.js",
     "main.js",
 )
+BEGIN = "begin.js"
 
 
 def write_page(path: str | Path, title: str, subjects: Sequence[Subject]) -> Path:
@@ -58,7 +64,7 @@ def page_text(title: str, subjects: Sequence[Subject]) -> str:
 
 def script_text() -> str:
     """The page's script: its parts one behind the other, in a scope of their own."""
-    parts = "\n".join(_asset(name) for name in SCRIPTS)
+    parts = "\n".join(_asset(name) for name in (*SCRIPTS, BEGIN))
     return f'(function () {{\n"use strict";\n{parts}\n}})();\n'
 
 

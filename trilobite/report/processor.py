@@ -1,7 +1,7 @@
 """A launch of the processor as a subject: queues of every core in time, stalls, critical path, energy.
 
 Enters: a `Run`. Leaves: a `Subject`, or with `write_run` a page. Figures are the run's own; nothing is
-computed here but sums of them.
+computed here but sums of them. `network.py` adds what is known of a compiled network.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,10 +19,24 @@ from trilobite.processor.sim.run import Run
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation
 from trilobite.processor.tools.page import register
 from trilobite.report.page import write_page
+from trilobite.report.places import short_path
 from trilobite.report.subjects import Labels, Lane, Roofs, Subject, Table
 
 WORKING = ("scalar", "dispatch")  # what control does when it does not wait
 LONGEST_PATH = 400  # rows of the critical path that the page lists
+
+
+class Where(NamedTuple):
+    """What an instruction belongs to: a module or function, and a line of the source."""
+
+    module: str
+    line: str
+
+    def __str__(self) -> str:
+        return f"{self.module}  {self.line}" if self.module else self.line
+
+
+Find = Callable[[int], Where]
 
 
 def write_run(run: Run, path: str | Path) -> None:
@@ -30,11 +44,11 @@ def write_run(run: Run, path: str | Path) -> None:
     write_page(path, f"{run.machine.name}: {run.cycles:,} cycles", [processor_subject(run)])
 
 
-def processor_subject(run: Run, name: str = "", where: Callable[[int], str] | None = None) -> Subject:
-    """`where` tells of an instruction what it belongs to (a module, a layer); left out, its source line."""
-    place = where or run.program.where
+def processor_subject(run: Run, name: str = "", where: Find | None = None) -> Subject:
+    """`where` tells of an instruction what it belongs to; left out, function and line of its source."""
+    find = where or function_and_line(run)
     labels = Labels()
-    lanes = [lane for core in run.timeline.cores for lane in _lanes(run, core, labels, place)]
+    lanes = [lane for core in run.timeline.cores for lane in _lanes(run, core, labels, find)]
     return Subject(
         name=name or run.machine.name,
         target=f"dlp:{run.machine.name}",
@@ -44,20 +58,30 @@ def processor_subject(run: Run, name: str = "", where: Callable[[int], str] | No
         figures=_figures(run),
         lanes=lanes,
         labels=labels.texts,
-        tables=list(_tables(run, place)),
-        roofs=_roofs(run, place),
+        tables=list(_tables(run, find)),
+        roofs=_roofs(run, find),
+        numbers={
+            "time in µs": run.seconds * 1e6,
+            "cycles": float(run.cycles),
+            "energy in µJ": run.energy.total * 1e6,
+            "DRAM bytes": float(run.roofline.dram_bytes),
+            "instructions": float(run.instructions),
+        },
+        seconds=run.seconds,
     )
 
 
-def layers_table(profile: Any) -> Table:
-    """Groups of a compiled network: cycles, what bounds them, predicted beside simulated, the mapping."""
-    head = "group,operations,cycles,share,bound by,unit,MFU,DRAM bytes,µJ,predicted,mapping,line".split(",")
-    rows = [
-        [f"{r.number} {r.name}", r.operations, r.cycles, r.share, r.bound, r.unit, r.utilisation,
-         r.dram_bytes, r.joules * 1e6, r.predicted, r.mapping, r.where]
-        for r in profile.rows
-    ]  # fmt: skip
-    return Table("Layers", head, rows, "Predicted cycles come from the model that chose the mapping.")
+def function_and_line(run: Run) -> Find:
+    """By the program's symbols: the function that an instruction stands in."""
+    starts = sorted((s.offset, name) for name, s in run.program.symbols.items() if s.section == "text")
+    offsets = np.asarray([offset for offset, _ in starts])
+
+    def find(place: int) -> Where:
+        at = int(np.searchsorted(offsets, place, side="right")) - 1
+        file, _, line = run.program.where(place).rpartition(":")
+        return Where(starts[at][1] if at >= 0 else "", f"{short_path(file)}:{line}")
+
+    return find
 
 
 def core_name(core: CoreTimes) -> str:
@@ -69,18 +93,21 @@ def _sentence(run: Run) -> str:
     waits = {cause: cycles for cause, cycles in causes.items() if cause not in ("busy", "idle", "launch")}
     roof = run.roofline
     reached = roof.cycles / run.cycles if run.cycles else 0.0
-    side = "arithmetic" if roof.compute_cycles >= roof.memory_cycles else "memory"
     worst = max(waits, key=lambda cause: waits[cause]) if any(waits.values()) else ""
     tail = f"; queues wait longest for {worst}" if worst else ""
     return (
         f"{run.cycles:,} cycles ({run.seconds * 1e3:.3f} ms) and {run.energy.total * 1e3:.4g} mJ on "
-        f"{run.machine.name}: {reached:.0%} of the {side} roof{tail}."
+        f"{run.machine.name}: {reached:.0%} of the {_side(run)} roof{tail}."
     )
+
+
+def _side(run: Run) -> str:
+    roof = run.roofline
+    return "arithmetic" if roof.compute_cycles >= roof.memory_cycles else "memory"
 
 
 def _figures(run: Run) -> list[tuple[str, str]]:
     roof = run.roofline
-    bound = "arithmetic" if roof.compute_cycles >= roof.memory_cycles else "memory"
     return [
         ("cycles", f"{run.cycles:,}"),
         ("time", f"{run.seconds * 1e6:,.3f} µs at {run.machine.clock_ghz:g} GHz"),
@@ -88,12 +115,12 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         ("instructions", f"{run.instructions:,}"),
         ("multiply-accumulates", f"{roof.macs:,}"),
         ("DRAM bytes", f"{roof.dram_bytes:,}"),
-        ("roofline", f"{roof.cycles:,.0f} cycles, {bound}"),
+        ("roofline", f"{roof.cycles:,.0f} cycles, {_side(run)}"),
         ("of the roofline", f"{roof.cycles / run.cycles:.1%}" if run.cycles else "-"),
     ]
 
 
-def _lanes(run: Run, core: CoreTimes, labels: Labels, where: Callable[[int], str]) -> Iterator[Lane]:
+def _lanes(run: Run, core: CoreTimes, labels: Labels, find: Find) -> Iterator[Lane]:
     if core.segments:
         spans = np.asarray([(start, end - start) for start, end, _ in core.segments], np.float64)
         texts = [labels.number(what, "" if what in WORKING else "waiting") for _, _, what in core.segments]
@@ -103,17 +130,17 @@ def _lanes(run: Run, core: CoreTimes, labels: Labels, where: Callable[[int], str
         found = [op for op in core.operations if op.record.queue == queue]
         if found:
             spans = np.asarray([(op.start, op.free - op.start) for op in found], np.float64)
-            texts = [labels.number(_label(run, op, where)) for op in found]
+            texts = [labels.number(_label(run, op, find)) for op in found]
             numbers = np.asarray(texts, np.uint32)
             yield Lane(f"{core_name(core)} {queue}", queue, spans[:, 0], spans[:, 1], numbers)
 
 
-def _label(run: Run, op: Operation, where: Callable[[int], str]) -> str:
+def _label(run: Run, op: Operation, find: Find) -> str:
     text = instruction_text(run.program.instructions[op.record.place])
-    return f"{text}\n{where(op.record.place)}\nbound by {op.bound}"
+    return f"{text}\n{find(op.record.place)}\nbound by {op.bound}"
 
 
-def _tables(run: Run, where: Callable[[int], str]) -> Iterator[Table]:
+def _tables(run: Run, find: Find) -> Iterator[Table]:
     causes = [cause for cause, cycles in run.stalls_by_cause().items() if cycles]
     rows = [
         [
@@ -123,50 +150,76 @@ def _tables(run: Run, where: Callable[[int], str]) -> Iterator[Table]:
         for row in run.stalls
     ]
     yield Table("Stalls", ["core and queue", *causes], rows, "Every row sums to the launch's cycles.")
-    yield Table("Where the cycles went", ["place", "executions", "busy", "waiting"], _by_place(run, where))
-    yield _critical(run, where)
+    spent = _by_place(run, find)
+    yield Table("Where the cycles went, by module", ["module", *_SPENT], _by_module(spent), _SUMMED)
+    lines = [[where.module, where.line, *entry] for where, entry in spent.items()]
+    yield Table("Where the cycles went, by line", ["module", "line", *_SPENT], _largest(lines), _SUMMED)
+    yield from _critical(run, find)
     energy = [[unit, joules * 1e6, joules / run.energy.total if run.energy.total else 0.0]
               for unit, joules in run.energy.joules.items()]  # fmt: skip
     yield Table("Energy", ["unit", "µJ", "share"], energy)
     yield Table("Bytes", ["memory", "bytes"], [[name, count] for name, count in run.bytes.items()])
 
 
-def _by_place(run: Run, where: Callable[[int], str]) -> list[list[object]]:
-    spent: dict[str, list[int]] = {}
+_SPENT = ("executions", "busy", "waiting")
+_SUMMED = (
+    "Cycles of all queues of all cores: busy with an instruction, and waiting between dispatch and start."
+)
+
+
+def _largest(rows: list[list[object]]) -> list[list[object]]:
+    return sorted(rows, key=lambda row: -row[-2])  # type: ignore[operator]
+
+
+def _by_place(run: Run, find: Find) -> dict[Where, list[int]]:
+    spent: dict[Where, list[int]] = {}
     for core in run.timeline.cores:
         for op in core.operations:
-            entry = spent.setdefault(where(op.record.place), [0, 0, 0])
+            entry = spent.setdefault(find(op.record.place), [0, 0, 0])
             entry[0] += 1
             entry[1] += op.free - op.start
             entry[2] += op.start - op.dispatch
-    return [[name, *entry] for name, entry in sorted(spent.items(), key=lambda item: -item[1][1])]
+    return spent
 
 
-def _critical(run: Run, where: Callable[[int], str]) -> Table:
-    """By place: how many cycles of the chain that made the launch as long as it is."""
-    spent: Counter[tuple[str, str]] = Counter()
+def _by_module(spent: dict[Where, list[int]]) -> list[list[object]]:
+    sums: dict[str, list[int]] = {}
+    for where, entry in spent.items():
+        mine = sums.setdefault(where.module, [0, 0, 0])
+        mine[:] = [a + b for a, b in zip(mine, entry, strict=True)]
+    return _largest([[name or "(the network itself)", *entry] for name, entry in sums.items()])
+
+
+def _critical(run: Run, find: Find) -> Iterator[Table]:
+    """How many cycles of the chain that made the launch as long as it is, by module and by line."""
+    spent: Counter[tuple[Where, str]] = Counter()
     path = run.critical_path
     for here, following in zip(path, [*path[1:], None], strict=True):
         end = following.start if following is not None else run.cycles
-        spent[where(here.record.place), here.record.queue] += max(0, end - here.start)
-    rows = [[place, queue, cycles] for (place, queue), cycles in spent.most_common(LONGEST_PATH)]
+        spent[find(here.record.place), here.record.queue] += max(0, end - here.start)
+    modules: Counter[str] = Counter()
+    for (where, _), cycles in spent.items():
+        modules[where.module or "(the network itself)"] += cycles
     note = f"{len(path):,} instructions on the chain that made the launch as long as it is."
-    return Table("Critical path", ["place", "queue", "cycles"], rows, note)
+    by_module = [[name, cycles] for name, cycles in modules.most_common()]
+    yield Table("Critical path, by module", ["module", "cycles"], by_module, note)
+    rows = [[w.module, w.line, queue, cycles] for (w, queue), cycles in spent.most_common(LONGEST_PATH)]
+    yield Table("Critical path", ["module", "line", "queue", "cycles"], rows, note)
 
 
-def _roofs(run: Run, where: Callable[[int], str]) -> Roofs:
+def _roofs(run: Run, find: Find) -> Roofs:
     from trilobite.processor.sim.timing.cost import useful_macs
     from trilobite.processor.sim.timing.roofline import dram_traffic
 
     machine, hertz = run.machine, run.machine.clock_ghz * 1e9
-    work: dict[str, list[float]] = {}
+    work: dict[Where, list[float]] = {}
     for core in run.timeline.cores:
         for op in core.operations:
-            entry = work.setdefault(where(op.record.place), [0.0, 0.0, np.inf, 0.0])
+            entry = work.setdefault(find(op.record.place), [0.0, 0.0, np.inf, 0.0])
             entry[0] += 2 * useful_macs(op.record)
             entry[1] += dram_traffic(op.record)
             entry[2], entry[3] = min(entry[2], op.start), max(entry[3], op.finish)
-    points = [(name, o, b, max(end - start, 1) / hertz) for name, (o, b, start, end) in work.items() if o]
+    points = [(str(at), o, b, max(end - start, 1) / hertz) for at, (o, b, start, end) in work.items() if o]
     used = {fmt.rate for core in run.trace.cores for r in core.records for fmt in getattr(r, "formats", ())}
     rates = machine.core.mfu.macs_per_cycle
     peaks = [(name, 2 * rate * machine.cores * hertz) for name, rate in rates.items() if name in used]

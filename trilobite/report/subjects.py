@@ -7,7 +7,7 @@ little-endian arrays in base64). It measures nothing and knows no target.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,27 @@ class Roofs:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """One kernel of a network: where it comes from, what it took, and what it is at every level below."""
+
+    name: str
+    module: str  # dotted; empty for what belongs to the network itself
+    place: str  # the user's line
+    time: float  # in the subject's unit
+    share: float  # of the whole
+    bound: str
+    notes: Sequence[tuple[str, str]] = ()  # figures for people
+    equations: Sequence[tuple[str, str]] = ()  # text, place
+    code: Sequence[tuple[str, str]] = ()  # the name of a level, and the kernel there
+    predicted: float = 0.0  # by the model that chose its mapping; 0 where there is none
+    joules: float = 0.0
+
+    def as_data(self) -> dict[str, Any]:
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return found | {name: [list(pair) for pair in found[name]] for name in ("notes", "equations", "code")}
+
+
+@dataclass(frozen=True)
 class Subject:
     """One run of one program on one target."""
 
@@ -84,8 +105,12 @@ class Subject:
     labels: Sequence[tuple[str, str]] = ()  # a text, and a kind where it is not its lane's
     tables: Sequence[Table] = ()
     roofs: Roofs | None = None
-    memory: Sequence[tuple[str, float, float, float]] = ()  # owner, from, to, bytes
+    memory: Sequence[tuple[str, float, float, float]] = ()  # owner, from kernel, to kernel, bytes
     stages: Sequence[dict[str, Any]] = field(default_factory=tuple)  # of the graph, laid out; see graphs.py
+    kernels: Sequence[Kernel] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)  # the text of the user's lines, by place
+    numbers: Mapping[str, float] = field(default_factory=dict)  # what comparisons divide; less is better
+    seconds: float = 0.0  # the whole, on any target
 
     def as_data(self) -> dict[str, Any]:
         return {
@@ -101,6 +126,10 @@ class Subject:
             "roofs": self.roofs.as_data() if self.roofs else None,
             "memory": [list(row) for row in self.memory],
             "stages": list(self.stages),
+            "kernels": [kernel.as_data() for kernel in self.kernels],
+            "sources": dict(self.sources),
+            "numbers": dict(self.numbers),
+            "seconds": self.seconds,
         }
 
 

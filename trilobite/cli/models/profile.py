@@ -44,7 +44,10 @@ def profile(
         subject = open_model(source, target)
         found = measured(subject, given(subject, input, size, Pixels()), repeats)
         typer.echo(f"{subject.name} on {target}\n{found}")
-        subjects += [shown for part in _parts(found) for shown in _shown(subject.name, part)]
+        if output:
+            from trilobite.report.network import subjects_of
+
+            subjects += subjects_of(subject.name, found)
     if output:
         from trilobite.report import write_page
 
@@ -80,21 +83,3 @@ def measured(subject: Subject, values: Any, repeats: int) -> Any:
         x = tb.tensor(values["x"])
         subject.jitted(x)
         return subject.jitted.profile(x, repeats=repeats)
-
-
-def _parts(found: Any) -> list[Any]:
-    """The targets' own profiles: one, or those of a session's compiled steps."""
-    return [part for _, part in found.parts] if hasattr(found, "parts") else [found]
-
-
-def _shown(name: str, found: Any) -> list[Any]:
-    from dataclasses import replace
-
-    from trilobite.report import processor_subject
-    from trilobite.report.cpu import cpu_subject
-    from trilobite.report.processor import layers_table
-
-    if hasattr(found, "run"):
-        subject = processor_subject(found.run, name)
-        return [replace(subject, tables=[layers_table(found), *subject.tables])]
-    return [cpu_subject(found)] if hasattr(found, "roofline") else []

@@ -1,38 +1,45 @@
-/** Operations a byte against operations a second, both logarithmic; the roofs, and a point a kernel. @param {Roofs} roofs */
-function rooflineView(roofs) {
-  const box = element("section", {}), width = 900, height = 420, edge = 64;
-  const tip = element("div", { class: "tip", "aria-live": "polite" }, "Point at a kernel for its name and how far below its roof it is.");
-  const points = roofs.points.filter((p) => p[1] > 0 && p[3] > 0)
-    .map(([label, work, bytes, seconds]) => ({ label, x: bytes > 0 ? work / bytes : 1e4, y: work / seconds, work }));
+/** The roof over an intensity. @param {number} peak @param {number} band @param {number} x */
+function roofAt(peak, band, x) { return Math.min(peak, band * x); }
+
+/** Operations a byte against operations a second, both logarithmic; the roofs, and a point a kernel. @param {Subject} subject */
+function rooflineView(subject) {
+  const roofs = /** @type {Roofs} */ (subject.roofs), width = 900, height = 440, edge = 72, foot = 46;
+  const measured = subject.target === "cpu" ? "measured" : "simulated";
   const top = Math.max(...roofs.peaks.map((p) => p[1]), 1), band = Math.max(...roofs.bandwidths.map((b) => b[1]), 1);
-  const xs = [0.1, (top / band) * 10, ...points.map((p) => p.x)], ys = [top * 2, ...points.map((p) => p.y / 2)];
-  const low = [Math.log10(Math.min(...xs)), Math.log10(Math.max(Math.min(...ys), top / 1e6))];
-  const high = [Math.log10(Math.max(...xs)), Math.log10(Math.max(...ys))];
-  const X = (v) => edge + (Math.log10(v) - low[0]) / (high[0] - low[0]) * (width - edge - 12);
-  const Y = (v) => height - 40 - (Math.log10(Math.max(v, 10 ** low[1])) - low[1]) / (high[1] - low[1]) * (height - 60);
-  const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "roofline" });
+  const slow = Math.min(...roofs.bandwidths.map((b) => b[1]));
+  const points = roofs.points.filter((p) => p[1] > 0 && p[3] > 0)
+    .map(([label, work, bytes, seconds]) => ({ label, x: bytes > 0 ? work / bytes : top / slow * 30, y: work / seconds, work, seconds, bytes }));
+  const xs = [top / band / 30, top / slow * 30, ...points.map((p) => p.x)], ys = [top * 1.6, ...points.map((p) => p.y / 2)];
+  const low = [Math.log10(Math.min(...xs)), Math.log10(Math.max(Math.min(...ys), top / 1e6))], high = [Math.log10(Math.max(...xs)), Math.log10(Math.max(...ys))];
+  const X = (/** @type {number} */ v) => edge + (Math.log10(v) - low[0]) / (high[0] - low[0]) * (width - edge - 16);
+  const Y = (/** @type {number} */ v) => height - foot - (Math.log10(Math.max(v, 10 ** low[1])) - low[1]) / (high[1] - low[1]) * (height - foot - 24);
+  const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `roofline with ${points.length} kernels, ${measured}` });
   for (let d = Math.ceil(low[1]); d <= high[1]; d++)
-    svg.append(drawn("line", { x1: edge, x2: width, y1: Y(10 ** d), y2: Y(10 ** d), stroke: colour("line") }),
-      drawn("text", { x: 4, y: Y(10 ** d) + 4 }, scaled(10 ** d, "")));
+    svg.append(drawn("line", { x1: edge, x2: width - 16, y1: Y(10 ** d), y2: Y(10 ** d), class: "grid" }), drawn("text", { x: edge - 8, y: Y(10 ** d) + 4, "text-anchor": "end" }, scaled(10 ** d, "op/s")));
   for (let d = Math.ceil(low[0]); d <= high[0]; d++)
-    svg.append(drawn("text", { x: X(10 ** d), y: height - 22 }, String(10 ** d)));
-  svg.append(drawn("text", { x: width / 2 - 60, y: height - 4 }, "operations a byte of DRAM"));
-  for (const [name, peak] of roofs.peaks) {
-    const knee = peak / band;
-    svg.append(drawn("path", { d: `M${X(10 ** low[0])},${Y(band * 10 ** low[0])} L${X(knee)},${Y(peak)} L${width - 12},${Y(peak)}`,
-      fill: "none", stroke: colour("mark"), "stroke-width": 2 }),
-      drawn("text", { x: width - 210, y: Y(peak) - 6 }, `${name}: ${scaled(peak, "op/s")}`));
-  }
+    svg.append(drawn("line", { x1: X(10 ** d), x2: X(10 ** d), y1: 14, y2: height - foot, class: "grid" }), drawn("text", { x: X(10 ** d), y: height - foot + 18, "text-anchor": "middle" }, String(Number((10 ** d).toPrecision(3)))));
+  svg.append(drawn("text", { x: (width + edge) / 2, y: height - 8, "text-anchor": "middle" }, "operations a byte of memory"));
+  roofs.bandwidths.forEach(([name, rate], n) => {
+    const knee = top / rate, from = Math.max(10 ** low[0], 10 ** low[1] / rate);
+    svg.append(drawn("path", { d: `M${X(from)},${Y(rate * from)} L${X(knee)},${Y(top)}`, class: n ? "roof thin" : "roof" }),
+      drawn("text", { x: X(from) + 8, y: Y(rate * from * 1.9) }, `${name}: ${scaled(rate, "B/s")}`));
+  });
+  for (const [name, peak] of roofs.peaks)
+    svg.append(drawn("path", { d: `M${X(Math.min(peak / band, 10 ** high[0]))},${Y(peak)} L${width - 16},${Y(peak)}`, class: "roof" }),
+      drawn("text", { x: width - 20, y: Y(peak) - 7, "text-anchor": "end" }, `${name}: ${scaled(peak, "op/s")}`));
+  const tip = element("div", { class: "tip", "aria-live": "polite" }, "Point at a kernel, or move to it with the Tab key, for its name and how far below its roof it is.");
+  const most = Math.max(...points.map((p) => p.seconds), 1e-300);
   for (const point of points) {
-    const dot = drawn("circle", { cx: X(point.x), cy: Y(point.y), r: 5, fill: colour("matrix"), tabindex: 0, "fill-opacity": 0.75 });
+    const dot = drawn("circle", { cx: X(point.x), cy: Y(point.y), r: 4 + 7 * Math.sqrt(point.seconds / most), class: "dot", tabindex: 0, "aria-label": point.label });
     const say = () => {
-      const roof = Math.min(top, band * point.x);
-      tip.textContent = `${point.label}\n${scaled(point.y, "op/s")}, ${shown(point.x)} operations a byte: ${(100 * point.y / roof).toFixed(1)} % of its roof`;
+      tip.textContent = `${point.label}\n${scaled(point.y, "op/s")}, ${shown(point.x)} operations a byte, ${percent(point.y / roofAt(top, slow, point.x))} of the roof over it, ${shown(point.seconds * 1e6)} µs`;
     };
-    dot.append(drawn("title", {}, point.label));
-    dot.addEventListener("pointerenter", say); dot.addEventListener("focus", say);
+    for (const kind of ["pointerenter", "focus"]) dot.addEventListener(kind, say);
     svg.append(dot);
   }
-  box.append(element("h2", {}, "Roofline"), svg, tip);
-  return box;
+  /** @type {Cell[][]} */
+  const rows = points.map((p) => [p.label.split("\n")[0], p.seconds * 1e6, p.y / 1e9, p.x, p.y / roofAt(top, slow, p.x), p.x < top / slow ? "memory" : "arithmetic"]);
+  rows.sort((a, b) => Number(b[1]) - Number(a[1]));
+  return element("section", {}, element("h2", {}, "Roofline"), element("p", { class: "note" }, `Every kernel is a point, ${measured}; its area grows with its time.`), svg, tip,
+    tableView({ title: "Every kernel", head: ["kernel", "µs", "Gop/s", "operations a byte", "of the roof", "under"], rows, note: "" }));
 }

@@ -1,36 +1,40 @@
 const FIRST_ROWS = 60;
 
-/** A table whose columns sort on a click. @param {Table} table */
+/** Orders cells: numbers by size, nothing last, else as text. @param {Cell} a @param {Cell} b @returns {number} */
+function byCell(a, b) {
+  if (a === null || b === null) return (a === null ? 1 : 0) - (b === null ? 1 : 0);
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+/** A table whose columns sort on a click, numbers to the right. @param {Table} table @returns {HTMLElement} */
 function tableView(table) {
   const box = element("section", {}), body = element("tbody");
-  let order = table.rows.map((_, i) => i), all = table.rows.length <= FIRST_ROWS;
+  const order = table.rows.map((_, i) => i);
+  let all = table.rows.length <= FIRST_ROWS;
   const fill = () => {
     body.replaceChildren(...order.slice(0, all ? order.length : FIRST_ROWS).map((i) =>
-      element("tr", {}, ...table.rows[i].map((cell, c) =>
-        element("td", c === 0 ? { title: String(cell) } : {}, shown(cell))))));
+      element("tr", {}, ...table.rows[i].map((cell) =>
+        element("td", typeof cell === "number" || cell === null ? { class: "number" } : { title: String(cell) }, shown(cell))))));
   };
   const heads = table.head.map((name, column) => {
-    const button = element("button", { type: "button", title: "sort" }, name);
     let falling = true;
-    button.addEventListener("click", () => {
+    const head = element("th", { scope: "col" }, button(name, () => {
       const sign = falling ? -1 : 1;
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", falling ? "descending" : "ascending");
       falling = !falling;
-      order.sort((a, b) => {
-        const x = table.rows[a][column], y = table.rows[b][column];
-        return typeof x === "number" && typeof y === "number" ? sign * (x - y) : sign * String(x).localeCompare(String(y));
-      });
+      order.sort((a, b) => sign * byCell(table.rows[a][column], table.rows[b][column]));
       fill();
-    });
-    return element("th", { scope: "col" }, button);
+    }, { title: "sort" }));
+    return head;
   });
   fill();
   box.append(element("h2", {}, table.title));
   if (table.note) box.append(element("p", { class: "note" }, table.note));
-  box.append(element("div", { class: "scroll", tabindex: "0" },
+  box.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title },
     element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body)));
   if (!all) {
-    const more = element("button", { type: "button" }, `all ${table.rows.length.toLocaleString("en")} rows`);
-    more.addEventListener("click", () => { all = true; fill(); more.remove(); });
+    const more = button(`all ${table.rows.length.toLocaleString("en")} rows`, () => { all = true; fill(); more.remove(); });
     box.append(more);
   }
   return box;

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trilobite.compiler.targets.dlp.parts import Called
 from trilobite.processor.isa.address import split
@@ -19,6 +20,9 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.sim.energy import energy_of
 from trilobite.processor.sim.record import CoreTrace, Record, TensorRecord, Trace
 from trilobite.processor.sim.run import Run
+
+if TYPE_CHECKING:
+    from trilobite.compiler.targets.dlp.compiled import Compiled
 
 UNITS = {"io": "DRAM", "move": "on-chip copies", "matrix": "matrix unit", "vector": "vector unit"}
 BETWEEN = -1  # what belongs to no group: calls, loops, barriers of the entry
@@ -53,6 +57,8 @@ class Profile:
     joules: float
     rows: tuple[Row, ...]
     run: Run
+    compiled: Compiled | None = field(default=None, compare=False, repr=False)  # the program that ran
+    whole: Compiled | None = field(default=None, compare=False, repr=False)  # with what it does to weights
 
     def json(self) -> str:
         head = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -147,7 +147,13 @@ class Processed(Executable):
         finally:
             self.made = whole
         assert self.last.last_run is not None
-        return profile_of(self.last.last_run, self.last.compiled.network.calls, self.machine)
+        compiled = self.last.compiled
+        found = profile_of(self.last.last_run, compiled.network.calls, self.machine)
+        source = compiled
+        if isinstance(self.last, Parted):
+            graph = specialise(self.graph, dict(self._key)) if self._key else self.graph
+            source = Compiled(graph, self.machine, self.options)
+        return replace(found, compiled=compiled, whole=source)
 
     @property
     def measured(self) -> Mapping[str, float]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,7 @@ class Profile:
     host: tuple[str, ...]
     events: tuple[Event, ...]
     roofline: Roofline
+    executable: Executable | None = field(default=None, compare=False, repr=False)  # whose kernels these are
 
     @property
     def kernels(self) -> float:
@@ -149,7 +150,7 @@ def profile_calls(executable: Executable, call: Callable[[], object], repeats: i
         for row, begin, end in noted.tolist()
     )
     host = tuple(s.equation.primitive.name for s in hosts(ran.runner.program.steps))
-    return Profile(name, repeats, quickest, rows, host, events, roofline())
+    return Profile(name, repeats, quickest, rows, host, events, roofline(), executable)
 
 
 class _Watch:

@@ -1,0 +1,1 @@
+start(readData(/** @type {HTMLElement} */ (document.getElementById("data")).textContent || "{}"), /** @type {HTMLElement} */ (document.getElementById("page")));
