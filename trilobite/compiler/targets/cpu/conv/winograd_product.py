@@ -16,7 +16,7 @@ import numpy as np
 from trilobite.compiler.targets.cpu.conv.gather import Block, cut
 from trilobite.compiler.targets.cpu.conv.tile import Tile
 from trilobite.compiler.targets.cpu.conv.tiling import ROWS, VECTORS, Tiling
-from trilobite.compiler.targets.cpu.conv.winograd import SQUARE_AT, Results, Square, Store
+from trilobite.compiler.targets.cpu.conv.winograd import RESULT_AT, SQUARE_AT, Results, Square, Store
 from trilobite.compiler.targets.cpu.conv.words import read_words
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import iota
@@ -26,7 +26,7 @@ from trilobite.native.host import Host
 
 BLOCK = 60  # tiles of a unit: their sums at 36 points and 64 channels of a panel's points fill half a cache
 DEPTH = 64  # channels whose points are made at a time
-_SUMS_AT = 4096  # bytes of scratch before the sums: squares and results of one tile
+_SUMS_AT = RESULT_AT + 2048  # bytes of scratch before the sums: squares and results of one tile
 _AT_ONCE = 4  # addresses written at once
 
 
