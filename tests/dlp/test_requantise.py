@@ -56,3 +56,36 @@ def test_sums_are_requantised_on_the_drain_bit_for_bit(machine: str, relu: bool,
     assert np.array_equal(made([*operands, scale])[0], run(graph, [*operands, scale])[0])
     (line,) = [line for line in made.stages["mapping"].splitlines() if "conv" in line]
     assert "rescale" in line and " matrix " in line
+
+
+@pytest.mark.parametrize("machine", ["dlp-s", "dlp-m", "odd"])
+@pytest.mark.parametrize("zero", [0, 3])
+def test_the_end_of_a_block_is_one_group_bit_for_bit(machine: str, zero: int, odd_machine: Path) -> None:
+    """Sums to floats on the drain, codes of the shortcut beside them, ReLU, and codes again."""
+    shape = (2, 29, 7, 5)
+
+    def network(x: Any, w: Any, bias: Any, scale: Any, short: Any, by: Any) -> tuple[Any, ...]:
+        window = {"stride": (1, 1), "low": (0, 0), "high": (0, 0), "x_dilation": (1, 1), "w_dilation": (1, 1)}
+        y = table["conv"](x, w, **window, groups=1, dtype=dt.int32)
+        y = table["add"](y, table["broadcast"](bias, shape=y.shape, axes=(1,)))
+        none = table["full"](shape=(29,), value=0, dtype=dt.int32)
+        y = table["dequantise"](y, scale, none, axis=1)
+        step = table["full"](shape=(), value=0.037, dtype=dt.float32)
+        point = table["full"](shape=(), value=zero, dtype=dt.int8)
+        y = table["add"](y, table["dequantise"](short, step, point, axis=None))
+        y = table["mul"](y, table["broadcast"](by, shape=shape, axes=()))
+        y = table["maximum"](y, table["full"](shape=shape, value=0, dtype=dt.float32))
+        return (table["quantise"](y, step, point, axis=None, dtype=dt.int8),)
+
+    shapes = [((2, 23, 7, 5), dt.int8), ((29, 23, 1, 1), dt.int8), ((29,), dt.int32), ((29,), dt.float32)]
+    types = [TensorType(*s) for s in (*shapes, (shape, dt.int8), ((), dt.float32))]
+    graph = record_graph(network, types, "f")
+    rng = np.random.default_rng(5)
+    operands = [rng.integers(-128, 128, t.shape).astype(t.dtype) for t in types]
+    operands[3] = (rng.standard_normal(29) / 3000).astype(np.float32)
+    operands[5] = np.array(1.25, np.float32)
+    target = f"dlp:{odd_machine if machine == 'odd' else machine}"
+    made = executable(graph, target, Usage(options=(("checks", True),)))
+    assert np.array_equal(made(operands)[0], run(graph, operands)[0])
+    lines = [line for line in made.stages["mapping"].splitlines() if "relay" not in line]
+    assert len(lines) == 1 and " matrix " in lines[0]

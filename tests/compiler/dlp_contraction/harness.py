@@ -180,10 +180,12 @@ def random_mapping(
             _parts(n if cores > 1 else 1, split, rnd) for n in (machine.clusters, machine.cores_per_cluster)
         ]
         levels = rnd.randint(0, 6), rnd.randint(0, 6)
-        shared = rnd.choice(("", "left", "right")) if cores > 1 else ""
-        m = Mapping(tuple(tiles), tuple(order), *levels, rnd.choice((0, 1, 1, 2)), *parts, shared)
-        if shared and not is_legal(nest, m, machine):
-            m = replace(m, shared="")
+        names = ("", "left", "right", "left+right") if cores > 1 else ("",)
+        shared, across = rnd.choice(names), rnd.choice(names)
+        m = Mapping(tuple(tiles), tuple(order), *levels, rnd.choice((0, 1, 1, 2)), *parts, shared, across)
+        for fewer in ({"across": ""}, {"shared": ""}):
+            if not is_legal(nest, m, machine):
+                m = replace(m, **fewer)
         steps = np.prod([ceil_div(nest.extents[d], m.tile(d)) for d in DIMS])
         if is_legal(nest, m, machine) and steps <= 40 and Plan(nest, m, machine, epilogue).overflow() is None:
             return m
@@ -199,7 +201,7 @@ def _tile(nest: Nest, dim: str, rnd: random.Random) -> int:
 
 def _parts(total: int, dims: list[str], rnd: random.Random) -> tuple[int, ...]:
     parts = dict.fromkeys(DIMS, 1)
-    parts[rnd.choice(dims)] = rnd.randint(1, total)
+    parts[rnd.choice(dims)] = rnd.choice((1, 2, rnd.randint(1, total))) if total > 1 else 1
     first = rnd.choice(dims)
     while prod_of(parts) * 2 <= total:
         parts[first] *= 2

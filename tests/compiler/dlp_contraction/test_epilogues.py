@@ -34,6 +34,7 @@ class Body:
         self.fmt, self.result = fmt, result
         self.inputs: Sequence[Any] = [fmt.dtype] * (1 + operands)
         self.outputs: Sequence[Any] = [result.dtype]
+        self.fixed_bytes, self.lane_bytes, self.instructions = 0, 4 * (2 + operands), 2 + operands
 
     def scratch_bytes(self, count: int) -> int:
         return 4 * count

@@ -91,7 +91,9 @@ def test_the_space_is_counted() -> None:
     found = search(nest, machine, 16, None)
     assert found.candidates == Space(nest, machine, 16).size >= found.fitting > 0
     assert tile_sizes(96, 64) == [96, 64] and tile_sizes(7, 1) == [7, 4, 3, 2, 1]
-    assert all(np.prod(a) == 4 and np.prod(b) == 4 for a, b, _ in divisions(nest, machine, 16))
+    made = divisions(nest, machine, 16)
+    assert all(np.prod(d.clusters) == 4 and np.prod(d.cores) == 4 for d in made)
+    assert any(d.shared for d in made) and any(d.across for d in made)
 
 
 def test_scratchpads_of_a_few_kilobytes_still_have_a_mapping() -> None:

@@ -49,6 +49,7 @@ class FusionPolicy:
     from_memory: int = 1 << 22  # elements: more than a cache keeps until they are read again
     turned: int = 1 << 15  # elements moved in squares: more than fit beside other data in the first cache
     chain: int = 6  # cheap equations that are computed again by each reader rather than written and read
+    narrow: bool = False  # a wider form of a value is made by whoever reads it, not written to memory
 
 
 @dataclass
@@ -94,6 +95,8 @@ class _Fuser:
             self._alias(e)
         elif name in CONTROL:
             self._control(e)
+        elif self._only_widens(e):
+            self.floating[e.outputs[0]] = e
         elif self._join(e) or self._stand_beside(e):
             return
         elif self._waits(e) or self._is_cheaper_again(e):
@@ -106,6 +109,16 @@ class _Fuser:
         if e.primitive.name != "cast" or not self.read_by.get(e.outputs[0], set()) <= {"dot"}:
             return False
         return e.inputs[0].type.dtype.itemsize < e.outputs[0].type.dtype.itemsize
+
+    def _only_widens(self, e: Equation) -> bool:
+        """Does it make more bytes of one value, for elementwise readers alone?"""
+        if not self.policy.narrow or e.primitive.name not in _CHEAP or e.outputs[0] in self.results:
+            return False
+        v, readers = e.outputs[0], self.read_by.get(e.outputs[0], set())
+        if not readers or not readers <= POINTWISE or len(self._floating_behind(e)) >= self.policy.chain:
+            return False
+        sources = [u for u in dict.fromkeys(self._sources(e)) if u.type.shape == v.type.shape]
+        return len(sources) == 1 and sources[0].type.dtype.itemsize < v.type.dtype.itemsize
 
     def _waits(self, e: Equation) -> bool:
         """Does it belong to the one equation that reads it? Begun on its own, its group would keep that

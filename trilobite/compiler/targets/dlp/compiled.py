@@ -57,6 +57,7 @@ class Compiled:
         own: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
             ("expand", self._expanded),
             ("complex", split_complex),
+            ("simplified", self._simplified),
             ("expanded", self._expanded),
             ("groups", self._grouped),
         )
@@ -76,6 +77,13 @@ class Compiled:
 
     def _grouped(self, graph: Graph) -> Graph:
         return group(graph, self.machine)
+
+    def _simplified(self, graph: Graph) -> Graph:
+        """What rules of expansion wrote without knowing the numbers they were given."""
+        for p in PASSES:
+            if p.name in ("simplify", "fold_constants", "dce"):
+                graph = p(graph, self.options)[0]
+        return graph
 
     def _expanded(self, graph: Graph) -> Graph:
         return expand(graph, self.machine)

@@ -214,7 +214,7 @@ def policy(machine: Machine) -> FusionPolicy:
         "contraction": Kind("contraction", _accepts_contraction(machine)),
     }
     roots = {**dict.fromkeys(SINGLE, "single"), **dict.fromkeys(CONTRACTIONS, "contraction")}
-    return FusionPolicy(kinds, roots, largest=_LARGEST, constant=1)
+    return FusionPolicy(kinds, roots, largest=_LARGEST, constant=1, narrow=True)
 
 
 def group(graph: Graph, machine: Machine) -> Graph:

@@ -118,6 +118,8 @@ class VectorBody(Protocol):
     inputs: Sequence[DType]  # of its operands, the accumulated tile first
     outputs: Sequence[DType]
     fixed_bytes: int  # of NRAM that its instructions fill with tables, whatever the tile
+    lane_bytes: int  # of an element that pass the vector unit's lanes
+    instructions: int
 
     def scratch_bytes(self, count: int) -> int:
         """NRAM that it needs beside operands and results for tiles of up to `count` elements."""
@@ -141,13 +143,17 @@ class Epilogue:
     """What happens to the accumulated result before it is stored. `operands` have the axes of the problem's
     result, with stride 0 where they repeat (a bias: stride 0 but for the last axis). The body sees tiles of
     the result's axes in row-major order; operands that repeat are spread by the caller of the body, except
-    that the unit's drain may take over `drain` entirely.
+    that the unit's drain may take over `drain`: the whole, or the beginning of the chain up to a value of
+    dtype `drained`; then `rest` goes on from there with the operands of these numbers.
     """
 
     operands: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
     body: VectorBody
     drain: Mapping[str, Any] = field(default_factory=dict)  # bias, scale, activation: operand number or name
+    drained: DType | None = None  # of what leaves the drain; None: of the result
+    rest: VectorBody | None = None
+    rest_operands: tuple[int, ...] = ()
 
 
 # -- lowered groups ------------------------------------------------------------------------------------------

@@ -273,31 +273,50 @@ def _epilogue(
     pairs = zip(plan.operands, plan.strides, strict=True)
     operands = tuple(placed(e, v.type.dtype, strides) for v, strides in pairs)
     results = tuple(placed(e, v.type.dtype, layout.strides(v)) for v in region.outputs)
-    return Epilogue(operands, results, body, drain_of(plan, region))
+    drain, end, equations = drain_of(plan, region)
+    if not drain:
+        return Epilogue(operands, results, body)
+    if not equations:
+        return Epilogue(operands, results, body, drain)
+    used = {v for x in equations for v in x.inputs}
+    numbers = tuple(i for i, v in enumerate(plan.operands) if v in used)
+    inputs = (end, *(plan.operands[i] for i in numbers))
+    rest = Chain(equations, inputs, region.outputs, chain.numbers, machine)
+    return Epilogue(operands, results, body, drain, end.type.dtype, rest, numbers)
 
 
-def drain_of(plan: ContractionPlan, region: Graph) -> dict[str, Any]:
-    """The chain as bias, scale and activation of the unit's drain, if it is no more than that."""
+def drain_of(plan: ContractionPlan, region: Graph) -> tuple[dict[str, Any], Var, tuple[Equation, ...]]:
+    """The beginning of the chain that the unit's drain can do as bias, scale and activation, the value that
+    leaves it, and what is left to do."""
     assert plan.chain is not None
-    sums, found, numbers = plan.equation.outputs[0], {}, plan.chain.numbers
-    rest, taken = list(plan.chain.equations), 0
-    if len(region.outputs) > 1:
-        return {}
-    if rest[0].primitive.name == "add":
-        bias = [v for v in rest[0].inputs if v is not sums]
-        if len(bias) != 1 or sums not in rest[0].inputs or bias[0] not in plan.operands:
-            return {}
-        found["bias"], sums, taken = plan.operands.index(bias[0]), rest.pop(0).outputs[0], 1
-    if rest and rest[0].primitive.name == "rescale":
-        x, scale, zero = rest[0].inputs
-        if x is not sums or scale not in plan.operands or not _is_zero(zero, numbers):
-            return {}
-        found["scale"], sums, taken = plan.operands.index(scale), rest.pop(0).outputs[0], taken + 1
-    if taken != len(plan.operands):
-        return {}
-    if not rest:
-        return found
-    return {**found, "activation": "relu"} if _is_relu(rest, sums, numbers) else {}
+    sums, numbers = plan.equation.outputs[0], plan.chain.numbers
+    rest, found = list(plan.chain.equations), dict[str, Any]()
+    read = [v for e in rest for v in e.inputs] + list(region.outputs)
+    for name, take in (("bias", _bias_of), ("scale", _scale_of)):
+        operand = take(rest[0], sums, numbers) if rest and read.count(sums) == 1 else None
+        if operand in plan.operands:
+            found[name], sums = plan.operands.index(operand), rest.pop(0).outputs[0]
+    for length in (1, 2):
+        if rest and read.count(sums) == length and _is_relu(rest[:length], sums, numbers):
+            found["activation"], sums = "relu", rest[length - 1].outputs[0]
+            rest = rest[length:]
+            break
+    if rest and sums in region.outputs:
+        return {}, sums, ()
+    return found, sums, tuple(rest)
+
+
+def _bias_of(e: Equation, sums: Var, numbers: Mapping[Var, Any]) -> Var | None:
+    if e.primitive.name != "add" or e.inputs.count(sums) != 1:
+        return None
+    return e.inputs[1 - e.inputs.index(sums)]
+
+
+def _scale_of(e: Equation, sums: Var, numbers: Mapping[Var, Any]) -> Var | None:
+    """A scale per channel that the unit rounds behind as the primitive means it."""
+    if e.primitive.name not in ("rescale", "scaled") or e.inputs[0] is not sums:
+        return None
+    return e.inputs[1] if _is_zero(e.inputs[2], numbers) else None
 
 
 def _is_zero(v: Var, numbers: Mapping[Var, Any]) -> bool:

@@ -1,7 +1,8 @@
 """What only this target has: primitives that expansions bind and chains write.
 
-`rescale` is `requantise` with its scale and zero point spread over all places, so that it is elementwise: a
-chain on the vector unit can hold it, and the drain of the matrix unit can take it over whole.
+They are `requantise`, `dequantise` and `quantise` with scales and zero points spread over all places, so that
+they are elementwise: a chain on the vector unit can hold them, and the drain of the matrix unit can take over
+the first two whole.
 """
 
 from __future__ import annotations
@@ -21,25 +22,56 @@ Array = np.ndarray[Any, Any]
 _WHY = "made after derivatives and batching"
 
 
-def _rescale_type(x: TensorType, scale: TensorType, zero_point: TensorType, dtype: DType) -> TensorType:
-    if not x.shape == scale.shape == zero_point.shape:
-        raise ShapeError(f"rescale of {x} by {scale} to {zero_point}", expected="equal shapes")
-    if not is_integer(x.dtype) or scale.dtype != float32 or zero_point.dtype != dtype:
-        raise DTypeError(
-            f"rescale of {x} by {scale} to {zero_point}",
-            expected="integers, a float32 scale, a zero point of the result's dtype",
-        )
-    return TensorType(x.shape, dtype)
+def _type(name: str, of_integers: bool) -> Any:
+    def rule(x: TensorType, scale: TensorType, zero_point: TensorType, dtype: DType) -> TensorType:
+        if not x.shape == scale.shape == zero_point.shape:
+            raise ShapeError(f"{name} of {x} by {scale} to {zero_point}", expected="equal shapes")
+        grid = dtype if is_integer(dtype) else x.dtype
+        if is_integer(x.dtype) != of_integers or scale.dtype != float32 or zero_point.dtype != grid:
+            raise DTypeError(
+                f"{name} of {x} by {scale} to {zero_point} as {dtype}",
+                expected="a float32 scale, a zero point of the integers' dtype",
+            )
+        return TensorType(x.shape, dtype)
+
+    return rule
 
 
-def _rescale(x: Array, scale: Array, zero_point: Array, dtype: DType) -> Array:
-    found = np.rint(x.astype(np.float64) * scale.astype(np.float64)) + zero_point.astype(np.float64)
+def _held(found: Array, zero_point: Array, dtype: DType) -> Array:
     low, high = integer_range(dtype)
     return np.where(np.isnan(found), zero_point, np.clip(found, low, high)).astype(dtype)
 
 
-rescale: Primitive = Primitive(
-    "rescale", "x, scale, zero_point", type=_rescale_type, evaluate=array_rule(_rescale),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(4 * o[0].size),
-    doc="integers times a scale in float64, rounded once to nearest even, plus a zero point, saturated",
+def _rescale(x: Array, scale: Array, zero_point: Array, dtype: DType) -> Array:
+    found = np.rint(x.astype(np.float64) * scale.astype(np.float64)) + zero_point.astype(np.float64)
+    return _held(found, zero_point, dtype)
+
+
+def _scaled(x: Array, scale: Array, zero_point: Array, dtype: DType) -> Array:
+    found = (x.astype(np.float64) - zero_point.astype(np.float64)) * scale.astype(np.float64)
+    return found.astype(dtype)
+
+
+def _to_grid(x: Array, scale: Array, zero_point: Array, dtype: DType) -> Array:
+    return _held(np.rint(x / scale) + zero_point.astype(np.float32), zero_point, dtype)
+
+
+def _primitive(name: str, evaluate: Any, of_integers: bool, doc: str) -> Primitive:
+    return Primitive(
+        name, "x scale zero_point", type=_type(name, of_integers), evaluate=array_rule(evaluate),
+        jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(4 * o[0].size),
+        doc=doc,
+    )  # fmt: skip
+
+
+rescale = _primitive(
+    "rescale", _rescale, True,
+    "integers times a scale in float64, rounded once to nearest even, plus a zero point, saturated",
+)  # fmt: skip
+scaled = _primitive(
+    "scaled", _scaled, True, "integers without their zero point times a scale in float64, as float32"
+)
+to_grid = _primitive(
+    "to_grid", _to_grid, False,
+    "floats over a scale, rounded to nearest even, plus a zero point, saturated; NaN gives the zero point",
 )  # fmt: skip

@@ -287,6 +287,7 @@ def _way(
             resources.append(("sram", homes[-1]))
     if SRAM in spaces and not set(spaces) & DRAM_SPACES and set(spaces) != {SRAM}:
         resources.append(("bus", cluster))
+        homes.insert(0 if spaces[1] == SRAM else 1, cluster)  # the core's own end lies in its cluster
     if len(homes) == 2 and homes[0] != homes[1]:
         links = routes(machine.noc, machine.clusters)[homes[0], homes[1]]
         resources += [("link", *link) for link in links]

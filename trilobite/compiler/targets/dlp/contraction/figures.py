@@ -8,6 +8,7 @@ divided among the cores that work.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import product
@@ -16,34 +17,73 @@ from typing import Any
 import numpy as np
 
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, Nest, View
+from trilobite.compiler.targets.dlp.contraction.sharing import Sharing, busiest_link
 from trilobite.compiler.targets.dlp.contraction.traffic import Copy, copy_cost
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.timing.arrays import product_cycles
 
 Array = Any  # of NumPy, one entry for each mapping
+ISSUE = 12  # cycles between two vector instructions of a body
 
 
 @dataclass(frozen=True)
 class Extra:
-    """An operand or a result of the epilogue: where it lies and bytes of an element."""
+    """An operand or a result of the epilogue: where it lies; whether vector instructions read it."""
 
     view: View | Filter
     is_result: bool
     is_vector: bool
+    is_read: bool = True
+    is_scalar: bool = False
+
+
+@dataclass(frozen=True)
+class Behind:
+    """Vector instructions behind the sums: bytes of an element that pass the lanes, how many instructions,
+    bytes of an element of scratch memory."""
+
+    lanes: int = 0
+    instructions: int = 0
+    scratch: int = 0
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the cost depends on beside the nest: bytes of an element of the sums and of the results, whether a
-    body of vector instructions follows, and its extra tensors."""
+    """What the cost depends on beside the nest: bytes of an element of the sums and of the results, whether
+    nothing follows the sums, the vector instructions that follow whole sums and those that follow sums which
+    came in parts, and extra tensors. `parts_wide`: sums in parts leave the unit in the accumulator's format
+    whatever the drain does to whole ones."""
 
     sums: int
     results: tuple[int, ...]
     is_direct: bool
-    passes: int = 0
-    passes_of_parts: int = 0  # beside them, where sums come in parts that the drain cannot finish
+    behind: Behind = Behind()
+    behind_parts: Behind = Behind()
     extras: tuple[Extra, ...] = ()
-    scratch: int = 0  # bytes of an element that the body of vector instructions needs beside its tiles
+    parts_wide: bool = True
+
+
+@dataclass(frozen=True)
+class Together:
+    """Of an operand, one entry for each mapping: how many cores load a tile together (1: none), from how many
+    clusters it comes, how many different tiles a cluster holds, and how many of them the busiest link of the
+    network carries."""
+
+    parts: Array
+    homes: Array
+    kinds: Array
+    links: Array
+
+
+def together(machine: Machine, made: Sequence[Sharing]) -> Together:
+    """Of these, one for each mapping."""
+    per_cluster = machine.cores_per_cluster
+    rows = [
+        (x.parts, x.homes, x.kinds(per_cluster), busiest_link(machine, x.clusters) if x.homes > 1 else 0.0)
+        for x in made
+    ]
+    parts, homes, kinds, links = np.array(rows, np.float64).reshape(-1, 4).T
+    return Together(parts, homes, kinds, links * kinds)
 
 
 @dataclass(frozen=True)
@@ -51,7 +91,7 @@ class Figures:
     """Of many tilings, one entry for each: tiles along the dims that a core visits and their product; cycles
     of the unit over all steps, of one load of each operand, of one store with what follows the sums, of the
     bus for a shared tile; elements of the tiles; whether sums come in parts and whether cores meet; cycles of
-    the scalar work of a step."""
+    the scalar work of a step; bytes of SRAM."""
 
     count: dict[str, Array]
     steps: Array
@@ -66,6 +106,7 @@ class Figures:
     split: Array
     meets: Array
     scalar: Array
+    sram: Array
 
     def take(self, rows: Array) -> Figures:
         """The same of some rows."""
@@ -95,21 +136,21 @@ def ceil_div(a: Array, b: Array) -> Array:
 
 def figures_of(
     nest: Nest, machine: Machine, shape: Shape, tiles: dict[str, Array], parts: dict[str, Array],
-    shared: dict[str, Array],
+    shared: dict[str, Together],
 ) -> Figures:  # fmt: skip
-    """`tiles` and `parts` by dim; `shared` says whether the left, the right operand comes through SRAM."""
+    """`tiles` and `parts` by dim; `shared` says who loads the left, the right operand together."""
     made = _Tilings(nest, machine, shape, tiles, parts, shared)
     left, right, store = made.transfers
     return Figures(
         made.count, made.steps, made.unit, left, right, store, made.given("left"), made.given("right"),
-        made.vector, made.elements, made.split, shared["left"] | shared["right"], made.scalar,
+        made.vector, made.elements, made.split, made.meets, made.scalar, made.sram,
     )  # fmt: skip
 
 
 class _Tilings:
     def __init__(
         self, nest: Nest, machine: Machine, shape: Shape, tiles: dict[str, Array], parts: dict[str, Array],
-        shared: dict[str, Array],
+        shared: dict[str, Together],
     ) -> None:  # fmt: skip
         self.nest, self.machine, self.shape, self.parts, self.shared = nest, machine, shape, parts, shared
         e = nest.extents
@@ -193,10 +234,14 @@ class _Tilings:
     @cached_property
     def vector(self) -> Array:
         """Cycles of the vector unit for what follows the sums of a tile."""
-        size = self.elements["out"] * max(4, self.shape.sums)
-        narrowed = self.split & (self.shape.sums != self.nest.accumulate.bits // 8)
-        passes = np.where(narrowed, 1 + self.shape.passes_of_parts, 0) + self.shape.passes
-        return passes * (size // self.machine.core.vfu.bytes_per_cycle + self.machine.core.vfu.latency)
+        vfu, parts = self.machine.core.vfu, self.split
+        found = np.zeros(self.size)
+        for chosen, behind in ((~parts, self.shape.behind), (parts, self.shape.behind_parts)):
+            passed = self.elements["out"] * behind.lanes / vfu.bytes_per_cycle
+            found = found + np.where(chosen, passed + behind.instructions * (vfu.latency + ISSUE), 0)
+        narrowed = parts & (self.shape.sums != self.nest.accumulate.bits // 8) & (not self.shape.extras)
+        wide = self.elements["out"] * self.nest.accumulate.bits // 8
+        return found + np.where(narrowed, wide // vfu.bytes_per_cycle + vfu.latency, 0)
 
     def _image_copy(self) -> Copy:
         t, v, (rows, columns) = self.tile, self.nest.image, self._places_in
@@ -269,7 +314,7 @@ class _Tilings:
         views = [x for x in self.shape.extras if x.is_result] or [Extra(result, True, False)]
         store = sum((self._cycles_of(self._result_copy(x.view, True)) for x in views), np.zeros(self.size))
         for extra in self.shape.extras:
-            if not extra.is_result and not extra.is_vector:
+            if not (extra.is_result or extra.is_vector or extra.is_scalar):
                 store = store + self._cycles_of(self._result_copy(extra.view, False))
         own = self.nest.own
         return (
@@ -289,10 +334,11 @@ class _Tilings:
     @property
     def scalar(self) -> Array:
         """Cycles of a step's scalar work: places, edges, counters; fitted to generated kernels."""
-        shared, loops = self.shared["left"] | self.shared["right"], np.zeros(self.size)
+        loops = np.zeros(self.size)
         for dim in DIMS:
             loops = loops + (self.count[dim] > 1)
-        found = np.where(shared, 180, 0) + np.where(self.split, 100, 0) + 90 * loops - 100
+        copies = sum(np.where(x.parts > 1, 110 + 70 * x.homes, 0) for x in self.shared.values())
+        found = copies + np.where(self.split, 100, 0) + 90 * loops - 100
         if self.nest.kind != "product":
             uneven = self.nest.extents["p"] % self.tile["p"] != 0
             found = found + 230 + np.where(self.count["q"] > 1, 220, 0) + np.where(uneven, 130, 0)
@@ -300,12 +346,26 @@ class _Tilings:
 
     def _load(self, copy: Copy, name: str) -> Array:
         """Of a shared operand a core loads only its part."""
-        sharers = np.where(self.shared[name], self.machine.cores_per_cluster, 1)
+        sharers = self.shared[name].parts
         part = replace(copy, own=copy.own / sharers, moved=copy.moved / sharers)
         return self._cycles_of(part)
 
+    @property
+    def meets(self) -> Array:
+        return (self.shared["left"].parts > 1) | (self.shared["right"].parts > 1)
+
+    @property
+    def sram(self) -> Array:
+        """Bytes of parts of tiles, twice: the next ones come while these go."""
+        found = np.zeros(self.size)
+        for name, x in self.shared.items():
+            found = found + np.where(x.parts > 1, 2 * x.kinds * self.elements[name] * self.nest.image.item, 0)
+        return found
+
     def given(self, name: str) -> Array:
-        """Cycles of the bus that takes a shared tile to the cores."""
-        bus = max(1, min(self.machine.sram.bus_bytes_per_cycle, self.machine.sram.bytes_per_cycle))
+        """Cycles of the bus and of the network that take a shared tile to the cores."""
+        m, x = self.machine, self.shared[name]
+        bus = max(1, min(m.sram.bus_bytes_per_cycle, m.sram.bytes_per_cycle))
         size = self.elements[name] * self.nest.image.item
-        return np.where(self.shared[name], size / bus + self.machine.core.move_dma.setup, 0.0)
+        carried = np.maximum(size * x.kinds / bus, size * x.links / max(1, m.noc.link_bytes_per_cycle))
+        return np.where(x.parts > 1, carried + x.homes * m.core.move_dma.setup, 0.0)

@@ -66,11 +66,12 @@ class Finish:
         if self.plan.is_narrowed:
             tile = self.base["narrow"]
             self._narrow(tile, sums, count)
-        inputs = [tile, *(self._spread(regions, at, n, place) for n, place in extras.items())]
+        inputs = [tile, *(self._spread(regions, at, n, extras[n]) for n in self.plan.read)]
         scratch = self.base["scratch"]
         if self.s.is_ahead:
             return
-        epilogue.body.emit(self.s.builder, inputs, results, count, scratch, self.plan.elements["out"])
+        assert self.plan.body is not None
+        self.plan.body.emit(self.s.builder, inputs, results, count, scratch, self.plan.elements["out"])
 
     def _narrow(self, to: Value, of: Value, count: Int) -> None:
         """Floats are rounded; integers keep their low bytes, as sums of integers wrap."""

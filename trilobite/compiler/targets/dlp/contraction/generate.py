@@ -6,18 +6,23 @@ asynchronous and run steps ahead of, or behind, the unit; edges of tiles are num
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from typing import cast
 
 from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile, merged
 from trilobite.compiler.targets.dlp.contraction.finish import Finish
 from trilobite.compiler.targets.dlp.contraction.mapping import ceil_div
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, View
-from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.compiler.targets.dlp.contraction.places import Plan, is_scalar
 from trilobite.compiler.targets.dlp.contraction.region import Regions
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
+from trilobite.compiler.targets.dlp.contraction.sharing import Members, Sharing
 from trilobite.compiler.targets.dlp.contraction.walk import Point, Stage, Walk
+from trilobite.compiler.targets.dlp.vector.formats import WORDS
+from trilobite.processor.isa.address import CLUSTER_SHIFT
 from trilobite.processor.isa.formats import U8
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Buffer, Value
@@ -48,6 +53,7 @@ class Kernel:
         s, m = self.s, self.mapping
         starts: dict[str, Int] = dict.fromkeys(DIMS, 0)
         found: dict[str, Int] = dict(self.count)
+        self.indices: list[dict[str, Int]] = [dict.fromkeys(DIMS, 0)] * 2  # of the cluster, of the core in it
         if all(m.parts(d) == 1 for d in DIMS):
             return starts, found
         per_cluster = self.plan.machine.cores_per_cluster
@@ -56,32 +62,44 @@ class Kernel:
             (m.clusters, s.div(task, per_cluster)),
             (m.cores, s.rem(task, per_cluster)),
         )
-        part = _parts(s, groups)
+        self.indices = [_indices(s, parts, number) for parts, number in groups]
         idle: Int = 0
         for parts, number in groups:
             idle = s.add(idle, s.compare("ge", number, _size(parts)))
+        outer, inner = self.indices
         for dim in DIMS:
             if m.parts(dim) == 1:
                 continue
             tiles = ceil_div(self.nest.extents[dim], m.tile(dim))
-            first = s.mul(part[dim], self.count[dim])
+            part = s.add(s.mul(outer[dim], m.cores[DIMS.index(dim)]), inner[dim])
+            first = s.mul(part, self.count[dim])
             starts[dim] = s.mul(first, m.tile(dim))
-            if tiles != self.count[dim] * m.parts(dim):
+            if tiles != self.count[dim] * m.parts(dim) and not self.plan.shared:
                 found[dim] = s.max(s.min(s.sub(tiles, first), self.count[dim]), 0)
         if idle != 0:  # cores that the division leaves without work
             dim = next(d for d in DIMS if m.parts(d) > 1)
             found[dim] = s.select(idle, 0, found[dim])
         return starts, found
 
+    def _where(self, at: Point, name: str, body: Callable[[], None]) -> None:
+        """The body where the tile exists. Cores that share go all steps, some of them beyond their part."""
+        s, m, is_there = self.s, self.mapping, cast(Int, 1)
+        for dim in self.nest.own[name] if self.plan.shared else ():
+            extent, tile = self.nest.extents[dim], m.tile(dim)
+            if ceil_div(extent, tile) != self.count[dim] * m.parts(dim):
+                first = s.add(self.starts[dim], s.mul(at.index[dim], tile))
+                is_there = s.mul(is_there, s.compare("lt", first, extent))
+        s.when(is_there, body, "there")
+
     def emit(self) -> None:
         plan, lead = self.plan, self.mapping.lead
         looped = [d for d in self.mapping.order if self.count[d] > 1 or not isinstance(self.trips[d], int)]
-        meets = bool(plan.shared)
+        meets = ("chip" if self.mapping.across else "cluster") if plan.shared else ""
         walk = Walk(self.s, looped, self.trips, plan.residences, self.mapping.order, plan.waits, meets)
         early = 1 if plan.shared else 0
         load = Stage("load", early, self._load)
-        store = Stage("store", early + lead + (1 if lead else 0), self._store)
-        compute = Stage("compute", early + lead, self._compute)
+        store = Stage("store", early + lead + (1 if lead else 0), self._at_result(self._store))
+        compute = Stage("compute", early + lead, self._at_result(self._compute))
         if early:
             walk.emit([Stage("fill", 0, self._fill), load, store, compute])
             self.builder.sync()
@@ -91,58 +109,96 @@ class Kernel:
         walk.emit([load, store, compute] if plan.waits and lead else [load, compute, store])
         self.builder.sync()
 
+    def _at_result(self, body: Callable[[Point], None]) -> Callable[[Point], None]:
+        return lambda at: self._where(at, "out", partial(body, at))
+
     # loads
     def _load(self, at: Point) -> None:
         for name in ("left", "right"):
             r = self.plan.residences[name]
-            get = self._take if name == self.plan.shared else partial(self._load_tile, name)
-            self.s.when(at.is_first(self.s, r.zero), partial(get, at), name)
+            get = self._take if name in self.plan.shared else self._load_tile
+            there = partial(self._where, at, name, partial(get, name, at))
+            self.s.when(at.is_first(self.s, r.zero), there, name)
         for number, _ in enumerate(self.nest.extras[: len(self.operands) - 2]):
             r = self.plan.residences[f"extra{number}"]
-            self.s.when(
-                at.is_first(self.s, r.zero),
-                lambda number=number: self._load_extra(number, at),  # type: ignore[misc]
-                f"extra{number}",
-            )
+            there = partial(self._where, at, "out", partial(self._load_extra, number, at))
+            self.s.when(at.is_first(self.s, r.zero), there, f"extra{number}")
 
     def _place(self, name: str, at: Point) -> Value:
         residence, room = self.plan.residences[name], self.plan.rooms[name]
         slot = at.slot(self.s, name, residence, self.count)
         return self.s.offset(self.base[name], self.s.mul(slot, room.tile))
 
-    # an operand that the cluster shares
+    # operands that several cores load together
     def _fill(self, at: Point) -> None:
-        """This core's part of the tile, from DRAM into SRAM."""
-        r = self.plan.residences[self.plan.shared]
-        self.s.when(at.is_first(self.s, r.zero), partial(self._fill_part, at), "fill")
+        """This core's parts of tiles, from DRAM into SRAM."""
+        for name in self.plan.shared:
+            there = partial(self._where, at, name, partial(self._fill_part, name, at))
+            self.s.when(at.is_first(self.s, self.plan.residences[name].zero), there, "fill")
 
-    def _fill_part(self, at: Point) -> None:
-        tile = self._tile(self.plan.shared, at)
-        first, mine, step, axes = self._part(tile)
-        to = self.s.offset(self._place("shared", at), self.s.mul(first, step))
+    def _fill_part(self, name: str, at: Point) -> None:
+        s, tile, made = self.s, self._tile(name, at), self.plan.sharing(name)
+        mine: Int = 0
+        if made.within:
+            mine = self._weighted(1, made.cores.weights(True))
+        if made.across:
+            mine = s.add(mine, s.mul(self._weighted(0, made.clusters.weights(True)), made.sharers))
+        first, count, step, axes = self._part(tile, made.parts, mine)
+        to = s.offset(self._parts(name, at), s.mul(first, step))
         outer = axes[-1]
-        source = self.s.offset(self.s.offset(tile.pointer, tile.first), self.s.mul(first, outer.of))
-        some = [*axes[:-1], Axis(mine, outer.to, outer.of)]
-        copy = partial(copy_tile, self.s, to, source, some, tile.item)
-        self.s.when(self.s.compare("gt", mine, 0), copy, "part")
+        source = s.offset(s.offset(tile.pointer, tile.first), s.mul(first, outer.of))
+        some = [*axes[:-1], Axis(count, outer.to, outer.of)]
+        copy = partial(copy_tile, s, to, source, some, tile.item)
+        s.when(s.compare("gt", count, 0), copy, "part")
 
-    def _take(self, at: Point) -> None:
-        """This core's part, from SRAM to the tile of every core of the cluster."""
-        name = self.plan.shared
-        first, mine, step, _ = self._part(self._tile(name, at))
-        skip = self.s.mul(first, step)
-        to, of = (self.s.offset(self._place(place, at), skip) for place in (name, "shared"))
-        everyone = (1 << self.plan.machine.cores_per_cluster) - 1
-        fields = [to, of, self.s.value(self.s.mul(mine, step)), self.builder.integer(everyone)]
-        give = partial(self.s.tensor, "COPYX", fields, is_async=True)
-        self.s.when(self.s.compare("gt", mine, 0), give, "give")
+    def _weighted(self, level: int, weights: Sequence[tuple[str, int]]) -> Int:
+        """This cluster's (0) or core's (1) number among those that differ along these dims."""
+        return self.s.total(self.s.mul(self.indices[level][dim], weight) for dim, weight in weights)
 
-    def _part(self, tile: Tile) -> tuple[Int, Int, Int, list[Axis]]:
-        """Of the tile's outermost axis: where this core's part begins, how many, bytes of one; the axes."""
+    def _parts(self, name: str, at: Point) -> Value:
+        """Where parts of this core's tile lie in its own cluster's SRAM."""
+        made, room = self.plan.sharing(name), self.plan.rooms[f"parts_{name}"]
+        per_cluster = self.plan.machine.cores_per_cluster
+        slot = at.slot(self.s, "parts", self.plan.residences["parts"], self.count)
+        place = self.s.offset(self.base[f"parts_{name}"], self.s.mul(slot, room.tile))
+        members = made.cores if made.within else Members(self.mapping.cores, DIMS)
+        kind = self._weighted(1, members.weights(False))
+        return self.s.offset(place, self.s.mul(kind, room.tile // made.kinds(per_cluster)))
+
+    def _take(self, name: str, at: Point) -> None:
+        """The tile, from the SRAM of every cluster that has a part; of each this core's share, for all cores
+        of its cluster that want it."""
+        s, made, tile = self.s, self.plan.sharing(name), self._tile(name, at)
+        own, near = self._parts(name, at), self._place(name, at)
+        turn = self._weighted(1, made.cores.weights(True)) if made.within else 0
+        for number, offset in enumerate(made.clusters.offsets if made.across else (0,)):
+            first, count, step, _ = self._part(tile, made.parts, s.add(turn, number * made.sharers))
+            skip, source = s.mul(first, step), own
+            if made.across:
+                home = s.add(self._weighted(0, made.clusters.firsts), offset + 1)
+                source = s.offset(source, s.mul(home, 1 << CLUSTER_SHIFT))
+            to, of, size = s.offset(near, skip), s.offset(source, skip), s.value(s.mul(count, step))
+            s.when(s.compare("gt", count, 0), partial(self._given, made, to, of, size), "give")
+
+    def _given(self, made: Sharing, to: Value, of: Value, size: Value) -> None:
+        if made.sharers == 1:
+            self.s.tensor("COPY", [to, of, size], is_async=True)
+            return
+        everyone = sum(1 << offset for offset in made.cores.offsets)
+        mask: Int = everyone
+        if made.cores.firsts:
+            first = self._weighted(1, made.cores.firsts)
+            choices = sorted({sum(place) for place in product(*_places(made.cores))})
+            for number in choices[1:]:
+                mask = self.s.select(self.s.compare("ge", first, number), everyone << number, mask)
+        self.s.tensor("COPYX", [to, of, size, self.s.value(mask)], is_async=True)
+
+    def _part(self, tile: Tile, parts: int, number: Int) -> tuple[Int, Int, Int, list[Axis]]:
+        """Of the tile's outermost axis: where a part begins, how many, bytes of one; the axes."""
         axes = merged(tile.axes) or [Axis(1, tile.item, tile.item)]
-        outer, cores = axes[-1], self.plan.machine.cores_per_cluster
-        each = self.s.ceil_div(outer.count, cores)
-        first = self.s.mul(self.builder.special("coreId"), each)
+        outer = axes[-1]
+        each = self.s.ceil_div(outer.count, parts)
+        first = self.s.mul(number, each)
         mine = self.s.min(self.s.sub(outer.count, first), each)
         return first, mine, outer.to, axes
 
@@ -180,6 +236,11 @@ class Kernel:
     def _load_extra(self, number: int, at: Point) -> None:
         to, view = self._place(f"extra{number}", at), self.nest.extras[number]
         source = self.operands[2 + number]
+        if is_scalar(view):
+            word, room = WORDS[view.item], self.plan.rooms[f"extra{number}"]
+            value = self.builder.load(word, source)
+            self.s.tensor("VSET", [to, self.builder.integer(room.tile // view.item), value], [word])
+            return
         if self.plan.is_spread(number):
             assert isinstance(view, View)
             outputs, first = self.regions.outputs(at, view)
@@ -262,13 +323,18 @@ def _size(parts: Sequence[int]) -> int:
     return found
 
 
-def _parts(s: Scalars, groups: Sequence[tuple[Sequence[int], Int]]) -> dict[str, Int]:
-    """Which part of each dim a core takes: the cluster's part, then the core's within it."""
+def _indices(s: Scalars, parts: Sequence[int], number: Int) -> dict[str, Int]:
+    """Which part of each dim a cluster, or a core of one, takes."""
     found: dict[str, Int] = dict.fromkeys(DIMS, 0)
-    for parts, number in groups:
-        left = number
-        for dim, count in reversed(list(zip(DIMS, parts, strict=True))):
-            if count > 1:
-                found[dim] = s.add(s.mul(found[dim], count), s.rem(left, count))
-                left = s.div(left, count)
+    left = number
+    for dim, count in reversed(list(zip(DIMS, parts, strict=True))):
+        if count > 1:
+            found[dim] = s.rem(left, count)
+            left = s.div(left, count)
     return found
+
+
+def _places(members: Members) -> list[list[int]]:
+    """For each dim that an operand has, where its parts begin among the numbers."""
+    parts = dict(zip(DIMS, members.parts, strict=True))
+    return [[step * stride for step in range(parts[dim])] for dim, stride in members.firsts]

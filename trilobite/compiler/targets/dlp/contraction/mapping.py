@@ -21,8 +21,9 @@ class Mapping:
     """`tiles` and parts stand in the order of DIMS. `order` names the loops over tiles, outermost first.
 
     An operand that is kept at level L stays while the loops from L inwards run: every tile of it that they
-    visit has a place of its own on chip. Loads run `lead` steps ahead of the unit (0: single buffers). Of a
-    shared operand each core loads its part into SRAM, a step earlier, and multicasts it to the cluster.
+    visit has a place of its own on chip. Loads run `lead` steps ahead of the unit (0: single buffers). Of an
+    operand that is shared, within clusters or across them, each core loads its part into SRAM, a step
+    earlier; `left`, `right` or `left+right`.
     """
 
     tiles: tuple[int, ...]
@@ -32,7 +33,8 @@ class Mapping:
     lead: int = 1
     clusters: tuple[int, ...] = ONES
     cores: tuple[int, ...] = ONES
-    shared: str = ""  # an operand that all cores of a cluster need alike: they load it once, through SRAM
+    shared: str = ""  # operands that the cores of a cluster load once for all that need them alike
+    across: str = ""  # operands that clusters load once for all that need them alike
 
     def tile(self, dim: str) -> int:
         return self.tiles[DIMS.index(dim)]
@@ -45,6 +47,7 @@ class Mapping:
         tiles = " ".join(f"{d}{t}" for d, t in zip(DIMS, self.tiles, strict=True))
         split = "".join(f" {d}/{self.parts(d)}" for d in DIMS if self.parts(d) > 1) or " none"
         split += f"; {self.shared} through SRAM" if self.shared else ""
+        split += f"; {self.across} across clusters" if self.across else ""
         buffers = ("single", "double", "triple")[self.lead]
         return (
             f"tiles {tiles}; order {''.join(self.order)}; left kept at {self.keep_left}, right at "

@@ -23,7 +23,8 @@ from trilobite.compiler.targets.dlp.contraction.mapping import (
     trips,
 )
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
-from trilobite.compiler.targets.dlp.interfaces import Epilogue
+from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, Sharing, sharing_of
+from trilobite.compiler.targets.dlp.interfaces import Epilogue, VectorBody
 from trilobite.processor.isa.formats import I32, Format
 from trilobite.processor.lang.scratchpad import room_of
 from trilobite.processor.machine import Machine
@@ -56,18 +57,19 @@ class Drain:
 
 
 def drain_of(nest: Nest, epilogue: Epilogue | None, split: bool) -> Drain | None:
-    """The whole epilogue as a drain, if the unit can do it; sums in parts only in their own format."""
+    """What of the epilogue a drain does, if the unit can; sums in parts only in their own format."""
     if epilogue is None or not epilogue.drain or nest.kind not in ("product", "forward"):
         return None
     wanted = epilogue.drain
-    result = RESULTS.get(epilogue.results[0].dtype)
+    result = RESULTS.get(epilogue.drained or epilogue.results[0].dtype)
     if result is None or len(epilogue.results) != 1 or (split and result is not nest.accumulate):
         return None
     numbers = {name: int(wanted.get(name, -1)) for name in ("bias", "scale")}
     dtypes = {"bias": float32 if nest.left.kind == "float" else int32, "scale": float32}
     for name, number in numbers.items():
         if number >= 0 and not (
-            epilogue.operands[number].dtype == dtypes[name] and is_vector(nest.extras[number])
+            epilogue.operands[number].dtype == dtypes[name]
+            and (is_vector(nest.extras[number]) or is_scalar(nest.extras[number]))
         ):
             return None
     if not is_product(result, nest.left, nest.left):
@@ -75,9 +77,23 @@ def drain_of(nest: Nest, epilogue: Epilogue | None, split: bool) -> Drain | None
     return Drain(numbers["bias"], numbers["scale"], str(wanted.get("activation", "")), result)
 
 
+def body_of(epilogue: Epilogue, drain: Drain | None) -> tuple[VectorBody | None, tuple[int, ...]]:
+    """The vector instructions behind the sums, and the operands that they read."""
+    if drain is None:
+        return epilogue.body, tuple(range(len(epilogue.operands)))
+    return epilogue.rest, epilogue.rest_operands
+
+
 def is_vector(view: object) -> bool:
     """One number for each output: the same at every place."""
     return isinstance(view, View) and view.image == view.row == view.column == 0 and view.channel == view.item
+
+
+def is_scalar(view: object) -> bool:
+    """One number for all."""
+    return isinstance(view, View) and not (
+        view.image or view.row or view.column or view.channel or view.group
+    )
 
 
 class Plan:
@@ -86,14 +102,17 @@ class Plan:
     def __init__(self, nest: Nest, mapping: Mapping, machine: Machine, epilogue: Epilogue | None) -> None:
         self.nest, self.mapping, self.machine, self.epilogue = nest, mapping, machine, epilogue
         self.count, self.least = trips(nest, mapping), fewest(nest, mapping)
+        self.shared = tuple(name for name in OPERANDS if name in mapping.shared or name in mapping.across)
+        if self.shared:  # then all cores go equally many steps
+            self.least = self.count
         self.elements = tile_elements(nest, mapping)
         self.waits = machine.interlock != "ranges"
         self.split = any(self.count[d] > 1 for d in nest.reduced)
         self.drain = drain_of(nest, epilogue, self.split)
-        self.has_body = epilogue is not None and self.drain is None
+        self.body, self.read = body_of(epilogue, self.drain) if epilogue is not None else (None, ())
+        self.has_body = self.body is not None
         self.sums = self._sum_format()
         self.depth = mapping.lead + 1
-        self.shared = mapping.shared
 
     def _sum_format(self) -> Format:
         """What the unit writes: the result itself wherever one instruction makes it."""
@@ -125,7 +144,7 @@ class Plan:
         nest, m = self.nest, self.mapping
         own, order = nest.own, m.order
         found = {
-            "shared": Residence((), len(order), (), (), 1, 1 if self.is_single or not self.shared else 2),
+            "parts": Residence((), len(order), (), (), 1, 1 if self.is_single or not self.shared else 2),
             "left": residence(own["left"], order, self.count, self.least, m.keep_left, self.depth),
             "right": residence(own["right"], order, self.count, self.least, m.keep_right, self.depth),
             "sums": self._sums(),
@@ -152,6 +171,8 @@ class Plan:
     def _extra(self, number: int) -> Residence:
         order, m = self.mapping.order, self.mapping
         assert self.epilogue is not None
+        if is_scalar(self.nest.extras[number]):
+            return residence((), order, self.count, self.least, 0, 1)
         if self.is_spread(number):
             whole = (
                 self.nest.extents["n"]
@@ -172,9 +193,12 @@ class Plan:
             Room("right", self._right_space(), aligned(left.bytes(e["right"])), r["right"].slots),
             Room("sums", self._sum_space(), aligned(self.sums.bytes(e["out"])), r["sums"].slots),
         ]
-        if self.shared:
-            tile = aligned(left.bytes(e[self.shared]))
-            found.append(Room("shared", "sram", tile, 1 if self.is_single else 2))
+        for name in self.shared:
+            tile, kinds = (
+                aligned(left.bytes(e[name])),
+                self.sharing(name).kinds(self.machine.cores_per_cluster),
+            )
+            found.append(Room(f"parts_{name}", "sram", tile * kinds, 1 if self.is_single else 2))
         if self.has_body and self.is_narrowed:
             found.append(Room("narrow", "nram", aligned(self.nest.out.bytes(e["out"])), 1))
         if not self.is_direct:
@@ -183,6 +207,9 @@ class Plan:
         if self.epilogue is not None:
             found += self._epilogue_rooms()
         return {room.name: room for room in found}
+
+    def sharing(self, name: str) -> Sharing:
+        return sharing_of(self.nest, self.mapping, name)
 
     @property
     def is_single(self) -> bool:
@@ -206,12 +233,13 @@ class Plan:
         outputs = min(self.mapping.tile("n"), self.nest.extents["n"]) * self.mapping.tile("g")
         for number, tensor in enumerate(self.epilogue.operands):
             slots, item = self.residences[f"extra{number}"].slots, tensor.dtype.itemsize
-            count = outputs if self.is_spread(number) else self.elements["out"]
+            is_short = self.is_spread(number) or (number not in self.read)
+            count = outputs if is_short else self.elements["out"]
             found.append(Room(f"extra{number}", "nram", aligned(item * count), slots))
-            if self.is_spread(number) and self.has_body:
+            if self.is_spread(number) and number in self.read and self.has_body:
                 found.append(Room(f"spread{number}", "nram", aligned(item * self.elements["out"]), 1))
-        if self.has_body:
-            need = self.epilogue.body.scratch_bytes(self.elements["out"])
+        if self.body is not None:
+            need = self.body.scratch_bytes(self.elements["out"])
             found.append(Room("scratch", "nram", aligned(max(need, 1)), 1))
         return found
 

@@ -16,9 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.targets.dlp.contraction.figures import Extra, Figures, Shape, ceil_div, figures_of
+from trilobite.compiler.targets.dlp.contraction.figures import (
+    Extra,
+    Figures,
+    Shape,
+    ceil_div,
+    figures_of,
+    together,
+)
 from trilobite.compiler.targets.dlp.contraction.mapping import ALIGN, Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest
+from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, sharing_of
+from trilobite.processor.lang.scratchpad import room_of
 from trilobite.processor.machine import Machine
 
 Array = Any  # of NumPy, one entry for each mapping
@@ -41,7 +50,7 @@ def figures_for(nest: Nest, machine: Machine, shape: Shape, mappings: list[Mappi
     """Figures of given mappings."""
     tiles = {d: np.array([m.tile(d) for m in mappings], np.int64) for d in DIMS}
     parts = {d: np.array([m.parts(d) for m in mappings], np.int64) for d in DIMS}
-    shared = {name: np.array([m.shared == name for m in mappings]) for name in ("left", "right")}
+    shared = {name: together(machine, [sharing_of(nest, m, name) for m in mappings]) for name in OPERANDS}
     return figures_of(nest, machine, shape, tiles, parts, shared)
 
 
@@ -104,21 +113,19 @@ class Prediction:
         left, _ = self._slots(own["left"], b.keep_left, depth)
         right, _ = self._slots(own["right"], b.keep_right, depth)
         nram = left * _aligned(self.f.elements["left"] * item)
-        wide = np.where(self.f.split, self.nest.accumulate.bits // 8, self.shape.sums)
+        split, accumulate = self.f.split, self.nest.accumulate.bits // 8
+        wide = np.where(split & self.shape.parts_wide, accumulate, self.shape.sums)
         out = self.f.elements["out"]
         nram = nram + self._sum_places() * _aligned(out * wide)
-        narrow = self.f.split & (wide != self.shape.sums) | np.full(self.size, not self.shape.is_direct)
+        again = split & (wide != self.shape.sums) | np.full(self.size, not self.shape.is_direct)
         for item_out in self.shape.results:
-            again = _aligned(out * item_out) * (2 if b.lead else 1)
-            nram = nram + np.where(narrow, again, 0)
+            nram = nram + np.where(again, _aligned(out * item_out) * (2 if b.lead else 1), 0)
         for extra in self.shape.extras:
-            nram = nram + self._extra_bytes(extra, narrow)
-        if self.shape.scratch:
-            narrowed = (
-                _aligned(out * self.nest.out.bits // 8) if self.nest.out is not self.nest.accumulate else 0
-            )
-            body = _aligned(_aligned(out) * self.shape.scratch) + narrowed
-            nram = nram + np.where(narrow, body, 0)
+            nram = nram + self._extra_bytes(extra, again)
+        if self.shape.extras and self.nest.out is not self.nest.accumulate:
+            nram = nram + np.where(again, _aligned(out * self.nest.out.bits // 8), 0)
+        for chosen, behind in ((~split, self.shape.behind), (split, self.shape.behind_parts)):
+            nram = nram + np.where(chosen, _aligned(_aligned(out) * behind.scratch), 0)
         return nram, right * _aligned(self.f.elements["right"] * item)
 
     def _extra_bytes(self, extra: Extra, has_body: Array) -> Array:
@@ -128,8 +135,8 @@ class Prediction:
         outputs = self.nest.extents["n"] * self.nest.extents["g"] * item
         whole = _aligned(self.f.elements["out"] * item)
         if extra.is_vector:
-            return np.where(has_body, whole, 0) + outputs + 64 * 16
-        return whole * (self.walking.lead + 2)
+            return np.where(has_body & extra.is_read, whole, 0) + outputs + 64 * 16
+        return whole * (1 if extra.is_scalar else self.walking.lead + 2)
 
     @cached_property
     def cycles(self) -> Array:
@@ -206,10 +213,13 @@ class Prediction:
         core = self.machine.core
         nram, wram = self.used
         room = (core.nram.kib - core.nram.reserved_kib) * 1024
-        if self.walking.lead != 1:  # what a cluster shares runs a step ahead of double buffers
+        if self.walking.lead != 1:  # what cores share runs a step ahead of double buffers
             nram = np.where(self.f.meets, room + 1, nram)
+        far = room_of(self.machine, "sram")
         pool = core.pool_kib * 1024 or room + core.wram.bytes
-        return np.asarray((nram <= room) & (wram <= core.wram.bytes) & (nram + wram <= pool))
+        return np.asarray(
+            (self.f.sram <= far) & (nram <= room) & (wram <= core.wram.bytes) & (nram + wram <= pool)
+        )
 
 
 def _aligned(count: Array) -> Array:

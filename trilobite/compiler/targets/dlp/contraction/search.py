@@ -13,11 +13,18 @@ from math import prod
 import numpy as np
 
 from trilobite.base.errors import KernelError
-from trilobite.compiler.targets.dlp.contraction.figures import Extra, Figures, Shape
+from trilobite.compiler.targets.dlp.contraction.figures import Behind, Extra, Figures, Shape
 from trilobite.compiler.targets.dlp.contraction.formats import is_product
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping, ceil_div, trips
 from trilobite.compiler.targets.dlp.contraction.nest import Nest
-from trilobite.compiler.targets.dlp.contraction.places import Plan, drain_of, is_vector
+from trilobite.compiler.targets.dlp.contraction.places import (
+    Drain,
+    Plan,
+    body_of,
+    drain_of,
+    is_scalar,
+    is_vector,
+)
 from trilobite.compiler.targets.dlp.contraction.predict import Prediction, figures_for
 from trilobite.compiler.targets.dlp.contraction.space import Space
 from trilobite.compiler.targets.dlp.interfaces import Epilogue
@@ -54,17 +61,30 @@ def shape_of(nest: Nest, epilogue: Epilogue | None) -> Shape:
     if epilogue is None:
         direct = nest.left.kind == "float" and is_product(nest.out, nest.left, nest.left)
         return Shape(item, (item,), direct or nest.out is nest.accumulate)
-    drain = drain_of(nest, epilogue, False)
+    drain, parted = drain_of(nest, epilogue, False), drain_of(nest, epilogue, True)
+    bodies = [_behind(nest, epilogue, d) for d in (drain, parted)]
+    read = {number for d in (drain, parted) for number in body_of(epilogue, d)[1]}
     operands = len(epilogue.operands)
     extras = tuple(
-        Extra(view, number >= operands, number < operands and is_vector(view))
+        Extra(
+            view, number >= operands, number < operands and is_vector(view), number in read, is_scalar(view)
+        )
         for number, view in enumerate(nest.extras)
     )
     results = tuple(t.dtype.itemsize for t in epilogue.results)
-    scratch = ceil_div(epilogue.body.scratch_bytes(MEASURED), MEASURED)
-    if drain is not None:
-        return Shape(results[0], results, True, 0, 2 + 4 * len(extras), extras, scratch)
-    return Shape(nest.accumulate.bits // 8, results, False, 2 + 2 * len(extras), 0, extras, scratch)
+    sums = drain.result.bits // 8 if drain is not None else nest.accumulate.bits // 8
+    direct = drain is not None and epilogue.rest is None
+    return Shape(sums, results, direct, bodies[0], bodies[1], extras, parted is None)
+
+
+def _behind(nest: Nest, epilogue: Epilogue, drain: Drain | None) -> Behind:
+    """What the vector unit does where this drain does the rest."""
+    body, read = body_of(epilogue, drain)
+    if body is None:
+        return Behind()
+    spread = sum(nest.extras[n].item for n in read if is_vector(nest.extras[n]))
+    scratch = ceil_div(body.scratch_bytes(MEASURED), MEASURED)
+    return Behind(body.lane_bytes + spread, body.instructions + len(read), scratch)
 
 
 def search(

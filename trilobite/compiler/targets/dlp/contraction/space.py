@@ -9,15 +9,29 @@ batches that share everything but tiles and parts, as the cost model takes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import permutations, product
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.targets.dlp.contraction.figures import Figures, Shape, figures_of
+from trilobite.compiler.targets.dlp.contraction.figures import (
+    Figures,
+    Shape,
+    Together,
+    figures_of,
+    together,
+)
 from trilobite.compiler.targets.dlp.contraction.mapping import ONES, Mapping, ceil_div
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest
 from trilobite.compiler.targets.dlp.contraction.predict import Walking
+from trilobite.compiler.targets.dlp.contraction.sharing import (
+    OPERANDS,
+    Members,
+    Sharing,
+    is_shareable,
+)
 from trilobite.processor.machine import Machine
 
 MOST_TILES = 10  # sizes of tiles that are looked at along a dim
@@ -29,21 +43,9 @@ def is_legal(nest: Nest, m: Mapping, machine: Machine) -> bool:
     whole = m.tile("n") >= nest.extents["n"] and m.tile("k") >= nest.extents["k"]
     if m.tile("g") > 1 and not whole:
         return False
-    if m.shared and not is_shareable(nest, m, machine):
+    if (m.shared or m.across) and not is_shareable(nest, m, machine):
         return False
     return not nest.whole_images or (m.tile("p") >= nest.extents["p"] and m.tile("q") >= nest.extents["q"])
-
-
-def is_shareable(nest: Nest, m: Mapping, machine: Machine) -> bool:
-    """The cores of a cluster need the same tiles of the operand, and all go equally many steps."""
-    own = nest.own[m.shared]
-    if prod(m.cores) != machine.cores_per_cluster:
-        return False
-    for dim, parts in zip(DIMS, m.cores, strict=True):
-        tiles = ceil_div(nest.extents[dim], m.tile(dim))
-        if parts > 1 and (dim in own or tiles % m.parts(dim)):
-            return False
-    return m.lead == 1 and nest.window.spread == (1, 1)
 
 
 def divided_dims(nest: Nest) -> tuple[str, ...]:
@@ -55,32 +57,44 @@ def divided_dims(nest: Nest) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-Division = tuple[tuple[int, ...], tuple[int, ...], str]
+@dataclass(frozen=True)
+class Division:
+    """Parts for clusters and for the cores of one, and which operands they load together."""
+
+    clusters: tuple[int, ...] = ONES
+    cores: tuple[int, ...] = ONES
+    shared: str = ""
+    across: str = ""
 
 
 def divisions(nest: Nest, machine: Machine, cores: int) -> list[Division]:
-    """Parts for clusters and for the cores of one, every factorisation, without and with an operand that the
-    cores of a cluster share."""
+    """Every factorisation: nothing shared, what the cores of a cluster need alike, and what any cores do."""
     if cores == 1:
-        return [(ONES, ONES, "")]
+        return [Division()]
     dims = divided_dims(nest)
     clusters = cores // machine.cores_per_cluster
     outer, inner = _factorised(clusters, dims), _factorised(machine.cores_per_cluster, dims)
     found: list[Division] = []
     for a, b in product(outer, inner):
         if _useful(nest, a, b):
-            found += [(a, b, shared) for shared in ("", *_shared(nest, machine, b))]
-    return found or [(ONES, ONES, "")]
+            found += [Division(a, b), *_shared(nest, machine, a, b)]
+    return found or [Division()]
 
 
-def _shared(nest: Nest, machine: Machine, parts: tuple[int, ...]) -> list[str]:
-    """Operands that all cores of a cluster need alike, where it can multicast."""
+def _shared(nest: Nest, machine: Machine, a: tuple[int, ...], b: tuple[int, ...]) -> list[Division]:
+    """Where the machine can multicast: sharing within clusters, and as far as it goes."""
     if machine.interlock == "ranges" or not (machine.sram.multicast and machine.sram.kib):
         return []
-    if prod(parts) != machine.cores_per_cluster or nest.window.spread != (1, 1):
-        return []
-    split = [d for d, n in zip(DIMS, parts, strict=True) if n > 1]
-    return [name for name in ("left", "right") if split and not set(split) & set(nest.own[name])]
+    alike = [
+        "+".join(name for name in OPERANDS if Members(parts, nest.own[name]).count > 1) for parts in (b, a)
+    ]
+    near, far = Division(a, b, alike[0]), Division(a, b, *alike)
+    tries = ([near] if alike[0] else []) + ([far] if alike[1] else [])
+    tile = tuple(nest.extents[d] for d in DIMS)
+    return [
+        d for d in tries
+        if is_shareable(nest, Mapping(tile, clusters=a, cores=b, shared=d.shared, across=d.across), machine)
+    ]  # fmt: skip
 
 
 def _useful(nest: Nest, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -153,11 +167,11 @@ class Space:
     def _tilings(self) -> list[tuple[int, ...]]:
         """Tiles and the number of the division, in a fixed order."""
         found: list[tuple[int, ...]] = []
-        for number, (a, b, shared) in enumerate(self.divisions):
+        for number, division in enumerate(self.divisions):
+            parts = [x * y for x, y in zip(division.clusters, division.cores, strict=True)]
             for fine in (False, True) if self._tiny else (False,):
-                lists = [self._sizes(d, x * y, fine) for d, x, y in zip(DIMS, a, b, strict=True)]
-                rows = [tiles for tiles in product(*lists) if self._whole(tiles)]
-                found += [(*t, number) for t in rows if not shared or self._even(t, a, b)]
+                lists = [self._sizes(d, n, fine) for d, n in zip(DIMS, parts, strict=True)]
+                found += [(*tiles, number) for tiles in product(*lists) if self._whole(tiles)]
         return list(dict.fromkeys(found))
 
     @property
@@ -166,13 +180,6 @@ class Space:
         core, g = self.machine.core, granules(self.nest, self.machine)
         need = g["n"] * g["k"] * self.nest.window.taps * self.nest.image.item
         return 2 * need > core.wram.bytes or core.nram.kib < 64
-
-    def _even(self, tiles: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-        """Cores that share go equally many steps."""
-        extents = [self.nest.extents[d] for d in DIMS]
-        return all(
-            y == 1 or ceil_div(e, t) % (x * y) == 0 for e, t, x, y in zip(extents, tiles, a, b, strict=True)
-        )
 
     def _whole(self, tiles: tuple[int, ...]) -> bool:
         g, n, k = (tiles[DIMS.index(d)] for d in "gnk")
@@ -193,11 +200,22 @@ class Space:
         """What the tilings cost whatever the order of loops."""
         rows = np.array(self._rows, np.int64)
         tiles = {d: rows[:, i] for i, d in enumerate(DIMS)}
-        split = np.array([[x * y for x, y in zip(a, b, strict=True)] for a, b, _ in self.divisions], np.int64)
-        names = np.array([shared for _, _, shared in self.divisions])
-        shared = {name: (names == name)[rows[:, -1]] for name in ("left", "right")}
-        parts = {d: split[rows[:, -1], i] for i, d in enumerate(DIMS)}
+        which = rows[:, -1]
+        split = np.array([np.multiply(d.clusters, d.cores) for d in self.divisions], np.int64)
+        parts = {d: split[which, i] for i, d in enumerate(DIMS)}
+        shared = {name: self._together(name, which) for name in OPERANDS}
         return figures_of(self.nest, self.machine, shape, tiles, parts, shared)
+
+    def _together(self, name: str, which: Any) -> Together:
+        made = [
+            Sharing(
+                Members(d.cores, self.nest.own[name]), Members(d.clusters, self.nest.own[name]),
+                name in d.shared, name in d.across,
+            )
+            for d in self.divisions
+        ]  # fmt: skip
+        each = together(self.machine, made)
+        return Together(each.parts[which], each.homes[which], each.kinds[which], each.links[which])
 
     def walks(self, lead: int) -> Iterator[Walking]:
         """Orders and levels; each goes with every tiling."""
@@ -208,9 +226,8 @@ class Space:
 
     def mapping(self, walking: Walking, row: int) -> Mapping:
         chosen, w = self._rows[row], walking
-        clusters, cores, shared = self.divisions[chosen[-1]]
-        kept = w.keep_left, w.keep_right
-        return Mapping(tuple(chosen[:-1]), w.order, *kept, w.lead, clusters, cores, shared)
+        d, kept = self.divisions[chosen[-1]], (w.keep_left, w.keep_right)
+        return Mapping(tuple(chosen[:-1]), w.order, *kept, w.lead, d.clusters, d.cores, d.shared, d.across)
 
     @property
     def size(self) -> int:

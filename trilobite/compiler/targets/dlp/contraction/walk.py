@@ -66,11 +66,11 @@ class _Place:
 
 class Walk:
     """`order` are the loops with more than one tile; `trips` may be known only to the run. With `meets` the
-    cores of a cluster go from step to step together: each has done what the others need."""
+    cores of a cluster, or of the chip, go from step to step together: each has done what the others need."""
 
     def __init__(
         self, s: Scalars, order: Sequence[str], trips: Mapping[str, Int], residences: Mapping[str, Residence],
-        levels: Sequence[str], waits: bool, meets: bool = False,
+        levels: Sequence[str], waits: bool, meets: str = "",
     ) -> None:  # fmt: skip
         self.s, self.order, self.trips, self.waits, self.meets = s, list(order), trips, waits, meets
         self.residences = residences
@@ -121,7 +121,7 @@ class Walk:
 
     def _meet(self) -> None:
         if self.meets:
-            self.s.builder.barrier("cluster", "ipu")
+            self.s.builder.barrier(self.meets, "ipu")
 
     def _exists(self, stage: Stage, t: Int, steps: Int, last: int) -> Int:
         """0 <= t - delay < steps, as far as the loop does not say so already."""

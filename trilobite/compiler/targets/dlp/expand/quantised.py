@@ -7,10 +7,11 @@ from typing import Any
 
 from trilobite.base.dtypes import float32, float64, int32, is_integer
 from trilobite.compiler.targets.dlp.expand import terms as t
-from trilobite.compiler.targets.dlp.primitives import rescale
+from trilobite.compiler.targets.dlp.primitives import rescale, scaled, to_grid
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.formats import computes
 from trilobite.ir.graph import Equation
+from trilobite.ir.primitive import Primitive
 from trilobite.ir.primitives.common import float_range, integer_range
 
 Body = Callable[..., Any] | None
@@ -24,8 +25,20 @@ def _along(v: Any, shape: Any, axis: int | None) -> Any:
     return t.broadcast(v, shape, () if axis is None else (axis,))
 
 
+def _spread(primitive: Primitive, e: Equation, dtype: Any) -> Body:
+    """The same with scale and zero point at every place."""
+    axis, shape = e.attributes["axis"], extents(e.inputs[0])
+
+    def body(x: Any, scale: Any, zero_point: Any) -> Any:
+        return primitive(x, _along(scale, shape, axis), _along(zero_point, shape, axis), dtype=dtype)
+
+    return body
+
+
 def _quantise(e: Equation) -> Body:
     axis, dtype, shape = e.attributes["axis"], e.attributes["dtype"], extents(e.inputs[0])
+    if is_integer(dtype) and computes(dtype) and _width(e.inputs[0].type.dtype, dtype) == float32:
+        return _spread(to_grid, e, dtype)
 
     def body(x: Any, scale: Any, zero_point: Any) -> Any:
         wide = _width(x.dtype, dtype)
@@ -48,6 +61,8 @@ def _clipped(x: Any, low: float, high: float) -> Any:
 
 def _dequantise(e: Equation) -> Body:
     axis, shape = e.attributes["axis"], extents(e.inputs[0])
+    if e.inputs[0].type.dtype == int32 and e.inputs[1].type.dtype == float32:
+        return _spread(scaled, e, float32)
 
     def body(q: Any, scale: Any, zero_point: Any) -> Any:
         wide = _width(scale.dtype, q.dtype)
@@ -61,11 +76,7 @@ def _requantise(e: Equation) -> Body:
     """One rounding that the matrix unit's drain has, too; in steps where no conversion gives the dtype."""
     axis, dtype, shape = e.attributes["axis"], e.attributes["dtype"], extents(e.inputs[0])
     if computes(dtype) and e.inputs[1].type.dtype == float32:
-
-        def drained(x: Any, scale: Any, zero_point: Any) -> Any:
-            return rescale(x, _along(scale, shape, axis), _along(zero_point, shape, axis), dtype=dtype)
-
-        return drained
+        return _spread(rescale, e, dtype)
 
     def body(x: Any, scale: Any, zero_point: Any) -> Any:
         by, zero = (_along(t.cast(v, float64), shape, axis) for v in (scale, zero_point))

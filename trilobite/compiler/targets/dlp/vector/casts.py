@@ -163,6 +163,42 @@ def rescale(c: Emission, e: Equation) -> None:
     c.convert(*_into(c, e.outputs[0]), wide, F64)
 
 
+def scaled(c: Emission, e: Equation) -> None:
+    """Integers without their zero point times a scale, in double precision, rounded to single."""
+    x, scale, zero = e.inputs
+    wide = c.temporary(F64)
+    c.convert(wide, F64, c.tile(x), format_of(x.type.dtype))
+    if c.number(zero) != 0:
+        at = c.temporary(F64)
+        c.convert(at, F64, c.tile(zero), format_of(zero.type.dtype))
+        c.put("VSV", F64, wide, wide, at)
+    if c.number(scale) is not None:
+        c.put("VMS", F64, wide, wide, c.scalar(scale, F64))
+    else:
+        by = c.temporary(F64)
+        c.convert(by, F64, c.tile(scale), F32)
+        c.put("VMV", F64, wide, wide, by)
+    c.convert(*_into(c, e.outputs[0]), wide, F64)
+
+
+def to_grid(c: Emission, e: Equation) -> None:
+    """Floats over a scale: the unit's conversion rounds and saturates. NaN gives the zero point."""
+    x, scale, zero = e.inputs
+    steps = c.temporary(F32)
+    if c.number(scale) is not None:
+        c.put("VDS", F32, steps, c.tile(x), c.scalar(scale, F32))
+    else:
+        c.put("VDV", F32, steps, c.tile(x), c.tile(scale))
+    if c.number(zero) != 0:
+        at, unordered = c.temporary(F32), c.temporary(F32)
+        c.convert(at, F32, c.tile(zero), format_of(zero.type.dtype))
+        c.put("VRINT", F32, steps, steps)
+        c.put("VAV", F32, steps, steps, at)
+        c.put("VNE", F32, unordered, steps, steps)
+        c.put("VSEL", F32, steps, unordered, at, steps)
+    c.convert(*_into(c, e.outputs[0]), steps, F32)
+
+
 # -- floats --------------------------------------------------------------------------------------------------
 
 

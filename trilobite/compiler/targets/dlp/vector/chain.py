@@ -17,6 +17,7 @@ from trilobite.compiler.targets.dlp.writer import ALIGN, Int, Writer
 from trilobite.ir.graph import Equation, Var
 from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.lang.builder import Builder
+from trilobite.processor.lang.intrinsics import contract
 from trilobite.processor.lang.ir import Constant, KernelModule, Value
 from trilobite.processor.lang.types import Pointer
 from trilobite.processor.machine import Machine
@@ -181,6 +182,7 @@ class Chain:
         a, b, scratch = writer.params
         done = self._write(writer, [a] * len(self.operands), [b] * len(self.results), ALIGN, scratch, ALIGN)
         self.fixed_bytes = sum(b.bytes for b in module.buffers.values())  # tables beside the tiles
+        self.lane_bytes, self.instructions = _passes(writer, self.machine)
         return done.slots.top
 
     def scratch_bytes(self, count: int) -> int:
@@ -241,6 +243,18 @@ class Chain:
             e.put("VSET", own, pointer, Constant(own, e.numbers[var]))
         else:
             e.w.copy(pointer, at, e.w.mul(e.count, own.bits // 8))
+
+
+def _passes(writer: Writer, machine: Machine) -> tuple[int, int]:
+    """Bytes of an element that pass the vector unit's lanes, and in how many instructions."""
+    unit, total, many = machine.core.vfu, 0, 0
+    passes = {"vector-divide": unit.divide_passes, "vector-function": unit.transcendental_passes}
+    for op in writer.function.ops():
+        if op.opcode == "tensor" and op.attrs["formats"]:
+            widest = max(f.bits for f in op.attrs["formats"]) // 8
+            total += widest * passes.get(contract(op.attrs["row"]).row.timing, 1)
+            many += 1
+    return total, many
 
 
 def is_truth(var: Var) -> bool:

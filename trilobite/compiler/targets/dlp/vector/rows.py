@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from trilobite.base.dtypes import bits, bool_, is_float, is_integer, is_signed
-from trilobite.compiler.targets.dlp.vector.casts import bitcast, cast, rescale
+from trilobite.compiler.targets.dlp.vector.casts import bitcast, cast, rescale, scaled, to_grid
 from trilobite.compiler.targets.dlp.vector.formats import WORDS, format_of
 from trilobite.ir.graph import Equation, Var
 from trilobite.processor.isa.formats import Format
@@ -119,6 +119,16 @@ def _select(c: Emission, e: Equation) -> None:
 # -- floats --------------------------------------------------------------------------------------------------
 
 
+def _with_number(c: Emission, row: str, number: Var, fmt: Format) -> tuple[str, *tuple[Value, ...]] | None:
+    """The row that has the number as a scalar, if it keeps NaN."""
+    known = c.number(number)
+    if row == "VGTM" and known is not None and known == 0:
+        return ("VRELU",)
+    if known is None or fmt.kind == "float":
+        return None
+    return f"{row}S", c.scalar(number, fmt)
+
+
 def _extreme(row: str) -> Write:
     """The row keeps its second operand where the comparison fails, so a NaN there stays; one in the first is
     put back.
@@ -131,6 +141,11 @@ def _extreme(row: str) -> Write:
             fmt = _truth_format(c, x, y)
         if c.number(y) is not None:
             x, y = y, x
+        short = _with_number(c, row, x, fmt) if c.number(y) is None else None
+        if short is not None:
+            a = c.tile(y, fmt)
+            c.put(short[0], fmt, c.result(e.outputs[0], fmt), a, *short[1:])
+            return
         a, b = c.tile(x, fmt), c.tile(y, fmt)
         out = c.result(e.outputs[0], fmt)
         known = c.number(x)
@@ -290,6 +305,8 @@ ROWS: dict[str, Write] = {
     "cast": cast,
     "bitcast": bitcast,
     "rescale": rescale,
+    "scaled": scaled,
+    "to_grid": to_grid,
     "stop_gradient": _same,
     "barrier": _same,
 }
