@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from trilobite.processor import Device
 from trilobite.processor.tools.perfetto import perfetto_trace, varint
@@ -65,3 +66,36 @@ def test_every_instruction_is_a_balanced_slice() -> None:
     assert names.count(b"VEXP.f32 $1, $2, $1") == 3
     begin = next(dict(fields(p[11])) for p in packets if 11 in p and b"VEXP" in p[11])
     assert b"bound by" in begin[4]
+
+
+def test_perfettos_own_reader_agrees() -> None:
+    """Decoded by the messages that Perfetto publishes: every operation of the timeline is there."""
+    messages = pytest.importorskip(
+        "perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="the perfetto package is not installed"
+    )
+    device = Device("dlp-m")
+    source = "LI $1, #nram(0)\nSMOVE $2, #777\nVLOAD $1, $2, $0, #0\nSYNC\n"
+    source += "VEXP $1, $2, $1\nSYNC\nVSTORE $1, $2, $0, #0"
+    run = device.launch(device.load(source), [device.array(np.zeros(777, np.float32))], dim=(2, 1, 1))
+    trace = messages.Trace.FromString(perfetto_trace(run))
+    names = {
+        p.track_descriptor.uuid: p.track_descriptor.name
+        for p in trace.packet
+        if p.HasField("track_descriptor")
+    }
+    begun: dict[int, list[int]] = {}
+    spans: dict[str, list[tuple[int, int]]] = {}
+    event = messages.TrackEvent
+    for packet in trace.packet:
+        if not packet.HasField("track_event"):
+            continue
+        track, time = packet.track_event.track_uuid, packet.timestamp
+        if packet.track_event.type == event.TYPE_SLICE_BEGIN:
+            begun.setdefault(track, []).append(time)
+        else:
+            spans.setdefault(names[track], []).append((begun[track].pop(), time))
+    assert not any(begun.values())
+    for queue in ("io", "vector"):
+        wanted = [(op.start, op.free) for core in run.timeline.cores for op in core.operations
+                  if op.record.queue == queue]  # fmt: skip
+        assert sorted(spans[queue]) == sorted(wanted) and wanted

@@ -16,7 +16,7 @@ import pytest
 from trilobite.base.errors import FileError
 from trilobite.processor import Device, Run
 from trilobite.report import Subject, processor_subject, write_page
-from trilobite.report.page import page_text
+from trilobite.report.page import kept_subjects, page_text
 from trilobite.report.subjects import Lane, Table
 
 KERNEL = """
@@ -128,3 +128,19 @@ def test_a_million_events_take_about_sixteen_bytes_each() -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"(?s)the page cannot be written.*absent"):
         write_page(tmp_path / "absent" / "a.html", "a", [])
+
+
+def test_an_earlier_page_stands_beside_a_new_one(run: Run, tmp_path: Path) -> None:
+    earlier = write_page(tmp_path / "old.html", "old </script>", [processor_subject(run, "first")])
+    text = page_text("new", [processor_subject(run, "second"), *kept_subjects(earlier)])
+    new, old = data_of(text)["subjects"]
+    assert (new["name"], old["name"]) == ("second", "first (old.html)")
+    assert {**old, "name": ""} == {**new, "name": ""}
+
+
+@pytest.mark.parametrize("data", [None, "", "[", "3", '{"subjects": [{"name": 1}]}', '{"subjects": 7}'])
+def test_a_page_without_runs_is_refused(data: str | None, tmp_path: Path) -> None:
+    text = "<p>" if data is None else f'<script type="application/json" id="data">{data}</script>'
+    (tmp_path / "other.html").write_text(text)
+    with pytest.raises(FileError, match=r"(?s)nothing to compare with.*other.html.*trilobite profile -o"):
+        kept_subjects(tmp_path / "other.html")

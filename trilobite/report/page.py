@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from trilobite.base.errors import FileError
-from trilobite.report.subjects import Subject
+from trilobite.report.subjects import Kept, Subject
 
 SCRIPTS = (
     "data.js",
@@ -33,9 +34,13 @@ SCRIPTS = (
     "main.js",
 )
 BEGIN = "begin.js"
+_DATA = '<script type="application/json" id="data">'
 
 
-def write_page(path: str | Path, title: str, subjects: Sequence[Subject]) -> Path:
+Shown = Subject | Kept
+
+
+def write_page(path: str | Path, title: str, subjects: Sequence[Shown]) -> Path:
     """The page's path."""
     try:
         Path(path).write_text(page_text(title, subjects), encoding="utf-8")
@@ -44,7 +49,7 @@ def write_page(path: str | Path, title: str, subjects: Sequence[Subject]) -> Pat
     return Path(path)
 
 
-def page_text(title: str, subjects: Sequence[Subject]) -> str:
+def page_text(title: str, subjects: Sequence[Shown]) -> str:
     """The whole page."""
     data = {"title": title, "subjects": [subject.as_data() for subject in subjects]}
     style, script = _asset("page.css"), script_text()
@@ -57,9 +62,48 @@ def page_text(title: str, subjects: Sequence[Subject]) -> str:
 <body><div id="page">
 <noscript>This page draws its figures with its own script, which is switched off.</noscript>
 </div>
-<script type="application/json" id="data">{_embedded(data)}</script>
+{_DATA}{_embedded(data)}</script>
 <script>{script}</script></body></html>
 """
+
+
+def kept_subjects(path: str | Path) -> list[Kept]:
+    """What a page that was written before shows, for another page beside it."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"the page cannot be read: {error}", where=path) from error
+    _, found, rest = text.partition(_DATA)
+    try:
+        subjects = json.loads(rest.partition("</script>")[0])["subjects"] if found else None
+        wanted = Subject("", "", "", "", 0.0, []).as_data().keys()
+        if not isinstance(subjects, list) or any(wanted - row.keys() for row in subjects):
+            raise ValueError("it holds no runs of this version")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise FileError(
+            f"the page holds nothing to compare with: {error}",
+            where=path,
+            expected="a page that `trilobite profile -o` wrote",
+        ) from error
+    return [Kept({**row, "name": f"{row['name']} ({Path(path).name})"}) for row in subjects]
+
+
+def write_traces(page: Path, target: str, profile: Any) -> list[Path]:
+    """Timelines for ui.perfetto.dev beside a page, one a target: binary of a launch, JSON of a CPU."""
+    parts = [part for _, part in profile.parts] if hasattr(profile, "parts") else [profile]
+    written = []
+    for number, part in enumerate(parts):
+        which = f".{number}" if len(parts) > 1 else ""
+        stem = f"{page.stem}.{target.replace(':', '-').replace('/', '-')}{which}"
+        if hasattr(part, "perfetto"):
+            written.append(page.with_name(f"{stem}.perfetto-trace"))
+            part.perfetto(written[-1])
+        elif hasattr(part, "events"):
+            from trilobite.compiler.targets.cpu.tools.profile_forms import chrome_trace
+
+            written.append(page.with_name(f"{stem}.trace.json"))
+            written[-1].write_text(chrome_trace(part), encoding="utf-8")
+    return written
 
 
 def script_text() -> str:

@@ -133,6 +133,16 @@ class Subject:
         }
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What an earlier page showed of a run, as it stands there."""
+
+    data: dict[str, Any]
+
+    def as_data(self) -> dict[str, Any]:
+        return self.data
+
+
 def packed(values: Numbers, dtype: str) -> str:
     """The numbers' bytes as text."""
     return base64.b64encode(np.ascontiguousarray(values, np.dtype(dtype)).tobytes()).decode()

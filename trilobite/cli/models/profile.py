@@ -28,6 +28,10 @@ def profile(
     output: Annotated[
         str, typer.Option("--output", "-o", help="a page (.html); for programs a directory for traces")
     ] = "",
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="a page of an earlier profile, to compare with; may be given again"),
+    ] = None,
     entry: Annotated[str, typer.Option(help="of a program: where it begins")] = "",
     arg: Annotated[list[str] | None, typer.Option(help="of a program: 3, random:f32:8x4, x.npy ...")] = None,
     dim: Annotated[str, typer.Option(help="of a program: its tasks, 16 or 4x4x1")] = "1",
@@ -39,19 +43,26 @@ def profile(
         return
     if repeats < 1:
         raise ArgumentError(f"{repeats} repeats", expected="at least 1")
+    if against and not output:
+        raise ArgumentError("--against without a page to write", expected="-o PAGE.html beside it")
     subjects: list[Any] = []
+    traces: list[Path] = []
     for target in on or ["cpu"]:
         subject = open_model(source, target)
         found = measured(subject, given(subject, input, size, Pixels()), repeats)
         typer.echo(f"{subject.name} on {target}\n{found}")
         if output:
             from trilobite.report.network import subjects_of
+            from trilobite.report.page import write_traces
 
             subjects += subjects_of(subject.name, found)
+            traces += write_traces(Path(output), target, found)
     if output:
-        from trilobite.report import write_page
+        from trilobite.report.page import kept_subjects, write_page
 
-        typer.echo(f"wrote {write_page(output, f'{source}: where the time goes', subjects)}")
+        subjects += [kept for page in against or () for kept in kept_subjects(page)]
+        for path in (write_page(output, f"{source}: where the time goes", subjects), *traces):
+            typer.echo(f"wrote {path}")
 
 
 def _program(
