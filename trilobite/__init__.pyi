@@ -11,6 +11,7 @@ default_generator: Any
 from builtins import str as layout
 from builtins import str as memory_format
 from numpy import dtype as dtype
+from trilobite import cluster as cluster
 from trilobite import inference as inference
 from trilobite import zoo as zoo
 from trilobite.base import errors as errors

@@ -86,3 +86,7 @@ class DataDependence(TrilobiteError, ValueError):
 
 class KernelError(TrilobiteError, ValueError):
     """A kernel cannot be compiled: its source, its IR, or the room it needs."""
+
+
+class ClusterError(TrilobiteError, RuntimeError):
+    """Ranks of a run do not agree, or one of them has failed or ended."""

@@ -38,6 +38,7 @@ COMMANDS = (
     Command("kernel", "Run, check or profile a BANG C kernel.", "trilobite.cli.kernel:kernel"),
     Command("lab", "Show or grade a lab of the course.", "trilobite.apps.labs.command:lab"),
     Command("labs", "List the labs of the course.", "trilobite.apps.labs.command:labs"),
+    Command("launch", "Run a script as several processes.", "trilobite.cluster.launch:launch"),
     Command("machines", "List the processors, or draw one.", "trilobite.cli.processor:machines"),
     Command(
         "profile", "Show where the time of a model or program goes.", "trilobite.cli.models.profile:profile"

@@ -82,5 +82,8 @@ def _shown(function: Callable[..., object]) -> Callable[..., None]:
 def _built(command: Command) -> Any:
     function = load(command)
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(command.name, help=function.__doc__ or command.summary)(_shown(function))
+    settings = getattr(function, "context_settings", None)  # how it wants its words read
+    single.command(command.name, help=function.__doc__ or command.summary, context_settings=settings)(
+        _shown(function)
+    )
     return typer.main.get_command(single)

@@ -240,6 +240,8 @@ class Jitted:
             return f"autocast is {'off' if new.autocast is None else new.autocast.name}"
         if old.default_float != new.default_float:
             return f"the default dtype is {new.default_float.name}"
+        if old.place != new.place:
+            return f"it runs as rank {new.place[0]} of {new.place[1]}"
         return f"gradients are {'on' if new.grad_enabled else 'off'}"
 
     # -- running ---------------------------------------------------------------------------------------------

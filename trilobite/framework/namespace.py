@@ -62,6 +62,7 @@ ROOMS = {
     "fft": "trilobite.framework.ops.fft",
     "zoo": "trilobite.zoo",
     "inference": "trilobite.inference",
+    "cluster": "trilobite.cluster",
     **{name: f"trilobite.framework.pytorch.{name}" for name in _FOR_PYTORCH.split()},
     "_dynamo": "trilobite.framework.pytorch.dynamo",
     "distributions": "trilobite.framework.distributions",

@@ -19,6 +19,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.autocast import autocast_dtype
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.ranks import transport
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.types import TensorType, type_of
@@ -74,6 +75,7 @@ class Signature:
     grad_enabled: bool
     autocast: DType | None
     default_float: DType
+    place: tuple[int, int]  # rank and size: what a function does may depend on them
 
 
 @dataclass
@@ -101,7 +103,8 @@ def take_apart(
             tensors.append(t)
     ctx = entry.context()
     grad_enabled = bool(ctx.ambient.level > ctx.grad_off)
-    modes = (grad_enabled, autocast_dtype(), dtypes.default_float)
+    at = transport()
+    modes = (grad_enabled, autocast_dtype(), dtypes.default_float, (at.rank, at.size))
     return Call(Signature(tree, tuple(rows), _aliases(tensors), *modes), tensors)
 
 

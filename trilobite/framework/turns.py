@@ -12,8 +12,8 @@ eager code that another thread runs meanwhile may see a half-written tensor.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from time import sleep
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -68,6 +68,32 @@ _alone = Lock()  # of those who wait for all groups
 
 class _Changes:
     count = 0  # how often something was found to be written
+    suspended = 0  # runs whose threads pass a baton: they take turns already
+
+
+class _Nothing(Lock):
+    """No lock at all."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, *error: object) -> None:
+        return
+
+
+_nothing = _Nothing()
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Ranks in lock-step run one at a time, and one that waits inside a compiled function holds up nobody.
+    They share no state.
+    """
+    _Changes.suspended += 1
+    try:
+        yield
+    finally:
+        _Changes.suspended -= 1
 
 
 class Turn:
@@ -84,6 +110,8 @@ class Turn:
 
     def now(self) -> Lock | Locks:
         """What to hold."""
+        if _Changes.suspended:
+            return _nothing
         if self._at != _Changes.count:
             with _guard:
                 self._at, self._lock = _Changes.count, self._found()

@@ -18,6 +18,8 @@ onnx = pytest.importorskip("onnx")
 # ONNX has no operators for these, or none on real numbers that mean the same
 WITHOUT = {
     *"bitcast clz popcount nextafter random_bits print callback custom_call fusion".split(),
+    *FAMILIES["cluster"].split(),
+    *FAMILIES["cluster_messages"].split(),  # a model file is for one process
     *"complex conj real imag fft rfft irfft digamma erf_inv lgamma polygamma".split(),
     *"cholesky triangular_solve eig eigh eigvals eigvalsh svd svdvals pinv lu qr".split(),
     *"conv_weight_grad window_scatter".split(),  # of a backward pass

@@ -8,6 +8,9 @@ FAMILIES = {
     "bits": "not and or xor shift_left shift_right popcount clz bitcast",
     "call": "call",
     "cast": "cast",
+    "cluster": "cluster_all_reduce cluster_share cluster_all_gather cluster_part cluster_reduce_scatter "
+    "cluster_all_to_all cluster_permute cluster_broadcast",
+    "cluster_messages": "cluster_index cluster_send cluster_receive cluster_barrier",
     "comparison": "eq ne lt le gt ge is_finite is_nan is_inf signbit select maximum minimum",
     "complex": "conj real imag complex",
     "cond": "cond",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, PlanError
+from trilobite.base.locations import Location, told
 from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.program.program import (
     Branch,
@@ -203,6 +204,8 @@ class Runner:
     def host(self, call: HostCall, words: Mapping[Place, int]) -> Callable[[], None]:
         """An equation as a function to call between kernels; `words` are those of places that move."""
         compute = _by_rule(call.equation.primitive, call.attributes)
+        if call.equation.primitive.name.startswith("cluster_"):  # ranks that disagree tell each other where
+            compute = _at(call.equation.location, compute)
 
         def run() -> None:
             results = compute([self.view(v, words.get(v.place)) for v in call.inputs])
@@ -298,6 +301,16 @@ class _Rows:
 def _is_of_the_user(primitive: Any) -> bool:
     """Does it run code that may do anything?"""
     return bool(primitive.effect or primitive.name == "custom_call")
+
+
+def _at(
+    place: Location, compute: Callable[[Sequence[Array]], Sequence[Array]]
+) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    def run(values: Sequence[Array]) -> Sequence[Array]:
+        with told(place):
+            return compute(values)
+
+    return run
 
 
 def _by_rule(primitive: Any, attributes: Mapping[str, Any]) -> Callable[[Sequence[Array]], Sequence[Array]]:

@@ -263,6 +263,7 @@ RULES = (
     Rule("*", _nothing),
     *(Rule(f"{name}(c)", _filled) for name in ("broadcast", "reshape", "transpose", "slice", "reverse")),
     Rule("stop_gradient(x)", "x"),
+    Rule("cluster_share(x)", "x"),  # it matters to derivatives alone
     Rule("broadcast(x)", _broadcast),
     Rule("broadcast(broadcast(x))", _broadcast_twice),
     Rule("reshape(x)", _same_shape),

@@ -1,0 +1,58 @@
+"""Every rank runs all collectives over MPI, then the same in lock-step, and compares its own part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import trilobite as tb
+from trilobite import cluster as c
+
+SHAPES = ((4, 3), (0, 4), (), (8, 5, 64), (400, 24))
+DTYPES = (tb.float64, tb.float32, tb.bfloat16, tb.int32, tb.complex64)
+
+
+def everything(x: Any, halves: c.Group) -> list[Any]:
+    out = [c.all_reduce(x), c.broadcast(x, 1), c.rotate(x), c.permute(x, [(0, 3), (2, 0)])]
+    out.append(c.all_reduce(x, group=halves))
+    if x.ndim:
+        out += [c.all_gather(x, x.ndim - 1), c.reduce_scatter(x), c.all_gather(x, group=halves)]
+        if x.shape[0] % 4 == 0:
+            out.append(c.all_to_all(x, 0, x.ndim - 1))
+    return out
+
+
+def work() -> list[Any]:
+    rng = np.random.default_rng(c.rank())
+    halves = c.Group(((0, 2), (1, 3)))
+    out: list[Any] = []
+    for shape in SHAPES:
+        for dtype in DTYPES:
+            x = tb.tensor(rng.normal(size=shape) * 100).to(dtype)
+            out += everything(x, halves)
+            if dtype is tb.float32:
+                out += tb.jit(lambda v: everything(v, halves))(x)
+                out.append(c.all_reduce(x, "max"))
+    mine = tb.tensor(rng.normal(size=(c.parts(4099, 4)[c.rank()], 3)))
+    whole = c.all_gather(mine, size=4099)
+    out += [whole, c.reduce_scatter(whole)]
+    if c.rank() == 0:
+        c.send(tb.tensor(rng.normal(size=(300, 300))), 1)
+        c.send(tb.tensor(rng.normal(size=(3,))), 1, tag=5)
+    if c.rank() == 1:
+        out += [c.receive((3,), tb.float64, 0, tag=5), c.receive((300, 300), tb.float64, 0)]
+    c.barrier()
+    return [bits(o) for o in out]
+
+
+def bits(x: Any) -> tuple[Any, ...]:
+    return tuple(x.shape), x.dtype, np.ascontiguousarray(x.numpy()).tobytes()
+
+
+got = work()
+wanted = c.lockstep(work, 4)[c.rank()]
+assert len(got) == len(wanted)
+for k, (a, b) in enumerate(zip(got, wanted, strict=True)):
+    assert a == b, f"result {k}: {a[:2]} against {b[:2]}"
+print("same", flush=True)

@@ -1,0 +1,111 @@
+"""Ranks as processes: MPI gives the bits of lock-step, and what goes wrong ends the job with a name.
+
+At most six launches; they need mpi4py and an MPI beside this Python, which `make setup` installs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trilobite.base.errors import ClusterError
+from trilobite.cluster import start
+from trilobite.cluster.launch import environment, launcher
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HERE = Path(__file__).resolve().parent
+HAS_MPI = (Path(sys.executable).parent / "mpiexec").exists() and importlib.util.find_spec("mpi4py")
+needs_mpi = pytest.mark.skipif(not HAS_MPI, reason="mpi4py and an MPI are not beside this Python")
+
+
+def launch(n: int, script: str, *arguments: str) -> tuple[int, str, str, float]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for name in start.SIZES:
+        env.pop(name, None)
+    begun = time.monotonic()
+    command = [sys.executable, "-m", "trilobite", "launch", "-n", str(n), str(HERE / script), *arguments]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
+    return done.returncode, done.stdout, done.stderr, time.monotonic() - begun
+
+
+@needs_mpi
+def test_processes_give_the_bits_of_lock_step() -> None:
+    """Small and large arrays, every collective, several dtypes, eager and compiled, messages, subgroups."""
+    code, out, err, _ = launch(4, "script_collectives.py")
+    assert code == 0, err
+    assert sorted(out.split()) == ["same"] * 4
+
+
+@needs_mpi
+@pytest.mark.parametrize("how", ["quick", pytest.param("forty", marks=pytest.mark.long)])
+def test_mismatches_raise_on_all_ranks(how: str) -> None:
+    """Each case: every rank raises within 5 s, and the error names both lines. A slow rank raises nothing."""
+    code, out, err, _ = launch(4, "script_mismatches.py", how)
+    assert code == 0, err
+    assert out.count("noticed") == 4 and out.count("patient") == 4, out
+
+
+@needs_mpi
+def test_a_rank_that_raises_shows_its_traceback_and_ends_the_job() -> None:
+    code, _, err, _ = launch(3, "script_failures.py", "raise")
+    assert code != 0
+    first = err.index("rank 1 of 3: Traceback")
+    assert "ValueError: the data of rank 1 is wrong" in err[first:]
+    assert "rank 1 has failed: ValueError" in err and err.index("rank 1 has failed") > first
+
+
+@needs_mpi
+def test_a_rank_that_is_killed_is_named_within_seconds() -> None:
+    code, _, err, seconds = launch(3, "script_failures.py", "kill")
+    assert code != 0 and "rank 2 was killed by SIGKILL" in err
+    assert seconds < 30
+
+
+# -- without processes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["WORLD_SIZE", *(pytest.param(n, marks=pytest.mark.long) for n in start.SIZES[1:])]
+)
+def test_a_size_that_mpi_does_not_see_is_an_error(name: str) -> None:
+    code = "from trilobite import cluster; print(cluster.size())"
+    env = {k: v for k, v in os.environ.items() if k not in start.SIZES}
+    env |= {"PYTHONPATH": str(ROOT), name: "4"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode != 0 and f"{name} says that 4 processes run" in done.stderr, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**env, name: "1"}, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "1", done.stderr
+
+
+def test_a_size_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "many")
+    with pytest.raises(ClusterError, match="WORLD_SIZE is 'many'"):
+        start.promised()
+
+
+def test_ranks_share_the_cores() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert environment(1, 0, 60.0)["TRILOBITE_THREADS"] == str(cores)
+    assert environment(10 * cores, 0, 60.0)["OMP_NUM_THREADS"] == "1"
+    assert environment(2, 3, 60.0)["OPENBLAS_NUM_THREADS"] == "3"
+
+
+def test_a_missing_launcher_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match="no mpiexec or mpirun"):
+        launcher()
+
+
+def test_one_rank_needs_no_mpi() -> None:
+    code, out, err, _ = launch(1, "script_failures.py", "count", "--lr", "0.1", "-n", "7")
+    assert code == 0, err
+    assert out.split() == ["0", "of", "1", "--lr", "0.1", "-n", "7"]

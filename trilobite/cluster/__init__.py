@@ -1,0 +1,34 @@
+"""Many processes: collectives of tensors, meshes, and strategies that train as one process would.
+
+Enters: a script that every rank runs. Leaves: the same losses and parameters as one process. It may import
+the framework and what is below. Read first: `groups.py` and `collectives.py`, then a strategy. Ranks inside
+one process: `in_process.py`; between processes: `mpi.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_NAMES = {
+    "groups": "Group rank size world parts part_of",
+    "collectives": (
+        "all_reduce share all_gather reduce_scatter part all_to_all broadcast permute rotate index send "
+        "receive barrier own_rows"
+    ),
+    "in_process": "lockstep",
+}
+_ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_ROOMS)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"trilobite.cluster has no {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ROOMS})

@@ -1,0 +1,93 @@
+"""`trilobite launch -n 4 train.py ...`: several processes of one script on this machine, by MPI's launcher.
+
+Enters: a number of ranks, a script and its arguments. Leaves: their output, and an exit code that is not 0 if
+any rank failed, was killed, or waited in vain. Each rank gets its share of the cores. On a cluster mpirun or
+srun does the same: `mpirun -n 16 python train.py`; what `process.py` adds is the name of a rank that dies.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trilobite.base.errors import ArgumentError, ClusterError
+
+LAUNCHERS = ("mpiexec", "mpirun")
+
+
+def launcher() -> str:
+    """MPI's launcher: the one that was installed beside this Python, else the first on the path."""
+    beside = Path(sys.executable).parent
+    for name in LAUNCHERS:
+        if os.access(beside / name, os.X_OK):
+            return str(beside / name)
+    for name in LAUNCHERS:
+        found = shutil.which(name)
+        if found:
+            return found
+    raise ClusterError(
+        "there is no mpiexec or mpirun",
+        where=f"{beside} and the PATH",
+        expected="an MPI",
+        remedy="pip install 'trilobite[cluster]' mpich, or use that of your cluster",
+    )
+
+
+def environment(ranks: int, threads: int, patience: float) -> dict[str, str]:
+    """What the ranks find in theirs: as many threads as each has cores."""
+    each = threads or max(1, len(os.sched_getaffinity(0)) // ranks)
+    out = dict(os.environ)
+    for name in ("TRILOBITE_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        out[name] = str(each)
+    out["TRILOBITE_PATIENCE"] = str(patience)
+    # Open MPI asks twice before it works for root, and once before ranks share a core.
+    out.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+    if os.geteuid() == 0:
+        out.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        out.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    return out
+
+
+def launch(
+    script: Annotated[str, typer.Argument(help="The script that every rank runs.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="What the script is given.")] = None,
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="How many processes.")] = 1,
+    threads: Annotated[int, typer.Option(help="Threads of each; 0: its share of the cores.")] = 0,
+    patience: Annotated[
+        float, typer.Option(help="Seconds after which a rank that waits in vain ends the job.")
+    ] = 1800.0,
+) -> None:
+    """Run a script as several processes that work together."""
+    if ranks < 1 or threads < 0 or patience <= 0:
+        raise ArgumentError(
+            f"{ranks} ranks of {threads} threads with a patience of {patience} s",
+            expected="at least one rank, no negative number of threads, and some patience",
+        )
+    if not Path(script).is_file():
+        raise ArgumentError(f"there is no script {script}", expected="a Python file")
+    rank = [sys.executable, "-m", "trilobite.cluster.process", script, *(arguments or [])]
+    command = rank if ranks == 1 else [launcher(), "-n", str(ranks), *rank]
+    raise SystemExit(_run(command, environment(ranks, threads, patience)))
+
+
+launch.context_settings = {"allow_interspersed_args": False}  # type: ignore[attr-defined]
+
+
+def _run(command: list[str], env: dict[str, str]) -> int:
+    """The exit code of a command that gets the signals that this process gets."""
+    child = subprocess.Popen(command, env=env)
+
+    def pass_on(number: int, frame: Any) -> None:
+        child.send_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    code = child.wait()
+    return code if code >= 0 else 128 - code

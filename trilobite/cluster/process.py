@@ -1,0 +1,55 @@
+"""One rank of a launched job: runs the script in a child of its own and says how it ended.
+
+`python -m trilobite.cluster.process script.py ...`. A script that is killed cannot say so itself; this
+process waits for it, names the rank and the signal, and passes the exit code on, so that the job ends.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+from typing import Any
+
+RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+
+def rank() -> str:
+    return next((os.environ[name] for name in RANKS if os.environ.get(name)), "0")
+
+
+def run(script: str, arguments: list[str]) -> None:
+    """The script, as `python script.py ...` runs it."""
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    runpy.run_path(script, run_name="__main__")
+
+
+def watch(child: int) -> int:
+    """The exit code for a child's end; a signal that nobody here sent on is named."""
+    ended: list[int] = []
+
+    def pass_on(number: int, frame: Any) -> None:
+        ended.append(number)
+        os.kill(child, number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, pass_on)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 and not ended:
+        name = signal.Signals(-code).name
+        print(f"trilobite: rank {rank()} was killed by {name}: the job ends", file=sys.stderr, flush=True)
+    return code if code >= 0 else 128 - code
+
+
+def main() -> None:
+    child = os.fork()
+    if child:
+        sys.exit(watch(child))
+    run(sys.argv[1], sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()
