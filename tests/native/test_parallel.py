@@ -1,10 +1,11 @@
-"""Compilation by several processes, and the bar that shows it."""
+"""Compilation by several threads, ahead of need, in parts; and the bar that shows it."""
 
 from __future__ import annotations
 
 import io
-import subprocess
+import os
 import sys
+import threading
 
 import pytest
 
@@ -12,82 +13,83 @@ from tests.native.kernels import AFFINE
 from trilobite.base.errors import IRError
 from trilobite.native import parallel, progress
 from trilobite.native.host import features
-from trilobite.native.objects import compile_object, symbol
-from trilobite.native.parallel import compile_all, seconds_of_work
-from trilobite.native.worker import ANSWER, COMPILED, REFUSED, REQUEST, serve
+from trilobite.native.objects import compile_object, prepare, symbol
+from trilobite.native.parallel import Makers, begin, compile_all, seconds_of_work
 
 TEXTS = [(AFFINE.replace("2.0", f"{i}.0"), level) for i in range(400, 408) for level in (0, 1)]
-ALONE = {symbol(*one): compile_object(*one, features()) for one in TEXTS}
+ALONE = {symbol(*one): prepare(compile_object(*one, features()), symbol(*one)) for one in TEXTS}
 
 
-def test_workers_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def makers(monkeypatch: pytest.MonkeyPatch) -> Makers:
+    fresh = Makers()
+    monkeypatch.setattr(parallel, "_makers", fresh)
     monkeypatch.setattr(parallel, "_WORTH", 0.0)
-    asked: list[object] = []
-    ask = parallel._ask
-    monkeypatch.setattr(parallel, "_ask", lambda *a: asked.append(a) or ask(*a))
-    monkeypatch.setattr(parallel._Batch, "work", lambda self, bar: None)  # this process does nothing itself
+    return fresh
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_any_number_of_threads_gives_the_same_bytes(cores: int, makers: Makers) -> None:
+    assert compile_all(TEXTS, cores=cores) == ALONE
+
+
+def test_other_threads_do_what_they_can(makers: Makers, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+
+    def noted(*one: object) -> bytes:
+        compiled.append(threading.current_thread().name)
+        return compile_object(*one)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(parallel, "compile_object", noted)
+    begin(TEXTS, cores=3)
+    for thread in threading.enumerate():
+        if thread.name == "trilobite compiles":
+            thread.join()
+    assert set(compiled) == {"trilobite compiles"}
+    assert len(compiled) == len(TEXTS)
     assert compile_all(TEXTS, cores=3) == ALONE
-    assert len(asked) == len(TEXTS)
+    assert len(compiled) == len(TEXTS)  # what was begun ahead is not made again
 
 
-def test_small_work_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_start", lambda: pytest.fail("a process was started"))
-    assert seconds_of_work(TEXTS) < 0.5
-    assert compile_all(TEXTS, cores=4) == ALONE
-    assert parallel._helpers(TEXTS * 1000, 1) == 0
-    assert parallel._helpers(TEXTS * 1000, 4) == 3
-    monkeypatch.setattr(sys, "executable", "")
-    assert parallel._helpers(TEXTS * 1000, 4) == 0
+def test_one_core_begins_nothing_ahead(makers: Makers) -> None:
+    begin(TEXTS, cores=1)
+    assert not makers.step()
 
 
-@pytest.mark.parametrize(
-    "program",
-    ["pass", "import sys; sys.stdin.buffer.read(50)", "print('x' * 5)", "print('\\0' + '\\1' * 99)"],
-)
-def test_workers_that_die_or_talk_nonsense_cost_nothing_but_time(
-    program: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    monkeypatch.setattr(parallel, "_WORTH", 0.0)
-    monkeypatch.setattr(parallel, "_start", broken)
-    assert compile_all(TEXTS, cores=3) == ALONE
+def test_little_work_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = Makers()
+    monkeypatch.setattr(parallel, "_makers", fresh)
+    monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
+    few = TEXTS[:2]
+    assert seconds_of_work(few) < parallel._WORTH
+    assert compile_all(few, cores=4) == {symbol(*one): ALONE[symbol(*one)] for one in few}
 
 
-def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> subprocess.Popen[bytes]:
-        raise OSError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(parallel, "_WORTH", 0.0)
-    monkeypatch.setattr(parallel, "_start", none)
-    assert compile_all(TEXTS, cores=3) == ALONE
-
-
-def test_text_that_a_worker_refuses_raises_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_WORTH", 0.0)
+@pytest.mark.parametrize("cores", [1, 3])
+def test_text_that_llvm_refuses_raises_for_who_asked(cores: int, makers: Makers) -> None:
     with pytest.raises(IRError, match="LLVM refuses the text"):
-        compile_all([*TEXTS, ("nonsense " * 1000, 0)], cores=2)
+        compile_all([*TEXTS, ("nonsense " * 1000, 0)], cores=cores)
+    assert compile_all(TEXTS, cores=cores) == ALONE
 
 
-def test_a_worker_answers_in_order_until_its_input_ends() -> None:
-    texts = [AFFINE.encode(), b"nonsense", AFFINE.encode()]
-    requests = b"".join(REQUEST.pack(0, len(text)) + text for text in texts)
-    answers = io.BytesIO()
-    serve(io.BytesIO(requests + b"half"), answers)
-    answers.seek(0)
-    seen = []
-    while head := answers.read(ANSWER.size):
-        status, length = ANSWER.unpack(head)
-        seen.append((status, answers.read(length)))
-    assert [status for status, _ in seen] == [COMPILED, REFUSED, COMPILED]
-    assert seen[0][1] == compile_object(AFFINE, 0, features()) == seen[2][1]
-    assert b"LLVM refuses" in seen[1][1]
+def test_an_error_ahead_is_told_when_the_kernel_is_asked_for(makers: Makers) -> None:
+    bad = ("nonsense " * 1000, 0)
+    begin([bad], cores=2)
+    assert compile_all(TEXTS, cores=2) == ALONE
+    with pytest.raises(IRError, match="LLVM refuses the text"):
+        compile_all([bad], cores=2)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_compiles_what_its_parent_had_begun() -> None:
+    texts = [(AFFINE.replace("2.0", f"{i}.25"), 0) for i in range(64)]
+    begin(texts, cores=2)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if len(compile_all(texts, cores=2)) == len(texts) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(compile_all(texts, cores=2)) == len(texts)
 
 
 class _Terminal(io.StringIO):

@@ -11,15 +11,16 @@ import hashlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from trilobite.native import parallel
 from trilobite.native.disk import FORMAT, Cache, directory, shared
 from trilobite.native.host import features, llvm_version
-from trilobite.native.objects import Library, load, prepare, symbol
+from trilobite.native.objects import Library, load, symbol
 from trilobite.native.parallel import Text, compile_all
 
-__all__ = ["Cache", "Kernels", "directory", "kernels", "named", "shared"]
+__all__ = ["Cache", "Kernels", "ahead", "directory", "kernels", "named", "shared"]
 
 
 class Kernels(NamedTuple):
@@ -33,10 +34,27 @@ class Kernels(NamedTuple):
 
 _loaded: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _loading = threading.RLock()
+
+
 # A child that was forked in the middle would find LLVM's lock taken for ever.
+def _before_fork() -> None:
+    _loading.acquire()  # those who wait for objects get them first
+    parallel.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    parallel.after_fork_in_parent()
+    _loading.release()
+
+
+def _after_fork_in_child() -> None:
+    parallel.after_fork_in_child()
+    _loading.release()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
+        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
     )
 
 
@@ -64,6 +82,14 @@ def named(names: Sequence[str], text: Callable[[int], Text], cache: Cache | None
     return Kernels(addresses, libraries, compiled=len(made), cached=len(stored))
 
 
+def ahead(wanted: Iterable[tuple[str, Text]], cache: Cache | None = None) -> None:
+    """Begins to compile kernels that `named` will be asked for, given with their names, while whoever asks
+    for them still works at others. Those that are loaded or on disk are left.
+    """
+    place = shared("objects") if cache is None else cache
+    parallel.begin(text for name, text in wanted if name not in _loaded and not place.has(_key(name)))
+
+
 def _held(names: Sequence[str]) -> dict[str, Library]:
     return {name: found for name in names if (found := _loaded.get(name)) is not None}
 
@@ -74,8 +100,7 @@ def _objects(
     """What the disk has, and what had to be compiled."""
     keys = {name: _key(name) for name in missing}
     stored = {name: code for name, key in keys.items() if (code := cache.get(key)) is not None}
-    compiled = compile_all([text(i) for name, i in missing.items() if name not in stored])
-    made = {name: prepare(code, name) for name, code in compiled.items()}
+    made = compile_all([text(i) for name, i in missing.items() if name not in stored])
     for name, code in made.items():
         cache.put(keys[name], code)
     if made:

@@ -82,6 +82,12 @@ class Cache:
         self._touch(path)
         return found
 
+    def has(self, key: str) -> bool:
+        """Is there an entry? It may still turn out to be damaged."""
+        if any(key in entries for entries in self._lent):
+            return True
+        return self.place is not None and self._path(self.place, key).exists()
+
     def put(self, key: str, made: bytes) -> None:
         """Keeps the bytes; where that is impossible, warns once and keeps nothing more."""
         if self.place is None or not self.writable or not self._is_trusted():

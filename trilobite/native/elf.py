@@ -11,6 +11,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 _SYMBOLS, _RELOCATIONS, NO_BITS = 2, 4, 8  # types of sections
+_GLOBAL = 1  # binding of a symbol
 WRITE, ALLOCATED, THREAD = 1, 2, 0x400  # flags of sections
 
 
@@ -29,6 +30,7 @@ class Symbol(NamedTuple):
     name: str
     section: int  # 0: not here
     value: int
+    is_global: bool = False
 
 
 class Relocation(NamedTuple):
@@ -67,7 +69,7 @@ class Elf:
             if table.type == _SYMBOLS:
                 strings = self.sections[table.link].offset
                 rows = _SYMBOL.iter_unpack(self.contents(table))
-                return [Symbol(self._string(strings + row[0]), row[3], row[4]) for row in rows]
+                return [Symbol(self._string(strings + r[0]), r[3], r[4], r[1] >> 4 == _GLOBAL) for r in rows]
         return []
 
     @cached_property

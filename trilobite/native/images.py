@@ -1,9 +1,9 @@
 """Object code linked to itself, and put into memory.
 
-Enters: an object file for x86-64. Leaves: an `Image`, bytes that run wherever they are put, and from many
-images a `Memory` that holds them. Code and its constants stay together, so that near addresses are always
-near (LLVM's own loader leaves that to chance), and loading is little more than copying. Objects of other
-machines are not linked here.
+Enters: an object file for x86-64, or several of which the first calls the others. Leaves: an `Image`, bytes
+that run wherever they are put, and from many images a `Memory` that holds them. Code and its constants stay
+together, so that near addresses are always near (LLVM's own loader leaves that to chance), and loading is
+little more than copying. Objects of other machines are not linked here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trilobite.base.errors import IRError
@@ -63,39 +63,48 @@ def can_link(code: bytes) -> bool:
     return is_elf(code) and Elf(code).machine == X86_64
 
 
-def link(code: bytes, entry: str) -> Image:
-    """The image of an object that defines the function `entry`."""
-    return _Link(Elf(code)).image(entry)
+def link(code: bytes, entry: str, called: Sequence[bytes] = ()) -> Image:
+    """The image of an object that defines the function `entry`, with the objects that it calls."""
+    return _Link([Elf(one) for one in (code, *called)]).image(entry)
 
 
 class _Link:
     """Sections side by side, behind them the words for what is elsewhere."""
 
-    def __init__(self, elf: Elf) -> None:
-        self.elf = elf
+    def __init__(self, elves: Sequence[Elf]) -> None:
+        self.elves = elves
         self.bytes = bytearray()
         self.alignment = 64
-        self.starts: dict[int, int] = {}
-        self.words: dict[int, int] = {}  # symbol: where the word with its address is
+        self.starts: dict[tuple[int, int], int] = {}  # by object and section
+        self.defined: dict[str, int] = {}  # where the functions begin that objects offer each other
+        self.words: dict[tuple[int, int], int] = {}  # symbol: where the word with its address is
         self.absolutes: list[int] = []
         self.externals: list[tuple[int, str]] = []
 
     def image(self, entry: str) -> Image:
-        for number, section in enumerate(self.elf.sections):
+        for which, elf in enumerate(self.elves):
+            self._put(which, elf)
+        for which, elf in enumerate(self.elves):
+            for relocation in elf.relocations:
+                if (which, relocation.section) in self.starts:
+                    self._apply(which, relocation)
+        if entry not in self.defined:
+            raise IRError(f"an object does not define what it is said to: {entry}")
+        start = self.defined[entry]
+        return Image(bytes(self.bytes), start, self.alignment, tuple(self.absolutes), tuple(self.externals))
+
+    def _put(self, which: int, elf: Elf) -> None:
+        for number, section in enumerate(elf.sections):
             if section.flags & ALLOCATED and section.size and section.name != ".eh_frame":
                 self._refuse_state(section.name, section.flags)
                 self.alignment = max(self.alignment, section.alignment)
                 self._align(max(section.alignment, 16))
-                self.starts[number] = len(self.bytes)
-                self.bytes += self.elf.contents(section)
-        for relocation in self.elf.relocations:
-            if relocation.section in self.starts:
-                self._apply(relocation)
-        found = [s for s in self.elf.symbols if s.name == entry and s.section in self.starts]
-        if not found:
-            raise IRError(f"an object does not define what it is said to: {entry}")
-        start = self.starts[found[0].section] + found[0].value
-        return Image(bytes(self.bytes), start, self.alignment, tuple(self.absolutes), tuple(self.externals))
+                self.starts[which, number] = len(self.bytes)
+                self.bytes += elf.contents(section)
+        for found in elf.symbols:
+            start = self.starts.get((which, found.section))
+            if found.name and found.is_global and start is not None:
+                self.defined[found.name] = start + found.value
 
     @staticmethod
     def _refuse_state(name: str, flags: int) -> None:
@@ -108,32 +117,33 @@ class _Link:
     def _align(self, alignment: int) -> None:
         self.bytes += _TRAP * (-len(self.bytes) % alignment)
 
-    def _apply(self, relocation: Relocation) -> None:
-        place = self.starts[relocation.section] + relocation.offset
-        kind, addend = relocation.type, relocation.addend
+    def _apply(self, which: int, relocation: Relocation) -> None:
+        place = self.starts[which, relocation.section] + relocation.offset
+        kind, addend, symbol = relocation.type, relocation.addend, (which, relocation.symbol)
         if kind == _ABSOLUTE:
-            self._absolute(place, relocation.symbol, addend)
+            self._absolute(place, symbol, addend)
         elif kind in (_NEAR, _CALL):
-            struct.pack_into("<i", self.bytes, place, self._target(relocation.symbol) + addend - place)
+            struct.pack_into("<i", self.bytes, place, self._target(symbol) + addend - place)
         elif kind in _TABLE:
-            struct.pack_into("<i", self.bytes, place, self._word(relocation.symbol) + addend - place)
+            struct.pack_into("<i", self.bytes, place, self._word(symbol) + addend - place)
         elif kind == _FAR:
-            struct.pack_into("<q", self.bytes, place, self._target(relocation.symbol) + addend - place)
+            struct.pack_into("<q", self.bytes, place, self._target(symbol) + addend - place)
         else:
             raise IRError(f"an object wants relocation {kind}, which position-independent code does not need")
 
-    def _is_here(self, symbol: int) -> bool:
-        return self.elf.symbols[symbol].section in self.starts
+    def _offset(self, symbol: tuple[int, int]) -> int | None:
+        """Where a symbol is; None if it is elsewhere."""
+        which, number = symbol
+        found = self.elves[which].symbols[number]
+        start = self.starts.get((which, found.section))
+        return self.defined.get(found.name) if start is None else start + found.value
 
-    def _offset(self, symbol: int) -> int:
-        found = self.elf.symbols[symbol]
-        return self.starts[found.section] + found.value
-
-    def _target(self, symbol: int) -> int:
+    def _target(self, symbol: tuple[int, int]) -> int:
         """The symbol itself; for one that is elsewhere, a jump to it."""
-        return self._offset(symbol) if self._is_here(symbol) else self._word(symbol) + 8
+        offset = self._offset(symbol)
+        return self._word(symbol) + 8 if offset is None else offset
 
-    def _word(self, symbol: int) -> int:
+    def _word(self, symbol: tuple[int, int]) -> int:
         """A word with the symbol's address, and behind it a jump there."""
         if symbol not in self.words:
             self._align(16)
@@ -142,13 +152,14 @@ class _Link:
             self._absolute(self.words[symbol], symbol, 0)
         return self.words[symbol]
 
-    def _absolute(self, place: int, symbol: int, addend: int) -> None:
-        if self._is_here(symbol):
-            struct.pack_into("<q", self.bytes, place, self._offset(symbol) + addend)
+    def _absolute(self, place: int, symbol: tuple[int, int], addend: int) -> None:
+        offset = self._offset(symbol)
+        struct.pack_into("<q", self.bytes, place, addend + (offset or 0))
+        if offset is not None:
             self.absolutes.append(place)
         else:
-            struct.pack_into("<q", self.bytes, place, addend)
-            self.externals.append((place, self.elf.symbols[symbol].name))
+            which, number = symbol
+            self.externals.append((place, self.elves[which].symbols[number].name))
 
 
 class Memory:

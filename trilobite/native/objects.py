@@ -13,12 +13,14 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, ClassVar
 
 from trilobite.base.errors import IRError
 from trilobite.native.elf import undefined
+from trilobite.native.generator import generate
 from trilobite.native.host import Host, features
 from trilobite.native.images import MAGIC, Image, Memory, can_link, link
 
@@ -31,34 +33,48 @@ def symbol(text: str, level: int) -> str:
     return "k" + hashlib.sha256(f"{level}\n{text}".encode()).hexdigest()[:32]
 
 
-def compile_object(text: str, level: int, host: Host) -> bytes:
-    """Object code of a kernel, whose `entry` is called `symbol(text, level)` there."""
-    module, machine = _lowered(text, level, host)
-    module.get_function(ENTRY).name = symbol(text, level)
-    return emit(module, machine, host)
+def compile_object(text: str, level: int, host: Host, name: str = "", called: Collection[str] = ()) -> bytes:
+    """Object code of a kernel, whose `entry` is called `symbol(text, level)` there, or as is said; it may
+    call functions of other objects.
+    """
+    name = name or symbol(text, level)
+    with _compiler(host) as machine:
+        if level == 0:
+            code = _generated(text, name, host, machine)
+        else:
+            module = _lowered(text, level, host, machine)
+            module.get_function(ENTRY).name = name
+            code = machine.emit_object(module)
+    _check_names(code, host, called)
+    return code
+
+
+def _generated(text: str, name: str, host: Host, machine: Any) -> bytes:
+    """Without the middle end: all in two calls, in which other threads run."""
+    try:
+        return generate(text, (ENTRY, name), host.triple, str(machine.target_data), machine)
+    except NameError:
+        raise _no_entry(text) from None
+    except RuntimeError as error:
+        raise _refused(text, error) from error
 
 
 def assembly(text: str, level: int, host: Host) -> str:
     """The same code for reading."""
-    module, machine = _lowered(text, level, host)
-    return str(machine.emit_assembly(module))
+    with _compiler(host) as machine:
+        return str(machine.emit_assembly(_lowered(text, level, host, machine)))
 
 
-def _lowered(text: str, level: int, host: Host) -> tuple[Any, Any]:
+def _lowered(text: str, level: int, host: Host, machine: Any) -> Any:
     if level not in _LEVELS:
         raise IRError(f"there is no level {level}", where="a kernel's text", expected="0, 1, 2 or 3")
     import llvmlite.binding as llvm
 
-    machine = _compiler(host)
     module = parse(text, host, machine, llvm.create_context())
     if all(function.name != ENTRY or function.is_declaration for function in module.functions):
-        raise IRError(
-            f"a kernel defines no function `{ENTRY}`",
-            where=_excerpt(text),
-            expected=f"define void @{ENTRY}(ptr, i64, i64, ptr)",
-        )
+        raise _no_entry(text)
     optimise(module, level, machine)
-    return module, machine
+    return module
 
 
 def parse(text: str, host: Host, machine: Any, context: Any) -> Any:
@@ -69,12 +85,7 @@ def parse(text: str, host: Host, machine: Any, context: Any) -> Any:
         module = llvm.parse_assembly(text, context=context)
         module.verify()
     except RuntimeError as error:
-        raise IRError(
-            f"LLVM refuses the text of a kernel: {str(error).strip()}",
-            where=_excerpt(text),
-            expected=f"text that LLVM {'.'.join(map(str, llvm.llvm_version_info))} reads",
-            remedy="this is a fault of the code that wrote the text; report it with the text",
-        ) from error
+        raise _refused(text, error) from error
     module.triple = host.triple
     module.data_layout = str(machine.target_data)
     for (
@@ -83,6 +94,25 @@ def parse(text: str, host: Host, machine: Any, context: Any) -> Any:
         if not function.is_declaration:
             function.add_function_attribute("nounwind")
     return module
+
+
+def _no_entry(text: str) -> IRError:
+    return IRError(
+        f"a kernel defines no function `{ENTRY}`",
+        where=_excerpt(text),
+        expected=f"define void @{ENTRY}(ptr, i64, i64, ptr)",
+    )
+
+
+def _refused(text: str, error: RuntimeError) -> IRError:
+    import llvmlite.binding as llvm
+
+    return IRError(
+        f"LLVM refuses the text of a kernel: {str(error).strip()}",
+        where=_excerpt(text),
+        expected=f"text that LLVM {'.'.join(map(str, llvm.llvm_version_info))} reads",
+        remedy="this is a fault of the code that wrote the text; report it with the text",
+    )
 
 
 def target_machine(host: Host) -> Any:
@@ -95,10 +125,23 @@ def target_machine(host: Host) -> Any:
     )
 
 
-@lru_cache(maxsize=8)
-def _compiler(host: Host) -> Any:
-    """One that stays, for object code: reading the features takes longer than compiling a small kernel."""
-    return target_machine(host)
+_compilers: dict[Host, list[Any]] = {}
+
+
+@contextmanager
+def _compiler(host: Host) -> Iterator[Any]:
+    """A target machine for one thread at a time. They stay: reading the features takes longer than compiling
+    a small kernel.
+    """
+    idle = _compilers.setdefault(host, [])
+    try:
+        machine = idle.pop()
+    except IndexError:
+        machine = target_machine(host)
+    try:
+        yield machine
+    finally:
+        idle.append(machine)
 
 
 def optimise(module: Any, level: int, machine: Any) -> None:
@@ -128,12 +171,18 @@ def _light_passes() -> Any:
 
 
 def emit(module: Any, machine: Any, host: Host) -> bytes:
-    """Object code that this process can load: LLVM's linker ends the process when a name is missing."""
+    """Object code that this process can load."""
     code: bytes = machine.emit_object(module)
+    _check_names(code, host)
+    return code
+
+
+def _check_names(code: bytes, host: Host, called: Collection[str] = ()) -> None:
+    """LLVM's linker ends the process when a name is missing."""
     if host == features():
         for name in undefined(code):
-            _resolve(name)
-    return code
+            if name not in called:
+                _resolve(name)
 
 
 def _resolve(name: str) -> int:
@@ -197,9 +246,11 @@ class Library:
         return self.addresses[name]
 
 
-def prepare(code: bytes, name: str) -> bytes:
-    """What is kept on disk and loads quickest: an image where objects are linked here, else the object."""
-    return link(code, name).pack() if can_link(code) else code
+def prepare(code: bytes, name: str, called: Sequence[bytes] = ()) -> bytes:
+    """What is kept on disk and loads quickest: an image where objects are linked here, else the object.
+    Objects that it calls are linked with it.
+    """
+    return link(code, name, called).pack() if can_link(code) else code
 
 
 def load(objects: Mapping[str, bytes]) -> Library:

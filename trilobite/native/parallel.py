@@ -1,134 +1,204 @@
-"""Many kernels compiled at once: by this process, and by others where that pays.
+"""Many kernels compiled at once, by threads of this process, and ahead of those who will ask for them.
 
-Enters: texts with their levels. Leaves: their objects by symbol. It knows no cache. Who compiles what does
-not change a byte of the result. A worker that dies costs time only: this process does what it left.
+Enters: texts with their levels. Leaves: their code by symbol, linked. It knows no cache. Who compiles what,
+and when, does not change a byte of the result. Functions that several kernels have are compiled once
+(`parts`).
 """
 
 from __future__ import annotations
 
-import os
-import sys
+import heapq
 import threading
-from collections import deque
-from collections.abc import Sequence
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from trilobite.native.host import features
-from trilobite.native.objects import compile_object, symbol
+from trilobite.native.host import Host, features
+from trilobite.native.objects import compile_object, prepare, symbol
+from trilobite.native.parts import split
 from trilobite.native.progress import Progress
-from trilobite.native.worker import ANSWER, COMPILED, REQUEST
-
-if TYPE_CHECKING:
-    import subprocess
 
 Text = tuple[str, int]  # LLVM text and its level
 
-_WORTH = 0.5  # seconds of work; a worker needs about 0.2 s before it compiles anything
+_WORTH = 0.02  # seconds of work for which another thread is started
 _PER_KERNEL = 0.004  # seconds, and per character at each level: measured on GEMM and convolution texts
 _PER_CHARACTER = (4e-7, 5e-7, 9e-7, 1.5e-6)
-_LARGEST = 1 << 28  # bytes of an object; a worker that says more is out of its mind
+_KEPT = 256  # objects of functions that further kernels may have
 
 
 def compile_all(wanted: Sequence[Text], cores: int | None = None) -> dict[str, bytes]:
-    """Objects of distinct texts, by symbol. A text that LLVM refuses raises its error here."""
-    batch = _Batch(wanted)
-    helpers = _helpers(wanted, features().cores if cores is None else cores)
-    threads = [threading.Thread(target=batch.feed, daemon=True) for _ in range(helpers)]
-    for thread in threads:
-        thread.start()
-    try:
-        with Progress("compiling kernels", len(wanted)) as progress:
-            batch.work(progress)
-            for thread in threads:
-                batch.wait(thread, progress)
-            batch.work(progress)  # what a worker that died has put back
-    finally:
-        batch.waiting.clear()  # so that after an error the workers end too
-    return batch.objects
+    """Code of distinct texts, by symbol. A text that LLVM refuses raises its error here."""
+    with Progress("compiling kernels", len(wanted)) as progress:
+        return _makers.collect(wanted, cores, progress)
 
 
-def seconds_of_work(wanted: Sequence[Text]) -> float:
+def begin(wanted: Iterable[Text], cores: int | None = None) -> None:
+    """Begins with texts that `compile_all` will be asked for, and returns at once."""
+    if (features().cores if cores is None else cores) > 1:
+        _makers.add(wanted, cores)
+
+
+def seconds_of_work(wanted: Iterable[Text]) -> float:
     """An estimate of what one core needs."""
     return sum(_PER_KERNEL + len(text) * _PER_CHARACTER[level] for text, level in wanted)
 
 
-def _helpers(wanted: Sequence[Text], cores: int) -> int:
-    """How many workers to start beside this process."""
-    if not sys.executable or seconds_of_work(wanted) < _WORTH:
-        return 0
-    return max(0, min(cores, len(wanted)) - 1)
+class _Work(NamedTuple):
+    """One object to make: the less the number, the sooner."""
+
+    urgency: float
+    name: str
+    text: str
+    level: int
+    called: tuple[str, ...]
 
 
-class _Batch:
-    """Texts that wait, the most work first, and the objects that are there."""
+class Makers:
+    """What waits to be compiled, what is being compiled, and what is there."""
 
-    def __init__(self, wanted: Sequence[Text]) -> None:
-        self.waiting = deque(sorted(wanted, key=lambda one: -seconds_of_work([one])))
-        self.objects: dict[str, bytes] = {}
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: list[_Work] = []
+        self._known: set[str] = set()  # waiting, being made or there
+        self._parts: dict[str, tuple[str, ...]] = {}  # of kernels: the functions that they call
+        self._objects: dict[str, bytes] = {}
+        self._errors: dict[str, Exception] = {}
+        self._threads = self._busy = 0
+        self._paused = False
 
-    def next(self) -> Text | None:
+    # -- asking ----------------------------------------------------------------------------------------------
+
+    def add(self, wanted: Iterable[Text], cores: int | None = None) -> list[str]:
+        """Puts kernels and their parts where threads take them from; the kernels' names."""
+        names = []
+        with self._changed:
+            for one in wanted:
+                names.append(name := symbol(*one))
+                if name not in self._known or not self._whole(name):
+                    self._add(name, *one)
+            self._start((features().cores if cores is None else cores) - 1)
+        return names
+
+    def _whole(self, name: str) -> bool:
+        return all(part in self._known for part in self._parts.get(name, ()))
+
+    def _add(self, name: str, text: str, level: int) -> None:
+        rest, functions = split(text, level) if _is_linked_here(features()) else (text, {})
+        self._parts[name] = tuple(functions)
+        works = [(name, rest, tuple(functions)), *((n, t, ()) for n, t in functions.items())]
+        for own, module, called in works:
+            if own not in self._known:
+                self._known.add(own)
+                urgency = -seconds_of_work([(module, level)])
+                heapq.heappush(self._waiting, _Work(urgency, own, module, level, called))
+
+    def collect(self, wanted: Sequence[Text], cores: int | None, progress: Progress) -> dict[str, bytes]:
+        """Compiles with the others until all of these are there."""
+        names = self.add(wanted, cores)
+        needed = {n for name in names for n in (name, *self._parts[name])}
+        while self.step():
+            progress.show(sum(n in self._objects for n in names))
+        with self._changed:
+            while not all(n in self._objects or n in self._errors for n in needed):
+                self._changed.wait(0.1)
+                progress.show(sum(n in self._objects for n in names))
+            error = next((self._errors.pop(n) for n in needed if n in self._errors), None)
+            if error is not None:
+                self._forget()
+                raise error
+            made = {n: (self._objects[n], [self._objects[p] for p in self._parts[n]]) for n in names}
+            self._let_go(names)
+        return {name: prepare(code, name, called) for name, (code, called) in made.items()}
+
+    def _let_go(self, names: Iterable[str]) -> None:
+        """Kernels that were collected are kept by others; of functions the latest stay."""
+        for name in names:
+            self._parts.pop(name, None)
+            self._objects.pop(name, None)
+            self._known.discard(name)
+        for name in list(self._objects)[: max(0, len(self._objects) - _KEPT)]:
+            del self._objects[name]
+            self._known.discard(name)
+
+    def _forget(self) -> None:
+        """Nothing waits any more, so that after an error no thread goes on."""
+        for work in self._waiting:
+            self._known.discard(work.name)
+        self._waiting.clear()
+
+    # -- making ----------------------------------------------------------------------------------------------
+
+    def _start(self, most: int) -> None:
+        """Threads beside those that ask, where there is enough for them to do."""
+        worth = -sum(work.urgency for work in self._waiting) > _WORTH
+        count = min(most, len(self._waiting)) - self._threads if worth else 0
+        for _ in range(max(0, count)):
+            self._threads += 1
+            threading.Thread(target=self._serve, name="trilobite compiles").start()
+
+    def _serve(self) -> None:
+        """A thread's work: until nothing waits, or the program ends."""
+        main = threading.main_thread()
+        while main.is_alive() and self.step():
+            pass
+        with self._changed:
+            self._threads -= 1
+
+    def step(self) -> bool:
+        """Makes one object, if one waits."""
+        with self._changed:
+            if self._paused or not self._waiting:
+                return False
+            work = heapq.heappop(self._waiting)
+            self._busy += 1
+        code, error = None, None
         try:
-            return self.waiting.popleft()  # one step in CPython: two threads never get the same
-        except IndexError:
-            return None
+            code = compile_object(work.text, work.level, features(), work.name, work.called)
+        except Exception as raised:  # whoever asked for it gets it
+            error = raised
+        with self._changed:
+            self._busy -= 1
+            if code is not None:
+                self._objects[work.name] = code
+            elif error is not None:
+                self._errors[work.name] = error
+                self._known.discard(work.name)
+            self._changed.notify_all()
+        return True
 
-    def work(self, progress: Progress) -> None:
-        """Compiles here until nothing waits."""
-        while (one := self.next()) is not None:
-            self.objects[symbol(*one)] = compile_object(*one, features())
-            progress.show(len(self.objects))
+    # -- processes that fork ---------------------------------------------------------------------------------
 
-    def wait(self, thread: threading.Thread, progress: Progress) -> None:
-        while thread.is_alive():
-            thread.join(0.1)
-            progress.show(len(self.objects))
+    def pause(self) -> None:
+        """Until `go_on` nobody is inside of LLVM: a child would find its locks taken for ever."""
+        with self._changed:
+            self._paused = True
+            while self._busy:
+                self._changed.wait()
 
-    def feed(self) -> None:
-        """Has a worker compile until nothing waits, or until it fails; then this process does it."""
-        try:
-            with _start() as worker:
-                self._feed(worker)
-        except OSError:  # no process to be had, or its pipe broke: this process goes on alone
-            return
-
-    def _feed(self, worker: subprocess.Popen[bytes]) -> None:
-        assert worker.stdin is not None and worker.stdout is not None
-        while (one := self.next()) is not None:
-            code = _ask(worker.stdin, worker.stdout, one)
-            if code is None:
-                self.waiting.append(one)
-                return
-            self.objects[symbol(*one)] = code
+    def go_on(self) -> None:
+        with self._changed:
+            self._paused = False
+            self._start(features().cores - 1 if self._waiting else 0)
 
 
-def _ask(requests: IO[bytes], answers: IO[bytes], one: Text) -> bytes | None:
-    """The object, or None if the worker refused the text or is gone."""
-    text = one[0].encode()
-    try:
-        requests.write(REQUEST.pack(one[1], len(text)) + text)
-        requests.flush()
-        head = answers.read(ANSWER.size)
-        if len(head) < ANSWER.size:
-            return None
-        status, length = ANSWER.unpack(head)
-        if status != COMPILED or length > _LARGEST:
-            return None
-        answer = answers.read(length)
-    except OSError:
-        return None
-    return answer if len(answer) == length else None
+_makers = Makers()
 
 
-def _start() -> subprocess.Popen[bytes]:
-    import subprocess
+def before_fork() -> None:
+    _makers.pause()
 
-    package = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "trilobite.native.worker"],  # -P: the user's directory is no library
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path},
+
+def after_fork_in_parent() -> None:
+    _makers.go_on()
+
+
+def after_fork_in_child() -> None:
+    """The child has none of the threads: what was asked for ahead it compiles when it needs it."""
+    global _makers
+    _makers = Makers()
+
+
+def _is_linked_here(host: Host) -> bool:
+    """Are objects of this machine of the kind that `images` links?"""
+    return host.triple.startswith("x86_64") and not any(
+        n in host.triple for n in ("windows", "apple", "darwin")
     )

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import DeviceError
-from trilobite.native.cache import Kernels, kernels
+from trilobite.native.cache import Kernels, ahead, kernels
 from trilobite.native.host import features
 from trilobite.native.memory import zeros
+from trilobite.native.objects import symbol
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -53,7 +54,7 @@ class Runtime:
 def runtime() -> Runtime:
     """Compiled or taken from the cache with the first use. Its code is never freed: threads live in it."""
     _check_layout()
-    text, names = source("x86" if features().triple.startswith("x86_64") else "arm", sys.platform)
+    text, names = _here()
     code = kernels([(text, 1)])
     found = np.zeros(len(names), np.int64)
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
@@ -61,6 +62,17 @@ def runtime() -> Runtime:
         found.ctypes.data, 0, 0, None
     )
     return Runtime(dict(zip(names, found.tolist(), strict=True)), code)
+
+
+def begin() -> None:
+    """Has it compiled by another thread, if that is still to be done."""
+    if runtime.cache_info().currsize == 0:
+        text, _ = _here()
+        ahead([(symbol(text, 1), (text, 1))])
+
+
+def _here() -> tuple[str, list[str]]:
+    return source("x86" if features().triple.startswith("x86_64") else "arm", sys.platform)
 
 
 def source(machine: str, system: str) -> tuple[str, list[str]]:

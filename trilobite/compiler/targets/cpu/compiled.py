@@ -50,6 +50,7 @@ class Compiled:
         self.symbols: tuple[Symbol, ...] = tuple(sorted({s for t in types for s in symbols_of(t.shape)}))
         self.arena = Arena() if arena is None and self.symbols else arena
         self._latest: Runner | None = None
+        self._begun: dict[tuple[int, ...], Program] = {}
 
     @cached_property
     def _fused(self) -> Fused:
@@ -64,11 +65,23 @@ class Compiled:
     def program(self, sizes: Mapping[Symbol, int]) -> Program:
         return self._fused.program(sizes, self.donated)
 
+    def begin(self, values: Sequence[Array]) -> None:
+        """Makes the program for values of these shapes: its kernels are compiled by other threads while this
+        one makes the next, or comes back for the runner.
+        """
+        sizes = self._sizes(values) if self.symbols else {}
+        key = tuple(sizes[s] for s in self.symbols)
+        if key not in self.runners and key not in self._begun:
+            self._begun[key] = self._kept(key, sizes)
+
+    def _sizes(self, values: Sequence[Array]) -> Mapping[Symbol, int]:
+        return bind_symbols((t.shape, v.shape) for t, v in zip(self._types, values, strict=False))
+
     def runner(self, values: Sequence[Array]) -> Runner:
         if not self.symbols:
             found = self.runners.get(())
             return found or self._bind((), {}, len(values))
-        sizes = bind_symbols((t.shape, v.shape) for t, v in zip(self._types, values, strict=False))
+        sizes = self._sizes(values)
         key = tuple(sizes[s] for s in self.symbols)
         found = self.runners.get(key) or self._bind(key, sizes, len(values))
         if found is not self._latest:
@@ -90,7 +103,7 @@ class Compiled:
     def _bind(self, key: tuple[int, ...], sizes: Mapping[Symbol, int], inputs: int) -> Runner:
         from trilobite.native.cache import named
 
-        program = self._kept(key, sizes)
+        program = self._begun.pop(key, None) or self._kept(key, sizes)
         kernels = program.kernels
         code = named([k.code for k in kernels], lambda i: (kernels[i].text, kernels[i].level))
         with uncollected():

@@ -24,6 +24,8 @@ from trilobite.compiler.targets.cpu.primitives.packing import PACKERS
 from trilobite.compiler.targets.cpu.stages import STAGES
 from trilobite.ir.graph import Graph
 from trilobite.ir.types import Symbol
+from trilobite.native.cache import ahead
+from trilobite.native.runtime import begin as begin_runtime
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ def make(graph: Graph, options: Options) -> Made:
     """Who asked for little memory gets no second copy of a weight: what is made of weights is made in every
     run, in memory that the plan shares.
     """
+    begin_runtime()
     options = options._replace(claimed=claims)
     if options.memory:
         options = options._replace(stable=frozenset())
@@ -69,12 +72,14 @@ class Fused:
 
 
 def _once(lower: Lower) -> Lower:
-    """A lowering that is made once per equation."""
+    """A lowering that is made once per equation; its kernels are being compiled while the next is made."""
     made: dict[int, Any] = {}
 
     def lowered(e: Any) -> Any:
         if id(e) not in made:
-            made[id(e)] = lower(e)
+            made[id(e)] = found = lower(e)
+            kernels = dict.fromkeys(step.kernel for step in found.steps)
+            ahead((k.code, (k.text, k.level)) for k in kernels)
         return made[id(e)]
 
     return lowered

@@ -114,8 +114,10 @@ class Executable(contract.Executable):
         given: list[Any] = list(values)
         if self.division.two:
             self.weights.owners = owners
-            self.weights.prepare(values)
             given = [*self._kept(values), *range(self.division.outputs)]
+            self.main.begin(given)  # most of the work: its kernels are being compiled meanwhile
+            self.weights.begin(values)
+            self.weights.prepare(values)
         self.main.runner(given)
 
     def __call__(self, values: Sequence[Array]) -> list[Array]:

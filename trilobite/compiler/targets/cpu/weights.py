@@ -71,6 +71,13 @@ class Weights:
         self._observed: set[int] = set()
         self._stand_ins: dict[int, Array] = {}  # of weights that were put away
 
+    def begin(self, values: Sequence[Array]) -> None:
+        """Makes the programs, while other threads compile."""
+        if self._others:
+            self.rest.begin([values[self.stable[n]] for n in self._inputs])
+        for packer, p in zip(self._packer, self.packs, strict=True):
+            packer.begin([values[p.input]])
+
     def prepare(self, values: Sequence[Array]) -> None:
         """Compiles what a run with values of these shapes needs."""
         if self._others:

@@ -65,11 +65,12 @@ class Text(Flow):
         self, name: str, parameters: Sequence[str], result: str = "void", inline: bool = False
     ) -> Iterator[list[Value]]:
         """Emit an internal function. Parameters are type words with attributes, `"ptr noalias"`; yields
-        their values. A function with a result ends with `give_back`.
+        their values. A function with a result ends with `give_back`. Names inside are counted from one, so
+        that equal functions of two kernels are equal texts, which are compiled once (`native.parts`).
         """
         values = [Value(f"%p.{i}", _type_word(p)) for i, p in enumerate(parameters)]
-        outer = self._lines, self._block_name
-        self._lines = []
+        outer = self._lines, self._block_name, self._count
+        self._lines, self._count = [], 0
         words = ", ".join(f"{p} {v}" for p, v in zip(parameters, values, strict=True))
         self.line(f"define internal {result} @{name}({words}) #{1 if not inline else 2} {{")
         self._label("start")
@@ -78,7 +79,7 @@ class Text(Flow):
             self.line("ret void")
         self.line("}")
         self._functions.append(self._lines)
-        self._lines, self._block_name = outer
+        self._lines, self._block_name, self._count = outer
 
     def first(self, name: str) -> bool:
         """True the first time a name is asked for: who shares an internal function defines it then."""
@@ -103,7 +104,7 @@ class Text(Flow):
         body = ", ".join(f"{element} {constant(element, n)}" for n in numbers)
         line = f"internal unnamed_addr constant [{len(numbers)} x {element}] [{body}], align 64"
         if line not in self._tables:
-            self._tables[line] = Value(f"@{self.fresh('table')}", "ptr")
+            self._tables[line] = Value(f"@table.{len(self._tables)}", "ptr")
         return self._tables[line]
 
     def module(self) -> str:
