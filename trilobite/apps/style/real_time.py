@@ -10,18 +10,23 @@ are ONNX files that `apps.assets` fetches; they run on any target of the inferen
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import trilobite as tb
 from trilobite.apps import assets
+from trilobite.apps.style.layers import multistyle_layers, transform_layers
 from trilobite.apps.style.pictures import Pixels, resized
+from trilobite.apps.style.strips import Layer, paint
 from trilobite.base.errors import ArgumentError
 
 STYLES = 26
-STEP = 4  # the network halves its picture twice, so sides are filled up to a multiple
+STEP = 4  # networks halve their picture twice, so sides are filled up to a multiple
+VALUES = 5  # of the widest layer's size: what a run over the whole picture holds at once
 
 
 def _load(name: str, target: Any) -> Any:
@@ -58,20 +63,66 @@ def _parts(style: int | str | Mapping[int, float]) -> Mapping[int, float]:
         ) from None
 
 
-class Multistyle:
-    """The network of 26 styles, on a target of `tb.inference.load`."""
+def free_memory() -> int:
+    """Half of the bytes that are free on this machine, or 1 GiB where it does not tell."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, ValueError, OSError):
+        return 1 << 30
 
-    def __init__(self, target: Any = "cpu") -> None:
-        self.session = _load("multistyle26", target)
+
+def _fits(pixels: Pixels, channels: int, memory: int) -> bool:
+    return bool(pixels.shape[0] * pixels.shape[1] * channels * 4 * VALUES <= memory)
+
+
+def _filled(pixels: Pixels) -> Pixels:
+    below, right = (-n % STEP for n in pixels.shape[:2])
+    return np.pad(pixels, ((0, below), (0, right), (0, 0)), mode="edge")
+
+
+def _cut(out: Pixels, like: Pixels) -> Pixels:
+    return np.ascontiguousarray(out[: like.shape[0], : like.shape[1]], np.float32)
+
+
+class Multistyle:
+    """The network of 26 styles, on a target of `tb.inference.load`. Pictures that take more than `memory`
+    bytes (left out: half of what is free) are painted in strips, without seams.
+    """
+
+    CHANNELS = 32  # of its widest layer
+
+    def __init__(self, target: Any = "cpu", memory: int | None = None) -> None:
+        self.session, self.target, self.memory = _load("multistyle26", target), target, memory
 
     def __call__(self, pixels: Pixels, style: int | str | Mapping[int, float]) -> Pixels:
-        height, width = pixels.shape[:2]
-        below, right = -height % STEP, -width % STEP
-        whole = np.pad(pixels, ((0, below), (0, right), (0, 0)), mode="edge")
+        whole, shares = _filled(pixels), style_weights(style)
+        memory = free_memory() if self.memory is None else self.memory
+        if not _fits(whole, self.CHANNELS, memory):
+            layers = multistyle_layers(assets.fetch("multistyle26"), shares)
+            return _cut(paint(whole, layers, memory, self.target), pixels)
         image = np.ascontiguousarray(whole.transpose(2, 0, 1)[None], np.float32)
-        feeds = {"image": image, "style_weights": style_weights(style)}
-        out = np.asarray(self.session.run(feeds)["stylized"])[0].transpose(1, 2, 0)
-        return np.ascontiguousarray(out[:height, :width], np.float32)
+        out = self.session.run({"image": image, "style_weights": shares})["stylized"]
+        return _cut(np.asarray(out)[0].transpose(1, 2, 0), pixels)
+
+
+class Transform:
+    """A transform network that `training.py` trained, from its file."""
+
+    def __init__(self, path: str | Path, target: Any = "cpu", memory: int | None = None) -> None:
+        from trilobite.apps.style.training import load_network
+
+        self.network, self.target, self.memory = load_network(path), target, memory
+        self._jitted = tb.jit(self.network, target=target)
+        self._layers: list[Layer] = transform_layers(self.network)
+
+    def __call__(self, pixels: Pixels) -> Pixels:
+        whole = _filled(pixels)
+        memory = free_memory() if self.memory is None else self.memory
+        if not _fits(whole, self._layers[0].weight.shape[0] * 2, memory):
+            return _cut(paint(whole, self._layers, memory, self.target), pixels)
+        with tb.no_grad():
+            out = self._jitted(tb.tensor(np.ascontiguousarray(whole.transpose(2, 0, 1)[None]))).numpy()
+        return _cut(np.asarray(out)[0].transpose(1, 2, 0), pixels)
 
 
 class AnyStyle:

@@ -7,8 +7,10 @@ square of which picture comes at which step follows from seed and step alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import trilobite as tb
 from trilobite import zoo
 from trilobite.apps.style.features import Extractor, gram, total_variation
 from trilobite.apps.style.pictures import EXTENSIONS, Pixels, read, resized
-from trilobite.base.errors import ArgumentError, DataError
+from trilobite.base.errors import ArgumentError, DataError, FileError
 from trilobite.framework import nn, optim
 from trilobite.framework.tensor import Tensor
 
@@ -38,6 +40,7 @@ class Plan:
     blocks: int = 5
     seed: int = 0
     keep_every: int = 100
+    balanced: bool = False  # each term as a share of its goal's size
     target: Any = "cpu"
 
     def __post_init__(self) -> None:
@@ -113,6 +116,32 @@ def train(
     return network
 
 
+def save_network(path: str | Path, network: nn.Module) -> None:
+    """Its arrays as .safetensors; width and blocks follow from their shapes."""
+    from trilobite.framework.checkpoint.safetensors import save_safetensors
+
+    save_safetensors(path, {name: np.asarray(t.detach().numpy()) for name, t in network.state_dict().items()})
+
+
+def load_network(path: str | Path) -> nn.Module:
+    """A transform network as `save_network` wrote it, in any of the forms of `load_weights`."""
+    from trilobite.apps.style.weights import load_weights
+
+    state = load_weights(path)
+    try:
+        width = state["last.weight"].shape[1]
+        blocks = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
+    except (KeyError, IndexError):
+        raise FileError(
+            "the file holds no transform network",
+            where=path,
+            expected="one that `trilobite style-train` wrote",
+        ) from None
+    network: nn.Module = zoo.create("style_transform", width=width, blocks=blocks)
+    network.load_state_dict(state)
+    return network.eval()
+
+
 def _resumed(keeper: Any, network: nn.Module, optimiser: optim.Optimizer) -> int:
     """The step that was done last; network and optimiser are as they were behind it."""
     latest = keeper.latest()
@@ -130,6 +159,16 @@ def _goals(style: Pixels, extractor: Extractor) -> list[Tensor]:
     return [gram(seen[name]).detach() for name in extractor.style]
 
 
+def _distance(found: Tensor, goal: Tensor, balanced: bool) -> Tensor:
+    """The mean square of what lies between them; `balanced`, as a share of the goal's own."""
+    apart: Tensor = ((found - goal) ** 2).mean()
+    return apart / (goal * goal).mean() if balanced else apart
+
+
+def _summed(terms: Iterable[Tensor]) -> Tensor:
+    return reduce(add, terms)
+
+
 def _step(
     network: nn.Module, optimiser: optim.Optimizer, extractor: Extractor, goals: Sequence[Tensor], plan: Plan
 ) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -137,10 +176,9 @@ def _step(
         optimiser.zero_grad()
         painted = network(images)
         seen, wanted = extractor(painted), extractor(images)
-        content = sum(((seen[n] - wanted[n].detach()) ** 2).mean() for n in extractor.content)
-        style = sum(
-            ((gram(seen[n]) - goal) ** 2).mean() for n, goal in zip(extractor.style, goals, strict=True)
-        )
+        content = _summed(_distance(seen[n], wanted[n].detach(), plan.balanced) for n in extractor.content)
+        pairs = zip(extractor.style, goals, strict=True)
+        style = _summed(_distance(gram(seen[n]), goal, plan.balanced) for n, goal in pairs)
         loss = plan.content_weight * content + plan.style_weight * style
         (loss + plan.smoothness * total_variation(painted)).backward()
         optimiser.step()
