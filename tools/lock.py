@@ -1,7 +1,8 @@
 """Resolves the dependencies of pyproject.toml and writes them, with versions and hashes, to requirements/.
 
-Enters: pyproject.toml. Leaves: requirements/runtime.txt (what a user of the package gets) and
-requirements/dev.txt (all extras, what `make` installs). Resolving downloads what it resolves and takes
+Enters: pyproject.toml and requirements/site.in. Leaves: requirements/runtime.txt (what a user of the package
+gets), requirements/dev.txt (all extras, what `make` installs) and requirements/site.txt (what builds the
+documentation site, in an environment of its own). Resolving downloads what it resolves and takes
 minutes. pip-tools does it, in an environment of its own that nothing else sees. Lock on the oldest Python
 that is supported: newer ones need no more than it does.
 """
@@ -28,11 +29,16 @@ def main() -> None:
         venv.create(environment, clear=True, with_pip=True)
         pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
         subprocess.run([*pip, "--upgrade", "pip", RESOLVER], check=True)
-    compile_command = [str(environment / "bin" / "pip-compile"), *OPTIONS, "pyproject.toml"]
-    for name, more in (("runtime", []), ("dev", ["--all-extras", "--constraint=requirements/runtime.txt"])):
+    files = (
+        ("runtime", ["pyproject.toml"]),
+        ("dev", ["pyproject.toml", "--all-extras", "--constraint=requirements/runtime.txt"]),
+        ("site", ["requirements/site.in"]),
+    )
+    for name, more in files:
         print(f"lock: resolving requirements/{name}.txt", flush=True)
         output = f"--output-file=requirements/{name}.txt"
-        subprocess.run([*compile_command, output, *more], cwd=ROOT, check=True)
+        command = [str(environment / "bin" / "pip-compile"), *OPTIONS, output, *more]
+        subprocess.run(command, cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Write the reference pages from the tables: docs/reference.md (operations of `tb`), docs/primitives.md
-(the IR) and docs/promotion.md (which dtypes meet in which).
+"""Write the reference pages from the tables and docstrings: docs/reference.md (operations of `tb`, then `nn`,
+`optim`, `data`, `metrics`, `logs`), docs/primitives.md (the IR), docs/promotion.md (which dtypes
+meet), the tables of docs/machines.md and the solutions at the end of the labs' pages, in both languages.
 
 `python -m tools.reference` writes them; `pages()` gives their texts, which a test compares with the files.
 """
@@ -52,7 +53,47 @@ def operations() -> str:
             methods = ", ".join(f"`{m}`" for m in row.methods)
             call = f"{row.name}{signature(row.public)}".replace("|", "\\|")
             lines.append(f"| `{call}` | {first_line(row.public)} | {methods} |")
-    return "\n".join([*lines, "", *only_methods()]) + "\n"
+    return "\n".join([*lines, "", *only_methods(), *rooms()]) + "\n"
+
+
+ROOMS = {
+    "nn": "modules, containers, losses",
+    "nn.functional": "the same as functions without state",
+    "nn.init": "first values of parameters, in place",
+    "nn.utils": "norms, vectors of parameters, sequences of uneven length",
+    "optim": "optimisers, schedules, clipping, averages, loss scaling",
+    "data": "datasets, samplers, loaders",
+    "data.transforms": "changes of pictures",
+    "metrics": "how well it went",
+    "logs": "where figures of a run go",
+}
+
+
+def rooms() -> list[str]:
+    """What the rooms of the framework offer, a table each, from their docstrings."""
+    import trilobite
+
+    lines: list[str] = []
+    for path, what in ROOMS.items():
+        room: Any = trilobite
+        for step in path.split("."):
+            room = getattr(room, step)
+        lines += ["", f"## `tb.{path}`: {what}", "", "| name | what it is |", "|---|---|"]
+        listed = getattr(room, "__all__", None) or [n for n in vars(room) if not n.startswith("_")]
+        for name in sorted(listed, key=str.lower):
+            member = getattr(room, name)
+            if inspect.isclass(member) or inspect.isfunction(member):
+                lines.append(f"| `{_called(name, member)}` | {first_line(member)} |")
+    return lines
+
+
+def _called(name: str, member: Any) -> str:
+    """How a class is made or a function called. What is imported to write annotations has no docstring."""
+    try:
+        call = signature(member)
+    except (TypeError, ValueError):
+        return name
+    return f"{name}{call}".replace("|", "\\|")
 
 
 def only_methods() -> list[str]:
@@ -99,12 +140,39 @@ def pages() -> dict[Path, str]:
     from trilobite.framework.promotion import page
 
     docs = ROOT / "docs"
+    written = {page: _with_generated(page, text) for page, text in generated_parts().items()}
     return {
+        **written,
         docs / "reference.md": operations(),
         docs / "primitives.md": primitives(),
         docs / "promotion.md": page(),
         **stubs(),
     }
+
+
+MARK = "<!-- below: written by tools.reference -->"
+
+
+def generated_parts() -> dict[Path, str]:
+    """Pages of which the end is generated: what stands below their mark."""
+    from trilobite.apps.labs.catalogue import LABS, material
+    from trilobite.processor.machine.manual import table
+
+    docs = ROOT / "docs"
+    found = {docs / "machines.md": table()}
+    for name in LABS:
+        for language in (docs, docs / "zh"):
+            page = language / "labs" / f"{name}.md"
+            if page.is_file():
+                found[page] = f"```python\n{material(name, 'solution')}```\n"
+    return found
+
+
+def _with_generated(page: Path, text: str) -> str:
+    head, mark, _ = page.read_text(encoding="utf-8").partition(MARK)
+    if not mark:
+        raise ValueError(f"{page} has no line {MARK}")
+    return f"{head}{mark}\n\n{text}"
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
 """Makes an environment of the project: a virtual environment with pinned packages and the package itself.
 
-Enters: the name of an environment ("dev" or "bench") and its directory. Leaves: that directory, ready, with
-a stamp in it. The packages of the lock file are checked against their SHA-256; the peers of "bench" come
-after them, by version alone. Runs on the system's Python before anything is installed: the standard library
-alone, in a syntax that Python 3.6 reads, so that an old Python is refused with a sentence and not with a
-SyntaxError.
+Enters: the name of an environment ("dev", "bench" or "site") and its directory. Leaves: that directory,
+ready, with a stamp in it. The packages of the lock file are checked against their SHA-256; the peers of
+"bench" come after them, by version alone. "site" has what builds the documentation, and not the package.
+Runs on the system's Python before anything is installed: the standard library alone, in a syntax that Python
+3.6 reads, so that an old Python is refused with a sentence and not with a SyntaxError.
 """
 
 import os
@@ -15,6 +15,7 @@ OLDEST = (3, 11)
 NEWEST = (3, 13)  # that was tested: `make test-pythons`
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOCK = os.path.join("requirements", "dev.txt")
+SITE = os.path.join("requirements", "site.txt")
 PEERS = os.path.join("benchmarks", "environment", "requirements.txt")
 STAMP = ".trilobite-ready"
 
@@ -72,11 +73,12 @@ def install(python: str, *arguments: str) -> None:
 def main(name: str, directory: str) -> None:
     python = make_environment(directory)
     print(f"setup: installing the pinned packages into {directory}", flush=True)
-    install(python, "--require-hashes", "-r", LOCK)
+    install(python, "--require-hashes", "-r", SITE if name == "site" else LOCK)
     if name == "bench":
         print("setup: installing the peers that the benchmarks compare with (about 1 GB)", flush=True)
         install(python, "-r", PEERS)
-    install(python, "--no-deps", "--no-build-isolation", "--editable", ROOT)
+    if name != "site":
+        install(python, "--no-deps", "--no-build-isolation", "--editable", ROOT)
     with open(os.path.join(directory, STAMP), "w") as stamp:
         stamp.write(name + "\n")
     print(f"setup: {directory} is ready", flush=True)
@@ -84,6 +86,6 @@ def main(name: str, directory: str) -> None:
 
 if __name__ == "__main__":
     check_version()
-    if len(sys.argv) != 3 or sys.argv[1] not in ("dev", "bench"):
-        sys.exit("usage: set_up.py dev|bench DIRECTORY")
+    if len(sys.argv) != 3 or sys.argv[1] not in ("dev", "bench", "site"):
+        sys.exit("usage: set_up.py dev|bench|site DIRECTORY")
     main(sys.argv[1], os.path.abspath(sys.argv[2]))

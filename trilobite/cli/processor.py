@@ -11,18 +11,24 @@ from trilobite.processor.tools import commands
 
 
 def machines(
-    action: Annotated[str, typer.Argument(help="show, to draw one machine")] = "",
+    action: Annotated[
+        str, typer.Argument(help="show, to draw one machine; export, to write it as YAML")
+    ] = "",
     name: Annotated[str, typer.Argument(help="a preset, or the path of a YAML file")] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="export: the file to write; the terminal if not given")
+    ] = "",
 ) -> str:
-    """List the machines there are, or draw one: `trilobite machines show dlp-m`."""
-    if not action:
+    """List the machines there are, draw one, or write one as YAML with every field explained."""
+    if not action and not output:
         return commands.machines()
-    if action != "show" or not name:
+    if action not in ("show", "export") or not name or (output and action == "show"):
+        words = f"trilobite machines {action} {name}{' -o ' + output if output else ''}"
         raise ArgumentError(
-            f"trilobite machines {action} {name}".rstrip(),
-            expected="trilobite machines, or trilobite machines show NAME",
+            " ".join(words.split()),
+            expected="trilobite machines, machines show NAME, or machines export NAME [-o FILE]",
         )
-    return commands.machines_show(name)
+    return commands.machines_show(name) if action == "show" else commands.machines_export(name, output)
 
 
 def asm(

@@ -53,7 +53,7 @@ def _judge(entry: str) -> Callable[[ModuleType, Inputs], Fault | None]:
     return judge
 
 
-def _run(module: ModuleType, entry: str, shape: tuple[int, int, int]) -> Run:
+def measured(module: ModuleType, entry: str, shape: tuple[int, int, int]) -> Run:
     m, n, k = shape
     rng = np.random.default_rng(1)
     a, b = (rng.normal(size=(rows, k)).astype(np.float32) for rows in (m, n))
@@ -64,12 +64,12 @@ def _run(module: ModuleType, entry: str, shape: tuple[int, int, int]) -> Run:
 
 @cache
 def _reference(entry: str) -> int:
-    return _run(reference("matmul-ladder"), entry, SHAPES[entry]).cycles
+    return measured(reference("matmul-ladder"), entry, SHAPES[entry]).cycles
 
 
 def _faster(student: ModuleType, _: Inputs) -> Fault | None:
     for before, after in (("step1", "step2"), ("step3", "step4"), ("step4", "step5")):
-        slow, run = _run(student, before, SHAPES[after]).cycles, _run(student, after, SHAPES[after])
+        slow, run = measured(student, before, SHAPES[after]).cycles, measured(student, after, SHAPES[after])
         most = min(slow, int(SLOWER * _reference(after)))
         if run.cycles > most:
             m, n, k = SHAPES[after]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from trilobite.base.errors import AssemblyError
+from trilobite.base.errors import ArgumentError, AssemblyError
 from trilobite.processor.isa.assembler import assemble
 from trilobite.processor.isa.binary import load as load_object
 from trilobite.processor.isa.binary import save
@@ -17,6 +17,7 @@ from trilobite.processor.isa.manual import manual
 from trilobite.processor.isa.program import link
 from trilobite.processor.machine import load_machine, preset_names
 from trilobite.processor.machine.drawing import machine_drawing, machine_table
+from trilobite.processor.machine.manual import export
 
 
 def machines() -> str:
@@ -27,6 +28,23 @@ def machines() -> str:
 def machines_show(name: str) -> str:
     """`trilobite machines show NAME`: a preset, or a YAML file by its path."""
     return machine_drawing(load_machine(name))
+
+
+def machines_export(name: str, output: str = "") -> str:
+    """`trilobite machines export NAME [-o FILE]`: a machine as YAML, every field."""
+    text = export(load_machine(name))
+    if not output:
+        return text
+    try:
+        with open(output, "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ArgumentError(
+            f"{output} cannot be written: {error.strerror}",
+            expected="the name of a file that is not there yet",
+            remedy="choose another name",
+        ) from error
+    return f"{output}: change it, then trilobite machines show {output}\n"
 
 
 def asm(source: str, output: str | None = None) -> str:
