@@ -8,6 +8,7 @@ meet), the tables of docs/machines.md and the solutions at the end of the labs' 
 from __future__ import annotations
 
 import inspect
+import re
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ def _called(name: str, member: Any) -> str:
         call = signature(member)
     except (TypeError, ValueError):
         return name
+    call = re.sub(r"<(?:function|class) '?([\w.]+)(?: at 0x[0-9a-f]+)?'?>", r"\1", call)
     return f"{name}{call}".replace("|", "\\|")
 
 

@@ -80,7 +80,7 @@ def _linked(page: Path, place: Path, target: str, known: dict[Path, Path], sourc
         inside = Path("decisions/index.md")
     elif there in known:
         inside = known[there]
-    elif there.is_relative_to(ROOT / "docs"):
+    elif there.is_file() and there.is_relative_to(ROOT / "docs"):
         inside = there.relative_to(ROOT / "docs")
     elif there.is_file():
         sources.add(there)

@@ -123,8 +123,8 @@ def _tidy(text: str) -> str:
 
 
 def pages(root: Path) -> list[Path]:
-    """The pages whose snippets are promises: the README and all of docs. Translations have the same snippets to
-    the letter, which a test of theirs compares, so theirs need not run again.
+    """The pages whose snippets are promises: the README and all of docs. Translations have the same snippets
+    to the letter, which a test of theirs compares, so theirs need not run again.
     """
     docs = root / "docs"
     return [root / "README.md", *(p for p in sorted(docs.rglob("*.md")) if not p.is_relative_to(docs / "zh"))]
