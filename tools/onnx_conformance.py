@@ -32,6 +32,7 @@ _ON_REFERENCE = {"test_squeezenet": "equal weights: NumPy's product adds equal n
 ENGINES: dict[str, list[str]] = {
     "trilobite cpu": ["--engine", "trilobite", "--target", "cpu"],
     "trilobite reference": ["--engine", "trilobite", "--target", "reference"],
+    "trilobite optimised": ["--engine", "optimised"],
     "trilobite dlp-s": ["--engine", "trilobite", "--target", "dlp:dlp-s", "--kinds", "node"],
     "onnx reference": ["--engine", "reference"],
     "onnxruntime": ["--engine", "onnxruntime"],

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+_ENGINES = ("trilobite", "optimised", "reference", "onnxruntime")
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
 Data = tuple[Sequence[Any], Sequence[Any]]
 
@@ -146,6 +147,13 @@ def trilobite_engine(target: str) -> Callable[[Any], Callable[[Sequence[Any]], l
     return prepare
 
 
+def optimised_engine(model: Any) -> Callable[[Sequence[Any]], list[Any]]:
+    """Our own sessions, on what `trilobite optimize` makes of the model."""
+    from trilobite import inference
+
+    return trilobite_engine("cpu")(inference.optimize(model).model)
+
+
 def reference_engine(model: Any) -> Callable[[Sequence[Any]], list[Any]]:
     """The evaluator of the onnx package."""
     from onnx.reference import ReferenceEvaluator
@@ -187,7 +195,7 @@ def check(case: Case, prepare: Callable[[Any], Callable[[Sequence[Any]], list[An
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--engine", choices=("trilobite", "reference", "onnxruntime"), default="trilobite")
+    parser.add_argument("--engine", choices=_ENGINES, default="trilobite")
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--only", default="*", help="a pattern of case names")
     parser.add_argument("--kinds", default=",".join(KINDS))
@@ -196,7 +204,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--quiet", action="store_true")
     given = parser.parse_args(arguments)
-    engines = {"reference": reference_engine, "onnxruntime": onnxruntime_engine}
+    engines = {
+        "optimised": optimised_engine, "reference": reference_engine, "onnxruntime": onnxruntime_engine
+    }  # fmt: skip
     prepare = engines.get(given.engine) or trilobite_engine(given.target)
     before = _begun(given.write)
     outcomes = []

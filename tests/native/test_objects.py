@@ -156,3 +156,16 @@ def test_an_engine_in_a_cycle_goes_before_its_context(monkeypatch: pytest.Monkey
     del library
     gc.collect()
     assert gone == [llvm.ExecutionEngine, llvm.ContextRef]
+
+
+def test_the_generator_gives_the_bytes_that_llvmlite_gives() -> None:
+    import llvmlite.binding as llvm
+
+    from trilobite.native.generator import generate
+    from trilobite.native.objects import parse, target_machine
+
+    machine, host = target_machine(features()), features()
+    module = parse(AFFINE, host, machine, llvm.create_context())
+    module.get_function("entry").name = "renamed"
+    made = generate(AFFINE, ("entry", "renamed"), host.triple, str(machine.target_data), machine)
+    assert made == machine.emit_object(module)

@@ -40,6 +40,7 @@ COMMANDS = (
     Command("labs", "List the labs of the course.", "trilobite.apps.labs.command:labs"),
     Command("launch", "Run a script as several processes.", "trilobite.cluster.launch:launch"),
     Command("machines", "List the processors, or draw one.", "trilobite.cli.processor:machines"),
+    Command("optimize", "Write a model with fewer nodes.", "trilobite.cli.models.files:optimize"),
     Command(
         "profile", "Show where the time of a model or program goes.", "trilobite.cli.models.profile:profile"
     ),

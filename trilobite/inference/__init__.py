@@ -6,7 +6,8 @@ session.run({"x": array})["y"]
 
 from trilobite.inference.bundle import build, open_bundle
 from trilobite.inference.export import export
+from trilobite.inference.optimise import Optimised, optimize
 from trilobite.inference.reader import read
 from trilobite.inference.session import Session, load
 
-__all__ = ["Session", "build", "export", "load", "open_bundle", "read"]
+__all__ = ["Optimised", "Session", "build", "export", "load", "open_bundle", "optimize", "read"]

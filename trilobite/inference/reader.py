@@ -169,6 +169,11 @@ class _Reader:
         return out
 
 
+def node_of(proto: Any, opsets: Mapping[str, int], folder: Path | None = None) -> Node:
+    """One node as plain data; its tensors may lie in files of that folder."""
+    return _Reader(folder, opsets).node(proto)
+
+
 _BODIES = {
     "If": ("then_branch", "else_branch"),
     "Loop": ("body",),

@@ -1,4 +1,4 @@
-"""build and convert: model files into other files.
+"""build, convert and optimize: model files into other files.
 
 Enters: words of a command line. Leaves: a file, and a line on it (or one JSON object with `--json`).
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from trilobite.base.errors import ArgumentError
-from trilobite.cli.models.feeds import sizes_of
+from trilobite.cli.models.feeds import Pixels, feeds, sizes_of
+from trilobite.cli.models.subject import open_model
+from trilobite.cli.models.verbs import DIFFERENT, apart
 
 Json = Annotated[bool, typer.Option("--json", help="one JSON object instead of a line")]
 
@@ -39,6 +42,48 @@ def build(
     began = time.perf_counter()
     inference.build(model, path, sizes=sizes_of(size or ()), target=on)
     return _said(path, time.perf_counter() - began, json_, target=on)
+
+
+def optimize(
+    model: Annotated[str, typer.Argument(help="a model file of any format that is read")],
+    output: Annotated[str, typer.Option("--output", "-o", help="the .onnx to write")] = "",
+    size: Annotated[list[str] | None, typer.Option("--size", help="an open size, to compare: h=256")] = None,
+    compare: Annotated[bool, typer.Option(help="run both and compare what they give")] = True,
+    tolerance: Annotated[float, typer.Option(help="of the largest value")] = 1e-3,
+    json_: Json = False,
+) -> str:
+    """The same network with fewer nodes: constants and shapes computed, normalisations in their layers."""
+    from trilobite import inference
+    from trilobite.inference.reader import onnx_module
+
+    path = output or os.path.splitext(model)[0] + ".smaller.onnx"
+    if not path.endswith(".onnx"):
+        raise ArgumentError(f"optimize to {path!r}", expected="a path that ends in .onnx")
+    began = time.perf_counter()
+    found = inference.optimize(model)
+    rows = _compared(model, found.model, size, tolerance) if compare else []
+    onnx_module().save(found.model, path)
+    seconds = time.perf_counter() - began
+    facts = {"nodes": found.after, "before": found.before, "rewrites": dict(found.counts), "outputs": rows}
+    said = _said(path, seconds, json_, **facts)
+    if not json_:
+        lines = [f"{count:>6}  {name}" for name, count in found.counts.items() if count]
+        lines += [f"  {row['name']}: at most {row['error']:.3g} apart" for row in rows]
+        said = "\n".join([said, f"{found.before} nodes became {found.after}", *lines])
+    if not all(row["agrees"] for row in rows):
+        typer.echo(said)
+        raise typer.Exit(DIFFERENT)
+    return said
+
+
+def _compared(model: str, smaller: Any, sizes: list[str] | None, tolerance: float) -> list[dict[str, Any]]:
+    """Both with the same random inputs."""
+    from trilobite import inference
+
+    first = open_model(model)
+    values = feeds(first.inputs, (), sizes_of(sizes or ()), Pixels())
+    left, right = first.run(values), inference.load(smaller).run(values)
+    return [apart(name, np.asarray(left[name]), np.asarray(right[name]), tolerance) for name in left]
 
 
 def convert(
