@@ -23,6 +23,7 @@ from trilobite.framework import logs as logs
 from trilobite.framework import metrics as metrics
 from trilobite.framework import nn as nn
 from trilobite.framework import optim as optim
+from trilobite.framework import quantization as quantization
 from trilobite.framework import random as random
 from trilobite.framework.autocast import autocast as autocast
 from trilobite.framework.checkpoint.checkpointer import Checkpointer as Checkpointer
@@ -179,6 +180,7 @@ from trilobite.framework.pytorch.settings import set_num_interop_threads as set_
 from trilobite.framework.pytorch.settings import set_num_threads as set_num_threads
 from trilobite.framework.pytorch.settings import set_printoptions as set_printoptions
 from trilobite.framework.pytorch.settings import typename as typename
+from trilobite.framework.quantization.api import quantize as quantize
 from trilobite.framework.random.calls import bernoulli as bernoulli
 from trilobite.framework.random.calls import multinomial as multinomial
 from trilobite.framework.random.calls import normal as normal

@@ -60,6 +60,7 @@ ROOMS = {
     "debug": "trilobite.framework.debug",
     "linalg": "trilobite.framework.ops.linalg",
     "fft": "trilobite.framework.ops.fft",
+    "quantization": "trilobite.framework.quantization",
     "zoo": "trilobite.zoo",
     "inference": "trilobite.inference",
     "cluster": "trilobite.cluster",
@@ -141,6 +142,7 @@ _BY_ROOM = {
         "rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson"
     ),
     "fit": "fit EarlyStopping",
+    "quantization": "quantize",
     "nn": "functional_call",
     "checkpoint": ("Checkpointer save load load_pth save_safetensors load_safetensors save_npz load_npz"),
 }

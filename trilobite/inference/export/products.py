@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import (
+    DType,
     accumulator,
+    bits,
     float4_e2m1fn,
     float32,
     float64,
@@ -25,7 +27,7 @@ from trilobite.base.dtypes import (
 from trilobite.inference.export.movement import padded, reshaped, spread_by, transposed
 from trilobite.inference.export.scope import Refused, Scope
 from trilobite.ir.graph import Equation
-from trilobite.ir.primitives.common import integer_range
+from trilobite.ir.primitives.common import count, integer_range
 from trilobite.ir.primitives.dot import free_axes
 from trilobite.ir.types import Dim, size_of
 
@@ -103,6 +105,18 @@ def _wide(dtype: Any, result: Any) -> Any:
 # -- convolutions --------------------------------------------------------------------------------------------
 
 
+def _exact(e: Equation, terms: float) -> DType:
+    """The floats that a convolution of these operands is written in. Integers for which ONNX has none become
+    doubles, where every sum of `terms` products is exact.
+    """
+    dtype, result = e.inputs[0].type.dtype, e.attributes["dtype"]
+    if is_float(dtype):
+        return _wide(dtype, result)  # type: ignore[no-any-return]
+    if terms * 4.0 ** bits(dtype) > 2.0**53:
+        raise Refused(f"ONNX has no convolution of {dtype.name} to {result.name}, and doubles would round it")
+    return float64
+
+
 def _spaced(s: Scope, e: Equation) -> tuple[str, list[int], list[int]]:
     """The input of a convolution spread and cropped by nodes of their own; what padding is left."""
     (x, _), a = e.inputs, e.attributes
@@ -129,9 +143,7 @@ def _conv(s: Scope, e: Equation) -> None:
     dtype, result = x.type.dtype, a["dtype"]
     if dtype in _BYTES and result == int32:
         return s.set(e.outputs[0], s.emit("ConvInteger", name, s.name(w), **window))
-    if not is_float(dtype):
-        raise Refused(f"ONNX has no convolution of {dtype.name} to {result.name}")
-    wide = _wide(dtype, result)
+    wide = _exact(e, count(size_of(w.type.shape[1:])))
     out = s.emit("Conv", s.cast(name, dtype, wide), s.cast(s.name(w), dtype, wide), **window)
     return s.set(e.outputs[0], s.cast(out, wide, result))
 
@@ -139,15 +151,15 @@ def _conv(s: Scope, e: Equation) -> None:
 def _conv_transposed(s: Scope, e: Equation) -> None:
     """conv_input_grad: what the windows reach, cut by the padding; the rest is output padding."""
     (y, w), a = e.inputs, e.attributes
-    if any(d != 1 for d in a["x_dilation"]) or not is_float(y.type.dtype) or y.type.ndim < 3:
-        raise Refused("a transposed convolution of spread input, of integers or without spatial axes")
+    if any(d != 1 for d in a["x_dilation"]) or y.type.ndim < 3:
+        raise Refused("a transposed convolution of spread input or without spatial axes")
     kernel, extra = w.type.shape[2:], []
     rows = zip(
         y.type.shape[2:], kernel, a["stride"], a["w_dilation"], a["low"], a["high"], a["space"], strict=True
     )
     for n, k, stride, dilation, low, high, space in rows:
         extra.append(space - ((n - 1) * stride + (k - 1) * dilation + 1 - low - high))
-    wide = _wide(y.type.dtype, a["dtype"])
+    wide = _exact(e, count(size_of((w.type.shape[0], *kernel))) / a["groups"])
     crop = [max(n, 0) for n in a["low"]], [max(n, 0) for n in a["high"]]
     room = [[0, 0, *(max(-n, 0) for n in a[side])] for side in ("low", "high")]
     if not all(isinstance(n, int) for n in extra):

@@ -37,11 +37,12 @@ class Root:
     weights: int
     weight_axes: tuple[int, ...]
     result_axes: tuple[int, ...]
+    large: int | None  # bytes of a weight that is not scaled
 
     @property
     def is_large(self) -> bool:
         t = self.equation.inputs[self.weights].type
-        return isinstance(t.size, int) and t.size * t.dtype.itemsize >= LARGE
+        return self.large is not None and isinstance(t.size, int) and t.size * t.dtype.itemsize >= self.large
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,16 @@ class Chain:
         return len(names) > left or "div" in names
 
 
-def fold_batch_norm(graph: Graph, stable: Collection[int] = (), counters: Counters | None = None) -> Graph:
-    """The graph with scales and shifts of channels inside the weights."""
-    finder = _Finder(graph, stable)
+def fold_batch_norm(
+    graph: Graph,
+    stable: Collection[int] = (),
+    counters: Counters | None = None,
+    large: int | None = LARGE,
+) -> Graph:
+    """The graph with scales and shifts of channels inside the weights; with `large=None` inside all of them,
+    for who keeps the scaled weights alone.
+    """
+    finder = _Finder(graph, stable, large)
     chains = finder.chains() if stable else {}
     if not chains:
         return graph
@@ -88,8 +96,8 @@ def _count(counters: Counters | None, chain: Chain) -> None:
 
 
 class _Finder:
-    def __init__(self, graph: Graph, stable: Collection[int]) -> None:
-        self.graph, self.stable = graph, stable_values(graph, stable)
+    def __init__(self, graph: Graph, stable: Collection[int], large: int | None) -> None:
+        self.graph, self.stable, self.large = graph, stable_values(graph, stable), large
         self.readers = uses(graph)
         self.makers = {v: e for e in graph.equations for v in e.outputs}
 
@@ -114,7 +122,7 @@ class _Finder:
             return self._dot_root(e)
         if e.inputs[1] not in self.stable or (name == "conv_input_grad" and e.attributes["groups"] != 1):
             return None
-        return Root(e, 1, (0 if name == "conv" else 1,), (1,))
+        return Root(e, 1, (0 if name == "conv" else 1,), (1,), self.large)
 
     def _dot_root(self, e: Equation) -> Root | None:
         """The free axes of the stable operand are the channels."""
@@ -124,7 +132,7 @@ class _Finder:
         if side is None or not free[side]:
             return None
         start = len(batch[0]) + (len(free[0]) if side else 0)
-        return Root(e, side, free[side], tuple(range(start, start + len(free[side]))))
+        return Root(e, side, free[side], tuple(range(start, start + len(free[side]))), self.large)
 
     def _extend(self, found: dict[Var, Chain], e: Equation) -> None:
         for i, v in enumerate(e.inputs):
