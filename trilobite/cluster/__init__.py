@@ -17,6 +17,13 @@ _NAMES = {
         "receive barrier own_rows"
     ),
     "in_process": "lockstep",
+    "meshes": "Mesh mesh",
+    "randomness": "one_randomness",
+    "gradients": "DataParallel same_start reduce_gradients clip_grad_norm_",
+    "batch_norm": "BatchNorm over_all_ranks",
+    "zero": "Zero",
+    "tensor_parallel": "ColumnLinear RowLinear VocabularyEmbedding vocabulary_cross_entropy",
+    "sequence": "SequenceColumnLinear SequenceRowLinear share_parameters ring_attention",
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_ROOMS)

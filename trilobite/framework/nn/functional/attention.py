@@ -14,6 +14,7 @@ from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites import attention as c
 from trilobite.framework.nn.composites.arithmetic import mul, reshape
 from trilobite.framework.nn.functional.calling import run
+from trilobite.framework.nn.functional.dropout import parts
 from trilobite.framework.ops.meeting import broadcast_shapes, broadcast_to, common
 from trilobite.framework.random import next_key
 from trilobite.framework.tensor import Tensor, wrap
@@ -52,6 +53,13 @@ def _dropout_key(p: float) -> list[Tensor]:
     if not 0 <= p <= 1:
         raise ArgumentError(
             f"attention with dropout_p = {p}", where=user_location(), expected="0 <= dropout_p <= 1"
+        )
+    if p > 0 and parts.get():
+        raise ArgumentError(
+            f"attention with dropout_p = {p} on a part of a batch",
+            where=user_location(),
+            expected="dropout whose mask has the shape of a tensor, of which a rank takes its part",
+            remedy="softmax(q @ k.mT), nn.functional.dropout of it, and the product with v",
         )
     return [wrap(next_key())] if p > 0 else []
 

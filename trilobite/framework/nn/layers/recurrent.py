@@ -17,6 +17,7 @@ from trilobite.framework.nn import functional as F
 from trilobite.framework.nn import init
 from trilobite.framework.nn.composites.arithmetic import join, lt, reshape, transpose
 from trilobite.framework.nn.composites.recurrent import CELLS, carried
+from trilobite.framework.nn.functional.dropout import batch_second
 from trilobite.framework.nn.functional.linear import linear_of
 from trilobite.framework.nn.layers.base import shown
 from trilobite.framework.nn.module import Module
@@ -178,7 +179,8 @@ class _Recurrent(Module):
         training = self.training
         for layer in range(self.num_layers):
             if layer and self.dropout and training:
-                x = F.dropout(wrap(x), self.dropout)._read()
+                with batch_second():
+                    x = F.dropout(wrap(x), self.dropout)._read()
             outs = []
             for way in range(ways):
                 at = layer * ways + way

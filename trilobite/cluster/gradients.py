@@ -1,0 +1,134 @@
+"""What data-parallel ranks do with gradients: start alike, sum in buckets, clip by one norm.
+
+Enters: parameters, each rank's gradients in `.grad`. Leaves: the same gradients on all ranks, as one process
+with all the data has them. Buckets change no bits: every element is summed alone, in rank order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.cluster import collectives as c
+from trilobite.cluster.groups import Group, as_group
+from trilobite.framework.modes import no_grad
+from trilobite.framework.nn.module import Module
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.primitives import table
+
+BUCKET = 4 << 20  # bytes that are sent at a time
+
+
+def buckets(tensors: Iterable[Tensor], size: int = BUCKET) -> Iterator[list[Tensor]]:
+    """Tensors of one dtype, in order, as many as fit into `size` bytes."""
+    rows: list[Tensor] = []
+    held = 0
+    for t in tensors:
+        nbytes = t.size * t.dtype.itemsize
+        if rows and (t.dtype != rows[0].dtype or held + nbytes > size):
+            yield rows
+            rows, held = [], 0
+        rows.append(t)
+        held += nbytes
+    if rows:
+        yield rows
+
+
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    """All elements in one line."""
+    lines = [t.reshape(-1)._read() for t in tensors]
+    return wrap(lines[0] if len(lines) == 1 else table["concatenate"](*lines, axis=0))
+
+
+def unflat(line: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """The line in pieces of these shapes."""
+    out, at = [], 0
+    for t in like:
+        value = table["slice"](line._read(), start=(at,), stop=(at + t.size,), step=(1,))
+        out.append(wrap(table["reshape"](value, shape=tuple(t.shape))))
+        at += t.size
+    return out
+
+
+def same_start(module: Module, group: Group | None = None) -> None:
+    """Every member gets the parameters and buffers of the first."""
+    g = as_group(group)
+    if g.size == 1:
+        return
+    with no_grad():
+        for rows in buckets([*module.parameters(), *module.buffers()]):
+            for t, new in zip(rows, unflat(c.broadcast(flat(rows), group=g), rows), strict=True):
+                t._store(new._read())
+
+
+def reduce_gradients(
+    parameters: Iterable[Tensor], group: Group | None = None, *, op: str = "mean", bucket: int = BUCKET
+) -> None:
+    """Gradients become their mean (or sum) over the members. What has none on one member has none on all."""
+    g = as_group(group)
+    if op not in ("mean", "sum"):
+        raise ArgumentError(f"gradients by {op!r}", where=user_location(), expected="mean or sum")
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if g.size == 1:
+        return
+    with no_grad():
+        for rows in buckets(grads, bucket):
+            total = c.all_reduce(flat(rows), op, group=g)
+            for t, new in zip(rows, unflat(total, rows), strict=True):
+                t._store(new._read())
+
+
+def clip_grad_norm_(
+    parameters: Iterable[Tensor], max_norm: float, *, split: Mapping[Group, Iterable[Tensor]] | None = None
+) -> Tensor:
+    """Scales all gradients down so that their norm is at most `max_norm`, and gives the norm before.
+    `parameters` are those that this rank has whole; `split` those of which members of a group have parts.
+    """
+    whole = [p.grad for p in parameters if p.grad is not None]
+    parts = {g: [p.grad for p in ps if p.grad is not None] for g, ps in (split or {}).items()}
+    with no_grad():
+        total: Any = sum((_squares(t) for t in whole), start=0.0)
+        for g, rows in parts.items():
+            own: Any = sum((_squares(t) for t in rows), start=0.0)
+            total = total + c.all_reduce(own, group=g)
+        norm: Tensor = total**0.5
+        factor = (max_norm / (norm + 1e-6)).clip(max=1.0)
+        for t in (*whole, *(t for rows in parts.values() for t in rows)):
+            t._store((t * factor.to(t.dtype))._read())
+    return norm
+
+
+def _squares(t: Tensor) -> Any:
+    from trilobite.base.dtypes import float64, real_of
+
+    wide = abs(t).to(float64 if real_of(t.dtype) == float64 else real_of(t.dtype))
+    return (wide.to(float64) ** 2).sum()
+
+
+class DataParallel(Module):
+    """Every rank has the model and a part of the batch.
+
+    The batch of one process is that of all ranks, in rank order; the loss is the mean over it. `backward()`
+    as often as you like (gradients add up), then `reduce_gradients()`, then the optimiser's step.
+    """
+
+    def __init__(self, module: Module, group: Group | None = None) -> None:
+        super().__init__()
+        self.module, self.group = module, as_group(group)
+        same_start(module, self.group)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module on this rank's part of the batch, with the part of the dropout masks that goes with
+        it.
+        """
+        from trilobite.cluster.randomness import one_randomness
+
+        first = next(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))
+        with one_randomness(self.group, total=first.shape[0] * self.group.size):
+            return self.module(*args, **kwargs)
+
+    def reduce_gradients(self) -> None:
+        """Gradients of the mean loss over all ranks."""
+        reduce_gradients(self.module.parameters(), self.group)

@@ -1,0 +1,186 @@
+"""ZeRO: data-parallel ranks that each keep a part of what all of them would keep (FSDP is stage 3).
+
+| stage | optimiser state | gradients | parameters | moved in a step, per rank |
+|---|---|---|---|---|
+| 1 | a part | all | all | all_reduce of gradients, all_gather of parameters |
+| 2 | a part | a part | all | reduce_scatter of gradients, all_gather of parameters |
+| 3 | a part | a part | a part | all_gather where a unit runs, reduce_scatter of its gradients |
+
+A rank's part of a parameter is a piece of its elements in one line. The optimiser sees these pieces as its
+parameters, so it must treat every element alone: those that look at whole parameters (LAMB, Adafactor) are
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.cluster import collectives as c
+from trilobite.cluster.gradients import clip_grad_norm_, same_start
+from trilobite.cluster.groups import Group, as_group
+from trilobite.cluster.randomness import one_randomness
+from trilobite.framework.checkpointing import checkpoint
+from trilobite.framework.modes import no_grad
+from trilobite.framework.nn.module import Module
+from trilobite.framework.nn.parameter import Parameter
+from trilobite.framework.nn.skeleton import functional_call
+from trilobite.framework.ops.creation import zeros
+from trilobite.framework.optim.optimizer import Optimizer
+from trilobite.framework.tensor import Tensor
+
+
+class Zero(Module):
+    """A model and its optimiser, split over the members of a group.
+
+    `optimizer` makes one for parameters: `lambda ps: optim.Adam(ps, lr=1e-3)`. `units` are the modules of
+    stage 3 whose parameters come and go together; with `again` they go after the forward pass and come again,
+    with what they computed, in the backward pass.
+    """
+
+    def __init__(
+        self, module: Module, optimizer: Callable[[list[Parameter]], Optimizer], stage: int = 1,
+        group: Group | None = None, units: Sequence[Module] | None = None, again: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if stage not in (1, 2, 3):
+            raise ArgumentError(f"ZeRO of stage {stage!r}", where=user_location(), expected="1, 2 or 3")
+        self.stage, self.group, self.module = stage, as_group(group), module
+        same_start(module, self.group)
+        self._whole = list(module.parameters())
+        self._shapes = [tuple(p.shape) for p in self._whole]
+        self.shards = [self._shard(p) for p in self._whole]
+        self.optimizer = optimizer(self.shards)
+        self._refuse_whole()
+        if stage == 3:
+            self._take_away(
+                units or [m for m in module.children() if list(m.parameters())] or [module], again
+            )
+
+    def _refuse_whole(self) -> None:
+        if not self.optimizer.elementwise or len(self.optimizer.param_groups) == 0:
+            raise ArgumentError(
+                f"ZeRO with {self.optimizer.name}, which looks at whole parameters",
+                where=user_location(),
+                expected="an optimiser that treats every element alone: SGD, Adam, AdamW, RMSprop, Lion, ...",
+                remedy="use cluster.DataParallel with this one",
+            )
+
+    def _shard(self, p: Tensor) -> Parameter:
+        with no_grad():
+            line = c.part(p.detach().reshape(-1), group=self.group)
+        return Parameter(line.numpy().copy(), requires_grad=p.requires_grad)
+
+    def _gathered(self, k: int) -> Tensor:
+        """A whole parameter; its gradient goes to the shards, summed over the members."""
+        shape = self._shapes[k]
+        total = _count(shape)
+        whole: Tensor = c.all_gather(self.shards[k], group=self.group, size=total).reshape(shape)
+        return whole
+
+    # -- stage 3: parameters that come and go ---------------------------------------------------------------
+
+    def _take_away(self, units: Sequence[Module], again: bool) -> None:
+        index = {p: k for k, p in enumerate(self._whole)}
+        claimed: set[int] = set()
+        for unit in units:
+            places = {name: index[p] for name, p in unit.named_parameters()}
+            if claimed & set(places.values()):
+                raise ArgumentError(
+                    "a parameter belongs to two units of stage 3",
+                    where=user_location(),
+                    expected="units that share none",
+                    remedy="name the module around both of them as one unit",
+                )
+            claimed |= set(places.values())
+            self._wrap(unit, places, again)
+        left = [k for k in range(len(self._whole)) if k not in claimed]
+        if left:
+            names = [n for n, p in self.module.named_parameters() if index[p] in left]
+            raise ArgumentError(
+                f"no unit of stage 3 holds {', '.join(names)}",
+                where=user_location(),
+                expected="every parameter in one of the units",
+            )
+        for p in self._whole:
+            p._cell.value = zeros((0,), dtype=p.dtype)._read()  # its elements are the shards' now
+            p.requires_grad_(False)
+
+    def _wrap(self, unit: Module, places: dict[str, int], again: bool) -> None:
+        plain = type(unit).forward
+
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            whole = {name: self._gathered(k) for name, k in places.items()}
+            return functional_call(
+                _Plain(unit, plain), {f"unit.{n}": t for n, t in whole.items()}, args, kwargs
+            )
+
+        object.__setattr__(unit, "forward", checkpoint(inner) if again else inner)
+
+    # -- a step ----------------------------------------------------------------------------------------------
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module on this rank's part of the batch."""
+        first = next(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))
+        with one_randomness(self.group, total=first.shape[0] * self.group.size):
+            return self.module(*args, **kwargs)
+
+    def zero_grad(self) -> None:
+        for p in (*self._whole, *self.shards):
+            p.grad = None
+
+    def reduce_gradients(self) -> None:
+        """The shards' gradients: those of the mean loss over all ranks."""
+        n = self.group.size
+        with no_grad():
+            for p, q in zip(self._whole, self.shards, strict=True):
+                if self.stage == 3:
+                    if q.grad is not None:
+                        q.grad = q.grad / n
+                elif p.grad is not None:
+                    q.grad = self._own(p.grad.reshape(-1)) / n
+                    p.grad = None
+
+    def _own(self, line: Tensor) -> Tensor:
+        if self.stage == 2:
+            return c.reduce_scatter(line, group=self.group)
+        return c.part(c.all_reduce(line, group=self.group), group=self.group)
+
+    def clip_grad_norm_(self, max_norm: float) -> Tensor:
+        """Between reduce_gradients() and step()."""
+        return clip_grad_norm_([], max_norm, split={self.group: self.shards})
+
+    def step(self) -> None:
+        """Update the shards, and in stages 1 and 2 the parameters from them."""
+        self.optimizer.step()
+        if self.stage == 3:
+            return
+        with no_grad():
+            for k, p in enumerate(self._whole):
+                p._store(self._gathered(k).detach()._read())
+
+    def parameters_whole(self) -> dict[str, Tensor]:
+        """All parameters by their names in the module, whole, on every member."""
+        with no_grad():
+            names = [name for name, _ in self.module.named_parameters()]
+            return {name: self._gathered(k).detach() for k, name in enumerate(names)}
+
+
+class _Plain(Module):
+    """A unit with the forward function that its class has."""
+
+    def __init__(self, unit: Module, plain: Callable[..., Any]) -> None:
+        super().__init__()
+        self.unit, self.plain = unit, plain
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.plain(self.unit, *args, **kwargs)
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    total = 1
+    for d in shape:
+        total *= d
+    return total
