@@ -71,14 +71,14 @@ def train(name: str, n: int, mode: str = "eager", clip: float | None = None, mis
     return Trained(losses, grads[0], grads[-1], copied(dict(model.named_parameters())))
 
 
-@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("n", [2, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", MODELS)
 def test_ranks_train_as_one_process(name: str, n: int) -> None:
     for found in c.lockstep(train, n, name, n):
         check_equal(found, one_process(name))
 
 
-@pytest.mark.parametrize("name", ["mlp", "convolutions"])
+@pytest.mark.parametrize("name", ["mlp", pytest.param("convolutions", marks=pytest.mark.long)])
 def test_compiled_steps_do_so_too(name: str) -> None:
     for found in c.lockstep(train, 2, name, 2, "jit"):
         check_equal(found, one_process(name))

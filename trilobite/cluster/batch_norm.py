@@ -33,7 +33,7 @@ class BatchNorm(normalisation.SyncBatchNorm):
         mean = c.all_reduce(input.sum(axis=axes), group=self.group) / count
         centred = input - mean.reshape(shape)
         var = c.all_reduce((centred * centred).sum(axis=axes), group=self.group) / count
-        normed = centred * (var.reshape(shape) + self.eps) ** -0.5
+        normed: Tensor = centred * (var.reshape(shape) + self.eps) ** -0.5
         if self.weight is not None:
             normed = normed * self.weight.reshape(shape)
         if self.bias is not None:
@@ -46,6 +46,7 @@ class BatchNorm(normalisation.SyncBatchNorm):
         momentum = self._count(input.dtype)
         with no_grad():
             for old, new in ((self.running_mean, mean), (self.running_var, var)):
+                assert old is not None  # where statistics are tracked
                 write(old, old * (1.0 - momentum) + new.detach() * momentum)
 
 

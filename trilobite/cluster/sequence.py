@@ -18,8 +18,10 @@ from trilobite.cluster.tensor_parallel import ColumnLinear, RowLinear
 from trilobite.framework.nn import functional as F
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.skeleton import functional_call
-from trilobite.framework.ops.choosing import where
+from trilobite.framework.ops.registry import operators
 from trilobite.framework.tensor import Tensor, wrap
+
+where = operators["where"].public
 
 
 class SequenceColumnLinear(ColumnLinear):

@@ -19,13 +19,15 @@ from trilobite.framework.nn.layers.embedding import Embedding
 from trilobite.framework.nn.layers.linear import Linear
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.parameter import Parameter
-from trilobite.framework.ops.choosing import where
+from trilobite.framework.ops.registry import operators
 from trilobite.framework.tensor import Tensor
+
+where = operators["where"].public
 
 
 def _piece(t: Tensor, axis: int, group: Group, blocks: int = 1) -> Parameter:
     """This rank's part along an axis; of each of `blocks` equal blocks, if there are several in it."""
-    size = t.shape[axis]
+    size = int(t.shape[axis])
     if size % blocks:
         raise ArgumentError(
             f"{size} rows in {blocks} blocks", where=user_location(), expected=f"a multiple of {blocks}"
@@ -58,7 +60,7 @@ class ColumnLinear(Module):
         g = as_group(group)
         weight = _piece(layer.weight, 0, g, blocks)
         bias = None if layer.bias is None else _piece(layer.bias, 0, g, blocks)
-        return cls(weight, bias, g, layer.weight.shape[0], gather)
+        return cls(weight, bias, g, layer.out_features, gather)
 
     def forward(self, input: Tensor) -> Tensor:
         out = F.linear(c.share(input, group=self.group), self.weight, self.bias)
@@ -95,7 +97,7 @@ class VocabularyEmbedding(Module):
     @classmethod
     def of(cls, layer: Embedding, group: Group | None = None) -> VocabularyEmbedding:
         g = as_group(group)
-        return cls(_piece(layer.weight, 0, g), g, layer.weight.shape[0])
+        return cls(_piece(layer.weight, 0, g), g, layer.num_embeddings)
 
     def forward(self, tokens: Tensor) -> Tensor:
         begin, end = part_of(self.vocabulary, self.group)

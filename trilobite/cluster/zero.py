@@ -55,9 +55,7 @@ class Zero(Module):
         self.optimizer = optimizer(self.shards)
         self._refuse_whole()
         if stage == 3:
-            self._take_away(
-                units or [m for m in module.children() if list(m.parameters())] or [module], again
-            )
+            self._take_away(units or _units(module), again)
 
     def _refuse_whole(self) -> None:
         if not self.optimizer.elementwise or len(self.optimizer.param_groups) == 0:
@@ -127,7 +125,7 @@ class Zero(Module):
         with one_randomness(self.group, total=first.shape[0] * self.group.size):
             return self.module(*args, **kwargs)
 
-    def zero_grad(self) -> None:
+    def zero_grad(self, set_to_none: bool = True) -> None:
         for p in (*self._whole, *self.shards):
             p.grad = None
 
@@ -140,10 +138,10 @@ class Zero(Module):
                     if q.grad is not None:
                         q.grad = q.grad / n
                 elif p.grad is not None:
-                    q.grad = self._own(p.grad.reshape(-1)) / n
+                    q.grad = self._summed(p.grad.reshape(-1)) / n
                     p.grad = None
 
-    def _own(self, line: Tensor) -> Tensor:
+    def _summed(self, line: Tensor) -> Tensor:
         if self.stage == 2:
             return c.reduce_scatter(line, group=self.group)
         return c.part(c.all_reduce(line, group=self.group), group=self.group)
@@ -179,8 +177,22 @@ class _Plain(Module):
         return self.plain(self.unit, *args, **kwargs)
 
 
-def _count(shape: tuple[int, ...]) -> int:
+def _units(module: Module) -> list[Module]:
+    """The parts of a module that run by themselves: its children, or those of a list of modules. A module
+    with parameters of its own is one unit.
+    """
+    if any("." not in name for name, _ in module.named_parameters()):
+        return [module]
+    out: list[Module] = []
+    for child in module.children():
+        runs = type(child).forward is not Module.forward
+        if any(True for _ in child.parameters()):
+            out += [child] if runs else _units(child)
+    return out
+
+
+def _count(shape: Sequence[Any]) -> int:
     total = 1
     for d in shape:
-        total *= d
+        total *= int(d)
     return total
