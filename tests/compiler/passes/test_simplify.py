@@ -46,6 +46,8 @@ PAIRS: list[tuple[str, bool, str, str, str]] = [
      "%1: f32[5] = full {shape=(5,), dtype=f32, value=1.0}"),
     ("stop_gradient(x) -> x", True, "%0: f32[3]", "%1: f32[3] = stop_gradient %0\n%2: f32[3] = exp %1",
      "%1: f32[3] = exp %0"),
+    ("cluster_share(x) -> x", True, "%0: f32[3]",
+     "%1: f32[3] = cluster_share %0 {groups=((0, 1),)}\n%2: f32[3] = exp %1", "%1: f32[3] = exp %0"),
     ("broadcast(x) -> broadcast", True, "%0: f32[1,3,1]",
      "%1: f32[2,3,4] = broadcast %0 {shape=(2, 3, 4), axes=(0, 1, 2)}",
      "%1: f32[3] = reshape %0 {shape=(3,)}\n%2: f32[2,3,4] = broadcast %1 {shape=(2, 3, 4), axes=(1,)}"),
