@@ -77,7 +77,7 @@ def _linked(page: Path, place: Path, target: str, known: dict[Path, Path], sourc
         return target
     there = (page.parent / target).resolve()
     if there == ROOT / "docs" / "decisions":
-        inside = Path("decisions/index.md")
+        inside = Path("decisions/all.md")
     elif there in known:
         inside = known[there]
     elif there.is_file() and there.is_relative_to(ROOT / "docs"):
@@ -117,7 +117,7 @@ def stage(directory: Path = STAGED) -> list[Path]:
     known, sources = pages(), set[Path]()
     texts = {place: staged(page, place, known, sources) for page, place in known.items()}
     texts |= {source_place(source): source_page(source) for source in sources}
-    texts[Path("decisions/index.md")] = decisions()
+    texts[Path("decisions/all.md")] = decisions()
     for place, text in texts.items():
         (directory / place).parent.mkdir(parents=True, exist_ok=True)
         (directory / place).write_text(text, encoding="utf-8")
