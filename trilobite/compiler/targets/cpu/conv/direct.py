@@ -72,6 +72,7 @@ class Indirect:
         t, w, tiling = self.t, self.w, self.tiling
         number = t.add(t.mul(group, w["panels"]), panel)
         weights = t.address(self.first_panel, t.mul(number, w["panel_size"]), tiling.panel)
+        weights, start = self._begin(group, weights)
         column = t.mul(panel, tiling.columns)
         width = t.smin(t.sub(w["columns"], column), tiling.columns)
         column = t.add(column, t.mul(group, w["group_columns"]))
@@ -87,8 +88,13 @@ class Indirect:
                 t.icmp("sge", t.add(deep.index, w["depth_block"]), w["depth"]),
             )
             line = t.mul(w["taps"], 8)
-            where = (line, weights, w["table"], tap.index, end, deep.index, channels, *self.more)
+            channel = t.add(deep.index, start)
+            where = (line, weights, w["table"], tap.index, end, channel, channels, *self.more)
             self._tiles(block, where, begins, ends, column, width)
+
+    def _begin(self, group: Value, weights: Value) -> tuple[Value, Value | int]:
+        """Where a group's weights begin, and the channel of the rows at which it does."""
+        return weights, 0
 
     def _tiles(
         self, block: Block, where: tuple[Value, ...], begins: Value, ends: Value, column: Value, width: Value
@@ -107,15 +113,20 @@ class Direct(Gathering, Indirect):
 
     def text(self) -> str:
         t = self.t
-        words = self.gather.tap_words
-        self.tiles = [Tile(t, self.tiling, words, n, streams=self.streams) for n in range(1, ROWS + 1)]
-        self.pair = Tile(t, self.tiling, words, 2 * ROWS, vectors=1)
+        self.tiles = [self._tile(rows) for rows in range(1, ROWS + 1)]
+        self.pair = self._pair()
         self.first_panel, self.rows = self.w["w"], t.address(t.scratch, self.w["rows_at"])
         with t.loop(t.begin, t.end, name="unit") as unit:
             self._unit(unit.index)
         for tile in (*self.tiles, self.pair):
             tile.emit()
         return t.module()
+
+    def _tile(self, rows: int) -> Tile:
+        return Tile(self.t, self.tiling, self.gather.tap_words, rows, streams=self.streams)
+
+    def _pair(self) -> Tile:
+        return Tile(self.t, self.tiling, self.gather.tap_words, 2 * ROWS, vectors=1)
 
     def _tiles(
         self, block: Block, where: tuple[Value, ...], begins: Value, ends: Value, column: Value, width: Value
@@ -152,14 +163,19 @@ class Direct(Gathering, Indirect):
         tile of two vectors has; how many tiles that were.
         """
         t, w, tiling = self.t, self.w, self.tiling
-        full = t.select(t.icmp("eq", block.small, ROWS), block.tiles, block.larger)
-        full = t.select(t.icmp("sge", block.small, ROWS - 1), full, 0)
+        full = self._full(block)
         count = t.select(t.icmp("sle", width, tiling.lanes), t.and_(full, -2), 0)
         with t.loop(0, count, 2, name="pair") as tile:
             places = t.address(self.places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
             sums = t.address(t.scratch, t.mul(tile.index, ROWS * tiling.columns * tiling.size))
             t.call(self.pair.name, places, *where, sums, begins)
         return count
+
+    def _full(self, block: Block) -> Value:
+        """How many tiles, from the first on, have all their rows."""
+        t = self.t
+        full = t.select(t.icmp("eq", block.small, ROWS), block.tiles, block.larger)
+        return t.select(t.icmp("sge", block.small, ROWS - 1), full, 0)
 
     def _next_weights(self, block: Block, where: tuple[Value, ...]) -> tuple[Value, Value, Value]:
         """Where the weights behind those of this block of depth begin, how many bytes of them each tile asks

@@ -16,6 +16,7 @@ from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.conv.direct import Direct, scratch_of
 from trilobite.compiler.targets.cpu.conv.finish import epilogue_words
 from trilobite.compiler.targets.cpu.conv.gather import line_places
+from trilobite.compiler.targets.cpu.conv.grouped import Grouped, Spread
 from trilobite.compiler.targets.cpu.conv.margin import margin_step
 from trilobite.compiler.targets.cpu.conv.problem import (
     Part,
@@ -26,7 +27,7 @@ from trilobite.compiler.targets.cpu.conv.problem import (
     problem,
     with_long_rows,
 )
-from trilobite.compiler.targets.cpu.conv.tiling import DEPTH, ROWS, Tiling, tiling, widened
+from trilobite.compiler.targets.cpu.conv.tiling import DEPTH, ROWS, Tiling, shortened, tiling, widened
 from trilobite.compiler.targets.cpu.conv.words import Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.tuning.choices import choice
@@ -35,10 +36,15 @@ from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host
 
 Array = np.ndarray[Any, Any]
+Form = tuple[bool, Spread | None]  # of a kernel of many groups: see `Grouped`
 _PIXELS = 192  # of a block, if the rows of so many stay in the second-level cache
 _ROWS_BYTES = 256 << 10
 _TABLE_BYTES = 64 << 10
 _FAR_BYTES = 64 << 10  # of weights: as many are not in the first caches when a unit begins with them
+_FEW = 16  # channels of a group that are multiplied without a loop
+_GROUPED = (
+    48  # pixels that a block of many groups has at least: what finds their rows is shared by the groups
+)
 _UNITS = 16  # wanted, so that threads share the work evenly
 _SERIAL = 1 << 15  # multiplications: below, waking another thread costs more than it brings
 
@@ -49,8 +55,9 @@ def lower_direct(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host:
     dtype, source = e.inputs[0].type.dtype, Operand("in", inputs[0])
     tile = widened(tiling(host, dtype, e.attributes["dtype"]))
     p, before, temporaries, source = prepared(p, tile, source, host)
+    tile = shortened(tile, p.columns) if in_groups(p) else tile
     steps = list(before)
-    constants: list[Array] = [np.zeros(max(p.depth, 1), tile.operand)]
+    constants: list[Array] = [np.zeros(max(p.channels if in_groups(p) else p.depth, 1), tile.operand)]
     for part in p.parts:
         if part.positions == 0 or p.batch == 0 or p.columns == 0:
             continue
@@ -59,6 +66,11 @@ def lower_direct(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host:
         steps.append(direct_step(p, part, tile, epilogue, (source, weights, len(constants) - 2), host))
     why = f"rows of {p.depth} channels by {len(p.parts)} set(s) of taps, tiles of {ROWS} x {tile.columns}"
     return Lowering(tuple(steps), temporaries, tuple(constants), why=why)
+
+
+def in_groups(p: Problem) -> bool:
+    """Do several groups lie side by side in every row?"""
+    return p.groups * p.merged > 1 and not p.apart
 
 
 def prepared(
@@ -88,7 +100,7 @@ def group_words(p: Problem) -> dict[str, Dim]:
         x = p.apart * p.channels
         return {"group_x": x, "group_columns": 0, "group_rows": p.apart, "width": p.columns}
     whole = p.columns * p.groups
-    return {"group_x": p.depth, "group_columns": p.columns, "group_rows": 0, "width": whole}
+    return {"group_x": p.depth * p.merged, "group_columns": p.columns, "group_rows": 0, "width": whole}
 
 
 def axis_words(p: Problem, part: Part) -> dict[str, Dim]:
@@ -134,11 +146,15 @@ def direct_step(
     pixels = part.positions if symbolic else part.positions * int(p.batch)
     most = min(_PIXELS, _ROWS_BYTES // max(p.depth * tile.operand.itemsize, 1))
     cut = choice("conv", lambda: _description(p, part, tile, pixels), pixels=most, depth=DEPTH, units=_UNITS)
-    block = _block(pixels, part, cut["pixels"])
+    most = cut["pixels"]
+    if in_groups(p):  # rather fewer pixels in a unit than fewer groups
+        most = min(most, max(_GROUPED, -(-pixels // cut["units"])))
+    block = _block(pixels, part, most)
     blocks = -(-pixels // block)
-    runs = min(panels, max(1, -(-cut["units"] // (blocks * p.groups))))
-    run = -(-panels // runs)
-    runs = -(-panels // run)
+    shared, least = (p.groups, blocks) if in_groups(p) else (panels, blocks * p.groups)
+    runs = min(shared, max(1, -(-cut["units"] // least)))
+    run = -(-shared // runs)
+    runs = -(-shared // run)
     scratch = scratch_of(tile, block, taps)
     tap_block, depth_block = _depth_blocks(p.depth, taps, cut["depth"])
     words = _buffers(epilogue, buffers, result)
@@ -154,10 +170,21 @@ def direct_step(
     for name, value in numbers.items():
         words.add(name, value)
     streams = math.prod(part.kernel) * p.depth * p.columns * tile.panel.itemsize >= _FAR_BYTES
-    kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), scratch.end, streams)
+    form = _form(p, tile)
+    kernel = _kernel(host, tile, len(part.axes), epilogue, tuple(words.names), scratch.end, streams, form)
     outer = p.batch if symbolic else 1
+    units = blocks * runs if in_groups(p) else blocks * p.groups * runs
     work = 2.0 * pixels * taps * p.depth * p.columns * p.groups
-    return Step(kernel, tuple(words.contents), outer * (blocks * p.groups * runs), work, work < 2 * _SERIAL)
+    return Step(kernel, tuple(words.contents), outer * units, work, work < 2 * _SERIAL)
+
+
+def _form(p: Problem, tile: Tiling) -> Form | None:
+    """Of a convolution in groups: whether its columns fit into one vector, and how groups share it."""
+    if not in_groups(p):
+        return None
+    narrow = p.columns <= tile.lanes
+    few = narrow and p.depth <= _FEW
+    return narrow, Spread(p.merged, p.depth, p.columns // p.merged) if few else None
 
 
 def _description(p: Problem, part: Part, tile: Tiling, pixels: int) -> str:
@@ -199,15 +226,18 @@ def _buffers(epilogue: Epilogue, buffers: tuple[Operand, Operand, int], result: 
 
 def _kernel(
     host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], scratch: int,
-    streams: bool,
+    streams: bool, form: Form | None,
 ) -> Kernel:  # fmt: skip
     after = [e.primitive.name for e in epilogue.body.equations]
     name = "_".join(["conv", *dict.fromkeys(after)][:5])
-    return Kernel(name, _text(host, tile, rank, epilogue, names, streams), scratch=scratch)
+    return Kernel(name, _text(host, tile, rank, epilogue, names, streams, form), scratch=scratch)
 
 
 @lru_cache(maxsize=256)
 def _text(
-    host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], streams: bool
-) -> str:
+    host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], streams: bool,
+    form: Form | None,
+) -> str:  # fmt: skip
+    if form is not None:
+        return Grouped(host, tile, rank, epilogue, names, *form).text()
     return Direct(host, tile, rank, epilogue, names, streams).text()

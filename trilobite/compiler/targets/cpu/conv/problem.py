@@ -74,6 +74,7 @@ class Problem:
     source: tuple[int, ...]
     parts: tuple[Part, ...]
     apart: int = 0  # rows from group to group where they lie one after the other; 0: side by side in each row
+    merged: int = 1  # groups of the convolution whose columns share a panel and count as one group here
 
     @property
     def out(self) -> tuple[int, ...]:
@@ -110,11 +111,18 @@ def gathered(e: Equation, kernel: tuple[int, ...]) -> Problem:
     source, out = (tuple(int(n) for n in t.shape[1:-1]) for t in (x, y))
     axes = [_axis(e, i, kernel[i], source[i], out[i]) for i in range(len(kernel))]
     parts = tuple(Part(choice, out, kernel) for choice in product(*axes))
-    groups = e.attributes["groups"]
-    channels = int(x.shape[-1])
-    return Problem(
-        x.shape[0], groups, channels, channels // groups, int(y.shape[-1]) // groups, source, parts
-    )
+    groups, merged = e.attributes["groups"], _merged(e)
+    channels, columns = int(x.shape[-1]), int(y.shape[-1]) * merged // groups
+    depth = channels // groups
+    return Problem(x.shape[0], groups // merged, channels, depth, columns, source, parts, merged=merged)
+
+
+def _merged(e: Equation) -> int:
+    """How many groups each group of panels holds."""
+    if e.primitive.name != "conv_last":
+        return 1
+    x, w = (v.type for v in e.inputs)
+    return int(e.attributes["groups"] // w.shape[0]) if w.ndim == x.ndim + 2 else 1
 
 
 def weight_problem(e: Equation) -> Problem:
@@ -183,7 +191,7 @@ def margins(p: Problem) -> tuple[int, int] | None:
     """How much padding the last source axis needs so that each row of taps is one run of memory; None if taps
     along that axis do not stand side by side, or no more is won than lost.
     """
-    if len(p.parts) != 1 or not p.source or p.groups != 1 or p.depth > SHALLOW:
+    if len(p.parts) != 1 or not p.source or p.groups * p.merged != 1 or p.depth > SHALLOW:
         return None
     axis = p.parts[0].axes[-1]
     run = list(range(axis.offsets[0], axis.offsets[0] + len(axis.offsets)))

@@ -16,6 +16,7 @@ from trilobite.native.host import Host
 ROWS = 6  # pixels of a register tile: 6 x 2 accumulators, 2 weights and a broadcast fill 16 registers
 VECTORS = 2
 UNROLL = 4  # depth steps of one round of the inner loop
+_SHORTEST = 16  # bytes of a vector
 DEPTH = 256  # depth of a block: 16 columns of it are 16 KiB, half of a first-level cache
 
 
@@ -28,6 +29,7 @@ class Tiling:
     accumulator: DType
     lanes: int
     stored: DType | None = None  # of the second operand, where it is not as the first
+    stride: int = 0  # columns of a panel where vectors are shorter than those it was cut for
 
     @property
     def panel(self) -> DType:
@@ -36,7 +38,7 @@ class Tiling:
 
     @property
     def columns(self) -> int:
-        return self.lanes * VECTORS
+        return self.stride or self.lanes * VECTORS
 
     @property
     def size(self) -> int:
@@ -53,6 +55,14 @@ def widened(tile: Tiling) -> Tiling:
     if tile.operand == tile.accumulator or not is_float(tile.operand):
         return tile
     return replace(tile, operand=tile.accumulator, stored=tile.operand)
+
+
+def shortened(tile: Tiling, columns: int) -> Tiling:
+    """With vectors of no more lanes than these few columns fill; panels stay as they are."""
+    lanes = tile.lanes
+    while lanes * tile.size > _SHORTEST and lanes // 2 >= columns:
+        lanes //= 2
+    return tile if lanes == tile.lanes else replace(tile, lanes=lanes, stride=tile.columns)
 
 
 def tiling(host: Host, operand: DType, result: DType) -> Tiling:

@@ -48,6 +48,7 @@ from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import Affine, Shape, TensorType, size_of
 from trilobite.native.host import Host
 
+_NEAR = 16  # bytes of a vector among which a lane's operand is chosen at no cost
 _LEAST_PIXELS = 16  # of a product over pixels
 _FORMS = ("conv_integer", "conv_last", "conv_panels", "conv_planes", "conv_winograd", "window_last")
 
@@ -236,7 +237,8 @@ class _Layout:
         if tile:
             name, attributes = "conv_winograd", tiled_attributes(e, tile)
         else:
-            filters, channels = w.type.shape[0] // e.attributes["groups"], w.type.shape[1]
+            filters = w.type.shape[0] // e.attributes["groups"] * self.merged(e, w, transposed)
+            channels = w.type.shape[1]
             name = e.primitive.name.replace("conv", "conv_last")
             attributes = {**e.attributes, "columns": channels if transposed else filters}
         self.keep(e.outputs[0], last, self.emit(e, name, (self.get(x, last), weight), attributes))
@@ -322,10 +324,26 @@ class _Layout:
     def weight(self, e: Equation, w: Var, transposed: bool) -> Var:
         """In panels; one filter per channel stays plain, its channels are lanes as they are."""
         groups = e.attributes["groups"]
-        if groups > 1 and w.type.shape[0] == groups and w.type.shape[1] == 1:
+        if _is_channelwise(e, w):
             return self.get(w, weight_last(w.type.ndim))
         lanes = panel_lanes(w.type.dtype, e.attributes["dtype"], self.host)
+        groups //= self.merged(e, w, transposed)
         return self.packed(e, w, "conv_panels", {"lanes": lanes, "transposed": transposed, "groups": groups})
+
+    def merged(self, e: Equation, w: Var, transposed: bool) -> int:
+        """How many groups of few filters, with few channels each, share the lanes of one vector. A lane takes
+        its channel from a quarter of the vector that holds its group at no cost; from further away it is
+        dear, so those groups share short vectors alone.
+        """
+        groups = e.attributes["groups"]
+        if transposed or groups == 1 or _is_channelwise(e, w) or self.tile(e):
+            return 1
+        filters, channels = max(w.type.shape[0] // groups, 1), w.type.shape[1]
+        kept = accumulator_of(w.type.dtype, e.attributes["dtype"]).itemsize
+        within = filters == channels and _NEAR % (channels * kept) == 0
+        lanes = self.host.lanes(kept) if within else min(self.host.lanes(kept), 2 * _NEAR // kept)
+        most = lanes // filters if 0 < channels * kept <= _NEAR else 1
+        return max((m for m in range(2, most + 1) if groups % m == 0), default=1)
 
     def packed(
         self, e: Equation, w: Var, packer: str, attributes: dict[str, Any], shape: Shape | None = None
@@ -350,6 +368,11 @@ class _Layout:
         order = channels_last(e.inputs[0].type.ndim, rank)
         inputs = tuple(self.get(v, order) for v in operands)
         self.keep(e.outputs[0], order, self.emit(e, name, inputs, attributes))
+
+
+def _is_channelwise(e: Equation, w: Var) -> bool:
+    """Is there one filter for each channel?"""
+    return 1 < e.attributes["groups"] == w.type.shape[0] and w.type.shape[1] == 1
 
 
 def _permuted_attributes(e: Equation, order: Order) -> dict[str, Any]:
