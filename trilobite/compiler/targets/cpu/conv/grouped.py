@@ -175,6 +175,8 @@ class Grouped(Direct):
         t = self.t
         places, rows, _ = self._spots(tile)
         zero = t.constant(self.tiling.vector, 0)
-        for i, total in enumerate(self.pair.sums(places, *where, [zero] * (2 * ROWS))):
+        line, weights, table, first, last, channel, channels = where
+        at = (places, line, weights, table, first, last, channel, channels)
+        for i, total in enumerate(self.pair.sums(*at, [zero] * (2 * ROWS))):
             row = self.finish.row(t.load_type("i64", t.address(rows, 8 * i)))
             self.finish.store(total, row, column, None)
