@@ -17,7 +17,7 @@ from trilobite.apps.style import pictures
 from trilobite.apps.style.training import Plan, Report, load_network, save_network, train
 
 NETWORK, LOSSES, CHECKPOINTS, PREVIEW = "network.safetensors", "losses.csv", "checkpoints", "preview.png"
-LITE = {"style_weight": 10.0, "smoothness": 10.0, "balanced": True}  # for EfficientNet's features
+LITE = {"style_weight": 2.0, "smoothness": 10.0, "balanced": True}  # for EfficientNet's features
 
 
 def style_train(

@@ -52,6 +52,9 @@ def split(node: Node, x: Tensor, sizes: Array | None = None) -> tuple[Tensor, ..
     return _parts(x, axis, equal_sizes(x.shape[axis], count) if sizes is None else ints(sizes))
 
 
+MOST_RUNS = 8  # of a padded axis that is joined from pieces
+
+
 @operator("Pad")
 def pad_by_attribute(node: Node, x: Tensor) -> Tensor:
     sides = node.attribute("pads") or node.attribute("paddings")
@@ -74,8 +77,47 @@ def _padded(x: Tensor, sides: Sequence[int], axes: Sequence[int], mode: str, val
         return primitive("pad", x, low=tuple(low), high=tuple(high), between=(0,) * x.ndim, value=number)
     for a in range(x.ndim):
         if low[a] or high[a]:
-            x = tb.index_select(x, a, tb.asarray(_sources(fixed(x.shape)[a], low[a], high[a], mode)))
+            x = _taken(x, a, _sources(fixed(x.shape)[a], low[a], high[a], mode))
     return x
+
+
+def _taken(x: Tensor, axis: int, places: Array) -> Tensor:
+    """Elements of an axis by place: few runs up or down are cut out and joined, others are gathered."""
+    n = fixed(x.shape)[axis]
+    start = next(
+        (i for i in range(len(places) - n + 1) if places[i] == 0 and _is_whole(places[i : i + n])), None
+    )
+    runs = _runs(places)
+    if start is not None:  # the axis itself stays in one piece
+        runs = [*_runs(places[:start]), (0, n - 1), *_runs(places[start + n :])]
+    if len(runs) > MOST_RUNS:
+        return tb.index_select(x, axis, tb.asarray(places))
+    pieces = []
+    for first, last in runs:
+        if (first, last) == (0, n - 1):
+            pieces.append(x)
+            continue
+        window = (*(slice(None),) * axis, slice(min(first, last), max(first, last) + 1))
+        pieces.append(x[window] if first <= last else tb.flip(x[window], axis=axis))
+    return tb.concat(pieces, axis=axis)
+
+
+def _is_whole(places: Array) -> bool:
+    return bool(np.array_equal(places, np.arange(len(places))))
+
+
+def _runs(places: Array) -> list[tuple[int, int]]:
+    """Neighbours that go up, or down, by one: the first and last place of each run."""
+    runs: list[list[int]] = []
+    for place in places.tolist():
+        if runs:
+            first, last = runs[-1]
+            step = 1 if last > first else -1 if last < first else place - last
+            if place - last == step and abs(step) == 1:
+                runs[-1][1] = place
+                continue
+        runs.append([place, place])
+    return [(first, last) for first, last in runs]
 
 
 def _sources(n: int, low: int, high: int, mode: str) -> Array:
