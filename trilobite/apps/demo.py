@@ -21,6 +21,7 @@ from trilobite.apps.demo_page import write_index
 from trilobite.apps.style import pictures
 from trilobite.apps.style.pictures import Pixels
 from trilobite.base.errors import TrilobiteError
+from trilobite.processor.machine.description import DEFAULT
 
 SHOWN_STYLES = (2, 7, 11, 18)
 CHIP_SIDE = 64  # of the picture that the simulated processor paints: every multiplication is done bit by bit
@@ -47,7 +48,7 @@ class Part:
 def main(
     picture: Annotated[str, typer.Option(help="a picture of your own")] = "",
     output: Annotated[Path, typer.Option("--output", "-o", help="where the pages go")] = Path("out/demo"),
-    machine: Annotated[str, typer.Option(help="the processor: a preset or a YAML file")] = "dlp-m",
+    machine: Annotated[str, typer.Option(help="the processor: a preset or a YAML file")] = DEFAULT,
     side: Annotated[int, typer.Option(help="largest side of the picture on the CPU")] = 512,
 ) -> None:
     """Stylise a photograph on the CPU and on the processor, train a digit reader, run a kernel."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import typer
 
 from trilobite.base.errors import ArgumentError, DataError
 from trilobite.framework import data, metrics, nn, optim
@@ -104,7 +105,13 @@ def train(
     return model, history
 
 
-def main(epochs: int | None = None, seed: int = 0, directory: Path = Path(".data/mnist")) -> None:
+def main(
+    epochs: Annotated[
+        int | None, typer.Option(help="how often over all digits; by the set if not given")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="of weights and order; the same seed, the same bits")] = 0,
+    directory: Annotated[Path, typer.Option(help="where MNIST's four files are")] = Path(".data/mnist"),
+) -> None:
     """Train a small convolutional network on handwritten digits and say how well it reads them."""
     digits = load(directory)
     counts = f"{len(digits.train[1])} digits to learn from, {len(digits.test[1])} to be tested on"

@@ -20,6 +20,7 @@ from trilobite.processor.lang.bang.kernel import BangKernel
 from trilobite.processor.lang.bang.source import Options
 from trilobite.processor.lang.python.file import kernel_of
 from trilobite.processor.lang.python.kernel import Kernel as PythonKernel
+from trilobite.processor.machine.description import DEFAULT
 from trilobite.processor.sim.chip import MOST_INSTRUCTIONS
 from trilobite.processor.sim.run import Run
 from trilobite.processor.tools.arguments import argument
@@ -34,7 +35,7 @@ def kernel(
     name: Annotated[str, typer.Option("--kernel", help="the entry; may be left out if there is one")] = "",
     dim: Annotated[str, typer.Option(help="tasks: 16 or 16,1,1")] = "1",
     task: Annotated[str, typer.Option(help="block, or union1 to union16")] = "block",
-    machine: Annotated[str, typer.Option(help="a preset or a YAML file")] = "mlu370-x4",
+    machine: Annotated[str, typer.Option(help="a preset or a YAML file")] = DEFAULT,
     arg: Annotated[
         list[str] | None,
         typer.Option(

@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from trilobite.base.errors import ArgumentError
-from trilobite.processor.tools import commands
+from trilobite.processor.machine.description import DEFAULT
+from trilobite.processor.sim.chip import MOST_INSTRUCTIONS
+from trilobite.processor.tools import commands, launching
 
 
 def machines(
@@ -29,6 +31,49 @@ def machines(
             expected="trilobite machines, machines show NAME, or machines export NAME [-o FILE]",
         )
     return commands.machines_show(name) if action == "show" else commands.machines_export(name, output)
+
+
+Source = Annotated[str, typer.Argument(help="a program: .s, .mlu, .py or .dlp")]
+MachineName = Annotated[str, typer.Option(help="a preset, or the path of a YAML file")]
+Entry = Annotated[str, typer.Option(help="where it begins; may be left out if there is one entry")]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Option(help="one each: a number, random:f32:8x4, zeros:i32:16, empty:f16:64, or a .npy file"),
+]
+Tasks = Annotated[str, typer.Option(help="tasks: 16 or 4x4x1")]
+TaskKind = Annotated[str, typer.Option(help="block, or union1 to union16")]
+
+
+def check(
+    source: Source,
+    machine: MachineName = DEFAULT,
+    entry: Entry = "",
+    arg: Arguments = None,
+    dim: Tasks = "1",
+    task: TaskKind = "block",
+    poison: Annotated[bool, typer.Option(help="results under way look wrong until waited for")] = False,
+    limit: Annotated[int, typer.Option(help="instructions before the launch is stopped")] = MOST_INSTRUCTIONS,
+) -> None:
+    """Run a program and look for races and memory errors; if there are any, the exit code is 1."""
+    launching.check(source, machine, entry, arg, dim, task, poison, limit)
+
+
+def debug(
+    source: Source,
+    machine: MachineName = DEFAULT,
+    entry: Entry = "",
+    arg: Arguments = None,
+    dim: Tasks = "1",
+    task: TaskKind = "block",
+    checks: Annotated[bool, typer.Option(help="look for races and memory errors on the way")] = True,
+    level: Annotated[
+        int, typer.Option("--level", "-O", help="of kernels: 0 keeps every variable, 2 is fast")
+    ] = 2,
+) -> None:
+    """Step through a program; commands come from the terminal or a pipe, and `help` lists them."""
+    from trilobite.processor.tools.session import debug as session
+
+    session(source, machine, entry, arg, dim, task, checks, level)
 
 
 def asm(

@@ -15,6 +15,7 @@ from trilobite.base.errors import ArgumentError
 from trilobite.cli.models.feeds import Pixels
 from trilobite.cli.models.subject import FileSubject, Subject, ZooSubject, open_model
 from trilobite.cli.models.verbs import PROGRAMS, Inputs, Sizes, given
+from trilobite.processor.machine.description import DEFAULT
 
 
 def profile(
@@ -70,7 +71,7 @@ def _program(
 ) -> None:
     from trilobite.processor.tools.launching import profile as launched
 
-    machines = [name.removeprefix("dlp:") for name in on or ["dlp-s"]]
+    machines = [name.removeprefix("dlp:") for name in on or [DEFAULT]]
     if output.endswith(".html"):
         from trilobite.processor.tools.launching import named_launch
         from trilobite.report import processor_subject, write_page

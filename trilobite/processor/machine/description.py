@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar
 
+DEFAULT = "dlp-m"  # the machine of commands that are told none
 RATE_FORMATS = ("int4", "int8", "fp8", "int16", "fp16", "bf16", "tf32", "fp32")
 GEOMETRIES = ("systolic-ws", "systolic-os", "adder-tree", "row-stationary")
 NOC_KINDS = ("none", "ring", "mesh", "torus", "links")

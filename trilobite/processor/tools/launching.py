@@ -12,6 +12,7 @@ from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.device import Device, Kernel, Module
+from trilobite.processor.machine.description import DEFAULT
 from trilobite.processor.sim.chip import MOST_INSTRUCTIONS
 from trilobite.processor.tools.arguments import argument, shape_of
 
@@ -86,7 +87,7 @@ def _program_file(source: str) -> str:
 
 def check(
     source: str,
-    machine: str = "dlp-m",
+    machine: str = DEFAULT,
     entry: str = "",
     arg: list[str] | None = None,
     dim: str = "1",
@@ -118,7 +119,7 @@ def check(
 
 def profile(
     source: str,
-    machine: str = "dlp-s",
+    machine: str = DEFAULT,
     entry: str = "",
     arg: list[str] | None = None,
     dim: str = "1",

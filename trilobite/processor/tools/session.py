@@ -18,6 +18,7 @@ from trilobite.processor.isa.address import address_text
 from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import Region, signed
+from trilobite.processor.machine.description import DEFAULT
 from trilobite.processor.sim.memory import MEMORY_CORE, Place
 from trilobite.processor.tools.arguments import shape_of
 from trilobite.processor.tools.debugger import Debugger, Stop
@@ -273,7 +274,7 @@ BY_NAME = {name: command for command in COMMANDS for name in command.names}
 
 def debug(
     source: str,
-    machine: str = "dlp-s",
+    machine: str = DEFAULT,
     entry: str = "",
     arg: list[str] | None = None,
     dim: str = "1",
