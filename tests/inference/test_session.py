@@ -93,3 +93,35 @@ def test_wrong_inputs_are_refused(feeds: dict[str, object], error: type[Exceptio
     with pytest.raises(error) as found:
         session.run(feeds)
     assert text in str(found.value)
+
+
+def test_weights_that_were_computed_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An integer weight in the file, cast, scaled and turned: nothing of it is done per run."""
+    from trilobite.compiler.targets.cpu.weights import Weights
+
+    nodes = [
+        node("Cast", "q", "c", to=1),
+        node("Mul", "c s", "m"),
+        node("Transpose", "m", "w", perm=[1, 0]),
+        node("MatMul", "x w", "y"),
+    ]
+    q = rng.integers(-128, 127, (96, 64)).astype(np.int8)
+    weights = {"q": q, "s": np.float32(0.25)}
+    session = tb.inference.load(model(nodes, {"x": (np.float32, [32, 64])}, ["y"], weights))
+    calls: list[int] = []
+    pack = Weights._pack
+    monkeypatch.setattr(Weights, "_pack", lambda self, *rest: (calls.append(1), pack(self, *rest))[1])
+    x = rng.standard_normal((32, 64)).astype(np.float32)
+    for _ in range(3):
+        np.testing.assert_allclose(
+            session.run({"x": x})["y"], x @ (q.T * np.float32(0.25)), rtol=1e-4, atol=1e-3
+        )
+    assert len(calls) == 1
+
+
+def test_outputs_that_are_constants_may_be_written() -> None:
+    k = np.array([1.0, -2.0], np.float32)
+    nodes = [node("Neg", "k", "y"), node("Relu", "x", "z")]
+    session = tb.inference.load(model(nodes, {"x": (np.float32, [2])}, ["y", "z"], {"k": k}))
+    session.run({"x": k})["y"][:] = 7
+    assert session.run({"x": k})["y"].tolist() == [-1, 2]

@@ -16,7 +16,7 @@ from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import Row
 from trilobite.inference.program.symbolic import evaluated
-from trilobite.inference.program.values import Known, as_array, as_tensor, outside
+from trilobite.inference.program.values import Known, as_array, as_tensor, known, outside
 
 _WRONG = (TypeError, LookupError, ValueError, AttributeError, AssertionError, ArithmeticError, MemoryError)
 LARGE = 1 << 16  # elements: larger results of "make an array" operators belong into the compiled graph
@@ -80,5 +80,5 @@ def _call(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:
 
 def _known(result: Any) -> Any:
     if isinstance(result, Tensor):
-        return Known(result.numpy())
+        return known(result)
     return Known(np.asarray(result)) if isinstance(result, np.ndarray | np.generic) else result

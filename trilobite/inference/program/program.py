@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from trilobite.inference.model import Graph, ValueType
 from trilobite.inference.operators import registry
 from trilobite.inference.program.control import CONTROL
@@ -136,7 +138,7 @@ class Program:
     def _output(self, name: str, there: Mapping[str, Any]) -> Any:
         if name in there:
             return there[name]
-        return as_array(self.constants[name]) if name in self.constants else None
+        return np.copy(as_array(self.constants[name])) if name in self.constants else None
 
     def weights(self) -> int:
         """Bytes of constants, those of bodies not counted."""

@@ -24,12 +24,15 @@ _SMALL = 256  # bytes: scalars, epsilons, axes
 
 
 class Known:
-    """An array with its tensor, which is made once and outside of all recordings."""
+    """An array that nobody writes, with its tensor, which is made once and outside of all recordings."""
 
     __slots__ = ("_lock", "_tensor", "array")
 
     def __init__(self, array: Array) -> None:
-        self.array, self._lock = array, threading.Lock()
+        """Kernels want arrays that lie row by row: else every run would copy it."""
+        plain = array.dtype.hasobject or (array.flags.c_contiguous and array.flags.aligned)
+        self.array = array if plain else np.require(array, requirements=("C", "A"))
+        self._lock = threading.Lock()
         self._tensor: Tensor | None = None
 
     @property
@@ -68,6 +71,14 @@ def outside() -> Iterator[None]:
         yield
     finally:
         entry.threads.context = saved
+
+
+def known(tensor: Tensor) -> Known:
+    """The value of a tensor that was computed here and that nobody else holds. `numpy()` would note that its
+    memory is seen from outside, and what is made of it (packed weights) would be made again in every run.
+    """
+    value = tensor._read()
+    return Known(value if isinstance(value, np.ndarray) else tensor.numpy())
 
 
 def as_tensor(value: Any) -> Any:
