@@ -20,7 +20,7 @@ from typing import Any
 __version__ = "0.1.0"
 __array_api_version__ = "2025.12"
 
-_OFFERED_DUNDERS = frozenset({"__array_namespace_info__", "__all__"})
+_OFFERED_DUNDERS = frozenset({"__array_namespace_info__", "__all__", "__config__"})
 
 
 def __getattr__(name: str) -> Any:
@@ -66,6 +66,12 @@ class _Doors:
 
         if rest in OBJECTS:
             return ModuleSpec(name, _Door(rest))
+        first, _, inside = rest.partition(".")
+        if first in OBJECTS and first != "jit":  # a room without a file: `trilobite.onnx.symbolic_helper`
+            found: Any = __getattr__(first)
+            for part in inside.split("."):
+                found = getattr(found, part, None)
+            return None if found is None else ModuleSpec(name, _Door(rest, found))
         rooms, door, inner = {**ROOMS, **INNER_ROOMS}, rest, ""
         while door not in rooms and "." in door:  # the longest name that is a room
             door, _, last = door.rpartition(".")
@@ -79,12 +85,14 @@ class _Doors:
 class _Door:
     """Gives the room itself, not a copy, and leaves it as it was."""
 
-    def __init__(self, real: str) -> None:
-        self.real = real
+    def __init__(self, real: str, found: Any = None) -> None:
+        self.real, self.found = real, found
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        if "." not in self.real:  # an object of `tb` that PyTorch has as a module: `tb.jit`
-            module: Any = __getattr__(self.real)
+        if self.found is not None:
+            module: Any = self.found
+        elif "." not in self.real:  # an object of `tb` that PyTorch has as a module: `tb.jit`
+            module = __getattr__(self.real)
         else:
             module = importlib.import_module(self.real)
         self.spec = getattr(module, "__spec__", None)

@@ -6,8 +6,14 @@ from typing import Any
 import numpy as np
 
 _C: Any
+__config__: Any
+_custom_ops: Any
+accelerator: Any
+ao: Any
 celu_: Any
+cpu: Any
 default_generator: Any
+export: Any
 from builtins import str as layout
 from builtins import str as memory_format
 from numpy import dtype as dtype
@@ -23,6 +29,7 @@ from trilobite.framework import logs as logs
 from trilobite.framework import metrics as metrics
 from trilobite.framework import nn as nn
 from trilobite.framework import optim as optim
+from trilobite.framework import quantization as quantization
 from trilobite.framework import quantization as quantization
 from trilobite.framework import random as random
 from trilobite.framework.autocast import autocast as autocast
@@ -63,6 +70,8 @@ from trilobite.framework.modes import is_inference_mode_enabled as is_inference_
 from trilobite.framework.modes import no_grad as no_grad
 from trilobite.framework.modes import set_grad_enabled as set_grad_enabled
 from trilobite.framework.modes import stop_gradient as stop_gradient
+from trilobite.framework.nn.containers import ModuleDict as ModuleDict
+from trilobite.framework.nn.containers import ParameterDict as ParameterDict
 from trilobite.framework.nn.functional.activation import celu as celu
 from trilobite.framework.nn.functional.activation import hardshrink as hardshrink
 from trilobite.framework.nn.functional.activation import prelu as prelu
@@ -131,6 +140,52 @@ from trilobite.framework.ops.products import addmv as addmv
 from trilobite.framework.ops.products import addr as addr
 from trilobite.framework.ops.products import baddbmm as baddbmm
 from trilobite.framework.ops.products import chain_matmul as chain_matmul
+from trilobite.framework.ops.pytorch_names import _assert_async as _assert_async
+from trilobite.framework.ops.pytorch_names import _check as _check
+from trilobite.framework.ops.pytorch_names import _check_index as _check_index
+from trilobite.framework.ops.pytorch_names import _check_is_size as _check_is_size
+from trilobite.framework.ops.pytorch_names import _check_tensor_all as _check_tensor_all
+from trilobite.framework.ops.pytorch_names import _check_type as _check_type
+from trilobite.framework.ops.pytorch_names import _check_value as _check_value
+from trilobite.framework.ops.pytorch_names import _shape_as_tensor as _shape_as_tensor
+from trilobite.framework.ops.pytorch_names import as_strided_scatter as as_strided_scatter
+from trilobite.framework.ops.pytorch_names import binomial as binomial
+from trilobite.framework.ops.pytorch_names import clear_autocast_cache as clear_autocast_cache
+from trilobite.framework.ops.pytorch_names import compiled_with_cxx11_abi as compiled_with_cxx11_abi
+from trilobite.framework.ops.pytorch_names import cumulative_trapezoid as cumulative_trapezoid
+from trilobite.framework.ops.pytorch_names import detach as detach
+from trilobite.framework.ops.pytorch_names import empty_permuted as empty_permuted
+from trilobite.framework.ops.pytorch_names import fill as fill
+from trilobite.framework.ops.pytorch_names import fliplr as fliplr
+from trilobite.framework.ops.pytorch_names import flipud as flipud
+from trilobite.framework.ops.pytorch_names import frexp as frexp
+from trilobite.framework.ops.pytorch_names import frobenius_norm as frobenius_norm
+from trilobite.framework.ops.pytorch_names import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from trilobite.framework.ops.pytorch_names import get_device as get_device
+from trilobite.framework.ops.pytorch_names import gradient as gradient
+from trilobite.framework.ops.pytorch_names import index_reduce as index_reduce
+from trilobite.framework.ops.pytorch_names import is_anomaly_enabled as is_anomaly_enabled
+from trilobite.framework.ops.pytorch_names import is_conj as is_conj
+from trilobite.framework.ops.pytorch_names import is_conj as is_distributed
+from trilobite.framework.ops.pytorch_names import is_conj as is_inference
+from trilobite.framework.ops.pytorch_names import is_conj as is_neg
+from trilobite.framework.ops.pytorch_names import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
+from trilobite.framework.ops.pytorch_names import is_signed as is_signed
+from trilobite.framework.ops.pytorch_names import nanquantile as nanquantile
+from trilobite.framework.ops.pytorch_names import narrow as narrow
+from trilobite.framework.ops.pytorch_names import resolve_conj as resolve_conj
+from trilobite.framework.ops.pytorch_names import resolve_conj as resolve_neg
+from trilobite.framework.ops.pytorch_names import split_with_sizes as split_with_sizes
+from trilobite.framework.ops.pytorch_names import split_with_sizes as unsafe_split_with_sizes
+from trilobite.framework.ops.pytorch_names import sym_float as sym_float
+from trilobite.framework.ops.pytorch_names import sym_int as sym_int
+from trilobite.framework.ops.pytorch_names import sym_max as sym_max
+from trilobite.framework.ops.pytorch_names import sym_min as sym_min
+from trilobite.framework.ops.pytorch_names import sym_not as sym_not
+from trilobite.framework.ops.pytorch_names import triangular_solve as triangular_solve
+from trilobite.framework.ops.pytorch_names import unsafe_chunk as unsafe_chunk
+from trilobite.framework.ops.pytorch_names import unsafe_split as unsafe_split
+from trilobite.framework.ops.pytorch_names import vander as vander
 from trilobite.framework.ops.shaping import broadcast_arrays as broadcast_arrays
 from trilobite.framework.ops.shaping import broadcast_arrays as broadcast_tensors
 from trilobite.framework.ops.shaping import broadcast_shapes as broadcast_shapes
@@ -148,13 +203,17 @@ from trilobite.framework.ops.two_meanings import MeaningWarning as MeaningWarnin
 from trilobite.framework.pytorch import amp as amp
 from trilobite.framework.pytorch import autograd as autograd
 from trilobite.framework.pytorch import backends as backends
-from trilobite.framework.pytorch import compiler as compiler
 from trilobite.framework.pytorch import cuda as cuda
 from trilobite.framework.pytorch import distributed as distributed
 from trilobite.framework.pytorch import dynamo as _dynamo
 from trilobite.framework.pytorch import func as func
 from trilobite.framework.pytorch import fx as fx
+from trilobite.framework.pytorch import library as library
+from trilobite.framework.pytorch import ops as ops
+from trilobite.framework.pytorch import profiler as profiler
+from trilobite.framework.pytorch import testing as testing
 from trilobite.framework.pytorch import utils as utils
+from trilobite.framework.pytorch.amp import GradScaler as GradScaler
 from trilobite.framework.pytorch.settings import _assert as _assert
 from trilobite.framework.pytorch.settings import _kept as set_float32_matmul_precision
 from trilobite.framework.pytorch.settings import _kept as set_flush_denormal
@@ -180,6 +239,13 @@ from trilobite.framework.pytorch.settings import set_num_interop_threads as set_
 from trilobite.framework.pytorch.settings import set_num_threads as set_num_threads
 from trilobite.framework.pytorch.settings import set_printoptions as set_printoptions
 from trilobite.framework.pytorch.settings import typename as typename
+from trilobite.framework.pytorch.symbols import Event as Event
+from trilobite.framework.pytorch.symbols import ScriptFunction as ScriptFunction
+from trilobite.framework.pytorch.symbols import Stream as Stream
+from trilobite.framework.pytorch.symbols import SymBool as SymBool
+from trilobite.framework.pytorch.symbols import SymFloat as SymFloat
+from trilobite.framework.pytorch.symbols import SymInt as SymInt
+from trilobite.framework.pytorch.symbols import UntypedStorage as UntypedStorage
 from trilobite.framework.quantization.api import quantize as quantize
 from trilobite.framework.random.calls import bernoulli as bernoulli
 from trilobite.framework.random.calls import multinomial as multinomial
@@ -209,11 +275,23 @@ from trilobite.framework.transforms import vjp as vjp
 from trilobite.ir.types import TensorType as TensorType
 from trilobite.ir.types import dim as dim
 hub: Any
+masked: Any
+mps: Any
+mtia: Any
+multiprocessing: Any
+nested: Any
 onnx: Any
 overrides: Any
+package: Any
 relu_: Any
+return_types: Any
 selu_: Any
+serialization: Any
+sparse: Any
+storage: Any
+types: Any
 version: Any
+xpu: Any
 
 __version__: str
 __array_api_version__: str
@@ -416,11 +494,13 @@ def isnan(x: Any = ..., /, **words: Any) -> Any: ...
 def isneginf(x: Any) -> Any: ...
 def isposinf(x: Any) -> Any: ...
 def isreal(x: Any) -> Any: ...
+jagged: builtins.str
 def kron(x1: Any, x2: Any, /) -> Any: ...
 def kthvalue(x: Any, k: Any, dim: Any = ..., keepdim: Any = ...) -> Any: ...
 def lcm(x: Any, other: Any) -> Any: ...
 def ldexp(x: Any, other: Any) -> Any: ...
 def le(x1: Any, x2: Any = ..., /, **settings: Any) -> Any: ...
+legacy_contiguous_format: builtins.str
 def lerp(start: Any, end: Any, weight: Any) -> Any: ...
 def less(x1: Any, x2: Any = ..., /, **settings: Any) -> Any: ...
 def less_equal(x1: Any, x2: Any = ..., /, **settings: Any) -> Any: ...
@@ -533,6 +613,11 @@ def slice_scatter(x: Any, src: Any, dim: Any = ..., start: Any = ..., end: Any =
 def slogdet(*args: Any, **kwargs: Any) -> Any: ...
 def softmax(x: Any, /, axis: Any = ..., *, dtype: Any = ...) -> Any: ...
 def sort(x: Any, /, axis: Any = ..., descending: Any = ..., *, stable: Any = ...) -> Any: ...
+sparse_bsc: builtins.str
+sparse_bsr: builtins.str
+sparse_coo: builtins.str
+sparse_csc: builtins.str
+sparse_csr: builtins.str
 def split(x: Any, /, sizes: Any, axis: Any = ...) -> Any: ...
 def sqrt(x: Any = ..., /, **words: Any) -> Any: ...
 def square(x: Any, /) -> Any: ...

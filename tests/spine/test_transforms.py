@@ -626,3 +626,19 @@ def test_anomaly_mode_names_the_line() -> None:
         pytest.raises(AnomalyError, match=r"gradient of sqrt is an infinity[\s\S]*test_transforms.py"),
     ):
         tb.sqrt(x).sum().backward()
+
+
+@pytest.mark.parametrize("first", ["view", "slice", "transpose"])
+@pytest.mark.parametrize("then", ["view", "split", "slice", "chunk"])
+def test_hooks_of_views_are_on_the_way_of_views_of_them(first: str, then: str) -> None:
+    base = tb.tensor(np.arange(12.0).reshape(3, 4), requires_grad=True) * 2
+    y = {"view": lambda: base.view(4, 3), "slice": lambda: base[:, :2], "transpose": lambda: base.T}[first]()
+    heard: list[Any] = []
+    y.register_hook(lambda g: heard.append(g.shape))
+    y.retain_grad()
+    z = {
+        "view": lambda: y.reshape(-1), "split": lambda: y.split(1, 0)[0], "slice": lambda: y[1:],
+        "chunk": lambda: y.chunk(2, 1)[1],
+    }[then]()  # fmt: skip
+    (z * 2).sum().backward()
+    assert heard == [y.shape] and y.grad is not None and float(y.grad.sum()) == 2.0 * z.numel()

@@ -38,23 +38,26 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Run forward; backward uses what forward saved on `ctx`."""
+        """Run forward; backward uses what forward, or `setup_context` after it, saved on `ctx`."""
         static = [i for i, a in enumerate(args) if not isinstance(a, Tensor)]
         contexts: list[Context] = []
+        needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
 
         def plain(*inner: Any) -> Any:
-            return cls.forward(Context(), *inner)
+            return cls._forward(Context(needs), inner)
 
         def fwd(*inner: Any) -> Any:
-            ctx = Context()
-            out = cls.forward(ctx, *inner)
+            ctx = Context(needs)
+            out = cls._forward(ctx, inner)
             contexts[:] = [ctx]
-            return out, tuple(ctx.saved_tensors)
+            return out, ctx.tensors()
 
         def bwd(saved: Any, ct: Any) -> Any:
             ctx = contexts[0].with_saved(saved)
-            cts = cls.backward(ctx, *(ct if isinstance(ct, tuple) else (ct,)))
-            cts = cts if isinstance(cts, tuple) else (cts,)
+            cts = cls.backward(ctx, *(ct if isinstance(ct, (tuple, list)) else (ct,)))
+            cts = tuple(cts) if isinstance(cts, (tuple, list)) else (cts,)
+            while len(cts) > len(args) and cts[-1] is None:
+                cts = cts[:-1]
             if len(cts) != len(args):
                 raise ArgumentError(
                     f"{cls.__name__}.backward returned {len(cts)} gradients",
@@ -69,20 +72,64 @@ class Function:
         rule.defvjp(fwd, bwd)
         return rule(*args)
 
+    @classmethod
+    def _forward(cls, ctx: Context, args: Sequence[Any]) -> Any:
+        """Both ways to write it: `forward(ctx, ...)`, or `forward(...)` and `setup_context`."""
+        setup = getattr(cls, "setup_context", None)
+        if setup is None:
+            out = cls.forward(ctx, *args)
+        else:
+            out = cls.forward(*args)
+            setup(ctx, tuple(args), out)
+        return ctx.without_gradient(out)
+
 
 class Context:
     """What `Function.forward` leaves for `backward`: tensors by save_for_backward, anything else as
     attributes.
     """
 
-    def __init__(self) -> None:
-        self.saved_tensors: tuple[Tensor, ...] = ()
+    def __init__(self, needs_input_grad: tuple[bool, ...] = ()) -> None:
+        self._saved: tuple[Tensor | None, ...] = ()
+        self._fixed: tuple[Any, ...] = ()
+        self.needs_input_grad = needs_input_grad
 
-    def save_for_backward(self, *tensors: Tensor) -> None:
-        self.saved_tensors = tensors
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Tensors, or None where there is none."""
+        self._saved = tensors
+
+    save_for_forward = save_for_backward
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        return self._saved
+
+    saved_variables = saved_tensors
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self._saved if isinstance(t, Tensor))
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """These results get no gradient."""
+        self._fixed = tensors
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Noted by nobody: writes are seen where they happen."""
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Gradients that do not exist are zeros, whatever is asked for."""
+
+    def without_gradient(self, out: Any) -> Any:
+        """Results that were marked lose their history."""
+        if not self._fixed:
+            return out
+        if isinstance(out, Tensor):
+            return out.detach()
+        return type(out)(o.detach() if any(o is f for f in self._fixed) else o for o in out)
 
     def with_saved(self, tensors: Sequence[Tensor]) -> Context:
-        out = Context()
+        out = Context(self.needs_input_grad)
         out.__dict__.update(self.__dict__)
-        out.saved_tensors = tuple(tensors)
+        given = iter(tensors)
+        out._saved = tuple(next(given) if isinstance(t, Tensor) else t for t in self._saved)
         return out

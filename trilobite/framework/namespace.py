@@ -12,18 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from trilobite import compiler as lobe
 from trilobite.base import dtypes, errors, pytree
 from trilobite.framework import heavy, heavy_composites, ops
 from trilobite.framework.devices import device
 from trilobite.framework.inspection import NamespaceInfo
 from trilobite.framework.ops.dtypes import TENSOR_CLASSES
 from trilobite.framework.ops.two_meanings import MeaningWarning
+from trilobite.framework.pytorch.compiler import COMPILER_NAMES
 from trilobite.framework.sizes import Size
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.types import dim
 
 heavy.install()
 heavy_composites.install()
+vars(lobe).update(COMPILER_NAMES)  # `tb.compiler` is the lobe; PyTorch's room of that name has these
 
 CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
 DTYPES: dict[str, Any] = dict(dtypes.BY_NAME)
@@ -32,7 +35,10 @@ _SHORT = {
     "short": "int16", "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
 DTYPES |= {short: dtypes.BY_NAME[name] for short, name in _SHORT.items()}
-_MEMORY = "strided contiguous_format preserve_format channels_last channels_last_3d".split()
+_MEMORY = (
+    "strided contiguous_format preserve_format legacy_contiguous_format channels_last channels_last_3d "
+    "sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged"
+).split()
 OTHERS: dict[str, Any] = {
     **{name: name for name in _MEMORY},  # PyTorch's memory formats: shapes say all that matters here
     **TENSOR_CLASSES,
@@ -49,7 +55,7 @@ OTHERS: dict[str, Any] = {
     "__array_namespace_info__": NamespaceInfo,
 }
 
-_FOR_PYTORCH = "cuda backends amp autograd utils distributed func compiler fx"
+_FOR_PYTORCH = "cuda backends amp autograd utils distributed func fx ops library testing profiler"
 ROOMS = {
     "nn": "trilobite.framework.nn",
     "optim": "trilobite.framework.optim",
@@ -69,12 +75,19 @@ ROOMS = {
     "distributions": "trilobite.framework.distributions",
     "special": "trilobite.framework.ops.special",
 }
+
+
+def _rooms(real: str, under: str, names: str) -> dict[str, str]:
+    """Several rooms of PyTorch's that are one here."""
+    return {f"{under}.{name}": f"trilobite.framework.{real}" for name in names.split()}
+
+
 INNER_ROOMS = {
     "jit.annotations": "trilobite.framework.pytorch.annotations",
     "nn.utils.rnn": "trilobite.framework.nn.packing",
     "nn.utils.clip_grad": "trilobite.framework.optim.clipping",
     "nn.parallel": "trilobite.framework.nn.wrappers",
-    "nn.attention": "trilobite.framework.nn.backends",
+    "nn.attention": "trilobite.framework.nn.attention",
     "nn.modules.utils": "trilobite.framework.nn.tuples",
     "nn.modules.activation": "trilobite.framework.nn.layers.activation",
     "nn.modules.batchnorm": "trilobite.framework.nn.layers.normalisation",
@@ -86,6 +99,8 @@ INNER_ROOMS = {
     "nn.modules.dropout": "trilobite.framework.nn.layers.dropout",
     "nn.modules.flatten": "trilobite.framework.nn.layers.shaping",
     "nn.modules.fold": "trilobite.framework.nn.layers.shaping",
+    **_rooms("pytorch.distributed", "distributed", "tensor device_mesh distributed_c10d nn fsdp algorithms"),
+    "nn.modules.lazy": "trilobite.framework.nn.lazy",
     "nn.modules.linear": "trilobite.framework.nn.layers.linear",
     "nn.modules.loss": "trilobite.framework.nn.losses",
     "nn.modules.module": "trilobite.framework.nn.module",
@@ -96,14 +111,43 @@ INNER_ROOMS = {
     "nn.modules.sparse": "trilobite.framework.nn.layers.embedding",
     "nn.modules.transformer": "trilobite.framework.nn.layers.transformer",
     "nn.modules.upsampling": "trilobite.framework.nn.layers.resampling",
+    "distributions.distribution": "trilobite.framework.distributions.base",
+    "distributions.utils": "trilobite.framework.distributions.base",
+    "distributions.kl": "trilobite.framework.distributions.divergence",
+    **_rooms(
+        "distributions.continuous",
+        "distributions",
+        "normal uniform beta gamma cauchy laplace gumbel log_normal studentT exponential half_normal chi2",
+    ),
+    **_rooms(
+        "distributions.discrete",
+        "distributions",
+        "categorical bernoulli binomial geometric poisson multinomial one_hot_categorical",
+    ),
+    **_rooms("distributions.multivariate", "distributions", "multivariate_normal independent dirichlet"),
     "nn.packing": "pad_sequence",
 }
 """Rooms inside of rooms under PyTorch's names: `import trilobite.nn.modules.conv`."""
-_SMALL_ROOMS = "overrides onnx hub version _C"
+_SMALL_ROOMS = (
+    "_custom_ops overrides onnx hub version _C export xpu mps mtia accelerator cpu serialization types "
+    "multiprocessing return_types storage __config__ ao quantization nested sparse masked package"
+)
 _BY_ROOM = {
     "pytorch.modules": _SMALL_ROOMS,
     "ops.signals": "stft istft hann_window hamming_window blackman_window bartlett_window kaiser_window",
     "ops.special": "i0 polygamma mvlgamma",
+    "ops.pytorch_names": (
+        "detach narrow fill flipud fliplr split_with_sizes unsafe_split unsafe_chunk unsafe_split_with_sizes "
+        "resolve_conj resolve_neg is_conj is_neg is_inference is_signed is_distributed frexp vander "
+        "cumulative_trapezoid gradient nanquantile index_reduce as_strided_scatter triangular_solve "
+        "frobenius_norm binomial sym_int sym_float sym_max sym_min sym_not _check _check_value _check_index "
+        "_check_type _check_is_size _check_tensor_all _assert_async _shape_as_tensor get_device "
+        "empty_permuted compiled_with_cxx11_abi is_anomaly_enabled "
+        "is_deterministic_algorithms_warn_only_enabled get_autocast_gpu_dtype clear_autocast_cache"
+    ),
+    "pytorch.symbols": "SymInt SymFloat SymBool Stream Event UntypedStorage ScriptFunction",
+    "pytorch.amp": "GradScaler",
+    "nn.containers": "ModuleDict ParameterDict",
     "nn.functional": (
         "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d max_pool1d max_pool2d "
         "max_pool3d avg_pool1d adaptive_avg_pool1d adaptive_max_pool1d layer_norm group_norm batch_norm "
@@ -165,7 +209,23 @@ def later(name: str) -> Any:
     if name in LATER:
         found = getattr(importlib.import_module(LATER[name]), name)
         return _with_marks(found) if name == "jit" else found
+    if (found := _derived(name)) is not None:
+        return found
     raise AttributeError(f"trilobite has no {name!r}{_hint(name)}")
+
+
+def _derived(name: str) -> Any:
+    """What PyTorch names after something else: `tb.exp_(x)`, `tb.view_copy(x)`, `tb._foreach_add(...)`."""
+    if name.startswith("_foreach_"):
+        from trilobite.framework.ops.pytorch_names import foreach
+
+        return foreach(name)
+    if name.endswith("_") and not name.startswith("_") and callable(getattr(Tensor, name, None)):
+        return getattr(Tensor, name)
+    of = name.removesuffix("_copy")
+    if of != name and callable(getattr(Tensor, of, None)):
+        return lambda x, *args, **kwargs: getattr(x, of)(*args, **kwargs).clone()
+    return None
 
 
 def _with_marks(jit: Any) -> Any:
@@ -181,10 +241,10 @@ def _with_marks(jit: Any) -> Any:
 _MEANT = {
     "ndarray": "Tensor", "array": "asarray", "float": "float32", "shape": "Tensor.shape", "lax": "scan",
     "numpy": "asarray", "pmap": "vmap", "device_put": "asarray", "block_until_ready": "jit", "odeint": "scan",
-    "ops": "custom_op", "library": "custom_op", "sparse_coo_tensor": "tensor", "sparse": "tensor",
-    "quantize_per_tensor": "int8", "export": "jit", "profiler": "debug", "fill_diagonal": "eye",
+     "sparse_coo_tensor": "tensor",
+    "quantize_per_tensor": "int8",  "fill_diagonal": "eye",
     "interp": "searchsorted", "percentile": "quantile", "average": "mean", "ptp": "aminmax",
-    "convolve": "conv1d", "multiprocessing": "data", "ao": "nn", "mps": "cuda", "xpu": "cuda",
+    "convolve": "conv1d",
 }  # fmt: skip
 """What others call otherwise, and where it is here: a slip of the keys is found by spelling alone."""
 

@@ -82,8 +82,11 @@ class Tensor(Attached):
             and (seen[2] is None or not cells.stamped_after(value, seen[2]))
         ):
             return seen[1]
-        out = value
-        for primitive, attributes in self._view or ():
+        out, steps = value, self._view or ()
+        parent = None if self._extra is None or type(value) is not Taped else self._extra.get("parent")
+        if parent is not None:  # hooks of the view that this one was taken of are on the way
+            out, steps = parent._look(value), steps[len(parent._view or ()) :]
+        for primitive, attributes in steps:
             out = bind(primitive, out, **attributes)
         if self._extra is not None and type(out) is Taped and "hooks" in self._extra:
             _hang(out, self._extra["hooks"])
@@ -138,7 +141,8 @@ class Tensor(Attached):
     def _through(self, *steps: Step) -> Tensor:
         """Another handle on the same cell, looking through further steps."""
         out = Tensor.__new__(Tensor)
-        out._cell, out._extra = self._cell, None
+        out._cell = self._cell
+        out._extra = None if self._view is None else {"parent": self}
         out._view = (*(self._view or ()), *steps) or None
         return out
 
@@ -371,8 +375,8 @@ class Tensor(Attached):
                 remedy="x.requires_grad_()",
             )
         row: list[Callable[[Value], Value | None]] = []
-        if self._view is not None and self._cell.leaf is not None:
-            # A view of a leaf is taken anew by every read: its hooks stay with the handle.
+        if self._view is not None:
+            # A view of a leaf, or of a base that was written, is taken anew: its hooks stay with the handle.
             self._extra = {} if self._extra is None else self._extra
             row = self._extra.setdefault("hooks", row)
         row = _hang(value, row)

@@ -1,5 +1,6 @@
 """`tb.distributions`: draws, densities and divergences of distributions, under PyTorch's names."""
 
+from trilobite.framework.distributions import base, continuous, discrete, divergence, multivariate
 from trilobite.framework.distributions.base import Distribution
 from trilobite.framework.distributions.continuous import (
     Beta,
@@ -33,3 +34,8 @@ __all__ = [
     "Multinomial", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "StudentT", "Uniform",
     "kl_divergence", "register_kl",
 ]  # fmt: skip
+
+normal = uniform = beta = gamma = cauchy = laplace = gumbel = log_normal = continuous
+categorical = bernoulli = binomial = geometric = poisson = discrete
+multivariate_normal = independent = dirichlet = multivariate
+distribution, kl = base, divergence  # PyTorch has a room for each

@@ -153,8 +153,13 @@ _LATER = {
     "modules": "trilobite.framework.nn.modules",
     "utils": "trilobite.framework.nn.utils",
     "parallel": "trilobite.framework.nn.wrappers",
-    "attention": "trilobite.framework.nn.backends",
+    "attention": "trilobite.framework.nn.attention",
 }
+_LAZY = frozenset(
+    f"{kind}{n}d"
+    for kind in ("LazyConv", "LazyConvTranspose", "LazyBatchNorm", "LazyInstanceNorm")
+    for n in (1, 2, 3)
+) | {"LazyLinear", "UninitializedParameter", "UninitializedBuffer"}
 
 
 def __getattr__(name: str) -> object:
@@ -163,6 +168,10 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module(_LATER[name])
+    if name in _LAZY:
+        from trilobite.framework.nn import lazy
+
+        return getattr(lazy, name)
     raise AttributeError(f"trilobite.nn has no {name!r}{_near(name)}")
 
 

@@ -24,10 +24,16 @@ class _Listed(Module):
         for name in list(self._slots):
             del self.__dict__[name], self._slots[name]
         for i, entry in enumerate(entries):
-            setattr(self, str(i), self._checked(entry))
+            self._put(str(i), entry)
+
+    def _put(self, name: str, entry: Any) -> None:
+        if entry is None and name not in self._slots:
+            self._register(name, "module", None)  # an empty place
+        else:
+            setattr(self, name, self._checked(entry))
 
     def _checked(self, entry: Any) -> Any:
-        if not isinstance(entry, Module):
+        if entry is not None and not isinstance(entry, Module):
             raise ArgumentError(
                 f"{type(entry).__name__} in a {type(self).__name__}",
                 where=user_location(),
@@ -62,7 +68,7 @@ class _Listed(Module):
 
     def append(self, entry: Any) -> Any:
         """Add one at the end."""
-        setattr(self, str(len(self)), self._checked(entry))
+        self._put(str(len(self)), entry)
         return self
 
     def extend(self, entries: Iterable[Any]) -> Any:
@@ -159,7 +165,7 @@ class ParameterList(_Listed):
         self._replace(values or ())
 
     def _checked(self, entry: Any) -> Any:
-        return entry if isinstance(entry, Parameter) else Parameter(entry)
+        return entry if isinstance(entry, (Parameter, Module)) else Parameter(entry)
 
     @overload
     def __getitem__(self, index: int) -> Any: ...

@@ -283,3 +283,20 @@ def sparse_(
     )[1]  # fmt: skip
     keep = table["ge"](order, table["full"](shape=order.shape, dtype=order.dtype, value=zeros))
     return _fill(tensor, wrap(table["select"](keep, values, _times(values, 0.0))))
+
+
+uniform, normal, constant, xavier_uniform, xavier_normal = (
+    uniform_,
+    normal_,
+    constant_,
+    xavier_uniform_,
+    xavier_normal_,
+)
+kaiming_uniform, kaiming_normal, orthogonal, eye, dirac = (
+    kaiming_uniform_,
+    kaiming_normal_,
+    orthogonal_,
+    eye_,
+    dirac_,
+)
+# PyTorch's old names of the same

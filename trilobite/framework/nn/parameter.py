@@ -25,3 +25,15 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("UninitializedParameter", "UninitializedBuffer", "UninitializedTensorMixin", "is_lazy"):
+        from trilobite.framework.nn import lazy
+
+        return getattr(lazy, name)
+    if name == "Buffer":
+        from trilobite.framework.nn.wrappers import Buffer
+
+        return Buffer
+    raise AttributeError(f"trilobite.nn.parameter has no {name!r}")

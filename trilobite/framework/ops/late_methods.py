@@ -13,6 +13,11 @@ LATE = {
         "multinomial bernoulli"
     ),
     "trilobite.framework.ops.signals": "stft istft",
+    "trilobite.framework.ops.special": "i0 polygamma mvlgamma",
+    "trilobite.framework.ops.pytorch_names": (
+        "flipud fliplr split_with_sizes unsafe_split unsafe_chunk frexp nanquantile index_reduce "
+        "as_strided_scatter triangular_solve"
+    ),
     "trilobite.framework.nn.functional": "prelu hardshrink",
 }
 

@@ -33,6 +33,7 @@ from trilobite.ir.transforms.tape import Taped
 
 State = dict[str, Tensor]
 _NEXT = np.asarray(1, int64)
+required = object()  # PyTorch's mark of a setting without a default
 
 
 class Slot(NamedTuple):

@@ -1,4 +1,4 @@
-"""`tb.compiler`, and what PyTorch keeps under `jit`: questions about compilation, and marks for compilers.
+"""What PyTorch keeps under `compiler` and `jit`: questions about compilation, and marks for compilers.
 
 A function that `tb.jit` records is plain Python to it: marks change nothing, and nobody is scripting.
 """
@@ -58,3 +58,17 @@ JIT_NAMES: dict[str, Any] = {
     "annotate": annotate, "isinstance": _is_of,
 }  # fmt: skip
 """What `tb.jit` has as attributes, beside being the compiler: PyTorch's module of that name."""
+
+
+def _no_mark(*args: Any, **settings: Any) -> None:
+    """Taken and without effect."""
+
+
+COMPILER_NAMES: dict[str, Any] = {
+    "is_compiling": is_compiling, "is_dynamo_compiling": is_compiling, "is_exporting": _never,
+    "disable": marked, "allow_in_graph": marked, "assume_constant_result": marked,
+    "substitute_in_graph": lambda original, **settings: marked, "reset": _no_mark,
+    "cudagraph_mark_step_begin": _no_mark, "set_stance": _no_mark, "nested_compile_region": marked,
+    "list_backends": lambda: ["inductor"],
+}  # fmt: skip
+"""What `tb.compiler` has beside being the lobe: PyTorch's questions and marks."""

@@ -7,6 +7,8 @@ from typing import Any
 from trilobite.base.errors import StateError
 from trilobite.base.locations import user_location
 
+__path__: list[str] = []  # `import trilobite.distributed.tensor` looks for rooms under it
+
 
 def is_available() -> bool:
     return False
@@ -48,3 +50,42 @@ class ReduceOp:
     """Names of reductions between processes."""
 
     SUM, PRODUCT, MIN, MAX, AVG = "sum", "product", "min", "max", "avg"
+
+
+class ProcessGroup:
+    """Several processes: there is one."""
+
+
+class _Missing:
+    """A class of PyTorch's for many processes: nothing here is one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _alone()
+
+
+class DeviceMesh(_Missing):
+    """Devices in a grid."""
+
+
+class DTensor(_Missing):
+    """A tensor in parts on several devices."""
+
+
+class _Rooms:
+    """`distributed.tensor`, `distributed.device_mesh`, ...: names of classes that nothing is of."""
+
+    DTensor, DeviceMesh, init_device_mesh = DTensor, DeviceMesh, staticmethod(_alone)
+
+    class group:
+        WORLD = None
+
+
+group = _Rooms.group
+tensor = device_mesh = nn = distributed_c10d = _functional_collectives = algorithms = _Rooms
+P2POp, isend, irecv, batch_isend_irecv, all_gather_into_tensor = _Missing, _alone, _alone, _alone, _alone
+reduce_scatter_tensor = all_to_all_single = gather_object = scatter_object_list = send = recv = _alone
+is_xccl_available = is_ucc_available = is_initialized
+
+
+def get_backend(group: Any = None) -> str:
+    return "none"

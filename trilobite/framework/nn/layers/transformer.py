@@ -33,6 +33,9 @@ def _activation(given: str | Activation) -> Activation:
     return known[given]
 
 
+_get_activation_fn = _activation  # PyTorch's name for it
+
+
 class _Block(Module):
     """What encoder and decoder layers share: attention to oneself, and two linear layers with an activation
     between.

@@ -10,7 +10,7 @@ from trilobite.base.errors import GradientError
 from trilobite.base.locations import user_location
 from trilobite.framework.function_class import Function
 from trilobite.framework.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
-from trilobite.framework.pytorch.autograd import function, functional
+from trilobite.framework.pytorch.autograd import function, functional, graph
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.backward import backward as walk
@@ -18,7 +18,7 @@ from trilobite.ir.transforms.tape import Taped
 
 __all__ = [
     "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "function", "functional", "grad",
-    "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 
 
