@@ -149,7 +149,6 @@ from trilobite.framework.ops.pytorch_names import _check_type as _check_type
 from trilobite.framework.ops.pytorch_names import _check_value as _check_value
 from trilobite.framework.ops.pytorch_names import _shape_as_tensor as _shape_as_tensor
 from trilobite.framework.ops.pytorch_names import as_strided_scatter as as_strided_scatter
-from trilobite.framework.ops.pytorch_names import binomial as binomial
 from trilobite.framework.ops.pytorch_names import clear_autocast_cache as clear_autocast_cache
 from trilobite.framework.ops.pytorch_names import compiled_with_cxx11_abi as compiled_with_cxx11_abi
 from trilobite.framework.ops.pytorch_names import cumulative_trapezoid as cumulative_trapezoid
@@ -248,6 +247,7 @@ from trilobite.framework.pytorch.symbols import SymInt as SymInt
 from trilobite.framework.pytorch.symbols import UntypedStorage as UntypedStorage
 from trilobite.framework.quantization.api import quantize as quantize
 from trilobite.framework.random.calls import bernoulli as bernoulli
+from trilobite.framework.random.calls import binomial as binomial
 from trilobite.framework.random.calls import multinomial as multinomial
 from trilobite.framework.random.calls import normal as normal
 from trilobite.framework.random.calls import poisson as poisson

@@ -140,7 +140,7 @@ _BY_ROOM = {
         "detach narrow fill flipud fliplr split_with_sizes unsafe_split unsafe_chunk unsafe_split_with_sizes "
         "resolve_conj resolve_neg is_conj is_neg is_inference is_signed is_distributed frexp vander "
         "cumulative_trapezoid gradient nanquantile index_reduce as_strided_scatter triangular_solve "
-        "frobenius_norm binomial sym_int sym_float sym_max sym_min sym_not _check _check_value _check_index "
+        "frobenius_norm sym_int sym_float sym_max sym_min sym_not _check _check_value _check_index "
         "_check_type _check_is_size _check_tensor_all _assert_async _shape_as_tensor get_device "
         "empty_permuted compiled_with_cxx11_abi is_anomaly_enabled "
         "is_deterministic_algorithms_warn_only_enabled get_autocast_gpu_dtype clear_autocast_cache"
@@ -183,7 +183,8 @@ _BY_ROOM = {
     "autocast": "autocast",
     "random": "manual_seed",
     "random.calls": (
-        "rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson"
+        "rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson "
+        "binomial"
     ),
     "fit": "fit EarlyStopping",
     "quantization": "quantize",
@@ -217,9 +218,7 @@ def later(name: str) -> Any:
 def _derived(name: str) -> Any:
     """What PyTorch names after something else: `tb.exp_(x)`, `tb.view_copy(x)`, `tb._foreach_add(...)`."""
     if name.startswith("_foreach_"):
-        from trilobite.framework.ops.pytorch_names import foreach
-
-        return foreach(name)
+        return importlib.import_module("trilobite.framework.ops.pytorch_names").foreach(name)
     if name.endswith("_") and not name.startswith("_") and callable(getattr(Tensor, name, None)):
         return getattr(Tensor, name)
     of = name.removesuffix("_copy")

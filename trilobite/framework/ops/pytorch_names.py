@@ -13,7 +13,6 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
-from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.linalg import solve_triangular
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.registry import operators
@@ -206,18 +205,6 @@ def frobenius_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """The root of the sum of squares."""
     squares = handle(input).abs().square()
     return (squares.sum() if dim is None else squares.sum(dim=dim, keepdim=keepdim)).sqrt()
-
-
-def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
-    """How many of so many trials succeed."""
-    from trilobite.framework.random.calls import rand
-
-    count, prob = _op("broadcast_tensors")(handle(count), handle(prob))
-    most = int(count.max()) if count.numel() else 0
-    with no_grad():
-        drawn = rand((most, *count.shape), generator=generator) < prob
-        tried = _op("arange")(most).reshape((-1, *([1] * count.ndim))) < count
-        return (drawn & tried).sum(dim=0).to(prob.dtype)
 
 
 def sym_int(a: Any) -> int:

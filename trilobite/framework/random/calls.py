@@ -15,6 +15,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.devices import check_device
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.creation import without_meaning
+from trilobite.framework.ops.registry import operators
 from trilobite.framework.random import draws
 from trilobite.framework.random.generator import Generator, key_of
 from trilobite.framework.tensor import Tensor, wrap
@@ -245,3 +246,12 @@ def random_(
     elif high is None:
         low, high = 0, low
     return _filled(x, draws.randint(low, high, x.shape, key=key_of(generator, None)))
+
+
+def binomial(count: Any, prob: Any, generator: Generator | None = None) -> Any:
+    """How many of so many trials succeed."""
+    count, prob = operators["broadcast_tensors"].public(count, prob)
+    most = int(count.max()) if count.numel() else 0
+    drawn = rand((most, *count.shape), generator=generator) < prob.detach()
+    tried = operators["arange"].public(most).reshape((-1, *([1] * count.ndim))) < count
+    return (drawn & tried).sum(dim=0).to(prob.dtype)
