@@ -49,6 +49,7 @@ COMMANDS = (
     Command(
         "style-train", "Train a network for one style.", "trilobite.apps.style.train_command:style_train"
     ),
+    Command("sweep", "Measure a model on many machines.", "trilobite.cli.sweep:sweep"),
     Command("tune", "Search for better schedules of a network's kernels.", "trilobite.cli.compiler:tune"),
 )
 

@@ -80,9 +80,28 @@ class ZooSubject(Subject):
         self.name, self.target = name, target
         tb.manual_seed(0)
         model: Any = tb.zoo.create(name).eval()
+        self.model = model
         self.jitted = tb.jit(model.prefill if name == "gpt2" else model, target=target)
         dtype = np.dtype(np.int64 if symbols else np.float32)
         self.inputs = (Input("x", dtype, ("batch", *shape)),)
+
+    def convert(self, dtype: str, feeds: dict[str, Array]) -> None:
+        """The network in another format: floats as they are, integers by ranges of these inputs, which become
+        what the network now takes.
+        """
+        import trilobite as tb
+
+        if dtype in ("int8", "int16"):
+            self.model = tb.quantize(self.model, [tb.tensor(feeds["x"])], dtype)
+        elif dtype in ("float16", "bfloat16", "float64"):
+            self.model.to(dtype)
+            if feeds["x"].dtype.kind == "f":
+                feeds["x"] = feeds["x"].astype(getattr(tb, dtype))
+        elif dtype != "float32":
+            raise ArgumentError(
+                f"a network in {dtype}", expected="float32, float16, bfloat16, float64, int8 or int16"
+            )
+        self.jitted = tb.jit(self.model, target=self.target)
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
         import trilobite as tb
