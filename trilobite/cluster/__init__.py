@@ -23,6 +23,9 @@ _NAMES = {
     "batch_norm": "BatchNorm over_all_ranks",
     "zero": "Zero",
     "tensor_parallel": "ColumnLinear RowLinear VocabularyEmbedding vocabulary_cross_entropy",
+    "pipelines": "Pipeline",
+    "experts": "Experts",
+    "server": "ParameterServer",
     "sequence": "SequenceColumnLinear SequenceRowLinear share_parameters ring_attention",
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}

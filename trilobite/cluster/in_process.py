@@ -9,7 +9,7 @@ random generator for itself.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from trilobite.base.errors import ArgumentError, ClusterError
@@ -28,8 +28,7 @@ class Waiting(NamedTuple):
     text: str
     call: Call | None
     x: Any
-    source: tuple[int, int] | None = None  # (rank, tag) that it receives from
-    kind: TensorType | None = None
+    sources: frozenset[tuple[int, int]] = frozenset()  # (rank, tag) that it receives from
 
 
 class Lockstep:
@@ -46,6 +45,7 @@ class Lockstep:
         self.results: list[Any] = [None] * n
         self.errors: list[BaseException | None] = [None] * n
         self.done = threading.Event()
+        self.last = 0  # whose message was found by one who waited for several
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
         before = keys.state.value
@@ -147,7 +147,7 @@ class Lockstep:
         check_peer("send to", to, k, self.n, where)
         self.mail.setdefault((k, to, tag), []).append((x.copy(), where))
         found = self.waiting.get(to)
-        if found is not None and found.source == (k, tag):
+        if found is not None and (k, tag) in found.sources:
             del self.waiting[to]
             self.outcomes[to] = None
 
@@ -156,11 +156,21 @@ class Lockstep:
         box = self.mail.setdefault((source, k, tag), [])
         if not box:
             text = f"receive of {kind} from rank {source}, tag {tag} at {where}"
-            self.wait(k, Waiting(text, None, None, (source, tag), kind))
+            self.wait(k, Waiting(text, None, None, frozenset({(source, tag)})))
         x, sent = box.pop(0)
         if type_of(x) != kind:
             raise wrong_message(type_of(x), source, str(sent), kind, where)
         return x
+
+    def first_of(self, k: int, sources: Sequence[int], tag: int, where: Location) -> int:
+        """The next after the one that was found last, so that none is kept waiting for ever."""
+        while True:
+            have = [r for r in sources if self.mail.get((r, k, tag))]
+            if have:
+                self.last = min(have, key=lambda r: (r - self.last - 1) % self.n)
+                return self.last
+            text = f"receive from any of the ranks {list(sources)}, tag {tag} at {where}"
+            self.wait(k, Waiting(text, None, None, frozenset((r, tag) for r in sources)))
 
 
 class Rank:
@@ -177,6 +187,9 @@ class Rank:
 
     def receive(self, kind: TensorType, source: int, tag: int, where: Location) -> Array:
         return self.run.receive(self.rank, kind, source, tag, where)
+
+    def first_of(self, sources: Sequence[int], tag: int, where: Location) -> int:
+        return self.run.first_of(self.rank, sources, tag, where)
 
 
 def mismatch(calls: dict[int, Call]) -> str:

@@ -189,6 +189,12 @@ class Mpi:
         data: Array = probe.data[_WORD:].copy()
         return data.view(kind.dtype).reshape(tuple(map(int, kind.shape)))
 
+    def first_of(self, sources: Sequence[int], tag: int, where: Location) -> int:
+        found: list[int] = []
+        text = f"receive from any of the ranks {list(sources)}, tag {tag} at {where}"
+        self._wait({-1: _Any(self, sources, _MAIL + tag, found)}, text, where)
+        return found[0]
+
     # -- the end ---------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
@@ -257,6 +263,17 @@ class _Probed:
             self.data = np.empty(status.Get_count(mpi.BYTE), np.uint8)
             self.request = message.Irecv([self.data, mpi.BYTE])
         return bool(self.request.Test())
+
+
+class _Any:
+    """The first rank among several from whom something has come."""
+
+    def __init__(self, at: Mpi, sources: Sequence[int], tag: int, found: list[int]) -> None:
+        self.at, self.sources, self.tag, self.found = at, sources, tag, found
+
+    def Test(self) -> bool:
+        self.found[:] = [r for r in self.sources if self.at.data.Iprobe(r, self.tag)]
+        return bool(self.found)
 
 
 # -- large arrays, each as its meaning says ------------------------------------------------------------------

@@ -61,6 +61,9 @@ class Transport(Protocol):
 
     def receive(self, kind: TensorType, source: int, tag: int, where: Location) -> Array: ...
 
+    def first_of(self, sources: Sequence[int], tag: int, where: Location) -> int:
+        """A rank among these from whom a message has come: the next receive from it does not wait."""
+
 
 class Alone:
     """The only rank."""
@@ -75,6 +78,9 @@ class Alone:
 
     def receive(self, kind: TensorType, source: int, tag: int, where: Location) -> Array:
         raise self._nobody("receive from", source, where)
+
+    def first_of(self, sources: Sequence[int], tag: int, where: Location) -> int:
+        raise self._nobody("receive from any of", max(sources, default=0), where)
 
     @staticmethod
     def _nobody(what: str, other: int, where: Location) -> ArgumentError:

@@ -47,6 +47,10 @@ state = Cell(_words(0))
 state.owner, state.depth = None, 1  # even if a function that is being recorded is the first to import this
 
 
+draws = [0]
+"""How many keys were ever taken from it: who repeats a part of a program elsewhere counts them."""
+
+
 def manual_seed(seed: int) -> None:
     """Start the global generator anew."""
     write(state, _words(seed))
@@ -152,6 +156,7 @@ def next_key() -> Value:
     ctx = entry.context()
     rest, fresh = split_value(read(state), 2)
     write(state, rest)
+    draws[0] += 1
     for batch in ctx.vmaps:
         if batch.randomness == "error":
             raise TraceError(
