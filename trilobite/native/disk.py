@@ -24,6 +24,7 @@ LIMITS = {
     "objects": 512 << 20,
     "programs": 128 << 20,
     "machines": 1 << 20,
+    "mappings": 16 << 20,
     "bang": 256 << 20,
 }  # bytes, by kind
 FORMAT = b"trilobite object 3\n"  # of an entry's file; part of keys too
