@@ -116,7 +116,8 @@ class Chip:
         trace_limit: int | None = None,
     ) -> Execution:
         launch = Launch(self, program, traced, limit, trace_limit)
-        deque(launch.turns(entry, arguments, dim, task, seed), maxlen=0)
+        with np.errstate(all="ignore"):
+            deque(launch.turns(entry, arguments, dim, task, seed), maxlen=0)
         return launch.result()
 
 
@@ -223,7 +224,8 @@ class Launch:
         core.event, done = None, 0
         while done < SLICE and core.event is None:
             yield core
-            done += core.run(1, self.handlers)
+            with np.errstate(all="ignore"):
+                done += core.run(1, self.handlers)
         self._close(core, done)
 
     def _run(self, core: Core) -> None:

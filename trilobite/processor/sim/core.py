@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import Any, Protocol
 
-import numpy as np
-
 from trilobite.base.errors import ProcessorFault
 from trilobite.processor.isa.address import split
 from trilobite.processor.isa.disassembler import instruction_text
@@ -87,23 +85,23 @@ class Core:
         self.halted, self.random_block = False, 0
 
     def run(self, limit: int, handlers: Handlers) -> int:
-        """Executes until an event or `limit` instructions; gives the number executed."""
+        """Executes until an event or `limit` instructions; gives the number executed. Whoever calls it has
+        told NumPy to be silent about overflow and the like."""
         self.event, done = None, 0
         end = len(self.code)
         interpret = self._interpret if self.observer is None else self._observed
-        with np.errstate(all="ignore"):
-            while done < limit and self.event is None:
-                if self.native is not None and self.pc in self.native.doors:
-                    executed = self.native.run(self, limit - done)
-                    self.trace.instructions += executed
-                    done += executed
-                    if done >= limit:
-                        break
-                if self.pc == end:  # falling off the end, or returning from the entry, ends the task
-                    self.halted, self.event = True, "halt"
+        while done < limit and self.event is None:
+            if self.native is not None and self.pc in self.native.doors:
+                executed = self.native.run(self, limit - done)
+                self.trace.instructions += executed
+                done += executed
+                if done >= limit:
                     break
-                interpret(handlers)
-                done += 1
+            if self.pc == end:  # falling off the end, or returning from the entry, ends the task
+                self.halted, self.event = True, "halt"
+                break
+            interpret(handlers)
+            done += 1
         return done
 
     def _interpret(self, handlers: Handlers) -> None:

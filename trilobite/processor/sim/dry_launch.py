@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from trilobite.processor.isa.program import Program
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.chip import Chip, Execution, Launch
@@ -64,7 +66,8 @@ def execute_dry(
     own = DryMemory(memory)
     launch = DryLaunch(machine, own, program, limit, trace_limit)
     try:
-        deque(launch.turns(entry, arguments, dim, task, seed), maxlen=0)
+        with np.errstate(all="ignore"):
+            deque(launch.turns(entry, arguments, dim, task, seed), maxlen=0)
     finally:
         own.restore()
     return launch.result()

@@ -135,10 +135,26 @@ class Loaded:
 
     def run(self, values: Sequence[Array], traced: bool = True, checks: bool | None = None) -> list[Array]:
         """The results, as arrays in the device's memory."""
-        c = self.compiled
+        c, blocks = self.compiled, self._fill_table(values)
+        entry, dim = self.module["network"], (c.cores, 1, 1)
+        self.last_run = self.device.launch(
+            entry, [self.table], dim=dim, task=c.task, traced=traced, checks=checks
+        )
+        found = zip(blocks, self._result_types(), strict=True)
+        return [resident_array(block, shape, dtype) for block, (shape, dtype) in found]
+
+    def time(self, values: Sequence[Array]) -> Run:
+        """Cycles and joules of a call with values like these, without computing one."""
+        c, _blocks = self.compiled, self._fill_table(values)  # results keep their memory until it is done
+        return self.device.time(self.module["network"], [self.table], dim=(c.cores, 1, 1), task=c.task)
+
+    def _result_types(self) -> list[tuple[tuple[int, ...], Any]]:
+        return [(tuple(map(int, t.shape)), t.dtype) for t in self.compiled.graph.output_types]
+
+    def _fill_table(self, values: Sequence[Array]) -> list[DeviceArray]:
+        """Where everything lies, for the entry; memory for the results."""
         self.link = Link()
-        types = [(tuple(map(int, t.shape)), t.dtype) for t in c.graph.output_types]
-        blocks = [self._result(i, shape, dtype) for i, (shape, dtype) in enumerate(types)]
+        blocks = [self._result(i, shape, dtype) for i, (shape, dtype) in enumerate(self._result_types())]
         given = [self._address(i, value) for i, value in enumerate(values)]
         for c_ in self.constants:
             if isinstance(c_, PackedWeight):
@@ -146,12 +162,7 @@ class Loaded:
         fixed = [a.address for a in self.constants]
         words = [*(a.address for a in (self.arena, *blocks)), *given, *fixed]
         self.table.write(np.array(words, np.int64))
-        entry, dim = self.module["network"], (c.cores, 1, 1)
-        self.last_run = self.device.launch(
-            entry, [self.table], dim=dim, task=c.task, traced=traced, checks=checks
-        )
-        found = zip(blocks, types, strict=True)
-        return [resident_array(block, shape, dtype) for block, (shape, dtype) in found]
+        return blocks
 
     def apart(self) -> Loaded:
         """The same program with a routine for each call, so that a profile can tell equal groups apart."""

@@ -99,5 +99,11 @@ class Parted:
         kept = [values[i] for i in self.halves.kept]
         return self.second.run([*kept, *self._made], traced, checks)
 
+    def time(self, values: Sequence[Array]) -> Run:
+        """Of the second part; what the first has made must be there."""
+        if not self._made:
+            self.run(values, traced=False)
+        return self.second.time([*(values[i] for i in self.halves.kept), *self._made])
+
     def apart(self) -> Parted:
         return Parted(self.halves, self.first, self.second.apart())

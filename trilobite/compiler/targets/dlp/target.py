@@ -87,6 +87,12 @@ class Processed(Executable):
             self.last = self._loaded(values)
             return self.last.run(values, checks=self.checks)
 
+    def time(self, values: Sequence[Any]) -> Run:
+        """Cycles and joules of a call with values of these shapes, without computing any. Where the program
+        decides by values (a loop until a condition holds), `DataDependence` says so."""
+        with shared_device(self.machine).turn:
+            return self._loaded(values).time(values)
+
     @property
     def last_run(self) -> Run | None:
         """Cycles, joules, stalls and timeline of the last call."""

@@ -171,14 +171,28 @@ class Kernel:
         s, made, tile = self.s, self.plan.sharing(name), self._tile(name, at)
         own, near = self._parts(name, at), self._place(name, at)
         turn = self._weighted(1, made.cores.weights(True)) if made.within else 0
-        for number, offset in enumerate(made.clusters.offsets if made.across else (0,)):
-            first, count, step, _ = self._part(tile, made.parts, s.add(turn, number * made.sharers))
+        for number, home in self._homes(made):
+            first, count, step, _ = self._part(tile, made.parts, s.add(turn, s.mul(number, made.sharers)))
             skip, source = s.mul(first, step), own
             if made.across:
-                home = s.add(self._weighted(0, made.clusters.firsts), offset + 1)
-                source = s.offset(source, s.mul(home, 1 << CLUSTER_SHIFT))
+                source = s.offset(source, s.mul(s.add(home, 1), 1 << CLUSTER_SHIFT))
             to, of, size = s.offset(near, skip), s.offset(source, skip), s.value(s.mul(count, step))
             s.when(s.compare("gt", count, 0), partial(self._given, made, to, of, size), "give")
+
+    def _homes(self, made: Sharing) -> list[tuple[Int, Int]]:
+        """Clusters that have a part, by their number among them. Clusters and cores begin with different ones,
+        so that they do not all ask the same one, and ask their own while others use the network."""
+        s, offsets = self.s, made.clusters.offsets if made.across else (0,)
+        first = self._weighted(0, made.clusters.firsts) if made.across else 0
+        stride = offsets[1] if len(offsets) > 1 else 1
+        if len(offsets) == 1 or any(o != n * stride for n, o in enumerate(offsets)):
+            return [(number, s.add(first, offset)) for number, offset in enumerate(offsets)]
+        mine = s.add(self._weighted(0, made.clusters.weights(True)), self.builder.special("coreId"))
+        found = list[tuple[Int, Int]]()
+        for turn in range(len(offsets)):
+            number = s.rem(s.add(mine, turn), len(offsets))
+            found.append((number, s.add(first, s.mul(number, stride))))
+        return found
 
     def _given(self, made: Sharing, to: Value, of: Value, size: Value) -> None:
         if made.sharers == 1:

@@ -7,6 +7,7 @@ tile that has no edge costs no instruction. Divisions are of numbers that are no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeGuard
 
 from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.lang.builder import Builder
@@ -76,7 +77,7 @@ class Scalars:
             return a * b
         if isinstance(b, int) and b in (0, 1):
             return a if b else 0
-        return self._op("mul", a, b)
+        return self._op("shl", a, _log2(b)) if _is_power(b) else self._op("mul", a, b)
 
     def product(self, factors: Iterable[Int]) -> Int:
         found: Int = 1
@@ -88,7 +89,9 @@ class Scalars:
         """Of a that is not negative."""
         if isinstance(a, int):
             return a // b
-        return a if b == 1 else self._op("div", a, b)
+        if b == 1:
+            return a
+        return self._op("shr", a, _log2(b)) if _is_power(b) else self._op("div", a, b)
 
     def ceil_div(self, a: Int, b: int) -> Int:
         return self.div(self.add(a, b - 1), b)
@@ -96,7 +99,9 @@ class Scalars:
     def rem(self, a: Int, b: int) -> Int:
         if isinstance(a, int):
             return a % b
-        return 0 if b == 1 else self._op("rem", a, b)
+        if b == 1:
+            return 0
+        return self._op("and", a, b - 1) if _is_power(b) else self._op("rem", a, b)
 
     def min(self, a: Int, b: Int) -> Int:
         if isinstance(a, int) and isinstance(b, int):
@@ -181,6 +186,15 @@ class Scalars:
 
     def assign(self, variable: Variable, value: Int) -> None:
         self.builder.set(variable, self.value(value))
+
+
+def _is_power(n: Int) -> TypeGuard[int]:
+    """Of two, and known: then shifts and masks do, which take a few cycles where a division takes many."""
+    return isinstance(n, int) and n > 1 and n & (n - 1) == 0
+
+
+def _log2(n: int) -> int:
+    return n.bit_length() - 1
 
 
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
