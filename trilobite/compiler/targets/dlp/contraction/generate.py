@@ -180,8 +180,8 @@ class Kernel:
             s.when(s.compare("gt", count, 0), partial(self._given, made, to, of, size), "give")
 
     def _homes(self, made: Sharing) -> list[tuple[Int, Int]]:
-        """Clusters that have a part, by their number among them. Clusters and cores begin with different ones,
-        so that they do not all ask the same one, and ask their own while others use the network."""
+        """Clusters that have a part, by their number among them. Clusters and cores begin with different
+        ones: they do not all ask the same one, and some ask their own while others use the network."""
         s, offsets = self.s, made.clusters.offsets if made.across else (0,)
         first = self._weighted(0, made.clusters.firsts) if made.across else 0
         stride = offsets[1] if len(offsets) > 1 else 1

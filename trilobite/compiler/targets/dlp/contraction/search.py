@@ -31,6 +31,8 @@ from trilobite.compiler.targets.dlp.interfaces import Epilogue
 from trilobite.processor.machine import Machine
 
 FINALISTS = 8
+DEPTH = 12  # candidates that are kept for each finalist: some may not fit, some only differ a little
+ALMOST = 1.15  # times the best's cycles: another way to share is worth T1's opinion
 MEASURED = 1 << 12  # elements of a tile by which an epilogue's scratch memory is measured
 MOST_STEPS = 4096  # of a walk that T1 is asked about: beyond them T0 decides
 
@@ -107,7 +109,7 @@ def search(
         more, fitting, best = _scored(space, shape, figures, 0, finalists)
         seen += more
     best.sort(key=lambda found: found[:2])
-    chosen = _legal(best, nest, machine, epilogue)[:finalists]
+    chosen = _varied(_legal(best, nest, machine, epilogue), finalists)
     found = [Found(m, round(cycles), bound=_bound(space, shape, m, cycles)) for cycles, _, m in chosen]
     if timer is not None and len(found) > 1 and max(_steps(nest, f.mapping) for f in found) <= MOST_STEPS:
         found = [replace(f, timed=timer(f.mapping)) for f in found]
@@ -137,6 +139,18 @@ def _legal(
     return [found for found in best if Plan(nest, found[2], machine, epilogue).overflow() is None]
 
 
+def _varied(found: list[tuple[float, int, Mapping]], count: int) -> list[tuple[float, int, Mapping]]:
+    """The best, and beside it the best of each other way to share, where T0 may be wrong about sharing; then
+    the next best. In order of cycles."""
+    firsts: dict[tuple[str, str], tuple[float, int, Mapping]] = {}
+    for entry in found:
+        if entry[0] <= ALMOST * found[0][0]:
+            firsts.setdefault((entry[2].shared, entry[2].across), entry)
+    kept = list(firsts.values())[:count]
+    kept += [entry for entry in found if entry not in kept][: count - len(kept)]
+    return sorted(kept, key=lambda entry: entry[:2])
+
+
 def _scored(
     space: Space, shape: Shape, figures: Figures, lead: int, keep: int
 ) -> tuple[int, int, list[tuple[float, int, Mapping]]]:
@@ -158,8 +172,8 @@ def _scored(
                 if cycles[place] <= limit:
                     row = int(rows[place])
                     found.append((float(cycles[place]), seen + row, space.mapping(walking, row)))
-            found = _distinct(sorted(found, key=lambda entry: entry[:2]))[: 4 * keep]
-            limit = found[-1][0] if len(found) == 4 * keep else limit
+            found = _distinct(sorted(found, key=lambda entry: entry[:2]))[: DEPTH * keep]
+            limit = found[-1][0] if len(found) == DEPTH * keep else limit
         seen += figures.size
     return seen, fitting, found
 
