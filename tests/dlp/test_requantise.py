@@ -89,3 +89,36 @@ def test_the_end_of_a_block_is_one_group_bit_for_bit(machine: str, zero: int, od
     assert np.array_equal(made(operands)[0], run(graph, operands)[0])
     lines = [line for line in made.stages["mapping"].splitlines() if "relay" not in line]
     assert len(lines) == 1 and " matrix " in lines[0]
+
+
+def test_of_two_products_that_meet_the_narrower_one_is_written() -> None:
+    """A block whose shortcut is a convolution, too, recorded last: its codes are written, not the floats."""
+    window = {"stride": (1, 1), "low": (0, 0), "high": (0, 0), "x_dilation": (1, 1), "w_dilation": (1, 1)}
+
+    def network(x: Any, w: Any, v: Any, scale: Any) -> tuple[Any]:
+        step, none = (
+            table["full"](shape=(), value=n, dtype=t) for n, t in ((0.037, dt.float32), (0, dt.int8))
+        )
+        y, z = (table["conv"](x, each, **window, groups=1, dtype=dt.int32) for each in (w, v))
+        y = table["dequantise"](y, scale, table["full"](shape=(19,), value=0, dtype=dt.int32), axis=1)
+        z = table["requantise"](
+            z, scale, table["full"](shape=(19,), value=0, dtype=dt.int8), axis=1, dtype=dt.int8
+        )
+        y = table["add"](y, table["dequantise"](z, step, none, axis=None))
+        return (table["quantise"](y, step, none, axis=None, dtype=dt.int8),)
+
+    shapes = [
+        ((1, 9, 6, 5), dt.int8),
+        ((19, 9, 1, 1), dt.int8),
+        ((19, 9, 1, 1), dt.int8),
+        ((19,), dt.float32),
+    ]
+    types = [TensorType(*s) for s in shapes]
+    graph = record_graph(network, types, "f")
+    rng = np.random.default_rng(7)
+    operands = [rng.integers(-128, 128, t.shape).astype(t.dtype) for t in types]
+    operands[3] = (rng.standard_normal(19) / 2000).astype(np.float32)
+    made = executable(graph, "dlp:dlp-s", Usage(options=(("checks", True),)))
+    assert np.array_equal(made(operands)[0], run(graph, operands)[0])
+    first, second = [line for line in made.stages["mapping"].splitlines() if "conv" in line]
+    assert "conv_rescale" in first and "to_grid" in second

@@ -15,6 +15,7 @@ import numpy as np
 
 from trilobite.compiler.graph.passes import PASSES, Options
 from trilobite.compiler.graph.pipeline import Compilation, run_stages
+from trilobite.compiler.targets.dlp.codes import clamp_codes
 from trilobite.compiler.targets.dlp.complex import split_complex
 from trilobite.compiler.targets.dlp.expand import expand
 from trilobite.compiler.targets.dlp.groups import group
@@ -23,6 +24,7 @@ from trilobite.compiler.targets.dlp.packed import PackedWeight
 from trilobite.compiler.targets.dlp.parts import Called, Network
 from trilobite.compiler.targets.dlp.refusals import check
 from trilobite.compiler.targets.dlp.resident import Link, address_of, allocated, resident_array
+from trilobite.compiler.targets.dlp.schedule import narrow_first
 from trilobite.ir.graph import Graph
 from trilobite.processor.device import Device, DeviceArray
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
@@ -59,6 +61,8 @@ class Compiled:
             ("complex", split_complex),
             ("simplified", self._simplified),
             ("expanded", self._expanded),
+            ("clamped", self._clamped),
+            ("scheduled", narrow_first),
             ("groups", self._grouped),
         )
         for name, change in own:
@@ -80,8 +84,15 @@ class Compiled:
 
     def _simplified(self, graph: Graph) -> Graph:
         """What rules of expansion wrote without knowing the numbers they were given."""
+        return self._through(graph, "simplify", "fold_constants", "dce")
+
+    def _clamped(self, graph: Graph) -> Graph:
+        return self._through(clamp_codes(graph), "dce")
+
+    def _through(self, graph: Graph, *names: str) -> Graph:
+        """Some of the shared passes again."""
         for p in PASSES:
-            if p.name in ("simplify", "fold_constants", "dce"):
+            if p.name in names:
                 graph = p(graph, self.options)[0]
         return graph
 

@@ -49,7 +49,7 @@ def put(name: str | None, found: Found) -> None:
 def _read(values: dict[str, Any]) -> Found:
     given = values.pop("mapping")
     chosen = {f.name: given[f.name] for f in fields(Mapping)}
-    listed = {name: tuple(v) if isinstance(v, list) else v for name, v in chosen.items()}
+    listed: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in chosen.items()}
     return Found(Mapping(**listed), **values)
 
 
