@@ -5,76 +5,104 @@ Enters: the parts of the demo. Leaves: a page without scripts that needs no netw
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator, Sequence
 from html import escape
+from importlib.resources import files
 from pathlib import Path
-from typing import Protocol
 
 from trilobite.apps.assets import ASSETS
+from trilobite.apps.demo_part import Part
 
 
-class Shown(Protocol):
-    """What a part of the demo has to show."""
-
-    title: str
-    lines: list[str]
-    shown: list[tuple[str, str]]
-    failed: str
-
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fbfaf7; --soft: #6b7280; --line: #d9d6ce;
-        --mark: #0b6e8f; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e6e1; --paper: #16181c; --soft: #9aa3ad; --line: #33373d; --mark: #5fc0de; }
-}
-body { margin: 0 auto; max-width: 66rem; padding: 1.5rem; font: 1rem/1.55 system-ui, sans-serif;
-       color: var(--ink); background: var(--paper); }
-h1 { font-size: 1.7rem; margin: .4rem 0; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .4rem; }
-p.lead, footer, figcaption { color: var(--soft); }
-.row { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: 1rem; }
-figure { margin: 0; } img { width: 100%; border-radius: .4rem; border: 1px solid var(--line); }
-figcaption { font-size: .9rem; } ul { padding-left: 1.2rem; } a { color: var(--mark); }
-.failed { border-left: .3rem solid #c2410c; padding-left: .8rem; white-space: pre-wrap; }
-footer { border-top: 1px solid var(--line); margin-top: 3rem; padding-top: 1rem; font-size: .85rem; }
-"""
-POLICY = "default-src 'none'; img-src 'self' file: data:; style-src 'unsafe-inline'"
-
-
-def write_index(path: Path, parts: Sequence[Shown], machine: str, seconds: float) -> Path:
+def write_index(path: Path, parts: Sequence[Part], machine: str, seconds: float) -> Path:
     """The page's own path."""
+    style = files("trilobite.apps").joinpath("demo.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src 'self' file: data:; style-src 'sha256-{digest}'"
     body = "\n".join(line for part in parts for line in _section(part))
-    pages = [p.name for p in sorted(path.parent.glob("*.html")) if p.name != path.name]
-    links = " · ".join(f'<a href="{escape(name)}">{escape(name)}</a>' for name in pages)
     text = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>Trilobite: the demo</title><style>{STYLE}</style></head><body>
-<h1>Trilobite</h1>
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>Trilobite: the demo</title><style>{style}</style></head><body><main>
+<header><h1>Trilobite</h1>
 <p class="lead">One network, from the picture to the chip: native code on this CPU, machine code on the
-simulated processor {escape(machine)}. {seconds:.0f} seconds in all. {links}</p>
+simulated processor {escape(machine)}. All of it was computed in {seconds:.0f} seconds on this machine.</p>
+</header>
+{"".join(_hero(parts))}{"".join(_tiles(parts))}
 {body}
+<section><h2>Try next</h2><pre>{escape(_next(machine))}</pre></section>
 <footer>{_credits()}</footer>
-</body></html>
+</main></body></html>
 """
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def _section(part: Shown) -> Iterator[str]:
-    yield f"<section><h2>{escape(part.title)}</h2>"
-    if part.lines:
-        yield "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in part.lines) + "</ul>"
-    if part.shown:
-        yield '<div class="row">'
-        for name, caption in part.shown:
-            yield f'<figure><img src="{escape(name)}" alt="{escape(caption)}">'
-            yield f"<figcaption>{escape(caption)}</figcaption></figure>"
+def _next(machine: str) -> str:
+    return (
+        "trilobite style YOUR.jpg 11 -o styled.png             # styles 0 to 25, mixtures 3:0.7,11:0.3\n"
+        "trilobite style YOUR.jpg PAINTING.jpg -o styled.png   # any picture as the style\n"
+        f"trilobite profile resnet18 --on cpu --on dlp:{machine} -o report.html\n"
+        "trilobite kernel run saxpy.mlu                        # a BANG C kernel of your own\n"
+    )
+
+
+def _hero(parts: Sequence[Part]) -> Iterator[str]:
+    shown = [pair for part in parts for pair in part.shown][:3]
+    if len(shown) == 3:
+        yield '<div class="hero">'
+        for name, caption in shown:
+            yield f'<img src="{escape(name)}" alt="{escape(caption)}">'
         yield "</div>"
+
+
+def _tiles(parts: Sequence[Part]) -> Iterator[str]:
+    """The figures that people ask for first."""
+    numbers = {name: value for part in parts for name, value in part.numbers.items()}
+    found = [
+        ("a picture", 1e3, "{:.0f} ms", "a picture in a style, on this CPU"),
+        ("chip seconds", 1e3, "{:.2f} ms", "a small one on the processor, simulated"),
+        ("joules", 1e3, "{:.1f} mJ", "that it takes there"),
+        ("levels apart", 1, "{:.3f} / 255", "between the two at most"),
+        ("jit step", 1e3, "{:.2f} ms", "a compiled training step of 32 digits"),
+    ]
+    tiles = [(form.format(numbers[n] * scale), text) for n, scale, form, text in found if n in numbers]
+    if tiles:
+        inside = "".join(
+            f'<div class="tile"><b>{escape(a)}</b><span>{escape(b)}</span></div>' for a, b in tiles
+        )
+        yield f'<div class="tiles">{inside}</div>'
+
+
+def _section(part: Part) -> Iterator[str]:
+    yield f"<section><h2>{escape(part.title)} <small>{part.seconds:.0f} s</small></h2>"
+    if part.lines:
+        yield "<ul>" + "".join(_line(line) for line in part.lines) + "</ul>"
+    if part.shown:
+        yield '<div class="row">' + "".join(_figure(*pair) for pair in part.shown) + "</div>"
+    if part.pairs:
+        inside = "".join(f'<div class="pair">{_figure(*a)}{_figure(*b)}</div>' for a, b in part.pairs)
+        yield f'<div class="pairs">{inside}</div>'
+    if part.pages:
+        links = "".join(f'<li><a href="{escape(n)}">{escape(n)}</a>{escape(t)}</li>' for n, t in part.pages)
+        yield f'<ul class="pages">{links}</ul>'
     if part.failed:
         yield f'<p class="failed">Left out: {escape(part.failed)}</p>'
     yield "</section>"
+
+
+def _line(text: str) -> str:
+    kind = next((f' class="{w}"' for w in ("agrees", "differs") if text.lower().startswith(f"{w}:")), "")
+    return f"<li{kind}>{escape(text)}</li>"
+
+
+def _figure(name: str, caption: str) -> str:
+    image = f'<img src="{escape(name)}" alt="{escape(caption)}" loading="lazy">'
+    linked = f'<a href="{escape(name)}">{image}</a>'
+    return f"<figure>{linked}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _credits() -> str:
