@@ -52,6 +52,14 @@ def test_mismatches_raise_on_all_ranks(how: str) -> None:
 
 
 @needs_mpi
+def test_strategies_on_processes_have_the_bits_of_lock_step() -> None:
+    """Compiled data parallel with batch norm over ranks, ZeRO 3, data × sequence, data × pipeline."""
+    code, out, err, _ = launch(4, "script_training.py")
+    assert code == 0, err
+    assert out.count("same") == 4
+
+
+@needs_mpi
 def test_a_rank_that_raises_shows_its_traceback_and_ends_the_job() -> None:
     code, _, err, _ = launch(3, "script_failures.py", "raise")
     assert code != 0

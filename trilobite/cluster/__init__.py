@@ -23,6 +23,8 @@ _NAMES = {
     "batch_norm": "BatchNorm over_all_ranks",
     "zero": "Zero",
     "tensor_parallel": "ColumnLinear RowLinear VocabularyEmbedding vocabulary_cross_entropy",
+    "checkpoints": "save load whole_state load_whole_state",
+    "sampling": "BatchSampler",
     "pipelines": "Pipeline",
     "experts": "Experts",
     "server": "ParameterServer",

@@ -28,7 +28,7 @@ from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms.cells import read, write
 from trilobite.ir.types import TensorType
 
-_DTYPES = list(BY_NAME.values())
+_DTYPES = [BY_NAME[name] for name in sorted(BY_NAME)]  # numbered alike in all processes
 _DESCRIPTION = TensorType((12,), np.dtype(np.int64))  # of a tensor: its number of axes, dtype and sizes
 _TYPES, _FORWARD, _BACKWARD = 0, 1, 2  # kinds of messages
 

@@ -45,10 +45,11 @@ class ColumnLinear(Module):
     """
 
     def __init__(
-        self, weight: Parameter, bias: Parameter | None, group: Group, size: int, gather: bool
+        self, weight: Parameter, bias: Parameter | None, group: Group, size: int, gather: bool, blocks: int
     ) -> None:
         super().__init__()
-        self.weight, self.bias, self.group, self.size, self.gather = weight, bias, group, size, gather
+        self.weight, self.bias, self.group = weight, bias, group
+        self.size, self.gather, self.blocks = size, gather, blocks
 
     @classmethod
     def of(
@@ -60,7 +61,7 @@ class ColumnLinear(Module):
         g = as_group(group)
         weight = _piece(layer.weight, 0, g, blocks)
         bias = None if layer.bias is None else _piece(layer.bias, 0, g, blocks)
-        return cls(weight, bias, g, layer.out_features, gather)
+        return cls(weight, bias, g, layer.out_features, gather, blocks)
 
     def forward(self, input: Tensor) -> Tensor:
         out = F.linear(c.share(input, group=self.group), self.weight, self.bias)
@@ -72,15 +73,15 @@ class RowLinear(Module):
     last axis, as a column layer leaves it; what leaves is whole on all members.
     """
 
-    def __init__(self, weight: Parameter, bias: Parameter | None, group: Group) -> None:
+    def __init__(self, weight: Parameter, bias: Parameter | None, group: Group, size: int) -> None:
         super().__init__()
-        self.weight, self.bias, self.group = weight, bias, group
+        self.weight, self.bias, self.group, self.size = weight, bias, group, size
 
     @classmethod
     def of(cls, layer: Linear, group: Group | None = None) -> RowLinear:
         g = as_group(group)
         bias = None if layer.bias is None else Parameter(layer.bias.detach().numpy())
-        return cls(_piece(layer.weight, 1, g), bias, g)
+        return cls(_piece(layer.weight, 1, g), bias, g, layer.in_features)
 
     def forward(self, input: Tensor) -> Tensor:
         out = c.all_reduce(F.linear(input, self.weight), group=self.group, shared=True)

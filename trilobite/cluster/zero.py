@@ -153,8 +153,11 @@ class Zero(Module):
     def step(self) -> None:
         """Update the shards, and in stages 1 and 2 the parameters from them."""
         self.optimizer.step()
-        if self.stage == 3:
-            return
+        if self.stage < 3:
+            self.gather_parameters()
+
+    def gather_parameters(self) -> None:
+        """Whole parameters of stages 1 and 2 from the shards of all members."""
         with no_grad():
             for k, p in enumerate(self._whole):
                 p._store(self._gathered(k).detach()._read())
