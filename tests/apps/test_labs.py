@@ -212,6 +212,15 @@ def test_a_file_that_ends_its_process_or_cannot_be_read(text: str, words: str, t
     assert words in str(caught.value)
 
 
+def test_what_a_student_may_do_beside_the_task(tmp_path: Path) -> None:
+    """A helper file, prints, a thread that never ends: none of it changes the verdict."""
+    (tmp_path / "beside.py").write_text("def twice(x):\n    return 2 * x\n")
+    text = "import threading, beside\nprint(beside.twice(3))\n"
+    text += "threading.Thread(target=threading.Event().wait).start()\n"
+    path = write(tmp_path, text + material("vgg19", "solution"))
+    assert check(load("vgg19"), path, seed=1, cases=1, seconds=6).right
+
+
 def test_errors_of_the_students_code_name_its_line(tmp_path: Path) -> None:
     text = material("mlp", "solution").replace("    return x @ w + b", "    return x @ w.T + b")
     verdict = grade_part(load("mlp").parts[0], module(tmp_path, text), seed=1)

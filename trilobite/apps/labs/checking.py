@@ -64,7 +64,7 @@ def check(
         )
     seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
     began = time.monotonic()
-    lines, ended = _run(lab, path, seed, cases, began + (seconds or lab.seconds))
+    lines, ended = _run(lab, path, seed, cases, seconds or lab.seconds)
     took = time.monotonic() - began
     last = lines[-1] if lines else {}
     if "error" in last:
@@ -82,27 +82,30 @@ class _Ended(Exception):
         self.why, self.text = why, text
 
 
-def _run(lab: Lab, path: Path, seed: int, cases: int, deadline: float) -> tuple[list[dict[str, Any]], str]:
+def _run(lab: Lab, path: Path, seed: int, cases: int, seconds: float) -> tuple[list[dict[str, Any]], str]:
     """What the child wrote, and how it ended."""
+    deadline = time.monotonic() + seconds
     ours, theirs = os.pipe()
-    words = [lab.name, str(path), str(seed), str(cases), str(theirs)]
+    words = [lab.name, str(path), str(seed), str(cases), str(seconds), str(theirs)]
     command = [sys.executable, "-m", "trilobite.apps.labs.child", *words]
     child = subprocess.Popen(command, pass_fds=(theirs,), start_new_session=True, stdin=subprocess.DEVNULL)
     os.close(theirs)
+    text = b""
     try:
         text = _read(ours, child.pid, deadline, lab.mebibytes)
         code = child.wait(max(1.0, deadline - time.monotonic()))
         ended = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     except _Ended as end:
         text, ended = end.text, end.why
-    except subprocess.TimeoutExpired:
-        text, ended = b"", "the clock"
+    except subprocess.TimeoutExpired:  # all was said, but something of the student's still runs
+        ended = "the clock"
     finally:
         os.close(ours)
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)  # its own session: the child and whatever it started
             child.wait()
-    return [json.loads(line) for line in text.decode().splitlines()], ended
+    whole = text.decode(errors="replace").rpartition("\n")[0]  # the last line may have been cut off
+    return [json.loads(line) for line in whole.splitlines()], ended
 
 
 def _read(descriptor: int, process: int, deadline: float, mebibytes: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The process in which a student's file runs: `python -m trilobite.apps.labs.child LAB FILE SEED CASES FD`.
+"""The process in which a student's file runs: `python -m ...labs.child LAB FILE SEED CASES SECONDS FD`.
 
 Its processor time is limited before anything of the student's is read. It writes JSON, one
 object a line, to the given file descriptor: what it is about to do, then the verdicts.
@@ -7,6 +7,7 @@ object a line, to the given file descriptor: what it is about to do, then the ve
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import sys
@@ -15,20 +16,21 @@ from pathlib import Path
 
 from trilobite.apps.labs.catalogue import load
 from trilobite.apps.labs.grading import grade, read
-from trilobite.apps.labs.task import Lab, Sizes
+from trilobite.apps.labs.task import Sizes
 from trilobite.base.errors import TrilobiteError
 
 
-def limit(lab: Lab) -> None:
+def limit(seconds: float) -> None:
     """Processor time of this process; the parent watches the clock and how much memory is used."""
-    seconds = lab.seconds * (os.cpu_count() or 1) + 5
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+    most = math.ceil(seconds) * (os.cpu_count() or 1) + 5
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def main(name: str, file: str, seed: int, cases: int, descriptor: int) -> None:
+def main(name: str, file: str, seed: int, cases: int, seconds: float, descriptor: int) -> None:
     lab = load(name)
-    limit(lab)
+    limit(seconds)
+    sys.path.insert(0, str(Path(file).parent))  # files beside the student's own can be imported
     with os.fdopen(descriptor, "w", encoding="utf-8") as report:
 
         def write(line: dict[str, object]) -> None:
@@ -49,4 +51,4 @@ def main(name: str, file: str, seed: int, cases: int, descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]), int(sys.argv[6]))

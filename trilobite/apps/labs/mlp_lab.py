@@ -64,7 +64,7 @@ def _linear(student: ModuleType, i: Inputs) -> Fault | None:
 
 def _linear_backward(student: ModuleType, i: Inputs) -> Fault | None:
     found = student.linear_backward(i["x"], i["w"], i["g"])
-    if not isinstance(found, tuple) or len(found) != 3:
+    if not isinstance(found, (tuple, list)) or len(found) != 3:
         return Fault("linear_backward does not give three arrays", "(gx, gw, gb)", repr(type(found).__name__))
     wanted = gradients(lambda x, w, b: x @ w + b, [i["x"], i["w"], i["b"]], i["g"])
     hints = ("g times w, transposed", "x, transposed, times g", "the sum of g over the batch")
@@ -91,7 +91,7 @@ def _scores(rng: np.random.Generator, s: Sizes) -> Inputs:
 
 def _loss(student: ModuleType, i: Inputs) -> Fault | None:
     found = student.softmax_cross_entropy(i["scores"], i["labels"])
-    if not isinstance(found, tuple) or len(found) != 2:
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
         return Fault(
             "softmax_cross_entropy does not give two values", "(loss, gradient)", type(found).__name__
         )

@@ -99,8 +99,8 @@ def reference(x: Array, plan: tuple[int, ...], weights: list[tuple[Array, Array]
 def _layers(student: ModuleType, i: Inputs) -> Fault | None:
     found = student.vgg(i["x"], i["plan"], i["_weights"])
     wanted = reference(i["x"], i["plan"], i["_weights"])
-    if not isinstance(found, list) or len(found) != len(wanted):
-        count = len(found) if isinstance(found, list) else type(found).__name__
+    if not isinstance(found, (list, tuple)) or len(found) != len(wanted):
+        count = len(found) if isinstance(found, (list, tuple)) else type(found).__name__
         return Fault(
             "vgg does not give the values behind every layer", f"a list of {len(wanted)}", str(count)
         )
