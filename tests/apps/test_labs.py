@@ -19,7 +19,7 @@ from trilobite.apps.labs.task import Fault, Part, compare
 from trilobite.base.errors import ArgumentError, FileError
 from trilobite.processor.lang.bang.clang import find_clang
 
-SLOW = ("fast",)  # compiling the same network for two machines
+SLOW = ("fast", "faster", "runs")  # they compile networks, or measure several kernels: in the long tests
 BANG = {"power-difference", "sigmoid", "matmul-ladder"}
 needs_clang = pytest.mark.skipif(find_clang() is None, reason="BANG C needs clang: pip install '.[bang]'")
 every_lab = [pytest.param(name, marks=needs_clang if name in BANG else ()) for name in LABS]
@@ -226,6 +226,15 @@ def test_errors_of_the_students_code_name_its_line(tmp_path: Path) -> None:
     verdict = grade_part(load("mlp").parts[0], module(tmp_path, text), seed=1)
     assert isinstance(verdict, Verdict)
     assert any("of your file: return x @ w.T + b" in line for line in verdict.problem)
+
+
+@needs_clang
+def test_a_source_that_does_not_compile_is_told_once_and_quickly(tmp_path: Path) -> None:
+    text = material("sigmoid", "solution").replace(
+        "int chunks = (n + CHUNK - 1) / CHUNK;", "int chunks = missing;"
+    )
+    verdict = grade_part(load("sigmoid").parts[0], module(tmp_path, text), seed=1)
+    assert "undeclared identifier 'missing'" in "\n".join(verdict.problem)
 
 
 @needs_clang

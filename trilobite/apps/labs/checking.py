@@ -21,6 +21,7 @@ from trilobite.apps.labs.grading import Verdict
 from trilobite.apps.labs.task import Lab
 from trilobite.base.errors import FileError, TrilobiteError
 
+GRACE = 1.0  # seconds to end in, when all has been said
 POLL = 0.05  # seconds between looks at the clock and at memory
 
 
@@ -44,11 +45,12 @@ class Result:
     def text(self) -> str:
         lines = []
         for verdict in self.verdicts:
-            lines.append(f"{'right' if verdict.right else 'wrong'}  {verdict.part} ({verdict.cases} cases)")
+            count = "1 case" if verdict.cases == 1 else f"{verdict.cases} cases"
+            lines.append(f"{'right' if verdict.right else 'wrong'}  {verdict.part} ({count})")
             lines += [f"         {line}" for problem in verdict.problem for line in problem.splitlines()]
-        count = sum(verdict.right for verdict in self.verdicts)
+        right = sum(verdict.right for verdict in self.verdicts)
         lines.append(
-            f"{count} of {len(self.verdicts)} parts are right, in {self.seconds:.1f} s; seed {self.seed}"
+            f"{right} of {len(self.verdicts)} parts are right, in {self.seconds:.1f} s; seed {self.seed}"
         )
         return "\n".join(lines)
 
@@ -93,7 +95,7 @@ def _run(lab: Lab, path: Path, seed: int, cases: int, seconds: float) -> tuple[l
     text = b""
     try:
         text = _read(ours, child.pid, deadline, lab.mebibytes)
-        code = child.wait(max(1.0, deadline - time.monotonic()))
+        code = child.wait(GRACE)
         ended = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     except _Ended as end:
         text, ended = end.text, end.why

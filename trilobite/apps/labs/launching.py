@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,11 +14,12 @@ import numpy as np
 
 from trilobite.apps.labs.catalogue import material
 from trilobite.apps.labs.task import Array
+from trilobite.base.errors import TrilobiteError
 from trilobite.processor import Device, Run
 from trilobite.processor.lang.bang.kernel import BangKernel
 
 MACHINES = ("dlp-s", "dlp-m", "mlu370-x4")
-_KERNELS: dict[tuple[str, str], BangKernel] = {}
+_KERNELS: dict[tuple[str, str], BangKernel | TrilobiteError] = {}
 
 
 def kernel_of(student: ModuleType, entry: str) -> BangKernel:
@@ -27,23 +29,31 @@ def kernel_of(student: ModuleType, entry: str) -> BangKernel:
         raise TypeError("SOURCE is not there: the text of a BANG C file was expected")
     if not re.search(rf"\b{entry}\b", re.sub(r"//.*|/\*.*?\*/", "", source)):
         raise NotImplementedError(entry)
-    if (source, entry) not in _KERNELS:
-        folder = Path(tempfile.mkdtemp(prefix="trilobite-lab-"))
+    return _compiled(source, entry)
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Where sources are written for clang; it is removed when this process ends."""
+    return tempfile.TemporaryDirectory(prefix="trilobite-lab-")
+
+
+def _compiled(source: str, entry: str) -> BangKernel:
+    """A kernel, compiled once; a source with mistakes is refused with the same error each time."""
+    known = _KERNELS.get((source, entry))
+    if known is None:
+        path = Path(_folder().name) / f"{len(_KERNELS)}" / "solution.mlu"
+        path.parent.mkdir()
+        path.write_text(source, encoding="utf-8")
+        known = BangKernel(path, entry)
         try:
-            (folder / "solution.mlu").write_text(source, encoding="utf-8")
-            kernel = BangKernel(folder / "solution.mlu", entry)
-            kernel.program(Device("dlp-s").machine)  # a source with mistakes is refused here
-            _KERNELS[source, entry] = kernel
-        except Exception:
-            _remove(folder)
-            raise
-    return _KERNELS[source, entry]
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
+            known.program(Device("dlp-s").machine)
+        except TrilobiteError as error:
+            known = error
+        _KERNELS[source, entry] = known
+    if isinstance(known, TrilobiteError):
+        raise known
+    return known
 
 
 def reference(lab: str) -> ModuleType:
