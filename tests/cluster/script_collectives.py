@@ -36,7 +36,10 @@ def work() -> list[Any]:
                 out.append(c.all_reduce(x, "max"))
     mine = tb.tensor(rng.normal(size=(c.parts(4099, 4)[c.rank()], 3)))
     whole = c.all_gather(mine, size=4099)
-    out += [whole, c.reduce_scatter(whole)]
+    out += [whole, c.reduce_scatter(whole), c.all_gather(mine.transpose(0, 1), 1, size=4099)]
+    for size, width in ((2, 3), (2, 4000), (5, 1500)):  # parts that are empty, parts on both sides of small
+        few = tb.tensor(rng.normal(size=(c.parts(size, 4)[c.rank()], width)))
+        out += [c.all_gather(few, size=size), c.reduce_scatter(c.all_gather(few, size=size))]
     if c.rank() == 0:
         c.send(tb.tensor(rng.normal(size=(300, 300))), 1)
         c.send(tb.tensor(rng.normal(size=(3,))), 1, tag=5)

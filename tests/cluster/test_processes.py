@@ -5,15 +5,20 @@ At most six launches; they need mpi4py and an MPI beside this Python, which `mak
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import random
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import trilobite as tb
 from trilobite.base.errors import ClusterError
 from trilobite.cluster import start
 from trilobite.cluster.launch import environment, launcher
@@ -24,13 +29,13 @@ HAS_MPI = (Path(sys.executable).parent / "mpiexec").exists() and importlib.util.
 needs_mpi = pytest.mark.skipif(not HAS_MPI, reason="mpi4py and an MPI are not beside this Python")
 
 
-def launch(n: int, script: str, *arguments: str) -> tuple[int, str, str, float]:
+def launch(n: int, script: str, *arguments: str, limit: float = 100) -> tuple[int, str, str, float]:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     for name in start.SIZES:
         env.pop(name, None)
     begun = time.monotonic()
     command = [sys.executable, "-m", "trilobite", "launch", "-n", str(n), str(HERE / script), *arguments]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit)
     return done.returncode, done.stdout, done.stderr, time.monotonic() - begun
 
 
@@ -39,7 +44,7 @@ def test_processes_give_the_bits_of_lock_step() -> None:
     """Small and large arrays, every collective, several dtypes, eager and compiled, messages, subgroups."""
     code, out, err, _ = launch(4, "script_collectives.py")
     assert code == 0, err
-    assert sorted(out.split()) == ["same"] * 4
+    assert out.count("same") == 4
 
 
 @needs_mpi
@@ -73,6 +78,48 @@ def test_a_rank_that_is_killed_is_named_within_seconds() -> None:
     code, _, err, seconds = launch(3, "script_failures.py", "kill")
     assert code != 0 and "rank 2 was killed by SIGKILL" in err
     assert seconds < 30
+
+
+@needs_mpi
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_a_training_that_is_killed_a_hundred_times_ends_as_one_that_is_not(tmp_path: Path) -> None:
+    """Ranks are killed at random moments; the job ends, says which, and the next goes on from the file."""
+    rng = random.Random(4)
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    kills = sum(launch_and_kill(tmp_path / "killed", 10**6, rng) for _ in range(100))
+    assert kills == 100
+    steps = str(tb.load(tmp_path / "killed" / "saved")["extra"] + 5)
+    for name in ("whole", "killed"):
+        code, _, err, _ = launch(2, "script_kills.py", str(tmp_path / name), steps, limit=600)
+        assert code == 0, err
+    whole, killed = (np.load(tmp_path / name / "final.npz") for name in ("whole", "killed"))
+    for name in whole:
+        np.testing.assert_array_equal(whole[name], killed[name])
+
+
+def launch_and_kill(folder: Path, steps: int, rng: random.Random) -> int:
+    """One run, with a rank killed on its way: 1, or 0 if it was done before."""
+    for old in folder.glob("pid*"):
+        old.unlink()
+    env = {k: v for k, v in os.environ.items() if k not in start.SIZES} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "trilobite", "launch", "-n", "2", str(HERE / "script_kills.py")]
+    job = subprocess.Popen([*command, str(folder), str(steps)], env=env, stderr=subprocess.PIPE, text=True)
+    victim = folder / f"pid{rng.randrange(2)}"
+    while not victim.exists() and job.poll() is None:
+        time.sleep(0.02)
+    time.sleep(rng.random() * 0.7)
+    alive = job.poll() is None
+    if alive:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(victim.read_text()), signal.SIGKILL)
+    _, err = job.communicate(timeout=60)
+    if job.returncode == 0:
+        return 0
+    assert f"rank {victim.name[-1]} was killed by SIGKILL" in err, err
+    assert "the last checkpoint is" in err or not (folder / "saved").exists(), err
+    return 1
 
 
 # -- without processes ---------------------------------------------------------------------------------------

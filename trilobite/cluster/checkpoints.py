@@ -8,6 +8,7 @@ every member; the first rank writes it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -183,6 +184,9 @@ def save(path: str | Path, module: Module, optimizer: Optimizer, extra: Any = No
     state = whole_state(module, optimizer)
     if rank() == 0:
         write(path, {**state, "extra": extra})
+        note = os.environ.get("TRILOBITE_JOB")
+        if note:  # the launcher names it when the job ends too soon
+            Path(note).write_text(str(Path(path).resolve()))
     c.barrier()
 
 

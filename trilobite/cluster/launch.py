@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -74,7 +75,12 @@ def launch(
         raise ArgumentError(f"there is no script {script}", expected="a Python file")
     rank = [sys.executable, "-m", "trilobite.cluster.process", script, *(arguments or [])]
     command = rank if ranks == 1 else [launcher(), "-n", str(ranks), *rank]
-    raise SystemExit(_run(command, environment(ranks, threads, patience)))
+    with TemporaryDirectory() as folder:
+        note = Path(folder) / "checkpoint"
+        code = _run(command, {**environment(ranks, threads, patience), "TRILOBITE_JOB": str(note)})
+        if code and note.exists():
+            typer.echo(f"trilobite: the last checkpoint is {note.read_text()}", err=True)
+    raise SystemExit(code)
 
 
 launch.context_settings = {"allow_interspersed_args": False}  # type: ignore[attr-defined]

@@ -14,9 +14,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from traceback import format_exception, format_exception_only
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,15 +35,6 @@ _WORD = 512  # bytes of a word: two digests, then text
 _CALL, _MAIL = 1, 2
 
 
-class Heard(NamedTuple):
-    """The word of a member."""
-
-    group: bytes
-    signature: bytes
-    text: str
-    data: bytes
-
-
 def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
@@ -51,14 +43,32 @@ def _bytes(x: Array) -> Array:
     return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
 
 
-def _word(call: Call, data: bytes) -> bytes:
-    text = str(call).encode()[: _WORD - 16]
-    return _digest(str(call.members)) + _digest(call.signature) + text.ljust(_WORD - 16) + data
+_words: dict[Any, bytes] = {}
 
 
-def _heard(message: bytes) -> Heard:
-    text = message[16:_WORD].decode(errors="replace").rstrip()
-    return Heard(message[:8], message[8:16], text, message[_WORD:])
+def _word(call: Call) -> bytes:
+    """What a rank says of its call. A training says the same in every step, so it is kept."""
+    key = (*call[:2], *call.attributes.items(), call.type, call.where)
+    found = _words.get(key)
+    if found is None:
+        text = str(call).encode()[: _WORD - 16]
+        found = _digest(str(call.members)) + _digest(call.signature) + text.ljust(_WORD - 16)
+        _words[key] = found
+    return found
+
+
+def _largest(call: Call, x: Array) -> int:
+    """Bytes of the largest part that a member has: the same number on all of them."""
+    sizes = call.attributes.get("sizes")
+    if call.name != "cluster_all_gather" or sizes is None:
+        return x.nbytes
+    axis = call.attributes["axis"]
+    others = [d for i, d in enumerate(x.shape) if i != axis]
+    return int(np.prod(others, dtype=np.int64) * max(sizes) * x.itemsize)
+
+
+def _heard(message: bytes) -> str:
+    return message[16:_WORD].decode(errors="replace").rstrip()
 
 
 class Mpi:
@@ -78,7 +88,7 @@ class Mpi:
 
     # -- waiting ---------------------------------------------------------------------------------------------
 
-    def _wait(self, requests: dict[int, Any], text: str, where: Location) -> None:
+    def _wait(self, requests: dict[int, Any], text: object, where: Location) -> None:
         """Until all requests, by the ranks that they wait for, are done. Rank -1: no rank in particular."""
         left = dict(requests)
         self._waits += 1
@@ -104,12 +114,12 @@ class Mpi:
     def collective(self, call: Call, x: Array) -> Array:
         if len(call.members) == 1:
             return call.meaning([x], call.attributes)[0]
-        small = x.nbytes <= SMALL and call.name != "cluster_barrier"
-        heard = self._agree(call, _bytes(x).tobytes() if small else b"")
+        small = _largest(call, x) <= SMALL and call.name != "cluster_barrier"
+        came = self._agree(call, _bytes(x).tobytes() if small else b"")
         if call.name == "cluster_barrier":
             return x.copy()
-        if small and all(h.data or not x.size for h in heard):
-            arrays = [self._array(h.data, call, k, x) for k, h in enumerate(heard)]
+        if small:
+            arrays = [self._array(data, call, k, x) for k, data in enumerate(came)]
             return call.meaning(arrays, call.attributes)[call.members.index(self.rank)]
         return _LARGE[call.name](self, call, x)
 
@@ -119,9 +129,9 @@ class Mpi:
             shape[call.attributes["axis"]] = call.attributes["sizes"][k]
         return np.frombuffer(bytearray(data), np.uint8).view(x.dtype).reshape(shape)
 
-    def _agree(self, call: Call, data: bytes) -> list[Heard]:
-        """What each member says, in their order, if all say the same."""
-        own = _word(call, data)
+    def _agree(self, call: Call, data: bytes) -> list[bytes]:
+        """The data that each member sent along, in their order, if all say the same of the call."""
+        own = _word(call) + data
         others = [r for r in call.members if r != self.rank]
         room = {r: bytearray(_WORD + SMALL) for r in others}
         byte = self.mpi.BYTE
@@ -129,15 +139,15 @@ class Mpi:
         self._sent += [(self.words.Isend([own, byte], r, _CALL), own) for r in others]
         self._forget()
         sizes: dict[int, int] = {}
-        self._wait({r: _Sized(self.mpi, q, sizes, r) for r, q in coming.items()}, str(call), call.where)
-        heard = {r: _heard(bytes(room[r][: sizes[r]])) for r in others}
-        heard[self.rank] = _heard(own)
-        mine = heard[self.rank]
-        if any(h.group != mine.group or h.signature != mine.signature for h in heard.values()):
-            lines = [f"rank {r}: {heard[r].text}" for r in sorted(heard)]
+        self._wait({r: _Sized(self.mpi, q, sizes, r) for r, q in coming.items()}, call, call.where)
+        told = {r: bytes(memoryview(room[r])[: sizes[r]]) for r in others}
+        told[self.rank] = own
+        if any(t[:16] != own[:16] for t in told.values()):
+            heard = {r: _heard(t) for r, t in told.items()}
+            lines = [f"rank {r}: {heard[r]}" for r in sorted(heard)]
             text = "collectives of one group do not match\n    " + "\n    ".join(lines)
             raise self._told(ClusterError(text, where=call.where))
-        return [heard[r] for r in call.members]
+        return [told[r][_WORD:] for r in call.members]
 
     def _forget(self) -> None:
         if len(self._sent) > 64:
@@ -152,23 +162,32 @@ class Mpi:
         return self._groups[members]
 
     def done(self, request: Any, call: Call) -> None:
-        self._wait({-1: request}, str(call), call.where)
+        self._wait({-1: request}, call, call.where)
 
-    def exchange(self, call: Call, pieces: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
-        """The k-th piece to the k-th member; what each of them sends here, of these sizes in bytes."""
-        comm, out = self.group(call.members), np.concatenate([_bytes(p) for p in pieces])
-        room = np.empty(sum(sizes), np.uint8)
-        counts = [p.nbytes for p in pieces]
-        byte = self.mpi.BYTE
-        self.done(comm.Ialltoallv([out, counts, byte], [room, list(sizes), byte]), call)
-        return np.split(room, np.cumsum(sizes)[:-1])
+    def swap(self, call: Call, sent: dict[int, Array], room: dict[int, Array]) -> None:
+        """Bytes to members, by their places in the group, and from them, straight into their room."""
+        comm, byte = self.group(call.members), self.mpi.BYTE
+        requests = [comm.Irecv([r, byte], k) for k, r in room.items() if r.size]
+        requests += [comm.Isend([x, byte], k) for k, x in sent.items() if x.size]
+        self.done(_All(self.mpi, requests), call)
 
-    def gather(self, call: Call, piece: Array, sizes: Sequence[int]) -> Array:
-        """What all members have, as bytes one after another."""
-        room, byte = np.empty(sum(sizes), np.uint8), self.mpi.BYTE
-        comm = self.group(call.members)
-        self.done(comm.Iallgatherv([_bytes(piece), byte], [room, list(sizes), byte]), call)
-        return room
+    def exchange(self, call: Call, pieces: Sequence[Array]) -> list[Array]:
+        """The k-th piece to the k-th member; what each of them sends here: pieces like this one's own."""
+        own = call.members.index(self.rank)
+        out = [_bytes(p) for p in pieces]
+        came = [out[k] if k == own else np.empty_like(out[own]) for k in range(len(pieces))]
+        others = [k for k in range(len(pieces)) if k != own]
+        self.swap(call, {k: out[k] for k in others}, {k: came[k] for k in others})
+        return [x.view(pieces[own].dtype).reshape(pieces[own].shape) for x in came]
+
+    def gather(self, call: Call, piece: Array, sizes: Sequence[int]) -> list[Array]:
+        """What all members have, as bytes, parts of one piece of memory."""
+        own, room = call.members.index(self.rank), np.empty(sum(sizes), np.uint8)
+        parts = np.split(room, np.cumsum(sizes)[:-1])
+        parts[own][...] = _bytes(piece)
+        others = [k for k in range(len(sizes)) if k != own]
+        self.swap(call, dict.fromkeys(others, parts[own]), {k: parts[k] for k in others})
+        return parts
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -245,6 +264,16 @@ class _Sized:
         return True
 
 
+class _All:
+    """Several requests as one."""
+
+    def __init__(self, mpi: Any, requests: list[Any]) -> None:
+        self.mpi, self.requests = mpi, requests
+
+    def Test(self) -> bool:
+        return bool(self.mpi.Request.Testall(self.requests))
+
+
 class _Probed:
     """A receive of a message whose length only its sender knows."""
 
@@ -280,13 +309,31 @@ class _Any:
 
 
 def _all_reduce(at: Mpi, call: Call, x: Array) -> Array:
-    flat, n = np.ascontiguousarray(x).reshape(-1), len(call.members)
-    sizes = parts(flat.size, n)
-    ends = np.cumsum(sizes)[:-1]
-    own = sizes[call.members.index(at.rank)]
-    came = at.exchange(call, np.split(flat, ends), [own * x.itemsize] * n)
-    total = reduce_in_order([c.view(x.dtype) for c in came], call.attributes["op"])
-    return at.gather(call, total, [s * x.itemsize for s in sizes]).view(x.dtype).reshape(x.shape)
+    """Each member adds up one part of all arrays, in rank order, and gives it to all."""
+    n, own = len(call.members), call.members.index(at.rank)
+    ends = np.cumsum([0, *parts(x.size, n)]).tolist()
+    cut = [slice(a * x.itemsize, b * x.itemsize) for a, b in pairwise(ends)]
+    lines, out = _bytes(x), np.empty(x.nbytes, np.uint8)
+    others = [k for k in range(n) if k != own]
+    came = {k: np.empty(cut[own].stop - cut[own].start, np.uint8) for k in others}
+    at.swap(call, {k: lines[cut[k]] for k in others}, came)
+    came[own] = lines[cut[own]]
+    _reduce_into(
+        out[cut[own]].view(x.dtype), [came[k].view(x.dtype) for k in range(n)], call.attributes["op"]
+    )
+    at.swap(call, dict.fromkeys(others, out[cut[own]]), {k: out[cut[k]] for k in others})
+    return out.view(x.dtype).reshape(x.shape)
+
+
+def _reduce_into(total: Array, arrays: Sequence[Array], op: str) -> None:
+    """As `reduce_in_order`; sums of dtypes that NumPy adds in themselves need no memory besides."""
+    if op != "sum" or total.dtype.char not in "fdFDlqiLQI":
+        total[...] = reduce_in_order(arrays, op)
+        return
+    with np.errstate(all="ignore"):
+        np.add(arrays[0], arrays[1], out=total)
+        for x in arrays[2:]:
+            np.add(total, x, out=total)
 
 
 def _pieces(x: Array, axis: int, n: int, sizes: Sequence[int] | None) -> list[Array]:
@@ -297,11 +344,9 @@ def _pieces(x: Array, axis: int, n: int, sizes: Sequence[int] | None) -> list[Ar
 
 
 def _reduce_scatter(at: Mpi, call: Call, x: Array) -> Array:
-    n, a = len(call.members), call.attributes
-    pieces = _pieces(x, a["axis"], n, a["sizes"])
-    own = pieces[call.members.index(at.rank)]
-    came = at.exchange(call, pieces, [own.nbytes] * n)
-    return reduce_in_order([c.view(x.dtype).reshape(own.shape) for c in came], "sum")
+    a = call.attributes
+    pieces = _pieces(x, a["axis"], len(call.members), a["sizes"])
+    return reduce_in_order(at.exchange(call, pieces), "sum")
 
 
 def _all_gather(at: Mpi, call: Call, x: Array) -> Array:
@@ -309,15 +354,18 @@ def _all_gather(at: Mpi, call: Call, x: Array) -> Array:
     sizes = call.attributes["sizes"] or [x.shape[axis]] * n
     shapes = [(*x.shape[:axis], s, *x.shape[axis + 1 :]) for s in sizes]
     counts = [int(np.prod(s)) * x.itemsize for s in shapes]
-    room = np.split(at.gather(call, x, counts), np.cumsum(counts)[:-1])
+    room = at.gather(call, x, counts)
+    if axis == 0:
+        line = room[0].base
+        assert line is not None  # they are parts of one piece of memory
+        return line.view(x.dtype).reshape((sum(sizes), *x.shape[1:]))
     return np.concatenate([r.view(x.dtype).reshape(s) for r, s in zip(room, shapes, strict=True)], axis=axis)
 
 
 def _all_to_all(at: Mpi, call: Call, x: Array) -> Array:
-    n, a = len(call.members), call.attributes
-    pieces = _pieces(x, a["split"], n, None)
-    came = at.exchange(call, pieces, [pieces[0].nbytes] * n)
-    return np.concatenate([c.view(x.dtype).reshape(pieces[0].shape) for c in came], axis=a["join"])
+    a = call.attributes
+    pieces = _pieces(x, a["split"], len(call.members), None)
+    return np.concatenate(at.exchange(call, pieces), axis=a["join"])
 
 
 def _broadcast(at: Mpi, call: Call, x: Array) -> Array:

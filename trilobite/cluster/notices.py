@@ -99,7 +99,7 @@ class Notices:
 class Patience:
     """One wait of a rank: how long it lasts, and what to do about it."""
 
-    def __init__(self, notices: Notices, number: int, text: str, where: Location) -> None:
+    def __init__(self, notices: Notices, number: int, text: object, where: Location) -> None:
         self.notices, self.number, self.text, self.where = notices, number, text, where
         self.begun = self.said = time.monotonic()
         self.looks = 0
@@ -109,7 +109,8 @@ class Patience:
         self.looks += 1
         if self.looks < 200:
             return
-        time.sleep(0 if self.looks < 2000 else 50e-6)
+        # Data moves while MPI is asked; for ranks that have not come yet nothing can be done but to wait.
+        time.sleep(0 if self.looks < 2000 or not missing else 50e-6)
         if self.looks % 256:
             return
         now = time.monotonic()
@@ -126,7 +127,7 @@ class Patience:
         if now - self.begun < PATIENCE or now - self.said < BEAT or not missing:
             return
         self.said = now
-        self.notices.say("waiting", self.number, missing, self.text)
+        self.notices.say("waiting", self.number, missing, str(self.text))
         path = self.notices.hopeless(missing)
         if path is not None:
             raise self._stuck(path)
