@@ -7,6 +7,7 @@ meet), the tables of docs/machines.md and the solutions at the end of the labs' 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from itertools import groupby
@@ -54,7 +55,7 @@ def operations() -> str:
             methods = ", ".join(f"`{m}`" for m in row.methods)
             call = f"{row.name}{signature(row.public)}".replace("|", "\\|")
             lines.append(f"| `{call}` | {first_line(row.public)} | {methods} |")
-    return "\n".join([*lines, "", *only_methods(), *rooms()]) + "\n"
+    return "\n".join([*lines, "", *only_methods(), *rooms(), *networks()]) + "\n"
 
 
 ROOMS = {
@@ -68,6 +69,24 @@ ROOMS = {
     "metrics": "how well it went",
     "logs": "where figures of a run go",
 }
+
+
+def networks() -> list[str]:
+    """The zoo: every network by name, with what its file says of itself."""
+    from trilobite import zoo
+
+    lines = [
+        "",
+        "## `tb.zoo`: networks by name",
+        "",
+        "`tb.zoo.create(name)`; parameters have published names.",
+        "",
+    ]
+    lines += ["| name | what it is |", "|---|---|"]
+    for name in zoo.names():
+        file, _ = zoo._NETWORKS[name]
+        lines.append(f"| `{name}` | {first_line(importlib.import_module(f'trilobite.zoo.{file}'))} |")
+    return lines
 
 
 def rooms() -> list[str]:

@@ -62,6 +62,26 @@ def test_figures_of_a_lab_are_the_same(page: Path) -> None:
     assert rows[0].count("\n") == theirs[0].count("\n")
 
 
+def test_the_chinese_readme_leads_to_every_page_that_the_english_one_does() -> None:
+    link = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s#]+)")
+    here, there = (
+        {
+            name.replace("docs/zh/", "docs/")
+            for name in link.findall(prose(page))
+            if not name.startswith("README")
+        }
+        for page in (ROOT / "README.zh-CN.md", ROOT / "README.md")
+    )
+    assert here == there
+
+
+def test_tables_of_the_readme_have_the_same_rows() -> None:
+    rows = [
+        len(re.findall(r"^\|", prose(ROOT / name), re.MULTILINE)) for name in ("README.zh-CN.md", "README.md")
+    ]
+    assert rows[0] == rows[1]
+
+
 def test_every_lab_and_the_first_pages_are_there() -> None:
     labs = {page.name for page in (ROOT / "docs" / "labs").glob("*.md")}
     assert {page.name for page in (ZH / "labs").glob("*.md")} == labs
