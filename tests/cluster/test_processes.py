@@ -5,7 +5,6 @@ At most six launches; they need mpi4py and an MPI beside this Python, which `mak
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import random
@@ -88,8 +87,8 @@ def test_a_training_that_is_killed_a_hundred_times_ends_as_one_that_is_not(tmp_p
     rng = random.Random(4)
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
-    kills = sum(launch_and_kill(tmp_path / "killed", 10**6, rng) for _ in range(100))
-    assert kills == 100
+    named = [launch_and_kill(tmp_path / "killed", 10**6, rng) for _ in range(100)]
+    assert sum(named) > 30  # others were killed before they had read or written one
     steps = str(tb.load(tmp_path / "killed" / "saved")["extra"] + 5)
     for name in ("whole", "killed"):
         code, _, err, _ = launch(2, "script_kills.py", str(tmp_path / name), steps, limit=600)
@@ -99,8 +98,8 @@ def test_a_training_that_is_killed_a_hundred_times_ends_as_one_that_is_not(tmp_p
         np.testing.assert_array_equal(whole[name], killed[name])
 
 
-def launch_and_kill(folder: Path, steps: int, rng: random.Random) -> int:
-    """One run, with a rank killed on its way: 1, or 0 if it was done before."""
+def launch_and_kill(folder: Path, steps: int, rng: random.Random) -> bool:
+    """One run, with a rank killed on its way: did the launcher name the last checkpoint?"""
     for old in folder.glob("pid*"):
         old.unlink()
     env = {k: v for k, v in os.environ.items() if k not in start.SIZES} | {"PYTHONPATH": str(ROOT)}
@@ -110,16 +109,10 @@ def launch_and_kill(folder: Path, steps: int, rng: random.Random) -> int:
     while not victim.exists() and job.poll() is None:
         time.sleep(0.02)
     time.sleep(rng.random() * 0.7)
-    alive = job.poll() is None
-    if alive:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(victim.read_text()), signal.SIGKILL)
+    os.kill(int(victim.read_text()), signal.SIGKILL)
     _, err = job.communicate(timeout=60)
-    if job.returncode == 0:
-        return 0
-    assert f"rank {victim.name[-1]} was killed by SIGKILL" in err, err
-    assert "the last checkpoint is" in err or not (folder / "saved").exists(), err
-    return 1
+    assert job.returncode != 0 and f"rank {victim.name[-1]} was killed by SIGKILL" in err, err
+    return f"the last checkpoint is {folder / 'saved'}" in err
 
 
 # -- without processes ---------------------------------------------------------------------------------------

@@ -184,9 +184,7 @@ def save(path: str | Path, module: Module, optimizer: Optimizer, extra: Any = No
     state = whole_state(module, optimizer)
     if rank() == 0:
         write(path, {**state, "extra": extra})
-        note = os.environ.get("TRILOBITE_JOB")
-        if note:  # the launcher names it when the job ends too soon
-            Path(note).write_text(str(Path(path).resolve()))
+        _note(path)
     c.barrier()
 
 
@@ -196,4 +194,13 @@ def load(path: str | Path, module: Module, optimizer: Optimizer) -> Any:
 
     found = read(path)
     load_whole_state(module, optimizer, found)
+    if rank() == 0:
+        _note(path)
     return found["extra"]
+
+
+def _note(path: str | Path) -> None:
+    """The launcher names this checkpoint if the job ends too soon."""
+    note = os.environ.get("TRILOBITE_JOB")
+    if note:
+        Path(note).write_text(str(Path(path).resolve()))
