@@ -24,9 +24,9 @@ MACHINES = ("dlp-s", "dlp-m", "mlu370-x4")
 SIDE, STYLE = 256, 7
 HEAD = """# Style transfer on three processors
 
-Written by `python -m tools.style_machines`; every figure is simulated, and every picture is compared with the CPU's.
-Frames a second are 1 over the simulated time of one picture; joules are the machine's own energy model's
-([machines](machines.md)). The report page of any of them: `trilobite profile NETWORK.onnx --on dlp:MACHINE -o report.html`.
+Written by `python -m tools.style_machines`; every figure is simulated, every picture compared with the CPU's.
+Frames a second are 1 over the simulated time of one picture; joules are those of the machine's energy model
+([machines](machines.md)). `trilobite profile NETWORK.onnx --on dlp:MACHINE -o report.html` shows why.
 """
 
 
@@ -81,13 +81,13 @@ def _apart(one: Any, other: Any) -> float:
 
 
 def page(found: list[Result]) -> str:
-    lines = [HEAD, "| network | machine | cycles | ms | frames a second | mJ a frame | from the CPU, of 255 |",
-             "|---|---|---:|---:|---:|---:|---:|"]  # fmt: skip
-    for r in found:
-        lines.append(
-            f"| {r.network} | {r.machine} | {r.cycles:,} | {r.seconds * 1e3:.2f} | {1 / r.seconds:,.1f} "
-            f"| {r.joules * 1e3:.1f} | {r.apart:.3f} |"
-        )
+    head = ("network", "machine", "cycles", "ms", "frames a second", "mJ a frame", "from the CPU, of 255")
+    lines = [HEAD, f"| {' | '.join(head)} |", "|---|---|" + "---:|" * 5]
+    lines += [
+        f"| {r.network} | {r.machine} | {r.cycles:,} | {r.seconds * 1e3:.2f} | {1 / r.seconds:,.1f} "
+        f"| {r.joules * 1e3:.1f} | {r.apart:.3f} |"
+        for r in found
+    ]
     for network in dict.fromkeys(r.network for r in found):
         lines += ["", *_layers([r for r in found if r.network == network])]
     return "\n".join(lines) + "\n"
@@ -124,8 +124,8 @@ def main() -> None:
         for result in results(machine):
             print(f"{result.network} on {machine}: {1 / result.seconds:,.1f} frames/s", flush=True)
             found.append(result)
-    found.sort(key=lambda r: [row.network for row in found].index(r.network))
-    PAGE.write_text(page(found), encoding="utf-8")
+    order = list(dict.fromkeys(r.network for r in found))
+    PAGE.write_text(page(sorted(found, key=lambda r: order.index(r.network))), encoding="utf-8")
 
 
 if __name__ == "__main__":

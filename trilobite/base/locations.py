@@ -61,7 +61,8 @@ def within(module: str) -> Iterator[None]:
         _told.module = before
 
 
-def _is_inside(code: CodeType) -> bool:
+def is_inside(code: CodeType) -> bool:
+    """Whether a function is part of this package, or only passes calls on."""
     name = os.path.abspath(code.co_filename)
     network = name.startswith(_USER_ROOMS) and not name.endswith("__init__.py")
     inside = name.startswith(_PACKAGE) and not network
@@ -80,7 +81,7 @@ def user_location() -> Location:
     while frame is not None:
         code = frame.f_code
         inside = _inside.get(code)
-        if not (_is_inside(code) if inside is None else inside):
+        if not (is_inside(code) if inside is None else inside):
             return Location(code.co_filename, frame.f_lineno, code.co_name, _told.module)
         frame = frame.f_back
     return UNKNOWN

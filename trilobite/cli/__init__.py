@@ -45,6 +45,7 @@ COMMANDS = (
         "profile", "Show where the time of a model or program goes.", "trilobite.cli.models.profile:profile"
     ),
     Command("run", "Run a model file.", "trilobite.cli.models.verbs:run"),
+    Command("studio", "Watch a command in a browser while it runs.", "trilobite.report.studio:studio"),
     Command("style", "Paint a picture in the style of another.", "trilobite.apps.style.command:style"),
     Command(
         "style-train", "Train a network for one style.", "trilobite.apps.style.train_command:style_train"

@@ -7,8 +7,11 @@ measures nothing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+Listener = Callable[[str, Mapping[str, float]], None]
+listeners: list[Listener] = []  # are told the name and numbers of every step, whether or not a bar is shown
 
 
 class Progress:
@@ -18,6 +21,7 @@ class Progress:
         self._wanted = wanted and sys.stdout.isatty()
         self._bar: Any = None
         self._task: Any = None
+        self._name = ""
 
     def __enter__(self) -> Progress:
         if self._wanted:
@@ -36,11 +40,14 @@ class Progress:
 
     def start(self, name: str, total: int | None, done: int = 0) -> None:
         """A new line, for example an epoch; `total` is None where nobody knows it."""
+        self._name = name
         if self._bar is not None:
             self._task = self._bar.add_task(name, total=total, completed=done, numbers="")
 
     def advance(self, numbers: Mapping[str, float]) -> None:
         """One step more, with the numbers to show beside it."""
+        for tell in listeners:
+            tell(self._name, numbers)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, advance=1, numbers=shown(numbers))
 

@@ -24,7 +24,7 @@ Enters: NumPy arrays, programs, arguments. Leaves: arrays, and a `Run` with ever
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,7 @@ from trilobite.processor.sim.run import Run
 
 ALIGN = 256
 HEAP = 1 << 20  # below it, DRAM is left to arrays at addresses of their own
+listeners: list[Callable[[Run], None]] = []  # are told of every traced launch, when it is done
 
 
 @dataclass(frozen=True)
@@ -295,7 +296,10 @@ class Device:
             execution = chip.execute(
                 chosen.program, chosen.place, words, dim, task, traced, seed, limit, trace_limit
             )
-        return Run(self.machine, chosen.program, execution, traced)
+        run = Run(self.machine, chosen.program, execution, traced)
+        for tell in listeners if traced else ():
+            tell(run)
+        return run
 
     def time(
         self,

@@ -52,8 +52,8 @@ def write_page(path: str | Path, title: str, subjects: Sequence[Shown]) -> Path:
 def page_text(title: str, subjects: Sequence[Shown]) -> str:
     """The whole page."""
     data = {"title": title, "subjects": [subject.as_data() for subject in subjects]}
-    style, script = _asset("page.css"), script_text()
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:"
+    style, script = asset("page.css"), script_text()
+    policy = f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; img-src data:"
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -108,15 +108,15 @@ def write_traces(page: Path, target: str, profile: Any) -> list[Path]:
 
 def script_text() -> str:
     """The page's script: its parts one behind the other, in a scope of their own."""
-    parts = "\n".join(_asset(name) for name in (*SCRIPTS, BEGIN))
+    parts = "\n".join(asset(name) for name in (*SCRIPTS, BEGIN))
     return f'(function () {{\n"use strict";\n{parts}\n}})();\n'
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return files("trilobite.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

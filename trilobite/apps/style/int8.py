@@ -37,8 +37,8 @@ def convolutions(asset: str) -> Iterator[Single]:
     makers: dict[str, Any] = {name: node for node in graph.node for name in node.output}
     arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
     for conv in (n for n in graph.node if n.op_type == "Conv"):
-        parts = [makers.get(name) for name in conv.input[:2]]
-        if any(p is None or p.op_type != "DequantizeLinear" for p in parts):
+        parts = [makers[name] for name in conv.input[:2] if name in makers]
+        if [part.op_type for part in parts] != ["DequantizeLinear"] * 2:
             continue
         image, weight = parts
         filters, zero = arrays[weight.input[0]], arrays[image.input[2]]
