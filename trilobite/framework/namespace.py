@@ -72,6 +72,7 @@ ROOMS = {
     "cluster": "trilobite.cluster",
     **{name: f"trilobite.framework.pytorch.{name}" for name in _FOR_PYTORCH.split()},
     "_dynamo": "trilobite.framework.pytorch.dynamo",
+    "_higher_order_ops": "trilobite.framework.pytorch.higher_order",
     "distributions": "trilobite.framework.distributions",
     "special": "trilobite.framework.ops.special",
 }
@@ -83,6 +84,7 @@ def _rooms(real: str, under: str, names: str) -> dict[str, str]:
 
 
 INNER_ROOMS = {
+    "_higher_order_ops.associative_scan": "trilobite.framework.pytorch.higher_order",
     "jit.annotations": "trilobite.framework.pytorch.annotations",
     "nn.utils.rnn": "trilobite.framework.nn.packing",
     "nn.utils.clip_grad": "trilobite.framework.optim.clipping",

@@ -11,6 +11,7 @@ from trilobite.ir.primitive import Primitive, Value
 from trilobite.ir.primitives import table
 from trilobite.ir.primitives.shape import inverse
 from trilobite.ir.transforms.bind import bind
+from trilobite.ir.types import size_of
 
 Step = tuple[Primitive, dict[str, Any]]
 
@@ -30,6 +31,8 @@ def _undo(primitive: Primitive, attributes: dict[str, Any], before: Value, new: 
         return new
     if primitive is table["reshape"]:
         return bind(primitive, new, shape=before.shape)
+    if primitive is table["broadcast"] and size_of(before.shape) == size_of(new.shape):
+        return bind(table["reshape"], new, shape=before.shape)  # dimensions of 1 were added, nothing repeated
     if primitive is table["transpose"]:
         return bind(primitive, new, axes=inverse(attributes["axes"]))
     if primitive is table["reverse"]:

@@ -1,6 +1,13 @@
 """`tb.distributions`: draws, densities and divergences of distributions, under PyTorch's names."""
 
-from trilobite.framework.distributions import base, continuous, discrete, divergence, multivariate
+from trilobite.framework.distributions import (
+    base,
+    constraints,
+    continuous,
+    discrete,
+    divergence,
+    multivariate,
+)
 from trilobite.framework.distributions.base import Distribution
 from trilobite.framework.distributions.continuous import (
     Beta,
@@ -32,7 +39,7 @@ __all__ = [
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution",
     "Exponential", "Gamma", "Geometric", "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal",
     "Multinomial", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "StudentT", "Uniform",
-    "kl_divergence", "register_kl",
+    "constraints", "kl_divergence", "register_kl",
 ]  # fmt: skip
 
 normal = uniform = beta = gamma = cauchy = laplace = gumbel = log_normal = continuous

@@ -145,9 +145,9 @@ from trilobite.framework.nn.losses import (
     TripletMarginWithDistanceLoss,
 )
 from trilobite.framework.nn.module import Module
-from trilobite.framework.nn.parameter import Parameter
+from trilobite.framework.nn.parameter import Buffer, Parameter
 from trilobite.framework.nn.skeleton import functional_call
-from trilobite.framework.nn.wrappers import Buffer, DataParallel
+from trilobite.framework.nn.wrappers import DataParallel
 
 _LATER = {
     "modules": "trilobite.framework.nn.modules",

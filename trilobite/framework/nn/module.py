@@ -20,7 +20,7 @@ from trilobite.framework.leaves import get_grad, set_grad
 from trilobite.framework.nn import hooks as hooked
 from trilobite.framework.nn import scopes
 from trilobite.framework.nn.habits import Habits
-from trilobite.framework.nn.parameter import Parameter
+from trilobite.framework.nn.parameter import Buffer, Parameter
 from trilobite.framework.nn.state import LoadResult, load_state, save_state
 from trilobite.framework.ops.creation import check_device
 from trilobite.framework.tensor import Tensor, wrap
@@ -404,6 +404,8 @@ def _kind_of(value: Any, before: Kind | None) -> Kind | None:
     """Where a value goes that is set under a name: by its class, else where the name already belongs."""
     if isinstance(value, Parameter):
         return "parameter"
+    if isinstance(value, Buffer):
+        return "buffer" if value.persistent else "temporary"
     return "module" if isinstance(value, Module) else before
 
 

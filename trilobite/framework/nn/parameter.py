@@ -27,13 +27,26 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{super().__repr__()}"
 
 
+class Buffer(Tensor):
+    """A tensor that a module which gets it as an attribute enters as a buffer."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Any = None, persistent: bool = True) -> None:
+        given = data.detach() if isinstance(data, Tensor) else None
+        self._cell = Cell(to_array(data)) if given is None else given._cell
+        self._view = None if given is None else given._view
+        self._extra = {"persistent": persistent}
+
+    @property
+    def persistent(self) -> bool:
+        """Does the state dict have it?"""
+        return bool((self._extra or {}).get("persistent", True))
+
+
 def __getattr__(name: str) -> Any:
     if name in ("UninitializedParameter", "UninitializedBuffer", "UninitializedTensorMixin", "is_lazy"):
         from trilobite.framework.nn import lazy
 
         return getattr(lazy, name)
-    if name == "Buffer":
-        from trilobite.framework.nn.wrappers import Buffer
-
-        return Buffer
     raise AttributeError(f"trilobite.nn.parameter has no {name!r}")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from trilobite.framework.nn.module import Module
-from trilobite.framework.ops.registry import operators
-from trilobite.framework.tensor import Tensor
 
 
 class DataParallel(Module):
@@ -28,9 +26,3 @@ class DistributedDataParallel(DataParallel):
         self, module: Module, device_ids: Any = None, output_device: Any = None, **settings: Any
     ) -> None:
         super().__init__(module)
-
-
-def Buffer(data: Any = None, persistent: bool = True) -> Tensor:
-    """A tensor for register_buffer; a plain attribute is state that is not saved."""
-    x: Tensor = data if isinstance(data, Tensor) else operators["asarray"].public(data)
-    return x.detach()

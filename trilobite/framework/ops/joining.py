@@ -232,9 +232,17 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None, size: int | None
 
 
 @op(G)
-def repeat_interleave(x: Any, repeats: Any, axis: int | None = None, *, size: int | None = None) -> Value:
-    """`repeat` as PyTorch calls it: the axis may stand by its place."""
-    return repeat(x, repeats, axis=axis, size=size)
+def repeat_interleave(
+    x: Any,
+    repeats: Any,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    output_size: int | None = None,
+) -> Value:
+    """`repeat` as PyTorch calls it: the axis may stand by its place. `output_size` is its word for `size`."""
+    known = None if isinstance(repeats, int) else output_size
+    return repeat(x, repeats, axis=axis, size=known if size is None else size)
 
 
 def _each(x: Value, times: int, a: int) -> Value:

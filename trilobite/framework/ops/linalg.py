@@ -7,7 +7,10 @@ parts. Products that also stand in the main namespace are the same functions.
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
+
+from numpy.linalg import LinAlgError
 
 from trilobite.framework.ops import linalg_factoring, linalg_more, linalg_norms, linalg_solving
 from trilobite.framework.ops.registry import operators
@@ -26,6 +29,36 @@ results: dict[str, Any] = {
     for name, kind in vars(part).items()
     if isinstance(kind, type) and hasattr(kind, "_fields") and kind.__module__ == part.__name__
 }
+
+
+def _by_place(fn: Any, *names: str) -> Any:
+    """PyTorch gives these by their place: `vector_norm(x, 2, 1)`."""
+
+    @wraps(fn)
+    def public(x: Any, *rest: Any, **named: Any) -> Any:
+        return fn(x, **dict(zip(names, rest, strict=False)), **named)
+
+    return public
+
+
+def _with_info(fn: Any) -> Any:
+    """`inv_ex(x)`: the result, and 0 for every matrix: what is singular is an error here, or inf."""
+
+    @wraps(fn)
+    def public(*args: Any, check_errors: bool = False, **named: Any) -> Any:
+        from trilobite.framework.ops.pairs import Pair
+
+        found = fn(*args, **named)
+        first = found[0] if isinstance(found, tuple) else found
+        info = operators["zeros"].public(tuple(first.shape[:-2]), dtype="int32")
+        return (*found, info) if isinstance(found, tuple) else Pair(found, info)
+
+    return public
+
+
+functions["vector_norm"] = _by_place(functions["vector_norm"], "ord", "axis", "keepdims")
+functions |= {f"{name}_ex": _with_info(functions[name]) for name in ("inv", "cholesky", "solve", "lu_factor")}
+results["LinAlgError"] = LinAlgError
 globals().update({**functions, **results})
 
 

@@ -18,7 +18,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType, bool_, int64
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.registry import Weak, operators, read_operand, register
+from trilobite.framework.ops.registry import Weak, into, operators, read_operand, register
 from trilobite.framework.promotion import promote, promote_scalar, scalar_dtype
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Primitive, Value
@@ -327,7 +327,9 @@ def with_settings(name: str, public: Callable[..., Any], x: Any, y: Any, setting
     `other` and `exponent` are words for the second operand.
     """
     y = settings.pop("other", settings.pop("exponent", y))
-    settings.pop("out", None)
+    out = settings.pop("out", None)
+    if out is not None:
+        return into(out, public(x, y, **settings))
     mode, alpha = settings.pop("rounding_mode", None), settings.pop("alpha", 1)
     fits = (mode is None or (name == "divide" and mode in ("floor", "trunc"))) and (
         (type(alpha) is int and alpha == 1) or name in ("add", "subtract")
@@ -348,7 +350,9 @@ def with_settings(name: str, public: Callable[..., Any], x: Any, y: Any, setting
     whole = operators["trunc"].public(out)
     kinds = [v.dtype for v in (x, y) if hasattr(v, "dtype")]
     exact = all(d in INTEGERS for d in kinds) and not any(isinstance(v, float) for v in (x, y))
-    return whole.astype(promote(*kinds) if len(kinds) == 2 else kinds[0]) if exact and kinds else whole
+    if not exact:
+        return whole
+    return whole.astype(promote(*kinds) if len(kinds) == 2 else kinds[0] if kinds else dt.default_int)
 
 
 def unary(
@@ -370,7 +374,15 @@ def unary(
 
     def public(x: Any = None, /, **words: Any) -> Tensor:
         if words:
-            x = words.get("input", x)
+            x, out = words.pop("input", x), words.pop("out", None)
+            if words:
+                raise _NoTensor(
+                    f"{name}(x, {', '.join(words)}=...)",
+                    where=user_location(),
+                    expected="one operand, and perhaps out=",
+                )
+            if out is not None:
+                return into(out, public(x))  # type: ignore[no-any-return]
         ctx = entry.threads.context
         if isinstance(x, Tensor) and ctx.recorder is None:
             v = x._read()

@@ -82,7 +82,8 @@ def heaviside(x: Any, values: Any) -> Tensor:
 def xlogy(x: Any, other: Any) -> Tensor:
     """x·log(other), and 0 where x is 0; NaN where other is."""
     a, b = _float(x), _float(other)
-    still = (a == 0) & ~_op("isnan")(b)
+    plain = (b > 0) & _op("isfinite")(b)  # where the product is 0 by itself, and its slope log(other)
+    still = (a == 0) & ~plain & ~_op("isnan")(b)
     safe = _op("where")(still, 1.0, b)
     return _op("where")(still, 0.0, a * safe.log())  # type: ignore[no-any-return]
 

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from trilobite.base.errors import ShapeError
+from trilobite.base.locations import user_location
 from trilobite.framework.autocast import casting
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.promotion import scalar_dtype
@@ -26,7 +28,7 @@ from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms.bind import Traced
-from trilobite.ir.transforms.cells import bottom
+from trilobite.ir.transforms.cells import bottom, write
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ALSO: dict[str, tuple[str, ...]] = {
@@ -129,6 +131,7 @@ class Words:
             fn = fn.__wrapped__
         code = fn.__code__
         own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        self.has_out = "out" in own
         self.places = {name: i for i, name in enumerate(own[: code.co_posonlyargcount])}
         self.known = {
             word: next(name for name in names if name in own)
@@ -151,6 +154,24 @@ class Words:
         return args, named
 
 
+def into(out: Any, found: Any) -> Any:
+    """PyTorch's `out=`: the result is written into tensors that are there. An empty one takes its shape."""
+    if isinstance(out, (tuple, list)):
+        return type(found)(*(into(o, f) for o, f in zip(out, found, strict=True)))
+    if out.shape != found.shape and 0 in out.shape and out._view is None:
+        write(out._cell, copy_value(read(found.to(out.dtype))))
+        return out
+    return out.copy_(found) if out.shape == found.shape else _misfit(out, found)
+
+
+def _misfit(out: Any, found: Any) -> Any:
+    raise ShapeError(
+        f"out= of shape {tuple(out.shape)} for a result of shape {tuple(found.shape)}",
+        where=user_location(),
+        expected="the shape of the result, or an empty tensor",
+    )
+
+
 def _bilingual(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, which has words of the standard, also with PyTorch's."""
     words = Words(fn)
@@ -161,6 +182,8 @@ def _bilingual(fn: Callable[..., Any]) -> Callable[..., Any]:
     def public(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             args, kwargs = words.told(args, kwargs)
+            if kwargs.get("out") is not None and not words.has_out:
+                return into(kwargs.pop("out"), public(*args, **kwargs))
         return fn(*args, **kwargs)
 
     return public
@@ -174,6 +197,10 @@ def lift(fn: Callable[..., Any], short: Callable[..., Value | None] | None = Non
     def public(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             args, kwargs = words.told(args, kwargs)
+            if "out" in kwargs and not words.has_out:
+                out = kwargs.pop("out")
+                found = public(*args, **kwargs)
+                return found if out is None else into(out, found)
         values = [read_operand(a) for a in args]
         if not kwargs:
             if short is not None and (found := short(*values)) is not None:

@@ -27,6 +27,7 @@ from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms.bind import Traced
 from trilobite.ir.transforms.cells import bottom
+from trilobite.ir.transforms.tape import Taped
 from trilobite.ir.types import Affine, size_of
 
 G = "sorting"
@@ -103,6 +104,10 @@ def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: boo
             expected=f"0 <= k <= {v.shape[a]}",
             remedy="take min(k, x.shape[axis]), or name another axis",
         )
+    if largest and type(v) is Taped:
+        # values that are taken by their places may be changed in place: no gradient needs them
+        places = table["top_k"](v, k=k, axis=a)[1]
+        return Pair(table["take_along"](v, places, axis=a), places)
     if largest:
         return Pair(*table["top_k"](v, k=k, axis=a))
     values, places = ordered(v, a)

@@ -44,7 +44,8 @@ def entr(x: Any) -> Tensor:
 def xlog1py(x: Any, other: Any) -> Tensor:
     """x·log(1 + other), 0 where x is 0."""
     x, other = _float(x), _float(other)
-    still = (x == 0) & ~_op("isnan")(other)
+    plain = (other > -1) & _op("isfinite")(other)
+    still = (x == 0) & ~plain & ~_op("isnan")(other)
     return _op("where")(still, 0.0, x * _op("log1p")(_op("where")(still, 0.0, other)))  # type: ignore[no-any-return]
 
 

@@ -9,6 +9,8 @@ Enters: the table's rows with the standard's meaning. Leaves: the same rows, and
 
 from __future__ import annotations
 
+import opcode
+import sys
 import warnings
 from collections.abc import Callable
 from functools import wraps
@@ -26,7 +28,6 @@ from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.registry import methods, operators
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitives import table
-from trilobite.ir.transforms.bind import Traced
 
 Public = Callable[..., Any]
 _said: set[str] = set()
@@ -171,13 +172,24 @@ class SortedTensor(Tensor):
         return found
 
     def __iter__(self) -> Any:
-        if len(self) == 2:
+        if not _is_unpacked_in_two(sys._getframe(1)):
+            return super().__iter__()
+        if self.shape[:1] == (2,):
             say_once(
                 "sort",
-                "the result of tb.sort(x) was taken apart into its two rows, as the array API standard says; "
-                "PyTorch's pair of values and indices is x.sort() or tb.sort(x, dim=-1)",
+                "the result of tb.sort(x) was unpacked into values and indices, as PyTorch means it; the two "
+                "rows, as the array API standard means it, are tb.sort(x, axis=-1)",
             )
-        return super().__iter__()
+        return iter((wrap(self._read()), self.indices))
+
+
+def _is_unpacked_in_two(frame: Any) -> bool:
+    """Does the line that asks for elements say `a, b = ...`?"""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return bool(code[at] == _UNPACK and code[at + 1] == 2)
+
+
+_UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
 
 
 def _sorting() -> None:
@@ -194,7 +206,7 @@ def _sorting() -> None:
         if args or "dim" in kwargs:
             return pair(shaping.handle(x), args, kwargs)
         out = plain(x, **kwargs)
-        if "axis" in kwargs or isinstance(out._cell.value, Traced):
+        if "axis" in kwargs:
             return out
         settings = {k: v for k, v in kwargs.items() if k != "stable"}
         shown = SortedTensor.__new__(SortedTensor)

@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.registry import operators
 from trilobite.framework.tensor import Tensor
 
+_DEFAULT_SPARSE_BLOCK_SIZE = 128  # of PyTorch's masks; ours are whole
 ScoreMod = Callable[..., Any]
 MaskMod = Callable[..., Any]
+
+
+class AuxRequest(NamedTuple):
+    """What `flex_attention` gives beside its result."""
+
+    lse: bool = False
+    max_scores: bool = False
+
+
+class AuxOutput(NamedTuple):
+    """What was asked for by `AuxRequest`."""
+
+    lse: Any = None
+    max_scores: Any = None
 
 
 class BlockMask:
@@ -109,7 +124,8 @@ def flex_attention(
     enable_gqa: bool = False,
     return_lse: bool = False,
     kernel_options: Any = None,
-    **_: Any,
+    *,
+    return_aux: AuxRequest | None = None,
 ) -> Any:
     """softmax(score_mod(query·keyᵀ·scale))·value; a query that may see no key gives zeros."""
     heads, groups = int(query.shape[-3]), int(key.shape[-3])
@@ -134,6 +150,10 @@ def flex_attention(
     total = weights.sum(dim=-1, keepdim=True)
     seen = total > 0
     out = (weights / operators["where"].public(seen, total, 1.0)) @ value
-    if not return_lse:
-        return out
-    return out, (total.log() + most).squeeze(-1)
+    if return_aux is not None:
+        aux = AuxOutput(
+            (total.log() + most).squeeze(-1) if return_aux.lse else None,
+            most.squeeze(-1) if return_aux.max_scores else None,
+        )
+        return out, aux
+    return (out, (total.log() + most).squeeze(-1)) if return_lse else out

@@ -101,6 +101,9 @@ class MultiheadAttention(Module):
         for name, size in sizes.items():
             self.register_parameter(name, None if size is None else Parameter(zeros(size, dtype=dtype)))
 
+    def _reset_parameters(self) -> None:
+        self.reset_parameters()
+
     def reset_parameters(self) -> None:
         """Projections by Xavier, biases 0."""
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):

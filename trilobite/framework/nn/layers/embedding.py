@@ -80,11 +80,15 @@ class Embedding(_Table):
         max_norm: float | None = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
+        sparse: bool = False,
         _weight: Tensor | None = None,
+        _freeze: bool = False,
         dtype: Any = None,
     ) -> None:
         self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
+        self.sparse = sparse
         self._make(num_embeddings, embedding_dim, padding_idx, _weight, dtype)
+        self.weight.requires_grad_(not _freeze)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(

@@ -65,6 +65,10 @@ class Event(_OfGPU):
     """A mark in such a queue."""
 
 
+class StreamContext(_OfGPU):
+    """A context that chooses a queue."""
+
+
 class CUDAGraph(_OfGPU):
     """Work that was put together beforehand."""
 

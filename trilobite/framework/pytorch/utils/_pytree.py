@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from trilobite.base import pytree
 from trilobite.base.pytree import Tree as TreeSpec
@@ -97,3 +97,28 @@ def _list_flatten(tree: list[Any]) -> tuple[list[Any], None]:
 
 def _list_unflatten(values: Iterable[Any], context: None) -> list[Any]:
     return list(values)
+
+
+def _dict_flatten_with_keys(tree: dict[Any, Any]) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    return [(MappingKey(k), v) for k, v in tree.items()], list(tree)
+
+
+class MappingKey(NamedTuple):
+    """A step on the way to a leaf: a key."""
+
+    key: Any
+
+
+class SequenceKey(NamedTuple):
+    """A step on the way to a leaf: a number."""
+
+    idx: int
+
+
+class GetAttrKey(NamedTuple):
+    """A step on the way to a leaf: an attribute."""
+
+    name: str
+
+
+Context, KeyPath = Any, tuple[Any, ...]
