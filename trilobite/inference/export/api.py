@@ -20,7 +20,6 @@ from trilobite.base.errors import ArgumentError, DeviceError, IRError, StateErro
 from trilobite.base.locations import user_location
 from trilobite.framework.jit import jit
 from trilobite.framework.modes import no_grad
-from trilobite.framework.nn.module import Module
 from trilobite.framework.recordings import Entry, trace
 from trilobite.framework.transforms import is_tensor
 from trilobite.ir.transforms import cells
@@ -96,10 +95,14 @@ def _recorded(function: Callable[..., Any], args: Sequence[Any], shapes: Any) ->
     return entry, len(call.tensors)
 
 
+def _is_module(function: Any) -> bool:
+    from trilobite.framework.nn.module import Module  # who only runs models does without
+
+    return isinstance(function, Module)
+
+
 def _title(function: Any) -> str:
-    return (
-        type(function).__name__ if isinstance(function, Module) else getattr(function, "__name__", "function")
-    )
+    return type(function).__name__ if _is_module(function) else getattr(function, "__name__", "function")
 
 
 def _names(
@@ -129,8 +132,8 @@ def _names(
 
 
 def _weight_names(function: Any) -> dict[Any, str]:
-    module = function if isinstance(function, Module) else getattr(function, "__self__", None)
-    if not isinstance(module, Module):
+    module = function if _is_module(function) else getattr(function, "__self__", None)
+    if module is None or not _is_module(module):
         return {}
     found: dict[Any, str] = {}
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -141,7 +144,7 @@ def _weight_names(function: Any) -> dict[Any, str]:
 def _argument_names(function: Any, args: Sequence[Any]) -> list[str]:
     """Parameters of the function; an argument with several tensors numbers them."""
     try:
-        forward = function.forward if isinstance(function, Module) else function
+        forward = function.forward if _is_module(function) else function
         parameters = list(inspect.signature(forward).parameters)
     except (TypeError, ValueError):
         parameters = []
