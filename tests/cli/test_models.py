@@ -213,3 +213,55 @@ def test_profile_of_a_program(tmp_path: Path) -> None:
     assert "cycles" in call("profile", source, "--machine", "dlp-s").output
     assert call("profile", source, "-o", tmp_path / "a.html").exit_code == 0
     assert "VEXP" in (tmp_path / "a.html").read_text(encoding="utf-8")
+
+
+def test_compare_lists_layers_and_finds_none_apart(model: Path) -> None:
+    done = call("compare", model, "--size", "h=6", "--size", "w_=5", "--layers", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert [row["operator"] for row in found["layers"]] == ["Conv", "Relu", "GlobalAveragePool", "Flatten"]
+    assert found["departs"] is None
+
+
+def test_compare_names_the_first_layer_that_differs(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another engine that is wrong from the activation on."""
+    from onnx.reference import ReferenceEvaluator
+
+    from trilobite.cli.models import layers, verbs
+
+    def wrong(source: Any, name: str) -> Any:
+        engine = ReferenceEvaluator(
+            onnx.load_model_from_string(source) if isinstance(source, bytes) else source
+        )
+
+        def run(values: Any) -> dict[str, Any]:
+            found = dict(zip(engine.output_names, engine.run(None, dict(values)), strict=True))
+            return {n: v if n == "c" else v + 0.5 for n, v in found.items()}
+
+        return run
+
+    monkeypatch.setattr(verbs, "other_engine", wrong)
+    monkeypatch.setattr(layers, "other_engine", wrong)
+    words = ["compare", model, "--against", "onnxruntime", "--size", "h=6", "--size", "w_=5"]
+    done = call(*words)
+    assert done.exit_code == 3
+    assert "first apart after Relu: r: DIFFERS, at most 0.5 apart" in done.output
+    found = json.loads(call(*words, "--json").output)
+    assert found["departs"]["name"] == "r"
+    assert "layers" not in found
+
+
+@pytest.mark.parametrize("option", ["--on", "--machine"])
+def test_compare_takes_targets_by_both_names(option: str, model: Path) -> None:
+    sizes = ["--size", "h=6", "--size", "w_=5"]
+    assert call("compare", model, option, "cpu", option, "reference", *sizes).exit_code == 0
+
+
+def test_inspect_counts_the_work_of_a_run(model: Path) -> None:
+    words = ["inspect", model, "--cost", "--size", "h=6", "--size", "w_=5"]
+    found = json.loads(call(*words, "--json").output)
+    work = {row["operator"]: row["operations"] for row in found["layers"]}
+    assert 2 * 4 * 27 * 30 <= work["Conv"] <= 2 * 4 * 27 * 30 + 8 * 30  # products and sums; the bias besides
+    assert found["operations"] == pytest.approx(sum(work.values()))
+    assert found["sizes"] == {"image": [1, 3, 6, 5]}
+    assert "million operations" in call(*words).output

@@ -16,6 +16,7 @@ import typer
 
 from trilobite.base.errors import ArgumentError, FileError
 from trilobite.cli.models.feeds import Pixels, feeds, numbers, sizes_of
+from trilobite.cli.models.layers import first_apart, layers_apart, other_engine
 from trilobite.cli.models.subject import Array, Subject, open_model
 
 DIFFERENT = 3  # exit code of `compare`
@@ -207,33 +208,30 @@ def bench(
 
 
 def _other(name: str, model: str) -> Callable[[Mapping[str, Array]], dict[str, Any]]:
-    """A function of feeds: the same file in another engine that is installed here."""
-    if name != "onnxruntime":
-        raise ArgumentError(f"another engine named {name!r}", expected="onnxruntime")
-    from importlib import import_module, util
-
-    if util.find_spec(name) is None:
-        raise ArgumentError("ONNX Runtime is not installed here", remedy="pip install onnxruntime")
+    """A function of feeds: the same file in another engine."""
     if Path(model).suffix.lower() != ".onnx":
         raise ArgumentError(f"{model} for ONNX Runtime", expected="an .onnx file")
-    engine: Any = import_module(name)
-    session = engine.InferenceSession(model, providers=["CPUExecutionProvider"])
-    outputs = [o.name for o in session.get_outputs()]
-    return lambda values: dict(zip(outputs, session.run(outputs, dict(values)), strict=True))
+    found: Callable[[Mapping[str, Array]], dict[str, Any]] = other_engine(model, name)
+    return found
 
 
 def compare(
     model: Model,
-    on: Annotated[list[str] | None, typer.Option("--on", help="two targets, each with --on")] = None,
+    on: Annotated[
+        list[str] | None, typer.Option("--on", "--machine", help="two targets, each with --on")
+    ] = None,
     against: Annotated[str, typer.Option(help="compare with it: onnxruntime")] = "",
     input: Inputs = None,
     size: Sizes = None,
     tolerance: Annotated[
         float, typer.Option(help="of the largest value, before results count as different")
     ] = 1e-3,
+    layers: Annotated[bool, typer.Option("--layers", help="after every layer of a model file")] = False,
     json_: Json = False,
 ) -> None:
-    """Run a model twice, on two targets or beside ONNX Runtime, and show how far the results are apart."""
+    """Run a model twice, on two targets or beside ONNX Runtime, and show how far the results are apart. If
+    they differ, the first layer after which they do is named; with --layers every one is listed.
+    """
     targets = on or (["cpu"] if against else ["cpu", "reference"])
     if len(targets) != (1 if against else 2):
         raise ArgumentError(f"a comparison of {len(targets)} targets", expected="--on A --on B, or --against")
@@ -243,18 +241,31 @@ def compare(
     right = _other(against, model)(values) if against else open_model(model, targets[1]).run(values)
     rows = [apart(name, np.asarray(left[name]), np.asarray(right[name]), tolerance) for name in left]
     agree = all(row["agrees"] for row in rows)
+    deep: list[dict[str, Any]] = []
+    if Path(model).is_file() and (layers or not agree):
+        deep = layers_apart(model, targets, against, values, tolerance)
+    begins = first_apart(deep)
     if json_:
-        typer.echo(
-            json.dumps({"model": model, "between": [targets[0], against or targets[1]], "outputs": rows})
-        )
+        facts = {"model": model, "between": [targets[0], against or targets[1]], "outputs": rows}
+        listed = {"layers": deep} if layers else {}
+        typer.echo(json.dumps({**facts, **listed, "departs": begins}))
     else:
-        for row in rows:
-            word = "agrees" if row["agrees"] else "DIFFERS"
+        for row in [*(deep if layers else ()), *rows]:
+            typer.echo(_gap(row))
+        if begins is not None:
+            where = f" ({begins['node']})" if begins["node"] else ""
             typer.echo(
-                f"{row['name']}: {word}, at most {row['error']:.3g} apart (values up to {row['largest']:.3g})"
+                f"first apart after {begins['operator']}{where}: {_gap({**begins, 'operator': ''}).strip()}"
             )
     if not agree:
         raise typer.Exit(DIFFERENT)
+
+
+def _gap(row: Mapping[str, Any]) -> str:
+    word = "agrees" if row["agrees"] else "DIFFERS"
+    operator = f"{row['operator']:<20} " if row.get("operator") else ""
+    apart_by = f"at most {row['error']:.3g} apart (values up to {row['largest']:.3g})"
+    return f"{operator}{row['name']}: {word}, {apart_by}"
 
 
 def apart(name: str, left: Array, right: Array, tolerance: float) -> dict[str, Any]:
