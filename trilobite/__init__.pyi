@@ -22,6 +22,7 @@ from trilobite import inference as inference
 from trilobite import zoo as zoo
 from trilobite.base import errors as errors
 from trilobite.base import pytree as tree
+from trilobite.compiler.targets.cpu import schedules as schedules
 from trilobite.framework import data as data
 from trilobite.framework import debug as debug
 from trilobite.framework import distributions as distributions

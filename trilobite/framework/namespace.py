@@ -67,6 +67,7 @@ ROOMS = {
     "linalg": "trilobite.framework.ops.linalg",
     "fft": "trilobite.framework.ops.fft",
     "quantization": "trilobite.framework.quantization",
+    "schedules": "trilobite.compiler.targets.cpu.schedules",
     "zoo": "trilobite.zoo",
     "inference": "trilobite.inference",
     "cluster": "trilobite.cluster",

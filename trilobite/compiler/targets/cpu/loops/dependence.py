@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product as pairs
 
 from trilobite.compiler.targets.cpu.loops.index import Index, Quotient, Remainder, atom_index, bounds
 from trilobite.compiler.targets.cpu.loops.ir import Loop, Micro, Nest, Node, Statement, ranges_of
@@ -118,15 +117,15 @@ def distances(
     if len(first) != len(second):
         return [(None,) * len(common)]
     solutions: list[dict[str, int]] = [{}]
-    for x, y in zip(first, second, strict=True):
+    # Axes of few variables first: what they say of those is known when axes of several are solved.
+    for x, y in sorted(zip(first, second, strict=True), key=lambda each: len(each[0].terms)):
         if not _may_meet(x, y, ranges):
             return []
-        solved = _uniform(x, y, common, ranges)
-        if solved is None:
-            continue
-        solutions = [
-            {**s, **t} for s, t in pairs(solutions, solved) if all(t.get(v, d) == d for v, d in s.items())
-        ][: MOST + 1]
+        found: list[dict[str, int]] = []
+        for s in solutions:
+            solved = _uniform(x, y, common, ranges, s)
+            found += [s] if solved is None else [{**s, **t} for t in solved]
+        solutions = found
         if not solutions:
             return []
         if len(solutions) > MOST:
@@ -163,9 +162,11 @@ def _may_meet(x: Index, y: Index, ranges: Mapping[str, int]) -> bool:
 
 
 def _uniform(
-    x: Index, y: Index, common: Sequence[str], ranges: Mapping[str, int]
+    x: Index, y: Index, common: Sequence[str], ranges: Mapping[str, int], known: Mapping[str, int]
 ) -> list[dict[str, int]] | None:
-    """Distances that make indices equal that differ by a constant alone; None: that says nothing."""
+    """Distances that make indices equal that differ by a constant alone, where some are known; None: that
+    says nothing.
+    """
     if x.terms != y.terms or not isinstance(x.constant, int) or not isinstance(y.constant, int):
         return None
     terms: list[tuple[str, int]] = []
@@ -173,11 +174,13 @@ def _uniform(
         if not isinstance(atom, str) or not isinstance(c, int) or atom not in common:
             return None
         terms.append((atom, c))
+    total = x.constant - y.constant - sum(c * known[v] for v, c in terms if v in known)
+    terms = [(v, c) for v, c in terms if v not in known]
     if len(terms) > 1 and any(v not in ranges for v, _ in terms):
         return None
     terms.sort(key=lambda t: -abs(t[1]))
     # a at i touches c*i + x; b at i + d touches c*(i + d) + y: equal if c*d = x - y.
-    return _solve(terms, x.constant - y.constant, ranges)
+    return _solve(terms, total, ranges)
 
 
 def _solve(

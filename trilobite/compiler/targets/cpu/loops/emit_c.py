@@ -98,9 +98,16 @@ class _Function:
         else:
             ends = " && ".join(f"{v} < {self.index(e)}" for e in node.extent)
             note = f" /* {node.lanes} lanes */" if node.kind == "vector" else ""
-            self._line(depth, f"for (int64_t {v} = 0; {ends}; {v}++) {{{note}")
+            self._line(depth, f"for (int64_t {v} = {self._start(node)}; {ends}; {v}++) {{{note}")
         self._nodes(node.body, depth + 1)
         self._line(depth, "}")
+
+    def _start(self, node: Loop) -> str:
+        out = "0"
+        for each in node.start:
+            word = self.index(each)
+            out = f"({word} > {out} ? {word} : {out})"
+        return out
 
     # -- indices -------------------------------------------------------------------------------------------
 

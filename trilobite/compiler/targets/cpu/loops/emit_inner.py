@@ -64,7 +64,7 @@ class Inner:
         self.kept = [t for s in self.body for t in s.targets if self._stays(t)]
         self.by = [accumulator(scope.text, str(t.combine), self._dtype(t)) for t in self.kept]
         self.invariant: dict[Leaf, Value] = {}
-        self.fixed: dict[Var, Value] = {}  # by scalar of a body: what no turn changes
+        self.fixed: list[dict[Var, Value]] = []  # by statement (two may share a body): what no turn changes
         self.moving: list[Graph] = []  # the bodies without that
 
     def _stays(self, t: Target) -> bool:
@@ -77,8 +77,10 @@ class Inner:
     def emit(self, start: Value | None = None, stop: Value | None = None) -> None:
         """The whole loop, or its turns from start to stop."""
         with self.scope.entered({}):
-            first = self.text.constant("i64", 0) if start is None else start
+            first = self.scope.start(self.node) if start is None else start
             n = self.scope.extent(self.node) if stop is None else stop
+            if self.node.start:  # a skewed loop may have no turns, and ends before it begins
+                n = self.text.smax(n, first)
             self._prepare()
             found = self._vectors(first, n) if self.lanes else self._scalars(first, n)
             for target, by, parts in zip(self.kept, self.by, found, strict=True):
@@ -107,7 +109,7 @@ class Inner:
         if before.equations:
             values = emit_scalars(self.text, before, [known[v] for v in before.inputs], 0)
             known.update(zip(before.outputs, values, strict=True))
-        self.fixed.update(known)
+        self.fixed.append(known)
 
     def _prepare_leaf(self, leaf: Leaf, written: set[str]) -> None:
         var = self.node.var
@@ -126,6 +128,8 @@ class Inner:
 
     def _runs(self) -> bool:
         """Is it known that the loop has at least one turn?"""
+        if self.node.start:
+            return False
         spans = [bounds(e, self.scope.ranges) for e in self.node.extent]
         return all(span is not None and span[0] >= 1 for span in spans)
 
@@ -231,12 +235,10 @@ class Inner:
         """All statements for one element or one vector; the accumulators afterwards."""
         rest = list(zip(self.by, found, strict=True))
         out: Accumulators = []
-        for s, body in zip(self.body, self.moving, strict=True):
+        for s, body, fixed in zip(self.body, self.moving, self.fixed, strict=True):
             leaves = dict(zip(s.body.inputs, s.leaves, strict=True))
             values = [
-                self.text.splat(self.fixed[v], lane.lanes)
-                if v in self.fixed
-                else self.scope.leaf(leaves[v], lane)
+                self.text.splat(fixed[v], lane.lanes) if v in fixed else self.scope.leaf(leaves[v], lane)
                 for v in body.inputs
             ]
             results = emit_scalars(self.text, body, values, lane.lanes)

@@ -89,7 +89,7 @@ class _Walk:
             elif node.kind == "unrolled":
                 self._unrolled(node)
             else:
-                with self._turn(node, 0, self.scope.extent(node)):
+                with self._turn(node, self.scope.start(node), self.scope.extent(node)):
                     self.nodes(node.body)
 
     def _micro(self, node: Micro) -> None:

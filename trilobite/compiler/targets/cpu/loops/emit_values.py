@@ -81,6 +81,13 @@ class Scope:
             out = self.text.smin(out, self.index(other))
         return out
 
+    def start(self, node: Loop) -> Value:
+        """The first turn of a loop."""
+        out = self.text.constant("i64", 0)
+        for each in node.start:
+            out = self.text.smax(out, self.index(each))
+        return out
+
     def index(self, index: Index) -> Value:
         """The i64 value of an index whose variables are all known."""
         found = self._remembered(index)

@@ -55,7 +55,8 @@ class Interpreter:
         for node in nodes:
             if isinstance(node, Loop):
                 turns = min(self._value(e, variables) for e in node.extent)
-                for k in range(turns):
+                first = max((self._value(s, variables) for s in node.start), default=0)
+                for k in range(max(first, 0), turns):
                     self.nodes(node.body, {**variables, node.var: k})
             elif isinstance(node, Micro):
                 self.nodes(node.meaning, variables)

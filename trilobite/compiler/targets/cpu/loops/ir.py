@@ -180,8 +180,8 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Loop:
-    """`for var in range(min(extent))`. A vector loop runs `lanes` elements at once, `unroll` such vectors
-    per turn, and what remains one by one. Each turn of it may ask for memory `ahead`.
+    """`for var in range(max(0, start), min(extent))`. A vector loop runs `lanes` elements at once, `unroll`
+    such vectors per turn, and what remains one by one. Each turn of it may ask for memory `ahead`.
     """
 
     var: str
@@ -191,6 +191,7 @@ class Loop:
     lanes: int = 0
     unroll: int = 1
     ahead: tuple[Ahead, ...] = ()
+    start: tuple[Index, ...] = ()  # of skewed loops: the first turn is the largest of these, or 0
 
 
 Node = Loop | Statement | Micro
@@ -269,6 +270,7 @@ def node_indices(node: Node) -> Iterator[Index]:
     """The indices that stand in a node itself, not in what it contains."""
     if isinstance(node, Loop):
         yield from node.extent
+        yield from node.start
     elif isinstance(node, Statement):
         for leaf in node.leaves:
             yield from leaf.indices
@@ -312,7 +314,8 @@ def substituted(nodes: tuple[Node, ...], by: Mapping[str, Index]) -> tuple[Node,
         if isinstance(node, Statement):
             return (node.substituted(by),)
         if isinstance(node, Loop):
-            return (replace(node, extent=tuple(substitute(e, by) for e in node.extent)),)
+            extent, start = (tuple(substitute(e, by) for e in each) for each in (node.extent, node.start))
+            return (replace(node, extent=extent, start=start),)
         return (node,)
 
     return rewritten(nodes, change)

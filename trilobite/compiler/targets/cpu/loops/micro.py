@@ -4,7 +4,7 @@ Each states which loops it computes (`refuses` gives the reason if it does not) 
 loops stay in the nest as its meaning, for the interpreter, for C, and for turns that are too short.
 
 `transpose`: a copy of a tile between rows that run along one loop and rows that run along the other, through
-registers, in squares of vectors.
+registers, in squares of vectors. `register_tile` (a file of its own): sums of products.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from trilobite.compiler.targets.cpu.emit.squares import transpose
 from trilobite.compiler.targets.cpu.emit.text import memory_type
+from trilobite.compiler.targets.cpu.loops import register_tile
 from trilobite.compiler.targets.cpu.loops.emit_values import Scope
 from trilobite.compiler.targets.cpu.loops.index import Index
 from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement
@@ -68,6 +69,8 @@ def _refuses(nest: Nest, node: Loop) -> str | None:
     if isinstance(found, str):
         return found
     step = lanes_for(found.source)
+    if found.along_source.start or found.along_target.start:
+        return "a loop is skewed"
     for each in (found.along_source, found.along_target):
         size = each.extent[0].constant
         if not isinstance(size, int) or size % step or not each.extent[0].is_constant:
@@ -124,4 +127,5 @@ KERNELS: dict[str, MicroKernel] = {
         _refuses,
         _emit,
     ),
+    "register_tile": MicroKernel(register_tile.DOC, register_tile.refuses, register_tile.emit),
 }

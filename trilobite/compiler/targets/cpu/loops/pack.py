@@ -65,7 +65,7 @@ def _refused(nest: Nest, buffer: str, node: Loop, why: str, expected: str) -> IR
 
 def _largest(node: Loop) -> int | None:
     known = [e.constant for e in node.extent if e.is_constant and isinstance(e.constant, int)]
-    return min(known) if known else None
+    return min(known) if known and not node.start else None
 
 
 def _copy(nest: Nest, load: Load, tile: Buffer, inner: list[Loop]) -> Node:

@@ -32,6 +32,7 @@ from trilobite.compiler.targets.cpu.loops.transform import (
     fuse_pair,
     interchange_pair,
     on_loop,
+    skew_loop,
     split_loop,
 )
 from trilobite.compiler.targets.cpu.loops.verify import verify
@@ -116,14 +117,38 @@ class Schedule:
         self.steps.append(f"reorder {' '.join(order)}")
         return self
 
+    def skew(self, outer: str, inner: str, factor: int = 1) -> Schedule:
+        """Turns of `inner` begin `factor` later with each turn of `outer`: it becomes `inner_outer`, which is
+        `inner + factor * outer`. The order of turns stays; what changes is which exchanges are legal then.
+        """
+        node = self._nested(outer, inner, "skew")
+        child = node.body[0]
+        assert isinstance(child, Loop)
+        skewed = skew_loop(child, node, factor)
+        if skewed is None or child.kind != "serial":
+            raise self._refused(
+                f"cannot skew {inner} by {factor} turns for each of {outer}",
+                "a factor of at least 1, and two plain loops with fixed numbers of turns",
+                "skew before splitting, vectorising and unrolling",
+            )
+        return self._done(on_loop(self.nest, inner, lambda _: (skewed,)), f"skew {outer} {inner} {factor}")
+
     def _interchange(self, outer: str, inner: str) -> None:
         node = self._nested(outer, inner, "exchange")
         child = node.body[0]
         assert isinstance(child, Loop)
-        if any(outer in e.variables for e in child.extent):
+        if child.kind == "vector" or node.kind == "unrolled":
+            kind = child.kind if child.kind != "serial" else node.kind
+            raise self._refused(
+                f"cannot exchange {outer} and {inner}: one of them is {kind}",
+                "plain loops",
+                "reorder before vectorising and unrolling",
+            )
+        exchanged = interchange_pair(node)
+        if exchanged is None:
             raise self._refused(
                 f"cannot exchange {outer} and {inner}: the extent of {inner} depends on {outer}",
-                "extents that do not depend on the loop that moves inside",
+                "extents that grow with the loop that moves inside by one, and end somewhere without it",
                 "split by a size that divides the extent, or exchange before splitting",
             )
         for d in dependences(self.nest):
@@ -131,7 +156,7 @@ class Schedule:
                 raise self._broken(
                     f"cannot exchange {outer} and {inner}", d, "keep their order, or split first"
                 )
-        self.nest = on_loop(self.nest, outer, lambda n: (interchange_pair(n),))
+        self.nest = on_loop(self.nest, outer, lambda _: (exchanged,))
 
     def _broken(self, what: str, d: Dependence, remedy: str) -> IRError:
         return self._refused(
@@ -161,6 +186,12 @@ class Schedule:
     def parallelise(self, var: str) -> Schedule:
         """Turns of the outermost loop as units that several threads share."""
         node = self.loop(var)
+        if node.start:
+            raise self._refused(
+                f"the loop {var} cannot be parallel: it is skewed",
+                "a loop that begins with turn 0",
+                "parallelise a loop around it, or inside it after an exchange",
+            )
         if self.nest.body != (node,):
             raise self._refused(
                 f"the loop {var} cannot be parallel: it is not the outermost and only one",
@@ -209,7 +240,7 @@ class Schedule:
 
     def _join(self, first: Loop, second: Loop) -> None:
         """Two loops beside each other as one; what the second reads must not come from later turns."""
-        if first.extent != second.extent:
+        if (first.extent, first.start) != (second.extent, second.start):
             raise self._refused(
                 f"cannot join the loops `{loop_line(first)}` and `{loop_line(second)}`",
                 "equal extents",

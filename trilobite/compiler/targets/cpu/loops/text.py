@@ -51,7 +51,8 @@ def loop_line(node: Loop) -> str:
         kind += f" {node.lanes} lanes x {node.unroll}"
     if node.ahead:
         kind += f", ahead {', '.join(f'{a.buffer}[{a.index}]' for a in node.ahead)}"
-    return f"for {node.var} in {extent}{kind}"
+    start = f"max(0, {', '.join(map(str, node.start))}) to " if node.start else ""
+    return f"for {node.var} in {start}{extent}{kind}"
 
 
 def statement_lines(node: Statement) -> list[str]:

@@ -38,8 +38,12 @@ def split_loop(node: Loop, size: int) -> Loop:
     body = substituted(node.body, {node.var: at})
     blocks = tuple(_pieces(e, size) for e in node.extent)
     rest = tuple(e - variable(outer) * size for e in node.extent if not _divides(e, size))
+    if node.start:
+        # Blocks before the first turn and behind the last are empty, so bounds of other loops need not count.
+        blocks = tuple(b for b, e in zip(blocks, node.extent, strict=True) if e.is_constant) or blocks
     extent = (Index(size), *rest)
-    return Loop(outer, blocks, (replace(node, var=inner, extent=extent, body=body),))
+    start = tuple(s - variable(outer) * size for s in node.start)
+    return Loop(outer, blocks, (replace(node, var=inner, extent=extent, start=start, body=body),))
 
 
 def _divides(e: Index, size: int) -> bool:
@@ -55,7 +59,7 @@ def _pieces(e: Index, size: int) -> Index:
 
 def extent_of(node: Loop) -> Dim | None:
     """The number of turns where no other loop decides it."""
-    if len(node.extent) == 1 and node.extent[0].is_constant:
+    if len(node.extent) == 1 and node.extent[0].is_constant and not node.start:
         return node.extent[0].constant
     return None
 
@@ -64,7 +68,7 @@ def fuse_pair(node: Loop) -> Loop | None:
     """A loop and the only loop in it as one, whose variable is taken apart again; None if extents forbid."""
     child = node.body[0]
     assert isinstance(child, Loop)
-    m, n = extent_of(node), extent_of(child)
+    m, n = extent_of(node), extent_of(child)  # none of a skewed loop
     total = None if m is None or n is None else product(m, n)
     if total is None or n is None or lower(n) < 1:
         return None
@@ -74,8 +78,66 @@ def fuse_pair(node: Loop) -> Loop | None:
     return Loop(var, (Index(total),), substituted(child.body, parts), node.kind)
 
 
-def interchange_pair(node: Loop) -> Loop:
-    """The loop inside becomes the loop outside."""
+def interchange_pair(node: Loop) -> Loop | None:
+    """The loop inside becomes the loop outside. Bounds of it that grow or shrink with the other's turns by
+    one become bounds of the other; None where they do so otherwise, or no other bound is left.
+    """
     child = node.body[0]
     assert isinstance(child, Loop)
-    return replace(child, body=(replace(node, body=child.body),))
+    outer = node.var
+    free = tuple(e for e in child.extent if outer not in e.variables)
+    moved = _Bounds(node, child.var)
+    for e in child.extent:  # child < e
+        if outer in e.variables and not moved.below(e):
+            return None
+    for s in child.start:  # child >= s
+        if outer in s.variables and not moved.not_before(s):
+            return None
+    if not free:
+        return None
+    kept = tuple(s for s in child.start if outer not in s.variables)
+    inner = replace(node, extent=moved.extent, start=moved.start, body=child.body)
+    return replace(child, extent=free, start=kept, body=(inner,))
+
+
+class _Bounds:
+    """The bounds of a loop that becomes the inner one, with those that the other one brings."""
+
+    def __init__(self, node: Loop, other: str) -> None:
+        self.var, self.other = node.var, variable(other)
+        self.extent, self.start = node.extent, node.start
+
+    def below(self, e: Index) -> bool:
+        """other < e"""
+        c, rest = e.coefficient(self.var), e.without(self.var)
+        if c == 1:  # other < var + rest
+            self.start = (*self.start, self.other - rest + 1)
+        elif c == -1:  # var < rest - other
+            self.extent = (*self.extent, rest - self.other)
+            self.start = self.start or (Index(0),)
+        return self._is_plain(c, rest)
+
+    def not_before(self, s: Index) -> bool:
+        """other >= s"""
+        c, rest = s.coefficient(self.var), s.without(self.var)
+        if c == 1:  # var <= other - rest
+            self.extent = (*self.extent, self.other - rest + 1)
+            self.start = self.start or (Index(0),)
+        elif c == -1:  # var >= rest - other
+            self.start = (*self.start, rest - self.other)
+        return self._is_plain(c, rest)
+
+    def _is_plain(self, c: Dim, rest: Index) -> bool:
+        return c in (1, -1) and self.var not in rest.variables
+
+
+def skew_loop(node: Loop, by: Loop, factor: int) -> Loop | None:
+    """A loop whose turns begin `factor` later with each turn of another; None where that has no fixed end."""
+    last, turns = extent_of(by), extent_of(node)
+    if not isinstance(last, int) or not isinstance(turns, int) or factor < 1:
+        return None
+    new = f"{node.var}_{by.var}"
+    late = variable(by.var) * factor
+    body = substituted(node.body, {node.var: variable(new) - late})
+    extent = (late + turns, Index(turns + factor * max(last - 1, 0)))
+    return replace(node, var=new, extent=extent, start=(late,), body=body)

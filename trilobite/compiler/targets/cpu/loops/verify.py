@@ -125,4 +125,6 @@ class _Check:
         return all(v in self.ranges for v in used) and not self._cut(used)
 
     def _cut(self, used: set[str]) -> bool:
-        return any(len(each.extent) > 1 and each.var in used for each in loops(self.nest.body))
+        return any(
+            (len(each.extent) > 1 or each.start) and each.var in used for each in loops(self.nest.body)
+        )
