@@ -137,12 +137,12 @@ class Schedule:
         node = self._nested(outer, inner, "exchange")
         child = node.body[0]
         assert isinstance(child, Loop)
-        if child.kind == "vector" or node.kind == "unrolled":
-            kind = child.kind if child.kind != "serial" else node.kind
+        if child.kind == "vector" or node.kind in ("unrolled", "parallel"):
+            kind = child.kind if child.kind == "vector" else node.kind
             raise self._refused(
                 f"cannot exchange {outer} and {inner}: one of them is {kind}",
                 "plain loops",
-                "reorder before vectorising and unrolling",
+                "reorder before vectorising, unrolling and parallelising",
             )
         exchanged = interchange_pair(node)
         if exchanged is None:
