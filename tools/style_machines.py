@@ -27,6 +27,10 @@ HEAD = """# Style transfer on three processors
 Written by `python -m tools.style_machines`; every figure is simulated, every picture compared with the CPU's.
 Frames a second are 1 over the simulated time of one picture; joules are those of the machine's energy model
 ([machines](machines.md)). `trilobite profile NETWORK.onnx --on dlp:MACHINE -o report.html` shows why.
+
+Pictures of the 8-bit pair may differ in single pixels: its 8-bit convolutions agree bit for bit, but
+where a scaled sum lies between two 8-bit steps, one target rounds it up and another down, and later layers
+see it.
 """
 
 
