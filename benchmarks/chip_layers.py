@@ -26,6 +26,7 @@ from trilobite.compiler.targets.dlp.groups import ContractionPlan, contraction_p
 from trilobite.compiler.targets.dlp.interfaces import Epilogue, Problem
 from trilobite.compiler.targets.dlp.layouts import Layout, result_order, row_major, wanted_orders
 from trilobite.compiler.targets.dlp.lower import contraction_of
+from trilobite.compiler.targets.dlp.wide_sums import widen_sums
 from trilobite.ir import primitives  # noqa: F401, fills the table
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
@@ -125,7 +126,7 @@ def graph_of(layer: Layer, batch: int, dtype: Any) -> Graph:
 
 def problem_of(layer: Layer, batch: int, dtype: Any, machine: Machine) -> tuple[Problem, Epilogue | None]:
     """What the contraction room is asked, images and results channels last."""
-    grouped = group(expand(graph_of(layer, batch, dtype), machine), machine)
+    grouped = group(widen_sums(expand(graph_of(layer, batch, dtype), machine)), machine)
     (fusion,) = [e for e in grouped.equations if e.attributes.get("kind") == "contraction"]
     region = fusion.attributes["region"]
     plan = contraction_plan(region)

@@ -25,6 +25,7 @@ from trilobite.compiler.targets.dlp.parts import Called, Network
 from trilobite.compiler.targets.dlp.refusals import check
 from trilobite.compiler.targets.dlp.resident import Link, address_of, allocated, resident_array
 from trilobite.compiler.targets.dlp.schedule import narrow_first
+from trilobite.compiler.targets.dlp.wide_sums import widen_sums
 from trilobite.ir.graph import Graph
 from trilobite.processor.device import Device, DeviceArray
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
@@ -62,6 +63,7 @@ class Compiled:
             ("simplified", self._simplified),
             ("expanded", self._expanded),
             ("clamped", self._clamped),
+            ("widened", self._widened),
             ("scheduled", narrow_first),
             ("groups", self._grouped),
         )
@@ -88,6 +90,9 @@ class Compiled:
 
     def _clamped(self, graph: Graph) -> Graph:
         return self._through(clamp_codes(graph), "dce")
+
+    def _widened(self, graph: Graph) -> Graph:
+        return self._through(widen_sums(graph), "cse", "dce")
 
     def _through(self, graph: Graph, *names: str) -> Graph:
         """Some of the shared passes again."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.dtypes import bfloat16, float16, float32
 from trilobite.base.errors import IRError
 from trilobite.compiler.targets.dlp.contraction import accepts, lower_contraction
 from trilobite.compiler.targets.dlp.expand import windows
@@ -296,6 +297,8 @@ def drain_of(plan: ContractionPlan, region: Graph) -> tuple[dict[str, Any], Var,
         operand = take(rest[0], sums, numbers) if rest and read.count(sums) == 1 else None
         if operand in plan.operands:
             found[name], sums = plan.operands.index(operand), rest.pop(0).outputs[0]
+    if rest and found and read.count(sums) == 1 and _is_rounding(rest[0], sums):
+        sums = rest.pop(0).outputs[0]
     for length in (1, 2):
         if rest and read.count(sums) == length and _is_relu(rest[:length], sums, numbers):
             found["activation"], sums = "relu", rest[length - 1].outputs[0]
@@ -310,6 +313,12 @@ def _bias_of(e: Equation, sums: Var, numbers: Mapping[Var, Any]) -> Var | None:
     if e.primitive.name != "add" or e.inputs.count(sums) != 1:
         return None
     return e.inputs[1 - e.inputs.index(sums)]
+
+
+def _is_rounding(e: Equation, sums: Var) -> bool:
+    """Sums of floats that leave the unit in fewer bits."""
+    to = e.outputs[0].type.dtype
+    return e.primitive.name == "cast" and sums.type.dtype == float32 and to in (float16, bfloat16)
 
 
 def _scale_of(e: Equation, sums: Var, numbers: Mapping[Var, Any]) -> Var | None:
