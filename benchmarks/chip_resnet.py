@@ -130,6 +130,15 @@ def values_of(graph: Graph) -> list[Any]:
     return found
 
 
+def compiled(machine: str, batch: int) -> tuple[Any, list[Any]]:
+    """The network on a machine, its program loaded; and values for it."""
+    graph, target = graph_of(batch), find(f"dlp:{machine}")
+    values = values_of(graph)
+    made = target.load(target.lower(graph, Usage(stable=frozenset(range(1, len(values))))))
+    made.prepare(values)
+    return made, values
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("machine")
@@ -137,12 +146,8 @@ def main() -> None:
     parser.add_argument("--run", action="store_true", help="run it twice with data")
     parser.add_argument("--layers", action="store_true", help="cycles group by group")
     given = parser.parse_args()
-    graph, target = graph_of(given.batch), find(f"dlp:{given.machine}")
-    values = values_of(graph)
-    usage = Usage(stable=frozenset(range(1, len(values))))
     began = time.perf_counter()
-    made: Any = target.load(target.lower(graph, usage))
-    made.prepare(values)
+    made, values = compiled(given.machine, given.batch)
     print(f"compiled in {time.perf_counter() - began:.2f} s")
     for name in ("first", "second", "third")[: 3 if given.run else 1]:
         began = time.perf_counter()
