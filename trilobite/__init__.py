@@ -103,5 +103,21 @@ class _Door:
             module.__spec__ = self.spec
 
 
+class _InnerDoors:
+    """What lies inside a room that goes by another name: its file would be found under that name as well, and
+    loaded a second time, with classes and state of its own.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith("trilobite."):
+            return None
+        parent = name.rpartition(".")[0]
+        room = sys.modules.get(parent)
+        is_renamed = isinstance(room, ModuleType) and room.__name__ != parent
+        return _Doors.find_spec(name, path, target) if is_renamed else None
+
+
 if not any(finder is _Doors for finder in sys.meta_path):
+    sys.meta_path.insert(0, _InnerDoors)
     sys.meta_path.append(_Doors)  # behind all others: it is asked only for what is no file

@@ -6,6 +6,8 @@ import copy
 import importlib
 import io
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,24 @@ ROOMS = """nn.functional nn.init nn.parameter nn.modules nn.modules.utils nn.mod
 @pytest.mark.parametrize("name", ROOMS.split())
 def test_rooms_can_be_imported_under_pytorchs_names(name: str):
     assert importlib.import_module(f"trilobite.{name}") is not None
+
+
+def test_no_file_is_loaded_twice():
+    """A second copy would have classes and state of its own: `nn.init.skipped()` of one would not be seen by
+    the layers, which hold the other.
+    """
+    code = (
+        "import collections, importlib, sys\n"
+        f"for name in {ROOMS.split() + ['nn.layers.linear', 'optim.lbfgs', 'data.transforms']!r}:\n"
+        "    importlib.import_module('trilobite.' + name)\n"
+        "files = collections.defaultdict(set)\n"
+        "for module in list(sys.modules.values()):\n"
+        "    if 'trilobite' in (file := getattr(module, '__file__', None) or ''):\n"
+        "        files[file].add(id(module))\n"
+        "print([file for file, copies in files.items() if len(copies) > 1])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
 
 
 def test_jit_stays_the_compiler_after_its_rooms_were_imported():
