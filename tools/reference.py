@@ -130,26 +130,28 @@ def only_methods() -> list[str]:
 
 def primitives() -> str:
     from trilobite.compiler.targets.cpu import primitives as of_the_cpu
-    from trilobite.ir.primitive import Absent
+    from trilobite.compiler.targets.dlp import primitives as of_the_dlp
+    from trilobite.ir.primitive import Absent, Primitive
     from trilobite.ir.primitives import table
 
     lines = [
         "# Primitives",
         "",
         "Generated from the primitive table by `python -m tools.reference`. Everything else is composed of",
-        "these. A dash under *derivative* comes with the reason. Those marked *cpu* are the CPU's own:",
-        "its passes alone make them.",
+        "these. A dash under *derivative* comes with the reason. Those marked *cpu* or *dlp* are a",
+        "target's own: its passes alone make them.",
         "",
         "| primitive | operands | what it means | derivative |",
         "|---|---|---|---|",
     ]
-    own = {name for names in of_the_cpu.FAMILIES.values() for name in names.split()}
+    own = {name: "*cpu*: " for names in of_the_cpu.FAMILIES.values() for name in names.split()}
+    own |= {p.name: "*dlp*: " for p in vars(of_the_dlp).values() if isinstance(p, Primitive)}
     for p in sorted(table.values(), key=lambda p: p.name):
         slope = f"- ({p.vjp.why})" if isinstance(p.vjp, Absent) else "yes" if p.operands else ""
         cells = (
             f"`{p.name}`",
             " ".join(p.operands),
-            f"{'*cpu*: ' * (p.name in own)}{p.doc or f'{p.name} of each element'}",
+            f"{own.get(p.name, '')}{p.doc or f'{p.name} of each element'}",
             slope,
         )
         lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")

@@ -15,6 +15,22 @@ REFUSED = {
     "svd": "it has no program for singular values",
     "svdvals": "it has no program for singular values",
     "pinv": "it has no program for singular values",
+    **dict.fromkeys(
+        (
+            "cluster_all_reduce",
+            "cluster_all_gather",
+            "cluster_part",
+            "cluster_reduce_scatter",
+            "cluster_all_to_all",
+            "cluster_permute",
+            "cluster_broadcast",
+            "cluster_index",
+            "cluster_send",
+            "cluster_receive",
+            "cluster_barrier",
+        ),
+        "ranks are processes of the host, which exchange values there",
+    ),
 }
 
 
