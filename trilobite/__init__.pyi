@@ -151,7 +151,6 @@ from trilobite.framework.ops.pytorch_names import _check_value as _check_value
 from trilobite.framework.ops.pytorch_names import _shape_as_tensor as _shape_as_tensor
 from trilobite.framework.ops.pytorch_names import as_strided_scatter as as_strided_scatter
 from trilobite.framework.ops.pytorch_names import clear_autocast_cache as clear_autocast_cache
-from trilobite.framework.ops.pytorch_names import compiled_with_cxx11_abi as compiled_with_cxx11_abi
 from trilobite.framework.ops.pytorch_names import cumulative_trapezoid as cumulative_trapezoid
 from trilobite.framework.ops.pytorch_names import detach as detach
 from trilobite.framework.ops.pytorch_names import empty_permuted as empty_permuted

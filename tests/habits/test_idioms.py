@@ -125,3 +125,10 @@ def test_sets_that_parameters_lie_in() -> None:
     assert not constraints.positive.check(tb.tensor(-1.0)).item()
     assert constraints.positive_definite.check(tb.tensor([[2.0, 0.5], [0.5, 1.0]])).item()
     assert not constraints.positive_definite.check(tb.tensor([[1.0, 2.0], [2.0, 1.0]])).item()
+
+
+def test_a_row_of_what_was_sorted_is_told_from_pytorchs_pair() -> None:
+    with pytest.warns(tb.MeaningWarning, match=r"tb.sort\(x, dim=-1\)\[0\]"):
+        first = tb.sort(tb.tensor([[2.0, 1.0], [4.0, 3.0]]))[0]
+    assert first.tolist() == [1.0, 2.0]
+    assert tb.sort(tb.tensor(5.0))[0].item() == 5.0 and tb.sort(tb.tensor(5.0))[1].item() == 0

@@ -145,7 +145,7 @@ _BY_ROOM = {
         "cumulative_trapezoid gradient nanquantile index_reduce as_strided_scatter triangular_solve "
         "frobenius_norm sym_int sym_float sym_max sym_min sym_not _check _check_value _check_index "
         "_check_type _check_is_size _check_tensor_all _assert_async _shape_as_tensor get_device "
-        "empty_permuted compiled_with_cxx11_abi is_anomaly_enabled "
+        "empty_permuted is_anomaly_enabled "
         "is_deterministic_algorithms_warn_only_enabled get_autocast_gpu_dtype clear_autocast_cache"
     ),
     "pytorch.symbols": "SymInt SymFloat SymBool Stream Event UntypedStorage ScriptFunction",

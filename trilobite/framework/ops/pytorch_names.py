@@ -282,10 +282,6 @@ def empty_permuted(size: Any, physical_layout: Any, **kwargs: Any) -> Any:
     return _op("empty")(size, **kwargs)
 
 
-def compiled_with_cxx11_abi() -> bool:
-    return True
-
-
 def is_anomaly_enabled() -> bool:
     """Are NaN looked for?"""
     from trilobite.ir.transforms import bind as entry

@@ -173,7 +173,7 @@ class SortedTensor(Tensor):
 
     def __iter__(self) -> Any:
         if not _is_unpacked_in_two(sys._getframe(1)):
-            return super().__iter__()
+            return iter(self._through())
         if self.shape[:1] == (2,):
             say_once(
                 "sort",
@@ -181,6 +181,17 @@ class SortedTensor(Tensor):
                 "rows, as the array API standard means it, are tb.sort(x, axis=-1)",
             )
         return iter((wrap(self._read()), self.indices))
+
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is int and key in (0, 1):
+            if self.ndim == 0:  # which has no rows
+                return self.indices if key else wrap(self._read())
+            say_once(
+                "sort[0]",
+                f"tb.sort(x)[{key}] is a row, as the standard says; PyTorch's values and indices are "
+                f"tb.sort(x, dim=-1)[{key}]",
+            )
+        return super().__getitem__(key)
 
 
 def _is_unpacked_in_two(frame: Any) -> bool:
