@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -19,8 +20,10 @@ from typing import Annotated, Any
 import typer
 
 from trilobite.base.errors import ArgumentError, ClusterError
+from trilobite.cluster.process import ENDED
 
 LAUNCHERS = ("mpiexec", "mpirun")
+GRACE = 8.0  # seconds in which a job ends by itself once a rank has ended too soon
 
 
 def launcher() -> str:
@@ -77,7 +80,7 @@ def launch(
     command = rank if ranks == 1 else [launcher(), "-n", str(ranks), *rank]
     with TemporaryDirectory() as folder:
         note = Path(folder) / "checkpoint"
-        code = _run(command, {**environment(ranks, threads, patience), "TRILOBITE_JOB": str(note)})
+        code = _run(command, {**environment(ranks, threads, patience), "TRILOBITE_JOB": str(note)}, note)
         if code and note.exists():
             typer.echo(f"trilobite: the last checkpoint is {note.read_text()}", err=True)
     raise SystemExit(code)
@@ -86,8 +89,10 @@ def launch(
 launch.context_settings = {"allow_interspersed_args": False}  # type: ignore[attr-defined]
 
 
-def _run(command: list[str], env: dict[str, str]) -> int:
-    """The exit code of a command that gets the signals that this process gets."""
+def _run(command: list[str], env: dict[str, str], note: Path) -> int:
+    """The exit code of a command that gets the signals that this process gets. If a rank has ended too soon
+    and the command goes on, it is ended.
+    """
     child = subprocess.Popen(command, env=env)
 
     def pass_on(number: int, frame: Any) -> None:
@@ -95,5 +100,20 @@ def _run(command: list[str], env: dict[str, str]) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
-    code = child.wait()
+    code = _waited(child, Path(f"{note}{ENDED}"))
     return code if code >= 0 else 128 - code
+
+
+def _waited(child: subprocess.Popen[bytes], ended: Path) -> int:
+    since: float | None = None
+    while True:
+        try:
+            return child.wait(timeout=0.2)
+        except subprocess.TimeoutExpired:
+            if since is None and ended.exists():
+                since = time.monotonic()
+        late = 0.0 if since is None else time.monotonic() - since
+        if late > 2 * GRACE:
+            child.kill()
+        elif late > GRACE:
+            child.terminate()

@@ -14,6 +14,8 @@ from typing import Any
 
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 
+ENDED = ".ended"  # behind the name of the job's note: a rank has ended that should not have
+
 
 def rank() -> str:
     return next((os.environ[name] for name in RANKS if os.environ.get(name)), "0")
@@ -41,6 +43,10 @@ def watch(child: int) -> int:
     if code < 0 and not ended:
         name = signal.Signals(-code).name
         print(f"trilobite: rank {rank()} was killed by {name}: the job ends", file=sys.stderr, flush=True)
+    note = os.environ.get("TRILOBITE_JOB")
+    if code != 0 and note:  # the launcher ends what MPI's own leaves running
+        with open(note + ENDED, "w") as file:
+            file.write(rank())
     return code if code >= 0 else 128 - code
 
 
