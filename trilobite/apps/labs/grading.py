@@ -79,7 +79,7 @@ def grade_part(
     cases = part.cases if most is None else min(part.cases, most)
     for number in range(cases):
         case = seed + number
-        sizes = _sizes(part, np.random.default_rng(case), (number + 1) / cases)
+        sizes = _sizes(part, number, cases, case)
         tell(part.name, sizes)
         inputs = part.make(np.random.default_rng(case), sizes)
         fault = attempt(part, student, inputs)
@@ -93,12 +93,17 @@ def grade_part(
     return Verdict(part.name, cases)
 
 
-def _sizes(part: Part, rng: np.random.Generator, share: float) -> Sizes:
-    """Sizes between the least and a bound that grows from case to case."""
-    return {
-        name: int(rng.integers(low, low + round((high - low) * share) + 1))
-        for name, (low, high) in part.sizes.items()
-    }
+def _sizes(part: Part, number: int, cases: int, seed: int) -> Sizes:
+    """Sizes between the least and a bound that grows from case to case: in every other case by factors, so
+    that wide ranges have small cases too, else by steps.
+    """
+    rng, share = np.random.default_rng(seed), (number + 1) / cases
+    sizes = {}
+    for name, (low, high) in part.sizes.items():
+        span = high - low
+        room = (span + 1) ** share - 1 if number % 2 == 0 else span * share
+        sizes[name] = int(rng.integers(low, low + round(room) + 1))
+    return sizes
 
 
 def _problem(case: Case) -> tuple[str, ...]:

@@ -140,7 +140,7 @@ LAB = Lab(
             "matmul_int8: all of it as one kernel for the processor, bit for bit",
             _launch,
             _kernel,
-            {"m": (1, 70), "k": (1, 64), "n": (1, 48), "tasks": (1, 4)},
+            {"m": (1, 200), "k": (1, 64), "n": (1, 48), "tasks": (1, 4)},
             cases=10,
         ),
     ),

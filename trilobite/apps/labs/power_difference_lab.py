@@ -93,7 +93,7 @@ LAB = Lab(
             "SOURCE: the entry power_difference(x, y, out, n, power) in BANG C",
             _launch,
             _kernel,
-            {"n": (1, 3000), "power": (0, 4), "tasks": (1, 8)},
+            {"n": (1, 60_000), "power": (0, 4), "tasks": (1, 8)},
             cases=10,
         ),
     ),
