@@ -420,14 +420,19 @@ default in its YAML file; calibration rows never count as passes. A miss is stat
 """
 
 
-def kernel_languages() -> ModuleType:
-    """The measurements of examples/kernels."""
-    path = HERE.parent / "kernels" / "measure.py"
-    spec = importlib.util.spec_from_file_location("kernel_measurements", path)
+def loaded(path: Path) -> ModuleType:
+    """An example beside this one, as a module."""
+    name = f"validation_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
-    sys.modules["kernel_measurements"] = module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def kernel_languages() -> ModuleType:
+    """The measurements of examples/kernels."""
+    return loaded(HERE.parent / "kernels" / "measure.py")
 
 
 def page() -> str:
@@ -436,7 +441,8 @@ def page() -> str:
         result = {None: "reported", True: "pass", False: "miss"}[gate.passed]
         cells = (gate.name, gate.ours, gate.published, gate.error, gate.aim, result, gate.note)
         lines.append("| " + " | ".join(cells) + " |")
-    return HEAD + "\n".join(lines) + "\n" + code_lengths() + kernel_languages().page()
+    graphs = loaded(HERE / "compiled.py").page()
+    return HEAD + "\n".join(lines) + "\n" + graphs + code_lengths() + kernel_languages().page()
 
 
 def main() -> None:

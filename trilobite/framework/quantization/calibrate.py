@@ -37,9 +37,11 @@ class Range:
             self.low, self.high = min(self.low, number), max(self.high, number)
 
     def count(self, x: Array) -> None:
-        """Second pass: bins between the extremes."""
+        """Second pass: bins between the extremes. Zeros are left out: every grid has zero, so however many
+        there are (behind a ReLU most), they say nothing about the range.
+        """
         if self.low < self.high:
-            x = x[np.isfinite(x)].astype(np.float64)
+            x = x[np.isfinite(x) & (x != 0)].astype(np.float64)
             self.counts += np.histogram(x, BINS, (self.low, self.high))[0]
 
     def chosen(self, scheme: Scheme, symmetric: bool) -> tuple[float, float]:
