@@ -24,7 +24,7 @@ from cluster_models import (
 import trilobite as tb
 from trilobite import cluster as c
 
-MODELS = ["mlp", "convolutions", "lstm", "gpt"]
+MODELS = ["mlp", "convolutions", "lstm", pytest.param("gpt", marks=pytest.mark.long)]
 
 
 def own(a: Any, n: int, k: int) -> Any:

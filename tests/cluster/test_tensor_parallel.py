@@ -141,7 +141,7 @@ LONG = pytest.mark.long
 
 
 @pytest.mark.parametrize("shape", [(2, 2), *(pytest.param(s, marks=LONG) for s in ((1, 2), (1, 4), (2, 4)))])
-@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("sequence", [True, pytest.param(False, marks=LONG)])
 def test_a_split_transformer_trains_as_one_process(shape: tuple[int, int], sequence: bool) -> None:
     """The vocabulary of 11, the width of 12 over 4 and the sequence of 6 over 4 do not divide evenly."""
     for found in c.lockstep(train, shape[0] * shape[1], shape, sequence):
