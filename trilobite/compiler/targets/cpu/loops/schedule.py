@@ -72,7 +72,8 @@ class Schedule:
             raise self._refused(
                 f"split {var} into blocks of {size}", "a size of at least 1", "give a positive size"
             )
-        self.loop(var)
+        if self.loop(var).kind == "unrolled":
+            raise self._refused(f"split {var}: it is unrolled", "a loop with turns", "split before unrolling")
         return self._done(on_loop(self.nest, var, lambda n: (split_loop(n, size),)), f"split {var} {size}")
 
     def tile(self, outer: str, inner: str, rows: int, columns: int) -> Schedule:
@@ -175,7 +176,7 @@ class Schedule:
                 "vectorise the loop inside, or reorder so that this one is innermost",
             )
         for d in carried(self.nest, var):
-            if not d.reordable:
+            if not d.reordable or not _folds(d, node):
                 raise self._broken(
                     f"the loop {var} cannot run in vectors", d, "vectorise a loop that carries no dependence"
                 )
@@ -317,6 +318,16 @@ def _turns_over(d: Dependence, outer: str, inner: str) -> bool:
             return False  # an outer loop keeps them in order
     a, b = distance[outer], distance[inner]
     return (a is None or a > 0) and (b is None or b < 0)
+
+
+def _folds(d: Dependence, node: Loop) -> bool:
+    """Do all lanes of a loop combine into one element, which they have for themselves? Lanes that combine
+    into elements of their own, some of which may be the same, would lose what the others add.
+    """
+    s, buffer = list(statements((node,))), d.first.buffer
+    alone = sum(t.buffer == buffer for each in s for t in each.targets) == 1
+    read = any(load.buffer == buffer for each in s for load in each.loads())
+    return alone and not read and not any(node.var in i.variables for i in d.first.index)
 
 
 def _starts(d: Dependence, var: str) -> bool:
