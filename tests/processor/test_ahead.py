@@ -93,9 +93,9 @@ def test_stalls_take_time_in_proportion_to_the_trace() -> None:
     for rounds in (400, 1600):
         run = launch("dlp-m", rounds)
         _ = run.cycles
-        begun = time.perf_counter()
+        begun = time.thread_time()
         _ = run.stalls
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.thread_time() - begun)
     assert seconds[1] < 12 * seconds[0] + 0.05
 
 
@@ -120,10 +120,12 @@ def test_the_second_launch_computes_only() -> None:
         lines += [f"LI $10, #nram({64 * (n % 8)})", f"LI $11, #{n}", "VAV.f32 $10, $11, $10, $10"]
     device = Device("dlp-s")
     module = device.load(replace(assemble_program("\n".join(lines)), ahead=True))
-    device.launch(module)
-    begun = time.perf_counter()
-    device.launch(module)
-    assert time.perf_counter() - begun < 0.02 + 400 * 50e-6  # interpreted: above 100 us each
+    seconds = []
+    for _ in range(4):
+        begun = time.thread_time()
+        device.launch(module)
+        seconds.append(time.thread_time() - begun)
+    assert min(seconds[1:]) < 0.02 + 400 * 50e-6  # interpreted: above 100 us each
 
 
 ENDLESS = "LI $10, #nram(0)\nSMOVE $11, #8\nagain: VAV.f32 $10, $11, $10, $10\nJUMP #again"

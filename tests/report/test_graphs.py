@@ -93,7 +93,7 @@ def test_a_pass_that_changed_nothing_is_only_named() -> None:
 
 def test_ten_thousand_equations_are_laid_out_quickly() -> None:
     graph = graph_of(3000)
-    began = time.perf_counter()
+    began = time.thread_time()
     stage = stage_data("graph", graph)
     assert len(unpacked(stage["label"])) > 8000
-    assert time.perf_counter() - began < 10  # a quadratic layout would take minutes
+    assert time.thread_time() - began < 10  # a quadratic layout would take minutes

@@ -373,7 +373,7 @@ def test_time_grows_with_the_graph() -> None:
 
 
 def _seconds(graph: Graph) -> float:
-    start = time.perf_counter()
+    start = time.thread_time()
     orders(graph)
     layout(graph)
-    return time.perf_counter() - start
+    return time.thread_time() - start
