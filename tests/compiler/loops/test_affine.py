@@ -1,5 +1,6 @@
 """Random affine nests under random steps: what is accepted keeps every bit of the interpreter's results, and
-what is refused for a dependence is checked against all pairs of turns.
+no pair of turns that meet is overlooked. That a refused step really is illegal is not asked: the test of
+dependence is on the safe side.
 """
 
 from __future__ import annotations
