@@ -49,6 +49,8 @@ def wrong(command: str) -> str:
         return f"there is no command {name}"
     if name == "launch":  # what stands behind the script is the script's own
         words = words[: next((k for k, word in enumerate(words) if word.endswith(".py")), len(words))]
+    if name == "studio":  # it runs another command
+        return wrong(f"trilobite {shlex.join(words)}") if words and words[0] in ROWS else ""
     unknown = [w.split("=")[0] for w in words if re.match(r"-{1,2}[a-zA-Z]", w)]
     unknown = [w for w in unknown if w not in options_of(name)]
     return f"{name} has no {', '.join(unknown)}" if unknown else ""

@@ -139,6 +139,7 @@ def test_it_is_a_module_like_others(tmp_path: Path) -> None:
     x = pictures(2, 9)
     tb.save(first.state_dict(), tmp_path / "codes")
     other = copy.deepcopy(first)
+    assert not any(a is b for a, b in zip(other.buffers(), first.buffers(), strict=True))
     loaded = tb.load(tmp_path / "codes")
     assert set(loaded) == set(first.state_dict()) and all(
         loaded[k].dtype == v.dtype for k, v in first.state_dict().items()

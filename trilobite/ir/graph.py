@@ -112,6 +112,10 @@ class Graph:
         self.inputs, self.equations, self.outputs = tuple(inputs), tuple(equations), tuple(outputs)
         self.name = name
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
+        """Itself: a module that holds a graph is copied, the table of primitives is not."""
+        return self
+
     @property
     def input_types(self) -> tuple[TensorType, ...]:
         return tuple(v.type for v in self.inputs)

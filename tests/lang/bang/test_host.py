@@ -85,7 +85,7 @@ def test_the_commands(tmp_path: Path) -> None:
     source = str(KERNELS / "rows.mlu")
     args = ["random:f32:4x50", "empty:f32:4x50", "4", "50"]
     said = kernel("run", source, "softmax", "4,1,1", "union1", arg=args, output=str(tmp_path))
-    assert "softmax on mlu370-x4" in said and "nram: 16448 of 655360 bytes" in said
+    assert "softmax on dlp-m" in said and "nram: 16448 of 393216 bytes" in said
     np.testing.assert_allclose(np.load(tmp_path / "argument1.npy").sum(1), 1, rtol=1e-5)
     assert "no errors in" in kernel("check", source, "softmax", "4", "union1", arg=args)
     assert "rows.mlu:" in kernel("profile", source, "softmax", "4", "union1", arg=args)

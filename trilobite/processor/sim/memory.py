@@ -8,6 +8,7 @@ touches.
 from __future__ import annotations
 
 import mmap
+import sys
 from bisect import bisect_right, insort
 from dataclasses import dataclass
 from math import prod
@@ -40,9 +41,15 @@ class Place:
         return self.core == MEMORY_CORE
 
 
+# Linux's number; Python names it from 3.13 on.
+_NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+
+
 def lazy_bytes(size: int) -> Array:
-    """Zeroed memory of which only touched pages are real."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    """Zeroed memory of which only touched pages are real. The system sets nothing aside for it: otherwise a
+    process with more of it than there is memory could not fork.
+    """
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
     return np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint8)
 
 
