@@ -179,9 +179,12 @@ def test_a_kind_of_kernel_is_loaded_when_there_is_one(tmp_path: Path) -> None:
         "import sys, trilobite as tb\n"
         "w, b = tb.ones((3, 4)), tb.ones(4)\n"
         "tb.jit(lambda x: tb.nn.functional.relu(x @ w + b))(tb.ones((2, 3)))\n"
-        "rooms = 'conv', 'attention', 'linalg', 'sorting', 'gemm', 'nests'\n"
+        "family = ['contraction.' + r for r in ('attention', 'gemm', 'pooling')]\n"
+        "rooms = 'linalg', 'sorting', *family, 'nests'\n"
         "print([r for r in rooms if f'trilobite.compiler.targets.cpu.{r}.lower' in sys.modules])\n"
-        "print(sum('.cpu.conv.' in m for m in sys.modules))\n"
+        "algorithms = 'direct', 'integer', 'winograd', 'planes', 'channelwise', 'rowwise', 'weight_grad'\n"
+        "inside = [m.split('.contraction.')[1] for m in sys.modules if '.contraction.' in m]\n"
+        "print([m for m in inside if m.split('.')[0] in (*algorithms, 'convolution')])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -191,5 +194,6 @@ def test_a_kind_of_kernel_is_loaded_when_there_is_one(tmp_path: Path) -> None:
         timeout=60,
     )
     rooms, convolutions = done.stdout.splitlines()
-    assert rooms == "['attention', 'gemm']", done.stderr  # attention says which calls are its own
-    assert int(convolutions) == 2  # the sizes of tiles, which layouts are decided by
+    # Attention says which calls are its own.
+    assert rooms == "['contraction.attention', 'contraction.gemm']", done.stderr
+    assert convolutions == "['planes', 'planes.tile']"  # the size of a tile, which layouts are decided by

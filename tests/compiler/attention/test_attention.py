@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.compiler.targets.cpu.attention.lower import claims
+from trilobite.compiler.targets.cpu.contraction.attention.lower import claims
 from trilobite.compiler.targets.registry import executable
 
 attention = tb.nn.functional.scaled_dot_product_attention

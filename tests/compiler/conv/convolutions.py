@@ -12,8 +12,8 @@ import numpy as np
 
 from trilobite.base.dtypes import SMALL_FLOATS, DType, accumulator, is_integer
 from trilobite.compiler.program.kernels import Lowering, Operand
-from trilobite.compiler.targets.cpu.conv import lower as conv
-from trilobite.compiler.targets.cpu.conv import pooling
+from trilobite.compiler.targets.cpu.contraction import convolution as conv
+from trilobite.compiler.targets.cpu.contraction.pooling import lower as pooling
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table

@@ -11,7 +11,7 @@ import pytest
 
 from tests.compiler.conv.convolutions import check, lowered, native, random, region, types_of
 from trilobite.base.dtypes import DType, float32, is_integer
-from trilobite.compiler.targets.cpu.conv import lower as conv
+from trilobite.compiler.targets.cpu.contraction import convolution as conv
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
@@ -302,7 +302,7 @@ def test_panels(transposed: bool, dtype: str) -> None:
 
 @pytest.mark.parametrize("host", [SSE2, AARCH64], ids=["sse2", "aarch64"])
 def test_text_compiles_for_other_machines(host: Any) -> None:
-    from trilobite.compiler.targets.cpu.conv.lower import lower_root
+    from trilobite.compiler.targets.cpu.contraction.convolution import lower_root
     from trilobite.compiler.targets.cpu.epilogue import epilogue_of
 
     rng = np.random.default_rng(10)

@@ -11,9 +11,9 @@ from tests.compiler.conv.convolutions import native, region
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.compiler.graph.pipeline import Options
-from trilobite.compiler.targets.cpu.conv.integer_tiles import source_lanes
-from trilobite.compiler.targets.cpu.conv.integer_tiles_steps import lower_integer_points
-from trilobite.compiler.targets.cpu.conv.lower import accepts, lower_root
+from trilobite.compiler.targets.cpu.contraction.convolution import accepts, lower_root
+from trilobite.compiler.targets.cpu.contraction.integer_tiled.steps import lower_integer_points
+from trilobite.compiler.targets.cpu.contraction.integer_tiled.transforms import source_lanes
 from trilobite.compiler.targets.cpu.epilogue import epilogue_of
 from trilobite.compiler.targets.cpu.passes.layout import layout
 from trilobite.compiler.targets.cpu.primitives.conv_integer_tiles import WHOLE, fits, product

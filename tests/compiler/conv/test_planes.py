@@ -12,9 +12,9 @@ import pytest
 from tests.compiler.conv.convolutions import check, lowered, native, random, region, types_of
 from tests.compiler.conv.test_convolution import Geometry
 from trilobite.base.dtypes import DType, float32, float64
-from trilobite.compiler.targets.cpu.conv import lower as conv
-from trilobite.compiler.targets.cpu.conv.lower import lower_root
-from trilobite.compiler.targets.cpu.conv.plane_tile import FILTERS
+from trilobite.compiler.targets.cpu.contraction import convolution as conv
+from trilobite.compiler.targets.cpu.contraction.convolution import lower_root
+from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS
 from trilobite.compiler.targets.cpu.epilogue import epilogue_of
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table

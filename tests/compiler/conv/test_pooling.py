@@ -9,7 +9,7 @@ import pytest
 
 from tests.compiler.conv.convolutions import native, random, region, types_of
 from trilobite.base.dtypes import float32
-from trilobite.compiler.targets.cpu.conv import pooling
+from trilobite.compiler.targets.cpu.contraction.pooling import lower as pooling
 from trilobite.ir.evaluate import run
 
 WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [

@@ -10,7 +10,7 @@ import pytest
 from tests.compiler.conv.convolutions import native, random, region, types_of
 from tests.compiler.conv.test_convolution import with_epilogue
 from trilobite.base.dtypes import float32
-from trilobite.compiler.targets.cpu.conv import lower as conv
+from trilobite.compiler.targets.cpu.contraction import convolution as conv
 from trilobite.compiler.targets.cpu.passes.layout import layout
 from trilobite.compiler.targets.cpu.passes.layout_winograd import tile_of
 from trilobite.ir.evaluate import run
@@ -134,7 +134,7 @@ def test_epilogue_and_empty() -> None:
 
 @pytest.mark.parametrize("host", [SSE2, AARCH64], ids=["sse2", "aarch64"])
 def test_text_compiles_for_other_machines(host: Any) -> None:
-    from trilobite.compiler.targets.cpu.conv.lower import lower_root
+    from trilobite.compiler.targets.cpu.contraction.convolution import lower_root
     from trilobite.compiler.targets.cpu.epilogue import epilogue_of
 
     w = TensorType((1, 1, 3, 3, 8, 2 * host.lanes(4)), float32)

@@ -10,9 +10,9 @@ import pytest
 
 from tests.compiler.emit.native import Array, load_entry
 from trilobite.base.dtypes import DType, bfloat16, bool_, float16, float32, int8, int32, uint8
+from trilobite.compiler.targets.cpu.contraction.sizes import product as product_of
 from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.epilogue import Epilogue, RowOperand, emit_epilogue, epilogue_of
-from trilobite.compiler.targets.cpu.gemm.sizes import product as product_of
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Dense, Graph
 from trilobite.ir.primitive import table as p

@@ -13,7 +13,7 @@ import numpy as np
 
 from trilobite.base.dtypes import DType, is_integer
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.gemm.lower import lower_region
+from trilobite.compiler.targets.cpu.contraction.gemm.lower import lower_region
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
 from trilobite.ir.transforms.record import record_graph

@@ -9,7 +9,7 @@ import pytest
 
 from tests.compiler.gemm.products import assert_product, graph_of, lowered, matrices, matrices_of, native
 from trilobite.base.dtypes import FP8, bfloat16, float4_e2m1fn, float16, int4, uint4
-from trilobite.compiler.targets.cpu.gemm.lower import accepts
+from trilobite.compiler.targets.cpu.contraction.gemm.lower import accepts
 from trilobite.ir.primitive import table
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import TensorType

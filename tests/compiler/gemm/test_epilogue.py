@@ -9,7 +9,7 @@ import pytest
 
 from tests.compiler.gemm.products import graph_of, lowered, matrices_of, native
 from trilobite.base.dtypes import bfloat16, float16
-from trilobite.compiler.targets.cpu.gemm.lower import accepts
+from trilobite.compiler.targets.cpu.contraction.gemm.lower import accepts
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table

@@ -9,7 +9,7 @@ import pytest
 
 from tests.compiler.gemm.products import assert_product, graph_of, matrices, matrices_of, native, pieces
 from trilobite.compiler.graph.rewrite import Counters
-from trilobite.compiler.targets.cpu.gemm.lower import accepts
+from trilobite.compiler.targets.cpu.contraction.gemm.lower import accepts
 from trilobite.compiler.targets.cpu.passes.prepack import prepack
 from trilobite.ir.evaluate import run
 from trilobite.ir.primitive import table

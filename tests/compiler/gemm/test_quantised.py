@@ -11,7 +11,7 @@ from tests.compiler.gemm.products import graph_of, native, random_matrix
 from trilobite.base.dtypes import float8_e4m3fn, int4, uint4
 from trilobite.compiler.graph.passes.dce import dce
 from trilobite.compiler.graph.rewrite import Counters
-from trilobite.compiler.targets.cpu.gemm.lower import accepts
+from trilobite.compiler.targets.cpu.contraction.gemm.lower import accepts
 from trilobite.compiler.targets.cpu.passes.prepack import prepack
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Graph

@@ -23,7 +23,7 @@ from trilobite.ir.primitives.dot import free_axes
 from trilobite.ir.types import Dim, Shape, TensorType
 
 if TYPE_CHECKING:
-    from trilobite.compiler.targets.cpu.gemm.sizes import Product
+    from trilobite.compiler.targets.cpu.contraction.sizes import Product
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def _one_stride(places: Sequence[int | None], shape: Shape) -> Dim | Product:
 
 
 def _size(dims: Shape) -> Dim | Product:
-    from trilobite.compiler.targets.cpu.gemm.sizes import (
+    from trilobite.compiler.targets.cpu.contraction.sizes import (
         product,  # that room's door leads back to this module
     )
 

@@ -22,10 +22,10 @@ class Kinds(NamedTuple):
 # kind -> the module of this package that accepts and lowers its regions
 _ROOMS = {
     "loops": "nests.lower",
-    "dot": "gemm.lower",
-    "conv": "conv.lower",
-    "window": "conv.pooling",
-    "attention": "attention.lower",
+    "dot": "contraction.gemm.lower",
+    "conv": "contraction.convolution",
+    "window": "contraction.pooling.lower",
+    "attention": "contraction.attention.lower",
     "linalg": "linalg.lower",
     "sorting": "sorting.lower",
 }

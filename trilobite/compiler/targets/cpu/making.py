@@ -17,7 +17,7 @@ from trilobite.compiler.graph.pipeline import Compilation, Options, run_stages
 from trilobite.compiler.program.kernels import Lower
 from trilobite.compiler.program.plan import plan
 from trilobite.compiler.program.program import Program
-from trilobite.compiler.targets.cpu.attention.lower import claims
+from trilobite.compiler.targets.cpu.contraction.attention.lower import claims
 from trilobite.compiler.targets.cpu.copying import COPY
 from trilobite.compiler.targets.cpu.kinds import kinds
 from trilobite.compiler.targets.cpu.primitives.packing import PACKERS

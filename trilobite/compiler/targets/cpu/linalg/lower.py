@@ -10,9 +10,9 @@ from functools import lru_cache
 
 from trilobite.base.dtypes import DType, float32, float64
 from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Room, Step
+from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
+from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.emit.text import Text
-from trilobite.compiler.targets.cpu.gemm.sizes import Product, product
-from trilobite.compiler.targets.cpu.gemm.words import Words
 from trilobite.compiler.targets.cpu.linalg import factor, triangular
 from trilobite.compiler.targets.cpu.linalg.triangular import Form
 from trilobite.ir.graph import Equation, Graph, Var

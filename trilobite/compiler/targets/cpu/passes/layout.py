@@ -18,8 +18,8 @@ import numpy as np
 
 from trilobite.base.dtypes import is_complex, is_float
 from trilobite.compiler.graph.rewrite import Counters
-from trilobite.compiler.targets.cpu.conv.plane_tile import FILTERS
-from trilobite.compiler.targets.cpu.gemm.convert import accumulator_of
+from trilobite.compiler.targets.cpu.contraction.convert import accumulator_of
+from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS
 from trilobite.compiler.targets.cpu.passes.bytes import (
     integer_form,
     is_integer_convolution,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from math import prod
 
 from trilobite.base.dtypes import float32, float64
-from trilobite.compiler.targets.cpu.conv.plane_tile import FILTERS, VECTORS
-from trilobite.compiler.targets.cpu.conv.tiling import ROWS
-from trilobite.compiler.targets.cpu.conv.tiling import VECTORS as COLUMNS
+from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, VECTORS
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
+from trilobite.compiler.targets.cpu.contraction.tiling import VECTORS as COLUMNS
 from trilobite.compiler.targets.cpu.passes.layout_axes import mixes_channels
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Affine

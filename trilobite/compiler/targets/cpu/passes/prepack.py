@@ -19,8 +19,8 @@ from typing import Any
 
 from trilobite.base.dtypes import bits, float32, float64, int4, int32, is_integer, uint4
 from trilobite.compiler.graph.rewrite import Counters
-from trilobite.compiler.targets.cpu.gemm.convert import widens
-from trilobite.compiler.targets.cpu.gemm.tiling import tiling
+from trilobite.compiler.targets.cpu.contraction.convert import widens
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import tiling
 from trilobite.compiler.targets.cpu.passes.bytes import BYTES, conv_attributes, exact, moved, panel_attributes
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table

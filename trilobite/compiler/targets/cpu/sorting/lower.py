@@ -15,9 +15,9 @@ from functools import lru_cache
 
 from trilobite.base.dtypes import DType, int32, int64, is_complex
 from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
+from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.gemm.sizes import Product, product
-from trilobite.compiler.targets.cpu.gemm.words import Words
 from trilobite.compiler.targets.cpu.sorting import counting, lone_bytes, radix
 from trilobite.compiler.targets.cpu.sorting.keys import (
     MASK,

@@ -1,0 +1,1 @@
+"""Attention that is kept whole: fusions of kind "attention"; `lower.py` first."""

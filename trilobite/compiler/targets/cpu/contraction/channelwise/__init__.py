@@ -1,0 +1,1 @@
+"""Convolutions with one filter per channel, and their gradients; `steps.py` first."""

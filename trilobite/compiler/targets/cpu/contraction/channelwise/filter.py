@@ -1,0 +1,167 @@
+"""One filter per channel over lines of pixels: each source row of a line is loaded once for all its taps.
+
+Enters: dtypes, rank, the offsets of the taps along the last axis, how many pixels a tile has, an epilogue.
+Leaves: the text of one kernel for every size. A tile is some pixels side by side; its table of places
+(`gather`) holds the rows under it, line of taps by line of taps. A vector of channels of all its pixels is
+summed in registers, line after line, and goes through the epilogue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trilobite.compiler.targets.cpu.contraction.convert import widen
+from trilobite.compiler.targets.cpu.contraction.finish import SHORT
+from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
+from trilobite.compiler.targets.cpu.contraction.tile import multiply_add
+from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
+from trilobite.compiler.targets.cpu.emit.text import Value
+from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.native.host import Host
+
+_CACHE_LINE = 64  # bytes
+Places = tuple[list[Value], list[Value]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A tile of `pixels` along the last axis, `step` source positions apart; taps at these offsets from the
+    least one.
+    """
+
+    pixels: int
+    step: int
+    offsets: tuple[int, ...]
+
+    @property
+    def span(self) -> int:
+        """Source positions under a tile."""
+        return (self.pixels - 1) * self.step + max(self.offsets) + 1
+
+    def uses(self, position: int) -> list[tuple[int, int]]:
+        """Which pixels read a position by which taps."""
+        return [
+            (i, k)
+            for i in range(self.pixels)
+            for k, offset in enumerate(self.offsets)
+            if i * self.step + offset == position
+        ]
+
+
+@dataclass
+class _Tile:
+    """Where the results of a tile's pixels lie, how many pixels exist, and what to fetch meanwhile."""
+
+    rows: list[Places]
+    first: Value
+    count: Value
+    ahead: list[Value]  # rows of the next tile that no tile has read yet
+
+
+class Filter(Gathering):
+    """Emits one kernel."""
+
+    def __init__(
+        self, host: Host, tiling: Tiling, rank: int, line: Line, epilogue: Epilogue, names: tuple[str, ...]
+    ) -> None:
+        super().__init__(host, tiling, rank, epilogue, names)
+        self.line = line
+
+    def text(self) -> str:
+        t, w = self.t, self.w
+        with t.loop(t.begin, t.end, name="unit") as unit:
+            number, image = t.urem(unit.index, w["blocks"]), t.udiv(unit.index, w["blocks"])
+            first = t.mul(number, w["block"])
+            last = t.smin(t.add(first, w["block"]), w["tiles"])
+            start = self.gather.coordinates(first, image)
+            with t.loop(first, last, carried=start, name="tile") as tile:
+                self._tile(tile.values)
+                tile.next(*self.gather.after(tile.values))
+        return t.module()
+
+    def _tile(self, at: list[Value]) -> None:
+        t, w = self.t, self.w
+        self.gather.pixel(at, w["x"], self.places)
+        first = self.gather.row(at)
+        count = t.sub(w["pixels"], t.mul(at[-1], self.line.pixels))
+        unrolled = range(self.line.pixels if self._short else 0)
+        rows = [self.finish.row(t.add(first, t.mul(w["apart"], i))) for i in unrolled]
+        tile = _Tile(rows, first, t.smin(count, self.line.pixels), self._ahead())
+        whole = t.and_(w["width"], -self.tiling.lanes)
+        with t.loop(0, whole, self.tiling.lanes, name="channel") as c:
+            self._fetch(tile, c.index)
+            self._channels(tile, c.index, None)
+        with t.when(t.icmp("slt", whole, w["width"])):
+            self._channels(tile, whole, t.sub(w["width"], whole))
+
+    def _ahead(self) -> list[Value]:
+        """What follows a tile in the last lines: so many streams at once are too many for a machine to
+        foresee. Behind the end of a line it is something else, and fetching it does no harm.
+        """
+        t, w, span = self.t, self.w, self.line.span
+        found = []
+        for k in range(self.line.step):
+            line = t.smax(t.sub(w["lines"], k + 1), 0)
+            last = t.load_type("ptr", t.address(self.places, t.mul(t.add(t.mul(line, span), span - 1), 8)))
+            found.append(t.address(last, w["width"], self.tiling.operand))
+        return found
+
+    def _fetch(self, tile: _Tile, channel: Value) -> None:
+        """The share of one vector of channels in the rows of the next tile."""
+        t, pixels, operand = self.t, self.line.pixels * self.line.step, self.tiling.operand
+        share = pixels * self.tiling.lanes * operand.itemsize
+        for begin in tile.ahead:
+            here = t.address(begin, t.mul(channel, pixels), operand)
+            for at in range(0, share, _CACHE_LINE):
+                t.prefetch(t.address(here, at))
+
+    @property
+    def _short(self) -> bool:
+        return len(self.epilogue.body.equations) <= SHORT
+
+    def _channels(self, tile: _Tile, channel: Value, width: Value | None) -> None:
+        """A vector of channels of all pixels, of which `width` exist (None: all)."""
+        t, taps, span = self.t, len(self.line.offsets), self.line.span
+        zero = t.constant(self.tiling.vector, 0)
+        with t.loop(0, self.w["lines"], carried=[zero] * self.line.pixels, name="line") as line:
+            places = t.address(self.places, t.mul(line.index, 8 * span))
+            numbers = t.address(self.w["numbers"], t.mul(line.index, 8 * taps))
+            line.next(*self._line(places, numbers, channel, width, line.values))
+        if self._short:
+            for i, total in enumerate(line.results):
+                with t.when(t.icmp("slt", t.constant("i64", i), tile.count)):
+                    self.finish.store(total, tile.rows[i], channel, width)
+            return
+        step = self.tiling.lanes * self.tiling.size
+        for i, total in enumerate(line.results):
+            t.store_type(total, t.address(t.scratch, i * step), 32)
+        with t.loop(0, tile.count, name="pixel") as pixel:
+            total = t.load_type(self.tiling.vector, t.address(t.scratch, t.mul(pixel.index, step)), 32)
+            row = t.add(tile.first, t.mul(self.w["apart"], pixel.index))
+            self.finish.store(total, self.finish.row(row), channel, width)
+
+    def _line(
+        self, places: Value, numbers: Value, channel: Value, width: Value | None, sums: list[Value]
+    ) -> list[Value]:
+        """One line of taps: its weights in registers, every position under the tile loaded once."""
+        t, found, operand = self.t, list(sums), self.tiling.operand
+        weights = []
+        for k in range(len(self.line.offsets)):
+            row = t.load_type("i64", t.address(numbers, 8 * k))
+            weights.append(self._load(t.address(self.w["w"], t.add(row, channel), operand), width))
+        for position in range(self.line.span):
+            if not (uses := self.line.uses(position)):
+                continue
+            row = t.load_type("ptr", t.address(places, 8 * position))
+            value = self._load(t.address(row, channel, operand), width)
+            for i, k in uses:
+                found[i] = multiply_add(t, value, weights[k], found[i])
+        return found
+
+    def _load(self, at: Value, width: Value | None) -> Value:
+        t, tiling = self.t, self.tiling
+        if width is None:
+            value = t.load(tiling.operand, at, tiling.lanes)
+        else:
+            value = t.load_partial(tiling.operand, at, width, tiling.lanes)
+        return widen(t, value, tiling.operand, tiling.accumulator)

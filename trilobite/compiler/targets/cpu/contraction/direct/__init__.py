@@ -1,0 +1,1 @@
+"""The direct convolution: an indirect matrix product over pixels; `steps.py` first."""

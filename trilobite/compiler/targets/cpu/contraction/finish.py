@@ -1,0 +1,133 @@
+"""The last store of a convolution: sums of a tile through the epilogue into the results.
+
+Enters: sums in scratch, which rows of the result they are, columns. Leaves: the code that stores them. The
+epilogue is emitted twice: for whole rows of a tile, and masked for a last panel that is not full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from trilobite.compiler.targets.cpu.contraction.convert import narrow
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
+from trilobite.compiler.targets.cpu.contraction.words import Words
+from trilobite.compiler.targets.cpu.emit.text import Text, Value
+
+from trilobite.compiler.targets.cpu.epilogue import Epilogue, emit_epilogue  # isort: skip
+from trilobite.base.dtypes import DType
+from trilobite.compiler.program.kernels import Operand
+from trilobite.ir.graph import Graph, Var
+from trilobite.ir.types import Dim, TensorType
+
+
+def plain_epilogue(dtype: DType) -> Epilogue:
+    """Sums stored as they are."""
+    total = Var(TensorType((), dtype))
+    return Epilogue(Graph((total,), (), (total,), "epilogue"), (), (dtype,))
+
+
+def epilogue_words(words: Words, epilogue: Epilogue, result: Operand | None = None) -> None:
+    """The buffers that an epilogue reads and writes; the only result may go elsewhere than into output 0."""
+    for i, _ in enumerate(epilogue.results):
+        words.add(f"result{i}", result or Operand("out", i))
+    for i, o in enumerate(epilogue.operands):
+        words.add(f"operand{i}", Operand("in", o.input))
+        words.add(f"operand{i}_row", plain_stride(o.row_stride))
+
+
+def plain_stride(stride: object) -> Dim:
+    """A stride along rows; only the batch of a convolution is symbolic, so it is one number or affine."""
+    if hasattr(stride, "words"):
+        first: Dim = stride.words[0]
+        return first
+    assert isinstance(stride, Dim)
+    return stride
+
+
+SHORT = 12  # equations of an epilogue that may stand once for every register of a tile
+
+
+class Finish:
+    """Emits stores for one kernel. Words: those of `epilogue_words`, and `width`, the columns of a row."""
+
+    def __init__(self, t: Text, tiling: Tiling, epilogue: Epilogue, words: dict[str, Value]) -> None:
+        self.t, self.tiling, self.epilogue, self.w = t, tiling, epilogue, words
+
+    def tile(self, sums: Value, rows: Value, count: Value, column: Value, width: Value) -> None:
+        """`count` rows of sums, of which `width` columns exist, from `column` on."""
+        t, tiling = self.t, self.tiling
+
+        def each(full: bool) -> None:
+            with t.loop(0, count, name="row") as r:
+                row = t.load_type("i64", t.address(rows, t.mul(r.index, 8)))
+                line = t.address(sums, t.mul(r.index, tiling.columns * tiling.size))
+                self.line(line, self.row(row), column, None if full else width)
+
+        t.either(t.icmp("eq", width, tiling.columns), lambda: each(True), lambda: each(False))
+
+    def line(
+        self, sums: Value, places: tuple[list[Value], list[Value]], column: Value, width: Value | None
+    ) -> None:
+        """The sums of one row; of its columns only `width` exist (None: all)."""
+        t, tiling = self.t, self.tiling
+        for v in range(VECTORS):
+            at = v * tiling.lanes
+            here = t.address(sums, at * tiling.size)
+            if width is None:
+                self._vector(here, places, t.add(column, at), None)
+                continue
+            self._some(here, places, t.add(column, at), t.sub(width, at), v + 1 < VECTORS)
+
+    def _some(
+        self, sums: Value, places: tuple[list[Value], list[Value]], column: Value, left: Value, fills: bool
+    ) -> None:
+        """A vector of which `left` lanes exist, or none. `fills`: often all, and masked stores are slow."""
+        t = self.t
+
+        def masked() -> None:
+            with t.when(t.icmp("sgt", left, 0)):
+                self._vector(sums, places, column, left)
+
+        if fills:
+            full = t.icmp("sge", left, self.tiling.lanes)
+            t.either(full, lambda: self._vector(sums, places, column, None), masked)
+        else:
+            masked()
+
+    def registers(self, sums: Sequence[Value], rows: Value, column: Value) -> None:
+        """Sums of a full tile that are still in registers, row by row."""
+        t, lanes = self.t, self.tiling.lanes
+        # Bytes of several vectors are put together in fewer instructions.
+        together = VECTORS if any(d.itemsize == 1 for d in self.epilogue.results) else 1
+        for i in range(ROWS):
+            places = self.row(t.load_type("i64", t.address(rows, 8 * i)))
+            line = sums[i * VECTORS : (i + 1) * VECTORS]
+            for v in range(0, VECTORS, together):
+                total = reduce(t.join, line[v : v + together])
+                self.store(total, places, t.add(column, v * lanes), None, together * lanes)
+
+    def row(self, row: Value) -> tuple[list[Value], list[Value]]:
+        """Where a row of every operand and of every result begins."""
+        t, w, epilogue = self.t, self.w, self.epilogue
+        operands = [
+            t.address(w[f"operand{i}"], t.mul(row, w[f"operand{i}_row"]), o.dtype)
+            for i, o in enumerate(epilogue.operands)
+        ]
+        index = t.mul(row, w["width"])
+        return operands, [t.address(w[f"result{i}"], index, d) for i, d in enumerate(epilogue.results)]
+
+    def _vector(
+        self, sums: Value, places: tuple[list[Value], list[Value]], column: Value, count: Value | None
+    ) -> None:
+        self.store(self.t.load_type(self.tiling.vector, sums, 32), places, column, count)
+
+    def store(
+        self, total: Value, places: tuple[list[Value], list[Value]], column: Value, count: Value | None,
+        lanes: int = 0,
+    ) -> None:  # fmt: skip
+        """Sums of consecutive columns of one row, through the epilogue into every result; as many as fill a
+        vector, or `lanes`.
+        """
+        value = narrow(self.t, total, self.tiling.accumulator, self.tiling.result)
+        emit_epilogue(self.t, self.epilogue, value, *places, column, lanes or self.tiling.lanes, count)

@@ -1,0 +1,1 @@
+"""Matrix products: fusions of kind "dot"; `lower.py` first."""

@@ -1,0 +1,168 @@
+"""The last store: a register tile, added to what waits for it, through the epilogue into the results.
+
+Enters: a tile in scratch, and where in the result it belongs. Leaves: the code that stores it. The epilogue's
+scalar graph is emitted twice: once for whole rows of the tile and once, masked, for columns that are cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from trilobite.base.dtypes import DType
+from trilobite.compiler.targets.cpu.contraction.convert import narrow
+from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import ROWS
+from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.compiler.targets.cpu.emit.types import is_float_type
+from trilobite.compiler.targets.cpu.epilogue import emit_epilogue
+
+_TOGETHER = 4  # vectors of a tile that go through the epilogue at once: more would not fit in registers
+SHORT = 12  # equations of an epilogue that may stand once for every register of a tile
+
+
+def is_plain(p: Problem, accumulator: DType) -> bool:
+    """The accumulator is the result."""
+    return not p.epilogue.body.equations and p.epilogue.results == (accumulator,) and p.dtype == accumulator
+
+
+@dataclass
+class Spot:
+    """Which rows and columns of the result a tile covers."""
+
+    row: Value
+    column: Value
+    height: Value
+    width: Value
+
+
+class Finish:
+    """Emits stores for one kernel."""
+
+    def __init__(self, t: Text, accumulator: DType, lanes: int, p: Problem, words: dict[str, Value]) -> None:
+        self.t, self.accumulator, self.lanes, self.p, self.w = t, accumulator, lanes, p, words
+        self.size = accumulator.itemsize
+
+    def enter(self, batch: Value) -> None:
+        """A batch entry begins: every buffer's part of it."""
+        t, w, epilogue = self.t, self.w, self.p.epilogue
+        area = t.mul(t.mul(w["m"], w["n"]), batch)
+        self.results = [t.address(w[f"result{i}"], area, d) for i, d in enumerate(epilogue.results)]
+        self.operands = [
+            t.address(w[f"operand{i}"], t.mul(batch, w[f"operand{i}_batch"]), o.dtype)
+            for i, o in enumerate(epilogue.operands)
+        ]
+
+    def place(self, result: int, row: Value, column: Value) -> Value:
+        index = self.t.add(self.t.mul(row, self.w["n"]), column)
+        return self.t.address(self.results[result], index, self.p.epilogue.results[result])
+
+    def tile(
+        self, tile: Value, columns: int, spot: Spot, waiting: Value, waiting_row: Value, first: Value,
+        last: Value, waits: bool,
+    ) -> None:  # fmt: skip
+        """`waiting` is where sums of earlier blocks of k are, if this is not the first."""
+        t = self.t
+        whole = t.icmp("eq", spot.width, columns)
+
+        def rows(full: bool) -> None:
+            with t.loop(0, spot.height, name="row") as r:
+                line = t.address(tile, t.mul(r.index, columns * self.size))
+                before = t.address(waiting, t.mul(r.index, waiting_row))
+                row = t.add(spot.row, r.index)
+                if full:
+                    places = [t.constant("i64", start) for start in range(0, columns, self.lanes)]
+                    self.vectors(line, before, row, spot, places, None, first, last, waits)
+                    return
+                with t.loop(0, spot.width, self.lanes, name="vector") as piece:
+                    count = t.sub(spot.width, piece.index)
+                    self.vectors(line, before, row, spot, [piece.index], count, first, last, waits)
+
+        t.either(whole, lambda: rows(True), lambda: rows(False))
+
+    def vectors(
+        self, line: Value, before: Value, row: Value, spot: Spot, places: Sequence[Value],
+        count: Value | None, first: Value, last: Value, waits: bool,
+    ) -> None:  # fmt: skip
+        """Some vectors of a row of the tile, each of `count` lanes (None: all)."""
+        t = self.t
+        offsets = [t.mul(at, self.size) for at in places]
+        own = [t.load(self.accumulator, t.address(line, offset), self.lanes) for offset in offsets]
+        where = [t.address(before, offset) for offset in offsets]
+        # What waits in scratch is there in full width; what waits in the result is not.
+        few = None if waits else count
+
+        def added() -> list[Value]:
+            old = [_load(t, self.accumulator, at, self.lanes, few) for at in where]
+            add = t.fadd if is_float_type(own[0].type) else t.add
+            return [add(a, b) for a, b in zip(old, own, strict=True)]
+
+        def through() -> None:
+            stores = [
+                partial(self.store, total, row, t.add(spot.column, at), count)
+                for total, at in zip(totals, places, strict=True)
+            ]
+            t.side_by_side(stores)
+
+        def kept() -> None:
+            for total, at in zip(totals, where, strict=True):
+                _store(t, self.accumulator, total, at, few)
+
+        totals = t.either(first, lambda: own, added)
+        if waits:
+            through()
+        else:
+            t.either(last, through, kept)
+
+    def registers(
+        self, sums: Sequence[Value], row: Value, column: Value, waiting: Value, waiting_row: Value,
+        first: Value,
+    ) -> None:  # fmt: skip
+        """The sums of a whole tile that are still in registers, row by row, in their last block of k."""
+        t, vectors = self.t, len(sums) // ROWS
+        spots = [divmod(i, vectors) for i in range(len(sums))]
+
+        def added() -> list[Value]:
+            old = [
+                t.load(
+                    self.accumulator,
+                    t.address(t.address(waiting, t.mul(waiting_row, r)), v * self.lanes * self.size),
+                    self.lanes,
+                )
+                for r, v in spots
+            ]
+            return [t.fadd(a, b) for a, b in zip(old, sums, strict=True)]
+
+        totals = t.either(first, lambda: sums, added)
+        stores = [
+            partial(self.store, total, t.add(row, r), t.add(column, v * self.lanes), None)
+            for total, (r, v) in zip(totals, spots, strict=True)
+        ]
+        for i in range(0, len(stores), _TOGETHER):
+            t.side_by_side(stores[i : i + _TOGETHER])
+
+    def store(self, total: Value, row: Value, column: Value, count: Value | None) -> None:
+        """The accumulator through the epilogue into every result."""
+        t, w, epilogue = self.t, self.w, self.p.epilogue
+        start = t.mul(row, w["n"])
+        results = [t.address(p, start, d) for p, d in zip(self.results, epilogue.results, strict=True)]
+        operands = [
+            t.address(p, t.mul(row, w[f"operand{i}_row"]), o.dtype)
+            for i, (p, o) in enumerate(zip(self.operands, epilogue.operands, strict=True))
+        ]
+        value = narrow(t, total, self.accumulator, self.p.dtype)
+        emit_epilogue(t, epilogue, value, operands, results, column, self.lanes, count)
+
+
+def _load(t: Text, dtype: DType, at: Value, lanes: int, count: Value | None) -> Value:
+    if count is None:
+        return t.load(dtype, at, lanes)
+    return t.load_partial(dtype, at, count, lanes)
+
+
+def _store(t: Text, dtype: DType, value: Value, at: Value, count: Value | None) -> None:
+    if count is None:
+        t.store(dtype, value, at)
+    else:
+        t.store_partial(dtype, value, at, count)

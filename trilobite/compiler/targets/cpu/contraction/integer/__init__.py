@@ -1,0 +1,1 @@
+"""Convolutions and products of bytes; `steps.py` first."""

@@ -1,0 +1,1 @@
+"""Convolutions of images whose channels are planes; `steps.py` first."""

@@ -1,0 +1,1 @@
+"""Pooling: fusions of kind "window"; `lower.py` first."""

@@ -1,0 +1,1 @@
+"""Whatever combines gathered rows and keeps channels apart: pooling, small channelwise convolutions."""

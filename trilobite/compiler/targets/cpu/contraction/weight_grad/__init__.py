@@ -1,0 +1,1 @@
+"""Gradients of convolutions in their weight; `steps.py` first."""

@@ -1,0 +1,191 @@
+"""The kernel between the transforms of a tiled 3x3 convolution: points of the weight, products, results.
+
+Enters: dtypes, the tile, an epilogue. Leaves: one text for every size. A unit is a panel of columns and a
+block of tiles. Block by block of depth it makes the points of the panel, U = G w G', in scratch that stays in
+a core's cache, and adds the products of V[point, tile, C] with them; then each tile goes back from its points
+to its outputs and through the epilogue. Neither U nor the sums ever lie in memory as a whole: that would be
+four times the weight, read from far away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trilobite.compiler.targets.cpu.contraction.gather import Block, cut
+from trilobite.compiler.targets.cpu.contraction.tile import Tile
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
+from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
+    RESULT_AT,
+    SQUARE_AT,
+    Results,
+    Square,
+    Store,
+)
+from trilobite.compiler.targets.cpu.contraction.words import read_words
+from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.compiler.targets.cpu.emit.types import iota
+from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.compiler.targets.cpu.primitives.conv_winograd import TRANSFORMS
+from trilobite.native.host import Host
+
+BLOCK = 60  # tiles of a unit: their sums at 36 points and 64 channels of a panel's points fill half a cache
+DEPTH = 64  # channels whose points are made at a time
+_SUMS_AT = RESULT_AT + 2048  # bytes of scratch before the sums: squares and results of one tile
+_AT_ONCE = 4  # addresses written at once
+
+
+class Room:
+    """Where a unit keeps what, in bytes of scratch."""
+
+    def __init__(self, tiling: Tiling, tile: int) -> None:
+        self.points = len(TRANSFORMS[tile].source) ** 2
+        self.line = tiling.columns * tiling.size  # a row of sums, or of a panel
+        # A line more than a round number apart, or all points would fall into one set of the cache.
+        self.sums = (BLOCK + 1) * self.line  # of all tiles at one point
+        self.panel = (DEPTH + 1) * self.line  # of one point
+        self.points_at = _SUMS_AT + self.points * self.sums
+        self.places_at = self.points_at + self.points * self.panel
+        self.end = self.places_at + 8 * self.points * BLOCK
+
+
+class Product:
+    """Emits one kernel. `turned`: taps back to front."""
+
+    def __init__(
+        self, host: Host, tiling: Tiling, tile: int, turned: bool, epilogue: Epilogue, names: tuple[str, ...]
+    ) -> None:
+        self.t, self.tiling, self.tile, self.turned = Text(host), tiling, tile, turned
+        self.w, self.room = read_words(self.t, names), Room(tiling, tile)
+        self.side = len(TRANSFORMS[tile].source)
+        self.sums = self.t.address(self.t.scratch, _SUMS_AT)
+        self.points = self.t.address(self.t.scratch, self.room.points_at)
+        self.places = self.t.address(self.t.scratch, self.room.places_at)
+        self.results = Results(self.t, self.w, tiling, tile, epilogue)
+
+    def text(self) -> str:
+        t, w = self.t, self.w
+        self.tiles = [Tile(t, self.tiling, 2, n) for n in range(1, ROWS + 1)]
+        nothing = t.constant("i64", -1)
+        with t.loop(t.begin, t.end, carried=[nothing, nothing], name="unit") as unit:
+            panel, number = t.udiv(unit.index, w["blocks"]), t.urem(unit.index, w["blocks"])
+            first = t.mul(number, w["block"])
+            block = cut(t, first, t.smin(t.sub(w["count"], first), w["block"]))
+            with t.when(t.icmp("ne", number, unit.values[1])):
+                self._fill(block)
+            shallow = t.icmp("sle", w["depth"], DEPTH)
+            made = t.and_(shallow, t.icmp("eq", panel, unit.values[0]))
+            self._panel(block, panel, t.xor(made, 1))
+            self._finish(block, panel)
+            unit.next(panel, number)
+        for tile in self.tiles:
+            tile.emit()
+        return t.module()
+
+    def _fill(self, block: Block) -> None:
+        """For every tile of the block the addresses of its rows at all points."""
+        t, w, count = self.t, self.w, self.room.points
+        size = t.mul(w["depth"], self.tiling.operand.itemsize)
+        apart = t.splat(t.mul(w["tiles"], size), _AT_ONCE)
+        start = t.mul(apart, iota(apart.type))
+        step = t.mul(apart, t.splat(t.constant("i64", _AT_ONCE), _AT_ONCE))
+        with t.loop(0, block.tiles, carried=[block.first], name="tile") as tile:
+            base = t.address(self.places, t.mul(tile.index, 8 * ROWS * count))
+            with t.loop(0, self._size(block, tile.index), name="row") as row:
+                source = t.address(w["v"], t.mul(t.add(tile.values[0], row.index), size))
+                here = t.splat(t.define("i64", f"ptrtoint ptr {source} to i64"), _AT_ONCE)
+                line = t.address(base, t.mul(row.index, 8 * count))
+                with t.loop(0, count, _AT_ONCE, carried=[t.add(here, start)], name="point") as point:
+                    t.store_type(point.values[0], t.address(line, t.mul(point.index, 8)))
+                    point.next(t.add(point.values[0], step))
+            tile.next(t.add(tile.values[0], self._size(block, tile.index)))
+
+    def _size(self, block: Block, tile: Value) -> Value:
+        t = self.t
+        return t.add(block.small, t.convert("zext", t.icmp("slt", tile, block.larger), "i64"))
+
+    # -- products --------------------------------------------------------------------------------------------
+
+    def _panel(self, block: Block, panel: Value, wanted: Value) -> None:
+        t, w = self.t, self.w
+        with t.loop(0, w["depth"], DEPTH, name="depth") as deep:
+            channels = t.smin(t.sub(w["depth"], deep.index), DEPTH)
+            with t.when(wanted):
+                self._transform(panel, deep.index, channels)
+            self._multiply(block, deep.index, channels)
+
+    def _transform(self, panel: Value, deep: Value, channels: Value) -> None:
+        """The points of some channels of a panel."""
+        t, w, tiling, room = self.t, self.w, self.tiling, self.room
+        square = Square(t, tiling, TRANSFORMS[self.tile].weight)
+        tap_size = t.mul(w["depth"], room.line)
+        first = t.add(t.mul(panel, t.mul(tap_size, 9)), t.mul(deep, room.line))
+        begins = [t.address(w["w"], t.add(first, t.mul(tap_size, i))) for i in range(9)]
+        if self.turned:
+            begins = begins[::-1]
+        end = t.mul(channels, room.line)
+        with t.loop(0, end, tiling.lanes * tiling.size, name="vector") as vector:
+            here = t.address(self.points, vector.index)
+
+            def load(i: int, j: int) -> Value:
+                return t.load_type(tiling.vector, t.address(begins[3 * i + j], vector.index))
+
+            def store(i: int, j: int, value: Value) -> None:
+                t.store_type(value, t.address(here, (i * self.side + j) * room.panel), 32)
+
+            square.emit(load, store)
+
+    def _multiply(self, block: Block, deep: Value, channels: Value) -> None:
+        t, w, room = self.t, self.w, self.room
+        line, begins = t.constant("i64", 8 * room.points), t.icmp("eq", deep, 0)
+        panel = t.address(self.points, t.mul(deep, -room.line))
+        with t.loop(0, room.points, name="point") as point, t.loop(0, block.tiles, name="tile") as tile:
+            size = self._size(block, tile.index)
+            places = t.address(self.places, t.mul(tile.index, 8 * ROWS * room.points))
+            at = t.add(t.mul(point.index, room.sums), t.mul(tile.index, ROWS * room.line))
+            sums, after = t.address(self.sums, at), t.add(point.index, 1)
+            for kind in reversed(self.tiles):
+                with t.when(t.icmp("eq", size, kind.rows)):
+                    t.call(
+                        kind.name, places, line, panel, w["table"], point.index, after, deep, channels, sums,
+                        begins,
+                    )  # fmt: skip
+
+    # -- results ---------------------------------------------------------------------------------------------
+
+    def _finish(self, block: Block, panel: Value) -> None:
+        """Every tile of the block from its points to its outputs."""
+        t, w, tiling, room = self.t, self.w, self.tiling, self.room
+        square = Square(t, tiling, TRANSFORMS[self.tile].result, t.address(t.scratch, SQUARE_AT))
+        with t.loop(0, block.tiles, carried=[block.first], name="tile") as tile:
+            with t.loop(0, self._size(block, tile.index), carried=tile.values, name="row") as row:
+                place = self.results.place(t.add(row.values[0], w["tile"]))
+                at = t.mul(t.add(t.mul(tile.index, ROWS), row.index), room.line)
+                with t.loop(0, VECTORS, name="vector") as v:
+                    here = t.address(self.sums, t.add(at, t.mul(v.index, tiling.lanes * tiling.size)))
+
+                    def sums(store: Store, here: Value = here) -> None:
+                        def load(i: int, j: int) -> Value:
+                            at = t.address(here, (i * self.side + j) * room.sums)
+                            return t.load_type(tiling.vector, at, 32)
+
+                        square.emit(load, store)
+
+                    column = t.add(t.mul(panel, tiling.columns), t.mul(v.index, tiling.lanes))
+                    self.results.vector(place, column, sums)
+                row.next(t.add(row.values[0], 1))
+            tile.next(*row.results)
+
+
+def product_text(
+    host: Host, tiling: Tiling, tile: int, turned: bool, epilogue: Epilogue, names: tuple[str, ...]
+) -> str:
+    return Product(host, tiling, tile, turned, epilogue, names).text()
+
+
+def points_table(tiling: Tiling, tile: int) -> np.ndarray[Any, Any]:
+    """For each point the row of scratch at which its panel begins, as `Tile` reads it."""
+    room = Room(tiling, tile)
+    rows = np.arange(room.points, dtype=np.int64) * (room.panel // room.line)
+    return np.stack([np.zeros_like(rows), rows], axis=1)

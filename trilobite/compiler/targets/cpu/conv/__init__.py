@@ -1,1 +1,0 @@
-"""Convolutions and pooling: fusions of kind "conv" (`lower.py` first) and "window" (`pooling.py`)."""

@@ -1,1 +1,0 @@
-"""Matrix products on the CPU: fusions of kind "dot"; `lower.py` first."""
