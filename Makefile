@@ -68,7 +68,7 @@ bench: $(PEERS)  ## measure against the peers; writes docs/benchmarks.md (ARGS=-
 	$(BENCH)/bin/python -m benchmarks.harness $(ARGS)
 
 mutate: $(READY) data  ## does the suite notice small faults? (ARGS="--count 300 --seconds 3600")
-	$(QUIET) $(VENV)/bin/python tools/mutate.py $(ARGS)
+	$(QUIET) $(VENV)/bin/python -m tools.mutate $(ARGS)
 
 validate: $(READY)  ## the processor's figures beside published ones; writes docs/validation.md
 	$(VENV)/bin/python examples/processor/validate.py

@@ -1,12 +1,15 @@
 """Does the suite notice small faults? Draws mutants by room, runs the room's tests, prints who survived.
 
-    python tools/mutate.py --count 300 --seed 1 --seconds 3600      # goes on where it was stopped
-    python tools/mutate.py --report                                 # the table alone
+    python -m tools.mutate --lines                                  # anew: which test executes which line
+    python -m tools.mutate --count 300 --seed 1 --seconds 3600      # goes on where it was stopped
+    python -m tools.mutate --report                                 # the table alone
 
 Enters: the package's sources. Leaves: `.mutants/SEED.jsonl`, one line a mutant (killed, survived, timed out;
 `equivalent` once its name stands in `tools/equivalent_mutants.txt`), and a table by room.
 A mutant is one small change of one expression: a comparison flipped, a bound moved by one, a guard dropped.
-It is tried in a copy of the tree, never in place; first the tests of its room, then those of its neighbours.
+It is tried in a copy of the tree, never in place, by all tests that execute its line, the quickest first;
+where no test is known to, by those of its room and then its neighbours'. The test that noticed is run once
+more without the change: what fails anyway is no witness.
 """
 
 from __future__ import annotations
@@ -27,10 +30,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tools.covering import PLACE as LINES
+from tools.covering import Covering
+
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".mutants"
 KNOWN = ROOT / "tools" / "equivalent_mutants.txt"
-PATIENCE = 600  # seconds for the tests of one room
+PATIENCE = 600  # seconds for the tests of one round
+QUICKEST = 150  # tests of the first round
 # room -> (its tests, its neighbours' tests); the most specific prefix of a file's path decides.
 ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "trilobite/base": (("tests/errors", "tests/spine"), ("tests/ir", "tests/framework")),
@@ -53,6 +60,8 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "trilobite/apps": (("tests/apps",), ("tests/training",)),
     "trilobite/cli": (("tests/cli", "tests/project"), ()),
     "trilobite/zoo": (("tests/zoo",), ()),
+    "trilobite/cluster": (("tests/cluster",), ()),
+    "trilobite/dlp": (("tests/dlp",), ()),
 }
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -76,6 +85,7 @@ class Mutant:
     new: str
     start: int
     end: int
+    last: int  # line
 
     @property
     def name(self) -> str:
@@ -102,7 +112,9 @@ def mutants_of(path: str, text: str) -> Iterator[Mutant]:
             assert target.end_lineno is not None and target.end_col_offset is not None
             start = offsets[target.lineno - 1] + target.col_offset
             end = offsets[target.end_lineno - 1] + target.end_col_offset
-            yield Mutant(path, target.lineno, target.col_offset, kind, old, new, start, end)
+            yield Mutant(
+                path, target.lineno, target.col_offset, kind, old, new, start, end, target.end_lineno
+            )
 
 
 def _hidden(tree: ast.AST) -> set[int]:
@@ -183,49 +195,102 @@ def drawn(count: int, seed: int, rooms: Sequence[str]) -> list[Mutant]:
 class Copy:
     """A copy of the tree that one worker changes and puts back."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, lines: Covering) -> None:
         self.place = place
+        self.lines = lines
+        self._stamp = int(time.time())
+        listed = ["git", "ls-files", "-co", "--exclude-standard"]
         files = subprocess.run(
-            ["git", "ls-files", "-co", "--exclude-standard"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
+            listed, cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout.splitlines()
         for name in files:
             if (ROOT / name).is_file():
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, place / name)
+        if (ROOT / ".data").exists():
+            (place / ".data").symlink_to(ROOT / ".data")
         subprocess.run(["git", "init", "-q"], cwd=place, check=True)  # tests that ask git find a checkout
         subprocess.run(["git", "add", "-A"], cwd=place, check=True, capture_output=True)
 
-    def judge(self, mutant: Mutant) -> str:
-        """killed, timed out or survived."""
+    def judge(self, mutant: Mutant) -> tuple[str, str]:
+        """killed, timed out or survived, and the test that noticed; unsure: it fails anyway."""
         path = self.place / mutant.path
         before = path.read_bytes()
-        path.write_bytes(before[: mutant.start] + mutant.new.encode() + before[mutant.end :])
-        try:
-            for tests in ROOMS[room_of(mutant.path)]:
-                present = [t for t in tests if (self.place / t).exists()]
-                verdict = self._run(present) if present else "survived"
-                if verdict != "survived":
-                    return verdict
-            return "survived"
-        finally:
-            path.write_bytes(before)
+        for tests in self.rounds(mutant):
+            self._write(path, before[: mutant.start] + mutant.new.encode() + before[mutant.end :])
+            try:
+                verdict, witness = self._run(tests)
+            finally:
+                self._write(path, before)
+            if verdict == "killed" and witness and self._run([witness])[0] != "survived":
+                return "unsure", witness
+            if verdict != "survived":
+                return verdict, witness
+        return "survived", ""
 
-    def _run(self, tests: Sequence[str]) -> str:
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
-        quiet = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONDONTWRITEBYTECODE"), "1")
-        places = {"PYTHONPATH": str(self.place), "TRILOBITE_CACHE": str(self.place / ".cache")}
+    def rounds(self, mutant: Mutant) -> Iterator[list[str]]:
+        """The tests during which the line ran, the quickest first; where none is known, those of the room."""
+        known = [
+            test for test in self.lines.tests_of(mutant.path, mutant.line, mutant.last) if self._exists(test)
+        ]
+        if known:
+            yield known[:QUICKEST]
+            if known[QUICKEST:]:
+                yield known[QUICKEST:]
+            return
+        for tests in ROOMS[room_of(mutant.path)]:
+            present = [test for test in tests if self._exists(test)]
+            if present:
+                yield present
+
+    def _exists(self, test: str) -> bool:
+        return (self.place / test.partition("::")[0]).exists()
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """Python tells compiled files by whole seconds and sizes: no two contents have the same second."""
+        path.write_bytes(content)
+        self._stamp += 1
+        os.utime(path, (self._stamp, self._stamp))
+
+    def _run(self, tests: Sequence[str]) -> tuple[str, str]:
+        wanted = self.place / ".wanted"
+        wanted.write_text("\n".join(tests), encoding="utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            f"@{wanted}",
+        ]
+        quiet = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        places = {
+            "PYTHONPATH": str(self.place),
+            "TRILOBITE_CACHE": str(self.place / ".cache"),
+            "PYTHONPYCACHEPREFIX": str(self.place / ".compiled"),
+        }
         environment = {**os.environ, **quiet, **places}
         try:
             done = subprocess.run(
-                command, cwd=self.place, env=environment, capture_output=True, timeout=PATIENCE
+                command, cwd=self.place, env=environment, capture_output=True, text=True, timeout=PATIENCE
             )
         except subprocess.TimeoutExpired:
-            return "timed out"
-        return "survived" if done.returncode == 0 else "killed"
+            return "timed out", ""
+        failed = [
+            line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))
+        ]
+        return ("survived", "") if done.returncode == 0 else ("killed", failed[0] if failed else "")
+
+
+def note_lines(workers: int) -> None:
+    """Runs the suite with a recorder of lines; what it left before is gone. What fails is no witness later."""
+    shutil.rmtree(LINES, ignore_errors=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.covering", "-n", str(workers)]
+    subprocess.run(command, cwd=ROOT, check=False)
 
 
 def campaign(mutants: Sequence[Mutant], file: Path, seconds: float, workers: int) -> None:
@@ -234,23 +299,24 @@ def campaign(mutants: Sequence[Mutant], file: Path, seconds: float, workers: int
     waiting = [mutant for mutant in mutants if mutant.name not in known]
     until = time.monotonic() + seconds
     file.parent.mkdir(exist_ok=True)
+    lines = Covering.read()
     print(f"{len(mutants)} mutants, {len(mutants) - len(waiting)} judged before", flush=True)
 
     def work(place: Path) -> None:
-        copy = Copy(place)
+        copy = Copy(place, lines)
         while waiting and time.monotonic() < until:
             mutant = waiting.pop()
             began = time.monotonic()
-            verdict = copy.judge(mutant)
+            verdict, witness = copy.judge(mutant)
             row = {
                 "name": mutant.name,
                 "verdict": verdict,
+                "witness": witness,
                 "seconds": time.monotonic() - began,
-                **asdict(mutant),
             }
             with file.open("a", encoding="utf-8") as log:
-                log.write(json.dumps(row) + "\n")
-            print(f"{verdict:<10} {mutant.name}", flush=True)
+                log.write(json.dumps({**row, **asdict(mutant)}) + "\n")
+            print(f"{verdict:<10} {mutant.name} {witness}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as top, ThreadPoolExecutor(workers) as pool:
         places = [Path(top) / str(n) for n in range(workers)]
@@ -293,7 +359,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--room", action="append", default=[], choices=sorted(ROOMS))
     parser.add_argument("--report", action="store_true", help="the table of what was judged before")
+    parser.add_argument(
+        "--lines", action="store_true", help="run the suite once and note which lines tests execute"
+    )
     given = parser.parse_args()
+    if given.lines or not (given.report or LINES.exists()):
+        note_lines(given.workers)
+    if given.lines:
+        return
     file = PLACE / f"{given.seed}.jsonl"
     if not given.report:
         campaign(drawn(given.count, given.seed, given.room), file, given.seconds, given.workers)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
+import json
+import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -25,12 +28,9 @@ def f(a: int, b: "int | None" = None) -> "int | None":
 
 @pytest.fixture(scope="module")
 def mutate(root: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutate", root / "tools" / "mutate.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mutate"] = module
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(root))
+        return importlib.import_module("tools.mutate")
 
 
 def changed(mutant: object, text: str) -> str:
@@ -76,24 +76,116 @@ def test_shares_count_what_changes_results(
     assert "| trilobite/ir | 2 | 1 | 1 | 67% |" in mutate.table(rows)
 
 
-def test_a_fault_is_noticed_in_a_copy_and_the_tree_stays_as_it_was(
-    mutate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tree, place = tmp_path / "tree", tmp_path / "copy"
+@pytest.fixture
+def tree(mutate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of one function with two tests: one looks at it, one does not."""
+    tree = tmp_path / "tree"
     (tree / "trilobite" / "base").mkdir(parents=True)
     (tree / "tests" / "errors").mkdir(parents=True)
-    source = "def f(a):\n    return a + 1\n"
-    (tree / "trilobite" / "base" / "a.py").write_text(source)
-    (tree / "tests" / "errors" / "test_a.py").write_text("def test_f():\n    pass\n")
+    (tree / "trilobite" / "__init__.py").write_text("")
+    (tree / "trilobite" / "base" / "__init__.py").write_text("")
+    (tree / "trilobite" / "base" / "a.py").write_text("def f(a):\n    return a + 1\n")
+    tests = """from trilobite.base.a import f
+def test_looks():
+    assert f(1) == 2
+def test_does_not_look():
+    f(1)
+"""
+    (tree / "tests" / "errors" / "test_a.py").write_text(tests)
     monkeypatch.setattr(mutate, "ROOT", tree)
-    mutate.subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
-    place.mkdir()
-    copy = mutate.Copy(place)
-    monkeypatch.setattr(
-        copy,
-        "_run",
-        lambda tests: "survived" if "a + 1" in (place / "trilobite/base/a.py").read_text() else "killed",
+    subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
+    return tree
+
+
+class Given:
+    """Stands for what a run of the suite has noted."""
+
+    def __init__(self, *tests: str) -> None:
+        self.tests = list(tests)
+
+    def tests_of(self, path: str, first: int, last: int) -> list[str]:
+        return self.tests
+
+
+LOOKS = "tests/errors/test_a.py::test_looks"
+DOES_NOT = "tests/errors/test_a.py::test_does_not_look"
+
+
+def test_a_fault_is_noticed_in_a_copy_and_the_tree_stays_as_it_was(
+    mutate: ModuleType, tree: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "copy").mkdir()
+    copy = mutate.Copy(tmp_path / "copy", Given(DOES_NOT, LOOKS))
+    file = "trilobite/base/a.py"
+    source = (tree / file).read_text()
+    first, second = mutate.mutants_of(file, source)
+    assert (first.new, copy.judge(first)) == ("(a - 1)", ("killed", LOOKS))
+    copy.lines = Given(DOES_NOT)
+    assert copy.judge(second) == ("survived", "")
+    assert (tree / file).read_text() == (copy.place / file).read_text() == source
+
+
+def test_a_test_that_fails_anyway_is_no_witness(mutate: ModuleType, tree: Path, tmp_path: Path) -> None:
+    with (tree / "tests" / "errors" / "test_a.py").open("a") as file:
+        file.write("def test_broken():\n    assert f(1) == 3\n")
+    (tmp_path / "copy").mkdir()
+    copy = mutate.Copy(tmp_path / "copy", Given("tests/errors/test_a.py::test_broken"))
+    mutant = next(mutate.mutants_of("trilobite/base/a.py", (tree / "trilobite/base/a.py").read_text()))
+    assert copy.judge(mutant) == ("unsure", "tests/errors/test_a.py::test_broken")
+
+
+def test_where_no_test_is_known_the_rooms_tests_judge(mutate: ModuleType, tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    copy = mutate.Copy(tmp_path / "copy", Given())
+    mutant = next(mutate.mutants_of("trilobite/base/a.py", (tree / "trilobite/base/a.py").read_text()))
+    assert list(copy.rounds(mutant)) == [["tests/errors"]]
+
+
+def test_lines_know_the_tests_that_execute_them_the_quickest_first(
+    mutate: ModuleType, root: Path, tmp_path: Path
+) -> None:
+    path = str(root / "trilobite" / "base" / "a.py")
+    with sqlite3.connect(tmp_path / "1.sqlite") as made:
+        made.executescript("""create table file (id, path); create table context (id, context);
+                              create table line_bits (file_id, context_id, numbits)""")
+        made.execute("insert into file values (1, ?)", (path,))
+        made.executemany(
+            "insert into context values (?, ?)", [(1, ""), (2, "slow"), (3, "quick"), (4, "other")]
+        )
+        # Lines 1 and 9 while nothing is tested, 9 and 10 in the first two, 2 in the last.
+        rows = [(1, 1, b"\x02\x02"), (1, 2, b"\x00\x06"), (1, 3, b"\x00\x06"), (1, 4, b"\x04")]
+        made.executemany("insert into line_bits values (?, ?, ?)", rows)
+    made.close()
+    (tmp_path / "1.json").write_text(json.dumps({"slow": 2.0, "quick": 1.0, "other": 0.5}))
+    lines = mutate.Covering.read(tmp_path)
+    file = "trilobite/base/a.py"
+    assert lines.tests_of(file, 9, 9) == ["quick", "slow"]
+    assert lines.tests_of(file, 2, 2) == ["other"]
+    assert lines.tests_of(file, 2, 9) == ["other", "quick", "slow"]
+    assert lines.tests_of(file, 1, 1) == ["other", "quick", "slow"]  # runs at import: all that use the file
+    assert lines.tests_of("trilobite/base/b.py", 9, 9) == []
+
+
+def test_a_run_of_the_suite_notes_its_lines(mutate: ModuleType, root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("coverage")
+    (tmp_path / "test_a.py").write_text(
+        "from trilobite.base.dtypes import is_float\ndef test_it():\n    assert not is_float(None)\n"
     )
-    verdicts = {m.new: copy.judge(m) for m in mutate.mutants_of("trilobite/base/a.py", source)}
-    assert verdicts == {"(a - 1)": "killed", "2": "killed"}
-    assert (place / "trilobite/base/a.py").read_text() == source
+    program = f"""
+import pytest, sys
+from pathlib import Path
+import tools.covering as covering
+covering.PLACE = Path({str(tmp_path / "lines")!r})
+test = {str(tmp_path / "test_a.py")!r}
+options = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(Path(test).parent)]
+sys.exit(pytest.main([*options, test], plugins=[covering]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = mutate.Covering.read(tmp_path / "lines")
+    assert list(lines.seconds) == ["test_a.py::test_it"]
+    file = "trilobite/base/dtypes.py"
+    body = 1 + (root / file).read_text().splitlines().index("def is_float(d: DType) -> bool:") + 1
+    assert lines.tests_of(file, body, body) == ["test_a.py::test_it"]
