@@ -287,7 +287,7 @@ class Copy:
 
 
 def note_lines(workers: int) -> None:
-    """Runs the suite with a recorder of lines; what it left before is gone. What fails is no witness later."""
+    """Runs the suite with a recorder of lines; what it left before is gone. What fails is no witness."""
     shutil.rmtree(LINES, ignore_errors=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.covering", "-n", str(workers)]
     subprocess.run(command, cwd=ROOT, check=False)
