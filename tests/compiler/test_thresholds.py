@@ -1,75 +1,91 @@
-"""Sizes on both sides of the thresholds that decide how kernels are cut: joins, column sums, padding."""
+"""Sizes on both sides of every threshold in the code, compiled, eager and differentiated, beside the meaning.
+
+The thresholds are read from where they stand (`thresholds.py`). The meaning is the interpreter's, in double
+precision; a lane that is dropped or counted twice is far outside what rounding of single precision explains.
+"""
 
 from __future__ import annotations
 
+import ast
+import random
 from typing import Any
 
 import numpy as np
 import pytest
 
 import trilobite as tb
+from tests.compiler.thresholds import FOLDERS, PROGRAMS, Case, cases, sizes_in, thresholds
 
-RNG = np.random.default_rng(17)
-UNIT = 16384  # element operations from which work is divided
-STRIP = 2048  # columns that one strip of sums holds
-
-
-def around(size: int) -> list[int]:
-    return [size - 1, size, size + 1]
+CASES = cases()
+QUICK = random.Random(20).sample(CASES, 90)
+BLOCK = 60
 
 
-def values(*shape: int) -> Any:
-    return RNG.standard_normal(shape).astype(np.float32)
+def test_thresholds_are_found_where_they_stand() -> None:
+    source = "LEAST = 1 << 4\n_MANY, SOME = 3, 40\nPI = 3.5\nUNUSED = 9\nlower = 8\n" + (
+        "def f(n):\n    return n < LEAST or n // _MANY or min(n, SOME)\n"
+    )
+    assert dict(sizes_in(ast.parse(source))) == {"LEAST": 16, "_MANY": 3, "SOME": 40}
 
 
-@pytest.mark.parametrize("size", [*around(UNIT), *around(2 * UNIT), 100_003])
-def test_joined_values_lie_where_they_belong(size: int) -> None:
-    parts = [values(size // 3), values(size - size // 3), values(5)]
-    found = tb.jit(lambda a, b, c: tb.concat([a, b, c]))(*map(tb.tensor, parts))
-    np.testing.assert_array_equal(found.numpy(), np.concatenate(parts))
+def test_every_folder_with_thresholds_has_programs() -> None:
+    found = thresholds()
+    assert set(PROGRAMS) == set(FOLDERS)
+    assert sum(len(names) for names in found.values()) > 60
+    for folder, names in found.items():
+        sizes = {case.size for case in CASES if case.program in PROGRAMS[folder]}
+        most = max(program.most for program in PROGRAMS[folder])
+        assert all(value in sizes for value in names.values() if value <= most), folder
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("width", [*around(64), 331])
-def test_joins_along_every_axis_with_work_around_them(axis: int, width: int) -> None:
-    shape = [7, 40, width]
-    parts = []
-    for extent in (3, 11, 26):
-        part = list(shape)
-        part[axis] = extent
-        parts.append(values(*part))
+def differential(case: Case) -> None:
+    rng = np.random.default_rng(case.size)
+    program = case.program
+    given = program.inputs(rng, case.size)
+    floats = [x.dtype.kind == "f" for x in given]
+    single = [x.astype(np.float32) if floating else x for x, floating in zip(given, floats, strict=True)]
+    exact = [x.astype(np.float64) if floating else x for x, floating in zip(single, floats, strict=True)]
+    check(program.function, single, exact, exactly=program.exact)
+    if program.gradient:
+        meant = tb.jit(program.function, target="reference")(*map(tb.asarray, exact))
+        weight = rng.standard_normal(meant.shape)
 
-    def f(a: Any, b: Any, c: Any) -> Any:
-        return tb.concat([a * 2, b, tb.exp(-tb.abs(c))], axis=axis) + 1
+        def loss(*arrays: Any) -> Any:
+            result = program.function(*arrays)
+            return tb.sum(result * tb.asarray(weight.astype(str(result.dtype).removeprefix("trilobite."))))
 
-    a, b, c = parts
-    wanted = np.concatenate([a * 2, b, np.exp(-np.abs(c))], axis=axis) + 1
-    np.testing.assert_allclose(tb.jit(f)(*map(tb.tensor, parts)).numpy(), wanted, rtol=2e-6)
-
-
-@pytest.mark.parametrize("width", [*around(STRIP), 4099, 100_003])
-@pytest.mark.parametrize("rows", [3, 17, 33])
-def test_columns_of_joined_and_padded_values_are_summed_to_the_last(rows: int, width: int) -> None:
-    a, b = values(rows, width), values(5, width)
-    joined = tb.jit(lambda a, b: tb.sum(tb.concat([a, b], axis=0), axis=0))(tb.tensor(a), tb.tensor(b))
-    np.testing.assert_allclose(joined.numpy(), np.concatenate([a, b]).sum(0), rtol=1e-4, atol=1e-4)
-
-    def padded(a: Any) -> Any:
-        return tb.sum(tb.nn.functional.pad(a, (1, 2), value=0.5) * 2, axis=0)
-
-    wanted = (np.pad(a, ((0, 0), (1, 2)), constant_values=0.5) * 2).sum(0)
-    np.testing.assert_allclose(tb.jit(padded)(tb.tensor(a)).numpy(), wanted, rtol=1e-4, atol=1e-4)
+        check(tb.grad(loss, argnums=tuple(range(len(given)))), single, exact, exactly=False)
 
 
-@pytest.mark.parametrize("size", [*around(UNIT), 40_001])
-def test_gradients_of_joins_and_sums_agree_with_eager_ones(size: int) -> None:
-    a, b = (tb.tensor(values(size), requires_grad=True) for _ in range(2))
+def check(function: Any, single: list[np.ndarray], exact: list[np.ndarray], exactly: bool) -> None:
+    meant = as_arrays(tb.jit(function, target="reference")(*map(tb.asarray, exact)))
+    compiled = as_arrays(tb.jit(function)(*map(tb.asarray, single)))
+    eager = as_arrays(function(*map(tb.asarray, single)))
+    for way, found in (("compiled", compiled), ("eager", eager)):
+        for wanted, value in zip(meant, found, strict=True):
+            if exactly:
+                np.testing.assert_array_equal(value, wanted.astype(value.dtype), err_msg=way)
+            else:
+                size = float(np.max(np.abs(wanted), initial=1e-30))
+                np.testing.assert_allclose(value, wanted, rtol=0, atol=3e-5 * size, err_msg=way)
 
-    def loss(a: Any, b: Any) -> Any:
-        joined = tb.concat([tb.sin(a), b * b])
-        return tb.sum(joined * tb.arange(2 * size, dtype=tb.float32) / size)
 
-    both = tb.grad(loss, argnums=(0, 1))
-    eager, compiled = both(a, b), tb.jit(both)(a, b)
-    for x, y in zip(eager, compiled, strict=True):
-        np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-5, atol=1e-5)
+def as_arrays(result: Any) -> list[np.ndarray]:
+    results = result if isinstance(result, tuple | list) else [result]
+    return [r.detach().numpy() for r in results]
+
+
+@pytest.mark.parametrize("case", QUICK, ids=repr)
+def test_sizes_around_thresholds(case: Case) -> None:
+    differential(case)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("block", range(0, len(CASES), BLOCK))
+def test_all_sizes_around_all_thresholds(block: int) -> None:
+    for case in CASES[block : block + BLOCK]:
+        try:
+            differential(case)
+        except AssertionError as error:
+            raise AssertionError(repr(case)) from error
