@@ -17,6 +17,7 @@ from tests.compiler.arrays import assert_close, assert_same_bits
 from trilobite import nn
 from trilobite.compiler.program.program import Branch, Call, HostCall, Loop, Place, Step, While, inner
 from trilobite.compiler.program.program_file import decode, encode
+from trilobite.compiler.targets.cpu.kernel import pack, unpack
 from trilobite.native.pool import set_threads, threads
 from trilobite.zoo.gpt2 import GPT2
 
@@ -318,10 +319,10 @@ def test_the_number_of_threads_changes_no_bit() -> None:
 
 def test_programs_with_control_flow_are_kept_as_bytes() -> None:
     program = tb.jit(busy).lower(values(4, 4)).compile().main.program({})
-    data = encode(program)
+    data = encode(program, pack)
     assert data is not None
-    assert str(decode(data)) == str(program)
-    assert decode(data).steps == program.steps
+    assert str(decode(data, unpack)) == str(program)
+    assert decode(data, unpack).steps == program.steps
     assert "while arena" in str(program) and "choose by" in str(program) and "case 1" in str(program)
 
 

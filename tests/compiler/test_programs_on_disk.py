@@ -20,6 +20,7 @@ from trilobite.compiler.graph.pipeline import Options
 from trilobite.compiler.program.program import HostCall, Loop
 from trilobite.compiler.program.program_file import decode, encode
 from trilobite.compiler.targets.cpu import shelf
+from trilobite.compiler.targets.cpu.kernel import pack, unpack
 from trilobite.compiler.targets.cpu.target import Executable, compile_graph
 from trilobite.ir.graph import Graph
 from trilobite.native.disk import Cache
@@ -100,9 +101,9 @@ def parts(executable: Executable) -> list[Any]:
 @pytest.mark.parametrize("fn", [lambda x: tb.exp(x).sum(0), looped, weighted])
 def test_a_program_comes_back_as_it_was(fn: Callable[..., Any]) -> None:
     for program in parts(compile_graph(graph_of(fn))):
-        data = encode(program)
+        data = encode(program, pack)
         assert data is not None
-        again = decode(data)
+        again = decode(data, unpack)
         assert str(again) == str(program) and again.kernels == program.kernels
         assert (again.steps, again.outputs, again.packing) == (
             program.steps, program.outputs, program.packing,
@@ -117,15 +118,15 @@ def test_a_program_comes_back_as_it_was(fn: Callable[..., Any]) -> None:
 
 def test_loops_are_among_what_comes_back() -> None:
     (program,) = parts(compile_graph(graph_of(looped)))
-    data = encode(program)
-    assert data is not None and any(isinstance(s, Loop) for s in decode(data).steps)
+    data = encode(program, pack)
+    assert data is not None and any(isinstance(s, Loop) for s in decode(data, unpack).steps)
 
 
 def test_texts_of_kernels_come_back_when_they_are_asked_for() -> None:
     (program,) = parts(compile_graph(graph_of(looped)))
-    data = encode(program)
+    data = encode(program, pack)
     assert data is not None
-    again = decode(data).kernels
+    again = decode(data, unpack).kernels
     assert all("text" not in vars(k) for k in again)
     assert again == program.kernels and hash(again) == hash(program.kernels)
     assert [k.text for k in again] == [k.text for k in program.kernels]
@@ -135,16 +136,16 @@ def test_programs_with_steps_in_numpy_are_not_kept() -> None:
     z = (RNG.standard_normal(5) + 1j * RNG.standard_normal(5)).astype(np.complex64)
     (program,) = parts(compile_graph(graph_of(lambda z: tb.exp(z), z)))
     assert any(isinstance(s, HostCall) for s in program.steps)
-    assert encode(program) is None
+    assert encode(program, pack) is None
 
 
 @pytest.mark.parametrize("cut", [0, 3, 8, 40, -1])
 def test_what_is_no_program_is_refused(cut: int) -> None:
     (program,) = parts(compile_graph(graph_of(lambda x: tb.exp(x))))
-    data = encode(program)
+    data = encode(program, pack)
     assert data is not None
     with pytest.raises(DataError, match="bytes are no program"):
-        decode(data[:cut] if cut >= 0 else data[:8] + b"junk" + data[12:])
+        decode(data[:cut] if cut >= 0 else data[:8] + b"junk" + data[12:], unpack)
 
 
 # -- on the shelf --------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ import numpy as np
 
 from tests.compiler.arrays import assert_same_bits, random_array
 from trilobite.base.dtypes import as_dtype
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Room
+from trilobite.compiler.program.kernels import Lowering, Operand, Room
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.nests.lower import accepts, lower
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
@@ -67,7 +68,7 @@ def fusion_of(region: Graph) -> Equation:
 
 
 @lru_cache(maxsize=4096)
-def compiled(kernel: Kernel) -> Any:
+def compiled(kernel: NativeKernel) -> Any:
     name = objects.symbol(kernel.text, kernel.level)
     library = objects.load({name: objects.compile_object(kernel.text, kernel.level, features())})
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)

@@ -13,7 +13,7 @@ from tests.compiler.arrays import assert_same_bits, random_array
 from tests.compiler.loops.regions import compiled
 from trilobite.base.dtypes import DType, float32, int32
 from trilobite.base.errors import IndexingError, IRError
-from trilobite.compiler.program.kernels import Kernel
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.loops.combine import scalar_graph
 from trilobite.compiler.targets.cpu.loops.dependence import carried, dependences
 from trilobite.compiler.targets.cpu.loops.emit_llvm import emit, local_offsets
@@ -78,7 +78,7 @@ def by_machine(nest: Nest) -> list[Any]:
     top = nest.body[0]
     parallel = isinstance(top, Loop) and top.kind == "parallel"
     units = int(top.extent[0].constant) if parallel and isinstance(top, Loop) else 1  # type: ignore[arg-type]
-    function = compiled(Kernel(nest.name, emit(nest, features()), 0, size))
+    function = compiled(NativeKernel(nest.name, emit(nest, features()), 0, size))
     function(ctypes.addressof(words), 0, units, (scratch.ctypes.data + 63) // 64 * 64)
     return values
 

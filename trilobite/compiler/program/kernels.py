@@ -1,46 +1,37 @@
-"""What a kernel is, and what a fusion becomes: the contract between whoever writes kernels and the plan.
+"""What a fusion becomes: the contract between whoever writes kernels and the plan.
 
 Enters: a `fusion` equation (kind, region). Leaves: a `Lowering`: which kernels run on which buffers, in
-order. Nothing here knows addresses: operands are named by role, sizes may be symbolic.
+order. Nothing here knows addresses, nor what a kernel is made of: operands are named by role, sizes may be
+symbolic, and a kernel is what its target says (the CPU's: `targets/cpu/kernel.py`).
 
-Every kernel is one native function `void entry(ptr args, i64 begin, i64 end, ptr scratch)`. `args` points to
-8-byte words, one per argument of the step: addresses and integers. `begin..end` is a range of the step's
-units: independent pieces of work that write disjoint memory and whose bits do not depend on how the range is
-cut, so any number of threads gives the same result. `scratch` is memory of the calling thread alone, 64-byte
-aligned, at least `Kernel.scratch` bytes, with arbitrary contents. Buffers are row-major, contiguous and
-64-byte aligned, except inputs of the program, which are aligned to their element alone.
+A step runs its kernel over a number of units: independent pieces of work that write disjoint memory and whose
+bits do not depend on how they are shared out, so any number of workers gives the same result. Buffers are
+row-major, contiguous and 64-byte aligned, except inputs of the program, which are aligned to their element
+alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Dim
-from trilobite.native.objects import symbol
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """One native function as LLVM text. Two kernels with equal text are one kernel."""
+class Kernel(Protocol):
+    """A target's own: it writes, loads and runs it. A plan knows that equal kernels are one kernel."""
 
-    name: str  # for people: "dot_bias_gelu", "fused_add_mul"
-    text: str = field(hash=False)  # an LLVM module that defines `entry`, declares nothing but intrinsics
-    level: Literal[0, 1, 2, 3] = (
-        0  # how much LLVM's middle end has to do; text that is already tight needs none
-    )
-    scratch: int = 0  # bytes per thread
-    notes: str = ""  # the level above LLVM (a loop nest as text), for `stages`
+    @property
+    def name(self) -> str:
+        """For people: "dot_bias_gelu", "fused_add_mul"."""
 
-    @cached_property
-    def code(self) -> str:
-        """The name of its object code."""
-        return symbol(self.text, self.level)
+    @property
+    def scratch(self) -> int:
+        """Bytes that every worker needs for itself while it runs this."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Programs as bytes, to be kept on disk: JSON with the arrays behind it.
 
-Enters: a `Program`. Leaves: bytes, and the same Program from them; None for a program with host steps, which
-hold equations of a graph. Whoever keeps the bytes makes sure that they come back as they were: what is read
-is trusted in what it says, not in its form, so anything that is no program raises `DataError`.
+Enters: a `Program`, and how its target puts kernels into bytes. Leaves: bytes, and the same Program from
+them; None for a program with host steps, which hold equations of a graph. Whoever keeps the bytes makes sure
+that they come back as they were: what is read is trusted in what it says, not in its form, so anything that
+is no program raises `DataError`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,19 +24,21 @@ from trilobite.compiler.program.memory import Packing
 from trilobite.compiler.program.program import Branch, Call, Loop, Place, Program, Step, Value, While, hosts
 from trilobite.native.memory import empty
 
-_HEAD = struct.Struct("<QQ")  # bytes of the compressed JSON, and of the kernels' compressed texts
+_HEAD = struct.Struct("<QQ")  # bytes of the compressed JSON, and of the kernels as their target packs them
 _SPACES = ("arena", "input", "output", "constant")
 _QUICK = 1  # zlib's level: text shrinks to a fifth all the same
 
+Pack = Callable[[Sequence[Kernel]], bytes]
+Unpack = Callable[[bytes], Sequence[Kernel]]
 
-def encode(program: Program) -> bytes | None:
+
+def encode(program: Program, pack: Pack) -> bytes | None:
     """The program as bytes, if all its steps are native."""
     if any(hosts(program.steps)):
         return None
     number = {k: n for n, k in enumerate(program.kernels)}
     p = program.packing
     content = {
-        "kernels": [[k.name, k.code, k.level, k.scratch, k.notes] for k in number],
         "steps": [_step(s, number) for s in program.steps],
         "outputs": [[_place(v.place), v.shape, v.dtype.name] for v in program.outputs],
         "constants": [[c.shape, c.dtype.name] for c in program.constants],
@@ -44,65 +46,18 @@ def encode(program: Program) -> bytes | None:
         "reuses": list(program.reuses.items()),
         "locations": program.locations,
     }
-    whole, texts = _packed(content), _packed([k.text for k in number])
-    head = _HEAD.pack(len(whole), len(texts))
-    return b"".join([head, whole, texts, *(c.tobytes() for c in program.constants)])
+    whole = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), _QUICK)
+    kernels = pack(list(number))
+    head = _HEAD.pack(len(whole), len(kernels))
+    return b"".join([head, whole, kernels, *(c.tobytes() for c in program.constants)])
 
 
-def _packed(content: Any) -> bytes:
-    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), _QUICK)
-
-
-def _unpacked(data: bytes) -> Any:
-    return json.loads(zlib.decompress(data))
-
-
-def decode(data: bytes) -> Program:
-    """The program that was encoded."""
+def decode(data: bytes, unpack: Unpack) -> Program:
+    """The program that was encoded; `unpack` is the other half of what packed its kernels."""
     try:
-        return _decode(data)
+        return _decode(data, unpack)
     except (zlib.error, struct.error, ValueError, KeyError, TypeError, IndexError) as error:
         raise DataError(f"these {len(data)} bytes are no program: {error}") from error
-
-
-# -- kernels -------------------------------------------------------------------------------------------------
-
-
-class _Texts:
-    """The texts of a program's kernels, unpacked when somebody asks for one: whoever finds their object code
-    by its name never does.
-    """
-
-    def __init__(self, packed: bytes) -> None:
-        self._packed = packed
-
-    @cached_property
-    def all(self) -> list[str]:
-        found: list[str] = _unpacked(self._packed)
-        return found
-
-
-class KeptKernel(Kernel):
-    """A kernel as it was kept: it has its text when it is asked for it."""
-
-    def __init__(self, row: Sequence[Any], texts: _Texts, number: int) -> None:
-        name, code, level, scratch, notes = row
-        facts = {"name": name, "code": code, "level": level, "scratch": scratch, "notes": notes}
-        self.__dict__.update(facts, _texts=texts, _number=number)
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "text":
-            raise AttributeError(name)
-        text = self.__dict__["text"] = self._texts.all[self._number]
-        return text
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Kernel):
-            return NotImplemented
-        mine, its = ((k.name, k.code, k.scratch, k.notes) for k in (self, other))
-        return mine == its
-
-    __hash__ = Kernel.__hash__
 
 
 # -- steps ---------------------------------------------------------------------------------------------------
@@ -159,14 +114,14 @@ def _read_place(row: Sequence[int]) -> Place:
 # -- the whole -----------------------------------------------------------------------------------------------
 
 
-def _decode(data: bytes) -> Program:
+def _decode(data: bytes, unpack: Unpack) -> Program:
     length, more = _HEAD.unpack_from(data)
     middle = _HEAD.size + length
     behind = middle + more
     if behind > len(data):
         raise ValueError("its end is missing")
-    content, texts = _unpacked(data[_HEAD.size : middle]), _Texts(data[middle:behind])
-    kernels = [KeptKernel(row, texts, i) for i, row in enumerate(content["kernels"])]
+    content = json.loads(zlib.decompress(data[_HEAD.size : middle]))
+    kernels = unpack(data[middle:behind])
     offsets, peak, bound, naive = content["packing"]
     return Program(
         tuple(_read_step(row, kernels) for row in content["steps"]),

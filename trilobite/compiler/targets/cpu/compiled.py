@@ -14,6 +14,7 @@ import numpy as np
 
 from trilobite.base.collection import uncollected
 from trilobite.compiler.program.program import Program
+from trilobite.compiler.targets.cpu.kernel import native
 from trilobite.compiler.targets.cpu.runner import Arena, Runner
 from trilobite.compiler.targets.cpu.shelf import Shelf
 from trilobite.ir.graph import Graph
@@ -104,7 +105,7 @@ class Compiled:
         from trilobite.native.cache import named
 
         program = self._begun.pop(key, None) or self._kept(key, sizes)
-        kernels = program.kernels
+        kernels = native(program.kernels)
         code = named([k.code for k in kernels], lambda i: (kernels[i].text, kernels[i].level))
         with uncollected():
             runner = Runner(program, code, inputs, self.arena, self.replaced)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.program.plan_control import BLOCK
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 
 __all__ = ["BLOCK", "COPY"]
 
-COPY = Kernel(
+COPY = NativeKernel(
     "copy",
     f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)

@@ -19,6 +19,7 @@ from trilobite.compiler.program.plan import plan
 from trilobite.compiler.program.program import Program
 from trilobite.compiler.targets.cpu.contraction.attention.lower import claims
 from trilobite.compiler.targets.cpu.copying import COPY
+from trilobite.compiler.targets.cpu.kernel import native
 from trilobite.compiler.targets.cpu.kinds import kinds
 from trilobite.compiler.targets.cpu.primitives.packing import PACKERS
 from trilobite.compiler.targets.cpu.stages import STAGES
@@ -78,7 +79,7 @@ def _once(lower: Lower) -> Lower:
     def lowered(e: Any) -> Any:
         if id(e) not in made:
             made[id(e)] = found = lower(e)
-            kernels = dict.fromkeys(step.kernel for step in found.steps)
+            kernels = native(dict.fromkeys(step.kernel for step in found.steps))
             ahead((k.code, (k.text, k.level)) for k in kernels)
         return made[id(e)]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from trilobite.compiler.graph.regions import control_regions
-from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.program.program import HostCall, Step, calls, hosts
 from trilobite.compiler.targets.cpu.compiled import Compiled
+from trilobite.compiler.targets.cpu.kernel import NativeKernel, native
 from trilobite.compiler.targets.cpu.target import Executable
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Symbol
@@ -50,12 +50,12 @@ def _smallest(part: Compiled) -> dict[Symbol, int]:
     return {s: s.lower for s in part.symbols}
 
 
-def kernels_of(parts: tuple[Compiled, ...]) -> list[Kernel]:
+def kernels_of(parts: tuple[Compiled, ...]) -> list[NativeKernel]:
     """Each distinct kernel once."""
-    return list(dict.fromkeys(k for p in parts for k in p.program(_smallest(p)).kernels))
+    return list(dict.fromkeys(k for p in parts for k in native(p.program(_smallest(p)).kernels)))
 
 
-def _assembly(kernel: Kernel) -> str:
+def _assembly(kernel: NativeKernel) -> str:
     from trilobite.native.host import features
     from trilobite.native.objects import assembly
 

@@ -21,6 +21,7 @@ from trilobite.compiler.graph.fingerprint import fingerprint
 from trilobite.compiler.graph.pipeline import Options
 from trilobite.compiler.program.program import Program
 from trilobite.compiler.program.program_file import decode, encode
+from trilobite.compiler.targets.cpu.kernel import pack, unpack
 from trilobite.ir.graph import Graph
 from trilobite.native.disk import Cache, directory, shared
 from trilobite.native.host import features
@@ -62,12 +63,12 @@ class Shelf:
         found = self.cache.get(self._name("program", part, *sizes))
         try:
             with uncollected():
-                return None if found is None else decode(found)
+                return None if found is None else decode(found, unpack)
         except DataError:  # whole, but of another format: made anew, and replaced
             return None
 
     def keep(self, part: int, sizes: Sequence[int], program: Program) -> None:
-        encoded = encode(program)
+        encoded = encode(program, pack)
         if encoded is not None and len(encoded) <= LARGEST:
             self.cache.put(self._name("program", part, *sizes), encoded)
             self.cache.trim()

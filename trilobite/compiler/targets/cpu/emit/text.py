@@ -1,7 +1,7 @@
 """`Text`: the builder of LLVM text that every CPU kernel is written with.
 
 Enters: a `Host`, and calls in the order of execution. Leaves: `module()`, the text of one LLVM module that
-defines `entry(ptr args, i64 begin, i64 end, ptr scratch)` (see compiler/program/kernels.py) and declares
+defines `entry(ptr args, i64 begin, i64 end, ptr scratch)` (see targets/cpu/kernel.py) and declares
 nothing but intrinsics. Text is put together from strings, which is quick; it is not checked here but by LLVM.
 
     t = Text(features())

@@ -9,10 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType, float32, float64
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Room, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Room, Step
 from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.emit.text import Text
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.linalg import factor, triangular
 from trilobite.compiler.targets.cpu.linalg.triangular import Form
 from trilobite.ir.graph import Equation, Graph, Var
@@ -96,11 +97,11 @@ def _flops(root: Equation) -> float:
 
 
 @lru_cache(maxsize=64)
-def _kernel(name: str, dtype: DType, form: Form | None, names: tuple[str, ...], host: Host) -> Kernel:
+def _kernel(name: str, dtype: DType, form: Form | None, names: tuple[str, ...], host: Host) -> NativeKernel:
     t = Text(host)
     words = Words(list(names)).read(t)
     if form is None:
         factor.emit(t, dtype, words)
     else:
         triangular.emit(t, dtype, words, form)
-    return Kernel(name, t.module())
+    return NativeKernel(name, t.module())

@@ -1,6 +1,6 @@
 """A nest as LLVM text: loops with phis, explicit vectors, accumulators in registers, hoisted addresses.
 
-Enters: a scheduled `Nest` and the `Host`. Leaves: the text of a kernel (see compiler/program/kernels.py):
+Enters: a scheduled `Nest` and the `Host`. Leaves: the text of a kernel (see targets/cpu/kernel.py):
 words are the argument buffers in order, then the symbolic sizes; units are turns of the parallel loop, one if
 there is none. The text needs no middle end. Innermost loops are in `emit_inner`.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trilobite.base.dtypes import accumulator, bool_
-from trilobite.compiler.program.kernels import Kernel
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.loops.emit_llvm import emit, local_offsets
 from trilobite.compiler.targets.cpu.loops.emit_values import linear
 from trilobite.compiler.targets.cpu.loops.index import Index, lower, upper
@@ -196,8 +196,8 @@ def _blocks(row: Loop, least: int) -> Loop:
     return replace(split_loop(row, block), kind="parallel")
 
 
-def kernel(nest: Nest, host: Host) -> Kernel:
-    return Kernel(nest.name, emit(nest, host), 0, local_offsets(nest)[1], str(nest))
+def kernel(nest: Nest, host: Host) -> NativeKernel:
+    return NativeKernel(nest.name, emit(nest, host), 0, local_offsets(nest)[1], str(nest))
 
 
 def units(nest: Nest) -> Index:

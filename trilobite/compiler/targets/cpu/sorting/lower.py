@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType, int32, int64, is_complex
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.sorting import counting, lone_bytes, radix
 from trilobite.compiler.targets.cpu.sorting.keys import (
     MASK,
@@ -122,14 +123,14 @@ def lower_root(root: Equation, inputs: tuple[Var, ...], outputs: tuple[Var, ...]
 
 
 @lru_cache(maxsize=256)
-def _kernel(form: _Form, names: tuple[str, ...], host: Host) -> Kernel:
+def _kernel(form: _Form, names: tuple[str, ...], host: Host) -> NativeKernel:
     t = Text(host)
     radix.emit_arrange(t)
     for bits in sorted({compared_bits(dtype) for dtype in form.keys}):
         counting.emit_rank(t, bits)
     _Sorting(t, form, Words(list(names)).read(t)).emit()
     room = max(radix.ROOM, lone_bytes.ROOM, 5 * counting.ROOM)
-    return Kernel("top_k" if form.falling else "sort", t.module(), scratch=room)
+    return NativeKernel("top_k" if form.falling else "sort", t.module(), scratch=room)
 
 
 class _Sorting:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,17 @@ from trilobite.ir.graph import Equation, Graph
 from trilobite.ir.types import TensorType, size_of
 
 _ENTRY = "entry"
-_COPY = Kernel(
+
+
+class CFunction(NamedTuple):
+    """What a kernel is in a C file: the function `entry`, which is renamed there. Equal ones are one."""
+
+    name: str
+    text: str
+    scratch: int = 0
+
+
+_COPY = CFunction(
     "copy",
     f"""void {_ENTRY}(const int64_t *args, int64_t begin, int64_t end, char *scratch) {{
     const int64_t size = args[2], low = begin * {BLOCK}, high = end * {BLOCK} < size ? end * {BLOCK} : size;
@@ -79,8 +89,8 @@ def _accepts_plain(region: Graph) -> str | None:
     return "in C a product, a convolution or a window is a function of its own" if others else None
 
 
-def _kernel(nest: Nest, name: str) -> Kernel:
-    return Kernel(name, c_function(nest, _ENTRY), scratch=local_offsets(nest)[1])
+def _kernel(nest: Nest, name: str) -> CFunction:
+    return CFunction(name, c_function(nest, _ENTRY), scratch=local_offsets(nest)[1])
 
 
 def _loops(e: Equation) -> Lowering:
@@ -150,6 +160,7 @@ class _File:
             yield f" * {name}[{i}]: {t}"
 
     def _function(self, kernel: Kernel) -> str:
+        assert isinstance(kernel, CFunction), kernel
         return "static " + kernel.text.replace(f"void {_ENTRY}(", f"void {self.names[kernel]}(", 1)
 
     def _steps(self, steps: Iterable[ProgramStep], pad: str, depth: int = 0) -> Iterator[str]:

@@ -16,6 +16,7 @@ from trilobite.base.dtypes import bool_, is_float
 from trilobite.compiler.program.plan import plan
 from trilobite.compiler.program.program import Program
 from trilobite.compiler.targets.cpu.copying import COPY
+from trilobite.compiler.targets.cpu.kernel import native
 from trilobite.compiler.targets.cpu.kinds import kinds
 from trilobite.compiler.targets.cpu.runner import Runner
 from trilobite.compiler.targets.cpu.tuning.choices import Asked, trying
@@ -51,7 +52,7 @@ class Subject:
         from trilobite.native.cache import kernels
 
         program = self.program(parameters)
-        code = kernels([(k.text, k.level) for k in program.kernels])
+        code = kernels([(k.text, k.level) for k in native(program.kernels)])
         return Runner(program, code, len(self.graph.inputs))
 
     def seconds(self, parameters: Mapping[str, int] | None, limit: float = SECONDS) -> float:

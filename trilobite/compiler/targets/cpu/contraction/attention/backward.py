@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.targets.cpu.contraction.attention.forward import KEYS, Block
 from trilobite.compiler.targets.cpu.contraction.attention.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.gemm.micro import call_micro, emit_micro
@@ -20,6 +19,7 @@ from trilobite.compiler.targets.cpu.contraction.gemm.pack import Stored, emit_pa
 from trilobite.compiler.targets.cpu.emit.exponential import exp
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import constant
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.native.host import Host
 
 
@@ -42,7 +42,7 @@ class _Scratch:
     sums: Value  # slopes of the queries, panel over features
 
 
-def backward_kernel(p: Problem, host: Host) -> Kernel:
+def backward_kernel(p: Problem, host: Host) -> NativeKernel:
     t = Text(host)
     b = Block(t, p)
     q, k, v, out, below, slope, dq, dk, dv = (t.argument(i, "ptr") for i in range(9))
@@ -83,7 +83,7 @@ def backward_kernel(p: Problem, host: Host) -> Kernel:
                 )
                 b.rows_out(s.sums, p.features, t.address(dq, t.mul(at, wide)), rows)
     size = (2 * p.features + p.value_features + 2 * KEYS) * b.row
-    return Kernel("attention_backward", t.module(), 1, size)
+    return NativeKernel("attention_backward", t.module(), 1, size)
 
 
 def _scratch(b: Block, base: Value) -> _Scratch:

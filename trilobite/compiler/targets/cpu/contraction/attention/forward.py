@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trilobite.base.dtypes import bool_
-from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.targets.cpu.contraction.attention.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.gemm.micro import call_micro, emit_micro
 from trilobite.compiler.targets.cpu.contraction.gemm.pack import Stored, emit_pack
@@ -23,6 +22,7 @@ from trilobite.compiler.targets.cpu.emit.logarithm import log
 from trilobite.compiler.targets.cpu.emit.squares import transpose
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import constant
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.native.host import Host
 
 KEYS = 96  # of a block: their scores stay in the first cache
@@ -137,7 +137,7 @@ class Block:
                         t.store_type(column, at, self.size)
 
 
-def forward_kernel(p: Problem, host: Host) -> Kernel:
+def forward_kernel(p: Problem, host: Host) -> NativeKernel:
     t = Text(host)
     b = Block(t, p)
     keep = p.half == "forward"
@@ -174,7 +174,7 @@ def forward_kernel(p: Problem, host: Host) -> Kernel:
         if below is not None:
             _keep_below(b, top, total, t.address(below, t.mul(at, b.size)), rows)
     scratch = (p.features + KEYS + p.value_features) * b.row
-    return Kernel(f"attention_{p.half}", t.module(), 1, scratch)
+    return NativeKernel(f"attention_{p.half}", t.module(), 1, scratch)
 
 
 class _Parts:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.attention.problem import Problem, Refused, problem_of
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation, Graph
 from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host, features
@@ -31,7 +32,7 @@ def accepts(region: Graph) -> str | None:
 
 
 @cache
-def _kernel(p: Problem, host: Host) -> Kernel:
+def _kernel(p: Problem, host: Host) -> NativeKernel:
     """Their text is written by modules that a program without attention does not load."""
     if p.half == "backward":
         from trilobite.compiler.targets.cpu.contraction.attention.backward import backward_kernel

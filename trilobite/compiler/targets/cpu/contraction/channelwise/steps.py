@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.channelwise.filter import Filter, Line
 from trilobite.compiler.targets.cpu.contraction.direct.steps import axis_words, flat_table, tap_table
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words
@@ -23,6 +23,7 @@ from trilobite.compiler.targets.cpu.contraction.rowwise.steps import description
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
 from trilobite.compiler.targets.cpu.contraction.words import Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
 from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host
@@ -115,7 +116,7 @@ def _step(
     for name, value in numbers.items():
         words.add(name, value)
     text = _text(host, tile, len(part.axes), line, epilogue, tuple(words.names))
-    kernel = Kernel("conv_channelwise", text, scratch=places_at + table_bytes(1, under.tap_count))
+    kernel = NativeKernel("conv_channelwise", text, scratch=places_at + table_bytes(1, under.tap_count))
     images = p.batch if symbolic else 1
     work = 2.0 * pixels * part.tap_count * p.channels
     return Step(kernel, tuple(words.contents), images * -(-tiles // block), work, work < 2 * _SERIAL)

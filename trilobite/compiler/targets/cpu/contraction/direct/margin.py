@@ -9,11 +9,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.program.kernels import Kernel, Operand, Step
+from trilobite.compiler.program.kernels import Operand, Step
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.words import Words, read_words
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import memory_type
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 
@@ -32,7 +33,7 @@ def margin_step(
 
 
 @lru_cache(maxsize=64)
-def _kernel(host: Host, dtype: DType, wide: DType, names: tuple[str, ...]) -> Kernel:
+def _kernel(host: Host, dtype: DType, wide: DType, names: tuple[str, ...]) -> NativeKernel:
     t = Text(host)
     w = read_words(t, names)
     whole = t.add(t.add(w["line"], w["low"]), w["high"])
@@ -44,7 +45,7 @@ def _kernel(host: Host, dtype: DType, wide: DType, names: tuple[str, ...]) -> Ke
         middle = t.address(target, w["low"], wide)
         copy_run(t, (dtype, wide), source, middle, w["line"], lanes)
         _zero(t, wide, t.address(middle, w["line"], wide), w["high"])
-    return Kernel("conv_margin" if dtype == wide else "conv_widened", t.module())
+    return NativeKernel("conv_margin" if dtype == wide else "conv_widened", t.module())
 
 
 def _zero(t: Text, dtype: DType, target: Value, count: Value) -> None:

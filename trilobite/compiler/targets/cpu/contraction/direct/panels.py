@@ -11,10 +11,11 @@ import math
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.words import Words, read_words
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import memory_type
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
 from trilobite.native.host import Host
 
@@ -44,7 +45,7 @@ def lower_panels(e: Equation, host: Host) -> Lowering:
 
 
 @lru_cache(maxsize=64)
-def _kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) -> Kernel:
+def _kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) -> NativeKernel:
     t = Text(host)
     w = read_words(t, names)
     with t.loop(t.begin, t.end, name="panel") as unit:
@@ -54,7 +55,7 @@ def _kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) -> Ker
         target = t.address(w["out"], t.mul(unit.index, size), dtype)
         for start in range(0, lanes, _GATHERED):
             _columns(t, w, dtype, source, t.add(t.mul(panel, lanes), start), target, start, lanes)
-    return Kernel("conv_panels", t.module())
+    return NativeKernel("conv_panels", t.module())
 
 
 def _columns(

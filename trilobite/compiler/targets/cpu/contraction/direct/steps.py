@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.grouped import Grouped, Spread
 from trilobite.compiler.targets.cpu.contraction.direct.kernel import Direct, scratch_of
 from trilobite.compiler.targets.cpu.contraction.direct.margin import margin_step
@@ -30,6 +30,7 @@ from trilobite.compiler.targets.cpu.contraction.problem import (
 from trilobite.compiler.targets.cpu.contraction.tiling import DEPTH, ROWS, Tiling, shortened, tiling, widened
 from trilobite.compiler.targets.cpu.contraction.words import Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Affine, Dim
@@ -227,10 +228,10 @@ def _buffers(epilogue: Epilogue, buffers: tuple[Operand, Operand, int], result: 
 def _kernel(
     host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], scratch: int,
     streams: bool, form: Form | None,
-) -> Kernel:  # fmt: skip
+) -> NativeKernel:  # fmt: skip
     after = [e.primitive.name for e in epilogue.body.equations]
     name = "_".join(["conv", *dict.fromkeys(after)][:5])
-    return Kernel(name, _text(host, tile, rank, epilogue, names, streams, form), scratch=scratch)
+    return NativeKernel(name, _text(host, tile, rank, epilogue, names, streams, form), scratch=scratch)
 
 
 @lru_cache(maxsize=256)

@@ -6,12 +6,13 @@ it is one element at a time; units are rows of the copy.
 
 from __future__ import annotations
 
-from trilobite.compiler.program.kernels import Kernel, Operand, Step
+from trilobite.compiler.program.kernels import Operand, Step
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Copy
 from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
 from trilobite.compiler.targets.cpu.contraction.sizes import Product
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import constant
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.native.host import Host
 
 _UNITS = 64
@@ -39,7 +40,7 @@ def lower_copy(copy: Copy, temporary: int, host: Host) -> Step:
             bits = f"i{8 * copy.dtype.itemsize}"
             value = t.load_type(bits, t.address(at, t.mul(element.index, w[f"stride{inner}"])))
             t.store_type(value, t.address(w["target"], t.mul(t.add(to, element.index), copy.dtype.itemsize)))
-    return Step(Kernel("dot_arrange", t.module()), tuple(words.contents), _UNITS)
+    return Step(NativeKernel("dot_arrange", t.module()), tuple(words.contents), _UNITS)
 
 
 def _row_start(t: Text, w: dict[str, Value], row: Value, inner: int) -> Value:

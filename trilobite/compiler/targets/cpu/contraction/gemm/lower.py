@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from trilobite.compiler.program.kernels import Kernel, Lowering, Step
+from trilobite.compiler.program.kernels import Lowering, Step
 from trilobite.compiler.targets.cpu.contraction.gemm import gemv
 from trilobite.compiler.targets.cpu.contraction.gemm.blocked import Blocked
 from trilobite.compiler.targets.cpu.contraction.gemm.copies import lower_copy
@@ -21,6 +21,7 @@ from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem, pro
 from trilobite.compiler.targets.cpu.contraction.gemm.tiling import ROWS, Tiling, tiling
 from trilobite.compiler.targets.cpu.contraction.gemm.words import Words, product_of, words_of
 from trilobite.compiler.targets.cpu.contraction.sizes import ONE, Product
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
 from trilobite.ir.graph import Equation, Graph
 from trilobite.native.host import Host, features
@@ -77,7 +78,7 @@ def lower_problem(p: Problem, host: Host) -> Lowering:
 
 
 class _Parts(NamedTuple):
-    kernel: Kernel
+    kernel: NativeKernel
     words: Words
     units: int
     packs: bool  # both operands, for every range anew
@@ -111,18 +112,18 @@ def _form(p: Problem) -> _Form:
 
 
 @lru_cache(maxsize=256)
-def _blocked_kernel(form: _Form, plan: Tiling, host: Host) -> tuple[Kernel, bool]:
+def _blocked_kernel(form: _Form, plan: Tiling, host: Host) -> tuple[NativeKernel, bool]:
     """The kernel, and whether sums wait in scratch."""
     p = form.problem
     emitter = Blocked(host, plan, p, words_of(p, 1))
-    return Kernel(_name("dot", p), emitter.text(), scratch=emitter.layout.end), emitter.waits
+    return NativeKernel(_name("dot", p), emitter.text(), scratch=emitter.layout.end), emitter.waits
 
 
 @lru_cache(maxsize=256)
-def _gemv_kernel(form: _Form, host: Host) -> Kernel:
+def _gemv_kernel(form: _Form, host: Host) -> NativeKernel:
     p = form.problem
     emitter = gemv.Gemv(host, p, words_of(p, 1))
-    return Kernel(_name("row_dot", p), emitter.text(), scratch=emitter.scratch)
+    return NativeKernel(_name("row_dot", p), emitter.text(), scratch=emitter.scratch)
 
 
 def _blocked(p: Problem, host: Host) -> _Parts:

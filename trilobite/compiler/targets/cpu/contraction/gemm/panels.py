@@ -7,7 +7,7 @@ value is the same, bit for bit, as the primitive's rule gives.
 from __future__ import annotations
 
 from trilobite.base.dtypes import float32, float64
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Operand as View
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Refused
 from trilobite.compiler.targets.cpu.contraction.gemm.pack import Stored, emit_pack
@@ -15,6 +15,7 @@ from trilobite.compiler.targets.cpu.contraction.gemm.tiling import tiling
 from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.emit.text import Text
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation, Graph
 from trilobite.native.host import Host
 
@@ -52,5 +53,5 @@ def lower_pack(region: Graph, root: Equation, host: Host) -> Lowering:
             t.smin(t.sub(w["columns"], first), width),
             t.address(w["target"], t.mul(t.mul(first, w["k"]), view.dtype.itemsize)),
         )  # fmt: skip
-    kernel = Kernel("gemm_pack", t.module())
+    kernel = NativeKernel("gemm_pack", t.module())
     return Lowering((Step(kernel, tuple(words.contents), panels),), why="a weight in panels, packed once")

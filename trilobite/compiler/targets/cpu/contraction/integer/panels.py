@@ -12,9 +12,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType, int32, is_unsigned
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.words import Words, read_words
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER, LIMIT, ONES, panel_words
 from trilobite.ir.graph import Equation
 from trilobite.native.host import Host
@@ -84,7 +85,7 @@ class Columns:
 
 
 @lru_cache(maxsize=64)
-def _check_kernel(host: Host, dtype: DType, lanes: int, bytes: bool, names: tuple[str, ...]) -> Kernel:
+def _check_kernel(host: Host, dtype: DType, lanes: int, bytes: bool, names: tuple[str, ...]) -> NativeKernel:
     t = Text(host)
     w = read_words(t, names)
 
@@ -102,11 +103,11 @@ def _check_kernel(host: Host, dtype: DType, lanes: int, bytes: bool, names: tupl
             columns = Columns(t, w, dtype, unit.index, lane.index, lanes)
             lane.next(columns.each(lane.values[0], worst))
         t.store_type(lane.results[0], t.address(w["fits"], unit.index, int32))
-    return Kernel("conv_integer_check", t.module())
+    return NativeKernel("conv_integer_check", t.module())
 
 
 @lru_cache(maxsize=64)
-def _write_kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) -> Kernel:
+def _write_kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) -> NativeKernel:
     t = Text(host)
     w = read_words(t, names)
     with t.loop(0, w["all"], carried=[t.constant("i32", 0)], name="note") as note:
@@ -121,7 +122,7 @@ def _write_kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) 
             lambda: _panel(t, w, dtype, unit.index, lanes, 1),
             lambda: _panel(t, w, dtype, unit.index, lanes, 2),
         )
-    return Kernel("conv_integer_panels", t.module())
+    return NativeKernel("conv_integer_panels", t.module())
 
 
 def header(t: Text, out: Value, form: Value) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from trilobite.base.dtypes import uint8
-from trilobite.compiler.program.kernels import Kernel, Operand, Step
+from trilobite.compiler.program.kernels import Operand, Step
 from trilobite.compiler.targets.cpu.contraction.words import Words, read_words
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 
@@ -34,7 +35,7 @@ def rows_step(
 
 
 @lru_cache(maxsize=64)
-def _kernel(host: Host, aligned: bool, names: tuple[str, ...]) -> Kernel:
+def _kernel(host: Host, aligned: bool, names: tuple[str, ...]) -> NativeKernel:
     t = Text(host)
     w = read_words(t, names)
     bytes = t.icmp("eq", t.load_type("i32", w["w"]), 1)
@@ -62,7 +63,7 @@ def _kernel(host: Host, aligned: bool, names: tuple[str, ...]) -> Kernel:
     if not aligned:
         with t.when(bytes):
             write(1)
-    return Kernel("conv_integer_rows", t.module())
+    return NativeKernel("conv_integer_rows", t.module())
 
 
 def _widened(t: Text, source: Value, target: Value, count: Value, size: int) -> None:

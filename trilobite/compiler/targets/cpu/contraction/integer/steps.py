@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import int32
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.kernel import scratch_of
 from trilobite.compiler.targets.cpu.contraction.direct.steps import (
     axis_words,
@@ -31,6 +31,7 @@ from trilobite.compiler.targets.cpu.contraction.problem import Part, Problem, as
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
 from trilobite.compiler.targets.cpu.contraction.words import Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.primitives.conv_integer import panel_words, quads
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Affine, Dim, size_of
@@ -135,7 +136,7 @@ def integer_step(
             words.add(f"{name}@{form}", value)
     text = _text(host, tile, len(part.axes), epilogue, forms, tuple(words.names))
     after = [e.primitive.name for e in epilogue.body.equations]
-    kernel = Kernel("_".join(["conv_integer", *dict.fromkeys(after)][:5]), text, scratch=scratch.end)
+    kernel = NativeKernel("_".join(["conv_integer", *dict.fromkeys(after)][:5]), text, scratch=scratch.end)
     outer = p.batch if symbolic else 1
     work = 2.0 * pixels * part.tap_count * p.depth * p.columns * p.groups
     return Step(kernel, tuple(words.contents), outer * (blocks * p.groups * runs), work, work < 2 * _SERIAL)

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from trilobite.base.dtypes import int32
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.steps import axis_words, flat_table, tap_table
 from trilobite.compiler.targets.cpu.contraction.finish import plain_epilogue
 from trilobite.compiler.targets.cpu.contraction.integer.steps import integer_step
@@ -27,6 +27,7 @@ from trilobite.compiler.targets.cpu.contraction.winograd.steps import result_ste
 from trilobite.compiler.targets.cpu.contraction.winograd.transforms import RESULT_AT
 from trilobite.compiler.targets.cpu.contraction.words import Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.primitives.conv_integer import panel_words, quads
 from trilobite.compiler.targets.cpu.primitives.conv_integer_tiles import WHOLE
 from trilobite.ir.graph import Equation
@@ -87,7 +88,9 @@ def _source(
     }  # fmt: skip
     for name, value in numbers.items():
         words.add(name, value)
-    kernel = Kernel("conv_integer_source", _source_text(host, tile, tuple(words.names)), scratch=RESULT_AT)
+    kernel = NativeKernel(
+        "conv_integer_source", _source_text(host, tile, tuple(words.names)), scratch=RESULT_AT
+    )
     return Step(kernel, tuple(words.contents), count)
 
 
@@ -105,7 +108,9 @@ def lower_integer_points(e: Equation, host: Host) -> Lowering:
     ):  # fmt: skip
         words.add(name, value)
     text = _points_text(host, w.dtype, e.attributes["tile"], lanes, tuple(words.names))
-    step = Step(Kernel("conv_integer_points", text, scratch=RESULT_AT), tuple(words.contents), max(panels, 1))
+    step = Step(
+        NativeKernel("conv_integer_points", text, scratch=RESULT_AT), tuple(words.contents), max(panels, 1)
+    )
     return Lowering((step,), why="a 3x3 weight of bytes at the points of its tiles, in panels")
 
 

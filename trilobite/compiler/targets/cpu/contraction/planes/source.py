@@ -11,11 +11,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.program.kernels import Kernel, Operand, Step
+from trilobite.compiler.program.kernels import Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.margin import copy_run
 from trilobite.compiler.targets.cpu.contraction.words import Words, read_words
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import memory_type
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 
@@ -41,9 +42,11 @@ def source_step(
 
 
 @lru_cache(maxsize=64)
-def _kernel(host: Host, dtype: DType, rank: int, stride: int, names: tuple[str, ...], length: int) -> Kernel:
+def _kernel(
+    host: Host, dtype: DType, rank: int, stride: int, names: tuple[str, ...], length: int
+) -> NativeKernel:
     scratch = stride * length * dtype.itemsize if stride > 1 else 0
-    return Kernel("conv_planes_source", _text(host, dtype, rank, stride, names), scratch=scratch)
+    return NativeKernel("conv_planes_source", _text(host, dtype, rank, stride, names), scratch=scratch)
 
 
 @lru_cache(maxsize=64)

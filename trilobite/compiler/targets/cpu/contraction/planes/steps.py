@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words, plain_stride
 from trilobite.compiler.targets.cpu.contraction.planes.kernel import (
     PLACES,
@@ -29,6 +29,7 @@ from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, VECT
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling, tiling
 from trilobite.compiler.targets.cpu.contraction.words import Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host
@@ -164,7 +165,7 @@ def _step(
     scratch = sums_at + max(kept * run * block, 2 * tile_bytes(tile))
     after = [e.primitive.name for e in epilogue.body.equations]
     name = "_".join(["conv_planes", *dict.fromkeys(after)][:5])
-    kernel = Kernel(name, _text(host, tile, epilogue, tuple(words.names)), scratch=scratch)
+    kernel = NativeKernel(name, _text(host, tile, epilogue, tuple(words.names)), scratch=scratch)
     work = 2.0 * pixels * depth * filters
     return Step(kernel, tuple(words.contents), x.shape[0] * (runs * panels), work, work < 2 * _SERIAL)
 

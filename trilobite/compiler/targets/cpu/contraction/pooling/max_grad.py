@@ -14,13 +14,14 @@ from functools import lru_cache, partial
 import numpy as np
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.steps import axis_words, flat_table, tap_table
 from trilobite.compiler.targets.cpu.contraction.gather import Gather, table_bytes
 from trilobite.compiler.targets.cpu.contraction.problem import Problem, window_problem
 from trilobite.compiler.targets.cpu.contraction.words import Words, read_words
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import is_float_type, register_type, vector
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitives.common import count
 from trilobite.ir.types import Affine, Dim
@@ -57,7 +58,7 @@ def lower_max_grad(e: Equation, inputs: tuple[int, int], disjoint: bool, host: H
     text = _text(host, dtype, rank, disjoint, tuple(words.names))
     work = 2.0 * count(p.batch) * p.channels * (plane + taps * (part.positions if part else 0))
     step = Step(
-        Kernel("window_max_grad", text, scratch=table_bytes(1, taps)),
+        NativeKernel("window_max_grad", text, scratch=table_bytes(1, taps)),
         tuple(words.contents),
         p.batch * runs,
         work,

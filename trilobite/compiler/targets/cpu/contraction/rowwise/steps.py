@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.steps import axis_words, flat_table, tap_table
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words
 from trilobite.compiler.targets.cpu.contraction.gather import table_bytes
@@ -19,6 +19,7 @@ from trilobite.compiler.targets.cpu.contraction.rowwise.tile import Combine
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
 from trilobite.compiler.targets.cpu.contraction.words import Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
 from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host
@@ -80,7 +81,7 @@ def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, 
         words.add(name, value)
     text = _text(host, tile, len(part.axes), rows.combine, epilogue, tuple(words.names))
     name = "conv_channelwise" if rows.combine == "filter" else f"window_{rows.combine}"
-    kernel = Kernel(name, text, scratch=places_at + table_bytes(tiles * ROWS, taps))
+    kernel = NativeKernel(name, text, scratch=places_at + table_bytes(tiles * ROWS, taps))
     outer = p.batch if symbolic else 1
     work = 2.0 * pixels * taps * p.channels
     return Step(kernel, tuple(words.contents), outer * blocks, work, work < 2 * _SERIAL)

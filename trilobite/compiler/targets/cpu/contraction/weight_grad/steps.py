@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.channelwise.gradient import FilterGrad
 from trilobite.compiler.targets.cpu.contraction.direct.steps import (
     axis_words,
@@ -24,6 +24,7 @@ from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling, tili
 from trilobite.compiler.targets.cpu.contraction.weight_grad.kernel import WeightGrad
 from trilobite.compiler.targets.cpu.contraction.words import Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitives.common import count
 from trilobite.ir.types import Dim
@@ -86,7 +87,7 @@ def weight_step(
     for name, value in numbers.items():
         words.add(name, value)
     text = _text(host, tile, len(part.axes), epilogue, tuple(words.names), begins is not None)
-    kernel = Kernel("conv_weight_grad", text, scratch=places + table_bytes(block, taps))
+    kernel = NativeKernel("conv_weight_grad", text, scratch=places + table_bytes(block, taps))
     work = 2.0 * count(pixels) * taps * p.depth * p.columns * p.groups
     units = p.groups * panel_runs * runs if p.depth * p.columns * taps else 0
     return Step(kernel, tuple(words.contents), units, work)
@@ -151,7 +152,7 @@ def lower_filter_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     for name, value in numbers.items():
         words.add(name, value)
     text = _filter_text(host, tile, len(part.axes), epilogue, tuple(words.names))
-    kernel = Kernel("conv_filter_grad", text, scratch=places + table_bytes(block, taps))
+    kernel = NativeKernel("conv_filter_grad", text, scratch=places + table_bytes(block, taps))
     work = 2.0 * count(p.batch) * part.positions * taps * p.channels
     step = Step(kernel, tuple(words.contents), -(-chunks // run) if chunks else 0, work)
     constants: tuple[Array, ...] = (

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
+from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.steps import axis_words, flat_table, tap_table
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words, plain_epilogue
 from trilobite.compiler.targets.cpu.contraction.problem import Axis, Part, Problem
@@ -31,6 +31,7 @@ from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
 )
 from trilobite.compiler.targets.cpu.contraction.words import Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.primitives.conv_winograd import TRANSFORMS
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Dim
@@ -87,7 +88,7 @@ def _product(
     text = _product_text(host, kept, tile, e.attributes["transposed"], epilogue, tuple(words.names))
     room = Room(kept, tile)
     work = 2.0 * count * room.points * p.channels * p.columns
-    kernel = Kernel("winograd_product", text, scratch=room.end)
+    kernel = NativeKernel("winograd_product", text, scratch=room.end)
     return Step(kernel, tuple(words.contents), blocks * -(-p.columns // kept.columns), work)
 
 
@@ -125,7 +126,7 @@ def _source(
         words.add(name, value)
     text = _source_text(host, kept, tile, errors, tuple(words.names))
     name = "winograd_errors" if errors else "winograd_source"
-    return Step(Kernel(name, text, scratch=8192), tuple(words.contents), count)
+    return Step(NativeKernel(name, text, scratch=8192), tuple(words.contents), count)
 
 
 ResultText = Callable[[Host, Tiling, int, Epilogue, tuple[str, ...]], str]
@@ -147,7 +148,7 @@ def result_step(
     ):  # fmt: skip
         words.add(name, value)
     text = named[1](host, kept, e.attributes["tile"], epilogue, tuple(words.names))
-    return Step(Kernel(named[0], text, scratch=RESULT_AT + 8192), tuple(words.contents), count)
+    return Step(NativeKernel(named[0], text, scratch=RESULT_AT + 8192), tuple(words.contents), count)
 
 
 # -- the gradient of the weight ----------------------------------------------------------------------------
@@ -214,7 +215,7 @@ def _gradient(
     words.add("width", columns)
     words.add("depth", channels)
     text = _gradient_text(host, kept, tile, epilogue, tuple(words.names))
-    kernel = Kernel("winograd_gradient", text, scratch=RESULT_AT + 8192)
+    kernel = NativeKernel("winograd_gradient", text, scratch=RESULT_AT + 8192)
     return Step(kernel, tuple(words.contents), channels)
 
 
