@@ -3,6 +3,7 @@
     python -m tools.mutate --lines                                  # anew: which test executes which line
     python -m tools.mutate --count 300 --seed 1 --seconds 3600      # goes on where it was stopped
     python -m tools.mutate --report                                 # the table alone
+    python -m tools.mutate --page                                   # the table into docs/testing.md
 
 Enters: the package's sources. Leaves: `.mutants/SEED.jsonl`, one line a mutant (killed, survived, timed out;
 `equivalent` once its name stands in `tools/equivalent_mutants.txt`), and a table by room.
@@ -37,6 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".mutants"
 KNOWN = ROOT / "tools" / "equivalent_mutants.txt"
 PATIENCE = 600  # seconds for the tests of one round
+BEGIN, END = "<!-- campaign -->", "<!-- end of campaign -->"  # around the table of the page
 QUICKEST = 150  # tests of the first round
 # room -> (its tests, its neighbours' tests); the most specific prefix of a file's path decides.
 ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -334,7 +336,8 @@ def rows_of(file: Path) -> list[dict[str, str]]:
 
 def table(rows: Sequence[dict[str, str]]) -> str:
     """By room: how many were killed of those that change results."""
-    equivalent = set(KNOWN.read_text(encoding="utf-8").splitlines()) if KNOWN.exists() else set()
+    listed = KNOWN.read_text(encoding="utf-8").splitlines() if KNOWN.exists() else []
+    equivalent = {line.partition("  # ")[0] for line in listed}
     counts: dict[str, Counter[str]] = {}
     for row in rows:
         verdict = (
@@ -351,6 +354,17 @@ def table(rows: Sequence[dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
+def write_page(rows: Sequence[dict[str, str]], seed: int) -> None:
+    """The table into the page, with the day and the commit that it holds for."""
+    command = ["git", "log", "-1", "--format=%h"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    page = ROOT / "docs" / "testing.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    told = f"{len(rows)} mutants, seed {seed}, {time.strftime('%Y-%m-%d')}, commit {commit}:"
+    made = f"{before}{BEGIN}\n{told}\n\n{table(rows)}\n{END}{rest.partition(END)[2]}"
+    page.write_text(made, encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=300)
@@ -363,6 +377,8 @@ def main() -> None:
         "--lines", action="store_true", help="run the suite once and note which lines tests execute"
     )
     given = parser.parse_args()
+    if given.page:
+        return write_page(rows_of(PLACE / f"{given.seed}.jsonl"), given.seed)
     if given.lines or not (given.report or LINES.exists()):
         note_lines(given.workers)
     if given.lines:
