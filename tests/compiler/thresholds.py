@@ -114,6 +114,7 @@ class Program:
     most: int  # of the size: beyond it the case is left out
     gradient: bool = True
     exact: bool = False
+    least: int = 1
 
     def __repr__(self) -> str:
         return self.name
@@ -146,7 +147,7 @@ def _padded_columns(x: Any) -> Any:
 
 def _spread(x: Any, y: Any) -> Any:
     rows = tb.arange(x.shape[0], dtype=tb.int64) * 7 % 5
-    return tb.zeros((5, *x.shape[1:]), dtype=x.dtype).index_add(0, rows, x) * tb.sum(y)
+    return tb.zeros((5, *x.shape[1:]), dtype=x.dtype).index_add(0, rows, x) * tb.sum(y * y)
 
 
 def _steady(n: int) -> Callable[[np.random.Generator, int], Arrays]:
@@ -216,7 +217,7 @@ CONVOLUTIONS = (
     Program("squares of pixels", normal("1 16 n n", "16 16 3 3"), _conv(padding=1), 70),
     Program("windows of bytes", whole(0, 200, "1 n 5 8", "7 n 3 3"),
             lambda x, w: F.conv2d(x, w - 100, padding=1), 520, gradient=False, exact=True),
-    Program("largest of windows", normal("1 3 8 n"), lambda x: F.max_pool2d(x, 3, 2), 800),
+    Program("largest of windows", normal("1 3 8 n"), lambda x: F.max_pool2d(x, 3, 2), 800, least=3),
     Program("mean of windows", normal("1 n 8 6"), lambda x: F.avg_pool2d(x, 3, 1, padding=1), 800),
 )  # fmt: skip
 
@@ -252,7 +253,8 @@ ORDERS = (
             gradient=False, exact=True),
     Program("sorted bytes", whole(-128, 128, "3 n", dtype=np.int8), lambda x: tb.sort(x, axis=1), 70000,
             gradient=False, exact=True),
-    Program("the first of the order", normal("3 n"), lambda x: tb.topk(x, 5)[0], 20000, exact=True),
+    Program("the first of the order", normal("3 n"), lambda x: tb.topk(x, 5)[0], 20000,
+            exact=True, least=5),
 )  # fmt: skip
 
 
@@ -312,7 +314,7 @@ def cases() -> list[Case]:
         for name, value in names.items():
             for program in PROGRAMS[folder]:
                 for size in _around(value):
-                    if 1 <= size <= program.most:
+                    if program.least <= size <= program.most:
                         found.setdefault((program.name, size), Case(program, size, name))
     return list(found.values())
 
