@@ -22,15 +22,16 @@ DOMAIN = "trilobite.fused"
 
 
 @dataclass
-class _View:
+class View:
     """Who makes and who reads a value, and which values are constants."""
 
     made: dict[str, Node]
     readers: Counter[str]
     constants: dict[str, Any]
+    reading: dict[str, Node]  # of values with one reader: that one
 
     @classmethod
-    def of(cls, graph: Graph) -> _View:
+    def of(cls, graph: Graph) -> View:
         readers: Counter[str] = Counter(n for node in graph.nodes for n in node.reads())
         readers.update(o.name for o in graph.outputs)
         constants: dict[str, Any] = dict(graph.constants)
@@ -39,13 +40,18 @@ class _View:
                 (value,) = node.attributes.values()
                 constants[node.outputs[0]] = value
         made = {o: n for n in graph.nodes for o in n.outputs if o}
-        return cls(made, readers, constants)
+        reading = {name: n for n in graph.nodes for name in n.reads()}
+        return cls(made, readers, constants, reading)
 
     def maker(self, name: str, op: str, readers: int = 1) -> Node | None:
         """The node that makes a value nobody else reads, if it is of this operator."""
         node = self.made.get(name)
         fits = node is not None and node.op == op and not node.domain and len(node.outputs) == 1
         return node if fits and self.readers[name] == readers else None
+
+    def only_reader(self, name: str) -> Node | None:
+        """The one node that reads a value; None where there are others, or the value is a result."""
+        return self.reading.get(name) if self.readers[name] == 1 else None
 
     def number(self, name: str) -> float | None:
         """A constant of one element."""
@@ -67,7 +73,7 @@ class _Found:
 
 def recognised(graph: Graph) -> tuple[Graph, int]:
     """The graph with written-out attention as single nodes, and how many there are."""
-    view = _View.of(graph)
+    view = View.of(graph)
     replaced: dict[int, Node] = {}
     gone: set[int] = set()
     for node in graph.nodes:
@@ -80,7 +86,7 @@ def recognised(graph: Graph) -> tuple[Graph, int]:
     return Graph(graph.name, graph.inputs, graph.outputs, nodes, graph.constants), len(replaced)
 
 
-def _attention(last: Node, view: _View) -> tuple[Node, list[Node]] | None:
+def _attention(last: Node, view: View) -> tuple[Node, list[Node]] | None:
     """The node for a product of weights and values, and the nodes that it stands for besides that product."""
     found = _Found()
     softmax = _softmax(last.inputs[0], view, found)
@@ -94,7 +100,7 @@ def _attention(last: Node, view: _View) -> tuple[Node, list[Node]] | None:
     return Node("Attention", inputs, last.outputs, {"scale": found.scale}, DOMAIN, 1, last.name), parts
 
 
-def _softmax(name: str, view: _View, found: _Found) -> Node | None:
+def _softmax(name: str, view: View, found: _Found) -> Node | None:
     """The softmax before a value, perhaps behind a guard that turns NaN into 0."""
     guard = view.maker(name, "Where")
     if guard is None:
@@ -110,7 +116,7 @@ def _is_last(softmax: Node) -> bool:
     return bool(softmax.attribute("axis", -1 if softmax.version >= 13 else 1) == -1)
 
 
-def _scores(name: str, view: _View, found: _Found) -> Node | None:
+def _scores(name: str, view: View, found: _Found) -> Node | None:
     """The product of queries and keys before a value, through an added mask and a scale."""
     masked = view.maker(name, "Add")
     if masked is not None:
@@ -125,7 +131,7 @@ def _scores(name: str, view: _View, found: _Found) -> Node | None:
     return _scaled(name, view, found)
 
 
-def _scaled(name: str, view: _View, found: _Found) -> Node | None:
+def _scaled(name: str, view: View, found: _Found) -> Node | None:
     for op in ("Mul", "Div"):
         node = view.maker(name, op)
         if node is None:

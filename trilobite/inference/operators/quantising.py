@@ -11,11 +11,12 @@ import numpy as np
 import trilobite as tb
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
-from trilobite.inference.operators.convolution import convolved, per_channel
+from trilobite.inference.operators.convolution import convolved, paddings, per_channel, strides_of
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.product import lowered
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.tensors import DTYPES
+from trilobite.ir.types import Affine
 
 Array = np.ndarray[Any, Any]
 
@@ -87,11 +88,48 @@ def dynamic_quantize_linear(node: Node, x: Tensor) -> tuple[Tensor, Tensor, Tens
     return quantised(x, scale, point, None), scale, point
 
 
-def _requantised(total: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
-    """Sums of products on the grid of the result."""
-    found = tb.round(total.astype(tb.float32) * scale) + zero.astype(tb.float32)
-    info = tb.iinfo(zero.dtype)
-    return tb.clip(found, float(info.min), float(info.max)).astype(zero.dtype)
+def requantised(total: Tensor, scale: Tensor, zero: Tensor, axis: int | None) -> Tensor:
+    """Sums of products on the grid of the result, rounded once; one scale, or one per place on an axis."""
+    if axis is None or scale.ndim == 0 or scale.shape[0] == 1:
+        scale, zero, axis = tb.reshape(scale, ()), tb.reshape(zero, ()), None
+    elif zero.ndim == 0 or zero.shape[0] == 1:
+        zero = tb.broadcast_to(tb.reshape(zero, ()), tuple(scale.shape))
+    place = None if axis is None else axis % total.ndim
+    return primitive("requantise", total, scale, zero, axis=place, dtype=zero.dtype)
+
+
+@operator("Requantise", domain="trilobite.fused")
+def requantise(node: Node, total: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+    return requantised(total, scale, zero, node.attribute("axis"))
+
+
+@operator("SumsOfConv", domain="trilobite.fused")
+def sums_of_conv(node: Node, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    """A convolution of 8-bit codes, padded with `x_zero`; `bias` takes back what that zero point adds."""
+    x, rank, zero = _signed(x), x.ndim - 2, node.attribute("x_zero")
+    stride, dilation = strides_of(node, rank)
+    low, high = paddings(node, x.shape[2:], w.shape[2:], stride, dilation)
+    if zero and any(isinstance(n, Affine) or n for n in (*low, *high)):
+        low, high, between = (0, 0, *low), (0, 0, *high), (0,) * x.ndim
+        x = primitive("pad", x, low=low, high=high, between=between, value=float(zero))
+        low = high = (0,) * rank
+    total = primitive(
+        "conv", x, w, stride=stride, low=low, high=high, w_dilation=dilation, x_dilation=(1,) * rank,
+        groups=node.attribute("group", 1), dtype=tb.int32,
+    )  # fmt: skip
+    return total if bias is None else total + per_channel(bias, rank)
+
+
+@operator("SumsOfMatMul", domain="trilobite.fused")
+def sums_of_matmul(node: Node, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    x = _signed(x)
+    total = primitive("dot", x, w, contract=((x.ndim - 1,), (0,)), batch=((), ()), dtype=tb.int32)
+    return total if bias is None else total + bias
+
+
+def _signed(x: Tensor) -> Tensor:
+    """Codes as int8: those of uint8 less 128."""
+    return x if x.dtype == tb.int8 else (x.astype(tb.int16) - 128).astype(tb.int8)
 
 
 @operator("QLinearConv", since=10)
@@ -100,13 +138,15 @@ def qlinear_conv(
     y_scale: Tensor, y_zero: Tensor, bias: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     total = convolved(node, lowered(x, x_zero, 1), lowered(w, w_zero, 0), tb.int32)
-    rank = x.ndim - 2
     if bias is not None:
-        total = total + per_channel(bias, rank)
-    scale = x_scale * w_scale / y_scale
-    if scale.ndim == 1 and scale.shape[0] > 1:
-        scale = per_channel(scale, rank)
-    return _requantised(total, scale if scale.ndim != 1 else tb.reshape(scale, ()), tb.reshape(y_zero, ()))
+        total = total + per_channel(bias, x.ndim - 2)
+    return requantised(total, _ratio(x_scale, w_scale, y_scale), y_zero, 1)
+
+
+def _ratio(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
+    """left·right/out, rounded once to float32."""
+    left, right, out = (v.astype(tb.float64) for v in (left, right, out))
+    return (left * right / out).astype(tb.float32)
 
 
 @operator("QLinearMatMul", since=10)
@@ -116,5 +156,8 @@ def qlinear_matmul(
 ) -> Tensor:  # fmt: skip
     total = tb.matmul(lowered(a, a_zero, -2), lowered(b, b_zero, -1))
     left = a_scale if a_scale.ndim != 1 or a_scale.shape[0] == 1 else tb.expand_dims(a_scale, axis=-1)
-    scale = (left * b_scale / y_scale).astype(tb.float32)
-    return _requantised(total, scale, y_zero)
+    scale = _ratio(left, b_scale, y_scale)
+    if scale.ndim < 2 and (y_zero.ndim == 0 or y_zero.shape[0] == 1):
+        return requantised(total, scale, y_zero, -1)
+    flat = [tb.reshape(tb.broadcast_to(v, tuple(total.shape)), (-1,)) for v in (scale, y_zero)]
+    return tb.reshape(requantised(tb.reshape(total, (-1,)), flat[0], flat[1], 0), total.shape)
