@@ -21,7 +21,7 @@ from trilobite.compiler.targets.dlp.expand import expand
 from trilobite.compiler.targets.dlp.groups import group
 from trilobite.compiler.targets.dlp.network import assemble
 from trilobite.compiler.targets.dlp.packed import PackedWeight
-from trilobite.compiler.targets.dlp.parts import Called, Network
+from trilobite.compiler.targets.dlp.parts import Called, Network, Packed
 from trilobite.compiler.targets.dlp.refusals import check
 from trilobite.compiler.targets.dlp.resident import Link, address_of, allocated, resident_array
 from trilobite.compiler.targets.dlp.schedule import narrow_first
@@ -140,10 +140,9 @@ class Loaded:
         largest = ", ".join(f"{size} bytes of {kind}" for size, kind in network.largest[:3])
         what = f"the values between the operations of {compiled.graph.name} (the largest: {largest})"
         self.arena = allocated(device, network.arena, what)
-        self.constants = [
-            self._constant(c) if isinstance(c, np.ndarray) else PackedWeight(device, compiled.graph, c)
-            for c in network.constants
-        ]
+        self.kept = self._kept(network)
+        self.weights = [self._weight(c, at) for c, at in zip(network.constants, network.offsets, strict=True)
+                        if isinstance(c, Packed)]  # fmt: skip
         self.table = device.empty((1 + network.arguments,), np.int64)
         self.inputs: dict[int, DeviceArray] = {}  # blocks for values that come from outside in every call
         self.link = Link()
@@ -172,11 +171,9 @@ class Loaded:
         self.link = Link()
         blocks = [self._result(i, shape, dtype) for i, (shape, dtype) in enumerate(self._result_types())]
         given = [self._address(i, value) for i, value in enumerate(values)]
-        for c_ in self.constants:
-            if isinstance(c_, PackedWeight):
-                self.link.to_device += c_.update(values[c_.packed.input])
-        fixed = [a.address for a in self.constants]
-        words = [*(a.address for a in (self.arena, *blocks)), *given, *fixed]
+        for weight in self.weights:
+            self.link.to_device += weight.update(values[weight.packed.input])
+        words = [*(a.address for a in (self.arena, *blocks)), *given, self.kept.address]
         self.table.write(np.array(words, np.int64))
         return blocks
 
@@ -206,9 +203,20 @@ class Loaded:
         self.link.to_device += raw.nbytes
         return held.address
 
-    def _constant(self, array: Array) -> DeviceArray:
-        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        what = f"a constant of {self.compiled.graph.name}, {array.dtype}{list(array.shape)}"
-        block = allocated(self.device, raw.nbytes, what)
-        block.write(raw if raw.size else np.zeros(1, np.uint8))
+    def _kept(self, network: Network) -> DeviceArray:
+        """The block of all that is loaded with the program: constants; weights come with the first call."""
+        what = f"the {len(network.constants)} constants and packed weights of {self.compiled.graph.name}"
+        block = allocated(self.device, network.kept, what)
+        bytes_ = np.zeros(block.nbytes, np.uint8)
+        for constant, at in zip(network.constants, network.offsets, strict=True):
+            if isinstance(constant, np.ndarray):
+                raw = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
+                bytes_[at : at + raw.size] = raw
+        block.write(bytes_)
         return block
+
+    def _weight(self, packed: Packed, at: int) -> PackedWeight:
+        """A weight's place in that block."""
+        t, first = self.compiled.graph.inputs[packed.input].type, self.kept.address + at
+        size = prod(int(n) for n in t.shape) * t.dtype.itemsize
+        return PackedWeight(self.device.memory.gdram[first : first + size], packed)

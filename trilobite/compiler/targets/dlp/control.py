@@ -46,8 +46,8 @@ def pointer_of(a: Assembler, at: At) -> Value:
     if at.pointer is not None:
         return at.pointer
     assert at.place is not None
-    base = a.base if at.place.space == "arena" else a.argument(1 + at.place.index)
-    return a.w.at(base, at.place.offset)
+    known = {"arena": a.base, "kept": a.block}.get(at.place.space)
+    return a.w.at(known or a.argument(1 + at.place.index), at.place.offset)
 
 
 def _settle(a: Assembler, values: Sequence[Var], where: Sequence[At], to: Sequence[At]) -> None:

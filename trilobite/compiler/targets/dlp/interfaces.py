@@ -54,9 +54,10 @@ def row_major(shape: Sequence[int], dtype: DType) -> Tensor:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value begins: a byte of the program's arena, or of what argument number `index` points at."""
+    """Where a value begins: a byte of the program's arena, of the block that was loaded with the program, or
+    of what argument number `index` points at."""
 
-    space: Literal["arena", "argument"]
+    space: Literal["arena", "kept", "argument"]
     index: int = 0
     offset: int = 0
 

@@ -1,8 +1,8 @@
 """The network as one program: an entry that calls the groups' functions in order, and the memory they use.
 
 Enters: a graph of fusions, a machine, a number of cores. Leaves: a `Network`: a kernel module with one entry,
-whose only parameter is a table of addresses (arena, results, inputs, constants), the size of the arena, and
-the constants. Values are placed as the entry is written: a value takes memory when its group is
+whose only parameter is a table of addresses (arena, results, inputs, the block of constants), the size of the
+arena, and the constants. Values are placed as the entry is written: a value takes memory when its group is
 called and gives it back behind its last reader. Loops and choices are loops and branches of the entry.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.locations import UNKNOWN, Location
-from trilobite.compiler.targets.dlp.arena import Arena
+from trilobite.compiler.targets.dlp.arena import GRAIN, Arena
 from trilobite.compiler.targets.dlp.control import CONTROL, pointer_of, unfused
 from trilobite.compiler.targets.dlp.groups import ContractionPlan, contraction_plan
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
@@ -40,6 +40,7 @@ from trilobite.processor.lang.ir import Location as SourceLine
 from trilobite.processor.machine import Machine
 
 ENTRY = "network"
+SMALL = 1 << 16  # bytes of a weight that is kept beside the packed ones even where its order is right
 
 
 class Assembler:
@@ -58,6 +59,8 @@ class Assembler:
         self.w = Writer(self.module, ENTRY, [GDRAM], machine, cores, entry=True)
         self.arena = Arena()
         self.constants: list[Array | Packed] = []
+        self.offsets: list[int] = []  # of the constants in their block
+        self.kept = 0  # bytes of that block
         self.calls: list[Called] = []
         self.env: dict[Var, At] = {}
         self.owner: dict[Var, Var] = {}  # whose memory an alias has
@@ -75,12 +78,10 @@ class Assembler:
         return self.w.b.cast(word, GDRAM)
 
     def pointer(self, v: Var) -> Value:
-        at = self.env[v]
-        if at.pointer is not None:
-            return at.pointer
-        assert at.place is not None
-        base = self.base if at.place.space == "arena" else self.argument(1 + at.place.index)
-        return self.w.at(base, at.place.offset)
+        place = self.env[v].place
+        if v in self.stable and place is not None and place.space == "argument" and bytes_of(v) <= SMALL:
+            self._keep(v, Packed(self.stable[v], row_major(len(v.type.shape))))
+        return pointer_of(self, self.env[v])
 
     def take(self, v: Var) -> None:
         """Memory for a value that is about to be written."""
@@ -124,7 +125,8 @@ class Assembler:
                 self.released.add(mine)
                 self._forget_copies(family)
 
-    base: Value
+    base: Value  # of the arena
+    block: Value  # of what is loaded with the program
 
     def _forget_copies(self, family: Sequence[Var]) -> None:
         """Copies of a value go with it."""
@@ -159,13 +161,15 @@ class Assembler:
             self._call(e, kind, region)
 
     def _constant(self, v: Var, array: Array) -> None:
-        self._argument(v, np.ascontiguousarray(array))
+        self._keep(v, np.ascontiguousarray(array))
 
-    def _argument(self, v: Var, what: Array | Packed) -> None:
-        """A value that is loaded with the program."""
-        before = len(self.graph.outputs) + len(self.graph.inputs)
-        self.env[v] = At(Place("argument", before + len(self.constants)))
+    def _keep(self, v: Var, what: Array | Packed) -> None:
+        """A value that is loaded with the program: all lie in one block, so that their addresses are known
+        but for its own. A word of the table takes as long to read as a small tile."""
+        self.env[v] = At(Place("kept", 0, self.kept))
         self.constants.append(what)
+        self.offsets.append(self.kept)
+        self.kept += -(-max(bytes_of(v), 1) // GRAIN) * GRAIN
 
     def _rename(self, v: Var, source: Var) -> None:
         """The same memory under another name."""
@@ -190,7 +194,7 @@ class Assembler:
             copy = self.copies[key] = Var(v.type)
             self._note_order(copy, order)
             if v in self.stable and v not in self.orders:
-                self._argument(copy, Packed(self.stable[v], order))
+                self._keep(copy, Packed(self.stable[v], order))
             else:
                 self.take(copy)
                 self._relay(v, copy)
@@ -313,8 +317,8 @@ class Assembler:
             w.b.block = stay
             w.b.ret()
             w.b.block = go
-        self.base = self.argument(0)
         first = len(self.graph.outputs)
+        self.base, self.block = self.argument(0), self.argument(1 + first + len(self.graph.inputs))
         for i, v in enumerate(self.graph.inputs):
             self.env[v] = At(Place("argument", first + i))
         made = {v for e in self.graph.equations for v in e.outputs}
@@ -324,11 +328,11 @@ class Assembler:
         self.run(self.graph)
         self._copy_results()
         w.finish()
-        arguments = first + len(self.graph.inputs) + len(self.constants)
+        arguments = first + len(self.graph.inputs) + 1
         largest = tuple(sorted(self.largest, reverse=True)[:5])
         return Network(
             self.module, self.machine, self.cores, self.arena.peak, arguments, tuple(self.constants),
-            self.calls, largest,
+            tuple(self.offsets), self.kept, self.calls, largest,
         )  # fmt: skip
 
     def _copy_results(self) -> None:

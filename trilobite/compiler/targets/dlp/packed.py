@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trilobite.compiler.targets.dlp.parts import Packed
-from trilobite.compiler.targets.dlp.resident import Link, allocated
-from trilobite.ir.graph import Graph
+from trilobite.compiler.targets.dlp.resident import Link
 from trilobite.ir.transforms import cells
-from trilobite.processor.device import Device
 from trilobite.processor.sim.run import Run
 
 if TYPE_CHECKING:
@@ -49,24 +46,17 @@ class Seen:
 class PackedWeight:
     """A weight in the order that its readers want."""
 
-    def __init__(self, device: Device, graph: Graph, packed: Packed) -> None:
-        self.packed = packed
-        t = graph.inputs[packed.input].type
-        size = prod(int(n) for n in t.shape) * t.dtype.itemsize
-        what = f"weight {packed.input} of {graph.name}, {t}, in the order of its readers"
-        self.block = allocated(device, size, what)
+    def __init__(self, place: Array, packed: Packed) -> None:
+        """`place`: its bytes in the device's memory."""
+        self.packed, self.place = packed, place
         self._seen = Seen()
-
-    @property
-    def address(self) -> int:
-        return self.block.address
 
     def update(self, value: Array) -> int:
         """Lays the weight out again if it has changed; how many bytes that were."""
         if self._seen.is_same([value]):
             return 0
         moved = np.ascontiguousarray(value.transpose(self.packed.order))
-        self.block.write(moved.reshape(-1).view(np.uint8))
+        self.place[:] = moved.reshape(-1).view(np.uint8)
         self._seen.note([value])
         return moved.nbytes
 

@@ -53,8 +53,10 @@ class Network:
     machine: Machine
     cores: int
     arena: int
-    arguments: int  # pointers behind the arena's in the table: results, inputs, then constants
+    arguments: int  # pointers behind the arena's in the table: results, inputs, then the constants' block
     constants: tuple[Array | Packed, ...]
+    offsets: tuple[int, ...]  # of the constants in the block that is loaded with the program, whose address
+    kept: int  # is the table's last word; bytes of that block
     calls: list[Called]
     largest: tuple[tuple[int, str], ...] = ()  # values in the arena by size, for errors
 
