@@ -28,7 +28,6 @@ class View:
     made: dict[str, Node]
     readers: Counter[str]
     constants: dict[str, Any]
-    reading: dict[str, Node]  # of values with one reader: that one
 
     @classmethod
     def of(cls, graph: Graph) -> View:
@@ -40,18 +39,13 @@ class View:
                 (value,) = node.attributes.values()
                 constants[node.outputs[0]] = value
         made = {o: n for n in graph.nodes for o in n.outputs if o}
-        reading = {name: n for n in graph.nodes for name in n.reads()}
-        return cls(made, readers, constants, reading)
+        return cls(made, readers, constants)
 
     def maker(self, name: str, op: str, readers: int = 1) -> Node | None:
         """The node that makes a value nobody else reads, if it is of this operator."""
         node = self.made.get(name)
         fits = node is not None and node.op == op and not node.domain and len(node.outputs) == 1
         return node if fits and self.readers[name] == readers else None
-
-    def only_reader(self, name: str) -> Node | None:
-        """The one node that reads a value; None where there are others, or the value is a result."""
-        return self.reading.get(name) if self.readers[name] == 1 else None
 
     def number(self, name: str) -> float | None:
         """A constant of one element."""

@@ -25,7 +25,6 @@ from trilobite.inference import operators
 from trilobite.inference.model import Graph, Model, Named
 from trilobite.inference.program.program import Program, unsupported
 from trilobite.inference.program.steps import Compiled, Step
-from trilobite.inference.quantised import on_integers
 from trilobite.inference.reader import read
 from trilobite.inference.recognise import recognised
 from trilobite.native import pool
@@ -69,8 +68,7 @@ class Session:
         self.model, self.target, self.threads = model, target, threads
         self._graph, self.attentions = recognised(model.graph)
         self._options = options
-        graph, self.integer_products = on_integers(self._graph)
-        self.program = Program(graph, target, options=options)
+        self.program = Program(self._graph, target, options=options)
         self._types = {i.name: i for i in model.graph.inputs}
         self._defaults = {i.name: i for i in model.defaults}
         self._others: dict[frozenset[str], Program] = {}
@@ -123,7 +121,7 @@ class Session:
             g = self._graph
             kept = {k: v for k, v in g.constants.items() if k not in replaced}
             inputs = (*g.inputs, *(self._defaults[n] for n in sorted(replaced)))
-            graph, _ = on_integers(Graph(g.name, inputs, g.outputs, g.nodes, kept))
+            graph = Graph(g.name, inputs, g.outputs, g.nodes, kept)
             self._others[replaced] = Program(graph, self.target, options=self._options)
         return self._others[replaced]
 

@@ -11,12 +11,11 @@ import numpy as np
 import trilobite as tb
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
-from trilobite.inference.operators.convolution import convolved, paddings, per_channel, strides_of
+from trilobite.inference.operators.convolution import convolved, per_channel
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.product import lowered
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.tensors import DTYPES
-from trilobite.ir.types import Affine
 
 Array = np.ndarray[Any, Any]
 
@@ -96,40 +95,6 @@ def requantised(total: Tensor, scale: Tensor, zero: Tensor, axis: int | None) ->
         zero = tb.broadcast_to(tb.reshape(zero, ()), tuple(scale.shape))
     place = None if axis is None else axis % total.ndim
     return primitive("requantise", total, scale, zero, axis=place, dtype=zero.dtype)
-
-
-@operator("Requantise", domain="trilobite.fused")
-def requantise(node: Node, total: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
-    return requantised(total, scale, zero, node.attribute("axis"))
-
-
-@operator("SumsOfConv", domain="trilobite.fused")
-def sums_of_conv(node: Node, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
-    """A convolution of 8-bit codes, padded with `x_zero`; `bias` takes back what that zero point adds."""
-    x, rank, zero = _signed(x), x.ndim - 2, node.attribute("x_zero")
-    stride, dilation = strides_of(node, rank)
-    low, high = paddings(node, x.shape[2:], w.shape[2:], stride, dilation)
-    if zero and any(isinstance(n, Affine) or n for n in (*low, *high)):
-        low, high, between = (0, 0, *low), (0, 0, *high), (0,) * x.ndim
-        x = primitive("pad", x, low=low, high=high, between=between, value=float(zero))
-        low = high = (0,) * rank
-    total = primitive(
-        "conv", x, w, stride=stride, low=low, high=high, w_dilation=dilation, x_dilation=(1,) * rank,
-        groups=node.attribute("group", 1), dtype=tb.int32,
-    )  # fmt: skip
-    return total if bias is None else total + per_channel(bias, rank)
-
-
-@operator("SumsOfMatMul", domain="trilobite.fused")
-def sums_of_matmul(node: Node, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
-    x = _signed(x)
-    total = primitive("dot", x, w, contract=((x.ndim - 1,), (0,)), batch=((), ()), dtype=tb.int32)
-    return total if bias is None else total + bias
-
-
-def _signed(x: Tensor) -> Tensor:
-    """Codes as int8: those of uint8 less 128."""
-    return x if x.dtype == tb.int8 else (x.astype(tb.int16) - 128).astype(tb.int8)
 
 
 @operator("QLinearConv", since=10)

@@ -38,10 +38,11 @@ def _of_known(node: Node, row: Row, operands: Sequence[Any]) -> list[Any] | None
             return [Known(r) for r in evaluated(node, [None if v is None else v.array for v in operands])]
         except ShapeError:
             return None
-    if _too_large(row, operands):
+    if _too_large(row, operands) or is_kept(node, operands):
         return None
     with outside():
-        return [_known(r) for r in _call(node, row, operands)]
+        found = [_known(r) for r in _call(node, row, operands)]
+    return [r.in_quantised() for r in found] if node.op in KEPT else found
 
 
 def _too_large(row: Row, operands: Sequence[Any]) -> bool:
@@ -49,6 +50,22 @@ def _too_large(row: Row, operands: Sequence[Any]) -> bool:
         return False
     sizes = [v.array for v in operands if v is not None and v.array.dtype.kind in "iu" and v.array.ndim == 1]
     return any(float(np.prod(np.abs(a.astype(np.float64)))) > LARGE for a in sizes)
+
+
+KEPT = frozenset({"DequantizeLinear", "MatMulNBits"})
+
+
+_QUANTISED = ("QLinear", "QGemm", "MatMulInteger", "ConvInteger", "DynamicQuantize", "DequantizeLinear")
+
+
+def is_quantised(node: Node) -> bool:
+    """Does an operator compute with numbers on a grid?"""
+    return node.op.startswith(_QUANTISED)
+
+
+def is_kept(node: Node, operands: Sequence[Any]) -> bool:
+    """Are these weights on a grid? As numbers they take more memory, and products lose their integers."""
+    return node.op in KEPT and bool(operands) and operands[0] is not None and operands[0].array.ndim > 1
 
 
 def call_now(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:

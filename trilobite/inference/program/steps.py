@@ -22,7 +22,7 @@ from trilobite.framework.jit import Jitted, jit
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import Row
-from trilobite.inference.program.apply import apply, call_now
+from trilobite.inference.program.apply import apply, call_now, is_quantised
 from trilobite.inference.program.foreign import is_foreign, on_codes
 from trilobite.inference.program.partition import makes_foreign
 from trilobite.inference.program.symbolic import BOUNDS, Key, Pattern, fits, pattern_of
@@ -67,6 +67,9 @@ class Compiled:
             constants,
         )
         self.target, self.options, self.name = target, options, name
+        if any(is_quantised(node) for node, _ in self.nodes):
+            for known in constants.values():
+                known.in_quantised()
         self.functions: OrderedDict[Key, Jitted] = OrderedDict()
         self.symbolic: list[tuple[Pattern, Jitted]] = []
         self.latest: Jitted | None = None  # what the last run called

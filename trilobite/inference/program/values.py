@@ -21,12 +21,13 @@ from trilobite.ir.transforms import bind as entry
 
 Array = np.ndarray[Any, Any]
 _SMALL = 256  # bytes: scalars, epsilons, axes
+_VECTOR = 1 << 16  # bytes of scales, zero points and biases of a quantised network: passes compute with them
 
 
 class Known:
     """An array that nobody writes, with its tensor, which is made once and outside of all recordings."""
 
-    __slots__ = ("_lock", "_tensor", "array")
+    __slots__ = ("_lock", "_tensor", "array", "limit")
 
     def __init__(self, array: Array) -> None:
         """Kernels want arrays that lie row by row: else every run would copy it."""
@@ -34,6 +35,15 @@ class Known:
         self.array = array if plain else np.require(array, requirements=("C", "A"))
         self._lock = threading.Lock()
         self._tensor: Tensor | None = None
+        self.limit = _SMALL  # bytes up to which it enters graphs as a constant
+
+    def in_quantised(self) -> Known:
+        """As part of a quantised network: vectors are constants, and weights on a grid never are."""
+        if self.array.ndim == 1:
+            self.limit = _VECTOR
+        elif self.array.ndim > 1 and self.array.dtype.itemsize == 1:
+            self.limit = 0
+        return self
 
     @property
     def is_host(self) -> bool:
@@ -47,7 +57,7 @@ class Known:
     def tensor(self) -> Tensor:
         if self.is_symbolic:
             return tensor_of(self.array)
-        if self.array.nbytes <= _SMALL:
+        if self.array.nbytes <= self.limit:
             return wrap(self.array)
         with self._lock:
             if self._tensor is None:

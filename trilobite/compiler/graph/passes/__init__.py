@@ -17,6 +17,7 @@ from trilobite.compiler.graph.passes.fold_constants import fold_constants
 from trilobite.compiler.graph.passes.hoist_scan import hoist_scan
 from trilobite.compiler.graph.passes.hoist_while import hoist_while
 from trilobite.compiler.graph.passes.inline import inline, nobody
+from trilobite.compiler.graph.passes.integers import integers
 from trilobite.compiler.graph.passes.linear_to_conv import linear_to_conv
 from trilobite.compiler.graph.passes.merge_branches import merge_branches
 from trilobite.compiler.graph.passes.mixed_precision import mixed_precision
@@ -70,6 +71,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("simplify", _simplify, "canonical forms and algebra"),
     Pass("fold_constants", lambda g, o, c: fold_constants(g, c), "what depends on constants alone"),
     Pass("cse", lambda g, o, c: cse(g, c), "what is computed twice is computed once"),
+    Pass("integers", lambda g, o, c: integers(g, c), "products between grids multiply bytes"),
     Pass("hoist_scan", lambda g, o, c: hoist_scan(g, c), "loops without what need not be done in steps"),
     Pass("hoist_while", lambda g, o, c: hoist_while(g, c), "rounds without what they all do alike"),
     Pass("sink_shapes", lambda g, o, c: sink_shapes(g, c), "work on small shapes, fewer moves of data"),
