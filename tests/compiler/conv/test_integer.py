@@ -12,7 +12,7 @@ from trilobite.base import dtypes as dt
 from trilobite.compiler.graph.pipeline import Options
 from trilobite.compiler.targets.cpu.contraction.convolution import lower_root
 from trilobite.compiler.targets.cpu.contraction.integer.panels import lower_integer_panels
-from trilobite.compiler.targets.cpu.contraction.pairs import multiplies_bytes
+from trilobite.compiler.targets.cpu.contraction.multiply import multiplies_bytes
 from trilobite.compiler.targets.cpu.epilogue import epilogue_of
 from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER
 from trilobite.compiler.targets.cpu.target import compile_graph

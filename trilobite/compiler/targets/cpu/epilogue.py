@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from trilobite.compiler.targets.cpu.contraction.sizes import Product
 
 
+_SHORT = 12  # equations
+
+
 @dataclass(frozen=True)
 class RowOperand:
     """An input of the region, read at batch·batch_stride + row·row_stride + column·column_stride elements."""
@@ -42,6 +45,15 @@ class Epilogue:
     body: Graph  # scalar graph: inputs (the sum, *operands), outputs one per result
     operands: tuple[RowOperand, ...]
     results: tuple[DType, ...]  # every result has the full, row-major shape of the root's
+
+    @property
+    def short(self) -> bool:
+        """May it stand once for every register of a tile?"""
+        return len(self.body.equations) <= _SHORT
+
+    def named(self, kernel: str) -> str:
+        """The name of a kernel with what follows in it."""
+        return "_".join([kernel, *dict.fromkeys(e.primitive.name for e in self.body.equations)][:5])
 
 
 def epilogue_of(region: Graph, root: Equation) -> Epilogue | None:
@@ -227,20 +239,10 @@ def emit_epilogue(
     """
     values = [total]
     for o, row in zip(epilogue.operands, operands, strict=True):
-        at = text.address(row, column, o.dtype) if o.column_stride else row
-        values.append(_load(text, o, at, lanes, count))
+        if o.column_stride:
+            values.append(text.load_partial(o.dtype, text.address(row, column, o.dtype), count, lanes))
+        else:
+            values.append(text.load_splat(o.dtype, row, lanes))
     found = emit_scalars(text, epilogue.body, values, lanes, unrounded=epilogue.body.inputs[:1])
     for dtype, value, row in zip(epilogue.results, found, results, strict=True):
-        at = text.address(row, column, dtype)
-        if count is None:
-            text.store(dtype, value, at)
-        else:
-            text.store_partial(dtype, value, at, count)
-
-
-def _load(text: Text, o: RowOperand, at: Value, lanes: int, count: Index | None) -> Value:
-    if not o.column_stride:
-        return text.load_splat(o.dtype, at, lanes)
-    if count is None:
-        return text.load(o.dtype, at, lanes)
-    return text.load_partial(o.dtype, at, count, lanes)
+        text.store_partial(dtype, value, text.address(row, column, dtype), count)

@@ -1,7 +1,8 @@
-"""The last store of a convolution: sums of a tile through the epilogue into the results.
+"""The last store of sums: through the epilogue into the results, row by row.
 
-Enters: sums in scratch, which rows of the result they are, columns. Leaves: the code that stores them. The
-epilogue is emitted twice: for whole rows of a tile, and masked for a last panel that is not full.
+Enters: sums in registers or in scratch, which rows of the result they are, columns. Leaves: the code that
+stores them. The epilogue is emitted twice: for whole rows of a tile, and masked for a last panel that is not
+full.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from trilobite.compiler.targets.cpu.contraction.convert import narrow
-from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
-from trilobite.compiler.targets.cpu.contraction.words import Words
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-
-from trilobite.compiler.targets.cpu.epilogue import Epilogue, emit_epilogue  # isort: skip
 from trilobite.base.dtypes import DType
 from trilobite.compiler.program.kernels import Operand
+from trilobite.compiler.targets.cpu.contraction.convert import narrow
+from trilobite.compiler.targets.cpu.contraction.sizes import Product
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
+from trilobite.compiler.targets.cpu.contraction.words import Content, EpilogueWords, OperandWords
+from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.compiler.targets.cpu.epilogue import Epilogue, emit_epilogue
 from trilobite.ir.graph import Graph, Var
 from trilobite.ir.types import Dim, TensorType
+
+Places = tuple[list[Value], list[Value]]
+"""Where a row of every operand and of every result begins."""
 
 
 def plain_epilogue(dtype: DType) -> Epilogue:
@@ -27,32 +31,42 @@ def plain_epilogue(dtype: DType) -> Epilogue:
     return Epilogue(Graph((total,), (), (total,), "epilogue"), (), (dtype,))
 
 
-def epilogue_words(words: Words, epilogue: Epilogue, result: Operand | None = None) -> None:
+def epilogue_words(epilogue: Epilogue, result: Operand | None = None) -> EpilogueWords[Content]:
     """The buffers that an epilogue reads and writes; the only result may go elsewhere than into output 0."""
-    for i, _ in enumerate(epilogue.results):
-        words.add(f"result{i}", result or Operand("out", i))
-    for i, o in enumerate(epilogue.operands):
-        words.add(f"operand{i}", Operand("in", o.input))
-        words.add(f"operand{i}_row", plain_stride(o.row_stride))
+    return EpilogueWords(
+        tuple(result or Operand("out", i) for i, _ in enumerate(epilogue.results)),
+        tuple(OperandWords(Operand("in", o.input), plain_stride(o.row_stride)) for o in epilogue.operands),
+    )
 
 
-def plain_stride(stride: object) -> Dim:
+def plain_stride(stride: Dim | Product) -> Dim:
     """A stride along rows; only the batch of a convolution is symbolic, so it is one number or affine."""
-    if hasattr(stride, "words"):
-        first: Dim = stride.words[0]
-        return first
-    assert isinstance(stride, Dim)
-    return stride
+    return stride.words[0] if isinstance(stride, Product) else stride
 
 
-SHORT = 12  # equations of an epilogue that may stand once for every register of a tile
+class Store:
+    """Emits the store of one vector of sums."""
+
+    def __init__(self, t: Text, epilogue: Epilogue, accumulator: DType, result: DType, lanes: int) -> None:
+        self.t, self.epilogue, self.lanes = t, epilogue, lanes
+        self.accumulator, self.result = accumulator, result
+
+    def store(self, total: Value, places: Places, column: Value, count: Value | None, lanes: int = 0) -> None:
+        """Sums of consecutive columns of one row, through the epilogue into every result; as many as fill a
+        vector, or `lanes`.
+        """
+        value = narrow(self.t, total, self.accumulator, self.result)
+        emit_epilogue(self.t, self.epilogue, value, *places, column, lanes or self.lanes, count)
 
 
-class Finish:
-    """Emits stores for one kernel. Words: those of `epilogue_words`, and `width`, the columns of a row."""
+class Finish(Store):
+    """Emits the stores of a kernel whose rows have `width` columns."""
 
-    def __init__(self, t: Text, tiling: Tiling, epilogue: Epilogue, words: dict[str, Value]) -> None:
-        self.t, self.tiling, self.epilogue, self.w = t, tiling, epilogue, words
+    def __init__(
+        self, t: Text, tiling: Tiling, epilogue: Epilogue, words: EpilogueWords[Value], width: Value
+    ) -> None:
+        super().__init__(t, epilogue, tiling.accumulator, tiling.result, tiling.lanes)
+        self.tiling, self.words, self.width = tiling, words, width
 
     def tile(self, sums: Value, rows: Value, count: Value, column: Value, width: Value) -> None:
         """`count` rows of sums, of which `width` columns exist, from `column` on."""
@@ -66,9 +80,7 @@ class Finish:
 
         t.either(t.icmp("eq", width, tiling.columns), lambda: each(True), lambda: each(False))
 
-    def line(
-        self, sums: Value, places: tuple[list[Value], list[Value]], column: Value, width: Value | None
-    ) -> None:
+    def line(self, sums: Value, places: Places, column: Value, width: Value | None) -> None:
         """The sums of one row; of its columns only `width` exist (None: all)."""
         t, tiling = self.t, self.tiling
         for v in range(VECTORS):
@@ -79,9 +91,7 @@ class Finish:
                 continue
             self._some(here, places, t.add(column, at), t.sub(width, at), v + 1 < VECTORS)
 
-    def _some(
-        self, sums: Value, places: tuple[list[Value], list[Value]], column: Value, left: Value, fills: bool
-    ) -> None:
+    def _some(self, sums: Value, places: Places, column: Value, left: Value, fills: bool) -> None:
         """A vector of which `left` lanes exist, or none. `fills`: often all, and masked stores are slow."""
         t = self.t
 
@@ -107,27 +117,15 @@ class Finish:
                 total = reduce(t.join, line[v : v + together])
                 self.store(total, places, t.add(column, v * lanes), None, together * lanes)
 
-    def row(self, row: Value) -> tuple[list[Value], list[Value]]:
-        """Where a row of every operand and of every result begins."""
-        t, w, epilogue = self.t, self.w, self.epilogue
+    def row(self, row: Value) -> Places:
+        t, words, epilogue = self.t, self.words, self.epilogue
         operands = [
-            t.address(w[f"operand{i}"], t.mul(row, w[f"operand{i}_row"]), o.dtype)
-            for i, o in enumerate(epilogue.operands)
+            t.address(w.at, t.mul(row, w.row), o.dtype)
+            for w, o in zip(words.operands, epilogue.operands, strict=True)
         ]
-        index = t.mul(row, w["width"])
-        return operands, [t.address(w[f"result{i}"], index, d) for i, d in enumerate(epilogue.results)]
+        index = t.mul(row, self.width)
+        results = zip(words.results, epilogue.results, strict=True)
+        return operands, [t.address(at, index, dtype) for at, dtype in results]
 
-    def _vector(
-        self, sums: Value, places: tuple[list[Value], list[Value]], column: Value, count: Value | None
-    ) -> None:
+    def _vector(self, sums: Value, places: Places, column: Value, count: Value | None) -> None:
         self.store(self.t.load_type(self.tiling.vector, sums, 32), places, column, count)
-
-    def store(
-        self, total: Value, places: tuple[list[Value], list[Value]], column: Value, count: Value | None,
-        lanes: int = 0,
-    ) -> None:  # fmt: skip
-        """Sums of consecutive columns of one row, through the epilogue into every result; as many as fill a
-        vector, or `lanes`.
-        """
-        value = narrow(self.t, total, self.tiling.accumulator, self.tiling.result)
-        emit_epilogue(self.t, self.epilogue, value, *places, column, lanes or self.tiling.lanes, count)

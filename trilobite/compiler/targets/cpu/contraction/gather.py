@@ -8,9 +8,11 @@ of the result each pixel is). Built once per unit and read for every panel of we
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
+from trilobite.compiler.targets.cpu.contraction.words import AxisWords, TapWords
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 
 _AT_ONCE = 4
@@ -35,6 +37,10 @@ class Block:
     small: Value  # pixels of a small tile
     larger: Value  # how many tiles have one more
 
+    def size(self, t: Text, tile: Value) -> Value:
+        """Pixels of a tile."""
+        return t.add(self.small, t.convert("zext", t.icmp("slt", tile, self.larger), "i64"))
+
 
 def cut(t: Text, first: Value, count: Value) -> Block:
     tiles = t.ceil_div(count, ROWS)
@@ -42,11 +48,30 @@ def cut(t: Text, first: Value, count: Value) -> Block:
     return Block(first, tiles, t.udiv(count, safe), t.urem(count, safe))
 
 
-class Gather:
-    """Emits the filling of the table. `rank`: spatial axes of the part."""
+class GatherWords(Protocol):
+    """What a record of words must have so that rows can be found."""
 
-    def __init__(self, t: Text, words: dict[str, Value], rank: int, operand: DType) -> None:
-        self.t, self.w, self.rank, self.operand = t, words, rank, operand
+    @property
+    def tables(self) -> TapWords[Value]: ...
+
+    @property
+    def taps(self) -> Value: ...
+
+    @property
+    def image(self) -> Value: ...  # elements of the source
+
+    @property
+    def image_rows(self) -> Value: ...
+
+    @property
+    def axes(self) -> tuple[AxisWords[Value], ...]: ...
+
+
+class Gather:
+    """Emits the filling of the table."""
+
+    def __init__(self, t: Text, words: GatherWords, operand: DType) -> None:
+        self.t, self.w, self.rank, self.operand = t, words, len(words.axes), operand
 
     @property
     def tap_words(self) -> int:
@@ -60,11 +85,11 @@ class Gather:
         t, w = self.t, self.w
         start = self.coordinates(block.first, image)
         with t.loop(0, block.tiles, carried=start, name="tile") as tile:
-            size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
-            base = t.address(places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
+            size = block.size(t, tile.index)
+            base = t.address(places, t.mul(t.mul(tile.index, w.taps), 8 * ROWS))
             line = t.address(rows, t.mul(tile.index, 8 * ROWS))
             with t.loop(0, size, carried=tile.values, name="pixel") as pixel:
-                self.pixel(pixel.values, source, t.address(base, t.mul(pixel.index, t.mul(w["taps"], 8))))
+                self.pixel(pixel.values, source, t.address(base, t.mul(pixel.index, t.mul(w.taps, 8))))
                 row = t.add(self.row(pixel.values), first)
                 t.store_type(row, t.address(line, t.mul(pixel.index, 8)))
                 pixel.next(*self.after(pixel.values))
@@ -74,8 +99,8 @@ class Gather:
         """Image and position along each axis of a pixel of the part."""
         t, found = self.t, []
         for a in reversed(range(self.rank)):
-            found.append(t.urem(pixel, self.w[f"count{a}"]))
-            pixel = t.udiv(pixel, self.w[f"count{a}"])
+            found.append(t.urem(pixel, self.w.axes[a].count))
+            pixel = t.udiv(pixel, self.w.axes[a].count)
         return [t.add(image, pixel), *reversed(found)]
 
     def after(self, at: list[Value]) -> list[Value]:
@@ -84,7 +109,7 @@ class Gather:
         carry = t.constant("i64", 1)
         for a in reversed(range(self.rank)):
             moved = t.add(at[a + 1], carry)
-            over = t.icmp("eq", moved, self.w[f"count{a}"])
+            over = t.icmp("eq", moved, self.w.axes[a].count)
             out[a + 1] = t.select(over, 0, moved)
             carry = t.convert("zext", over, "i64")
         out[0] = t.add(at[0], carry)
@@ -92,10 +117,10 @@ class Gather:
 
     def row(self, at: list[Value]) -> Value:
         t, w = self.t, self.w
-        row = t.mul(at[0], w["image_rows"])
+        row = t.mul(at[0], w.image_rows)
         for a in range(self.rank):
-            place = t.add(w[f"first{a}"], t.mul(at[a + 1], w[f"every{a}"]))
-            row = t.add(row, t.mul(place, w[f"out_rows{a}"]))
+            place = t.add(w.axes[a].first, t.mul(at[a + 1], w.axes[a].every))
+            row = t.add(row, t.mul(place, w.axes[a].out_rows))
         return row
 
     def pixel(self, at: list[Value], source: Value, target: Value) -> None:
@@ -103,13 +128,13 @@ class Gather:
         compared and four are written at once: up to three beyond the taps, before the next pixel's.
         """
         t, w = self.t, self.w
-        corner = [t.mul(at[a + 1], w[f"step{a}"]) for a in range(self.rank)]
-        flat = t.mul(at[0], w["image"])
+        corner = [t.mul(at[a + 1], w.axes[a].step) for a in range(self.rank)]
+        flat = t.mul(at[0], w.image)
         inside = t.constant("i1", 1)
         for a in range(self.rank):
-            flat = t.add(flat, t.mul(corner[a], w[f"stride{a}"]))
-            for end in ("least", "most"):
-                within = t.icmp("ult", t.add(corner[a], w[f"{end}{a}"]), w[f"extent{a}"])
+            flat = t.add(flat, t.mul(corner[a], w.axes[a].stride))
+            for end in (w.axes[a].least, w.axes[a].most):
+                within = t.icmp("ult", t.add(corner[a], end), w.axes[a].extent)
                 inside = t.and_(inside, within)
         origin = t.address(source, flat, self.operand)
         t.either(
@@ -122,20 +147,20 @@ class Gather:
         """Addresses of all taps side by side: offsets in bytes stand in the table `flat`."""
         t, w = self.t, self.w
         begin = t.splat(t.define("i64", f"ptrtoint ptr {origin} to i64"), _AT_ONCE)
-        with t.loop(0, w["taps"], _AT_ONCE, name="line") as tap:
+        with t.loop(0, w.taps, _AT_ONCE, name="line") as tap:
             at = t.mul(tap.index, 8)
-            offsets = t.load_type(f"<{_AT_ONCE} x i64>", t.address(w["flat"], at))
+            offsets = t.load_type(f"<{_AT_ONCE} x i64>", t.address(w.tables.flat, at))
             t.store_type(t.add(begin, offsets), t.address(target, at))
 
     def _taps(self, origin: Value, target: Value, corner: list[Value]) -> None:
         """Addresses of all taps, each checked along every axis."""
         t, w = self.t, self.w
-        with t.loop(0, w["taps"], name="tap") as tap:
-            line = t.address(w["table"], t.mul(tap.index, 8 * self.tap_words))
+        with t.loop(0, w.taps, name="tap") as tap:
+            line = t.address(w.tables.table, t.mul(tap.index, 8 * self.tap_words))
             offset = t.load_type("i64", t.address(line, 8 * self.rank))
             address = t.address(origin, offset, self.operand)
             for a, place in enumerate(corner):
                 along = t.load_type("i64", t.address(line, 8 * a))
-                inside = t.icmp("ult", t.add(place, along), w[f"extent{a}"])
-                address = t.select(inside, address, w["zeros"])
+                inside = t.icmp("ult", t.add(place, along), w.axes[a].extent)
+                address = t.select(inside, address, w.tables.zeros)
             t.store_type(address, t.address(target, t.mul(tap.index, 8)))

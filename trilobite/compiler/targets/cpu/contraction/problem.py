@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any
 
 from trilobite.ir.graph import Equation
-from trilobite.ir.types import Dim, size_of
+from trilobite.ir.types import Affine, Dim, size_of
 
 SHALLOW = 8  # channels up to which rows of taps are worth a padded copy of the source
 
@@ -79,6 +79,16 @@ class Problem:
     @property
     def out(self) -> tuple[int, ...]:
         return self.parts[0].out if self.parts else ()
+
+    @property
+    def images(self) -> tuple[int, Dim]:
+        """How many images are cut into units together, and how often: a symbolic batch is one by one."""
+        return (1, self.batch) if isinstance(self.batch, Affine) else (int(self.batch), 1)
+
+    @property
+    def image(self) -> int:
+        """Elements of an image of the source."""
+        return math.prod(self.source) * self.channels
 
 
 def _lattice(out: int, kernel: int, a: int, b: int, c: int, d: int, extent: int) -> list[Axis]:

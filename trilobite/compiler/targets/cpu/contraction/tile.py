@@ -1,86 +1,165 @@
-"""The register tile of the direct convolution: up to 6 gathered rows times 16 columns of a weight panel.
+"""The register tile: rows x columns of sums that stay in registers while depth passes.
 
-Enters: a `Text`. Leaves: an internal function per number of rows, `tile<rows>(places, line, panel, taps,
-first tap, last tap, first channel, channels, sums, begins)`. `places` holds for each tap the addresses of
-the rows, so padding, strides and dilation are addresses like any other; the activations are never copied.
-`sums` is where the tile's accumulators stay between blocks of depth. With `streams`, the tile asks meanwhile
-for weights that later tiles want: two more parameters say where they begin and how many bytes go with each
-channel.
+`RegisterTile` is the one emitter. Who uses it says how operands are addressed: strided or packed
+(`gemm.micro`), gathered by a table of places (`GatheredTile` here, `direct.grouped`), pixel by pixel
+(`weight_grad.tile`), panels of filters by planes (`planes.tile`). How they multiply stands in the tiling.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.convert import widen
-from trilobite.compiler.targets.cpu.contraction.tiling import UNROLL, VECTORS, Tiling
+from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add, pair_products, quad_products
+from trilobite.compiler.targets.cpu.contraction.tiling import VECTORS, Tiling
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import is_float_type
+from trilobite.compiler.targets.cpu.emit.types import vector
 
-_PARAMETERS = (
-    "ptr noalias", "i64", "ptr noalias", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias", "i1",
-)  # fmt: skip
+_UNROLL = 4  # depth steps of one round of the inner loop
+Step = Callable[[list[Value], Value, int], list[Value]]
+"""From carried values, the first k and how many k are taken at once to carried values."""
+
+
+class RegisterTile:
+    """Sums of `rows` x `vectors` vectors, row by row; in memory rows of them are `pitch` elements apart."""
+
+    ones: Value | None = None  # where 16-bit ones are, for quads
+
+    def __init__(self, t: Text, tiling: Tiling, rows: int, vectors: int = VECTORS, pitch: int = 0) -> None:
+        self.t, self.tiling, self.rows, self.vectors = t, tiling, rows, vectors
+        self.pitch = pitch or tiling.columns
+
+    def zeros(self) -> list[Value]:
+        return [self.t.constant(self.tiling.vector, 0)] * (self.rows * self.vectors)
+
+    def places(self, sums: Value) -> Iterator[Value]:
+        """Where the sums lie, each computed when it is asked for."""
+        for i in range(self.rows):
+            for v in range(self.vectors):
+                yield self.t.address(sums, (i * self.pitch + v * self.tiling.lanes) * self.tiling.size)
+
+    def load(self, places: Iterable[Value]) -> list[Value]:
+        return [self.t.load_type(self.tiling.vector, at, 32) for at in places]
+
+    def store(self, values: Sequence[Value], places: Iterable[Value]) -> None:
+        for value, at in zip(values, places, strict=True):
+            self.t.store_type(value, at, 32)
+
+    def multiplied(
+        self, columns: Sequence[Value], element: Callable[[int], Value], sums: Sequence[Value]
+    ) -> list[Value]:
+        """The sums after one step of depth: vectors of columns, and of each row its element in all lanes."""
+        out = list(sums)
+        for i in range(self.rows):
+            one = element(i)
+            for v, column in enumerate(columns):
+                k = i * len(columns) + v
+                out[k] = self._product(one, column, out[k], k)
+        return out
+
+    def _product(self, one: Value, column: Value, total: Value, k: int) -> Value:
+        t, lanes = self.t, self.tiling.lanes
+        if self.tiling.multiply == "single":
+            return multiply_add(t, one, column, total)
+        if self.tiling.multiply == "pairs":
+            return t.add(total, pair_products(t, one, column, lanes))
+        assert self.ones is not None
+        # Ones in a register would drive a sum out of its own. Read from as many places as there are sums,
+        # they are operands in memory, within one line of the cache.
+        place = t.address(self.ones, 2 * k if lanes <= 8 else 0)
+        ones = t.load_type(vector("i16", 2 * lanes), place)
+        return t.add(total, quad_products(t, one, column, ones, lanes))
+
+    def wide(self, value: Value, stored: DType) -> Value:
+        return widen(self.t, value, stored, self.tiling.accumulator)
+
+
+def through_depth(
+    t: Text, whole: Value, count: Value, unroll: int, carried: list[Value], step: Step,
+    names: tuple[str, str] = ("k", "k"),
+) -> list[Value]:  # fmt: skip
+    """All of depth: `unroll` at once up to `whole`, then one by one."""
+    pieces = ((t.constant("i64", 0), whole, unroll, names[0]), (whole, count, 1, names[1]))
+    for first, last, steps, name in pieces if unroll > 1 else pieces[:1]:
+        with t.loop(first, last, steps, carried, name) as loop:
+            loop.next(*step(loop.values, loop.index, steps))
+        carried = loop.results
+    return carried
+
+
+# -- rows gathered by taps -----------------------------------------------------------------------------------
+
+_WHERE = ("ptr noalias", "i64", "ptr noalias", "ptr noalias", "i64", "i64", "i64", "i64")
+_SUMS = ("ptr noalias", "i1")
 _STREAM = ("ptr noalias", "i64")
 Stream = tuple[Value, ...]
 
 
-class Tile:
-    """Emits the tile functions of one kernel. `tap_words`: words of a row of the table of taps; the last one
-    is the row of the panel at which the tap's weights begin.
+class GatheredTile(RegisterTile):
+    """Up to 6 gathered rows times columns of a weight panel, as an internal function
+
+        name(places, line, panel, taps, first tap, last tap, first channel, channels[, ones], sums, begins)
+
+    `places` holds for each tap the addresses of the rows, so padding, strides and dilation are addresses like
+    any other; the activations are never copied. `taps` is a table of `tap_words` words a tap, the last one
+    the row of the panel at which the tap's weights begin. `sums` is where the accumulators stay between
+    blocks of depth. Channels of bytes are words of a pair or a quad; their sums begin with the row before
+    the panel's first. With `streams`, the tile asks meanwhile for weights that later tiles want: two more
+    parameters say where they begin and how many bytes go with each channel.
     """
 
     def __init__(
         self, t: Text, tiling: Tiling, tap_words: int, rows: int, vectors: int = VECTORS, *,
         streams: bool = False,
     ) -> None:  # fmt: skip
-        self.t, self.tiling, self.tap_words = t, tiling, tap_words
-        self.rows, self.vectors, self.streams = rows, vectors, streams
+        super().__init__(t, tiling, rows, vectors)
+        self.tap_words, self.streams = tap_words, streams
+        self.words = tiling.multiply != "single"
 
     @property
     def name(self) -> str:
+        if self.words:
+            return f"{self.tiling.multiply}{self.rows}"
         return f"tile{self.rows}x{self.vectors}"
 
     def emit(self) -> None:
-        with self.t.function(self.name, _PARAMETERS + _STREAM * self.streams) as p:
-            self._body(*p)
+        """The function."""
+        t, where = self.t, _WHERE + ("ptr noalias",) * self.words
+        with t.function(self.name, where + _SUMS + _STREAM * self.streams) as p:
+            mine, (sums, begins, *stream) = p[: len(where)], p[len(where) :]
+            start = t.either(begins, lambda: self.start(mine[2]), lambda: self.load(self.places(sums)))
+            self.store(self.sums(mine, start, tuple(stream)), self.places(sums))
 
-    def _body(
-        self, places: Value, line: Value, panel: Value, taps: Value, first: Value, last: Value,
-        channel: Value, channels: Value, sums: Value, begins: Value, *stream: Value,
-    ) -> None:  # fmt: skip
-        t, width = self.t, self.tiling.columns
-        spots = [(i, v) for i in range(self.rows) for v in range(self.vectors)]
+    def start(self, panel: Value) -> list[Value]:
+        """What sums begin with."""
+        if not self.words:
+            return self.zeros()
+        t, tiling = self.t, self.tiling
+        before = [(v * tiling.lanes - tiling.columns) * tiling.size for v in range(self.vectors)]
+        return [t.load_type(tiling.vector, t.address(panel, at), 4) for at in before] * self.rows
 
-        def at(i: int, v: int) -> Value:
-            return t.address(sums, (i * width + v * self.tiling.lanes) * self.tiling.size)
-
-        zero = t.constant(self.tiling.vector, 0)
-        start = t.either(
-            begins,
-            lambda: [zero for _ in spots],
-            lambda: [t.load_type(self.tiling.vector, at(*s), 32) for s in spots],
-        )
-        found = self.sums(places, line, panel, taps, first, last, channel, channels, start, stream)
-        for value, s in zip(found, spots, strict=True):
-            t.store_type(value, at(*s), 32)
-
-    def sums(
-        self, places: Value, line: Value, panel: Value, taps: Value, first: Value, last: Value,
-        channel: Value, channels: Value, start: list[Value], stream: Stream = (),
-    ) -> list[Value]:  # fmt: skip
-        """The code of the tile itself, from sums to sums, row by row."""
+    def sums(self, where: Sequence[Value], start: list[Value], stream: Stream = ()) -> list[Value]:
+        """The code of the tile itself, from sums to sums. `where`: the parameters of the function."""
         t = self.t
-        whole = t.and_(channels, -UNROLL)
+        places, line, panel, taps, first, last, channel, channels, *ones = where
+        self.ones = ones[0] if ones else None
+        # Unrolled, a tap of few words would be mostly its beginning and end.
+        unroll = 1 if self.words else _UNROLL
+        whole = t.and_(channels, -unroll) if unroll > 1 else channels
         lines = [t.address(places, t.mul(line, i)) for i in range(self.rows)]
         with t.loop(first, last, carried=start, name="tap") as tap:
             rows, weights = self._addresses(lines, panel, taps, tap.index, channel)
-            done = t.mul(t.sub(tap.index, first), channels)
-            with t.loop(0, whole, UNROLL, carried=[weights, *tap.values], name="deep") as deep:
-                if stream:
-                    t.prefetch(t.address(stream[0], t.mul(t.add(done, deep.index), stream[1])), locality=2)
-                deep.next(*self._steps(rows, deep.index, deep.values, UNROLL))
-            with t.loop(whole, channels, carried=deep.results, name="rest") as rest:
-                rest.next(*self._steps(rows, rest.index, rest.values, 1))
-            tap.next(*rest.results[1:])
+            done = channels if self.words else t.mul(t.sub(tap.index, first), channels)
+
+            def step(carried: list[Value], at: Value, steps: int) -> list[Value]:
+                if stream and steps > 1:
+                    t.prefetch(t.address(stream[0], t.mul(t.add(done, at), stream[1])), locality=2)
+                return self._steps(rows, at, carried, steps)
+
+            carried = [weights, *tap.values]
+            found = through_depth(t, whole, channels, unroll, carried, step, ("deep", "rest"))
+            tap.next(*found[1:])
         return tap.results
 
     def _addresses(
@@ -98,34 +177,21 @@ class Tile:
 
     def _steps(self, rows: list[Value], at: Value, carried: list[Value], steps: int) -> list[Value]:
         """`steps` channels: each one element of every row times a row of the panel."""
-        t, tiling = self.t, self.tiling
-        weights, sums = carried[0], list(carried[1:])
-        here = [t.address(r, at, tiling.operand) for r in rows]
+        t, operand = self.t, self.tiling.operand
+        weights, sums = carried[0], carried[1:]
+        here = [t.address(r, at, operand) for r in rows]
         for u in range(steps):
-            columns = [
-                self._wide(
-                    t.load(
-                        tiling.panel,
-                        t.address(weights, u * tiling.columns + v * tiling.lanes, tiling.panel),
-                        tiling.lanes,
-                    ),
-                    tiling.panel,
-                )
-                for v in range(self.vectors)
-            ]
-            for i in range(self.rows):
-                one = self._wide(
-                    t.load(tiling.operand, t.address(here[i], u, tiling.operand)), tiling.operand
-                )
-                row = t.splat(one, tiling.lanes)
-                for v in range(self.vectors):
-                    k = i * self.vectors + v
-                    sums[k] = multiply_add(t, row, columns[v], sums[k])
-        return [t.address(weights, steps * tiling.columns, tiling.panel), *sums]
 
-    def _wide(self, value: Value, stored: DType) -> Value:
-        return widen(self.t, value, stored, self.tiling.accumulator)
+            def element(i: int, u: int = u) -> Value:
+                # Rows of words may be the caller's bytes, which begin anywhere.
+                one = t.load(operand, t.address(here[i], u, operand), align=1 if self.words else None)
+                return t.splat(self.wide(one, operand), self.tiling.lanes)
 
+            sums = self.multiplied([self.column(weights, u, v) for v in range(self.vectors)], element, sums)
+        return [t.address(weights, steps * self.tiling.columns, self.tiling.panel), *sums]
 
-def multiply_add(t: Text, a: Value, b: Value, c: Value) -> Value:
-    return t.fma(a, b, c) if is_float_type(c.type) else t.add(t.mul(a, b), c)
+    def column(self, weights: Value, u: int, v: int) -> Value:
+        """Vector v of row u of the panel."""
+        tiling = self.tiling
+        at = self.t.address(weights, u * tiling.columns + v * tiling.lanes, tiling.panel)
+        return self.wide(self.t.load(tiling.panel, at, tiling.lanes), tiling.panel)

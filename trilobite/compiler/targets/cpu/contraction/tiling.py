@@ -1,7 +1,7 @@
-"""Register tiles and cache blocks of the direct convolution: what is fixed in a kernel's text.
+"""What a register tile is: dtypes, lanes, how it multiplies. All of it is fixed in a kernel's text.
 
-Enters: a host and dtypes. Leaves: a `Tiling`. How many pixels and taps a unit takes is decided per
-convolution in `lower`, because those are words of a step and not part of a text.
+Enters: a host and dtypes. Leaves: a `Tiling`. How many pixels, rows and taps a unit takes is decided for each
+problem by its algorithm.
 """
 
 from __future__ import annotations
@@ -10,26 +10,29 @@ from dataclasses import dataclass, replace
 
 from trilobite.base.dtypes import DType, is_float
 from trilobite.compiler.targets.cpu.contraction.convert import accumulator_of
+from trilobite.compiler.targets.cpu.contraction.multiply import Multiply
 from trilobite.compiler.targets.cpu.emit.types import register_type
 from trilobite.native.host import Host
 
-ROWS = 6  # pixels of a register tile: 6 x 2 accumulators, 2 weights and a broadcast fill 16 registers
+ROWS = 6
+"""Rows of a register tile: 6 rows of 2 vectors, 2 vectors of columns and a broadcast fill 16 registers."""
 VECTORS = 2
-UNROLL = 4  # depth steps of one round of the inner loop
 _SHORTEST = 16  # bytes of a vector
 DEPTH = 256  # depth of a block: 16 columns of it are 16 KiB, half of a first-level cache
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """One register tile: ROWS pixels by `columns` output channels."""
+    """One register tile: up to ROWS rows by `columns` columns, `vectors` vectors of `lanes`."""
 
-    operand: DType
-    result: DType  # of the convolution, before the epilogue
+    operand: DType  # of the elements of rows
+    result: DType  # of the sums, before the epilogue
     accumulator: DType
     lanes: int
     stored: DType | None = None  # of the second operand, where it is not as the first
     stride: int = 0  # columns of a panel where vectors are shorter than those it was cut for
+    multiply: Multiply = "single"
+    vectors: int = VECTORS
 
     @property
     def panel(self) -> DType:
@@ -38,12 +41,16 @@ class Tiling:
 
     @property
     def columns(self) -> int:
-        return self.stride or self.lanes * VECTORS
+        return self.stride or self.lanes * self.vectors
 
     @property
     def size(self) -> int:
         """Bytes of an accumulator."""
         return self.accumulator.itemsize
+
+    @property
+    def element(self) -> str:
+        return register_type(self.accumulator)
 
     @property
     def vector(self) -> str:

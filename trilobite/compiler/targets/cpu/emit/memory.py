@@ -107,14 +107,19 @@ class Memory(Arithmetic):
         raw = formats.to_memory(self, dtype, value)
         self._masked_store(raw, pointer, mask, align or _bytes(raw.type))
 
-    def load_partial(self, dtype: DType, pointer: Value, count: Index, lanes: int) -> Value:
-        """The first `count` of `lanes` consecutive elements; zero in the other lanes, whose memory is not
-        read. One instruction for 32 and 64 bits with AVX, else lane by lane.
+    def load_partial(self, dtype: DType, pointer: Value, count: Index | None, lanes: int) -> Value:
+        """The first `count` of `lanes` consecutive elements (None: all); zero in the other lanes, whose
+        memory is not read. One instruction for 32 and 64 bits with AVX, else lane by lane.
         """
+        if count is None:
+            return self.load(dtype, pointer, lanes)
         mask = self.mask(count, lanes, max(8 * dtype.itemsize, 8))
         return self.load_masked(dtype, pointer, mask)
 
-    def store_partial(self, dtype: DType, value: Value, pointer: Value, count: Index) -> None:
+    def store_partial(self, dtype: DType, value: Value, pointer: Value, count: Index | None) -> None:
+        if count is None:
+            self.store(dtype, value, pointer)
+            return
         mask = self.mask(count, lanes_of(value.type), max(8 * dtype.itemsize, 8))
         self.store_masked(dtype, value, pointer, mask)
 

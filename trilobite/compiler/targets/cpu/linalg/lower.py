@@ -10,12 +10,13 @@ from functools import lru_cache
 
 from trilobite.base.dtypes import DType, float32, float64
 from trilobite.compiler.program.kernels import Lowering, Operand, Room, Step
-from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
+from trilobite.compiler.targets.cpu.contraction.words import Content, contents, forms, read
 from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.linalg import factor, triangular
-from trilobite.compiler.targets.cpu.linalg.triangular import Form
+from trilobite.compiler.targets.cpu.linalg.factor import FactorWords
+from trilobite.compiler.targets.cpu.linalg.triangular import Form, SolveWords
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import symbols_of
 from trilobite.native.host import Host, features
@@ -43,40 +44,33 @@ def lower(equation: Equation) -> Lowering:
 
 def lower_root(root: Equation, inputs: tuple[Var, ...], outputs: tuple[Var, ...], host: Host) -> Lowering:
     """The root of a fusion with these inputs, and these outputs among its results."""
-    words = Words()
-    for name, v in zip(("x",) if root.primitive.name == "lu" else ("a", "b"), root.inputs, strict=True):
-        words.buffer(f"*{name}", Operand("in", inputs.index(v)))
     temporaries: list[Room] = []
-    for name, v in zip(_RESULTS[root.primitive.name], root.outputs, strict=True):
-        if v in outputs:
-            words.buffer(f"*{name}", Operand("out", outputs.index(v)))
-        else:
-            words.buffer(f"*{name}", _temporary(v, temporaries))
+    ins = [Operand("in", inputs.index(v)) for v in root.inputs]
+    outs = [
+        Operand("out", outputs.index(v)) if v in outputs else _temporary(v, temporaries) for v in root.outputs
+    ]
     changed = root.inputs[-1]  # becomes the first result
     *_, m, n = changed.type.shape
-    form = None
+    form: Form | None = None
+    words: FactorWords[Content] | SolveWords[Content]
     if root.primitive.name == "lu":
-        sizes = {"m": m, "n": n, "k": root.outputs[1].type.shape[-1]}
+        sizes = (product([d]) for d in (m, n, root.outputs[1].type.shape[-1]))
+        words = FactorWords[Content](*ins, *outs, *sizes)
     else:
         form = Form(**root.attributes)
-        sizes = {"n": m, "columns": n} if form.left else {"n": n, "columns": m}
-        if not form.left:
-            words.buffer("*turned", _temporary(changed, temporaries))
-    for name, size in sizes.items():
-        words.number(name, product([size]))
+        turned = None if form.left else _temporary(changed, temporaries)
+        size, columns = (m, n) if form.left else (n, m)
+        words = SolveWords[Content](ins[0], ins[1], outs[0], turned, product([size]), product([columns]))
     flops = _flops(root)
     step = Step(
-        _kernel(root.primitive.name, changed.type.dtype, form, tuple(words.names), host),
-        tuple(words.contents), _batch(root).words[0], flops, serial=0 < flops < _SERIAL,
+        _kernel(root.primitive.name, changed.type.dtype, form, forms(words), host),
+        contents(words), _batch(root).words[0], flops, serial=0 < flops < _SERIAL,
     )  # fmt: skip
     in_place: tuple[tuple[int, int], ...] = ()
     if root.outputs[0] in outputs and changed not in root.inputs[:-1]:  # a matrix is read until the end
         in_place = ((outputs.index(root.outputs[0]), inputs.index(changed)),)
     why = "a matrix is a unit; blocks of eight rows"
     return Lowering((step,), tuple(temporaries), in_place=in_place, why=why)
-
-
-_RESULTS = {"lu": ("packed", "pivots", "order"), "triangular_solve": ("x",)}
 
 
 def _temporary(v: Var, temporaries: list[Room]) -> Operand:
@@ -97,11 +91,12 @@ def _flops(root: Equation) -> float:
 
 
 @lru_cache(maxsize=64)
-def _kernel(name: str, dtype: DType, form: Form | None, names: tuple[str, ...], host: Host) -> NativeKernel:
+def _kernel(
+    name: str, dtype: DType, form: Form | None, words: FactorWords[str] | SolveWords[str], host: Host
+) -> NativeKernel:
     t = Text(host)
-    words = Words(list(names)).read(t)
     if form is None:
-        factor.emit(t, dtype, words)
+        factor.emit(t, dtype, read(t, words))
     else:
-        triangular.emit(t, dtype, words, form)
+        triangular.emit(t, dtype, read(t, words), form)
     return NativeKernel(name, t.module())

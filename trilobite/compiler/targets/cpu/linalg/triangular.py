@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType
+from trilobite.compiler.targets.cpu.contraction.words import W, Words
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.linalg.rows import DEPTH, Matrix, Rows, copy, define, solve, update
 
@@ -22,7 +23,17 @@ class Form:
     unit: bool
 
 
-def emit(t: Text, dtype: DType, words: dict[str, Value], form: Form) -> None:
+@dataclass(frozen=True)
+class SolveWords(Words[W]):
+    a: W
+    b: W
+    x: W
+    turned: W | None  # memory for what is solved from the right
+    n: W
+    columns: W
+
+
+def emit(t: Text, dtype: DType, words: SolveWords[Value], form: Form) -> None:
     """All units of a call."""
     define(t, dtype)
     with t.loop(t.begin, t.end, name="unit") as unit:
@@ -35,38 +46,38 @@ class _Solving:
 
     t: Text
     dtype: DType
-    words: dict[str, Value]
+    words: SolveWords[Value]
     form: Form
     unit: Value
 
     def emit(self) -> None:
-        t, n, columns, size = self.t, self.words["n"], self.words["columns"], self.dtype.itemsize
-        b, x = self._of_unit("b"), self._of_unit("x")
-        if self.form.left:
+        t, n, columns, size = self.t, self.words.n, self.words.columns, self.dtype.itemsize
+        b, x = self._of_unit(self.words.b), self._of_unit(self.words.x)
+        if self.words.turned is None:
             copy(t, self.dtype, b, x, t.mul(n, columns))
             self._solve(x)
         else:
-            turned = self._of_unit("turned")
+            turned = self._of_unit(self.words.turned)
             by_rows, by_columns = Matrix(turned, t.mul(columns, size), size), t.mul(n, size)
             self._move(Matrix(b, size, by_columns), by_rows)
             self._solve(turned)
             self._move(by_rows, Matrix(x, size, by_columns))
 
-    def _of_unit(self, name: str) -> Value:
+    def _of_unit(self, base: Value) -> Value:
         t, w = self.t, self.words
-        return t.address(w[name], t.mul(self.unit, t.mul(w["n"], w["columns"])), self.dtype)
+        return t.address(base, t.mul(self.unit, t.mul(w.n, w.columns)), self.dtype)
 
     def _move(self, source: Matrix, target: Matrix) -> None:
         t = self.t
         with (
-            t.loop(0, self.words["columns"], name="column") as j,
-            t.loop(0, self.words["n"], name="row") as i,
+            t.loop(0, self.words.columns, name="column") as j,
+            t.loop(0, self.words.n, name="row") as i,
         ):
             value = t.load(self.dtype, source.at(t, i.index, j.index))
             t.store(self.dtype, value, target.at(t, i.index, j.index))
 
     def _solve(self, x: Value) -> None:
-        t, n, columns = self.t, self.words["n"], self.words["columns"]
+        t, n, columns = self.t, self.words.n, self.words.columns
         low, rows = self._low(), Rows(x, t.mul(columns, self.dtype.itemsize))
         if not self._forward:
             rows = Rows(rows.row(t, t.sub(n, 1)), t.sub(0, rows.step))
@@ -89,8 +100,8 @@ class _Solving:
 
     def _low(self) -> Matrix:
         """The matrix as a lower triangle."""
-        t, n, size = self.t, self.words["n"], self.dtype.itemsize
-        first = t.address(self.words["a"], t.mul(self.unit, t.mul(n, n)), self.dtype)
+        t, n, size = self.t, self.words.n, self.dtype.itemsize
+        first = t.address(self.words.a, t.mul(self.unit, t.mul(n, n)), self.dtype)
         long, short = t.mul(n, size), t.constant("i64", size)
         a = Matrix(first, short, long) if self._turned else Matrix(first, long, short)
         if self._forward:

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from trilobite.base.dtypes import DType, bits, int8, int32, is_integer, uint8
-from trilobite.compiler.targets.cpu.contraction.pairs import multiplies_bytes
+from trilobite.compiler.targets.cpu.contraction.multiply import multiplies_bytes
 from trilobite.compiler.targets.cpu.primitives.conv_integer_tiles import WHOLE, fits
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.types import Affine, Dim

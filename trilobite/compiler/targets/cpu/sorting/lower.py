@@ -15,8 +15,8 @@ from functools import lru_cache
 
 from trilobite.base.dtypes import DType, int32, int64, is_complex
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
+from trilobite.compiler.targets.cpu.contraction.words import Content, W, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.sorting import counting, lone_bytes, radix
@@ -79,9 +79,26 @@ class _Form:
     """All that decides a kernel's text."""
 
     keys: tuple[DType, ...]
-    results: tuple[tuple[bool, DType], ...]  # is it an operand in order, or places? and its dtype
+    results: tuple[DType, ...]
     falling: bool
     alone: bool  # every result is the only key in order, all of it
+
+
+@dataclass(frozen=True)
+class _ResultWords(Words[W]):
+    to: W
+    source: W | None  # what is put in order; places where there is none
+
+
+@dataclass(frozen=True)
+class _Words(Words[W]):
+    keys: tuple[W, ...]
+    results: tuple[_ResultWords[W], ...]
+    words: W  # two buffers of them for every unit
+    n: W
+    kept: W
+    inner: W
+    lanes: W
 
 
 def lower(equation: Equation) -> Lowering:
@@ -97,38 +114,35 @@ def lower_root(root: Equation, inputs: tuple[Var, ...], outputs: tuple[Var, ...]
     keys = root.inputs[: root.attributes.get("keys", 1)]
     sources = (root.inputs[0], None) if root.primitive.name == "top_k" else root.inputs
     wanted = [(v, sources[root.outputs.index(v)]) for v in outputs]
-    words = Words()
-    for i, v in enumerate(keys):
-        words.buffer(f"*key{i}", Operand("in", inputs.index(v)))
-    results: list[tuple[bool, DType]] = []
-    for i, (out, source) in enumerate(wanted):
-        words.buffer(f"*result{i}", Operand("out", i))
-        if source in inputs:
-            words.buffer(f"*source{i}", Operand("in", inputs.index(source)))
-        results.append((source in inputs, out.type.dtype))
-    words.buffer("*words", Operand("temporary", 0))
+    results = tuple(out.type.dtype for out, _ in wanted)
     length = product([shape[axis]])
     kept = product([root.outputs[0].type.shape[axis]])
-    for name, size in (("n", length), ("kept", kept), ("inner", inner), ("lanes", lanes)):
-        words.number(name, size)
+    words: _Words[Content] = _Words(
+        tuple(Operand("in", inputs.index(v)) for v in keys),
+        tuple(
+            _ResultWords(Operand("out", i), Operand("in", inputs.index(v)) if v in inputs else None)
+            for i, (_, v) in enumerate(wanted)
+        ),
+        Operand("temporary", 0), length, kept, inner, lanes,
+    )  # fmt: skip
     falling = root.primitive.name == "top_k"
     alone = not falling and len(keys) == 1 and all(source is keys[0] for _, source in wanted)
-    form = _Form(tuple(v.type.dtype for v in keys), tuple(results), falling, alone)
-    kernel = _kernel(form, tuple(words.names), host)
+    form = _Form(tuple(v.type.dtype for v in keys), results, falling, alone)
+    kernel = _kernel(form, forms(words), host)
     elements = (lanes * length).known
     units = 0 if elements == 0 else _UNITS
-    step = Step(kernel, tuple(words.contents), units, serial=elements is not None and elements < _SERIAL)
+    step = Step(kernel, contents(words), units, serial=elements is not None and elements < _SERIAL)
     why = "words of a key and a place, sorted byte by byte"
     return Lowering((step,), (room.words[0],), why=why)
 
 
 @lru_cache(maxsize=256)
-def _kernel(form: _Form, names: tuple[str, ...], host: Host) -> NativeKernel:
+def _kernel(form: _Form, words: _Words[str], host: Host) -> NativeKernel:
     t = Text(host)
     radix.emit_arrange(t)
     for bits in sorted({compared_bits(dtype) for dtype in form.keys}):
         counting.emit_rank(t, bits)
-    _Sorting(t, form, Words(list(names)).read(t)).emit()
+    _Sorting(t, form, read(t, words)).emit()
     room = max(radix.ROOM, lone_bytes.ROOM, 5 * counting.ROOM)
     return NativeKernel("top_k" if form.falling else "sort", t.module(), scratch=room)
 
@@ -136,34 +150,34 @@ def _kernel(form: _Form, names: tuple[str, ...], host: Host) -> NativeKernel:
 class _Sorting:
     """Emits one kernel."""
 
-    def __init__(self, t: Text, form: _Form, words: dict[str, Value]) -> None:
+    def __init__(self, t: Text, form: _Form, words: _Words[Value]) -> None:
         self.t, self.form, self.w = t, form, words
 
     def emit(self) -> None:
         t, w = self.t, self.w
         with t.loop(t.begin, t.end, name="unit") as unit:
-            start, stop = (t.udiv(t.mul(w["lanes"], u), _UNITS) for u in (unit.index, t.add(unit.index, 1)))
-            size = t.mul(w["n"], 8)
-            buffer = t.address(w["words"], t.mul(t.mul(unit.index, size), 2))
+            start, stop = (t.udiv(t.mul(w.lanes, u), _UNITS) for u in (unit.index, t.add(unit.index, 1)))
+            size = t.mul(w.n, 8)
+            buffer = t.address(w.words, t.mul(t.mul(unit.index, size), 2))
             with t.loop(start, stop, name="lane") as lane:
                 self._lane(lane.index, buffer, t.address(buffer, size))
 
     def _lane(self, lane: Value, words: Value, spare: Value) -> None:
         t, w = self.t, self.w
-        outer, at = t.udiv(lane, w["inner"]), t.urem(lane, w["inner"])
-        source = t.add(t.mul(t.mul(outer, w["n"]), w["inner"]), at)
-        target = t.add(t.mul(t.mul(outer, w["kept"]), w["inner"]), at)
-        lanes = [t.address(w[f"key{i}"], source, dtype) for i, dtype in enumerate(self.form.keys)]
-        few = t.icmp("sle", w["n"], counting.FEW_BYTES if self._of_bytes else counting.FEW)
+        outer, at = t.udiv(lane, w.inner), t.urem(lane, w.inner)
+        source = t.add(t.mul(t.mul(outer, w.n), w.inner), at)
+        target = t.add(t.mul(t.mul(outer, w.kept), w.inner), at)
+        lanes = [t.address(at, source, d) for at, d in zip(w.keys, self.form.keys, strict=True)]
+        few = t.icmp("sle", w.n, counting.FEW_BYTES if self._of_bytes else counting.FEW)
 
         def write(order: Value) -> None:
-            for i, (reads, dtype) in enumerate(self.form.results):
-                self._write(i, reads, dtype, order, source, target)
+            for i, dtype in enumerate(self.form.results):
+                self._write(i, dtype, order, source, target)
 
         def bytes_alone() -> None:
             for i in range(len(self.form.results)):
-                result = t.address(w[f"result{i}"], target)
-                lone_bytes.emit_bytes(t, self.form.keys[0], lanes[0], result, w["n"], w["inner"], t.scratch)
+                result = t.address(w.results[i].to, target)
+                lone_bytes.emit_bytes(t, self.form.keys[0], lanes[0], result, w.n, w.inner, t.scratch)
 
         if self.form.alone and self.form.keys[0] in lone_bytes.BYTES:
             t.either(few, lambda: write(self._few(lanes)), bytes_alone)
@@ -177,7 +191,7 @@ class _Sorting:
 
     def _many(self, lanes: list[Value], words: Value, spare: Value) -> Value:
         """Words in order, a place in the lower half of each."""
-        t, n, first = self.t, self.w["n"], True
+        t, n, first = self.t, self.w.n, True
         for lane, dtype in zip(reversed(lanes), reversed(self.form.keys), strict=True):
             for half in halves(dtype):
                 with t.loop(0, n, name="fill") as i:
@@ -193,7 +207,7 @@ class _Sorting:
 
     def _few(self, lanes: list[Value]) -> Value:
         """Places in order; everything is in scratch."""
-        t, n = self.t, self.w["n"]
+        t, n = self.t, self.w.n
         keys, places, target, room = (t.address(t.scratch, i * counting.ROOM) for i in range(4))
         with t.loop(0, n, name="place") as i:
             t.store_type(i.index, t.address(places, i.index, int64))
@@ -210,21 +224,20 @@ class _Sorting:
 
     def _load(self, lane: Value, place: Value, dtype: DType) -> Value:
         t = self.t
-        return t.load(dtype, t.address(lane, t.mul(place, self.w["inner"]), dtype))
+        return t.load(dtype, t.address(lane, t.mul(place, self.w.inner), dtype))
 
-    def _write(
-        self, result: int, reads: bool, dtype: DType, words: Value, source: Value, target: Value
-    ) -> None:
+    def _write(self, result: int, dtype: DType, words: Value, source: Value, target: Value) -> None:
         """One result of a lane: an operand in the order of the words, or their places themselves."""
         t, w = self.t, self.w
         bits = f"i{8 * dtype.itemsize}"
-        out = t.address(w[f"result{result}"], t.mul(target, dtype.itemsize))
-        with t.loop(0, w["kept"], name="write") as i:
+        out = t.address(w.results[result].to, t.mul(target, dtype.itemsize))
+        operand = w.results[result].source
+        with t.loop(0, w.kept, name="write") as i:
             place = t.and_(t.load_type("i64", t.address(words, t.mul(i.index, 8))), MASK)
-            if reads:
-                at = t.add(source, t.mul(place, w["inner"]))
-                value = t.load_type(bits, t.address(w[f"source{result}"], t.mul(at, dtype.itemsize)))
+            if operand is not None:
+                at = t.add(source, t.mul(place, w.inner))
+                value = t.load_type(bits, t.address(operand, t.mul(at, dtype.itemsize)))
             else:
                 value = t.convert("trunc", place, bits)
-            step = t.mul(t.mul(i.index, w["inner"]), dtype.itemsize)
+            step = t.mul(t.mul(i.index, w.inner), dtype.itemsize)
             t.store_type(value, t.address(out, step))

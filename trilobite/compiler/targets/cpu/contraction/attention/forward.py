@@ -16,7 +16,7 @@ from trilobite.base.dtypes import bool_
 from trilobite.compiler.targets.cpu.contraction.attention.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.gemm.micro import call_micro, emit_micro
 from trilobite.compiler.targets.cpu.contraction.gemm.pack import Stored, emit_pack
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import ROWS
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
 from trilobite.compiler.targets.cpu.emit.exponential import exp
 from trilobite.compiler.targets.cpu.emit.logarithm import log
 from trilobite.compiler.targets.cpu.emit.squares import transpose

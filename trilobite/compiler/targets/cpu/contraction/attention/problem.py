@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trilobite.base.dtypes import bool_, float32, float64
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Tiling, tiling
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan, plan_of
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Affine, Dim, TensorType
 from trilobite.native.host import Host
@@ -33,7 +33,7 @@ class Problem:
     """Heads are the leading axes taken together; several query heads may share one key head."""
 
     half: Literal["whole", "forward", "backward"]
-    plan: Tiling
+    plan: Plan
     heads: Dim  # of queries, all leading axes together
     group: int  # query heads per key head
     queries: Dim
@@ -77,10 +77,10 @@ def problem_of(e: Equation, host: Host) -> Problem:
     )  # fmt: skip
 
 
-def _tiling(q: TensorType, k: TensorType, v: TensorType, host: Host) -> Tiling:
+def _tiling(q: TensorType, k: TensorType, v: TensorType, host: Host) -> Plan:
     if q.dtype not in (float32, float64) or k.dtype != q.dtype or v.dtype != q.dtype:
         raise Refused(f"attention of {q.dtype}")
-    return tiling(host, q.dtype)
+    return plan_of(host, q.dtype)
 
 
 def _heads(q: TensorType, k: TensorType, v: TensorType) -> tuple[Dim, int]:

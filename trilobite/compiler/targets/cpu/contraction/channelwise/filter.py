@@ -11,16 +11,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trilobite.compiler.targets.cpu.contraction.convert import widen
-from trilobite.compiler.targets.cpu.contraction.finish import SHORT
+from trilobite.compiler.targets.cpu.contraction.finish import Places
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
-from trilobite.compiler.targets.cpu.contraction.tile import multiply_add
+from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
-from trilobite.compiler.targets.cpu.emit.text import Value
+from trilobite.compiler.targets.cpu.contraction.words import AxisWords, EpilogueWords, TapWords, W, Words
+from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
-from trilobite.native.host import Host
 
 _CACHE_LINE = 64  # bytes
-Places = tuple[list[Value], list[Value]]
+
+
+@dataclass(frozen=True)
+class FilterWords(Words[W]):
+    x: W
+    w: W
+    tables: TapWords[W]
+    numbers: W  # of each tap where its weights begin
+    epilogue: EpilogueWords[W]
+    places_at: W  # in scratch
+    blocks: W
+    block: W
+    tiles: W
+    taps: W
+    lines: W
+    pixels: W
+    apart: W
+    width: W
+    image: W
+    image_rows: W
+    axes: tuple[AxisWords[W], ...]
 
 
 @dataclass(frozen=True)
@@ -61,38 +81,39 @@ class _Tile:
 class Filter(Gathering):
     """Emits one kernel."""
 
+    w: FilterWords[Value]
+
     def __init__(
-        self, host: Host, tiling: Tiling, rank: int, line: Line, epilogue: Epilogue, names: tuple[str, ...]
+        self, t: Text, tiling: Tiling, epilogue: Epilogue, w: FilterWords[Value], line: Line
     ) -> None:
-        super().__init__(host, tiling, rank, epilogue, names)
+        super().__init__(t, tiling, epilogue, w)
         self.line = line
 
-    def text(self) -> str:
+    def emit(self) -> None:
         t, w = self.t, self.w
         with t.loop(t.begin, t.end, name="unit") as unit:
-            number, image = t.urem(unit.index, w["blocks"]), t.udiv(unit.index, w["blocks"])
-            first = t.mul(number, w["block"])
-            last = t.smin(t.add(first, w["block"]), w["tiles"])
+            number, image = t.urem(unit.index, w.blocks), t.udiv(unit.index, w.blocks)
+            first = t.mul(number, w.block)
+            last = t.smin(t.add(first, w.block), w.tiles)
             start = self.gather.coordinates(first, image)
             with t.loop(first, last, carried=start, name="tile") as tile:
                 self._tile(tile.values)
                 tile.next(*self.gather.after(tile.values))
-        return t.module()
 
     def _tile(self, at: list[Value]) -> None:
         t, w = self.t, self.w
-        self.gather.pixel(at, w["x"], self.places)
+        self.gather.pixel(at, w.x, self.places)
         first = self.gather.row(at)
-        count = t.sub(w["pixels"], t.mul(at[-1], self.line.pixels))
-        unrolled = range(self.line.pixels if self._short else 0)
-        rows = [self.finish.row(t.add(first, t.mul(w["apart"], i))) for i in unrolled]
+        count = t.sub(w.pixels, t.mul(at[-1], self.line.pixels))
+        unrolled = range(self.line.pixels if self.epilogue.short else 0)
+        rows = [self.finish.row(t.add(first, t.mul(w.apart, i))) for i in unrolled]
         tile = _Tile(rows, first, t.smin(count, self.line.pixels), self._ahead())
-        whole = t.and_(w["width"], -self.tiling.lanes)
+        whole = t.and_(w.width, -self.tiling.lanes)
         with t.loop(0, whole, self.tiling.lanes, name="channel") as c:
             self._fetch(tile, c.index)
             self._channels(tile, c.index, None)
-        with t.when(t.icmp("slt", whole, w["width"])):
-            self._channels(tile, whole, t.sub(w["width"], whole))
+        with t.when(t.icmp("slt", whole, w.width)):
+            self._channels(tile, whole, t.sub(w.width, whole))
 
     def _ahead(self) -> list[Value]:
         """What follows a tile in the last lines: so many streams at once are too many for a machine to
@@ -101,9 +122,9 @@ class Filter(Gathering):
         t, w, span = self.t, self.w, self.line.span
         found = []
         for k in range(self.line.step):
-            line = t.smax(t.sub(w["lines"], k + 1), 0)
+            line = t.smax(t.sub(w.lines, k + 1), 0)
             last = t.load_type("ptr", t.address(self.places, t.mul(t.add(t.mul(line, span), span - 1), 8)))
-            found.append(t.address(last, w["width"], self.tiling.operand))
+            found.append(t.address(last, w.width, self.tiling.operand))
         return found
 
     def _fetch(self, tile: _Tile, channel: Value) -> None:
@@ -115,19 +136,15 @@ class Filter(Gathering):
             for at in range(0, share, _CACHE_LINE):
                 t.prefetch(t.address(here, at))
 
-    @property
-    def _short(self) -> bool:
-        return len(self.epilogue.body.equations) <= SHORT
-
     def _channels(self, tile: _Tile, channel: Value, width: Value | None) -> None:
         """A vector of channels of all pixels, of which `width` exist (None: all)."""
         t, taps, span = self.t, len(self.line.offsets), self.line.span
         zero = t.constant(self.tiling.vector, 0)
-        with t.loop(0, self.w["lines"], carried=[zero] * self.line.pixels, name="line") as line:
+        with t.loop(0, self.w.lines, carried=[zero] * self.line.pixels, name="line") as line:
             places = t.address(self.places, t.mul(line.index, 8 * span))
-            numbers = t.address(self.w["numbers"], t.mul(line.index, 8 * taps))
+            numbers = t.address(self.w.numbers, t.mul(line.index, 8 * taps))
             line.next(*self._line(places, numbers, channel, width, line.values))
-        if self._short:
+        if self.epilogue.short:
             for i, total in enumerate(line.results):
                 with t.when(t.icmp("slt", t.constant("i64", i), tile.count)):
                     self.finish.store(total, tile.rows[i], channel, width)
@@ -137,7 +154,7 @@ class Filter(Gathering):
             t.store_type(total, t.address(t.scratch, i * step), 32)
         with t.loop(0, tile.count, name="pixel") as pixel:
             total = t.load_type(self.tiling.vector, t.address(t.scratch, t.mul(pixel.index, step)), 32)
-            row = t.add(tile.first, t.mul(self.w["apart"], pixel.index))
+            row = t.add(tile.first, t.mul(self.w.apart, pixel.index))
             self.finish.store(total, self.finish.row(row), channel, width)
 
     def _line(
@@ -148,7 +165,7 @@ class Filter(Gathering):
         weights = []
         for k in range(len(self.line.offsets)):
             row = t.load_type("i64", t.address(numbers, 8 * k))
-            weights.append(self._load(t.address(self.w["w"], t.add(row, channel), operand), width))
+            weights.append(self._load(t.address(self.w.w, t.add(row, channel), operand), width))
         for position in range(self.line.span):
             if not (uses := self.line.uses(position)):
                 continue
@@ -160,8 +177,5 @@ class Filter(Gathering):
 
     def _load(self, at: Value, width: Value | None) -> Value:
         t, tiling = self.t, self.tiling
-        if width is None:
-            value = t.load(tiling.operand, at, tiling.lanes)
-        else:
-            value = t.load_partial(tiling.operand, at, width, tiling.lanes)
+        value = t.load_partial(tiling.operand, at, width, tiling.lanes)
         return widen(t, value, tiling.operand, tiling.accumulator)

@@ -11,12 +11,32 @@ from dataclasses import dataclass
 
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
-from trilobite.compiler.targets.cpu.contraction.tile import multiply_add
+from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
+from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS
+from trilobite.compiler.targets.cpu.contraction.words import AxisWords, EpilogueWords, TapWords, W, Words
 from trilobite.compiler.targets.cpu.emit.text import Value
 
 # places, bytes from pixel to pixel, y, elements of a row of y, pixels, channel, how many exist, sums
 _PARAMETERS = ("ptr noalias", "i64", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias")
+
+
+@dataclass(frozen=True)
+class FilterGradWords(Words[W]):
+    x: W
+    y: W
+    tables: TapWords[W]
+    epilogue: EpilogueWords[W]
+    places_at: W  # in scratch
+    run: W
+    chunks: W
+    pixels: W
+    block: W
+    taps: W
+    width: W
+    image: W
+    image_rows: W
+    axes: tuple[AxisWords[W], ...]
 
 
 @dataclass
@@ -31,28 +51,29 @@ class _Run:
 class FilterGrad(Gathering):
     """Emits one kernel."""
 
-    def text(self) -> str:
+    w: FilterGradWords[Value]
+
+    def emit(self) -> None:
         t, w = self.t, self.w
         with t.loop(t.begin, t.end, name="unit") as unit:
-            self._unit(t.mul(unit.index, w["run"]))
+            self._unit(t.mul(unit.index, w.run))
         for taps in range(1, ROWS + 1):
             for partial in (False, True):
                 with t.function(f"taps{taps}{'some' if partial else ''}", _PARAMETERS) as p:
                     self._tile(taps, partial, p)
-        return t.module()
 
     def _unit(self, first: Value) -> None:
         t, w, tiling = self.t, self.w, self.tiling
-        last = t.smin(t.add(first, w["run"]), w["width"])
+        last = t.smin(t.add(first, w.run), w.width)
         zero = t.constant(tiling.vector, 0)
-        with t.loop(0, t.mul(t.mul(w["taps"], w["chunks"]), VECTORS), name="clear") as i:
+        with t.loop(0, t.mul(t.mul(w.taps, w.chunks), VECTORS), name="clear") as i:
             t.store_type(zero, t.address(t.scratch, t.mul(i.index, tiling.lanes * tiling.size)), 32)
         start = self.gather.coordinates(t.constant("i64", 0), t.constant("i64", 0))
-        with t.loop(0, w["pixels"], w["block"], carried=start, name="block") as block:
-            count = t.smin(t.sub(w["pixels"], block.index), w["block"])
+        with t.loop(0, w.pixels, w.block, carried=start, name="block") as block:
+            count = t.smin(t.sub(w.pixels, block.index), w.block)
             with t.loop(0, count, carried=block.values, name="pixel") as pixel:
-                at = t.address(self.places, t.mul(t.mul(pixel.index, w["taps"]), 8))
-                self.gather.pixel(pixel.values, w["x"], at)
+                at = t.address(self.places, t.mul(t.mul(pixel.index, w.taps), 8))
+                self.gather.pixel(pixel.values, w.x, at)
                 pixel.next(*self.gather.after(pixel.values))
             block.next(*pixel.results)
             with t.loop(first, last, tiling.columns, name="chunk") as chunk:
@@ -68,19 +89,19 @@ class FilterGrad(Gathering):
         """Chunk after chunk, in a chunk tap after tap."""
         t, tiling = self.t, self.tiling
         chunk = t.udiv(t.sub(run.channel, run.first), tiling.columns)
-        line = t.add(t.mul(chunk, self.w["taps"]), tap)
+        line = t.add(t.mul(chunk, self.w.taps), tap)
         return t.address(t.scratch, t.mul(line, tiling.columns * tiling.size))
 
     def _block(self, run: _Run, first: Value, pixels: Value) -> None:
         t, w, tiling = self.t, self.w, self.tiling
-        errors = t.address(w["y"], t.add(t.mul(first, w["width"]), run.channel), tiling.operand)
-        apart = t.mul(w["taps"], 8)
+        errors = t.address(w.y, t.add(t.mul(first, w.width), run.channel), tiling.operand)
+        apart = t.mul(w.taps, 8)
         whole = t.icmp("eq", run.width, tiling.columns)
-        with t.loop(0, w["taps"], ROWS, name="tap") as tap:
-            left = t.sub(w["taps"], tap.index)
+        with t.loop(0, w.taps, ROWS, name="tap") as tap:
+            left = t.sub(w.taps, tap.index)
             places = t.address(self.places, t.mul(tap.index, 8))
             sums = self._sums(run, tap.index)
-            args = (places, apart, errors, w["width"], pixels, run.channel, run.width, sums)
+            args = (places, apart, errors, w.width, pixels, run.channel, run.width, sums)
             for n in range(ROWS, 0, -1):
                 here = t.icmp("sge", left, ROWS) if n == ROWS else t.icmp("eq", left, n)
                 for name, condition in ((f"taps{n}", whole), (f"taps{n}some", t.not_(whole))):
@@ -90,10 +111,9 @@ class FilterGrad(Gathering):
     def _tile(self, taps: int, partial: bool, p: list[Value]) -> None:
         t, tiling = self.t, self.tiling
         places, apart, errors, line, pixels, channel, width, sums = p
-        at = [t.address(sums, i * tiling.lanes * tiling.size) for i in range(taps * VECTORS)]
-        start = [t.load_type(tiling.vector, a, 32) for a in at]
-        count = width if partial else None
-        with t.loop(0, pixels, carried=[places, errors, *start], name="pixel") as loop:
+        kept, count = RegisterTile(t, tiling, taps), width if partial else None
+        at = list(kept.places(sums))
+        with t.loop(0, pixels, carried=[places, errors, *kept.load(at)], name="pixel") as loop:
             place, error, *found = loop.values
             ys = [self._load(error, v, count) for v in range(VECTORS)]
             for i in range(taps):
@@ -102,17 +122,13 @@ class FilterGrad(Gathering):
                     k = i * VECTORS + v
                     found[k] = multiply_add(t, self._load(row, v, count), ys[v], found[k])
             loop.next(t.address(place, apart), t.address(error, line, tiling.operand), *found)
-        for a, value in zip(at, loop.results[2:], strict=True):
-            t.store_type(value, a, 32)
+        kept.store(loop.results[2:], at)
 
     def _load(self, row: Value, v: int, count: Value | None) -> Value:
         t, tiling = self.t, self.tiling
         at = t.address(row, v * tiling.lanes, tiling.operand)
-        if count is None:
-            value = t.load(tiling.operand, at, tiling.lanes)
-        else:
-            left = t.smax(t.sub(count, v * tiling.lanes), 0)
-            value = t.load_partial(tiling.operand, at, left, tiling.lanes)
+        left = None if count is None else t.smax(t.sub(count, v * tiling.lanes), 0)
+        value = t.load_partial(tiling.operand, at, left, tiling.lanes)
         return widen(t, value, tiling.operand, tiling.accumulator)
 
     def _store(self, run: _Run) -> None:
@@ -120,7 +136,7 @@ class FilterGrad(Gathering):
         t, w, tiling = self.t, self.w, self.tiling
 
         def each(full: bool) -> None:
-            with t.loop(0, w["taps"], name="tap") as tap:
+            with t.loop(0, w.taps, name="tap") as tap:
                 places = self.finish.row(tap.index)
                 self.finish.line(self._sums(run, tap.index), places, run.channel, None if full else run.width)
 

@@ -9,26 +9,24 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.contraction.channelwise.filter import Filter, Line
-from trilobite.compiler.targets.cpu.contraction.direct.steps import axis_words, flat_table, tap_table
+from trilobite.compiler.targets.cpu.contraction.channelwise.filter import Filter, FilterWords, Line
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words
 from trilobite.compiler.targets.cpu.contraction.gather import table_bytes
 from trilobite.compiler.targets.cpu.contraction.problem import Part, Problem
 from trilobite.compiler.targets.cpu.contraction.rowwise.steps import description
+from trilobite.compiler.targets.cpu.contraction.tables import Array, axis_words, tables, tap_words
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
-from trilobite.compiler.targets.cpu.contraction.words import Words
+from trilobite.compiler.targets.cpu.contraction.words import Content, Form, contents, forms, read
+from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
-from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host
 
-Array = np.ndarray[Any, Any]
 _PIXELS = 8  # of a tile at most: as many sums as hide the latency of a fused multiply-add
 _FEWEST = 4
 _TAPS = 7  # of a line at most: their weights stay in registers
@@ -65,7 +63,7 @@ def lower_filter(
         if part.positions == 0 or p.batch == 0 or p.channels == 0 or line is None:
             continue
         under = _under(part, line)
-        constants += [tap_table(p, under), flat_table(p, under, tile.operand.itemsize), _numbers(p, part)]
+        constants += [*tables(p, under, tile.operand.itemsize), _numbers(p, part)]
         steps.append(_step(p, part, under, line, tile, epilogue, (*inputs, len(constants) - 3), host))
     why = f"one filter per channel, {len(p.parts)} set(s) of taps over lines of pixels"
     return Lowering(tuple(steps), (), tuple(constants), why=why)
@@ -93,33 +91,23 @@ def _step(
     inputs: tuple[int, int, int], host: Host,
 ) -> Step:  # fmt: skip
     """`inputs`: source and weight among the fusion's, and the first of the part's three constants."""
-    symbolic = isinstance(p.batch, Affine)
-    tiles = under.positions if symbolic else under.positions * int(p.batch)
-    pixels = part.positions if symbolic else part.positions * int(p.batch)
+    images, outer = p.images
+    tiles, pixels = under.positions * images, part.positions * images
     cut = choice("rows", lambda: description("filter", p, part, tile, pixels), pixels=_BLOCK, work=_WORK)
     most = min(cut["pixels"] // line.pixels, cut["work"] // max(line.pixels * p.channels * part.tap_count, 1))
     block = _block(tiles, max(most, 1))
-    words = Words()
-    words.add("x", Operand("in", inputs[0]))
-    words.add("w", Operand("in", inputs[1]))
-    words.add("zeros", Operand("constant", 0))
-    for i, name in enumerate(("table", "flat", "numbers")):
-        words.add(name, Operand("constant", inputs[2] + i))
-    epilogue_words(words, epilogue)
     places_at = _PIXELS * tile.lanes * tile.size
-    numbers: dict[str, Dim] = {
-        "places_at": places_at, "blocks": -(-tiles // block), "block": block, "tiles": tiles,
-        "taps": under.tap_count, "lines": part.tap_count // len(line.offsets),
-        "pixels": part.axes[-1].count, "apart": part.axes[-1].every, "width": p.channels,
-        "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, under),
-    }  # fmt: skip
-    for name, value in numbers.items():
-        words.add(name, value)
-    text = _text(host, tile, len(part.axes), line, epilogue, tuple(words.names))
+    words: FilterWords[Content] = FilterWords(
+        Operand("in", inputs[0]), Operand("in", inputs[1]), tap_words(0, inputs[2]),
+        Operand("constant", inputs[2] + 2), epilogue_words(epilogue),
+        places_at=places_at, blocks=-(-tiles // block), block=block, tiles=tiles, taps=under.tap_count,
+        lines=part.tap_count // len(line.offsets), pixels=part.axes[-1].count, apart=part.axes[-1].every,
+        width=p.channels, image=p.image, image_rows=math.prod(p.out), axes=axis_words(p, under),
+    )  # fmt: skip
+    text = _text(host, tile, line, epilogue, forms(words))
     kernel = NativeKernel("conv_channelwise", text, scratch=places_at + table_bytes(1, under.tap_count))
-    images = p.batch if symbolic else 1
     work = 2.0 * pixels * part.tap_count * p.channels
-    return Step(kernel, tuple(words.contents), images * -(-tiles // block), work, work < 2 * _SERIAL)
+    return Step(kernel, contents(words), outer * -(-tiles // block), work, work < 2 * _SERIAL)
 
 
 def _block(tiles: int, most: int) -> int:
@@ -130,5 +118,7 @@ def _block(tiles: int, most: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _text(host: Host, tile: Tiling, rank: int, line: Line, epilogue: Epilogue, names: tuple[str, ...]) -> str:
-    return Filter(host, tile, rank, line, epilogue, names).text()
+def _text(host: Host, tile: Tiling, line: Line, epilogue: Epilogue, words: FilterWords[Form]) -> str:
+    t = Text(host)
+    Filter(t, tile, epilogue, read(t, words), line).emit()
+    return t.module()

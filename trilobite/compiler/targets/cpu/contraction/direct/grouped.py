@@ -9,17 +9,17 @@ zero is made and groups do not meet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from trilobite.compiler.targets.cpu.contraction.direct.kernel import Direct
-from trilobite.compiler.targets.cpu.contraction.finish import SHORT
+from trilobite.compiler.targets.cpu.contraction.direct.kernel import Direct, DirectWords
 from trilobite.compiler.targets.cpu.contraction.gather import Block, cut
-from trilobite.compiler.targets.cpu.contraction.tile import Stream, Tile, multiply_add
+from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
+from trilobite.compiler.targets.cpu.contraction.tile import GatheredTile, Stream
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
-
-from trilobite.compiler.targets.cpu.epilogue import Epilogue  # isort: skip
-from trilobite.native.host import Host
+from trilobite.compiler.targets.cpu.epilogue import Epilogue
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,16 @@ class Spread:
         return [g * self.depth + channel for g in group]
 
 
-class SpreadTile(Tile):
+class SpreadTile(GatheredTile):
     """A tile of one vector with all the channels of its groups at once: their number stands in the text."""
 
     def __init__(self, t: Text, tiling: Tiling, tap_words: int, rows: int, spread: Spread) -> None:
         super().__init__(t, tiling, tap_words, rows, vectors=1)
         self.spread = spread
 
-    def sums(
-        self, places: Value, line: Value, panel: Value, taps: Value, first: Value, last: Value,
-        channel: Value, channels: Value, start: list[Value], stream: Stream = (),
-    ) -> list[Value]:  # fmt: skip
+    def sums(self, where: Sequence[Value], start: list[Value], stream: Stream = ()) -> list[Value]:
         t = self.t
+        places, line, panel, taps, first, last, channel, _ = where
         lines = [t.address(places, t.mul(line, i)) for i in range(self.rows)]
         with t.loop(first, last, carried=start, name="tap") as tap:
             rows, weights = self._addresses(lines, panel, taps, tap.index, channel)
@@ -59,32 +57,25 @@ class SpreadTile(Tile):
         sums, depth = list(carried), self.spread.depth
         if self.spread.groups == 1:
             for u in range(depth):
-                column = self._column(weights, u)
-                for i, row in enumerate(rows):
-                    sums[i] = multiply_add(self.t, self._channel(row, u), column, sums[i])
+                sums = self.multiplied([self.column(weights, u, 0)], partial(self._channel, rows, u), sums)
             return sums
-        columns = [self._column(weights, u) for u in range(depth)]
+        columns = [self.column(weights, u, 0) for u in range(depth)]
         for i, row in enumerate(rows):
             own = self._own_channels(row)
             for u, column in enumerate(columns):
                 sums[i] = multiply_add(self.t, own[u], column, sums[i])
         return sums
 
-    def _column(self, weights: Value, u: int) -> Value:
-        t, tiling = self.t, self.tiling
-        at = t.address(weights, u * tiling.columns, tiling.panel)
-        return self._wide(t.load(tiling.panel, at, tiling.lanes), tiling.panel)
-
-    def _channel(self, row: Value, u: int) -> Value:
+    def _channel(self, rows: list[Value], u: int, i: int) -> Value:
         """One channel of a row in every lane."""
         t, operand = self.t, self.tiling.operand
-        one = self._wide(t.load(operand, t.address(row, u, operand)), operand)
+        one = self.wide(t.load(operand, t.address(rows[i], u, operand)), operand)
         return t.splat(one, self.tiling.lanes)
 
     def _own_channels(self, row: Value) -> list[Value]:
         """For each channel of a group: in every lane that of the lane's group."""
         t, spread, tiling = self.t, self.spread, self.tiling
-        together = self._wide(t.load(tiling.operand, row, spread.groups * spread.depth), tiling.operand)
+        together = self.wide(t.load(tiling.operand, row, spread.groups * spread.depth), tiling.operand)
         return [t.shuffle(together, None, spread.lanes(u, tiling.lanes)) for u in range(spread.depth)]
 
 
@@ -92,41 +83,41 @@ class Grouped(Direct):
     """Emits one kernel. `narrow`: the columns of a group, or of those that share a vector, fit into one."""
 
     def __init__(
-        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...],
-        narrow: bool, spread: Spread | None,
+        self, t: Text, tiling: Tiling, epilogue: Epilogue, w: DirectWords[Value], narrow: bool,
+        spread: Spread | None,
     ) -> None:  # fmt: skip
-        super().__init__(host, tiling, rank, epilogue, names, streams=False)
+        super().__init__(t, tiling, epilogue, w)
         self.narrow, self.spread = narrow, spread
 
-    def _tile(self, rows: int) -> Tile:
+    def _tile(self, rows: int) -> GatheredTile:
         if self.spread is not None:
             return SpreadTile(self.t, self.tiling, self.gather.tap_words, rows, self.spread)
         if self.narrow:
-            return Tile(self.t, self.tiling, self.gather.tap_words, rows, vectors=1)
+            return GatheredTile(self.t, self.tiling, self.gather.tap_words, rows, vectors=1)
         return super()._tile(rows)
 
-    def _pair(self) -> Tile:
+    def _pair(self) -> GatheredTile | None:
         return self._tile(2 * ROWS) if self.narrow else super()._pair()
 
     def _unit(self, unit: Value) -> None:
         """Runs of groups change fastest, then blocks of pixels, images."""
         t, w = self.t, self.w
-        run, rest = t.urem(unit, w["runs"]), t.udiv(unit, w["runs"])
-        number, image = t.urem(rest, w["blocks"]), t.udiv(rest, w["blocks"])
-        first = t.mul(number, w["block"])
-        block = cut(t, first, t.smin(t.sub(w["pixels"], first), w["block"]))
-        self.gather.fill(block, image, w["x"], self.places, self.rows)
-        first = t.mul(run, w["run"])
+        run, rest = t.urem(unit, w.runs), t.udiv(unit, w.runs)
+        number, image = t.urem(rest, w.blocks), t.udiv(rest, w.blocks)
+        first = t.mul(number, w.block)
+        block = cut(t, first, t.smin(t.sub(w.pixels, first), w.block))
+        self.gather.fill(block, image, w.x, self.places, self.rows)
+        first = t.mul(run, w.run)
         with (
-            t.loop(first, t.smin(t.add(first, w["run"]), w["groups"]), name="group") as group,
-            t.loop(0, w["panels"], name="panel") as panel,
+            t.loop(first, t.smin(t.add(first, w.run), w.groups), name="group") as group,
+            t.loop(0, w.panels, name="panel") as panel,
         ):
             self._panel(block, group.index, panel.index)
 
     def _begin(self, group: Value, weights: Value) -> tuple[Value, Value | int]:
         """Tiles add the group's first channel to rows and weights alike; weights have it taken off before."""
         t, tiling = self.t, self.tiling
-        channel = t.mul(group, self.w["group_x"])
+        channel = t.mul(group, self.w.group_x)
         back = t.sub(0, t.mul(channel, tiling.columns))
         return t.address(weights, back, tiling.panel), channel
 
@@ -139,24 +130,24 @@ class Grouped(Direct):
         t = self.t
         whole = t.and_(t.and_(begins, ends), t.icmp("eq", width, self.tiling.lanes))
 
-        def in_scratch(tile: Value, kind: Tile) -> None:
+        def in_scratch(tile: Value, kind: GatheredTile) -> None:
             places, rows, sums = self._spots(tile)
             t.call(kind.name, places, *where, sums, begins)
             with t.when(ends):
                 self.finish.tile(sums, rows, t.constant("i64", kind.rows), column, width)
 
-        paired = t.and_(self._full(block), -2)
+        paired, double = t.and_(self._full(block), -2), self._tile(2 * ROWS)
         with t.loop(0, paired, 2, name="pair") as pair:
-            if len(self.epilogue.body.equations) > SHORT:
-                in_scratch(pair.index, self.pair)
-            else:
+            if self.epilogue.short:
                 t.either(
                     whole,
-                    lambda: self._at_once(pair.index, where, column),
-                    lambda: in_scratch(pair.index, self.pair),
+                    lambda: self._at_once(double, pair.index, where, column),
+                    lambda: in_scratch(pair.index, double),
                 )
+            else:
+                in_scratch(pair.index, double)
         with t.loop(paired, block.tiles, name="tile") as tile:
-            size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
+            size = block.size(t, tile.index)
             for kind in reversed(self.tiles):
                 with t.when(t.icmp("eq", size, kind.rows)):
                     in_scratch(tile.index, kind)
@@ -165,18 +156,15 @@ class Grouped(Direct):
         """Where the places, the rows and the sums of a tile are."""
         t, tiling = self.t, self.tiling
         return (
-            t.address(self.places, t.mul(t.mul(tile, self.w["taps"]), 8 * ROWS)),
+            t.address(self.places, t.mul(t.mul(tile, self.w.taps), 8 * ROWS)),
             t.address(self.rows, t.mul(tile, 8 * ROWS)),
             t.address(t.scratch, t.mul(tile, ROWS * tiling.columns * tiling.size)),
         )
 
-    def _at_once(self, tile: Value, where: tuple[Value, ...], column: Value) -> None:
+    def _at_once(self, pair: GatheredTile, tile: Value, where: tuple[Value, ...], column: Value) -> None:
         """Two full tiles with all their depth: sums go from registers through the epilogue."""
         t = self.t
         places, rows, _ = self._spots(tile)
-        zero = t.constant(self.tiling.vector, 0)
-        line, weights, table, first, last, channel, channels = where
-        at = (places, line, weights, table, first, last, channel, channels)
-        for i, total in enumerate(self.pair.sums(*at, [zero] * (2 * ROWS))):
+        for i, total in enumerate(pair.sums((places, *where), pair.zeros())):
             row = self.finish.row(t.load_type("i64", t.address(rows, 8 * i)))
             self.finish.store(total, row, column, None)

@@ -8,11 +8,12 @@ converted.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.contraction.words import Words, read_words
+from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import memory_type
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
@@ -22,6 +23,21 @@ from trilobite.native.host import Host
 _GATHERED = 16  # lanes collected at once
 
 
+@dataclass(frozen=True)
+class WeightWords(Words[W]):
+    """A weight that is cut into panels, and where they go; strides in elements."""
+
+    w: W
+    out: W
+    panels: W
+    columns: W
+    depth: W
+    taps: W
+    group: W
+    column_stride: W
+    depth_stride: W
+
+
 def lower_panels(e: Equation, host: Host) -> Lowering:
     w, out = e.inputs[0].type, e.outputs[0].type
     filters, channels, *kernel = (int(n) for n in w.shape)
@@ -29,30 +45,26 @@ def lower_panels(e: Equation, host: Host) -> Lowering:
     each = filters // groups
     strides = (taps, channels * taps) if e.attributes["transposed"] else (channels * taps, taps)
     columns, depth = (channels, each) if e.attributes["transposed"] else (each, channels)
-    words = Words()
-    words.add("w", Operand("in", 0))
-    words.add("out", Operand("out", 0))
-    for name, value in (
-        ("panels", int(out.shape[1])), ("columns", columns), ("depth", depth), ("taps", taps),
-        ("group", each * channels * taps), ("column_stride", strides[0]), ("depth_stride", strides[1]),
-    ):  # fmt: skip
-        words.add(name, value)
+    words: WeightWords[Content] = WeightWords(
+        Operand("in", 0), Operand("out", 0), int(out.shape[1]), columns, depth, taps,
+        each * channels * taps, *strides,
+    )  # fmt: skip
     units = groups * int(out.shape[1])
     if not depth * taps * columns:
         units = 0
-    step = Step(_kernel(host, w.dtype, lanes, tuple(words.names)), tuple(words.contents), units)
+    step = Step(_kernel(host, w.dtype, lanes, forms(words)), contents(words), units)
     return Lowering((step,), why=f"a weight cut into panels of {lanes} columns")
 
 
 @lru_cache(maxsize=64)
-def _kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) -> NativeKernel:
+def _kernel(host: Host, dtype: DType, lanes: int, words: WeightWords[Form]) -> NativeKernel:
     t = Text(host)
-    w = read_words(t, names)
+    w: WeightWords[Value] = read(t, words)
     with t.loop(t.begin, t.end, name="panel") as unit:
-        group, panel = t.udiv(unit.index, w["panels"]), t.urem(unit.index, w["panels"])
-        source = t.address(w["w"], t.mul(group, w["group"]), dtype)
-        size = t.mul(t.mul(w["depth"], w["taps"]), lanes)
-        target = t.address(w["out"], t.mul(unit.index, size), dtype)
+        group, panel = t.udiv(unit.index, w.panels), t.urem(unit.index, w.panels)
+        source = t.address(w.w, t.mul(group, w.group), dtype)
+        size = t.mul(t.mul(w.depth, w.taps), lanes)
+        target = t.address(w.out, t.mul(unit.index, size), dtype)
         for start in range(0, lanes, _GATHERED):
             _columns(t, w, dtype, source, t.add(t.mul(panel, lanes), start), target, start, lanes)
     return NativeKernel("conv_panels", t.module())
@@ -60,7 +72,7 @@ def _kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) -> Nat
 
 def _columns(
     t: Text,
-    w: dict[str, Value],
+    w: WeightWords[Value],
     dtype: DType,
     source: Value,
     first: Value,
@@ -72,18 +84,18 @@ def _columns(
     replaced by zeros.
     """
     count = min(_GATHERED, lanes - start)
-    last = t.sub(w["columns"], 1)
+    last = t.sub(w.columns, 1)
     zero = t.constant(memory_type(dtype), 0)
     columns = [t.add(first, i) for i in range(count)]
     real = [t.icmp("sle", c, last) for c in columns]
-    begins = [t.address(source, t.mul(t.smin(c, last), w["column_stride"]), dtype) for c in columns]
-    with t.loop(0, w["depth"], name="depth") as d:
-        row = t.mul(d.index, w["depth_stride"])
-        with t.loop(0, w["taps"], name="tap") as tap:
+    begins = [t.address(source, t.mul(t.smin(c, last), w.column_stride), dtype) for c in columns]
+    with t.loop(0, w.depth, name="depth") as d:
+        row = t.mul(d.index, w.depth_stride)
+        with t.loop(0, w.taps, name="tap") as tap:
             at = t.add(row, tap.index)
             out = Value("poison", memory_type(dtype, count))
             for i in range(count):
                 one = t.load_type(memory_type(dtype), t.address(begins[i], at, dtype))
                 out = t.insert(out, t.select(real[i], one, zero), i)
-            line = t.add(t.mul(t.add(t.mul(tap.index, w["depth"]), d.index), lanes), start)
+            line = t.add(t.mul(t.add(t.mul(tap.index, w.depth), d.index), lanes), start)
             t.store_type(out, t.address(target, line, dtype))

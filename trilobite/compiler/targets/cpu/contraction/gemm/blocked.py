@@ -13,16 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.targets.cpu.contraction.gemm.finish import SHORT, Finish, Spot, is_plain
+from trilobite.compiler.targets.cpu.contraction.gemm.finish import Finish, Spot, is_plain
 from trilobite.compiler.targets.cpu.contraction.gemm.micro import Strides, call_micro, emit_micro, whole_tile
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Along
 from trilobite.compiler.targets.cpu.contraction.gemm.pack import Stored, emit_pack, emit_pack_rows
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem, Side
-from trilobite.compiler.targets.cpu.contraction.gemm.scales import Scales
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import ROWS, Tiling
-from trilobite.compiler.targets.cpu.contraction.gemm.units import operand, panels_of_units
-from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
+from trilobite.compiler.targets.cpu.contraction.gemm.scales import scales_of
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan
+from trilobite.compiler.targets.cpu.contraction.gemm.units import operands, panels_of_units
+from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
 from trilobite.compiler.targets.cpu.contraction.sizes import ONE
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
+from trilobite.compiler.targets.cpu.contraction.words import Form, read
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import constant, is_float_type
 from trilobite.native.host import Host
@@ -44,7 +46,7 @@ class Layout:
     end: int
 
 
-def layout(plan: Tiling, waits: bool) -> Layout:
+def layout(plan: Plan, waits: bool) -> Layout:
     word = plan.size
     tile = ROWS * plan.columns * word
     # A row of A's panel may be written a vector wide: room for what the last one writes too much.
@@ -89,20 +91,20 @@ def stored_as(side: Side) -> Stored:
 class Blocked:
     """Emits one kernel."""
 
-    def __init__(self, host: Host, plan: Tiling, p: Problem, words: Words) -> None:
+    def __init__(self, host: Host, plan: Plan, p: Problem, words: ProductWords[Form]) -> None:
         self.t = t = Text(host)
         self.plan, self.p = plan, p
         self.waits = p.epilogue.results[0] != plan.accumulator  # sums cannot wait in the result
         self.plain = is_plain(p, plan.accumulator)
         # What follows the last sum begins in registers, where it is short enough to stand in the code often.
         floats = is_float_type(plan.element)
-        self.short = floats and not self.waits and len(p.epilogue.body.equations) <= SHORT
+        self.short = floats and not self.waits and p.epilogue.short
         row = plan.columns * plan.size
         self.strides = {"packed": Strides(plan.size, ROWS * plan.size, row)}
         if self._same(p.a.dtype):
             self.strides["direct"] = Strides(None, plan.size, row)
         self.layout = layout(plan, self.waits)
-        self.w = words.read(t)
+        self.w: ProductWords[Value] = read(t, words)
         self.tile = t.scratch
         self.packed_a, self.packed_b, self.sums = (
             t.address(t.scratch, at) for at in (self.layout.a, self.layout.b, self.layout.sums)
@@ -124,7 +126,7 @@ class Blocked:
 
     def entry(self) -> None:
         t, w, plan = self.t, self.w, self.plan
-        m, n = w["m"], w["n"]
+        m, n = w.m, w.n
         across = t.ceil_div(n, plan.columns)
         # Every thread packs all of what is not divided: of B that takes less, and packed B takes nothing but
         # is read from memory by all.
@@ -132,7 +134,7 @@ class Blocked:
         if self.p.packed:
             by_columns = t.or_(t.icmp("sge", across, COLUMN_PANELS), t.icmp("sge", n, m))
         # Rows are divided one by one: tiles of 5 are as quick, and two threads get as many.
-        with panels_of_units(t, self.p, w, t.select(by_columns, across, m)) as (batch, low, high):
+        with panels_of_units(t, w, t.select(by_columns, across, m)) as (batch, low, high):
             zero = constant("i64", 0)
             rectangle = Rectangle(
                 batch,
@@ -147,7 +149,7 @@ class Blocked:
 
     def rectangle(self, r: Rectangle) -> None:
         t = self.t
-        self.a, self.b = (operand(t, self.p, self.w, side, r.batch) for side in ("a", "b"))
+        self.a, self.b = operands(t, self.w, r.batch)
         self.finish.enter(r.batch)
         if not self.waits:
             self.columns(r, r.m0, r.m1)
@@ -157,7 +159,7 @@ class Blocked:
 
     def columns(self, r: Rectangle, m0: Value, m1: Value) -> None:
         t, plan = self.t, self.plan
-        k, deepest = self.w["k"], plan.k_block * plan.depth
+        k, deepest = self.w.k, plan.k_block * plan.depth
         blocks = t.smax(t.ceil_div(k, deepest), 1)
         # Blocks of equal depth, in whole steps of the unrolled loop.
         step = 8 * plan.depth
@@ -206,7 +208,7 @@ class Blocked:
     def pack_b(self, block: Block) -> None:
         t, plan, w, size = self.t, self.plan, self.w, self.plan.size
         whole = t.mul(t.udiv(block.columns, plan.columns), plan.columns)
-        rows_run_on = t.icmp("eq", w["b_line"], self.p.b.dtype.itemsize)
+        rows_run_on = t.icmp("eq", w.b_side.line, self.p.b.dtype.itemsize)
         if self.p.b.nibbles:
             rows_run_on = constant("i1", int(self.p.b.line == ONE))
         if plan.depth > 1:  # a last half word is left to the general way
@@ -216,13 +218,13 @@ class Blocked:
         with t.when(t.icmp("sgt", by_rows, 0)):
             start = constant("i64", 0)
             t.call(
-                "pack_rows", self.b_at(block, start), w["b_k"], block.words, by_rows, panel, self.packed_b,
+                "pack_rows", self.b_at(block, start), w.b_side.k, block.words, by_rows, panel, self.packed_b,
                 *self.scales(block, start),
             )  # fmt: skip
         with t.loop(by_rows, block.columns, plan.columns, name="pack") as j:
             t.call(
                 "pack_b",
-                self.b_at(block, j.index), w["b_k"], w["b_line"], block.depth,
+                self.b_at(block, j.index), w.b_side.k, w.b_side.line, block.depth,
                 t.smin(t.sub(block.columns, j.index), plan.columns),
                 t.address(self.packed_b, t.mul(t.mul(j.index, block.words), size)),
                 *self.scales(block, j.index),
@@ -231,16 +233,16 @@ class Blocked:
     def b_at(self, block: Block, j: Value) -> Value:
         """Where column j of a block begins; blocks begin at whole bytes."""
         t, w, n = self.t, self.w, self.t.add(block.n0, j)
-        at = t.address(t.address(self.b, t.mul(block.k0, w["b_k"])), t.mul(n, w["b_line"]))
+        at = t.address(t.address(self.b, t.mul(block.k0, w.b_side.k)), t.mul(n, w.b_side.line))
         if not self.p.b.nibbles:
             return at
         return t.address(at, t.lshr(n if self.p.b.line == ONE else block.k0, 1))
 
     def scales(self, block: Block, j: Value) -> list[Value]:
         """Where the scales and zero points of a block begin, from column j on, if B has any."""
-        if not self.p.b.grid:
+        whole = scales_of(self.t, self.p.b, self.w)
+        if whole is None:
             return []
-        whole = Scales(self.t, self.p.b.along, self.p.b.dtype, self.w["scale"], self.w["zero"])
         here = whole.moved(self.t.add(block.n0, j), block.k0)
         return [here.scales, here.zeros]
 
@@ -249,25 +251,25 @@ class Blocked:
         t, plan, w, size = self.t, self.plan, self.w, self.plan.size
         if self.p.packed:
             panel = t.udiv(t.add(block.n0, j), plan.columns)
-            at = t.add(t.mul(panel, t.mul(w["k"], plan.columns)), t.mul(block.k0, plan.columns))
+            at = t.add(t.mul(panel, t.mul(w.k, plan.columns)), t.mul(block.k0, plan.columns))
             return t.address(self.b, t.mul(at, size))
         return t.address(self.packed_b, t.mul(t.mul(j, block.words), size))
 
     def prepare_a(self, block: Block, m: Value, panels: Value, base: Value, extra: Value) -> None:
         t, w, plan, size = self.t, self.w, self.plan, self.plan.size
-        here = t.address(t.address(self.a, t.mul(block.k0, w["a_k"])), t.mul(m, w["a_line"]))
+        here = t.address(t.address(self.a, t.mul(block.k0, w.a_side.k)), t.mul(m, w.a_side.line))
         self.a_here, self.a_first = here, m
         self.a_direct = constant("i1", 0)
         self.forms = {"packed": constant("i1", 1)}
         if self._same(self.p.a.dtype):
             few = t.icmp("sle", block.columns, plan.direct)
-            self.a_direct = t.and_(t.icmp("eq", w["a_k"], size), few)
+            self.a_direct = t.and_(t.icmp("eq", w.a_side.k, size), few)
             self.forms = {"packed": t.not_(self.a_direct), "direct": self.a_direct}
         with t.loop(0, t.select(self.a_direct, constant("i64", 0), panels), name="pack") as i:
             start, height = self.span(i.index, base, extra)
             t.call(
                 "pack_a",
-                t.address(here, t.mul(start, w["a_line"])), w["a_k"], w["a_line"], block.depth, height,
+                t.address(here, t.mul(start, w.a_side.line)), w.a_side.k, w.a_side.line, block.depth, height,
                 t.address(self.packed_a, t.mul(t.mul(i.index, block.words), ROWS * size)),
             )  # fmt: skip
 
@@ -278,11 +280,11 @@ class Blocked:
         near, step = constant("i64", size), constant("i64", ROWS * size)
         if not self._same(self.p.a.dtype):
             return packed, near, step
-        where = t.address(self.a_here, t.mul(t.sub(row, self.a_first), w["a_line"]))
+        where = t.address(self.a_here, t.mul(t.sub(row, self.a_first), w.a_side.line))
         return (
             t.select(self.a_direct, where, packed),
-            t.select(self.a_direct, w["a_line"], near),
-            t.select(self.a_direct, w["a_k"], step),
+            t.select(self.a_direct, w.a_side.line, near),
+            t.select(self.a_direct, w.a_side.k, step),
         )
 
     # -- one register tile ---------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ class Blocked:
         """
         t, plan = self.t, self.plan
         row = plan.columns * plan.size
-        behind = t.address(b, t.mul(self.w["k"] if self.p.packed else block.words, row))
+        behind = t.address(b, t.mul(self.w.k if self.p.packed else block.words, row))
         step = t.udiv(t.sub(t.add(panels, row), 1), panels)
         return t.address(behind, t.mul(t.mul(i, step), block.words)), step
 
@@ -312,7 +314,7 @@ class Blocked:
             direct = t.not_(block.last)
         else:
             waiting = self.finish.place(0, row, column)
-            waiting_row = t.mul(self.w["n"], size)
+            waiting_row = t.mul(self.w.n, size)
             direct = t.icmp("eq", width, plan.columns)
             if not self.plain:
                 direct = t.and_(direct, t.not_(block.last))

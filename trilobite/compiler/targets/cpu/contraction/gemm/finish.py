@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.targets.cpu.contraction.convert import narrow
+from trilobite.compiler.targets.cpu.contraction.finish import Store
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import ROWS
+from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import is_float_type
-from trilobite.compiler.targets.cpu.epilogue import emit_epilogue
 
 _TOGETHER = 4  # vectors of a tile that go through the epilogue at once: more would not fit in registers
-SHORT = 12  # equations of an epilogue that may stand once for every register of a tile
 
 
 def is_plain(p: Problem, accumulator: DType) -> bool:
@@ -37,26 +36,28 @@ class Spot:
     width: Value
 
 
-class Finish:
+class Finish(Store):
     """Emits stores for one kernel."""
 
-    def __init__(self, t: Text, accumulator: DType, lanes: int, p: Problem, words: dict[str, Value]) -> None:
-        self.t, self.accumulator, self.lanes, self.p, self.w = t, accumulator, lanes, p, words
-        self.size = accumulator.itemsize
+    def __init__(
+        self, t: Text, accumulator: DType, lanes: int, p: Problem, words: ProductWords[Value]
+    ) -> None:
+        super().__init__(t, p.epilogue, accumulator, p.dtype, lanes)
+        self.w, self.size = words, accumulator.itemsize
 
     def enter(self, batch: Value) -> None:
         """A batch entry begins: every buffer's part of it."""
-        t, w, epilogue = self.t, self.w, self.p.epilogue
-        area = t.mul(t.mul(w["m"], w["n"]), batch)
-        self.results = [t.address(w[f"result{i}"], area, d) for i, d in enumerate(epilogue.results)]
+        t, w, epilogue = self.t, self.w, self.epilogue
+        area = t.mul(t.mul(w.m, w.n), batch)
+        self.results = [t.address(at, area, d) for at, d in zip(w.results, epilogue.results, strict=True)]
         self.operands = [
-            t.address(w[f"operand{i}"], t.mul(batch, w[f"operand{i}_batch"]), o.dtype)
-            for i, o in enumerate(epilogue.operands)
+            t.address(at, t.mul(batch, own.batch), o.dtype)
+            for at, own, o in zip(w.operands, w.strides, epilogue.operands, strict=True)
         ]
 
     def place(self, result: int, row: Value, column: Value) -> Value:
-        index = self.t.add(self.t.mul(row, self.w["n"]), column)
-        return self.t.address(self.results[result], index, self.p.epilogue.results[result])
+        index = self.t.add(self.t.mul(row, self.w.n), column)
+        return self.t.address(self.results[result], index, self.epilogue.results[result])
 
     def tile(
         self, tile: Value, columns: int, spot: Spot, waiting: Value, waiting_row: Value, first: Value,
@@ -94,20 +95,20 @@ class Finish:
         few = None if waits else count
 
         def added() -> list[Value]:
-            old = [_load(t, self.accumulator, at, self.lanes, few) for at in where]
+            old = [t.load_partial(self.accumulator, at, few, self.lanes) for at in where]
             add = t.fadd if is_float_type(own[0].type) else t.add
             return [add(a, b) for a, b in zip(old, own, strict=True)]
 
         def through() -> None:
             stores = [
-                partial(self.store, total, row, t.add(spot.column, at), count)
+                partial(self.vector, total, row, t.add(spot.column, at), count)
                 for total, at in zip(totals, places, strict=True)
             ]
             t.side_by_side(stores)
 
         def kept() -> None:
             for total, at in zip(totals, where, strict=True):
-                _store(t, self.accumulator, total, at, few)
+                t.store_partial(self.accumulator, total, at, few)
 
         totals = t.either(first, lambda: own, added)
         if waits:
@@ -136,33 +137,19 @@ class Finish:
 
         totals = t.either(first, lambda: sums, added)
         stores = [
-            partial(self.store, total, t.add(row, r), t.add(column, v * self.lanes), None)
+            partial(self.vector, total, t.add(row, r), t.add(column, v * self.lanes), None)
             for total, (r, v) in zip(totals, spots, strict=True)
         ]
         for i in range(0, len(stores), _TOGETHER):
             t.side_by_side(stores[i : i + _TOGETHER])
 
-    def store(self, total: Value, row: Value, column: Value, count: Value | None) -> None:
-        """The accumulator through the epilogue into every result."""
-        t, w, epilogue = self.t, self.w, self.p.epilogue
-        start = t.mul(row, w["n"])
+    def vector(self, total: Value, row: Value, column: Value, count: Value | None) -> None:
+        """A vector of sums of this row."""
+        t, w, epilogue = self.t, self.w, self.epilogue
+        start = t.mul(row, w.n)
         results = [t.address(p, start, d) for p, d in zip(self.results, epilogue.results, strict=True)]
         operands = [
-            t.address(p, t.mul(row, w[f"operand{i}_row"]), o.dtype)
-            for i, (p, o) in enumerate(zip(self.operands, epilogue.operands, strict=True))
+            t.address(p, t.mul(row, own.row), o.dtype)
+            for p, own, o in zip(self.operands, w.strides, epilogue.operands, strict=True)
         ]
-        value = narrow(t, total, self.accumulator, self.p.dtype)
-        emit_epilogue(t, epilogue, value, operands, results, column, self.lanes, count)
-
-
-def _load(t: Text, dtype: DType, at: Value, lanes: int, count: Value | None) -> Value:
-    if count is None:
-        return t.load(dtype, at, lanes)
-    return t.load_partial(dtype, at, count, lanes)
-
-
-def _store(t: Text, dtype: DType, value: Value, at: Value, count: Value | None) -> None:
-    if count is None:
-        t.store(dtype, value, at)
-    else:
-        t.store_partial(dtype, value, at, count)
+        self.store(total, (operands, results), column, count)

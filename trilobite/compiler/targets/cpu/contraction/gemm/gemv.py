@@ -17,12 +17,14 @@ from trilobite.compiler.targets.cpu.contraction.gemm.finish import Finish
 from trilobite.compiler.targets.cpu.contraction.gemm.nibbles import load_codes, load_nibbles
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Along
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem
-from trilobite.compiler.targets.cpu.contraction.gemm.scales import Scales
-from trilobite.compiler.targets.cpu.contraction.gemm.units import operand, panels_of_units
-from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
+from trilobite.compiler.targets.cpu.contraction.gemm.scales import scales_of
+from trilobite.compiler.targets.cpu.contraction.gemm.units import operands, panels_of_units
+from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
+from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
 from trilobite.compiler.targets.cpu.contraction.sizes import ONE
+from trilobite.compiler.targets.cpu.contraction.words import Form, read
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, is_float_type, register_type, vector
+from trilobite.compiler.targets.cpu.emit.types import constant, register_type, vector
 from trilobite.native.host import Host
 
 PANEL = 16
@@ -40,33 +42,32 @@ def fits(p: Problem) -> bool:
 class Gemv:
     """Emits one kernel."""
 
-    def __init__(self, host: Host, p: Problem, words: Words) -> None:
+    def __init__(self, host: Host, p: Problem, words: ProductWords[Form]) -> None:
         self.t = t = Text(host)
         self.p = p
         self.accumulator = p.accumulator
         self.lanes = host.lanes(self.accumulator.itemsize)
         self.type = vector(register_type(self.accumulator), self.lanes)
-        self.w = words.read(t)
+        self.w: ProductWords[Value] = read(t, words)
         self.sums = t.scratch
         self.scratch = (_CHUNK + self.lanes) * self.accumulator.itemsize
-        grid = (p.b.along, p.b.dtype, self.w["scale"], self.w["zero"]) if p.b.grid else None
-        self.whole = Scales(t, *grid) if grid else None
+        self.whole = scales_of(t, p.b, self.w)
         self.finish = Finish(t, self.accumulator, self.lanes, p, self.w)
 
     def text(self) -> str:
         t, w = self.t, self.w
-        panels = t.ceil_div(w["n"], PANEL)
-        with panels_of_units(t, self.p, w, panels) as (batch, low, high):
-            self.columns(batch, t.mul(low, PANEL), t.smin(t.mul(high, PANEL), w["n"]))
+        panels = t.ceil_div(w.n, PANEL)
+        with panels_of_units(t, w, panels) as (batch, low, high):
+            self.columns(batch, t.mul(low, PANEL), t.smin(t.mul(high, PANEL), w.n))
         return t.module()
 
     def columns(self, batch: Value, n0: Value, n1: Value) -> None:
         t = self.t
-        self.a, self.b = (operand(t, self.p, self.w, side, batch) for side in ("a", "b"))
+        self.a, self.b = operands(t, self.w, batch)
         self.finish.enter(batch)
         with t.loop(n0, n1, _CHUNK, name="chunk") as chunk:
             count = t.smin(t.sub(n1, chunk.index), _CHUNK)
-            here = t.address(self.b, t.mul(chunk.index, self.w["b_line"]))
+            here = t.address(self.b, t.mul(chunk.index, self.w.b_side.line))
             if self.p.b.nibbles and self.p.b.line == ONE:
                 here = t.address(here, t.lshr(chunk.index, 1))
             self.scales = self.whole.moved(chunk.index, constant("i64", 0)) if self.whole else None
@@ -81,10 +82,10 @@ class Gemv:
         whole = t.and_(count, -lanes)
         row = constant("i64", 0)
         with t.loop(0, whole, lanes, name="store") as i:
-            self.finish.store(self.scaled(i.index, None), row, t.add(n, i.index), None)
+            self.finish.vector(self.scaled(i.index, None), row, t.add(n, i.index), None)
         with t.when(t.icmp("slt", whole, count)):
             left = t.sub(count, whole)
-            self.finish.store(self.scaled(whole, left), row, t.add(n, whole), left)
+            self.finish.vector(self.scaled(whole, left), row, t.add(n, whole), left)
 
     def scaled(self, column: Value, count: Value | None) -> Value:
         """A vector of sums, times their scales unless those have been factors all along."""
@@ -105,19 +106,19 @@ class Gemv:
         """Groups of rows; the first one begins the sums."""
         t, w = self.t, self.w
         rows = _ROWS if self.p.b.dtype.itemsize >= 4 else 2 * _ROWS
-        whole = t.and_(w["k"], -rows)
+        whole = t.and_(w.k, -rows)
         with t.loop(0, count, self.lanes, name="clear") as i:
             t.store_type(constant(self.type, 0), self.place(i.index), self.accumulator.itemsize)
         with t.loop(0, whole, rows, name="k") as k:
             self.sweep_rows(here, count, k.index, rows)
-        with t.loop(whole, w["k"], name="k") as k:
+        with t.loop(whole, w.k, name="k") as k:
             self.sweep_rows(here, count, k.index, 1)
 
     def sweep_rows(self, here: Value, count: Value, k: Value, rows: int) -> None:
         t, w, lanes = self.t, self.w, self.lanes
         numbers = [t.add(k, r) for r in range(rows)]
         factors = [self.factor(i) for i in numbers]
-        starts = [t.address(here, t.mul(i, w["b_k"])) for i in numbers]
+        starts = [t.address(here, t.mul(i, w.b_side.k)) for i in numbers]
         whole = t.and_(count, -lanes)
 
         zeros = [self.fixed_zero(i, "k") for i in numbers]
@@ -128,7 +129,7 @@ class Gemv:
             zero = self.running_zero(column, lanes, "line", None)
             for x, row, fixed in zip(in_lanes if lanes else factors, starts, zeros, strict=True):
                 y = self.without(self.element(row, column, lanes, None), zero, fixed)
-                total = self.multiply_add(x, y, total)
+                total = multiply_add(self.t, x, y, total)
             t.store_type(total, self.place(column), self.accumulator.itemsize)
 
         both = t.and_(count, -2 * lanes)
@@ -142,7 +143,7 @@ class Gemv:
 
     def factor(self, k: Value) -> Value:
         t, dtype = self.t, self.p.a.dtype
-        at = t.address(self.a, t.mul(k, self.w["a_k"]))
+        at = t.address(self.a, t.mul(k, self.w.a_side.k))
         return self.times_scale(widen(t, t.load(dtype, at), dtype, self.accumulator), k, None)
 
     def times_scale(self, x: Value, k: Value, count: Value | None) -> Value:
@@ -183,8 +184,7 @@ class Gemv:
     def consecutive(self, dtype: DType, start: Value, index: Value, lanes: int, count: Value | None) -> Value:
         t = self.t
         at = t.address(start, index, dtype)
-        raw = t.load(dtype, at, lanes) if count is None else t.load_partial(dtype, at, count, lanes)
-        return widen(t, raw, dtype, self.accumulator)
+        return widen(t, t.load_partial(dtype, at, count, lanes), dtype, self.accumulator)
 
     # -- along k -------------------------------------------------------------------------------------------
 
@@ -199,14 +199,14 @@ class Gemv:
     def dots_of(self, here: Value, n: Value, columns: int) -> None:
         t, w = self.t, self.w
         numbers = [t.add(n, c) for c in range(columns)]
-        lines = [t.address(here, t.mul(i, w["b_line"])) for i in numbers]
+        lines = [t.address(here, t.mul(i, w.b_side.line)) for i in numbers]
         zeros = [self.fixed_zero(i, "line") for i in numbers]
         sums = [constant(self.type, 0)] * columns
-        whole = t.and_(w["k"], -self.lanes)
+        whole = t.and_(w.k, -self.lanes)
         with t.loop(0, whole, self.lanes, sums, name="k") as k:
             k.next(*self.products(k.index, lines, zeros, k.values, None))
-        with t.loop(whole, w["k"], self.lanes, k.results, name="tail") as tail:
-            left = t.sub(w["k"], tail.index)
+        with t.loop(whole, w.k, self.lanes, k.results, name="tail") as tail:
+            left = t.sub(w.k, tail.index)
             tail.next(*self.products(tail.index, lines, zeros, tail.values, left))
         for i, total in zip(numbers, tail.results, strict=True):
             t.store_type(t.sum_lanes(total), self.place(i), self.accumulator.itemsize)
@@ -222,10 +222,5 @@ class Gemv:
         out = []
         for line, fixed, total in zip(lines, zeros, sums, strict=True):
             y = self.without(self.element(line, k, self.lanes, count), zero, fixed)
-            out.append(self.multiply_add(x, y, total))
+            out.append(multiply_add(self.t, x, y, total))
         return out
-
-    def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
-        if is_float_type(total.type):
-            return self.t.fma(x, y, total)
-        return self.t.add(total, self.t.mul(x, y))

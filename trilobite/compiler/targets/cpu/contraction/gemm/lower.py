@@ -18,9 +18,11 @@ from trilobite.compiler.targets.cpu.contraction.gemm.copies import lower_copy
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Refused
 from trilobite.compiler.targets.cpu.contraction.gemm.panels import check_pack, lower_pack
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem, problem_of, root_of, transposed
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import ROWS, Tiling, tiling
-from trilobite.compiler.targets.cpu.contraction.gemm.words import Words, product_of, words_of
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan, plan_of
+from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords, product_of, words_of
 from trilobite.compiler.targets.cpu.contraction.sizes import ONE, Product
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
+from trilobite.compiler.targets.cpu.contraction.words import Content, contents, forms
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
 from trilobite.ir.graph import Equation, Graph
@@ -66,7 +68,7 @@ def lower_problem(p: Problem, host: Host) -> Lowering:
     known = work.known
     step = Step(
         parts.kernel,
-        tuple(parts.words.contents),
+        contents(parts.words),
         parts.units,
         flops=2.0 * known if known is not None else 0.0,
         serial=known is not None and known < (_SERIAL_ROW if p.m == ONE else _SERIAL),
@@ -79,16 +81,16 @@ def lower_problem(p: Problem, host: Host) -> Lowering:
 
 class _Parts(NamedTuple):
     kernel: NativeKernel
-    words: Words
+    words: ProductWords[Content]
     units: int
     packs: bool  # both operands, for every range anew
     reads_once: bool  # nothing is stored to a result before the epilogue has read its operands there
     why: str
 
 
-def _check_panels(p: Problem, host: Host) -> Tiling:
+def _check_panels(p: Problem, host: Host) -> Plan:
     """The tiling of a product, if panels that were packed before are as wide as it needs them."""
-    plan = tiling(host, p.accumulator, p.pairs)
+    plan = plan_of(host, p.accumulator, p.pairs)
     if p.packed and (p.b.k != Product(plan.columns) or plan.pairs or p.b.dtype != plan.accumulator):
         raise Refused(f"panels of {p.b.k.number} {p.b.dtype}", expected=f"{plan.columns} {plan.accumulator}")
     return plan
@@ -112,18 +114,18 @@ def _form(p: Problem) -> _Form:
 
 
 @lru_cache(maxsize=256)
-def _blocked_kernel(form: _Form, plan: Tiling, host: Host) -> tuple[NativeKernel, bool]:
+def _blocked_kernel(form: _Form, plan: Plan, host: Host) -> tuple[NativeKernel, bool]:
     """The kernel, and whether sums wait in scratch."""
     p = form.problem
-    emitter = Blocked(host, plan, p, words_of(p, 1))
-    return NativeKernel(_name("dot", p), emitter.text(), scratch=emitter.layout.end), emitter.waits
+    emitter = Blocked(host, plan, p, forms(words_of(p, 1)))
+    return NativeKernel(p.epilogue.named("dot"), emitter.text(), scratch=emitter.layout.end), emitter.waits
 
 
 @lru_cache(maxsize=256)
 def _gemv_kernel(form: _Form, host: Host) -> NativeKernel:
     p = form.problem
-    emitter = gemv.Gemv(host, p, words_of(p, 1))
-    return NativeKernel(_name("row_dot", p), emitter.text(), scratch=emitter.scratch)
+    emitter = gemv.Gemv(host, p, forms(words_of(p, 1)))
+    return NativeKernel(p.epilogue.named("row_dot"), emitter.text(), scratch=emitter.scratch)
 
 
 def _blocked(p: Problem, host: Host) -> _Parts:
@@ -136,7 +138,7 @@ def _blocked(p: Problem, host: Host) -> _Parts:
     return _Parts(kernel, words_of(p, units), units, not p.packed, once, why)
 
 
-def _scheduled(p: Problem, plan: Tiling, units: int) -> tuple[Tiling, int]:
+def _scheduled(p: Problem, plan: Plan, units: int) -> tuple[Plan, int]:
     """With what tuning found for products like this. The depth of blocks decides bits: it stays."""
     if any(s.known is None for s in (p.batches, p.m, p.n, p.k)):
         return plan, units
@@ -182,8 +184,3 @@ def _units(batches: Product, n: Product, columns: int, m: Product = ONE, rows: i
         return _SYMBOLIC_UNITS
     pieces = batches.known * max(-(-n.known // columns), -(-m.known // rows))
     return max(1, min(pieces + pieces % 2, _MOST_UNITS))  # even, for two threads
-
-
-def _name(what: str, p: Problem) -> str:
-    after = [e.primitive.name for e in p.epilogue.body.equations]
-    return "_".join([what, *dict.fromkeys(after)][:5])

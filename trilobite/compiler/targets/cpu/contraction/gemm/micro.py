@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import ROWS, Tiling
-from trilobite.compiler.targets.cpu.contraction.pairs import pair_products
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan
+from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile, through_depth
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import constant, is_float_type
 
@@ -43,7 +44,7 @@ class Strides:
 
 
 def emit_micro(
-    t: Text, plan: Tiling, tall: Mapping[str, Strides] | None = None, *, streams: bool = False
+    t: Text, plan: Plan, tall: Mapping[str, Strides] | None = None, *, streams: bool = False
 ) -> None:
     """Of tiles that are `tall`, which do most of the work, there is a function for each of these strides,
     with its name before; others are in general form.
@@ -68,16 +69,16 @@ def call_micro(t: Text, rows: Value, *arguments: Value, tall: Mapping[str, Value
                     t.call(f"{name}{r}", *arguments)
 
 
-def whole_tile(t: Text, plan: Tiling, known: Strides, *arguments: Value) -> list[Value]:
+def whole_tile(t: Text, plan: Plan, known: Strides, *arguments: Value) -> list[Value]:
     """The sums of a tile of all rows, row by row, in the midst of other code. The arguments are those of the
     functions; nothing is stored, but memory at c will be wanted.
     """
     return _Micro(t, plan, ROWS, known, arguments).sums()
 
 
-class _Micro:
-    def __init__(self, t: Text, plan: Tiling, rows: int, known: Strides, parameters: Sequence[Value]) -> None:
-        self.t, self.plan, self.rows = t, plan, rows
+class _Micro(RegisterTile):
+    def __init__(self, t: Text, plan: Plan, rows: int, known: Strides, parameters: Sequence[Value]) -> None:
+        super().__init__(t, plan, rows, plan.vectors)
         self.k, self.a, a_row, a_step, self.b, b_step, self.c, self.c_row, self.add = parameters[:9]
         self.stream = parameters[9:]
         self.a_row, self.a_step, self.b_step = (
@@ -88,36 +89,30 @@ class _Micro:
         # every further step needs registers for its addresses.
         steps = 2 if known.a_step is None else 4
         self.unroll = steps if is_float_type(plan.element) else 1
-        self.c_rows = self.rows_of_c()
+        self.c_rows = [self.c]
+        for _ in range(rows - 1):
+            self.c_rows.append(t.address(self.c_rows[-1], self.c_row))
 
     def emit(self) -> None:
-        self.store(self.sums())
+        self.put(self.sums())
 
     def sums(self) -> list[Value]:
         t = self.t
         for c in self.c_rows:
             t.prefetch(c, write=True)
-        zero = constant(self.plan.vector, 0)
         whole = t.and_(self.k, -self.unroll)
         # Two bases three rows apart: every row is then a base plus a stride of scale 1 or 2.
         bases = [self.a] + ([t.address(self.a, t.mul(self.a_row, 3))] if self.rows > 3 else [])
-        carried = [*bases, self.b, *[zero] * (self.rows * self.plan.vectors)]
-        carried = self.chain(constant("i64", 0), whole, self.unroll, carried)
-        if self.unroll > 1:
-            carried = self.chain(whole, self.k, 1, carried)
-        return carried[len(bases) + 1 :]
+        carried = [*bases, self.b, *self.zeros()]
+        return through_depth(t, whole, self.k, self.unroll, carried, self.steps)[len(bases) + 1 :]
 
-    def chain(self, start: Value, stop: Value, unroll: int, carried: list[Value]) -> list[Value]:
-        t = self.t
-        with t.loop(start, stop, unroll, carried, name="k") as loop:
-            state = loop.values
-            if start.number == 0:
-                t.prefetch(t.address(state[0], _AHEAD))
-                self.fetch_next(loop.index)
-            for _ in range(unroll):
-                state = self.step(state)
-            loop.next(*state)
-        return loop.results
+    def steps(self, state: list[Value], k: Value, count: int) -> list[Value]:
+        if count == self.unroll:
+            self.t.prefetch(self.t.address(state[0], _AHEAD))
+            self.fetch_next(k)
+        for _ in range(count):
+            state = self.step(state)
+        return state
 
     def fetch_next(self, k: Value) -> None:
         """A little of what comes next with every k, into the second cache: the first one is full."""
@@ -127,36 +122,23 @@ class _Micro:
 
     def step(self, state: list[Value]) -> list[Value]:
         """One k: a row of B in registers, each element of A's column in all lanes."""
-        t, plan = self.t, self.plan
+        t, plan = self.t, self.tiling
         n = 1 if self.rows <= 3 else 2
         bases, b, sums = state[:n], state[n], state[n + 1 :]
         width = plan.lanes * plan.size
-        row = [t.load_type(plan.vector, t.address(b, width * v), plan.size) for v in range(plan.vectors)]
-        out: list[Value] = []
-        for r in range(self.rows):
+
+        def element(r: int) -> Value:
             at = t.address(bases[r // 3], t.mul(self.a_row, r % 3))
-            x = t.splat(t.load_type(plan.element, at, plan.size), plan.lanes)
-            mine = sums[r * plan.vectors : (r + 1) * plan.vectors]
-            out += [self.multiply_add(x, y, s) for y, s in zip(row, mine, strict=True)]
+            return t.splat(t.load_type(plan.element, at, plan.size), plan.lanes)
+
+        row = [t.load_type(plan.vector, t.address(b, width * v), plan.size) for v in range(self.vectors)]
+        out = self.multiplied(row, element, sums)
         return [*(t.address(p, self.a_step) for p in bases), t.address(b, self.b_step), *out]
 
-    def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
-        t = self.t
-        if self.plan.pairs:
-            return t.add(total, pair_products(t, x, y, self.plan.lanes))
-        if is_float_type(total.type):
-            return t.fma(x, y, total)
-        return t.add(total, t.mul(x, y))
-
-    def rows_of_c(self) -> list[Value]:
-        rows = [self.c]
-        for _ in range(self.rows - 1):
-            rows.append(self.t.address(rows[-1], self.c_row))
-        return rows
-
-    def store(self, sums: Sequence[Value]) -> None:
-        t, plan = self.t, self.plan
-        places = [t.address(c, v * plan.lanes * plan.size) for c in self.c_rows for v in range(plan.vectors)]
+    def put(self, sums: Sequence[Value]) -> None:
+        """Store the sums, or add them to what is there."""
+        t, plan = self.t, self.tiling
+        places = [t.address(c, v * plan.lanes * plan.size) for c in self.c_rows for v in range(self.vectors)]
 
         def adding() -> None:
             for at, s in zip(places, sums, strict=True):

@@ -20,7 +20,7 @@ from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.gemm.nibbles import load_codes, load_nibbles
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Along
 from trilobite.compiler.targets.cpu.contraction.gemm.scales import Scales
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Tiling
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan
 from trilobite.compiler.targets.cpu.emit.squares import transpose
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import constant, vector
@@ -43,12 +43,12 @@ class Stored:
         return ("ptr noalias", "ptr noalias") if self.along else ()
 
 
-def emit_pack(t: Text, plan: Tiling, name: str, stored: Stored, width: int, *, exact: bool = False) -> None:
+def emit_pack(t: Text, plan: Plan, name: str, stored: Stored, width: int, *, exact: bool = False) -> None:
     with t.function(name, _PARAMETERS + stored.parameters) as parameters:
         _Pack(t, plan, stored, width, exact, parameters).emit()
 
 
-def emit_pack_rows(t: Text, plan: Tiling, name: str, stored: Stored) -> None:
+def emit_pack_rows(t: Text, plan: Plan, name: str, stored: Stored) -> None:
     """<name>(source, k_stride, words, columns, panel, target): all whole panels of a matrix whose rows run on
     in memory. A few rows at a time, across all panels: then memory is read in long runs, page by page.
     """
@@ -69,7 +69,7 @@ def emit_pack_rows(t: Text, plan: Tiling, name: str, stored: Stored) -> None:
 
 class _Pack:
     def __init__(
-        self, t: Text, plan: Tiling, stored: Stored, width: int, exact: bool, parameters: Sequence[Value]
+        self, t: Text, plan: Plan, stored: Stored, width: int, exact: bool, parameters: Sequence[Value]
     ) -> None:
         self.t, self.plan, self.dtype, self.width, self.exact = t, plan, stored.dtype, width, exact
         self.source, self.k_stride, self.line_stride, self.k, self.count, self.target = parameters[:6]
@@ -120,7 +120,7 @@ class _Pack:
             for first, lanes in _pieces(self.width, self.plan.lanes):
                 left = t.smax(t.sub(self.count, first), 0)
                 value = t.load_partial(self.dtype, t.address(at, first * size), left, lanes)
-                value = widen(t, value, self.dtype, self.plan.stored)
+                value = widen(t, value, self.dtype, self.plan.operand)
                 self.store(value, t.add(t.mul(row.index, self.width), first))
         return self.k
 
@@ -207,7 +207,7 @@ class _Pack:
         first of the whole row stands; a single one stands at `start` itself.
         """
         t = self.t
-        value = widen(t, self.raw(start, lanes, line, k, running), self.dtype, self.plan.stored)
+        value = widen(t, self.raw(start, lanes, line, k, running), self.dtype, self.plan.operand)
         if self.scales is None:
             return value
         steps = t.fsub(value, self.scales.zero(line, k, lanes, running))

@@ -6,18 +6,30 @@ value is the same, bit for bit, as the primitive's rule gives.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from trilobite.base.dtypes import float32, float64
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Operand as View
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Refused
 from trilobite.compiler.targets.cpu.contraction.gemm.pack import Stored, emit_pack
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import tiling
-from trilobite.compiler.targets.cpu.contraction.gemm.words import Words
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import plan_of
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
-from trilobite.compiler.targets.cpu.emit.text import Text
+from trilobite.compiler.targets.cpu.contraction.words import Content, W, Words, contents, forms, read
+from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation, Graph
 from trilobite.native.host import Host
+
+
+@dataclass(frozen=True)
+class _Words(Words[W]):
+    source: W
+    target: W
+    k: W
+    columns: W
+    k_stride: W
+    line_stride: W
 
 
 def check_pack(region: Graph, root: Equation) -> View:
@@ -34,24 +46,21 @@ def lower_pack(region: Graph, root: Equation, host: Host) -> Lowering:
     view, contract, width = check_pack(region, root), root.attributes["contract"], root.attributes["width"]
     size = Product(view.dtype.itemsize)
     panels = root.outputs[0].type.shape[0]
-    words = Words()
-    words.buffer("*source", Operand("in", view.input))
-    words.buffer("*target", Operand("out", 0))
-    words.number("k", product([view.shape[contract]]))
-    words.number("columns", product([view.shape[1 - contract]]))
-    words.number("k_stride", view.strides[contract] * size)
-    words.number("line_stride", view.strides[1 - contract] * size)
+    words: _Words[Content] = _Words(
+        Operand("in", view.input), Operand("out", 0), product([view.shape[contract]]),
+        product([view.shape[1 - contract]]), view.strides[contract] * size, view.strides[1 - contract] * size,
+    )  # fmt: skip
     t = Text(host)
-    plan = tiling(host, view.dtype)
+    plan = plan_of(host, view.dtype)
     emit_pack(t, plan, "pack", Stored(view.dtype), width, exact=True)
-    w = words.read(t)
+    w: _Words[Value] = read(t, forms(words))
     with t.loop(t.begin, t.end, name="panel") as panel:
         first = t.mul(panel.index, width)
         t.call(
             "pack",
-            t.address(w["source"], t.mul(first, w["line_stride"])), w["k_stride"], w["line_stride"], w["k"],
-            t.smin(t.sub(w["columns"], first), width),
-            t.address(w["target"], t.mul(t.mul(first, w["k"]), view.dtype.itemsize)),
+            t.address(w.source, t.mul(first, w.line_stride)), w.k_stride, w.line_stride, w.k,
+            t.smin(t.sub(w.columns, first), width),
+            t.address(w.target, t.mul(t.mul(first, w.k), view.dtype.itemsize)),
         )  # fmt: skip
     kernel = NativeKernel("gemm_pack", t.module())
-    return Lowering((Step(kernel, tuple(words.contents), panels),), why="a weight in panels, packed once")
+    return Lowering((Step(kernel, contents(words), panels),), why="a weight in panels, packed once")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from trilobite.base.dtypes import DType, float32
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Along
+from trilobite.compiler.targets.cpu.contraction.gemm.problem import Side
+from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 
 
@@ -52,4 +54,11 @@ class Scales:
         at = t.address(base, index, dtype)
         if self.along == "all" or self.along != running or not lanes:
             return t.load_splat(dtype, at, lanes)
-        return t.load(dtype, at, lanes) if count is None else t.load_partial(dtype, at, count, lanes)
+        return t.load_partial(dtype, at, count, lanes)
+
+
+def scales_of(t: Text, side: Side, w: ProductWords[Value]) -> Scales | None:
+    """Those of a product's second operand, if it is quantised."""
+    if side.grid is None or w.scale is None or w.zero is None:
+        return None
+    return Scales(t, side.along, side.dtype, w.scale, w.zero)

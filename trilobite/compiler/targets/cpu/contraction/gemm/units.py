@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem
+from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import constant
 
 
 @contextmanager
-def panels_of_units(
-    t: Text, p: Problem, w: dict[str, Value], panels: Value
-) -> Iterator[tuple[Value, Value, Value]]:
+def panels_of_units(t: Text, w: ProductWords[Value], panels: Value) -> Iterator[tuple[Value, Value, Value]]:
     """For every batch entry that the range of units touches: its number, and its first and last panel."""
     batches = constant("i64", 1)
-    for i in range(len(p.batch)):
-        batches = t.mul(batches, w[f"batch{i}"])
+    for axis in w.batch:
+        batches = t.mul(batches, axis.size)
     total = t.mul(batches, panels)
-    start, stop = (t.udiv(t.mul(total, u), w["units"]) for u in (t.begin, t.end))
+    start, stop = (t.udiv(t.mul(total, u), w.units) for u in (t.begin, t.end))
     with t.when(t.icmp("slt", start, stop)):
         after = t.add(t.udiv(t.sub(stop, 1), panels), 1)
         with t.loop(t.udiv(start, panels), after, name="batch") as batch:
@@ -28,11 +26,21 @@ def panels_of_units(
             yield batch.index, low, high
 
 
-def operand(t: Text, p: Problem, w: dict[str, Value], side: str, batch: Value) -> Value:
-    """Where this batch entry of A or B begins."""
-    at, rest = w[side], batch
-    for i in range(len(p.batch) - 1, -1, -1):
-        here = rest if i == 0 else t.urem(rest, w[f"batch{i}"])
-        at = t.address(at, t.mul(here, w[f"{side}_batch{i}"]))
-        rest = rest if i == 0 else t.udiv(rest, w[f"batch{i}"])
+def operands(t: Text, w: ProductWords[Value], batch: Value) -> tuple[Value, Value]:
+    """Where this batch entry of A and of B begins."""
+    axes = w.batch
+    return (
+        strided(t, w.a, batch, [(axis.size, axis.a) for axis in axes]),
+        strided(t, w.b, batch, [(axis.size, axis.b) for axis in axes]),
+    )
+
+
+def strided(t: Text, base: Value, number: Value, axes: Sequence[tuple[Value, Value]]) -> Value:
+    """Where an entry begins, counted over axes of these sizes and strides in bytes, the last one fastest."""
+    at, rest = base, number
+    for i in range(len(axes) - 1, -1, -1):
+        size, stride = axes[i]
+        here = rest if i == 0 else t.urem(rest, size)
+        at = t.address(at, t.mul(here, stride))
+        rest = rest if i == 0 else t.udiv(rest, size)
     return at

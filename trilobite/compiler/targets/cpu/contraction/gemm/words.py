@@ -1,72 +1,73 @@
-"""The argument words of a product's kernel: one list, read by the lowering and by the emitted code alike."""
+"""The words of a product's kernel. Sizes and strides are products of symbolic sizes; strides are in bytes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trilobite.compiler.program.kernels import Operand
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.compiler.targets.cpu.contraction.words import Content, W, Words
 from trilobite.ir.types import Dim
 
 
-@dataclass
-class Words:
-    """Names and contents of the words, in order. Only names decide the kernel's text."""
+@dataclass(frozen=True)
+class SideWords(Words[W]):
+    """An operand's strides."""
 
-    names: list[str] = field(default_factory=list)
-    contents: list[Operand | Dim] = field(default_factory=list)
-
-    def buffer(self, name: str, operand: Operand) -> None:
-        self.names.append(name)
-        self.contents.append(operand)
-
-    def number(self, name: str, value: Product | int) -> None:
-        p = value if isinstance(value, Product) else Product(value)
-        for part, word in zip(("", "'"), p.words, strict=True):
-            self.names.append(name + part)
-            self.contents.append(word)
-
-    def read(self, t: Text) -> dict[str, Value]:
-        """All words as values, at the start of `entry`."""
-        out: dict[str, Value] = {}
-        for i, name in enumerate(self.names):
-            if name.startswith("*"):
-                out[name[1:]] = t.argument(i, "ptr")
-            elif name.endswith("'"):
-                out[name[:-1]] = t.mul(out[name[:-1]], t.argument(i, "i64"))
-            else:
-                out[name] = t.argument(i, "i64")
-        return out
+    line: W
+    k: W
 
 
-def words_of(p: Problem, units: int) -> Words:
-    """Buffers first; strides are in bytes."""
-    w = Words()
-    w.buffer("*a", p.a.buffer)
-    w.buffer("*b", p.b.buffer)
-    for i, _ in enumerate(p.epilogue.results):
-        w.buffer(f"*result{i}", Operand("out", i))
-    for i, o in enumerate(p.epilogue.operands):
-        w.buffer(f"*operand{i}", Operand("in", o.input))
-    if p.b.grid:
-        w.buffer("*scale", Operand("in", p.b.grid.scale))
-        w.buffer("*zero", Operand("in", p.b.grid.zero))
-    w.number("units", units)
-    for name, size in (("m", p.m), ("n", p.n), ("k", p.k)):
-        w.number(name, size)
-    for name, side in (("a", p.a), ("b", p.b)):
-        w.number(f"{name}_line", side.bytes(side.line))
-        w.number(f"{name}_k", side.bytes(side.k))
-    for i, axis in enumerate(p.batch):
-        w.number(f"batch{i}", axis.size)
-        for name, side, stride in (("a", p.a, axis.strides[0]), ("b", p.b, axis.strides[1])):
-            w.number(f"{name}_batch{i}", side.bytes(stride))
-    for i, o in enumerate(p.epilogue.operands):
-        w.number(f"operand{i}_batch", product_of(o.batch_stride))
-        w.number(f"operand{i}_row", product_of(o.row_stride))
-    return w
+@dataclass(frozen=True)
+class BatchWords(Words[W]):
+    """A batch axis: its size, and what it is in A and in B."""
+
+    size: W
+    a: W
+    b: W
+
+
+@dataclass(frozen=True)
+class StrideWords(Words[W]):
+    """An operand of the epilogue, in elements."""
+
+    batch: W
+    row: W
+
+
+@dataclass(frozen=True)
+class ProductWords(Words[W]):
+    a: W
+    b: W
+    results: tuple[W, ...]
+    operands: tuple[W, ...]
+    scale: W | None
+    zero: W | None
+    units: W
+    m: W
+    n: W
+    k: W
+    a_side: SideWords[W]
+    b_side: SideWords[W]
+    batch: tuple[BatchWords[W], ...]
+    strides: tuple[StrideWords[W], ...]
+
+
+def words_of(p: Problem, units: int) -> ProductWords[Content]:
+    e, grid = p.epilogue, p.b.grid
+    a, b = (SideWords[Content](side.bytes(side.line), side.bytes(side.k)) for side in (p.a, p.b))
+    return ProductWords(
+        p.a.buffer, p.b.buffer, tuple(Operand("out", i) for i, _ in enumerate(e.results)),
+        tuple(Operand("in", o.input) for o in e.operands),
+        Operand("in", grid.scale) if grid else None, Operand("in", grid.zero) if grid else None,
+        Product(units), p.m, p.n, p.k, a, b,
+        tuple(
+            BatchWords(axis.size, *(s.bytes(x) for s, x in zip((p.a, p.b), axis.strides, strict=True)))
+            for axis in p.batch
+        ),
+        tuple(StrideWords(product_of(o.batch_stride), product_of(o.row_stride)) for o in e.operands),
+    )  # fmt: skip
 
 
 def product_of(stride: Product | Dim) -> Product:

@@ -9,16 +9,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType, int32, is_unsigned
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.contraction.words import Words, read_words
+from trilobite.compiler.targets.cpu.contraction.direct.panels import WeightWords
+from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER, LIMIT, ONES, panel_words
 from trilobite.ir.graph import Equation
 from trilobite.native.host import Host
+
+
+@dataclass(frozen=True)
+class _Words(Words[W]):
+    weight: WeightWords[W]
+    fits: W  # of every panel the largest sum of neighbours
+    all: W  # panels of all groups
+    zero: W
+    sizes: tuple[W, ...]  # of a panel in each form
 
 
 def lower_integer_panels(e: Equation, host: Host) -> Lowering:
@@ -28,21 +39,16 @@ def lower_integer_panels(e: Equation, host: Host) -> Lowering:
     taps = math.prod(int(n) for n in w.shape[2:])
     columns = filters // groups
     panels = -(-columns // lanes)
-    words = Words()
-    words.add("w", Operand("in", 0))
-    words.add("fits", Operand("temporary", 0))
-    words.add("out", Operand("out", 0))
-    for name, value in (
-        ("all", groups * panels), ("panels", panels), ("columns", columns), ("depth", depth), ("taps", taps),
-        ("group", columns * depth * taps), ("column_stride", 1 if transposed else depth * taps),
-        ("depth_stride", filters if transposed else taps), ("zero", a["zero"]),
-        *((f"size{form}", panel_words(depth, taps, lanes, form)) for form in (1, 2)),
-    ):  # fmt: skip
-        words.add(name, value)
-    names, contents = tuple(words.names), tuple(words.contents)
+    weight: WeightWords[Content] = WeightWords(
+        Operand("in", 0), Operand("out", 0), panels, columns, depth, taps, columns * depth * taps,
+        1 if transposed else depth * taps, filters if transposed else taps,
+    )  # fmt: skip
+    sizes = tuple(panel_words(depth, taps, lanes, form) for form in (1, 2))
+    words: _Words[Content] = _Words(weight, Operand("temporary", 0), groups * panels, a["zero"], sizes)
+    kinds, args = forms(words), contents(words)
     units = groups * panels
-    check = Step(_check_kernel(host, w.dtype, lanes, a["bytes"], names), contents, units)
-    write = Step(_write_kernel(host, w.dtype, lanes, names), contents, max(units, 1))
+    check = Step(_check_kernel(host, w.dtype, lanes, a["bytes"], kinds), args, units)
+    write = Step(_write_kernel(host, w.dtype, lanes, kinds), args, max(units, 1))
     why = f"a weight of bytes in words, panels of {lanes} columns"
     return Lowering((check, write), (max(4 * units, 4),), why=why)
 
@@ -50,14 +56,14 @@ def lower_integer_panels(e: Equation, host: Host) -> Lowering:
 class Columns:
     """The numbers of one lane of one panel, zeros where the weight has none."""
 
-    def __init__(self, t: Text, w: dict[str, Value], dtype: DType, unit: Value, lane: Value, lanes: int):
+    def __init__(self, t: Text, w: WeightWords[Value], dtype: DType, unit: Value, lane: Value, lanes: int):
         self.t, self.w, self.dtype = t, w, dtype
-        group, panel = t.udiv(unit, w["panels"]), t.urem(unit, w["panels"])
+        group, panel = t.udiv(unit, w.panels), t.urem(unit, w.panels)
         column = t.add(t.mul(panel, lanes), lane)
-        self.real = t.icmp("slt", column, w["columns"])
-        near = t.smin(column, t.sub(w["columns"], 1))
-        start = t.add(t.mul(group, w["group"]), t.mul(near, w["column_stride"]))
-        self.source = t.address(w["w"], start, dtype)
+        self.real = t.icmp("slt", column, w.columns)
+        near = t.smin(column, t.sub(w.columns, 1))
+        start = t.add(t.mul(group, w.group), t.mul(near, w.column_stride))
+        self.source = t.address(w.w, start, dtype)
 
     def four(self, tap: Value, channel: Value) -> list[Value]:
         """Four channels from `channel` on, as i32."""
@@ -65,19 +71,19 @@ class Columns:
         out = []
         for i in range(4):
             at = t.add(channel, i)
-            near = t.smin(at, t.sub(w["depth"], 1))
-            place = t.add(t.mul(near, w["depth_stride"]), tap)
+            near = t.smin(at, t.sub(w.depth, 1))
+            place = t.add(t.mul(near, w.depth_stride), tap)
             value = t.load(self.dtype, t.address(self.source, place, self.dtype))
             wide = t.convert("zext" if is_unsigned(self.dtype) else "sext", value, "i32")
-            exists = t.and_(self.real, t.icmp("slt", at, w["depth"]))
+            exists = t.and_(self.real, t.icmp("slt", at, w.depth))
             out.append(t.select(exists, wide, t.constant("i32", 0)))
         return out
 
     def each(self, carried: Value, body: Callable[[Value, Value, list[Value], Value], Value]) -> Value:
         """All fours, tap by tap, with one value from each to the next; body(tap, channel, four, value)."""
         t, w = self.t, self.w
-        with t.loop(0, w["taps"], carried=[carried], name="tap") as tap:
-            with t.loop(0, w["depth"], 4, carried=tap.values, name="channel") as channel:
+        with t.loop(0, w.taps, carried=[carried], name="tap") as tap:
+            with t.loop(0, w.depth, 4, carried=tap.values, name="channel") as channel:
                 four = self.four(tap.index, channel.index)
                 channel.next(body(tap.index, channel.index, four, channel.values[0]))
             tap.next(*channel.results)
@@ -85,9 +91,9 @@ class Columns:
 
 
 @lru_cache(maxsize=64)
-def _check_kernel(host: Host, dtype: DType, lanes: int, bytes: bool, names: tuple[str, ...]) -> NativeKernel:
+def _check_kernel(host: Host, dtype: DType, lanes: int, bytes: bool, words: _Words[Form]) -> NativeKernel:
     t = Text(host)
-    w = read_words(t, names)
+    w: _Words[Value] = read(t, words)
 
     def worst(tap: Value, channel: Value, four: list[Value], so_far: Value) -> Value:
         sizes = [t.smax(v, t.sub(t.constant("i32", 0), v)) for v in four]
@@ -100,23 +106,23 @@ def _check_kernel(host: Host, dtype: DType, lanes: int, bytes: bool, names: tupl
     with t.loop(t.begin, t.end, name="panel") as unit:
         start = t.constant("i32", 0 if bytes else LIMIT + 1)
         with t.loop(0, lanes if bytes else 0, carried=[start], name="lane") as lane:
-            columns = Columns(t, w, dtype, unit.index, lane.index, lanes)
+            columns = Columns(t, w.weight, dtype, unit.index, lane.index, lanes)
             lane.next(columns.each(lane.values[0], worst))
-        t.store_type(lane.results[0], t.address(w["fits"], unit.index, int32))
+        t.store_type(lane.results[0], t.address(w.fits, unit.index, int32))
     return NativeKernel("conv_integer_check", t.module())
 
 
 @lru_cache(maxsize=64)
-def _write_kernel(host: Host, dtype: DType, lanes: int, names: tuple[str, ...]) -> NativeKernel:
+def _write_kernel(host: Host, dtype: DType, lanes: int, words: _Words[Form]) -> NativeKernel:
     t = Text(host)
-    w = read_words(t, names)
-    with t.loop(0, w["all"], carried=[t.constant("i32", 0)], name="note") as note:
-        mine = t.load_type("i32", t.address(w["fits"], note.index, int32))
+    w: _Words[Value] = read(t, words)
+    with t.loop(0, w.all, carried=[t.constant("i32", 0)], name="note") as note:
+        mine = t.load_type("i32", t.address(w.fits, note.index, int32))
         note.next(t.smax(note.values[0], mine))
     bytes = t.icmp("sle", note.results[0], LIMIT)
     with t.when(t.icmp("eq", t.begin, 0)):
-        header(t, w["out"], t.select(bytes, t.constant("i32", 1), t.constant("i32", 2)))
-    with t.loop(t.begin, t.smin(t.end, w["all"]), name="panel") as unit:
+        header(t, w.weight.out, t.select(bytes, t.constant("i32", 1), t.constant("i32", 2)))
+    with t.loop(t.begin, t.smin(t.end, w.all), name="panel") as unit:
         t.either(
             bytes,
             lambda: _panel(t, w, dtype, unit.index, lanes, 1),
@@ -132,10 +138,10 @@ def header(t: Text, out: Value, form: Value) -> None:
         t.store_type(t.constant("i32", ONES), t.address(out, i, int32))
 
 
-def _panel(t: Text, w: dict[str, Value], dtype: DType, unit: Value, lanes: int, form: int) -> None:
-    out = t.address(w["out"], HEADER, int32)
-    target = t.address(out, t.mul(unit, w[f"size{form}"]), int32)
-    rows = t.mul(t.ceil_div(w["depth"], 4), form)
+def _panel(t: Text, w: _Words[Value], dtype: DType, unit: Value, lanes: int, form: int) -> None:
+    out = t.address(w.weight.out, HEADER, int32)
+    target = t.address(out, t.mul(unit, w.sizes[form - 1]), int32)
+    rows = t.mul(t.ceil_div(w.weight.depth, 4), form)
 
     def word(four: list[Value], low: int, mask: int, bits: int) -> Value:
         found = t.and_(four[low], mask)
@@ -158,12 +164,12 @@ def _panel(t: Text, w: dict[str, Value], dtype: DType, unit: Value, lanes: int, 
                 so_far = t.add(so_far, v)
             return so_far
 
-        columns = Columns(t, w, dtype, unit, lane.index, lanes)
+        columns = Columns(t, w.weight, dtype, unit, lane.index, lanes)
         total = columns.each(t.constant("i32", 0), write)
-        zero = t.sub(t.constant("i32", 0), t.convert("trunc", w["zero"], "i32"))
+        zero = t.sub(t.constant("i32", 0), t.convert("trunc", w.zero, "i32"))
         t.store_type(t.mul(total, zero), t.address(target, lane.index, int32))
     if form == 1:  # what the larger form would have taken
-        spare = t.sub(w["size2"], w["size1"])
-        rest = t.address(out, t.add(t.mul(w["all"], w["size1"]), t.mul(unit, spare)), int32)
+        spare = t.sub(w.sizes[1], w.sizes[0])
+        rest = t.address(out, t.add(t.mul(w.all, w.sizes[0]), t.mul(unit, spare)), int32)
         with t.loop(0, spare, name="spare") as i:
             t.store_type(t.constant("i32", 0), t.address(rest, i.index, int32))

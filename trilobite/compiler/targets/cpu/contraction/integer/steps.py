@@ -10,34 +10,35 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from trilobite.base.dtypes import int32
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.kernel import scratch_of
-from trilobite.compiler.targets.cpu.contraction.direct.steps import (
-    axis_words,
-    flat_table,
-    group_words,
-    tap_table,
-)
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words
-from trilobite.compiler.targets.cpu.contraction.integer.kernel import integer_text
+from trilobite.compiler.targets.cpu.contraction.integer.kernel import FormWords, IntegerWords, integer_text
 from trilobite.compiler.targets.cpu.contraction.integer.rows import rows_step
-from trilobite.compiler.targets.cpu.contraction.pairs import multiplies_bytes
+from trilobite.compiler.targets.cpu.contraction.multiply import multiplies_bytes
 from trilobite.compiler.targets.cpu.contraction.problem import Part, Problem, as_rows, gathered, pointwise
+from trilobite.compiler.targets.cpu.contraction.tables import (
+    Array,
+    axis_words,
+    depth_blocks,
+    groups_of,
+    runs_of,
+    tables,
+    tap_words,
+)
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
-from trilobite.compiler.targets.cpu.contraction.words import Words
+from trilobite.compiler.targets.cpu.contraction.words import Content, contents, forms
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.primitives.conv_integer import panel_words, quads
 from trilobite.ir.graph import Equation
-from trilobite.ir.types import Affine, Dim, size_of
+from trilobite.ir.types import Dim, size_of
 from trilobite.native.host import Host
 
-Array = np.ndarray[Any, Any]
 _PIXELS = 192  # of a block, if the rows of so many stay in the second-level cache
 _ROWS_BYTES = 128 << 10  # of form 1; of form 2 twice as many
 _TABLE_BYTES = 64 << 10
@@ -58,7 +59,7 @@ def lower_integer(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
     each, units = _lines(p)
     steps = [rows_step(host, (source, weight, target), positions, each, units, p.groups, p.depth)]
     room = positions * (p.groups * quads(p.depth) * 8)
-    forms = (1, 2) if multiplies_bytes(host) else (2,)
+    kinds = (1, 2) if multiplies_bytes(host) else (2,)
     line = max(quads(p.depth) * 4, 1)
     constants: list[Array] = [np.full(line, zero, t) for t in (np.uint8, np.uint16)]
     if pointwise(p):
@@ -67,10 +68,10 @@ def lower_integer(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
         if part.positions == 0 or p.batch == 0 or p.columns == 0:
             continue
         first = len(constants)
-        for form in forms:
-            constants += [tap_table(_in_words(p, form), part), flat_table(_in_words(p, form), part, 4)]
+        for form in kinds:
+            constants += tables(_in_words(p, form), part, 4)
         buffers = (source if p.depth % 4 == 0 else target, target, weight)
-        steps.append(integer_step(p, part, tile, epilogue, buffers, forms, (first, taps), host))
+        steps.append(integer_step(p, part, tile, epilogue, buffers, kinds, (first, taps), host))
     why = f"bytes, {p.depth} channels by {len(p.parts)} set(s) of taps, tiles of {ROWS} x {tile.columns}"
     return Lowering(tuple(steps), (room,), tuple(constants), why=why)
 
@@ -100,57 +101,45 @@ def _in_words(p: Problem, form: int) -> Problem:
 
 def integer_step(
     p: Problem, part: Part, tile: Tiling, epilogue: Epilogue, buffers: tuple[Operand, Operand, Operand],
-    forms: tuple[int, ...], tables: tuple[int, int], host: Host, result: Operand | None = None,
+    kinds: tuple[int, ...], first_table: tuple[int, int], host: Host, result: Operand | None = None,
 ) -> Step:  # fmt: skip
-    """`buffers`: rows of form 1, of form 2, the weight. `tables`: which constant is the first table, and how
-    many taps a panel has.
+    """`buffers`: rows of form 1, of form 2, the weight. `kinds`: the forms that a weight may have.
+    `first_table`: which constant it is, and how many taps a panel has.
     """
-    first, taps = tables
+    first, taps = first_table
     panels = -(-p.columns // tile.columns)
-    symbolic = isinstance(p.batch, Affine)
-    pixels = part.positions if symbolic else part.positions * int(p.batch)
+    images, outer = p.images
+    pixels = part.positions * images
     block = _block(pixels, p, part)
     blocks = -(-pixels // block)
-    runs = min(panels, max(1, -(-_UNITS // (blocks * p.groups))))
-    run = -(-panels // runs)
-    runs = -(-panels // run)
-    scratch = scratch_of(tile, block, part.tap_count)
-    words = Words()
-    words.add("w", buffers[2])
-    epilogue_words(words, epilogue, result)
-    apart = group_words(p)
-    common: dict[str, Dim] = {
-        "rows_at": scratch.rows, "places_at": scratch.places, "runs": runs, "run": run, "panels": panels,
-        "groups": p.groups, "blocks": blocks, "block": block, "pixels": pixels, "taps": part.tap_count,
-        "columns": p.columns, "image_rows": math.prod(p.out),
-        **{name: apart[name] for name in ("group_columns", "group_rows", "width")},
-    }  # fmt: skip
-    for name, value in common.items():
-        words.add(name, value)
-    for i, form in enumerate(forms):
-        words.add(f"x@{form}", buffers[form - 1])
-        words.add(f"zeros@{form}", Operand("constant", form - 1))
-        words.add(f"table@{form}", Operand("constant", first + 2 * i))
-        words.add(f"flat@{form}", Operand("constant", first + 2 * i + 1))
-        for name, value in _form_words(p, part, tile, form, taps).items():
-            words.add(f"{name}@{form}", value)
-    text = _text(host, tile, len(part.axes), epilogue, forms, tuple(words.names))
-    after = [e.primitive.name for e in epilogue.body.equations]
-    kernel = NativeKernel("_".join(["conv_integer", *dict.fromkeys(after)][:5]), text, scratch=scratch.end)
-    outer = p.batch if symbolic else 1
+    runs, run = runs_of(panels, -(-_UNITS // (blocks * p.groups)))
+    scratch, apart = scratch_of(tile, block, part.tap_count), groups_of(p)
+    own = tuple(
+        _form_words(p, part, tile, form, taps, buffers[form - 1], first + 2 * i)
+        for i, form in enumerate(kinds)
+    )
+    words: IntegerWords[Content] = IntegerWords(
+        buffers[2], epilogue_words(epilogue, result), rows_at=scratch.rows, places_at=scratch.places,
+        runs=runs, run=run, panels=panels, groups=p.groups, blocks=blocks, block=block, pixels=pixels,
+        taps=part.tap_count, columns=p.columns, image_rows=math.prod(p.out), group_columns=apart.columns,
+        group_rows=apart.rows, width=apart.width, forms=own,
+    )  # fmt: skip
+    text = _text(host, tile, epilogue, kinds, forms(words))
+    kernel = NativeKernel(epilogue.named("conv_integer"), text, scratch=scratch.end)
     work = 2.0 * pixels * part.tap_count * p.depth * p.columns * p.groups
-    return Step(kernel, tuple(words.contents), outer * (blocks * p.groups * runs), work, work < 2 * _SERIAL)
+    return Step(kernel, contents(words), outer * (blocks * p.groups * runs), work, work < 2 * _SERIAL)
 
 
-def _form_words(p: Problem, part: Part, tile: Tiling, form: int, taps: int) -> dict[str, Dim]:
-    """What is counted in words of a form."""
+def _form_words(
+    p: Problem, part: Part, tile: Tiling, form: int, taps: int, x: Operand, table: int
+) -> FormWords[Content]:
     q = _in_words(p, form)
-    tap_block, depth_block = _depth_blocks(q.depth, part.tap_count)
-    return {
-        "tap_block": tap_block, "depth": q.depth, "depth_block": depth_block,
-        "panel_size": panel_words(p.depth, taps, tile.columns, form), "group_x": group_words(q)["group_x"],
-        "image": math.prod(q.source) * q.channels, **axis_words(q, part),
-    }  # fmt: skip
+    tap_block, depth_block = depth_blocks(q.depth, part.tap_count, _DEPTH, 2)
+    return FormWords(
+        x, tap_words(form - 1, table), tap_block=tap_block, depth=q.depth, depth_block=depth_block,
+        panel_size=panel_words(p.depth, taps, tile.columns, form), group_x=groups_of(q).x, image=q.image,
+        axes=axis_words(q, part),
+    )  # fmt: skip
 
 
 def _block(pixels: int, p: Problem, part: Part) -> int:
@@ -168,18 +157,4 @@ def _block(pixels: int, p: Problem, part: Part) -> int:
     return whole if (whole * blocks - pixels) * _UNEVEN <= pixels else equal
 
 
-def _depth_blocks(words: int, taps: int) -> tuple[int, int]:
-    """Taps and words of a block of depth: several taps, or a part of one."""
-    if words <= _DEPTH:
-        wanted = max(1, _DEPTH // max(words, 1))
-        pieces = -(-max(taps, 1) // wanted)
-        return -(-max(taps, 1) // pieces), max(words, 1)
-    pieces = -(-words // _DEPTH)
-    return 1, (-(-words // pieces) + 1) // 2 * 2
-
-
-@lru_cache(maxsize=256)
-def _text(
-    host: Host, tile: Tiling, rank: int, epilogue: Epilogue, forms: tuple[int, ...], names: tuple[str, ...]
-) -> str:
-    return integer_text(host, tile, rank, epilogue, forms, names)
+_text = lru_cache(maxsize=256)(integer_text)

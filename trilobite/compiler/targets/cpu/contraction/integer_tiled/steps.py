@@ -13,25 +13,31 @@ import numpy as np
 
 from trilobite.base.dtypes import int32
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.contraction.direct.steps import axis_words, flat_table, tap_table
-from trilobite.compiler.targets.cpu.contraction.finish import plain_epilogue
+from trilobite.compiler.targets.cpu.contraction.direct.panels import WeightWords
+from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words, plain_epilogue
 from trilobite.compiler.targets.cpu.contraction.integer.steps import integer_step
 from trilobite.compiler.targets.cpu.contraction.integer_tiled.transforms import (
+    PointsWords,
+    ResultsWords,
     points_text,
     result_text,
     source_text,
 )
 from trilobite.compiler.targets.cpu.contraction.problem import Part, Problem
+from trilobite.compiler.targets.cpu.contraction.tables import chunks, most, tables
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
-from trilobite.compiler.targets.cpu.contraction.winograd.steps import result_step, tiles_of
-from trilobite.compiler.targets.cpu.contraction.winograd.transforms import RESULT_AT
-from trilobite.compiler.targets.cpu.contraction.words import Words
+from trilobite.compiler.targets.cpu.contraction.winograd.steps import source_words, tiles_of
+from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
+    RESULT_AT,
+    ResultWords,
+    SourceWords,
+)
+from trilobite.compiler.targets.cpu.contraction.words import Content, contents, forms
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.primitives.conv_integer import panel_words, quads
 from trilobite.compiler.targets.cpu.primitives.conv_integer_tiles import WHOLE
 from trilobite.ir.graph import Equation
-from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 
 _CHUNK_BYTES = 2 << 20  # of points before and after the products of a chunk
@@ -49,68 +55,53 @@ def lower_integer_tiles(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     width = 4 * quads(p.channels)
     total = part.positions * int(x.shape[0]) if columns else 0
     before, after = 2 * whole.points * width, 4 * whole.points * columns
-    chunk = max(_LEAST_TILES, _CHUNK_BYTES // max(before + after, 1))
-    chunk = -(-total // -(-total // chunk)) if total else 0
+    pieces = chunks(total, _CHUNK_BYTES, before + after, _LEAST_TILES)
     constants = (
         np.full(max(p.channels, 1), e.attributes["zero"], np.uint8),
-        *(tap_table(p, part), flat_table(p, part, 1)),
+        *tables(p, part, 1),
         *(np.zeros((1, 2), np.int64), np.zeros(4, np.int64)),  # a row of a product is one tap
     )
     source, weight = (Operand("in", i) for i in inputs)
     v, m = Operand("temporary", 0), Operand("temporary", 1)
     middle = Problem(0, whole.points, p.channels, p.channels, columns, (), (_ROWS,))
     steps: list[Step] = []
-    for first in range(0, total, max(chunk, 1)):
-        count = min(chunk, total - first)
-        # Points lie `count + 1` rows apart: a whole number of pages would put a tile's in one cache set.
+    for first, count in pieces:
         rows = replace(middle, batch=count, apart=count + 1)
-        steps.append(_source(p, tile, (source, v), width, first, count, host))
+        steps.append(_source(tile, source_words(p, (source, v, 0), first, count, width), count, host))
         buffers = (v, v, weight)
         steps.append(integer_step(rows, _ROWS, plain, plain_epilogue(int32), buffers, (2,), (3, 1), host, m))
-        named = ("conv_integer_result", _result_text)
-        steps.append(result_step(e, kept, part, epilogue, m, first, count, host, named))
+        steps.append(_result(e, kept, part, epilogue, m, first, count, host))
     why = f"bytes by tiles of {tile}x{tile} outputs, {whole.points} products instead of {9 * tile * tile}"
-    return Lowering(tuple(steps), ((chunk + 1) * before, (chunk + 1) * after), constants, why=why)
+    return Lowering(tuple(steps), (most(pieces) * before, most(pieces) * after), constants, why=why)
 
 
-def _source(
-    p: Problem, tile: int, buffers: tuple[Operand, Operand], width: int, first: int, count: int, host: Host
+def _source(tile: int, words: SourceWords[Content], count: int, host: Host) -> Step:
+    kernel = NativeKernel("conv_integer_source", _source_text(host, tile, forms(words)), scratch=RESULT_AT)
+    return Step(kernel, contents(words), count)
+
+
+def _result(
+    e: Equation, kept: Tiling, part: Part, epilogue: Epilogue, m: Operand, first: int, count: int, host: Host
 ) -> Step:
-    words, (part,) = Words(), p.parts
-    for name, buffer in zip(("x", "v"), buffers, strict=True):
-        words.add(name, buffer)
-    for i, name in enumerate(("zeros", "table", "flat")):
-        words.add(name, Operand("constant", i))
-    image = int(p.source[0]) * int(p.source[1]) * p.channels
-    numbers: dict[str, Dim] = {
-        "tile": first, "tiles": count + 1, "width": width, "channels": p.channels, "taps": part.tap_count,
-        "image": image, "image_rows": 0, **axis_words(p, part),
-    }  # fmt: skip
-    for name, value in numbers.items():
-        words.add(name, value)
-    kernel = NativeKernel(
-        "conv_integer_source", _source_text(host, tile, tuple(words.names)), scratch=RESULT_AT
-    )
-    return Step(kernel, tuple(words.contents), count)
+    """The step that makes results of points, for the tiles from `first` on."""
+    height, across, width = (int(n) for n in e.outputs[0].type.shape[1:])
+    down, right = (axis.count for axis in part.axes)
+    tiles: ResultWords[Content] = ResultWords(first, count + 1, width, height, across, down, right)
+    words: ResultsWords[Content] = ResultsWords(m, epilogue_words(epilogue), tiles)
+    text = _result_text(host, kept, e.attributes["tile"], epilogue, forms(words))
+    return Step(NativeKernel("conv_integer_result", text, scratch=RESULT_AT + 8192), contents(words), count)
 
 
 def lower_integer_points(e: Equation, host: Host) -> Lowering:
     w, lanes = e.inputs[0].type, e.attributes["lanes"]
     filters, depth = (int(n) for n in w.shape[:2])
     panels = -(-filters // lanes)
-    words = Words()
-    words.add("w", Operand("in", 0))
-    words.add("out", Operand("out", 0))
-    for name, value in (
-        ("panels", panels), ("columns", filters), ("depth", depth), ("group", 0),
-        ("column_stride", depth * 9), ("depth_stride", 9), ("zero", e.attributes["zero"]),
-        ("size", panel_words(depth, 1, lanes, 2)),
-    ):  # fmt: skip
-        words.add(name, value)
-    text = _points_text(host, w.dtype, e.attributes["tile"], lanes, tuple(words.names))
-    step = Step(
-        NativeKernel("conv_integer_points", text, scratch=RESULT_AT), tuple(words.contents), max(panels, 1)
+    weight: WeightWords[Content] = WeightWords(
+        Operand("in", 0), Operand("out", 0), panels, filters, depth, 9, 0, depth * 9, 9
     )
+    words: PointsWords[Content] = PointsWords(weight, e.attributes["zero"], panel_words(depth, 1, lanes, 2))
+    text = _points_text(host, w.dtype, e.attributes["tile"], lanes, forms(words))
+    step = Step(NativeKernel("conv_integer_points", text, scratch=RESULT_AT), contents(words), max(panels, 1))
     return Lowering((step,), why="a 3x3 weight of bytes at the points of its tiles, in panels")
 
 

@@ -8,13 +8,21 @@ is made of additions alone and stays in registers, a vector of channels at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType, int16, int32, uint8
+from trilobite.compiler.targets.cpu.contraction.direct.panels import WeightWords
 from trilobite.compiler.targets.cpu.contraction.gather import Gather
 from trilobite.compiler.targets.cpu.contraction.integer.panels import Columns, header
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
-from trilobite.compiler.targets.cpu.contraction.winograd.transforms import SQUARE_AT, Results, Store
-from trilobite.compiler.targets.cpu.contraction.words import read_words
+from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
+    SQUARE_AT,
+    Results,
+    ResultWords,
+    SourceWords,
+    Store,
+)
+from trilobite.compiler.targets.cpu.contraction.words import EpilogueWords, Form, W, Words, read
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER
@@ -66,22 +74,23 @@ class _Square:
         return self.t.address(self.scratch, (i * self.inner + j) * self.t.host.vector_bytes)
 
 
-def source_text(host: Host, tile: int, names: tuple[str, ...]) -> str:
+def source_text(host: Host, tile: int, words: SourceWords[Form]) -> str:
     """V = B' x B for the tiles from word `tile` on; a unit is a tile. Scratch: places, then the square. There
     are channels enough for a vector; the last vector begins earlier, so that it is full.
     """
     t = Text(host)
-    w = read_words(t, names)
-    whole, lanes = WHOLE[tile], source_lanes(host)
-    gather, square = Gather(t, w, 2, uint8), _Square(t, whole.source, t.address(t.scratch, SQUARE_AT))
+    w: SourceWords[Value] = read(t, words)
+    assert w.channels is not None
+    channels, whole, lanes = w.channels, WHOLE[tile], source_lanes(host)
+    gather, square = Gather(t, w, uint8), _Square(t, whole.source, t.address(t.scratch, SQUARE_AT))
     with t.loop(t.begin, t.end, name="tile") as unit:
-        at = gather.coordinates(t.add(unit.index, w["tile"]), t.constant("i64", 0))
-        gather.pixel(at, w["x"], t.scratch)
+        at = gather.coordinates(t.add(unit.index, w.tile), t.constant("i64", 0))
+        gather.pixel(at, w.x, t.scratch)
         places = [t.load_type("ptr", t.address(t.scratch, 8 * i)) for i in range(whole.points)]
-        apart = t.mul(t.mul(w["tiles"], w["width"]), 2)
-        row = t.address(w["v"], t.mul(unit.index, w["width"]), int16)
-        with t.loop(0, w["channels"], lanes, name="channel") as c:
-            channel = t.smin(c.index, t.sub(w["channels"], lanes))
+        apart = t.mul(t.mul(w.tiles, w.width), 2)
+        row = t.address(w.v, t.mul(unit.index, w.width), int16)
+        with t.loop(0, channels, lanes, name="channel") as c:
+            channel = t.smin(c.index, t.sub(channels, lanes))
             target = t.address(row, channel, int16)
 
             def load(i: int, j: int, channel: Value = channel, places: list[Value] = places) -> Value:
@@ -100,15 +109,22 @@ def source_lanes(host: Host) -> int:
     return host.vector_bytes // 2
 
 
-def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
+@dataclass(frozen=True)
+class ResultsWords(Words[W]):
+    m: W
+    epilogue: EpilogueWords[W]
+    tiles: ResultWords[W]
+
+
+def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, words: ResultsWords[Form]) -> str:
     """y = A' M A, less its factor, through the epilogue; a unit is a tile."""
     t = Text(host)
-    w = read_words(t, names)
-    whole, results = WHOLE[tile], Results(t, w, tiling, tile, epilogue)
+    w: ResultsWords[Value] = read(t, words)
+    whole, results = WHOLE[tile], Results(t, w.tiles, tiling, tile, epilogue, w.epilogue)
     square = _Square(t, whole.result, t.address(t.scratch, SQUARE_AT))
     with t.loop(t.begin, t.end, name="tile") as unit:
-        apart = t.mul(t.mul(w["tiles"], w["width"]), tiling.size)
-        row = t.address(w["m"], t.mul(unit.index, w["width"]), int32)
+        apart = t.mul(t.mul(w.tiles.tiles, w.tiles.width), tiling.size)
+        row = t.address(w.m, t.mul(unit.index, w.tiles.width), int32)
 
         def sums(
             column: Value, count: Value | None, store: Store, row: Value = row, apart: Value = apart
@@ -128,40 +144,45 @@ def result_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names
     return t.module()
 
 
-def points_text(host: Host, dtype: DType, tile: int, lanes: int, names: tuple[str, ...]) -> str:
+@dataclass(frozen=True)
+class PointsWords(Words[W]):
+    weight: WeightWords[W]
+    zero: W
+    size: W  # of a panel, in words
+
+
+def points_text(host: Host, dtype: DType, tile: int, lanes: int, words: PointsWords[Form]) -> str:
     """U = G w G' in words; a unit is a panel."""
     t = Text(host)
-    w = read_words(t, names)
+    w: PointsWords[Value] = read(t, words)
     with t.when(t.icmp("eq", t.begin, 0)):
-        header(t, w["out"], t.constant("i32", 2))
-    first = t.address(w["out"], HEADER, int32)
+        header(t, w.weight.out, t.constant("i32", 2))
+    first = t.address(w.weight.out, HEADER, int32)
     whole = WHOLE[tile]
     square, (middle, times) = _Square(t, (whole.weight,), t.scratch), whole.middle
     with (
-        t.loop(t.begin, t.smin(t.end, w["panels"]), name="panel") as panel,
+        t.loop(t.begin, t.smin(t.end, w.weight.panels), name="panel") as panel,
         t.loop(0, lanes, name="lane") as lane,
     ):
-        columns = Columns(t, w, dtype, panel.index, lane.index, lanes)
-        target = t.address(t.address(first, t.mul(panel.index, w["size"]), int32), lane.index, int32)
-        apart = t.mul(w["panels"], w["size"])
+        columns = Columns(t, w.weight, dtype, panel.index, lane.index, lanes)
+        target = t.address(t.address(first, t.mul(panel.index, w.size), int32), lane.index, int32)
+        apart = t.mul(w.weight.panels, w.size)
 
         def at(point: int, row: Value | int, target: Value = target, apart: Value = apart) -> Value:
             here = t.add(t.mul(apart, point), t.mul(row, lanes) if isinstance(row, Value) else row * lanes)
             return t.address(target, here, int32)
 
-        with t.loop(0, w["depth"], 4, carried=[t.constant("<4 x i32>", 0)], name="channel") as channel:
+        with t.loop(0, w.weight.depth, 4, carried=[t.constant("<4 x i32>", 0)], name="channel") as channel:
             taps = [_four(t, columns.four(t.constant("i64", i), channel.index)) for i in range(9)]
             points: list[Value] = []
             square.emit(lambda i, j: taps[3 * i + j], lambda i, j, value: points.append(value))
             row = t.add(t.lshr(channel.index, 1), 1)
             for i, value in enumerate(points):
-                words = t.define(
-                    "<2 x i32>", f"bitcast {t.convert('trunc', value, 'i16').typed} to <2 x i32>"
-                )
-                t.store_type(t.extract(words, 0), at(i, row))
-                t.store_type(t.extract(words, 1), at(i, t.add(row, 1)))
+                both = t.define("<2 x i32>", f"bitcast {t.convert('trunc', value, 'i16').typed} to <2 x i32>")
+                t.store_type(t.extract(both, 0), at(i, row))
+                t.store_type(t.extract(both, 1), at(i, t.add(row, 1)))
             channel.next(t.add(channel.values[0], points[middle]))
-        zero = t.mul(t.convert("trunc", w["zero"], "i32"), -times)
+        zero = t.mul(t.convert("trunc", w.zero, "i32"), -times)
         moved = t.mul(t.sum_lanes(channel.results[0]), zero)
         for i in range(whole.points):
             t.store_type(moved if i == middle else t.constant("i32", 0), at(i, 0))

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trilobite.compiler.targets.cpu.contraction.finish import SHORT
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, VECTORS, PlaneTile
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
-from trilobite.compiler.targets.cpu.contraction.words import read_words
+from trilobite.compiler.targets.cpu.contraction.words import EpilogueWords, Form, W, Words, read
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue, emit_epilogue
 from trilobite.native.host import Host
@@ -25,6 +24,28 @@ PLACES = 1 + 3 * VECTORS
 """Words of a panel of pixels: is it one run of memory; of each vector where it begins, where the next run
 would begin if it had as many elements before, and how many elements are of the first.
 """
+
+
+@dataclass(frozen=True)
+class PlaneWords(Words[W]):
+    x: W
+    w: W
+    offsets: W
+    places: W
+    epilogue: EpilogueWords[W]
+    batches: tuple[W, ...]  # of each operand of the epilogue, elements from image to image
+    sums_at: W  # in scratch
+    kept: W  # bytes of a tile's sums that wait for the next block of depth
+    runs: W
+    run: W
+    filter_panels: W
+    filters: W
+    panels: W
+    block: W
+    pixels: W
+    depth: W
+    depth_block: W
+    image: W
 
 
 def pixels_of(tiling: Tiling) -> int:
@@ -56,23 +77,23 @@ class _Piece:
 class Planes:
     """Emits one kernel."""
 
-    def __init__(self, host: Host, tiling: Tiling, epilogue: Epilogue, names: tuple[str, ...]) -> None:
+    def __init__(self, host: Host, tiling: Tiling, epilogue: Epilogue, words: PlaneWords[Form]) -> None:
         self.t, self.tiling, self.epilogue = Text(host), tiling, epilogue
-        self.w = read_words(self.t, names)
+        self.w: PlaneWords[Value] = read(self.t, words)
         self.pixels, self.packed = pixels_of(tiling), self.t.scratch
-        self.sums = self.t.address(self.t.scratch, self.w["sums_at"])
+        self.sums = self.t.address(self.t.scratch, self.w.sums_at)
         self.tiles = [PlaneTile(self.t, tiling, v) for v in range(1, VECTORS + 1)]
         self.pair = PlaneTile(self.t, tiling, 1, panels=2)  # one vector alone would wait for its own sums
 
     def text(self) -> str:
         t, w = self.t, self.w
-        first, last = t.udiv(t.begin, w["panels"]), t.udiv(t.sub(t.add(t.end, w["panels"]), 1), w["panels"])
+        first, last = t.udiv(t.begin, w.panels), t.udiv(t.sub(t.add(t.end, w.panels), 1), w.panels)
         with t.loop(first, last, name="segment") as segment:
-            origin = t.mul(segment.index, w["panels"])
-            low, high = t.smax(t.sub(t.begin, origin), 0), t.smin(t.sub(t.end, origin), w["panels"])
-            image, run = t.udiv(segment.index, w["runs"]), t.urem(segment.index, w["runs"])
-            with t.loop(low, high, w["block"], name="block") as block:
-                self._block(image, run, block.index, t.smin(t.add(block.index, w["block"]), high))
+            origin = t.mul(segment.index, w.panels)
+            low, high = t.smax(t.sub(t.begin, origin), 0), t.smin(t.sub(t.end, origin), w.panels)
+            image, run = t.udiv(segment.index, w.runs), t.urem(segment.index, w.runs)
+            with t.loop(low, high, w.block, name="block") as block:
+                self._block(image, run, block.index, t.smin(t.add(block.index, w.block), high))
         for tile in (*self.tiles, self.pair):
             tile.emit()
         return t.module()
@@ -80,24 +101,24 @@ class Planes:
     def _block(self, image: Value, run: Value, low: Value, high: Value) -> None:
         """Some panels of pixels by a run of filters, through blocks of depth."""
         t, w = self.t, self.w
-        source = t.address(w["x"], t.mul(image, w["image"]), self.tiling.operand)
-        first = t.mul(run, w["run"])
-        last = t.smin(t.add(first, w["run"]), w["filter_panels"])
-        with t.loop(0, t.smax(w["depth"], 1), w["depth_block"], name="depth") as k:
-            count = t.smin(t.sub(w["depth"], k.index), w["depth_block"])
+        source = t.address(w.x, t.mul(image, w.image), self.tiling.operand)
+        first = t.mul(run, w.run)
+        last = t.smin(t.add(first, w.run), w.filter_panels)
+        with t.loop(0, t.smax(w.depth, 1), w.depth_block, name="depth") as k:
+            count = t.smin(t.sub(w.depth, k.index), w.depth_block)
             begins = t.icmp("eq", k.index, 0)
-            ends = t.icmp("sge", t.add(k.index, w["depth_block"]), w["depth"])
+            ends = t.icmp("sge", t.add(k.index, w.depth_block), w.depth)
             with t.loop(low, high, name="panel") as panel:
                 pixel = t.mul(panel.index, self.pixels)
-                width = t.smin(t.sub(w["pixels"], pixel), self.pixels)
+                width = t.smin(t.sub(w.pixels, pixel), self.pixels)
                 self._pack(source, panel.index, width, k.index, count)
-                line = t.mul(t.sub(panel.index, low), w["run"])
+                line = t.mul(t.sub(panel.index, low), w.run)
                 piece = _Piece(image, pixel, width, k.index, count, begins, ends)
                 narrow = t.icmp("sle", width, self.tiling.lanes)
                 pairs = t.add(first, t.select(narrow, t.and_(t.sub(last, first), -2), 0))
                 for start, stop, step in ((first, pairs, 2), (pairs, last, 1)):
                     with t.loop(start, stop, step, name="filters") as f:
-                        at = t.mul(t.add(line, t.sub(f.index, first)), w["kept"])
+                        at = t.mul(t.add(line, t.sub(f.index, first)), w.kept)
                         self._product(piece, f.index, t.address(self.sums, at), step)
 
     # -- pixels ----------------------------------------------------------------------------------------------
@@ -108,7 +129,7 @@ class Planes:
         next.
         """
         t, w, lanes, size = self.t, self.w, self.tiling.lanes, self.tiling.size
-        entry = t.address(w["places"], t.mul(panel, 8 * PLACES))
+        entry = t.address(w.places, t.mul(panel, 8 * PLACES))
         numbers = [t.load_type("i64", t.address(entry, 8 * i)) for i in range(PLACES)]
         whole, full = t.icmp("ne", numbers[0], 0), t.icmp("eq", width, self.pixels)
         begins, nexts = ([t.address(source, n) for n in numbers[i::3]] for i in (1, 2))
@@ -145,7 +166,7 @@ class Planes:
         """Write `count` rows from row `first` of depth on; `load(vector, offset of the row)` reads one."""
         t, lanes = self.t, self.tiling.lanes
         with t.loop(0, count, name="row") as k:
-            offset = t.load_type("i64", t.address(self.w["offsets"], t.mul(t.add(first, k.index), 8)))
+            offset = t.load_type("i64", t.address(self.w.offsets, t.mul(t.add(first, k.index), 8)))
             target = t.address(self.packed, t.mul(k.index, self.pixels * self.tiling.size))
             for v in range(VECTORS):
                 to = t.address(target, v * lanes, self.tiling.operand)
@@ -158,9 +179,9 @@ class Planes:
         full tile from registers.
         """
         t, w, epilogue = self.t, self.w, self.epilogue
-        apart = t.mul(w["depth"], FILTERS * self.tiling.size)
+        apart = t.mul(w.depth, FILTERS * self.tiling.size)
         weights = t.address(
-            t.address(w["w"], t.mul(panel, apart)), t.mul(piece.first, FILTERS), self.tiling.operand
+            t.address(w.w, t.mul(panel, apart)), t.mul(piece.first, FILTERS), self.tiling.operand
         )
         operands = (weights, apart, self.packed, piece.count, sums, piece.begins)
         number = t.mul(panel, FILTERS)
@@ -182,11 +203,11 @@ class Planes:
             t.call(self.pair.name, *operands)
             with t.when(piece.ends):
                 self._finish(piece, number, sums, 2 * FILTERS)
-        elif len(epilogue.body.equations) > SHORT:
+        elif not epilogue.short:
             in_memory()
         else:
             whole = t.and_(t.icmp("eq", piece.width, self.pixels), piece.ends)
-            whole = t.and_(whole, t.icmp("sle", t.add(number, FILTERS), w["filters"]))
+            whole = t.and_(whole, t.icmp("sle", t.add(number, FILTERS), w.filters))
             t.either(whole, at_once, in_memory)
 
     # -- results ---------------------------------------------------------------------------------------------
@@ -194,7 +215,7 @@ class Planes:
     def _finish(self, piece: _Piece, number: Value, sums: Value, most: int) -> None:
         """The filters of a tile that exist, from memory."""
         t, vector = self.t, self.tiling.vector
-        count = t.smin(t.sub(self.w["filters"], number), most)
+        count = t.smin(t.sub(self.w.filters, number), most)
         with t.loop(0, count, name="filter") as f:
             line = t.address(sums, t.mul(f.index, self.pixels * self.tiling.size))
             places = [t.address(line, v * self.tiling.lanes * self.tiling.size) for v in range(VECTORS)]
@@ -205,11 +226,12 @@ class Planes:
         """The pixels of one filter through the epilogue; of them `width` exist (None: all)."""
         t, w, epilogue, lanes = self.t, self.w, self.epilogue, self.tiling.lanes
         operands = []
-        for i, o in enumerate(epilogue.operands):
-            at = t.add(t.mul(piece.image, w[f"operand{i}_batch"]), t.mul(number, w[f"operand{i}_row"]))
-            operands.append(t.address(w[f"operand{i}"], at, o.dtype))
-        row = t.mul(t.add(t.mul(piece.image, w["filters"]), number), w["pixels"])
-        results = [t.address(w[f"result{i}"], row, d) for i, d in enumerate(epilogue.results)]
+        for own, batch, o in zip(w.epilogue.operands, w.batches, epilogue.operands, strict=True):
+            at = t.add(t.mul(piece.image, batch), t.mul(number, own.row))
+            operands.append(t.address(own.at, at, o.dtype))
+        row = t.mul(t.add(t.mul(piece.image, w.filters), number), w.pixels)
+        ends = zip(w.epilogue.results, epilogue.results, strict=True)
+        results = [t.address(at, row, d) for at, d in ends]
         for v, total in enumerate(sums):
             column = t.add(piece.pixel, v * lanes)
             if width is None:

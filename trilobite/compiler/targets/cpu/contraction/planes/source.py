@@ -8,17 +8,35 @@ whole vectors. Bits stay as they are.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.program.kernels import Operand, Step
-from trilobite.compiler.targets.cpu.contraction.direct.margin import copy_run
-from trilobite.compiler.targets.cpu.contraction.words import Words, read_words
+from trilobite.compiler.targets.cpu.contraction.runs import copy_run
+from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import memory_type
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host
+
+
+@dataclass(frozen=True)
+class _AxisWords(Words[W]):
+    """Extents of the source and of the copy, and zeros before."""
+
+    extent: W
+    whole: W
+    low: W
+
+
+@dataclass(frozen=True)
+class _Words(Words[W]):
+    x: W
+    out: W
+    length: W
+    axes: tuple[_AxisWords[W], ...]
 
 
 def source_step(
@@ -28,42 +46,34 @@ def source_step(
     """Copy `planes` planes. `axes`: extents of the source and of the copy, and zeros before, of each axis;
     `length`: of each of the `stride` parts of a line.
     """
-    words = Words()
-    words.add("x", source)
-    words.add("out", target)
-    words.add("length", length)
+    words: _Words[Content] = _Words(source, target, length, tuple(_AxisWords(*axis) for axis in axes))
     lines = planes
-    for i, (extent, whole, low) in enumerate(axes):
-        for name, value in (("extent", extent), ("whole", whole), ("low", low)):
-            words.add(f"{name}{i}", value)
-        lines = lines * (whole if i + 1 < len(axes) else 1)
-    kernel = _kernel(host, dtype, len(axes), stride, tuple(words.names), length)
-    return Step(kernel, tuple(words.contents), lines)
+    for _, whole, _ in axes[:-1]:
+        lines = lines * whole
+    return Step(_kernel(host, dtype, stride, forms(words), length), contents(words), lines)
 
 
 @lru_cache(maxsize=64)
-def _kernel(
-    host: Host, dtype: DType, rank: int, stride: int, names: tuple[str, ...], length: int
-) -> NativeKernel:
+def _kernel(host: Host, dtype: DType, stride: int, words: _Words[Form], length: int) -> NativeKernel:
     scratch = stride * length * dtype.itemsize if stride > 1 else 0
-    return NativeKernel("conv_planes_source", _text(host, dtype, rank, stride, names), scratch=scratch)
+    return NativeKernel("conv_planes_source", _text(host, dtype, stride, words), scratch=scratch)
 
 
 @lru_cache(maxsize=64)
-def _text(host: Host, dtype: DType, rank: int, stride: int, names: tuple[str, ...]) -> str:
+def _text(host: Host, dtype: DType, stride: int, words: _Words[Form]) -> str:
     t = Text(host)
-    w = read_words(t, names)
+    w: _Words[Value] = read(t, words)
     lanes = host.lanes(dtype.itemsize)
-    line = t.mul(w["length"], stride)
+    line = t.mul(w.length, stride)
     with t.loop(t.begin, t.end, name="line") as unit:
-        source, inside = _line(t, w, dtype, rank, unit.index)
-        target = t.address(w["out"], t.mul(unit.index, line), dtype)
+        source, inside = _line(t, w, dtype, unit.index)
+        target = t.address(w.out, t.mul(unit.index, line), dtype)
 
         def copied(target: Value = target, source: Value = source) -> None:
             whole = target if stride == 1 else t.scratch
-            _padded(t, w, dtype, rank - 1, source, whole, line, lanes)
+            _padded(t, w.axes[-1], dtype, source, whole, line, lanes)
             if stride > 1:
-                _parted(t, dtype, whole, target, w["length"], stride, lanes)
+                _parted(t, dtype, whole, target, w.length, stride, lanes)
 
         def outside(target: Value = target) -> None:
             _zeros(t, dtype, target, t.constant("i64", 0), line, lanes)
@@ -72,27 +82,25 @@ def _text(host: Host, dtype: DType, rank: int, stride: int, names: tuple[str, ..
     return t.module()
 
 
-def _line(t: Text, w: dict[str, Value], dtype: DType, rank: int, unit: Value) -> tuple[Value, Value]:
+def _line(t: Text, w: _Words[Value], dtype: DType, unit: Value) -> tuple[Value, Value]:
     """Where the line of the source begins that a unit copies, and whether there is one."""
-    inside, rest, at, size = t.constant("i1", 1), unit, t.constant("i64", 0), w[f"extent{rank - 1}"]
-    for a in reversed(range(rank - 1)):
-        place = t.sub(t.urem(rest, w[f"whole{a}"]), w[f"low{a}"])
-        rest = t.udiv(rest, w[f"whole{a}"])
-        inside = t.and_(inside, t.icmp("ult", place, w[f"extent{a}"]))
-        at, size = t.add(at, t.mul(place, size)), t.mul(size, w[f"extent{a}"])
-    return t.address(w["x"], t.add(at, t.mul(rest, size)), dtype), inside
+    inside, rest, at, size = t.constant("i1", 1), unit, t.constant("i64", 0), w.axes[-1].extent
+    for axis in reversed(w.axes[:-1]):
+        place = t.sub(t.urem(rest, axis.whole), axis.low)
+        rest = t.udiv(rest, axis.whole)
+        inside = t.and_(inside, t.icmp("ult", place, axis.extent))
+        at, size = t.add(at, t.mul(place, size)), t.mul(size, axis.extent)
+    return t.address(w.x, t.add(at, t.mul(rest, size)), dtype), inside
 
 
 def _padded(
-    t: Text, w: dict[str, Value], dtype: DType, axis: int, source: Value, target: Value, line: Value,
-    lanes: int,
+    t: Text, axis: _AxisWords[Value], dtype: DType, source: Value, target: Value, line: Value, lanes: int
 ) -> None:  # fmt: skip
     """The line between zeros; a negative `low` leaves elements out, and so does a line that is too short.
     Lines are whole vectors, and zeros are written before the elements that take their places.
     """
-    low = w[f"low{axis}"]
-    before, out = t.smin(t.smax(low, 0), line), t.smax(t.sub(0, low), 0)
-    count = t.smax(t.smin(t.sub(w[f"extent{axis}"], out), t.sub(line, before)), 0)
+    before, out = t.smin(t.smax(axis.low, 0), line), t.smax(t.sub(0, axis.low), 0)
+    count = t.smax(t.smin(t.sub(axis.extent, out), t.sub(line, before)), 0)
     after = t.sub(line, t.add(before, count))
     end = t.sub(line, t.and_(t.add(after, lanes - 1), -lanes))
     _zeros(t, dtype, target, t.constant("i64", 0), before, lanes)

@@ -20,21 +20,22 @@ from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words, pl
 from trilobite.compiler.targets.cpu.contraction.planes.kernel import (
     PLACES,
     Planes,
+    PlaneWords,
     packed_bytes,
     pixels_of,
     tile_bytes,
 )
 from trilobite.compiler.targets.cpu.contraction.planes.source import source_step
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, VECTORS
+from trilobite.compiler.targets.cpu.contraction.tables import Array, runs_of
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling, tiling
-from trilobite.compiler.targets.cpu.contraction.words import Words
+from trilobite.compiler.targets.cpu.contraction.words import Content, Form, contents, forms
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 
-Array = np.ndarray[Any, Any]
 _DEPTH = (
     192  # of a block: 24 pixels of it are 18 KiB, so that weights pass through the first-level cache, too
 )
@@ -141,35 +142,25 @@ def _step(
     panels, filter_panels = -(-pixels // pixels_of(tile)), -(-filters // FILTERS)
     pieces = max(-(-depth // _DEPTH), 1)
     depth_block = max(-(-depth // (4 * pieces)) * 4, 4)
-    runs = -(-filter_panels * FILTERS * depth_block * tile.size // _WEIGHTS)
-    run = -(-filter_panels // runs)
-    runs = -(-filter_panels // run)
+    wanted = -(-filter_panels * FILTERS * depth_block * tile.size // _WEIGHTS)
+    runs, run = runs_of(filter_panels, wanted)
     kept = tile_bytes(tile) if pieces > 1 else 0
     block = max(min(_PANELS, _SUMS // max(kept * run, 1)), 1)
-    words = Words()
-    for name, operand in (("x", buffers[0]), ("w", buffers[1])):
-        words.add(name, operand)
-    for i, name in enumerate(("offsets", "places")):
-        words.add(name, Operand("constant", i))
-    epilogue_words(words, epilogue)
-    for i, o in enumerate(epilogue.operands):
-        words.add(f"operand{i}_batch", plain_stride(o.batch_stride))
     sums_at = packed_bytes(tile, depth_block)
-    numbers: dict[str, Dim] = {
-        "sums_at": sums_at, "kept": kept, "runs": runs, "run": run, "filter_panels": filter_panels,
-        "filters": filters, "panels": panels, "block": block, "pixels": pixels, "depth": depth,
-        "depth_block": depth_block, "image": channels * g.plane,
-    }  # fmt: skip
-    for name, value in numbers.items():
-        words.add(name, value)
+    words: PlaneWords[Content] = PlaneWords(
+        *buffers, Operand("constant", 0), Operand("constant", 1), epilogue_words(epilogue),
+        tuple(plain_stride(o.batch_stride) for o in epilogue.operands),
+        sums_at=sums_at, kept=kept, runs=runs, run=run, filter_panels=filter_panels, filters=filters,
+        panels=panels, block=block, pixels=pixels, depth=depth, depth_block=depth_block,
+        image=channels * g.plane,
+    )  # fmt: skip
     scratch = sums_at + max(kept * run * block, 2 * tile_bytes(tile))
-    after = [e.primitive.name for e in epilogue.body.equations]
-    name = "_".join(["conv_planes", *dict.fromkeys(after)][:5])
-    kernel = NativeKernel(name, _text(host, tile, epilogue, tuple(words.names)), scratch=scratch)
+    text = _text(host, tile, epilogue, forms(words))
+    kernel = NativeKernel(epilogue.named("conv_planes"), text, scratch=scratch)
     work = 2.0 * pixels * depth * filters
-    return Step(kernel, tuple(words.contents), x.shape[0] * (runs * panels), work, work < 2 * _SERIAL)
+    return Step(kernel, contents(words), x.shape[0] * (runs * panels), work, work < 2 * _SERIAL)
 
 
 @lru_cache(maxsize=256)
-def _text(host: Host, tile: Tiling, epilogue: Epilogue, names: tuple[str, ...]) -> str:
-    return Planes(host, tile, epilogue, names).text()
+def _text(host: Host, tile: Tiling, epilogue: Epilogue, words: PlaneWords[Form]) -> str:
+    return Planes(host, tile, epilogue, words).text()

@@ -9,25 +9,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.contraction.direct.steps import axis_words, flat_table, tap_table
 from trilobite.compiler.targets.cpu.contraction.gather import Gather, table_bytes
 from trilobite.compiler.targets.cpu.contraction.problem import Problem, window_problem
-from trilobite.compiler.targets.cpu.contraction.words import Words, read_words
+from trilobite.compiler.targets.cpu.contraction.tables import axis_words, tables, tap_words
+from trilobite.compiler.targets.cpu.contraction.words import (
+    AxisWords,
+    Content,
+    Form,
+    TapWords,
+    W,
+    Words,
+    contents,
+    forms,
+    read,
+)
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import is_float_type, register_type, vector
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitives.common import count
-from trilobite.ir.types import Affine, Dim
+from trilobite.ir.types import Affine
 from trilobite.native.host import Host
 
 _UNITS = 8
+
+
+@dataclass(frozen=True)
+class _Words(Words[W]):
+    x: W
+    y: W
+    out: W
+    tables: TapWords[W]
+    runs: W
+    run: W
+    width: W
+    clear: W
+    windows: W
+    taps: W
+    image: W
+    image_rows: W
+    axes: tuple[AxisWords[W], ...]
 
 
 def lower_max_grad(e: Equation, inputs: tuple[int, int], disjoint: bool, host: Host) -> Lowering:
@@ -37,36 +65,23 @@ def lower_max_grad(e: Equation, inputs: tuple[int, int], disjoint: bool, host: H
     run = _run(p, _lanes(host, dtype))
     runs = -(-p.channels // run)
     plane = math.prod(p.source)
-    words = Words()
-    for name, operand in (
-        ("x", Operand("in", inputs[0])), ("y", Operand("in", inputs[1])), ("out", Operand("out", 0)),
-        ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
-        ("flat", Operand("constant", 2)),
-    ):  # fmt: skip
-        words.add(name, operand)
-    numbers: dict[str, Dim] = {
-        "runs": runs, "run": run, "width": p.channels,
-        "clear": 0 if disjoint and _covered(p) else plane,
-        "windows": part.positions if part else 0, "taps": part.tap_count if part else 0,
-        "image": plane * p.channels, "image_rows": part.positions if part else 0,
-        **(axis_words(p, part) if part else {}),
-    }  # fmt: skip
-    for name, value in numbers.items():
-        words.add(name, value)
-    rank = len(p.source)
-    taps = part.tap_count if part else 0
-    text = _text(host, dtype, rank, disjoint, tuple(words.names))
-    work = 2.0 * count(p.batch) * p.channels * (plane + taps * (part.positions if part else 0))
+    windows, taps = (part.positions, part.tap_count) if part else (0, 0)
+    words: _Words[Content] = _Words(
+        Operand("in", inputs[0]), Operand("in", inputs[1]), Operand("out", 0),
+        tap_words(0, 1), runs=runs, run=run, width=p.channels,
+        clear=0 if disjoint and _covered(p) else plane, windows=windows, taps=taps,
+        image=plane * p.channels, image_rows=windows, axes=axis_words(p, part) if part else (),
+    )  # fmt: skip
+    text = _text(host, dtype, disjoint, forms(words))
+    work = 2.0 * count(p.batch) * p.channels * (plane + taps * windows)
     step = Step(
         NativeKernel("window_max_grad", text, scratch=table_bytes(1, taps)),
-        tuple(words.contents),
+        contents(words),
         p.batch * runs,
         work,
     )
-    tables = (
-        (tap_table(p, part), flat_table(p, part, dtype.itemsize)) if part else (np.zeros(4, np.int64),) * 2
-    )
-    constants = (np.zeros(max(p.channels, 1), dtype), *tables)
+    found = tables(p, part, dtype.itemsize) if part else (np.zeros(4, np.int64),) * 2
+    constants = (np.zeros(max(p.channels, 1), dtype), *found)
     return Lowering((step,), (), constants, why="each window's largest found again, in order of windows")
 
 
@@ -92,37 +107,37 @@ def _lanes(host: Host, dtype: DType) -> int:
 
 
 @lru_cache(maxsize=64)
-def _text(host: Host, dtype: DType, rank: int, disjoint: bool, names: tuple[str, ...]) -> str:
-    return MaxGrad(host, dtype, rank, disjoint, names).text()
+def _text(host: Host, dtype: DType, disjoint: bool, words: _Words[Form]) -> str:
+    return MaxGrad(host, dtype, disjoint, words).text()
 
 
 class MaxGrad:
     """Emits one kernel."""
 
-    def __init__(self, host: Host, dtype: DType, rank: int, disjoint: bool, names: tuple[str, ...]) -> None:
-        self.t, self.dtype, self.rank, self.disjoint = Text(host), dtype, rank, disjoint
-        self.names, self.lanes = names, _lanes(host, dtype)
+    def __init__(self, host: Host, dtype: DType, disjoint: bool, words: _Words[Form]) -> None:
+        self.t, self.dtype, self.disjoint = Text(host), dtype, disjoint
+        self.words, self.lanes = words, _lanes(host, dtype)
 
     def text(self) -> str:
         t = self.t
-        self.w = w = read_words(t, self.names)
-        self.gather = Gather(t, w, self.rank, self.dtype)
+        w: _Words[Value] = read(t, self.words)
+        self.w, self.gather = w, Gather(t, w, self.dtype)
         with t.loop(t.begin, t.end, name="unit") as unit:
-            self._unit(t.udiv(unit.index, w["runs"]), t.mul(t.urem(unit.index, w["runs"]), w["run"]))
+            self._unit(t.udiv(unit.index, w.runs), t.mul(t.urem(unit.index, w.runs), w.run))
         return t.module()
 
     def _unit(self, image: Value, first: Value) -> None:
         t, w = self.t, self.w
-        last = t.smin(t.add(first, w["run"]), w["width"])
-        out = t.address(w["out"], t.mul(image, w["image"]), self.dtype)
-        with t.loop(0, w["clear"], name="clear") as i:
-            row = t.address(out, t.mul(i.index, w["width"]), self.dtype)
+        last = t.smin(t.add(first, w.run), w.width)
+        out = t.address(w.out, t.mul(image, w.image), self.dtype)
+        with t.loop(0, w.clear, name="clear") as i:
+            row = t.address(out, t.mul(i.index, w.width), self.dtype)
             self._channels(first, last, partial(self._clear, row))
         begin = self.gather.coordinates(t.constant("i64", 0), image)
-        with t.loop(0, w["windows"], carried=begin, name="window") as window:
-            self.gather.pixel(window.values, w["x"], t.scratch)
-            row = t.add(t.mul(image, w["windows"]), window.index)
-            errors = t.address(w["y"], t.mul(row, w["width"]), self.dtype)
+        with t.loop(0, w.windows, carried=begin, name="window") as window:
+            self.gather.pixel(window.values, w.x, t.scratch)
+            row = t.add(t.mul(image, w.windows), window.index)
+            errors = t.address(w.y, t.mul(row, w.width), self.dtype)
             self._channels(first, last, partial(self._window, errors))
             window.next(*self.gather.after(window.values))
 
@@ -147,7 +162,7 @@ class MaxGrad:
             t.constant(register_type(self.dtype, self.lanes), 0),
             t.constant(vector("i32", self.lanes), -1),
         ]
-        with t.loop(0, w["taps"], carried=start, name="tap") as tap:
+        with t.loop(0, w.taps, carried=start, name="tap") as tap:
             place = t.load_type("ptr", t.address(t.scratch, t.mul(tap.index, 8)))
             found = tap.values
             tap.next(
@@ -158,7 +173,7 @@ class MaxGrad:
                 )
             )
         where = tap.results[1]
-        with t.loop(0, w["taps"], name="add") as tap:
+        with t.loop(0, w.taps, name="add") as tap:
             place = t.load_type("ptr", t.address(t.scratch, t.mul(tap.index, 8)))
             with t.when(self._is_real(place)):
                 number = t.splat(t.convert("trunc", tap.index, "i32"), self.lanes)
@@ -173,13 +188,13 @@ class MaxGrad:
         return [t.select(wins, value, best), t.select(wins, number, where)]
 
     def _is_real(self, place: Value) -> Value:
-        return self.t.define("i1", f"icmp ne ptr {place}, {self.w['zeros']}")
+        return self.t.define("i1", f"icmp ne ptr {place}, {self.w.tables.zeros}")
 
     def _add(self, y: Value, here: Value, place: Value, count: Value | None) -> None:
         """The result lies as x does: the same distance from its beginning."""
         t = self.t
-        whole, begin = (t.define("i64", f"ptrtoint ptr {v} to i64") for v in (place, self.w["x"]))
-        at = t.address(self.w["out"], t.sub(whole, begin))
+        whole, begin = (t.define("i64", f"ptrtoint ptr {v} to i64") for v in (place, self.w.x))
+        at = t.address(self.w.out, t.sub(whole, begin))
         if self.disjoint:
             self._store(t.select(here, y, t.constant(y.type, 0)), at, count)
             return
@@ -195,12 +210,7 @@ class MaxGrad:
         return t.or_(t.fcmp("ogt", value, best), nan)
 
     def _load(self, at: Value, count: Value | None) -> Value:
-        if count is None:
-            return self.t.load(self.dtype, at, self.lanes)
         return self.t.load_partial(self.dtype, at, count, self.lanes)
 
     def _store(self, value: Value, at: Value, count: Value | None) -> None:
-        if count is None:
-            self.t.store(self.dtype, value, at)
-        else:
-            self.t.store_partial(self.dtype, value, at, count)
+        self.t.store_partial(self.dtype, value, at, count)

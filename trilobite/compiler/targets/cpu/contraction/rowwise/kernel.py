@@ -7,49 +7,68 @@ through all channels, so rows are read front to back.
 
 from __future__ import annotations
 
-from trilobite.compiler.targets.cpu.contraction.finish import SHORT
+from dataclasses import dataclass
+
 from trilobite.compiler.targets.cpu.contraction.gather import cut
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.rowwise.tile import Combine, RowTile, Source
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
-from trilobite.compiler.targets.cpu.emit.text import Value
+from trilobite.compiler.targets.cpu.contraction.words import AxisWords, EpilogueWords, TapWords, W, Words
+from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
-from trilobite.native.host import Host
+
+
+@dataclass(frozen=True)
+class RowWords(Words[W]):
+    x: W
+    w: W | None  # of filters
+    tables: TapWords[W]
+    epilogue: EpilogueWords[W]
+    rows_at: W  # in scratch
+    places_at: W
+    blocks: W
+    block: W
+    pixels: W
+    taps: W
+    width: W
+    image: W
+    image_rows: W
+    axes: tuple[AxisWords[W], ...]
 
 
 class Rowwise(Gathering):
     """Emits one kernel."""
 
+    w: RowWords[Value]
+
     def __init__(
-        self, host: Host, tiling: Tiling, rank: int, combine: Combine, epilogue: Epilogue,
-        names: tuple[str, ...],
-    ) -> None:  # fmt: skip
-        super().__init__(host, tiling, rank, epilogue, names)
+        self, t: Text, tiling: Tiling, epilogue: Epilogue, w: RowWords[Value], combine: Combine
+    ) -> None:
+        super().__init__(t, tiling, epilogue, w)
         self.combine = combine
 
-    def text(self) -> str:
+    def emit(self) -> None:
         t, w = self.t, self.w
-        weights = w["w"] if self.combine == "filter" else w["zeros"]
-        source = Source(w["zeros"], weights, w["table"], self.gather.tap_words, w["width"], w["taps"])
+        weights = w.tables.zeros if w.w is None else w.w
+        source = Source(w.tables.zeros, weights, w.tables.table, self.gather.tap_words, w.width, w.taps)
         self.tile = RowTile(t, self.tiling, self.combine, source)
-        self.rows = t.address(t.scratch, w["rows_at"])
+        self.rows = t.address(t.scratch, w.rows_at)
         with t.loop(t.begin, t.end, name="unit") as unit:
             self._unit(unit.index)
         self.tile.emit()
-        return t.module()
 
     def _unit(self, unit: Value) -> None:
         t, w = self.t, self.w
-        number, image = t.urem(unit, w["blocks"]), t.udiv(unit, w["blocks"])
-        first = t.mul(number, w["block"])
-        block = cut(t, first, t.smin(t.sub(w["pixels"], first), w["block"]))
-        self.gather.fill(block, image, w["x"], self.places, self.rows)
+        number, image = t.urem(unit, w.blocks), t.udiv(unit, w.blocks)
+        first = t.mul(number, w.block)
+        block = cut(t, first, t.smin(t.sub(w.pixels, first), w.block))
+        self.gather.fill(block, image, w.x, self.places, self.rows)
         with t.loop(0, block.tiles, name="tile") as tile:
-            size = t.add(block.small, t.convert("zext", t.icmp("slt", tile.index, block.larger), "i64"))
-            places = t.address(self.places, t.mul(t.mul(tile.index, w["taps"]), 8 * ROWS))
+            size = block.size(t, tile.index)
+            places = t.address(self.places, t.mul(t.mul(tile.index, w.taps), 8 * ROWS))
             rows = t.address(self.rows, t.mul(tile.index, 8 * ROWS))
-            with t.loop(0, w["width"], self.tiling.columns, name="channel") as c:
-                width = t.smin(t.sub(w["width"], c.index), self.tiling.columns)
+            with t.loop(0, w.width, self.tiling.columns, name="channel") as c:
+                width = t.smin(t.sub(w.width, c.index), self.tiling.columns)
                 self._channels(size, places, rows, c.index, width)
 
     def _channels(self, size: Value, places: Value, rows: Value, channel: Value, width: Value) -> None:
@@ -63,7 +82,7 @@ class Rowwise(Gathering):
         def whole() -> None:
             self.finish.registers(self.tile.whole(places, channel), rows, channel)
 
-        if len(self.epilogue.body.equations) > SHORT:
+        if not self.epilogue.short:
             some()
             return
         full = t.and_(t.icmp("eq", size, ROWS), t.icmp("eq", width, self.tiling.columns))

@@ -10,21 +10,20 @@ from typing import Any
 import numpy as np
 
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.contraction.direct.steps import axis_words, flat_table, tap_table
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words
 from trilobite.compiler.targets.cpu.contraction.gather import table_bytes
 from trilobite.compiler.targets.cpu.contraction.problem import Part, Problem
-from trilobite.compiler.targets.cpu.contraction.rowwise.kernel import Rowwise
+from trilobite.compiler.targets.cpu.contraction.rowwise.kernel import Rowwise, RowWords
 from trilobite.compiler.targets.cpu.contraction.rowwise.tile import Combine
+from trilobite.compiler.targets.cpu.contraction.tables import Array, axis_words, even_block, tables, tap_words
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
-from trilobite.compiler.targets.cpu.contraction.words import Words
+from trilobite.compiler.targets.cpu.contraction.words import Content, Form, contents, forms, read
+from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
-from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host
 
-Array = np.ndarray[Any, Any]
 _PIXELS = 96
 _TABLE_BYTES = 32 << 10
 _WORK = 1 << 17  # elements read by a unit: some ten microseconds
@@ -48,7 +47,7 @@ def lower_rowwise(rows: Rows, tile: Tiling, epilogue: Epilogue, host: Host) -> L
     for part in p.parts:
         if part.positions == 0 or p.batch == 0 or p.channels == 0:
             continue
-        constants += [tap_table(p, part), flat_table(p, part, tile.operand.itemsize)]
+        constants += tables(p, part, tile.operand.itemsize)
         steps.append(_step(rows, part, tile, epilogue, len(constants) - 2, host))
     why = f"rows of {p.channels} channels, {rows.combine} over {len(p.parts)} set(s) of taps"
     return Lowering(tuple(steps), (), tuple(constants), why=why)
@@ -56,35 +55,27 @@ def lower_rowwise(rows: Rows, tile: Tiling, epilogue: Epilogue, host: Host) -> L
 
 def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, host: Host) -> Step:
     p, taps = rows.problem, part.tap_count
-    symbolic = isinstance(p.batch, Affine)
-    pixels = part.positions if symbolic else part.positions * int(p.batch)
+    images, outer = p.images
+    pixels = part.positions * images
     cut = choice("rows", lambda: description(rows.combine, p, part, tile, pixels), pixels=_PIXELS, work=_WORK)
-    block = _block(pixels, p.channels, taps, cut["pixels"], cut["work"])
+    work_most = max(ROWS, cut["work"] // max(p.channels * taps, 1))
+    block = even_block(pixels, min(cut["pixels"], _TABLE_BYTES // (8 * max(taps, 1)), work_most))
     blocks = -(-pixels // block)
-    words = Words()
-    words.add("x", Operand("in", rows.inputs[0]))
-    if rows.combine == "filter":
-        words.add("w", Operand("in", rows.inputs[1]))
-    words.add("zeros", Operand("constant", 0))
-    words.add("table", Operand("constant", table))
-    words.add("flat", Operand("constant", table + 1))
-    epilogue_words(words, epilogue)
     tiles = -(-block // ROWS) + 1
     rows_at = ROWS * tile.columns * tile.size
     places_at = rows_at + tiles * ROWS * 8
-    numbers: dict[str, Dim] = {
-        "rows_at": rows_at, "places_at": places_at, "blocks": blocks, "block": block, "pixels": pixels,
-        "taps": taps, "width": p.channels, "image": math.prod(p.source) * p.channels,
-        "image_rows": math.prod(p.out), **axis_words(p, part),
-    }  # fmt: skip
-    for name, value in numbers.items():
-        words.add(name, value)
-    text = _text(host, tile, len(part.axes), rows.combine, epilogue, tuple(words.names))
+    words: RowWords[Content] = RowWords(
+        Operand("in", rows.inputs[0]), Operand("in", rows.inputs[1]) if rows.combine == "filter" else None,
+        tap_words(0, table),
+        epilogue_words(epilogue), rows_at=rows_at, places_at=places_at, blocks=blocks, block=block,
+        pixels=pixels, taps=taps, width=p.channels, image=p.image, image_rows=math.prod(p.out),
+        axes=axis_words(p, part),
+    )  # fmt: skip
+    text = _text(host, tile, rows.combine, epilogue, forms(words))
     name = "conv_channelwise" if rows.combine == "filter" else f"window_{rows.combine}"
     kernel = NativeKernel(name, text, scratch=places_at + table_bytes(tiles * ROWS, taps))
-    outer = p.batch if symbolic else 1
     work = 2.0 * pixels * taps * p.channels
-    return Step(kernel, tuple(words.contents), outer * blocks, work, work < 2 * _SERIAL)
+    return Step(kernel, contents(words), outer * blocks, work, work < 2 * _SERIAL)
 
 
 def description(combine: Combine, p: Problem, part: Part, tile: Tiling, pixels: int) -> str:
@@ -93,16 +84,8 @@ def description(combine: Combine, p: Problem, part: Part, tile: Tiling, pixels: 
     return f"{combine} {pixels} x {p.channels} {tile.operand} to {tile.result} {axes}"
 
 
-def _block(pixels: int, channels: int, taps: int, wanted: int, work: int) -> int:
-    most = min(wanted, _TABLE_BYTES // (8 * max(taps, 1)), max(ROWS, work // max(channels * taps, 1)))
-    most = max(most // ROWS * ROWS, ROWS)
-    blocks = -(-pixels // most)
-    blocks += blocks & (blocks > 1)  # an even number, for two threads
-    return -(-pixels // (blocks * ROWS)) * ROWS if blocks > 1 else pixels
-
-
 @lru_cache(maxsize=256)
-def _text(
-    host: Host, tile: Tiling, rank: int, combine: Combine, epilogue: Epilogue, names: tuple[str, ...]
-) -> str:
-    return Rowwise(host, tile, rank, combine, epilogue, names).text()
+def _text(host: Host, tile: Tiling, combine: Combine, epilogue: Epilogue, words: RowWords[Form]) -> str:
+    t = Text(host)
+    Rowwise(t, tile, epilogue, read(t, words), combine).emit()
+    return t.module()

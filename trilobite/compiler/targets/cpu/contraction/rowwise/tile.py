@@ -12,7 +12,8 @@ from typing import Literal
 
 from trilobite.base.dtypes import is_unsigned
 from trilobite.compiler.targets.cpu.contraction.convert import widen
-from trilobite.compiler.targets.cpu.contraction.tile import multiply_add
+from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
+from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import is_float_type
@@ -90,10 +91,8 @@ class RowTile:
         t.either(t.icmp("eq", width, tiling.columns), whole, some)
 
     def _body(self, f: _Frame) -> None:
-        spots = [(i, v) for i in range(f.rows) for v in range(VECTORS)]
-        for value, (i, v) in zip(self._sums(f), spots, strict=True):
-            at = (i * self.tiling.columns + v * self.tiling.lanes) * self.tiling.size
-            self.t.store_type(value, self.t.address(f.sums, at), 32)
+        kept = RegisterTile(self.t, self.tiling, f.rows)
+        kept.store(self._sums(f), kept.places(f.sums))
 
     def whole(self, places: Value, channel: Value) -> list[Value]:
         """The code of a full tile itself: its sums, pixel by pixel."""
@@ -131,9 +130,7 @@ class RowTile:
     def _load(self, row: Value, v: int, count: Value | None) -> Value:
         t, tiling = self.t, self.tiling
         at = t.address(row, v * tiling.lanes, tiling.operand)
-        if count is None:
-            return self._wide(t.load(tiling.operand, at, tiling.lanes))
-        left = t.smax(t.sub(count, v * tiling.lanes), 0)
+        left = None if count is None else t.smax(t.sub(count, v * tiling.lanes), 0)
         return self._wide(t.load_partial(tiling.operand, at, left, tiling.lanes))
 
     def _combined(self, before: Value, value: Value, weight: Value | None) -> Value:

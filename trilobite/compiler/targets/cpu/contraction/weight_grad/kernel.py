@@ -13,12 +13,39 @@ from dataclasses import dataclass
 
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
-from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS
 from trilobite.compiler.targets.cpu.contraction.weight_grad.tile import WeightTile
+from trilobite.compiler.targets.cpu.contraction.words import AxisWords, EpilogueWords, TapWords, W, Words
 from trilobite.compiler.targets.cpu.emit.text import Value
 
-from trilobite.compiler.targets.cpu.epilogue import Epilogue  # isort: skip
-from trilobite.native.host import Host
+
+@dataclass(frozen=True)
+class WeightGradWords(Words[W]):
+    x: W
+    y: W
+    tables: TapWords[W]
+    epilogue: EpilogueWords[W]
+    errors_at: W  # in scratch
+    places_at: W
+    runs: W
+    run: W
+    panels: W
+    panel_runs: W
+    panel_run: W
+    pixels: W
+    block: W
+    taps: W
+    depth: W
+    columns: W
+    group_x: W
+    group_columns: W
+    group_rows: W
+    width: W
+    group_pixels: W
+    image: W
+    image_rows: W
+    axes: tuple[AxisWords[W], ...]
+    begins: W | None = None  # if there is such a word and it is 0, sums go on from what the result holds
 
 
 @dataclass
@@ -36,43 +63,36 @@ class _Unit:
 class WeightGrad(Gathering):
     """Emits one kernel."""
 
-    def __init__(
-        self, host: Host, tiling: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...],
-        adds: bool = False,
-    ) -> None:  # fmt: skip
-        """`adds`: sums go on from what the result holds where the word `begins` is 0."""
-        super().__init__(host, tiling, rank, epilogue, names)
-        self.adds = adds
+    w: WeightGradWords[Value]
 
-    def text(self) -> str:
+    def emit(self) -> None:
         t, w = self.t, self.w
-        self.tiles = [WeightTile(t, self.tiling, n, self.rank > 0) for n in range(1, ROWS + 1)]
-        self.errors = t.address(t.scratch, w["errors_at"])
+        self.tiles = [WeightTile(t, self.tiling, n, bool(w.axes)) for n in range(1, ROWS + 1)]
+        self.errors = t.address(t.scratch, w.errors_at)
         with t.loop(t.begin, t.end, name="unit") as unit:
             self._unit(unit.index)
         for tile in self.tiles:
             tile.emit()
-        return t.module()
 
     def _unit(self, number: Value) -> None:
         t, w = self.t, self.w
-        run, rest = t.urem(number, w["runs"]), t.udiv(number, w["runs"])
-        panel, group = t.mul(t.urem(rest, w["panel_runs"]), w["panel_run"]), t.udiv(rest, w["panel_runs"])
-        last = t.smin(t.add(panel, w["panel_run"]), w["panels"])
-        channel = t.mul(run, w["run"])
-        channels = t.smin(t.sub(w["depth"], channel), w["run"])
-        lines = t.mul(w["taps"], channels)
+        run, rest = t.urem(number, w.runs), t.udiv(number, w.runs)
+        panel, group = t.mul(t.urem(rest, w.panel_runs), w.panel_run), t.udiv(rest, w.panel_runs)
+        last = t.smin(t.add(panel, w.panel_run), w.panels)
+        channel = t.mul(run, w.run)
+        channels = t.smin(t.sub(w.depth, channel), w.run)
+        lines = t.mul(w.taps, channels)
         self._clear(t.mul(t.mul(lines, t.sub(last, panel)), VECTORS))
 
         def at(number: Value) -> _Unit:
             return self._panel(group, channel, channels, number, t.mul(t.sub(number, panel), lines))
 
-        if self.adds:
-            with t.when(t.icmp("eq", w["begins"], 0)), t.loop(panel, last, name="panel") as p:
+        if w.begins is not None:
+            with t.when(t.icmp("eq", w.begins, 0)), t.loop(panel, last, name="panel") as p:
                 self._resume(at(p.index))
         start = self.gather.coordinates(t.constant("i64", 0), t.constant("i64", 0))
-        with t.loop(0, w["pixels"], w["block"], carried=start, name="block") as block:
-            count = t.smin(t.sub(w["pixels"], block.index), w["block"])
+        with t.loop(0, w.pixels, w.block, carried=start, name="block") as block:
+            count = t.smin(t.sub(w.pixels, block.index), w.block)
             block.next(*self._places(at(panel), count, block.values))
             with t.loop(panel, last, name="panel") as p:
                 unit = at(p.index)
@@ -84,8 +104,8 @@ class WeightGrad(Gathering):
     def _panel(self, group: Value, channel: Value, channels: Value, panel: Value, line: Value) -> _Unit:
         t, w, tiling = self.t, self.w, self.tiling
         inside = t.mul(panel, tiling.columns)
-        column = t.add(t.mul(group, w["group_columns"]), inside)
-        width = t.smin(t.sub(w["columns"], inside), tiling.columns)
+        column = t.add(t.mul(group, w.group_columns), inside)
+        width = t.smin(t.sub(w.columns, inside), tiling.columns)
         sums = t.address(t.scratch, t.mul(line, tiling.columns * tiling.size))
         return _Unit(group, channel, channels, column, width, sums)
 
@@ -99,9 +119,9 @@ class WeightGrad(Gathering):
         """Sums as an earlier step left them in the only result, which is in the accumulator's dtype."""
         t, w, tiling = self.t, self.w, self.tiling
         kept = tiling.accumulator
-        with t.loop(0, w["taps"], name="tap") as tap, t.loop(0, unit.channels, name="row") as row:
+        with t.loop(0, w.taps, name="tap") as tap, t.loop(0, unit.channels, name="row") as row:
             number = self._number(unit, tap.index, row.index)
-            source = t.address(w["result0"], t.add(t.mul(number, w["width"]), unit.column), kept)
+            source = t.address(w.epilogue.results[0], t.add(t.mul(number, w.width), unit.column), kept)
             at = t.add(t.mul(tap.index, unit.channels), row.index)
             line = t.address(unit.sums, t.mul(at, tiling.columns * tiling.size))
             for v in range(VECTORS):
@@ -112,16 +132,16 @@ class WeightGrad(Gathering):
     def _number(self, unit: _Unit, tap: Value, channel: Value) -> Value:
         """Which row of the result a tap and a channel of the run are."""
         t, w = self.t, self.w
-        inside = t.add(t.mul(tap, w["depth"]), t.add(unit.channel, channel))
-        return t.add(inside, t.mul(unit.group, w["group_rows"]))
+        inside = t.add(t.mul(tap, w.depth), t.add(unit.channel, channel))
+        return t.add(inside, t.mul(unit.group, w.group_rows))
 
     def _places(self, unit: _Unit, count: Value, at: list[Value]) -> list[Value]:
         """Addresses of the rows of a block, pixel by pixel; the coordinates after it."""
         t, w = self.t, self.w
-        if self.rank == 0:
+        if not self.w.axes:
             return at
         source = self._source(unit)
-        line = t.mul(w["taps"], 8)
+        line = t.mul(w.taps, 8)
         with t.loop(0, count, carried=at, name="pixel") as pixel:
             self.gather.pixel(pixel.values, source, t.address(self.places, t.mul(pixel.index, line)))
             pixel.next(*self.gather.after(pixel.values))
@@ -133,18 +153,15 @@ class WeightGrad(Gathering):
 
         def each(full: bool) -> None:
             with t.loop(0, count, name="pack") as i:
-                pixel = t.add(t.add(first, i.index), t.mul(unit.group, w["group_pixels"]))
-                index = t.add(t.mul(pixel, w["width"]), unit.column)
-                row = t.address(w["y"], index, tiling.panel)
+                pixel = t.add(t.add(first, i.index), t.mul(unit.group, w.group_pixels))
+                index = t.add(t.mul(pixel, w.width), unit.column)
+                row = t.address(w.y, index, tiling.panel)
                 out = t.address(self.errors, t.mul(i.index, tiling.columns * tiling.size))
                 for v in range(VECTORS):
                     at = v * tiling.lanes
                     place = t.address(row, at, tiling.panel)
-                    if full:
-                        value = t.load(tiling.panel, place, tiling.lanes)
-                    else:
-                        left = t.smax(t.sub(unit.width, at), 0)
-                        value = t.load_partial(tiling.panel, place, left, tiling.lanes)
+                    left = None if full else t.smax(t.sub(unit.width, at), 0)
+                    value = t.load_partial(tiling.panel, place, left, tiling.lanes)
                     wide = widen(t, value, tiling.panel, tiling.accumulator)
                     t.store_type(wide, t.address(out, at * tiling.size), 32)
 
@@ -158,23 +175,23 @@ class WeightGrad(Gathering):
         return tiles, t.udiv(unit.channels, safe), t.urem(unit.channels, safe)
 
     def _source(self, unit: _Unit) -> Value:
-        offset = self.t.add(self.t.mul(unit.group, self.w["group_x"]), unit.channel)
-        return self.t.address(self.w["x"], offset, self.tiling.operand)
+        offset = self.t.add(self.t.mul(unit.group, self.w.group_x), unit.channel)
+        return self.t.address(self.w.x, offset, self.tiling.operand)
 
     def _rows(self, unit: _Unit, first: Value) -> tuple[Value, Value]:
         """Where the tiles find the rows of a block, and how far they are apart."""
         t, w = self.t, self.w
-        if self.rank:
-            return self.places, t.mul(w["taps"], 8)
-        begin = t.address(self._source(unit), t.mul(first, w["image"]), self.tiling.operand)
-        return begin, t.mul(w["image"], self.tiling.operand.itemsize)
+        if w.axes:
+            return self.places, t.mul(w.taps, 8)
+        begin = t.address(self._source(unit), t.mul(first, w.image), self.tiling.operand)
+        return begin, t.mul(w.image, self.tiling.operand.itemsize)
 
     def _block(self, unit: _Unit, first: Value, pixels: Value) -> None:
         t, w, tiling = self.t, self.w, self.tiling
         tiles, small, larger = self._tiles(unit)
         rows, apart = self._rows(unit, first)
         line = tiling.columns * tiling.size
-        with t.loop(0, w["taps"], name="tap") as tap:
+        with t.loop(0, w.taps, name="tap") as tap:
             places = t.address(rows, t.mul(tap.index, 8))
             begin = t.address(unit.sums, t.mul(t.mul(tap.index, unit.channels), line))
             zero = t.constant("i64", 0)
@@ -192,7 +209,7 @@ class WeightGrad(Gathering):
         t, w, tiling = self.t, self.w, self.tiling
 
         def each(full: bool) -> None:
-            with t.loop(0, w["taps"], name="tap") as tap, t.loop(0, unit.channels, name="row") as row:
+            with t.loop(0, w.taps, name="tap") as tap, t.loop(0, unit.channels, name="row") as row:
                 number = self._number(unit, tap.index, row.index)
                 places = self.finish.row(number)
                 at = t.add(t.mul(tap.index, unit.channels), row.index)

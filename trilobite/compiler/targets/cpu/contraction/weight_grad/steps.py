@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.contraction.channelwise.gradient import FilterGrad
-from trilobite.compiler.targets.cpu.contraction.direct.steps import (
-    axis_words,
-    flat_table,
-    group_words,
-    prepared,
-    tap_table,
-)
+from trilobite.compiler.targets.cpu.contraction.channelwise.gradient import FilterGrad, FilterGradWords
+from trilobite.compiler.targets.cpu.contraction.direct.steps import prepared
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words
 from trilobite.compiler.targets.cpu.contraction.gather import table_bytes
+from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.problem import Problem, weight_problem
+from trilobite.compiler.targets.cpu.contraction.tables import Array, axis_words, groups_of, tables, tap_words
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling, tiling, widened
-from trilobite.compiler.targets.cpu.contraction.weight_grad.kernel import WeightGrad
-from trilobite.compiler.targets.cpu.contraction.words import Words
+from trilobite.compiler.targets.cpu.contraction.weight_grad.kernel import WeightGrad, WeightGradWords
+from trilobite.compiler.targets.cpu.contraction.words import Content, Form, Words, contents, forms, read
+from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitives.common import count
-from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 
-Array = np.ndarray[Any, Any]
 _PIXELS = 64  # of a block: rows of several taps and packed filters share a first-level cache
 _PIXELS_OF_ONE_TAP = 128
 _ROWS_BYTES = 128 << 10
@@ -46,8 +40,7 @@ def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     part = p.parts[0]
     steps = (*steps, weight_step(p, tile, epilogue, (source, Operand("in", inputs[1]), 0), host))
     constants: tuple[Array, ...] = (
-        np.zeros(max(p.depth, 1), tile.operand), tap_table(p, part),
-        flat_table(p, part, tile.operand.itemsize),
+        np.zeros(max(p.depth, 1), tile.operand), *tables(p, part, tile.operand.itemsize),
     )  # fmt: skip
     why = f"sums over pixels by taps, tiles of {ROWS} channels x {tile.columns} filters"
     return Lowering(steps, temporaries, constants, why=why)
@@ -68,29 +61,21 @@ def weight_step(
     block = _block(p, taps, tile)
     errors = taps * run * panel_run * tile.columns * tile.size
     places = errors + block * tile.columns * tile.size
-    words = Words()
-    words.add("x", buffers[0])
-    words.add("y", buffers[1])
-    for i, name in enumerate(("zeros", "table", "flat")):
-        words.add(name, Operand("constant", buffers[2] + i))
-    epilogue_words(words, epilogue, result)
-    numbers: dict[str, Dim] = {
-        "errors_at": errors, "places_at": places, "runs": runs, "run": run, "panels": panels,
-        "panel_runs": panel_runs, "panel_run": panel_run,
-        "pixels": pixels, "block": block, "taps": taps, "depth": p.depth, "columns": p.columns,
-        **group_words(p), "group_rows": p.depth if p.apart else 0,
-        "group_pixels": p.apart,
-        "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
-    }  # fmt: skip
-    if begins is not None:
-        numbers["begins"] = int(begins)
-    for name, value in numbers.items():
-        words.add(name, value)
-    text = _text(host, tile, len(part.axes), epilogue, tuple(words.names), begins is not None)
+    apart = groups_of(p)
+    words: WeightGradWords[Content] = WeightGradWords(
+        buffers[0], buffers[1], tap_words(buffers[2], buffers[2] + 1),
+        epilogue_words(epilogue, result), errors_at=errors, places_at=places, runs=runs, run=run,
+        panels=panels, panel_runs=panel_runs, panel_run=panel_run, pixels=pixels, block=block, taps=taps,
+        depth=p.depth, columns=p.columns, group_x=apart.x, group_columns=apart.columns,
+        group_rows=p.depth if p.apart else 0, width=apart.width, group_pixels=p.apart, image=p.image,
+        image_rows=math.prod(p.out), axes=axis_words(p, part),
+        begins=None if begins is None else int(begins),
+    )  # fmt: skip
+    text = _text(WeightGrad, host, tile, epilogue, forms(words))
     kernel = NativeKernel("conv_weight_grad", text, scratch=places + table_bytes(block, taps))
     work = 2.0 * count(pixels) * taps * p.depth * p.columns * p.groups
     units = p.groups * panel_runs * runs if p.depth * p.columns * taps else 0
-    return Step(kernel, tuple(words.contents), units, work)
+    return Step(kernel, contents(words), units, work)
 
 
 def _runs(p: Problem, taps: int, panels: int, tile: Tiling) -> tuple[int, int]:
@@ -118,8 +103,10 @@ def _block(p: Problem, taps: int, tile: Tiling) -> int:
 
 
 @lru_cache(maxsize=64)
-def _text(host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...], adds: bool) -> str:
-    return WeightGrad(host, tile, rank, epilogue, names, adds).text()
+def _text(kind: type[Gathering], host: Host, tile: Tiling, epilogue: Epilogue, words: Words[Form]) -> str:
+    t = Text(host)
+    kind(t, tile, epilogue, read(t, words)).emit()
+    return t.module()
 
 
 # -- one filter per channel --------------------------------------------------------------------------------
@@ -135,32 +122,16 @@ def lower_filter_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], 
     taps, chunks = part.tap_count, -(-p.channels // tile.columns)
     run = min(_RUN, -(-chunks // min(max(chunks, 1), _UNITS)))
     block = max(8, min(_FEW_PIXELS, (16 << 10) // (8 * max(taps, 1))))
-    words = Words()
-    for name, operand in (
-        ("x", Operand("in", inputs[0])), ("y", Operand("in", inputs[1])),
-        ("zeros", Operand("constant", 0)), ("table", Operand("constant", 1)),
-        ("flat", Operand("constant", 2)),
-    ):  # fmt: skip
-        words.add(name, operand)
-    epilogue_words(words, epilogue)
     places = taps * run * tile.columns * tile.size
-    numbers: dict[str, Dim] = {
-        "places_at": places, "run": run * tile.columns, "chunks": run, "pixels": p.batch * part.positions,
-        "block": block, "taps": taps, "width": p.channels,
-        "image": math.prod(p.source) * p.channels, "image_rows": math.prod(p.out), **axis_words(p, part),
-    }  # fmt: skip
-    for name, value in numbers.items():
-        words.add(name, value)
-    text = _filter_text(host, tile, len(part.axes), epilogue, tuple(words.names))
+    words: FilterGradWords[Content] = FilterGradWords(
+        Operand("in", inputs[0]), Operand("in", inputs[1]), tap_words(0, 1),
+        epilogue_words(epilogue), places_at=places, run=run * tile.columns, chunks=run,
+        pixels=p.batch * part.positions, block=block, taps=taps, width=p.channels, image=p.image,
+        image_rows=math.prod(p.out), axes=axis_words(p, part),
+    )  # fmt: skip
+    text = _text(FilterGrad, host, tile, epilogue, forms(words))
     kernel = NativeKernel("conv_filter_grad", text, scratch=places + table_bytes(block, taps))
     work = 2.0 * count(p.batch) * part.positions * taps * p.channels
-    step = Step(kernel, tuple(words.contents), -(-chunks // run) if chunks else 0, work)
-    constants: tuple[Array, ...] = (
-        np.zeros(max(p.channels, 1), dtype), tap_table(p, part), flat_table(p, part, dtype.itemsize),
-    )  # fmt: skip
+    step = Step(kernel, contents(words), -(-chunks // run) if chunks else 0, work)
+    constants: tuple[Array, ...] = (np.zeros(max(p.channels, 1), dtype), *tables(p, part, dtype.itemsize))
     return Lowering((step,), (), constants, why="one filter per channel: sums over pixels by taps")
-
-
-@lru_cache(maxsize=64)
-def _filter_text(host: Host, tile: Tiling, rank: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
-    return FilterGrad(host, tile, rank, epilogue, names).text()

@@ -7,41 +7,36 @@ pixels, channel, sums)`: adds to `sums` the products of channels `channel`, `cha
 
 from __future__ import annotations
 
-from trilobite.compiler.targets.cpu.contraction.convert import widen
-from trilobite.compiler.targets.cpu.contraction.tile import multiply_add
-from trilobite.compiler.targets.cpu.contraction.tiling import VECTORS, Tiling
+from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile, through_depth
+from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 
 _PARAMETERS = ("ptr noalias", "i64", "ptr noalias", "i64", "i64", "ptr noalias")
 _UNROLL = 2  # pixels of one round
 
 
-class WeightTile:
+class WeightTile(RegisterTile):
     def __init__(self, t: Text, tiling: Tiling, rows: int, gathered: bool) -> None:
         """`gathered`: `places` holds addresses; else it is the first row, and the others follow it."""
-        self.t, self.tiling, self.rows, self.gathered = t, tiling, rows, gathered
+        super().__init__(t, tiling, rows)
+        self.gathered = gathered
 
     @property
     def name(self) -> str:
         return f"weights{self.rows}"
 
     def emit(self) -> None:
-        with self.t.function(self.name, _PARAMETERS) as p:
-            self._body(*p)
+        t = self.t
+        with t.function(self.name, _PARAMETERS) as (places, apart, errors, pixels, channel, sums):
+            kept = list(self.places(sums))
+            carried = [places, errors, *self.load(kept)]
 
-    def _body(
-        self, places: Value, apart: Value, errors: Value, pixels: Value, channel: Value, sums: Value
-    ) -> None:
-        t, tiling = self.t, self.tiling
-        at = [t.address(sums, i * tiling.lanes * tiling.size) for i in range(self.rows * VECTORS)]
-        start = [t.load_type(tiling.vector, a, 32) for a in at]
-        whole = t.and_(pixels, -_UNROLL)
-        with t.loop(0, whole, _UNROLL, carried=[places, errors, *start], name="pixel") as loop:
-            loop.next(*self._pixels(loop.values, apart, channel, _UNROLL))
-        with t.loop(whole, pixels, carried=loop.results, name="rest") as rest:
-            rest.next(*self._pixels(rest.values, apart, channel, 1))
-        for a, value in zip(at, rest.results[2:], strict=True):
-            t.store_type(value, a, 32)
+            def step(carried: list[Value], k: Value, count: int) -> list[Value]:
+                return self._pixels(carried, apart, channel, count)
+
+            whole = t.and_(pixels, -_UNROLL)
+            found = through_depth(t, whole, pixels, _UNROLL, carried, step, ("pixel", "rest"))
+            self.store(found[2:], kept)
 
     def _pixels(self, carried: list[Value], apart: Value, channel: Value, count: int) -> list[Value]:
         t, tiling = self.t, self.tiling
@@ -49,16 +44,14 @@ class WeightTile:
         for _ in range(count):
             row = t.load_type("ptr", place) if self.gathered else place
             row = t.address(row, channel, tiling.operand)
-            columns = [
-                t.load_type(tiling.vector, t.address(errors, v * tiling.lanes * tiling.size), 32)
-                for v in range(VECTORS)
-            ]
-            for i in range(self.rows):
+
+            def element(i: int, row: Value = row) -> Value:
                 one = t.load(tiling.operand, t.address(row, i, tiling.operand))
-                wide = t.splat(widen(t, one, tiling.operand, tiling.accumulator), tiling.lanes)
-                for v in range(VECTORS):
-                    k = i * VECTORS + v
-                    sums[k] = multiply_add(t, wide, columns[v], sums[k])
+                return t.splat(self.wide(one, tiling.operand), tiling.lanes)
+
+            at = [v * tiling.lanes * tiling.size for v in range(self.vectors)]
+            columns = [t.load_type(tiling.vector, t.address(errors, a), 32) for a in at]
+            sums = self.multiplied(columns, element, sums)
             place = t.address(place, apart)
             errors = t.address(errors, tiling.columns * tiling.size)
         return [place, errors, *sums]

@@ -9,21 +9,23 @@ four times the weight, read from far away.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from trilobite.compiler.targets.cpu.contraction.gather import Block, cut
-from trilobite.compiler.targets.cpu.contraction.tile import Tile
+from trilobite.compiler.targets.cpu.contraction.tile import GatheredTile
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
 from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
     RESULT_AT,
     SQUARE_AT,
     Results,
+    ResultWords,
     Square,
     Store,
 )
-from trilobite.compiler.targets.cpu.contraction.words import read_words
+from trilobite.compiler.targets.cpu.contraction.words import EpilogueWords, Form, W, Words, joined, read
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.emit.types import iota
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
@@ -34,6 +36,25 @@ BLOCK = 60  # tiles of a unit: their sums at 36 points and 64 channels of a pane
 DEPTH = 64  # channels whose points are made at a time
 _SUMS_AT = RESULT_AT + 2048  # bytes of scratch before the sums: squares and results of one tile
 _AT_ONCE = 4  # addresses written at once
+
+
+@dataclass(frozen=True)
+class ProductWords(Words[W]):
+    v: W
+    w: W
+    table: W
+    epilogue: EpilogueWords[W]
+    tile: W
+    tiles: W
+    count: W
+    blocks: W
+    block: W
+    depth: W
+    width: W
+    height: W
+    across: W
+    count0: W
+    count1: W
 
 
 class Room:
@@ -54,27 +75,29 @@ class Product:
     """Emits one kernel. `turned`: taps back to front."""
 
     def __init__(
-        self, host: Host, tiling: Tiling, tile: int, turned: bool, epilogue: Epilogue, names: tuple[str, ...]
-    ) -> None:
+        self, host: Host, tiling: Tiling, tile: int, turned: bool, epilogue: Epilogue,
+        words: ProductWords[Form],
+    ) -> None:  # fmt: skip
         self.t, self.tiling, self.tile, self.turned = Text(host), tiling, tile, turned
-        self.w, self.room = read_words(self.t, names), Room(tiling, tile)
+        self.w: ProductWords[Value] = read(self.t, words)
+        self.room = Room(tiling, tile)
         self.side = len(TRANSFORMS[tile].source)
         self.sums = self.t.address(self.t.scratch, _SUMS_AT)
         self.points = self.t.address(self.t.scratch, self.room.points_at)
         self.places = self.t.address(self.t.scratch, self.room.places_at)
-        self.results = Results(self.t, self.w, tiling, tile, epilogue)
+        self.results = Results(self.t, joined(ResultWords, self.w), tiling, tile, epilogue, self.w.epilogue)
 
     def text(self) -> str:
         t, w = self.t, self.w
-        self.tiles = [Tile(t, self.tiling, 2, n) for n in range(1, ROWS + 1)]
+        self.tiles = [GatheredTile(t, self.tiling, 2, n) for n in range(1, ROWS + 1)]
         nothing = t.constant("i64", -1)
         with t.loop(t.begin, t.end, carried=[nothing, nothing], name="unit") as unit:
-            panel, number = t.udiv(unit.index, w["blocks"]), t.urem(unit.index, w["blocks"])
-            first = t.mul(number, w["block"])
-            block = cut(t, first, t.smin(t.sub(w["count"], first), w["block"]))
+            panel, number = t.udiv(unit.index, w.blocks), t.urem(unit.index, w.blocks)
+            first = t.mul(number, w.block)
+            block = cut(t, first, t.smin(t.sub(w.count, first), w.block))
             with t.when(t.icmp("ne", number, unit.values[1])):
                 self._fill(block)
-            shallow = t.icmp("sle", w["depth"], DEPTH)
+            shallow = t.icmp("sle", w.depth, DEPTH)
             made = t.and_(shallow, t.icmp("eq", panel, unit.values[0]))
             self._panel(block, panel, t.xor(made, 1))
             self._finish(block, panel)
@@ -86,31 +109,27 @@ class Product:
     def _fill(self, block: Block) -> None:
         """For every tile of the block the addresses of its rows at all points."""
         t, w, count = self.t, self.w, self.room.points
-        size = t.mul(w["depth"], self.tiling.operand.itemsize)
-        apart = t.splat(t.mul(w["tiles"], size), _AT_ONCE)
+        size = t.mul(w.depth, self.tiling.operand.itemsize)
+        apart = t.splat(t.mul(w.tiles, size), _AT_ONCE)
         start = t.mul(apart, iota(apart.type))
         step = t.mul(apart, t.splat(t.constant("i64", _AT_ONCE), _AT_ONCE))
         with t.loop(0, block.tiles, carried=[block.first], name="tile") as tile:
             base = t.address(self.places, t.mul(tile.index, 8 * ROWS * count))
-            with t.loop(0, self._size(block, tile.index), name="row") as row:
-                source = t.address(w["v"], t.mul(t.add(tile.values[0], row.index), size))
+            with t.loop(0, block.size(t, tile.index), name="row") as row:
+                source = t.address(w.v, t.mul(t.add(tile.values[0], row.index), size))
                 here = t.splat(t.define("i64", f"ptrtoint ptr {source} to i64"), _AT_ONCE)
                 line = t.address(base, t.mul(row.index, 8 * count))
                 with t.loop(0, count, _AT_ONCE, carried=[t.add(here, start)], name="point") as point:
                     t.store_type(point.values[0], t.address(line, t.mul(point.index, 8)))
                     point.next(t.add(point.values[0], step))
-            tile.next(t.add(tile.values[0], self._size(block, tile.index)))
-
-    def _size(self, block: Block, tile: Value) -> Value:
-        t = self.t
-        return t.add(block.small, t.convert("zext", t.icmp("slt", tile, block.larger), "i64"))
+            tile.next(t.add(tile.values[0], block.size(t, tile.index)))
 
     # -- products --------------------------------------------------------------------------------------------
 
     def _panel(self, block: Block, panel: Value, wanted: Value) -> None:
         t, w = self.t, self.w
-        with t.loop(0, w["depth"], DEPTH, name="depth") as deep:
-            channels = t.smin(t.sub(w["depth"], deep.index), DEPTH)
+        with t.loop(0, w.depth, DEPTH, name="depth") as deep:
+            channels = t.smin(t.sub(w.depth, deep.index), DEPTH)
             with t.when(wanted):
                 self._transform(panel, deep.index, channels)
             self._multiply(block, deep.index, channels)
@@ -119,9 +138,9 @@ class Product:
         """The points of some channels of a panel."""
         t, w, tiling, room = self.t, self.w, self.tiling, self.room
         square = Square(t, tiling, TRANSFORMS[self.tile].weight)
-        tap_size = t.mul(w["depth"], room.line)
+        tap_size = t.mul(w.depth, room.line)
         first = t.add(t.mul(panel, t.mul(tap_size, 9)), t.mul(deep, room.line))
-        begins = [t.address(w["w"], t.add(first, t.mul(tap_size, i))) for i in range(9)]
+        begins = [t.address(w.w, t.add(first, t.mul(tap_size, i))) for i in range(9)]
         if self.turned:
             begins = begins[::-1]
         end = t.mul(channels, room.line)
@@ -141,14 +160,14 @@ class Product:
         line, begins = t.constant("i64", 8 * room.points), t.icmp("eq", deep, 0)
         panel = t.address(self.points, t.mul(deep, -room.line))
         with t.loop(0, room.points, name="point") as point, t.loop(0, block.tiles, name="tile") as tile:
-            size = self._size(block, tile.index)
+            size = block.size(t, tile.index)
             places = t.address(self.places, t.mul(tile.index, 8 * ROWS * room.points))
             at = t.add(t.mul(point.index, room.sums), t.mul(tile.index, ROWS * room.line))
             sums, after = t.address(self.sums, at), t.add(point.index, 1)
             for kind in reversed(self.tiles):
                 with t.when(t.icmp("eq", size, kind.rows)):
                     t.call(
-                        kind.name, places, line, panel, w["table"], point.index, after, deep, channels, sums,
+                        kind.name, places, line, panel, w.table, point.index, after, deep, channels, sums,
                         begins,
                     )  # fmt: skip
 
@@ -159,8 +178,8 @@ class Product:
         t, w, tiling, room = self.t, self.w, self.tiling, self.room
         square = Square(t, tiling, TRANSFORMS[self.tile].result, t.address(t.scratch, SQUARE_AT))
         with t.loop(0, block.tiles, carried=[block.first], name="tile") as tile:
-            with t.loop(0, self._size(block, tile.index), carried=tile.values, name="row") as row:
-                place = self.results.place(t.add(row.values[0], w["tile"]))
+            with t.loop(0, block.size(t, tile.index), carried=tile.values, name="row") as row:
+                place = self.results.place(t.add(row.values[0], w.tile))
                 at = t.mul(t.add(t.mul(tile.index, ROWS), row.index), room.line)
                 with t.loop(0, VECTORS, name="vector") as v:
                     here = t.address(self.sums, t.add(at, t.mul(v.index, tiling.lanes * tiling.size)))
@@ -176,12 +195,6 @@ class Product:
                     self.results.vector(place, column, sums)
                 row.next(t.add(row.values[0], 1))
             tile.next(*row.results)
-
-
-def product_text(
-    host: Host, tiling: Tiling, tile: int, turned: bool, epilogue: Epilogue, names: tuple[str, ...]
-) -> str:
-    return Product(host, tiling, tile, turned, epilogue, names).text()
 
 
 def points_table(tiling: Tiling, tile: int) -> np.ndarray[Any, Any]:

@@ -6,30 +6,33 @@ before the next, so what lies between stays in the caches and takes little memor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
-from trilobite.compiler.targets.cpu.contraction.direct.steps import axis_words, flat_table, tap_table
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words, plain_epilogue
 from trilobite.compiler.targets.cpu.contraction.problem import Axis, Part, Problem
+from trilobite.compiler.targets.cpu.contraction.tables import axis_words, chunks, most, tables, tap_words
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling, tiling
 from trilobite.compiler.targets.cpu.contraction.weight_grad.steps import weight_step
 from trilobite.compiler.targets.cpu.contraction.winograd.product import (
     BLOCK,
+    Product,
+    ProductWords,
     Room,
     points_table,
-    product_text,
 )
 from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
     RESULT_AT,
+    GradientWords,
+    SourceWords,
     gradient_text,
     source_text,
 )
-from trilobite.compiler.targets.cpu.contraction.words import Words
+from trilobite.compiler.targets.cpu.contraction.words import Content, Form, contents, forms
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.primitives.conv_winograd import TRANSFORMS
@@ -51,21 +54,18 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     p, part = tiles_of(e, tile, side)
     points, total = side * side, part.positions * int(x.shape[0])
     each = points * kept.size * p.channels
-    chunk = max(_LEAST_TILES, _CHUNK_BYTES // max(each, 1))
-    chunk = -(-total // -(-total // chunk)) if total else 0
+    pieces = chunks(total if p.channels and p.columns else 0, _CHUNK_BYTES, each, _LEAST_TILES)
     constants = (
-        np.zeros(max(p.channels, 1), x.dtype), tap_table(p, part), flat_table(p, part, x.dtype.itemsize),
-        points_table(kept, tile),
+        np.zeros(max(p.channels, 1), x.dtype), *tables(p, part, x.dtype.itemsize), points_table(kept, tile),
     )  # fmt: skip
     v = Operand("temporary", 0)
     steps: list[Step] = []
-    for first in range(0, total if p.channels and p.columns else 0, max(chunk, 1)):
-        count = min(chunk, total - first)
+    for first, count in pieces:
         steps.append(_source(kept, tile, p, (Operand("in", inputs[0]), v, 0), first, count, host))
         buffers = (v, Operand("in", inputs[1]), Operand("constant", 3))
         steps.append(_product(e, kept, p, epilogue, buffers, first, count, host))
     why = f"tiles of {tile}x{tile} outputs by {points} products instead of {9 * tile * tile}"
-    return Lowering(tuple(steps), ((chunk + 1) * each,), constants, why=why)
+    return Lowering(tuple(steps), (most(pieces) * each,), constants, why=why)
 
 
 def _product(
@@ -73,23 +73,18 @@ def _product(
     first: int, count: int, host: Host,
 ) -> Step:  # fmt: skip
     """From the points of some tiles to their results. `buffers`: points, weight, where points of it lie."""
-    words, y, tile, (part,) = Words(), e.outputs[0].type, e.attributes["tile"], p.parts
-    for name, operand in zip(("v", "w", "table"), buffers, strict=True):
-        words.add(name, operand)
-    epilogue_words(words, epilogue)
+    y, tile, (part,) = e.outputs[0].type, e.attributes["tile"], p.parts
     blocks = -(-count // BLOCK)
-    for name, value in (
-        ("tile", first), ("tiles", count + 1), ("count", count), ("blocks", blocks),
-        ("block", -(-count // blocks)), ("depth", p.channels), ("width", p.columns),
-        ("height", int(y.shape[1])), ("across", int(y.shape[2])),
-        ("count0", part.axes[0].count), ("count1", part.axes[1].count),
-    ):  # fmt: skip
-        words.add(name, value)
-    text = _product_text(host, kept, tile, e.attributes["transposed"], epilogue, tuple(words.names))
+    words: ProductWords[Content] = ProductWords(
+        *buffers, epilogue_words(epilogue), tile=first, tiles=count + 1, count=count, blocks=blocks,
+        block=-(-count // blocks), depth=p.channels, width=p.columns, height=int(y.shape[1]),
+        across=int(y.shape[2]), count0=part.axes[0].count, count1=part.axes[1].count,
+    )  # fmt: skip
+    text = _product_text(host, kept, tile, e.attributes["transposed"], epilogue, forms(words))
     room = Room(kept, tile)
     work = 2.0 * count * room.points * p.channels * p.columns
     kernel = NativeKernel("winograd_product", text, scratch=room.end)
-    return Step(kernel, tuple(words.contents), blocks * -(-p.columns // kept.columns), work)
+    return Step(kernel, contents(words), blocks * -(-p.columns // kept.columns), work)
 
 
 def tiles_of(e: Equation, tile: int, points: int) -> tuple[Problem, Part]:
@@ -111,44 +106,23 @@ def _source(
     host: Host, errors: bool = False,
 ) -> Step:  # fmt: skip
     """`buffers`: what is read, what is made, the first of three constants (zeros, tables of taps)."""
-    words, (part,) = Words(), p.parts
-    words.add("x", buffers[0])
-    words.add("v", buffers[1])
-    for i, name in enumerate(("zeros", "table", "flat")):
-        words.add(name, Operand("constant", buffers[2] + i))
-    image = int(p.source[0]) * int(p.source[1]) * p.channels
-    numbers: dict[str, Dim] = {
-        "tile": first, "tiles": count + 1, "width": p.channels, "taps": part.tap_count,
-        "image": image, "image_rows": 0,
-        **axis_words(p, part),
-    }  # fmt: skip
-    for name, value in numbers.items():
-        words.add(name, value)
-    text = _source_text(host, kept, tile, errors, tuple(words.names))
+    words = source_words(p, buffers, first, count)
+    text = _source_text(host, kept, tile, errors, forms(words))
     name = "winograd_errors" if errors else "winograd_source"
-    return Step(NativeKernel(name, text, scratch=8192), tuple(words.contents), count)
+    return Step(NativeKernel(name, text, scratch=8192), contents(words), count)
 
 
-ResultText = Callable[[Host, Tiling, int, Epilogue, tuple[str, ...]], str]
-
-
-def result_step(
-    e: Equation, kept: Tiling, part: Part, epilogue: Epilogue, m: Operand, first: int, count: int, host: Host,
-    named: tuple[str, ResultText],
-) -> Step:  # fmt: skip
-    """The step that makes results of points, for the tiles from `first` on; its kernel is `named`."""
-    words = Words()
-    words.add("m", m)
-    epilogue_words(words, epilogue)
-    y = e.outputs[0].type
-    for name, value in (
-        ("tile", first), ("tiles", count + 1), ("width", int(y.shape[-1])),
-        ("height", int(y.shape[1])), ("across", int(y.shape[2])),
-        ("count0", part.axes[0].count), ("count1", part.axes[1].count),
-    ):  # fmt: skip
-        words.add(name, value)
-    text = named[1](host, kept, e.attributes["tile"], epilogue, tuple(words.names))
-    return Step(NativeKernel(named[0], text, scratch=RESULT_AT + 8192), tuple(words.contents), count)
+def source_words(
+    p: Problem, buffers: tuple[Operand, Operand, int], first: int, count: int, width: int | None = None
+) -> SourceWords[Content]:
+    """`width`: of a row, where that is more than its channels."""
+    (part,) = p.parts
+    return SourceWords(
+        buffers[0], buffers[1], tap_words(buffers[2], buffers[2] + 1), tile=first,
+        tiles=count + 1, width=p.channels if width is None else width,
+        channels=None if width is None else p.channels, taps=part.tap_count, image=p.image, image_rows=0,
+        axes=axis_words(p, part),
+    )  # fmt: skip
 
 
 # -- the gradient of the weight ----------------------------------------------------------------------------
@@ -167,14 +141,12 @@ def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     total, each = part.positions * int(x.shape[0]), square * kept.size
     # Sums at all points are read and written once for each chunk: it should not be smaller than they are.
     room = max(2 * _CHUNK_BYTES, each * channels * columns)
-    chunk = max(_LEAST_TILES, room // max(each * (channels + columns), 1))
-    chunk = -(-total // -(-total // chunk)) if total else 0
+    pieces = chunks(total, room, each * (channels + columns), _LEAST_TILES)
     v, z, u = (Operand("temporary", i) for i in range(3))
     steps: list[Step] = []
     middle = Problem(0, square, channels, channels, columns, (), (_ROWS,))
     plain = plain_epilogue(kept.accumulator)
-    for first in range(0, total, max(chunk, 1)):
-        count = min(chunk, total - first)
+    for first, count in pieces:
         steps.append(_source(kept, tile, p, (Operand("in", inputs[0]), v, 0), first, count, host))
         steps.append(
             _source(kept, tile, q, (Operand("in", inputs[1]), z, 3), first, count, host, errors=True)
@@ -185,15 +157,11 @@ def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     constants = tuple(
         c
         for width, one in ((channels, p), (columns, q))
-        for c in (
-            np.zeros(width, x.dtype), tap_table(one, one.parts[0]),
-            flat_table(one, one.parts[0], x.dtype.itemsize),
-        )
-    )  # fmt: skip
+        for c in (np.zeros(width, x.dtype), *tables(one, one.parts[0], x.dtype.itemsize))
+    )
     ends = (np.zeros(channels, x.dtype), np.zeros((1, 2), np.int64), np.zeros(4, np.int64))
-    sizes = (
-        (chunk + 1) * each * channels, (chunk + 1) * each * columns, each * channels * columns,
-    )  # fmt: skip
+    rows_most = most(pieces) * each
+    sizes = (rows_most * channels, rows_most * columns, each * channels * columns)
     why = f"sums over tiles of {tile}x{tile} errors at {square} points"
     return Lowering(tuple(steps), sizes, (*constants, *ends), why=why)
 
@@ -209,16 +177,18 @@ def _error_tiles(out: Sequence[Dim], channels: int, tile: int) -> Problem:
 def _gradient(
     kept: Tiling, tile: int, channels: int, columns: int, epilogue: Epilogue, u: Operand, host: Host
 ) -> Step:
-    words = Words()
-    words.add("u", u)
-    epilogue_words(words, epilogue)
-    words.add("width", columns)
-    words.add("depth", channels)
-    text = _gradient_text(host, kept, tile, epilogue, tuple(words.names))
+    words: GradientWords[Content] = GradientWords(u, epilogue_words(epilogue), columns, channels)
+    text = _gradient_text(host, kept, tile, epilogue, forms(words))
     kernel = NativeKernel("winograd_gradient", text, scratch=RESULT_AT + 8192)
-    return Step(kernel, tuple(words.contents), channels)
+    return Step(kernel, contents(words), channels)
 
 
 _gradient_text = lru_cache(maxsize=16)(gradient_text)
 _source_text = lru_cache(maxsize=16)(source_text)
-_product_text = lru_cache(maxsize=64)(product_text)
+
+
+@lru_cache(maxsize=64)
+def _product_text(
+    host: Host, tiling: Tiling, tile: int, turned: bool, epilogue: Epilogue, words: ProductWords[Form]
+) -> str:
+    return Product(host, tiling, tile, turned, epilogue, words).text()

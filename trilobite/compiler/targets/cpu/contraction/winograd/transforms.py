@@ -8,12 +8,21 @@ vector of channels at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.finish import Finish
 from trilobite.compiler.targets.cpu.contraction.gather import Gather
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
-from trilobite.compiler.targets.cpu.contraction.words import read_words
+from trilobite.compiler.targets.cpu.contraction.words import (
+    AxisWords,
+    EpilogueWords,
+    Form,
+    TapWords,
+    W,
+    Words,
+    read,
+)
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.primitives.conv_winograd import TRANSFORMS
@@ -128,31 +137,43 @@ class Vectors:
             body(whole, t.sub(width, whole))
 
     def load(self, at: Value, count: Value | None) -> Value:
-        if count is None:
-            return self.t.load(self.dtype, at, self.lanes)
         return self.t.load_partial(self.dtype, at, count, self.lanes)
 
     def store(self, value: Value, at: Value, count: Value | None) -> None:
-        if count is None:
-            self.t.store(self.dtype, value, at)
-        else:
-            self.t.store_partial(self.dtype, value, at, count)
+        self.t.store_partial(self.dtype, value, at, count)
 
 
-def source_text(host: Host, tiling: Tiling, tile: int, errors: bool, names: tuple[str, ...]) -> str:
+@dataclass(frozen=True)
+class SourceWords(Words[W]):
+    """Points of tiles: their source, where they go, from which tile on and how many rows they are apart."""
+
+    x: W
+    v: W
+    tables: TapWords[W]
+    tile: W
+    tiles: W
+    width: W
+    channels: W | None  # where they are fewer than a row is wide
+    taps: W
+    image: W
+    image_rows: W
+    axes: tuple[AxisWords[W], ...]
+
+
+def source_text(host: Host, tiling: Tiling, tile: int, errors: bool, words: SourceWords[Form]) -> str:
     """V = B' x B, or of errors Z = A y A', for the tiles from word `tile` on; a unit is a tile. Scratch:
     places, then the square.
     """
     t = Text(host)
-    w = read_words(t, names)
+    w: SourceWords[Value] = read(t, words)
     matrix: Matrix = tuple(zip(*TRANSFORMS[tile].result, strict=True)) if errors else TRANSFORMS[tile].source
     under, points, dtype = len(matrix[0]), len(matrix), tiling.operand
-    gather = Gather(t, w, 2, dtype)
+    gather = Gather(t, w, dtype)
     square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
     vectors = Vectors(t, dtype, tiling.lanes)
     with t.loop(t.begin, t.end, name="tile") as unit:
-        at = gather.coordinates(t.add(unit.index, w["tile"]), t.constant("i64", 0))
-        gather.pixel(at, w["x"], t.scratch)
+        at = gather.coordinates(t.add(unit.index, w.tile), t.constant("i64", 0))
+        gather.pixel(at, w.x, t.scratch)
 
         def body(channel: Value, count: Value | None, unit: Value = unit.index) -> None:
             def load(i: int, j: int) -> Value:
@@ -160,12 +181,12 @@ def source_text(host: Host, tiling: Tiling, tile: int, errors: bool, names: tupl
                 return vectors.load(t.address(place, channel, dtype), count)
 
             def store(i: int, j: int, value: Value) -> None:
-                row = t.mul(t.add(unit, t.mul(w["tiles"], i * points + j)), w["width"])
-                vectors.store(value, t.address(w["v"], t.add(row, channel), dtype), count)
+                row = t.mul(t.add(unit, t.mul(w.tiles, i * points + j)), w.width)
+                vectors.store(value, t.address(w.v, t.add(row, channel), dtype), count)
 
             square.emit(load, store)
 
-        vectors.each(w["width"], body)
+        vectors.each(w.width, body)
     return t.module()
 
 
@@ -173,32 +194,50 @@ SQUARE_AT = 512  # bytes of scratch before the square: 36 places, rounded up
 RESULT_AT = 4096  # and before the results of a tile: the largest half-done square is 36 vectors of 64 bytes
 
 
+@dataclass(frozen=True)
+class ResultWords(Words[W]):
+    """Results of tiles: from which tile on, the columns of a row, lines and pixels of a line of an image, and
+    how many tiles those are.
+    """
+
+    tile: W
+    tiles: W  # rows that points are apart
+    width: W
+    height: W
+    across: W
+    count0: W
+    count1: W
+
+
 class Results:
     """The results of a tile: sums of a square of vectors into scratch, from there through the epilogue."""
 
-    def __init__(self, t: Text, w: dict[str, Value], tiling: Tiling, tile: int, epilogue: Epilogue) -> None:
+    def __init__(
+        self, t: Text, w: ResultWords[Value], tiling: Tiling, tile: int, epilogue: Epilogue,
+        after: EpilogueWords[Value],
+    ) -> None:  # fmt: skip
         self.t, self.w, self.tiling, self.tile = t, w, tiling, tile
         self.kept = t.address(t.scratch, RESULT_AT)
         self.step = tiling.lanes * tiling.size
         self.vectors, self.finish = (
             Vectors(t, tiling.accumulator, tiling.lanes),
-            Finish(t, tiling, epilogue, w),
+            Finish(t, tiling, epilogue, after, w.width),
         )
 
     def each(self, unit: Value, sums: Callable[[Value, Value | None, Store], None]) -> None:
         """All columns of a tile. `sums(column, how many exist, store)` makes those of a vector of columns."""
-        place = self.place(self.t.add(unit, self.w["tile"]))
+        place = self.place(self.t.add(unit, self.w.tile))
 
         def body(column: Value, count: Value | None) -> None:
             sums(column, count, self._store)
             self._put(place, column, count)
 
-        self.vectors.each(self.w["width"], body)
+        self.vectors.each(self.w.width, body)
 
     def vector(self, place: tuple[Value, Value, Value], column: Value, sums: Callable[[Store], None]) -> None:
         """One vector of columns of a tile, as many as exist of it."""
         t, lanes = self.t, self.tiling.lanes
-        left = t.sub(self.w["width"], column)
+        left = t.sub(self.w.width, column)
         with t.when(t.icmp("sgt", left, 0)):
             sums(self._store)
             full = t.icmp("sge", left, lanes)
@@ -207,40 +246,50 @@ class Results:
     def place(self, number: Value) -> tuple[Value, Value, Value]:
         """The first row of the result that a tile writes; its outputs that exist, down and across."""
         t, w, tile = self.t, self.w, self.tile
-        across, rest = t.urem(number, w["count1"]), t.udiv(number, w["count1"])
-        down, image = t.urem(rest, w["count0"]), t.udiv(rest, w["count0"])
+        across, rest = t.urem(number, w.count1), t.udiv(number, w.count1)
+        down, image = t.urem(rest, w.count0), t.udiv(rest, w.count0)
         top, left = t.mul(down, tile), t.mul(across, tile)
-        corner = t.add(t.mul(t.add(t.mul(image, w["height"]), top), w["across"]), left)
-        return corner, t.smin(t.sub(w["height"], top), tile), t.smin(t.sub(w["across"], left), tile)
+        corner = t.add(t.mul(t.add(t.mul(image, w.height), top), w.across), left)
+        return corner, t.smin(t.sub(w.height, top), tile), t.smin(t.sub(w.across, left), tile)
 
     def _put(self, place: tuple[Value, Value, Value], column: Value, count: Value | None) -> None:
         t, w, (corner, high, wide) = self.t, self.w, place
         with t.loop(0, high, name="down") as i, t.loop(0, wide, name="across") as j:
             at = t.mul(t.add(t.mul(i.index, self.tile), j.index), self.step)
             total = t.load_type(self.tiling.vector, t.address(self.kept, at), 32)
-            row = t.add(t.add(corner, t.mul(i.index, w["across"])), j.index)
+            row = t.add(t.add(corner, t.mul(i.index, w.across)), j.index)
             self.finish.store(total, self.finish.row(row), column, count)
 
     def _store(self, i: int, j: int, value: Value) -> None:
         self.t.store_type(value, self.t.address(self.kept, (i * self.tile + j) * self.step), 32)
 
 
-def gradient_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, names: tuple[str, ...]) -> str:
+@dataclass(frozen=True)
+class GradientWords(Words[W]):
+    u: W
+    epilogue: EpilogueWords[W]
+    width: W
+    depth: W
+
+
+def gradient_text(
+    host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, words: GradientWords[Form]
+) -> str:
     """dw = G' U G through the epilogue, for U[point, C, K]; a unit is a channel."""
     t = Text(host)
-    w = read_words(t, names)
+    w: GradientWords[Value] = read(t, words)
     matrix: Matrix = tuple(zip(*TRANSFORMS[tile].weight, strict=True))
     points, dtype = len(matrix[0]), tiling.accumulator
     square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
     results = t.address(t.scratch, RESULT_AT)
-    vectors, finish = Vectors(t, dtype, tiling.lanes), Finish(t, tiling, epilogue, w)
+    vectors, finish = Vectors(t, dtype, tiling.lanes), Finish(t, tiling, epilogue, w.epilogue, w.width)
     step = tiling.lanes * tiling.size
     with t.loop(t.begin, t.end, name="channel") as unit:
 
         def body(column: Value, count: Value | None, unit: Value = unit.index) -> None:
             def load(i: int, j: int) -> Value:
-                row = t.mul(t.add(unit, t.mul(w["depth"], i * points + j)), w["width"])
-                return vectors.load(t.address(w["u"], t.add(row, column), dtype), count)
+                row = t.mul(t.add(unit, t.mul(w.depth, i * points + j)), w.width)
+                return vectors.load(t.address(w.u, t.add(row, column), dtype), count)
 
             def store(i: int, j: int, value: Value) -> None:
                 t.store_type(value, t.address(results, (i * 3 + j) * step), 32)
@@ -248,8 +297,8 @@ def gradient_text(host: Host, tiling: Tiling, tile: int, epilogue: Epilogue, nam
             square.emit(load, store)
             with t.loop(0, 9, name="tap") as tap:
                 total = t.load_type(tiling.vector, t.address(results, t.mul(tap.index, step)), 32)
-                row = t.add(t.mul(tap.index, w["depth"]), unit)
+                row = t.add(t.mul(tap.index, w.depth), unit)
                 finish.store(total, finish.row(row), column, count)
 
-        vectors.each(w["width"], body)
+        vectors.each(w.width, body)
     return t.module()

@@ -1,15 +1,18 @@
-"""Products of neighbours, added: what vector units have single instructions for.
+"""How a register tile multiplies: single numbers, or neighbours whose products are added by one instruction.
 
-Enters: vectors of 32-bit lanes that hold two 16-bit or four 8-bit numbers. Leaves: per lane the sum of their
-products, exact. Where there is no such instruction, the same in several.
+Enters: vectors; of pairs and quads, vectors of 32-bit lanes that hold two 16-bit or four 8-bit numbers.
+Leaves: sums. Those of integers are exact; where there is no such instruction, the same in several.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import vector
+from trilobite.compiler.targets.cpu.emit.types import is_float_type, vector
 from trilobite.native.host import Host
 
+Multiply = Literal["single", "pairs", "quads"]
 _MADD = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}
 _MADD_BYTES = {8: "x86.avx2.pmadd.ub.sw", 16: "x86.avx512.pmaddubs.w.512"}
 
@@ -17,6 +20,10 @@ _MADD_BYTES = {8: "x86.avx2.pmadd.ub.sw", 16: "x86.avx512.pmaddubs.w.512"}
 def multiplies_bytes(host: Host) -> bool:
     """Is there an instruction for four products of bytes that is quicker than two of 16 bits?"""
     return host.triple.startswith("x86_64") and host.lanes(4) in _MADD_BYTES
+
+
+def multiply_add(t: Text, a: Value, b: Value, total: Value) -> Value:
+    return t.fma(a, b, total) if is_float_type(total.type) else t.add(total, t.mul(a, b))
 
 
 def pair_products(t: Text, x: Value, y: Value, lanes: int) -> Value:

@@ -1,0 +1,29 @@
+"""Runs of memory: copied, widened or filled with zeros, whole vectors first and then single elements."""
+
+from __future__ import annotations
+
+from trilobite.base.dtypes import DType
+from trilobite.compiler.targets.cpu.contraction.convert import widen
+from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.compiler.targets.cpu.emit.types import memory_type
+
+
+def zero_run(t: Text, dtype: DType, target: Value, count: Value) -> None:
+    """Single elements: runs of zeros beside others are short."""
+    zero = t.constant(memory_type(dtype), 0)
+    with t.loop(0, count, name="zero") as i:
+        t.store_type(zero, t.address(target, i.index, dtype))
+
+
+def copy_run(
+    t: Text, dtypes: tuple[DType, DType], source: Value, target: Value, count: Value, lanes: int
+) -> None:
+    """Of equal dtypes the bits stay as they are."""
+    (dtype, wide), whole = dtypes, t.and_(count, -lanes)
+    for first, last, step in ((t.constant("i64", 0), whole, lanes), (whole, count, 0)):
+        with t.loop(first, last, step or 1, name="copy") as i:
+            at, to = t.address(source, i.index, dtype), t.address(target, i.index, wide)
+            if dtype == wide:
+                t.store_type(t.load_type(memory_type(dtype, step), at), to)
+            else:
+                t.store(wide, widen(t, t.load(dtype, at, step), dtype, wide), to)
