@@ -268,6 +268,20 @@ def test_a_header_too_large_to_read_is_not_written(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_largest_header_is_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, value = tmp_path / "x", np.arange(3.0)
+    save_safetensors(path, {"x": value})
+    length = int.from_bytes(path.read_bytes()[:8], "little")
+    monkeypatch.setattr(safetensors, "MAX_HEADER_BYTES", length)
+    save_safetensors(path, {"x": value})
+    np.testing.assert_array_equal(load_safetensors(path)["x"], value)
+    monkeypatch.setattr(safetensors, "MAX_HEADER_BYTES", length - 1)
+    with pytest.raises(ArgumentError, match=f"the header would take {length}"):
+        save_safetensors(path, {"x": value})
+    with pytest.raises(FileError, match=f"the header claims {length} bytes"):
+        load_safetensors(path)
+
+
 def test_a_pipe_and_a_directory_are_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for place in (tmp_path / "pipe", tmp_path):

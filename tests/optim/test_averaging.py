@@ -130,6 +130,15 @@ def test_restored() -> None:
 def test_wrong_uses() -> None:
     with pytest.raises(ArgumentError, match="an average of int"):
         optim.StochasticWeightAverage(3)
+
+    class Half:
+        """Has parameters and no buffers: not a module."""
+
+        def parameters(self) -> list[tb.Tensor]:
+            return [tb.zeros(2)]
+
+    with pytest.raises(ArgumentError, match=r"an average of Half[\s\S]*a module, or a list of float tensors"):
+        optim.StochasticWeightAverage(Half())
     with pytest.raises(ArgumentError, match=r"decay is 1.0[\s\S]*in \[0, 1\)"):
         optim.ExponentialMovingAverage([tb.zeros(2)], 1.0)
     ema = optim.ExponentialMovingAverage([tb.zeros(2)])

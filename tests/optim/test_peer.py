@@ -61,6 +61,14 @@ SCHEDULES = {
     "CosineAnnealingLR": {"T_max": 15, "eta_min": 0.001},
     "CosineAnnealingWarmRestarts": {"T_0": 4, "T_mult": 2, "eta_min": 0.001},
     "OneCycleLR": {"max_lr": 0.5, "total_steps": 31},
+    "MultiplicativeLR": {"lr_lambda": lambda t: 0.9 + 0.01 * t},
+    "CyclicLR": {
+        "base_lr": 0.01,
+        "max_lr": 0.3,
+        "step_size_up": 4,
+        "step_size_down": 3,
+        "mode": "triangular2",
+    },
 }
 
 
@@ -68,7 +76,7 @@ SCHEDULES = {
 def test_schedules(name: str) -> None:
     ours, theirs = both()
     a, b = optim.SGD(ours, lr=0.1, momentum=0.9), torch.optim.SGD(theirs, lr=0.1, momentum=0.9)
-    s = getattr(optim, name)(a, **SCHEDULES[name])
+    s = getattr(optim.lr_scheduler, name)(a, **SCHEDULES[name])
     t = getattr(torch.optim.lr_scheduler, name)(b, **SCHEDULES[name])
     for _ in range(30):
         b.step()

@@ -60,6 +60,13 @@ def cosine(base: float, floor: float, done: float) -> float:
     return floor + (base - floor) * (1 + math.cos(math.pi * done)) / 2
 
 
+def cyclic(t: int, up: int, down: int, scale: Callable[[int, int], float]) -> float:
+    """The rate between 0.1 and 0.5, walked up and down step by step."""
+    cycle, place = divmod(t, up + down)
+    height = place / up if place <= up else (up + down - place) / down
+    return 0.1 + 0.4 * height * scale(cycle + 1, t)
+
+
 FORMULAS: dict[str, tuple[Callable[[Any], Any], Callable[[float, int], float]]] = {
     "lambda": (lambda o: optim.LambdaLR(o, lambda t: 1 / (1 + t)), lambda b, t: b / (1 + t)),
     "step": (lambda o: optim.StepLR(o, 7, 0.3), lambda b, t: b * 0.3 ** (t // 7)),
@@ -72,6 +79,34 @@ FORMULAS: dict[str, tuple[Callable[[Any], Any], Callable[[float, int], float]]] 
     "exponential": (lambda o: optim.ExponentialLR(o, 0.93), lambda b, t: b * 0.93**t),
     "polynomial": (lambda o: optim.PolynomialLR(o, 40, 1.7), lambda b, t: b * (1 - min(t, 40) / 40) ** 1.7),
     "cosine": (lambda o: optim.CosineAnnealingLR(o, 17, 0.01), lambda b, t: cosine(b, 0.01, t / 17)),
+    "multiplicative": (
+        lambda o: optim.lr_scheduler.MultiplicativeLR(o, lambda t: 1 - 0.01 * t),
+        lambda b, t: b * math.prod(1 - 0.01 * i for i in range(1, t + 1)),
+    ),
+    "cyclic": (
+        lambda o: optim.lr_scheduler.CyclicLR(o, 0.1, 0.5, 4, cycle_momentum=False),
+        lambda b, t: cyclic(t, 4, 4, lambda cycle, t: 1.0),
+    ),
+    "cyclic, shrinking": (
+        lambda o: optim.lr_scheduler.CyclicLR(o, 0.1, 0.5, 3, 7, "triangular2", cycle_momentum=False),
+        lambda b, t: cyclic(t, 3, 7, lambda cycle, t: 0.5 ** (cycle - 1)),
+    ),
+    "cyclic, decaying": (
+        lambda o: optim.lr_scheduler.CyclicLR(o, 0.1, 0.5, 5, 2, "exp_range", 0.97, cycle_momentum=False),
+        lambda b, t: cyclic(t, 5, 2, lambda cycle, t: 0.97**t),
+    ),
+    "cyclic, by a function of the cycle": (
+        lambda o: optim.lr_scheduler.CyclicLR(
+            o, 0.1, 0.5, 4, scale_fn=lambda cycle: 1 / cycle, cycle_momentum=False
+        ),
+        lambda b, t: cyclic(t, 4, 4, lambda cycle, t: 1 / cycle),
+    ),
+    "cyclic, by a function of the step": (
+        lambda o: optim.lr_scheduler.CyclicLR(
+            o, 0.1, 0.5, 4, scale_fn=lambda t: 1 / (1 + t), scale_mode="iterations", cycle_momentum=False
+        ),
+        lambda b, t: cyclic(t, 4, 4, lambda cycle, t: 1 / (1 + t)),
+    ),
     "restarts": (
         lambda o: optim.CosineAnnealingWarmRestarts(o, 8, 1, 0.002),
         lambda b, t: cosine(b, 0.002, (t % 8) / 8),
@@ -156,6 +191,43 @@ def test_one_cycle_runs_the_momentum_the_other_way() -> None:
     betas = optim.Adam([tb.tensor([1.0], requires_grad=True)])
     optim.OneCycleLR(betas, 0.4, 30)
     assert betas.param_groups[0]["beta1"].item() == pytest.approx(0.95)
+
+
+def test_a_cycle_runs_the_momentum_the_other_way_unless_told_not_to() -> None:
+    opt = make([0.1])
+    schedule = optim.lr_scheduler.CyclicLR(opt, [0.1], [0.5], 4, 6, base_momentum=0.6, max_momentum=0.95)
+    for t in range(25):
+        height = (cyclic(t, 4, 6, lambda cycle, t: 1.0) - 0.1) / 0.4
+        assert opt.param_groups[0]["momentum"].item() == pytest.approx(0.95 - 0.35 * height, rel=1e-6)
+        opt.step()
+        schedule.step()
+    still = make([0.1])
+    optim.lr_scheduler.CyclicLR(still, 0.1, 0.5, 4, cycle_momentum=False).step(3)
+    assert still.param_groups[0]["momentum"].item() == pytest.approx(0.9)
+
+
+def test_cycles_of_each_group() -> None:
+    opt = make([0.1, 0.2])
+    schedule = optim.lr_scheduler.CyclicLR(opt, [0.1, 0.3], [0.5, 0.4], 2, cycle_momentum=False)
+    assert schedule.get_last_lr() == pytest.approx([0.1, 0.3])
+    schedule.step()
+    assert schedule.get_last_lr() == pytest.approx([0.3, 0.35])
+    schedule.step()
+    assert schedule.get_last_lr() == pytest.approx([0.5, 0.4])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mode": "square"}, "CyclicLR: mode is 'square'"),
+        ({"scale_mode": "epoch"}, "expected: 'cycle' or 'iterations'"),
+        ({"step_size_up": 0}, "CyclicLR: step_size_up is 0"),
+        ({"step_size_down": 2.5}, "CyclicLR: step_size_down is 2.5"),
+    ],
+)
+def test_wrong_cycles(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        optim.lr_scheduler.CyclicLR(make([0.1]), 0.1, 0.5, **settings)
 
 
 def test_one_cycle_in_epochs() -> None:
@@ -281,8 +353,10 @@ def test_wrong_uses(build: Any, message: str) -> None:
         build(make())
 
 
-def test_one_cycle_needs_a_momentum_to_cycle() -> None:
+def test_cycles_need_a_momentum_to_cycle() -> None:
     plain = optim.SGD([tb.tensor([1.0], requires_grad=True)])
+    with pytest.raises(ArgumentError, match=r"CyclicLR[\s\S]*no momentum[\s\S]*cycle_momentum=False"):
+        optim.lr_scheduler.CyclicLR(plain, 0.1, 0.5)
     with pytest.raises(ArgumentError, match=r"no momentum[\s\S]*cycle_momentum=False"):
         optim.OneCycleLR(plain, 0.1, 10)
 

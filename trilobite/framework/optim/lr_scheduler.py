@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from trilobite.framework.optim.combined import ChainedScheduler, SequentialLR
 from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.optim.plateau import ReduceLROnPlateau
-from trilobite.framework.optim.schedule import Number, Schedule, per_group
+from trilobite.framework.optim.schedule import Number, Schedule, one_of, per_group, whole
 from trilobite.framework.optim.schedules import (
     SWALR,
     ConstantLR,
@@ -22,6 +23,7 @@ from trilobite.framework.optim.schedules import (
     StepLR,
     float64_number,
     floor,
+    momentum_name,
     where,
 )
 
@@ -46,35 +48,66 @@ class MultiplicativeLR(Schedule):
 
 
 class CyclicLR(Schedule):
-    """Up and down between two rates, in straight lines; the height may shrink from cycle to cycle."""
+    """Up and down between two rates, in straight lines; the height may shrink from cycle to cycle.
+
+    `scale_fn` takes the place of `mode`: the height's factor, of the cycle (1, 2, ...) or of the step, as
+    `scale_mode` says. The momentum (or Adam's first beta) runs the other way if `cycle_momentum`.
+    """
 
     def __init__(
         self,
         optimizer: Optimizer,
-        base_lr: float,
-        max_lr: float,
+        base_lr: float | Sequence[float],
+        max_lr: float | Sequence[float],
         step_size_up: int = 2000,
         step_size_down: int | None = None,
         mode: str = "triangular",
         gamma: float = 1.0,
-        cycle_momentum: bool = False,
+        scale_fn: Callable[[Number], Number] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float | Sequence[float] = 0.8,
+        max_momentum: float | Sequence[float] = 0.9,
         last_epoch: int = -1,
     ) -> None:
-        self.low, self.high, self.mode, self.gamma = float(base_lr), float(max_lr), mode, float(gamma)
-        self.up = float(step_size_up)
-        self.total = self.up + float(step_size_up if step_size_down is None else step_size_down)
+        one_of("CyclicLR", "mode", mode, ("triangular", "triangular2", "exp_range"))
+        one_of("CyclicLR", "scale_mode", scale_mode, ("cycle", "iterations"))
+        self.up = float(whole("CyclicLR", "step_size_up", step_size_up))
+        down = self.up if step_size_down is None else whole("CyclicLR", "step_size_down", step_size_down)
+        self.total = self.up + float(down)
+        self.mode, self.gamma = mode, float(gamma)
+        self.scale_fn, self.by_cycle = scale_fn, scale_mode == "cycle"
+        self.rates = _ranges("lr", base_lr, max_lr, optimizer)
+        self.momenta = _ranges("momentum", base_momentum, max_momentum, optimizer) if cycle_momentum else []
+        self.momentum = [momentum_name("CyclicLR", g) for g in optimizer.param_groups if cycle_momentum]
         super().__init__(optimizer)
 
     def rate(self, base: Number, t: Number, group: int) -> Number:
+        low, high = self.rates[group]
+        return float64_number(low) + (high - low) * self._height(t)
+
+    def others(self, t: Number, group: int) -> dict[str, Number]:
+        if not self.momentum:
+            return {}
+        low, high = self.momenta[group]
+        return {self.momentum[group]: float64_number(high) - (high - low) * self._height(t)}
+
+    def _height(self, t: Number) -> Number:
+        """How far up from the low to the high end, from 0 to 1."""
         cycle = floor(t / self.total)
-        part = t / self.total - cycle
-        turn = self.up / self.total
-        height = where(part <= turn, part / turn, (1.0 - part) / (1.0 - turn))
+        done, turn = t / self.total - cycle, self.up / self.total
+        height = where(done <= turn, done / turn, (1.0 - done) / (1.0 - turn))
+        if self.scale_fn is not None:
+            return height * self.scale_fn(cycle + 1.0 if self.by_cycle else t)
         if self.mode == "triangular2":
-            height = height * 0.5**cycle
-        elif self.mode == "exp_range":
-            height = height * self.gamma**t
-        return float64_number(self.low) + (self.high - self.low) * height
+            return height * 0.5**cycle
+        return height * self.gamma**t if self.mode == "exp_range" else height
+
+
+def _ranges(name: str, low: Any, high: Any, optimizer: Optimizer) -> list[tuple[float, float]]:
+    lows = per_group("CyclicLR", f"base_{name}", low, optimizer)
+    highs = per_group("CyclicLR", f"max_{name}", high, optimizer)
+    return [(float(a), float(b)) for a, b in zip(lows, highs, strict=True)]
 
 
 __all__ = [

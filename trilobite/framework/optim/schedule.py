@@ -159,3 +159,12 @@ def whole(owner: str, name: str, given: Any, least: int = 1) -> int:
             remedy=f"{name} counts calls of step()",
         )
     return int(given)
+
+
+def one_of(owner: str, name: str, given: Any, known: Sequence[str]) -> None:
+    if given not in known:
+        raise ArgumentError(
+            f"{owner}: {name} is {given!r}",
+            where=user_location(),
+            expected=f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}",
+        )

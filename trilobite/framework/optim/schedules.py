@@ -227,7 +227,7 @@ class OneCycleLR(Schedule):
         self.low, self.high = float(base_momentum), float(max_momentum)
         self.div, self.final_div = float(div_factor), float(final_div_factor)
         self.ends = self._phase_ends(float(pct_start), three_phase)
-        self.momentum = [_momentum_name(g) for g in optimizer.param_groups] if cycle_momentum else []
+        self.momentum = [momentum_name("OneCycleLR", g) for g in optimizer.param_groups if cycle_momentum]
         super().__init__(optimizer)
 
     def _phase_ends(self, share: float, three: bool) -> list[float]:
@@ -264,12 +264,13 @@ class OneCycleLR(Schedule):
         return a + (b - a) * done if self.linear else b + (a - b) * (1.0 + cosine(math.pi * done)) / 2.0
 
 
-def _momentum_name(group: Any) -> str:
+def momentum_name(owner: str, group: Any) -> str:
+    """What a group calls the number that runs against its rate."""
     for name in ("beta1", "momentum"):
         if group.has(name):
             return name
     raise ArgumentError(
-        "OneCycleLR(cycle_momentum=True) with an optimiser that has no momentum",
+        f"{owner}(cycle_momentum=True) with an optimiser that has no momentum",
         where=user_location(),
         expected="SGD or RMSprop with momentum above 0, Adam, AdamW, Lion or LAMB",
         remedy="cycle_momentum=False",
