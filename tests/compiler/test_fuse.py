@@ -42,11 +42,12 @@ def dots(region: Graph) -> str | None:
 
 KINDS: Mapping[str, Kind] = {"loops": Kind("loops", loops), "dot": Kind("dot", dots)}
 ROOTS = {"dot": "dot"}
+FIGURES = {"largest": 64, "constant": 16, "from_memory": 1 << 22, "turned": 1 << 15, "chain": 6}
 
 
 def fused(text: str) -> Graph:
     graph = parse(text)
-    out = fuse(graph, FusionPolicy(KINDS, ROOTS))
+    out = fuse(graph, FusionPolicy(KINDS, ROOTS, **FIGURES))
     verify(out)
     rng = np.random.default_rng(0)
     values = [rng.standard_normal(t.shape).astype(t.dtype) for t in graph.input_types]

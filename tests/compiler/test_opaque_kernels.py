@@ -38,7 +38,7 @@ def lowering(e: Equation) -> Lowering:
 
 def planned(fn: Any, *values: Any) -> Program:
     graph: Graph = tb.jit(fn, target="reference").lower(*map(tb.tensor, values)).graph
-    policy = FusionPolicy({"loops": Kind("loops", lambda region: None)}, {})
+    policy = FusionPolicy({"loops": Kind("loops", lambda region: None)}, {}, 8, 4, 1 << 20, 1 << 10, 2)
     return plan(fuse(graph, policy), {"loops": lowering}, copy=COPY)
 
 

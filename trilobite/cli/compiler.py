@@ -73,11 +73,11 @@ def tune(
     seed: Annotated[int, typer.Option(help="of the search's random numbers")] = 0,
 ) -> str:
     """Search for better schedules of a network's kernels; compiled functions use them from then on."""
-    from trilobite.compiler.targets.registry import executable
+    from trilobite.compiler.targets.registry import HOST, executable
 
     seconds = duration(budget)
     graph, usage = network(name, batch, training).lowered()
-    made = executable(graph, "cpu", Usage(usage.stable, usage.donated))
+    made = executable(graph, HOST, Usage(usage.stable, usage.donated))
     return made.tune(seconds, lambda line: typer.echo(line, err=True), seed)
 
 

@@ -295,7 +295,7 @@ class Jitted:
         if self._entry is None:
             return None
         made = existing(self._entry.recording.graph, self._target, self._entry.usage)
-        return getattr(made, "last_run", None)
+        return None if made is None else made.last_run
 
     def profile(self, *args: Any, repeats: int = 1, **kwargs: Any) -> Any:
         """Where the time of a call with these arguments goes; `str` shows it."""

@@ -14,12 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from threading import Event
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError, StateError
+from trilobite.compiler.targets import profiles as targets
 from trilobite.framework.tensor import Tensor
 from trilobite.inference import operators
 from trilobite.inference.model import Graph, Model, Named
@@ -31,11 +33,25 @@ from trilobite.native import pool
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(targets.Profile):
     """Milliseconds of every step of a run, and what the target says about those that are compiled."""
 
     rows: tuple[tuple[str, float], ...]
-    parts: tuple[tuple[int, Any], ...] = ()  # of compiled steps: their number, and the target's own profile
+    parts: tuple[
+        tuple[int, targets.Profile], ...
+    ] = ()  # of compiled steps: their number, and the target's own profile
+
+    @property
+    def each(self) -> list[targets.Profile]:
+        return [found for _, found in self.parts]
+
+    def write(self, directory: str | Path) -> list[Path]:
+        """The table of steps, and of each compiled one what its target keeps, in a directory of its own."""
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        table = folder / "steps.txt"
+        table.write_text(f"{self}\n", encoding="utf-8")
+        return [table, *(path for i, found in self.parts for path in found.write(folder / f"step-{i}"))]
 
     @property
     def total(self) -> float:

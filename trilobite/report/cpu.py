@@ -5,7 +5,7 @@ Enters: what `Profile` of the CPU target holds. Leaves: a `Subject`. Times are m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,11 @@ LONGEST_CODE = 400  # lines of a kernel that the page shows
 def cpu_subject(profile: Any, name: str = "") -> Subject:
     """With the executable that the profile is of, also its graphs, kernels and memory."""
     labels = Labels()
-    fused = profile.executable.main.fused if profile.executable is not None else None
+    fused = profile.fused
     equations = {row.fusion: fused.equations[row.fusion] for row in profile.rows} if fused else {}
     return Subject(
         name=name or profile.name,
-        target="cpu",
+        target=profile.target,
         sentence=_sentence(profile),
         unit="ns",
         total=_end(profile),
@@ -38,7 +38,7 @@ def cpu_subject(profile: Any, name: str = "") -> Subject:
         tables=[_table(profile, equations)],
         roofs=_roofs(profile, equations),
         memory=alive(fused) if fused else (),
-        stages=stages_data(*_stages(profile.executable)) if fused else (),
+        stages=stages_data(*profile.stages()) if fused else (),
         kernels=list(_kernels(profile, equations)) if fused else (),
         sources=source_lines(_locations(equations.values())),
         numbers={"time in µs": profile.call * 1e6, "in kernels in µs": profile.kernels * 1e6},
@@ -64,15 +64,6 @@ def _inside(fusion: Equation) -> Sequence[Equation]:
     return region.equations if isinstance(region, Graph) else (fusion,)
 
 
-def _stages(executable: Any) -> tuple[dict[str, Graph], dict[str, str]]:
-    done = executable.compilation
-    from trilobite.compiler.targets.registry import find
-
-    docs = {p.name: p.doc for p in find("cpu").passes()}
-    docs |= {"recorded": "what the program did", "fuse": "groups of equations that become one kernel"}
-    return {"recorded": done.graph, **done.stages, "fuse": executable.main.fused}, docs
-
-
 def _sentence(p: Any) -> str:
     floor = sum(row.floor for row in p.rows)
     share = floor / p.kernels if p.kernels else 0.0
@@ -95,8 +86,8 @@ def _figures(p: Any) -> list[tuple[str, str]]:
         ("bytes of kernels", f"{moved:,}"),
         ("threads", str(p.roofline.threads)),
     ]
-    if p.executable is not None:
-        found.append(("memory between kernels", f"{p.executable.memory().peak:,} bytes planned"))
+    if p.fused is not None:
+        found.append(("memory between kernels", f"{p.arena:,} bytes planned"))
     return found
 
 
@@ -161,7 +152,7 @@ def _roofs(p: Any, equations: Mapping[int, Equation]) -> Roofs:
 
 
 def _kernels(p: Any, equations: Mapping[int, Equation]) -> Iterator[Kernel]:
-    programs = {k.name: k for k in _kernels_of(p.executable)}
+    listings = p.listings()
     for row in p.rows:
         module, place = _where(row, equations)
         notes = [
@@ -169,28 +160,13 @@ def _kernels(p: Any, equations: Mapping[int, Equation]) -> Iterator[Kernel]:
             ("GB/s", f"{row.gbytes:,.1f}"), ("of its roof", f"{row.share:.0%}"),
         ]  # fmt: skip
         inside = [(label_of(e), place_text(e.location)) for e in _inside(equations[row.fusion])]
-        code = [pair for name in dict.fromkeys(row.kernels) for pair in _code(programs.get(name))]
+        code = [pair for name in dict.fromkeys(row.kernels) for pair in _code(listings.get(name))]
         share = row.seconds / p.kernels if p.kernels else 0.0
         yield Kernel(row.name, module, place, row.seconds * 1e9, share, _bound(p, row), notes, inside, code)
 
 
-def _kernels_of(executable: Any) -> list[Any]:
-    from trilobite.compiler.targets.cpu.report import kernels_of
-
-    return kernels_of((executable.main,))
-
-
-def _code(kernel: Any) -> list[tuple[str, str]]:
-    if kernel is None:
-        return []
-    from trilobite.native.host import features
-    from trilobite.native.objects import assembly
-
-    loops = [(f"{kernel.name}: loops", first_lines(kernel.notes))] if kernel.notes else []
-    return [
-        *loops,
-        (f"{kernel.name}: assembly", first_lines(assembly(kernel.text, kernel.level, features()))),
-    ]
+def _code(listing: Callable[[], list[tuple[str, str]]] | None) -> list[tuple[str, str]]:
+    return [] if listing is None else [(title, first_lines(text)) for title, text in listing()]
 
 
 def first_lines(text: str) -> str:

@@ -6,11 +6,12 @@ graphs after each pass and memory. `subjects_of` takes the profile of any target
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from trilobite.base.locations import Location
+from trilobite.compiler.targets.profiles import MEASURED, SIMULATED, Profile
 from trilobite.ir.graph import Equation, Graph
 from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.report.cpu import cpu_subject, first_lines, main_equation
@@ -21,13 +22,9 @@ from trilobite.report.processor import Find, Where, function_and_line, processor
 from trilobite.report.subjects import Kernel, Subject, Table
 
 
-def subjects_of(name: str, profile: Any) -> list[Subject]:
+def subjects_of(name: str, profile: Profile) -> list[Subject]:
     """Of a target's profile, or a session's with one for each compiled step; others say nothing here."""
-    if hasattr(profile, "parts"):
-        return [subject for _, part in profile.parts for subject in subjects_of(name, part)]
-    if hasattr(profile, "run"):
-        return [network_subject(profile, name)]
-    return [cpu_subject(profile, name)] if hasattr(profile, "roofline") else []
+    return [_DRAWN[part.form](part, name) for part in profile.each if part.form in _DRAWN]
 
 
 def network_subject(profile: Any, name: str = "") -> Subject:
@@ -38,20 +35,18 @@ def network_subject(profile: Any, name: str = "") -> Subject:
         return replace(found, tables=[layers_table(profile), *found.tables])
     find = _by_group(profile)
     found = processor_subject(profile.run, name, find)
-    done, whole = compiled.compilation, profile.whole.compilation
-    graphs = {"recorded": whole.graph, **whole.stages}
-    if whole is not done:
-        graphs["weights apart"] = done.latest
-    memory = _memory_figure(compiled)
+    done, graphs = compiled.compilation, profile.stages()
     return replace(
         found,
         sentence=_sentence(found.sentence, profile),
-        figures=[*found.figures, memory],
+        figures=[*found.figures, ("memory between layers", f"{profile.arena:,} bytes planned")],
         tables=[layers_table(profile), *found.tables],
-        stages=stages_data(graphs, _docs()),
+        stages=stages_data(*graphs),
         memory=alive(done.latest),
         kernels=list(_kernels(profile)),
-        sources=source_lines(e.location for g in (whole.graph, done.latest) for e in _equations(g)),
+        sources=source_lines(
+            e.location for g in (graphs.graphs["recorded"], done.latest) for e in _equations(g)
+        ),
     )
 
 
@@ -74,20 +69,6 @@ def _sentence(launch: str, profile: Any) -> str:
     return f"{launch} Longest: group {where}, {slowest.share:.0%} of the cycles, bound by {slowest.bound}."
 
 
-def _docs() -> dict[str, str]:
-    from trilobite.compiler.graph.passes import PASSES
-
-    own = {
-        "recorded": "what the program did",
-        "expand": "operations that the processor lacks, in those that it has",
-        "complex": "complex numbers as pairs",
-        "expanded": "what pairs brought, expanded in turn",
-        "groups": "groups of equations that become one routine",
-        "weights apart": "what depends on weights alone is computed once, in a program of its own",
-    }
-    return {p.name: p.doc for p in PASSES} | own
-
-
 def _equations(graph: Graph) -> Iterator[Equation]:
     for e in graph.equations:
         yield e
@@ -96,19 +77,13 @@ def _equations(graph: Graph) -> Iterator[Equation]:
             yield from region.equations
 
 
-def _memory_figure(compiled: Any) -> tuple[str, str]:
-    return "memory between layers", f"{compiled.network.arena:,} bytes planned"
-
-
 def _by_group(profile: Any) -> Find:
-    from trilobite.compiler.targets.dlp.profile import BETWEEN, owners
-
     calls = profile.compiled.network.calls
-    owner = owners(profile.run, [call.group.function for call in calls])
+    owner = profile.owners()
     plain = function_and_line(profile.run)
     places = [_location(call, e) for call, e in zip(calls, _fusions(profile.compiled), strict=True)]
     found = [Where(at.module or call.name, place_text(at)) for call, at in zip(calls, places, strict=True)]
-    return lambda place: plain(place) if owner[place] == BETWEEN else found[owner[place]]
+    return lambda place: plain(place) if owner[place] is None else found[owner[place]]
 
 
 def _fusions(compiled: Any) -> list[Equation | None]:
@@ -132,10 +107,8 @@ def _location(call: Any, fusion: Equation | None) -> Location:
 
 
 def _kernels(profile: Any) -> Iterator[Kernel]:
-    from trilobite.compiler.targets.dlp.profile import spans_of
-
     calls = profile.compiled.network.calls
-    spans = spans_of(profile.run, [call.group.function for call in calls])
+    spans = profile.spans()
     busy = _busy(profile.run)
     for row, call, span, fusion in zip(profile.rows, calls, spans, _fusions(profile.compiled), strict=False):
         notes = [
@@ -178,3 +151,6 @@ def _code(
         spent = f"{cycles:>10,} {count:>7,}" if count else " " * 18
         lines.append(f"{spent}  {instruction_text(profile.run.program.instructions[place])}")
     return [*levels, ("instructions", first_lines("\n".join(lines)))]
+
+
+_DRAWN: dict[str, Callable[[Any, str], Subject]] = {MEASURED: cpu_subject, SIMULATED: network_subject}

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from trilobite.base.errors import FileError
+from trilobite.compiler.targets.profiles import Profile
 from trilobite.report.subjects import Kept, Subject
 
 SCRIPTS = (
@@ -88,21 +88,16 @@ def kept_subjects(path: str | Path) -> list[Kept]:
     return [Kept({**row, "name": f"{row['name']} ({Path(path).name})"}) for row in subjects]
 
 
-def write_traces(page: Path, target: str, profile: Any) -> list[Path]:
+def write_traces(page: Path, target: str, profile: Profile) -> list[Path]:
     """Timelines for ui.perfetto.dev beside a page, one a target: binary of a launch, JSON of a CPU."""
-    parts = [part for _, part in profile.parts] if hasattr(profile, "parts") else [profile]
     written = []
-    for number, part in enumerate(parts):
-        which = f".{number}" if len(parts) > 1 else ""
-        stem = f"{page.stem}.{target.replace(':', '-').replace('/', '-')}{which}"
-        if hasattr(part, "perfetto"):
-            written.append(page.with_name(f"{stem}.perfetto-trace"))
-            part.perfetto(written[-1])
-        elif hasattr(part, "events"):
-            from trilobite.compiler.targets.cpu.tools.profile_forms import chrome_trace
-
-            written.append(page.with_name(f"{stem}.trace.json"))
-            written[-1].write_text(chrome_trace(part), encoding="utf-8")
+    for number, part in enumerate(profile.each):
+        timeline = part.timeline()
+        if timeline is not None:
+            which = f".{number}" if len(profile.each) > 1 else ""
+            stem = f"{page.stem}.{target.replace(':', '-').replace('/', '-')}{which}"
+            written.append(page.with_name(f"{stem}{timeline.ending}"))
+            written[-1].write_bytes(timeline.content)
     return written
 
 

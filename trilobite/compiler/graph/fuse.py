@@ -39,16 +39,16 @@ class Kind:
 @dataclass(frozen=True)
 class FusionPolicy:
     """What a target fuses: the kinds of kernels it has, which primitive begins a group of which kind (all
-    others begin loops), and how large things are for it. The figures that stand here suit a CPU's caches.
+    others begin loops), and how large things are for it: every figure is the target's own.
     """
 
     kinds: Mapping[str, Kind]
     roots: Mapping[str, str]
-    largest: int = 64  # equations of a group: beyond that a kernel gains nothing and takes long to compile
-    constant: int = 16  # elements of a constant that is written into kernels
-    from_memory: int = 1 << 22  # elements: more than a cache keeps until they are read again
-    turned: int = 1 << 15  # elements moved in squares: more than fit beside other data in the first cache
-    chain: int = 6  # cheap equations that are computed again by each reader rather than written and read
+    largest: int  # equations of a group: beyond that a kernel gains nothing and takes long to compile
+    constant: int  # elements of a constant that is written into kernels
+    from_memory: int  # elements: more than a cache keeps until they are read again
+    turned: int  # elements moved in squares: more than fit beside other data in the first cache
+    chain: int  # cheap equations that are computed again by each reader rather than written and read
     narrow: bool = False  # a wider form of a value is made by whoever reads it, not written to memory
 
 

@@ -15,6 +15,20 @@ from trilobite.base.errors import ArgumentError
 from trilobite.ir.graph import Equation, Graph
 
 
+class Sizes(NamedTuple):
+    """From which size on a rewrite pays, or no longer does: a matter of the machine, so a target hands in its
+    own. What stands here suits machines whose memory is slower than their arithmetic.
+    """
+
+    scaled: int | None = 1 << 18  # bytes of a weight of which a scaled copy may be kept beside it; None: any
+    merged: int = 1 << 16  # bytes of all results together up to which slices of them cost next to nothing
+    shortened: int = 4096  # elements of a product's smaller operand from which on a cast of it pays
+    put_away: int = 1 << 16  # bytes of a weight that is packed on its own, so that it can be put away
+
+
+USUAL = Sizes()
+
+
 class Options(NamedTuple):
     """What the caller knows, and what the user chose."""
 
@@ -31,6 +45,7 @@ class Options(NamedTuple):
     memory: int = (
         0  # bytes of values to stay within by computing again what is cheap, weights too; 0: no limit
     )
+    sizes: Sizes = USUAL
 
     @staticmethod
     def of(
@@ -38,12 +53,13 @@ class Options(NamedTuple):
         stable: frozenset[int],
         donated: tuple[tuple[int, int], ...],
         replaced: tuple[int, ...] = (),
+        target: str = "the target",
     ) -> Options:
         """What a user chose by name, with what the caller knows."""
         wrong = [name for name in chosen if name not in CHOICES]
         if wrong:
             raise ArgumentError(
-                f"the cpu has no option {wrong[0]!r}",
+                f"{target} has no option {wrong[0]!r}",
                 expected=f"one of {', '.join(CHOICES)}",
                 remedy='for example tb.jit(f, options={"accuracy": "strict"})',
             )

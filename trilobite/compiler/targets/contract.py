@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trilobite.compiler.graph.fuse import FusionPolicy
     from trilobite.compiler.graph.passes import Pass
     from trilobite.compiler.graph.pipeline import Compilation
+    from trilobite.compiler.targets.profiles import Profile
 
 
 class Usage(NamedTuple):
@@ -89,8 +90,8 @@ class Executable(ABC):
         """What memory it is planned to need; `str` shows it."""
         raise _says_nothing("a plan of the memory", self)
 
-    def profile(self, call: Callable[[], object], repeats: int, again: bool = False) -> Any:
-        """Where the time of `call`, which runs this, goes: `str` shows it, `write(directory)` keeps it.
+    def profile(self, call: Callable[[], object], repeats: int, again: bool = False) -> Profile:
+        """Where the time of `call`, which runs this, goes.
         `again`: what is known of the machine is measured anew.
         """
         raise _says_nothing("a profile", self)
@@ -98,6 +99,11 @@ class Executable(ABC):
     def tune(self, seconds: float, say: Callable[[str], None], seed: int = 0) -> str:
         """Searches for better schedules, which are used from then on; gives a table of what was found."""
         raise _says_nothing("a search for schedules", self)
+
+    @property
+    def last_run(self) -> Any:
+        """What the target kept of the last run: of a processor its run, with timeline and stalls."""
+        return None
 
     @property
     def measured(self) -> Mapping[str, float]:

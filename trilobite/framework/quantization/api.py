@@ -10,7 +10,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
-from trilobite.compiler.targets.registry import executable
+from trilobite.compiler.targets.registry import HOST, executable
 from trilobite.framework.nn.module import Module
 from trilobite.framework.quantization.calibrate import Range
 from trilobite.framework.quantization.grids import Grid
@@ -104,7 +104,7 @@ def _grids(p: Prepared, plan: Plan, scheme: Scheme, batches: Sequence[tuple[Any,
     sources.sort(key=order.__getitem__)
     seen = {v: Range() for v in sources}
     passes = [Range.look] if scheme.calibration == "minmax" else [Range.look, Range.count]
-    observed = executable(Graph(p.graph.inputs, p.graph.equations, sources, p.graph.name), "cpu")
+    observed = executable(Graph(p.graph.inputs, p.graph.equations, sources, p.graph.name), HOST)
     weights = [p.weights[v] for v in p.graph.inputs[p.arguments :]]
     for look in passes:
         for batch in batches:

@@ -54,11 +54,15 @@ def _simplify(g: Graph, o: Options, c: Counters) -> Graph:
 
 
 def _fold_batch_norm(g: Graph, o: Options, c: Counters) -> Graph:
-    return fold_batch_norm(g, o.stable, c)
+    return fold_batch_norm(g, o.stable, c, o.sizes.scaled)
 
 
 def _merge_branches(g: Graph, o: Options, c: Counters) -> Graph:
-    return merge_branches(g, o.stable, c)
+    return merge_branches(g, o.stable, c, largest=o.sizes.merged)
+
+
+def _mixed_precision(g: Graph, o: Options, c: Counters) -> Graph:
+    return mixed_precision(g, o.mixed_precision, c, fewest=o.sizes.shortened)
 
 
 def _tidy(g: Graph, o: Options, c: Counters) -> Graph:
@@ -78,7 +82,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("linear_to_conv", lambda g, o, c: linear_to_conv(g, c), "linear layers over channels of images"),
     Pass("fold_batch_norm", _fold_batch_norm, "scales and shifts of channels go into stable weights"),
     Pass("merge_branches", _merge_branches, "small products of one value become one"),
-    Pass("mixed_precision", lambda g, o, c: mixed_precision(g, o.mixed_precision, c), "on request"),
+    Pass("mixed_precision", _mixed_precision, "on request"),
     Pass("reduce_strength", lambda g, o, c: reduce_strength(g, c), "dear operations by cheap ones"),
     Pass("tidy", _tidy, "simplify, cse and dce once more"),
     Pass(

@@ -17,6 +17,7 @@ from typing import Any
 
 from trilobite.base.dtypes import float32, float64
 from trilobite.compiler.graph.passes.stable import stable_values
+from trilobite.compiler.graph.pipeline import USUAL
 from trilobite.compiler.graph.regions import uses
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
@@ -25,7 +26,6 @@ from trilobite.ir.primitives.dot import free_axes
 from trilobite.ir.types import Shape, TensorType
 
 _WIDE = frozenset({float32, float64})  # in shorter formats a rounded weight is too far from the exact one
-LARGE = 1 << 18  # bytes of a weight that is not scaled
 _CHAINED = frozenset({"add", "sub", "mul", "div", "neg"})
 
 
@@ -66,7 +66,7 @@ def fold_batch_norm(
     graph: Graph,
     stable: Collection[int] = (),
     counters: Counters | None = None,
-    large: int | None = LARGE,
+    large: int | None = USUAL.scaled,
 ) -> Graph:
     """The graph with scales and shifts of channels inside the weights; with `large=None` inside all of them,
     for who keeps the scaled weights alone.

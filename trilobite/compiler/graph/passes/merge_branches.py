@@ -14,14 +14,13 @@ from typing import NamedTuple
 
 from trilobite.compiler.graph.passes.fold_batch_norm import has_only_channels
 from trilobite.compiler.graph.passes.stable import stable_values
+from trilobite.compiler.graph.pipeline import USUAL
 from trilobite.compiler.graph.regions import extent, uses
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var, exact
 from trilobite.ir.primitive import table
 from trilobite.ir.primitives.dot import free_axes
 from trilobite.ir.types import Affine, Dim, TensorType
-
-LARGEST = 1 << 16  # bytes of all results together up to which slices cost next to nothing
 
 
 class Form(NamedTuple):
@@ -44,7 +43,11 @@ class Branch(NamedTuple):
 
 
 def merge_branches(
-    graph: Graph, stable: Collection[int] = (), counters: Counters | None = None, *, largest: int = LARGEST
+    graph: Graph,
+    stable: Collection[int] = (),
+    counters: Counters | None = None,
+    *,
+    largest: int = USUAL.merged,
 ) -> Graph:
     """The graph with parallel products of one operand as one."""
     groups = _Finder(graph, stable).groups(largest) if stable else []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from trilobite.base.dtypes import BY_NAME, DType, bfloat16, float16, float32
 from trilobite.base.errors import ArgumentError
+from trilobite.compiler.graph.pipeline import USUAL
 from trilobite.compiler.graph.regions import extent, on_every_graph
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
@@ -18,11 +19,10 @@ from trilobite.ir.types import TensorType
 
 _PRODUCTS = frozenset({"dot", "conv", "conv_input_grad", "conv_weight_grad"})
 _SHORT = (bfloat16, float16)
-FEWEST = 4096  # elements of the smaller operand from which on a cast pays
 
 
 def mixed_precision(
-    graph: Graph, dtype: str = "", counters: Counters | None = None, *, fewest: int = FEWEST
+    graph: Graph, dtype: str = "", counters: Counters | None = None, *, fewest: int = USUAL.shortened
 ) -> Graph:
     """The graph with operands of large products in a short format; unchanged for no dtype."""
     if not dtype:

@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
+from trilobite.compiler.graph.pipeline import USUAL
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Affine, symbols_of
-
-LEAST = 1 << 16  # bytes of a weight that is packed on its own, so that it can be put away
 
 _FREE = frozenset({"broadcast", "reshape", "constant", "full", "iota", "stop_gradient", "barrier"})
 
@@ -49,9 +48,11 @@ class Halves:
     rest: Graph
 
 
-def split_stable(graph: Graph, stable: Iterable[int], packers: Container[str] = ()) -> Halves | None:
+def split_stable(
+    graph: Graph, stable: Iterable[int], packers: Container[str] = (), least: int = USUAL.put_away
+) -> Halves | None:
     """The two halves, or None if nothing worth running apart depends on stable inputs alone. `packers` are
-    primitives whose operand can be made from what they give.
+    primitives whose operand can be made from what they give; weights of `least` bytes are packed alone.
     """
     wanted = set(stable)
     early = _early(graph, {graph.inputs[i] for i in wanted})
@@ -71,12 +72,12 @@ def split_stable(graph: Graph, stable: Iterable[int], packers: Container[str] = 
     )
     first = Graph([graph.inputs[i] for i in taken], early, crossing, graph.name + ".weights")
     second = Graph([*(graph.inputs[i] for i in kept), *crossing], late, graph.outputs, graph.name)
-    packings = _packings(first, taken, kept, packers)
+    packings = _packings(first, taken, kept, packers, least)
     return Halves(first, second, taken, kept, packings, _rest(first, packings))
 
 
 def _packings(
-    first: Graph, taken: Sequence[int], kept: Sequence[int], packers: Container[str]
+    first: Graph, taken: Sequence[int], kept: Sequence[int], packers: Container[str], least: int
 ) -> tuple[Packing, ...]:
     at = {v: i for v, i in zip(first.inputs, taken, strict=True) if i not in kept}
     readers = Counter(v for e in first.equations for v in e.inputs)
@@ -86,7 +87,7 @@ def _packings(
     for e in first.equations:
         if e.primitive.name in packers and e.outputs[0] in outputs and readers[e.outputs[0]] == 1:
             (v,) = e.inputs
-            if v in at and readers[v] == 1 and _bytes(v) >= LEAST:
+            if v in at and readers[v] == 1 and _bytes(v) >= least:
                 graph = Graph((v,), (e,), e.outputs, first.name + ".packed")
                 found.append(Packing(at[v], outputs[e.outputs[0]], graph))
     return tuple(found)

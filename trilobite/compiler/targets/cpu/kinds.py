@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -17,6 +17,19 @@ class Kinds(NamedTuple):
 
     policy: FusionPolicy
     lowerings: dict[str, Lower]
+
+
+def sized(kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> FusionPolicy:
+    """A policy with the figures of this target."""
+    return FusionPolicy(
+        kinds,
+        roots,
+        largest=64,
+        constant=16,
+        from_memory=1 << 22,  # 16 MiB of float32: more than the part of the last cache that a program has
+        turned=1 << 15,  # 128 KiB of float32: more than a first cache
+        chain=6,
+    )
 
 
 # kind -> the module of this package that accepts and lowers its regions
@@ -35,7 +48,7 @@ _ROOMS = {
 def kinds() -> Kinds:
     """The table. A kind's room is loaded when a region of it is first asked about: most graphs have few."""
     return Kinds(
-        FusionPolicy(
+        sized(
             {kind: Kind(kind, _late(room, "accepts")) for kind, room in _ROOMS.items()},
             {name: kind for name in table for kind in [_root(name)] if kind},
         ),

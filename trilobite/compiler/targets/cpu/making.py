@@ -48,8 +48,12 @@ def make(graph: Graph, options: Options) -> Made:
     compilation = run_stages(graph, STAGES, options)
     if compilation.counters.get("rematerialise"):
         compilation = _smaller(compilation, run_stages(graph, STAGES, options._replace(memory=0)))
-    halves = split_stable(compilation.latest, options.stable, PACKERS) if options.stable else None
+    halves = _halves(compilation.latest, options) if options.stable else None
     return Made(compilation, halves)
+
+
+def _halves(graph: Graph, options: Options) -> Halves | None:
+    return split_stable(graph, options.stable, PACKERS, options.sizes.put_away)
 
 
 def _smaller(again: Compilation, plain: Compilation) -> Compilation:

@@ -62,6 +62,12 @@ def _assembly(kernel: NativeKernel) -> str:
     return f"# {kernel.name}\n{assembly(kernel.text, kernel.level, features())}"
 
 
+def levels_of(kernel: NativeKernel) -> list[tuple[str, str]]:
+    """Title and text of what can be read of a kernel: its loops, if it was made of some, and its assembly."""
+    loops = [(f"{kernel.name}: loops", kernel.notes)] if kernel.notes else []
+    return [*loops, (f"{kernel.name}: assembly", _assembly(kernel).split("\n", 1)[1])]
+
+
 def explain(executable: Executable) -> list[str]:
     """One line per kernel, and under it the operations that went into it, with the user's lines."""
     lines: list[str] = []

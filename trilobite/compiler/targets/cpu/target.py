@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from trilobite.compiler.graph.pipeline import Compilation, Options
+from trilobite.compiler.graph.pipeline import Compilation, Options, Sizes
 from trilobite.compiler.targets import contract
 from trilobite.compiler.targets.contract import NOBODY, Target, Usage
 from trilobite.compiler.targets.cpu.compiled import Compiled
@@ -201,10 +201,13 @@ class Cpu(Target):
         return facts()
 
 
+SIZES = Sizes(scaled=1 << 18, merged=1 << 16, shortened=4096, put_away=1 << 16)
+
+
 def options_of(usage: Usage) -> Options:
     """What the passes are told."""
-    told = Options.of(dict(usage.options), usage.stable, usage.donated, usage.replaced)
-    return told._replace(eager=True) if usage.alone else told
+    told = Options.of(dict(usage.options), usage.stable, usage.donated, usage.replaced, "the cpu")
+    return told._replace(eager=usage.alone, sizes=SIZES)
 
 
 _ONLY = Cpu()

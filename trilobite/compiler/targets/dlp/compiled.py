@@ -6,26 +6,21 @@ out, with the run that gave them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.graph.passes import PASSES, Options
+from trilobite.compiler.graph.passes import Options
 from trilobite.compiler.graph.pipeline import Compilation, run_stages
-from trilobite.compiler.targets.dlp.codes import clamp_codes
-from trilobite.compiler.targets.dlp.complex import split_complex
-from trilobite.compiler.targets.dlp.expand import expand
-from trilobite.compiler.targets.dlp.groups import group
 from trilobite.compiler.targets.dlp.network import assemble
 from trilobite.compiler.targets.dlp.packed import PackedWeight
 from trilobite.compiler.targets.dlp.parts import Called, Network, Packed
 from trilobite.compiler.targets.dlp.refusals import check
 from trilobite.compiler.targets.dlp.resident import Link, address_of, allocated, resident_array
-from trilobite.compiler.targets.dlp.schedule import narrow_first
-from trilobite.compiler.targets.dlp.wide_sums import widen_sums
+from trilobite.compiler.targets.dlp.stages import SHARED, own_passes
 from trilobite.ir.graph import Graph
 from trilobite.processor.device import Device, DeviceArray
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
@@ -33,7 +28,6 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.sim.run import Run
 
 Array = np.ndarray[Any, Any]
-_SKIPPED = frozenset({"linear_to_conv", "mixed_precision", "rematerialise"})
 
 
 def cores_of(machine: Machine) -> tuple[int, str]:
@@ -57,52 +51,18 @@ class Compiled:
     def compilation(self) -> Compilation:
         """The graph after each of the shared passes and of this target's own."""
         done = self._passed()
-        own: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
-            ("expand", self._expanded),
-            ("complex", split_complex),
-            ("simplified", self._simplified),
-            ("expanded", self._expanded),
-            ("clamped", self._clamped),
-            ("widened", self._widened),
-            ("scheduled", narrow_first),
-            ("groups", self._grouped),
-        )
-        for name, change in own:
-            done.stages[name], done.counters[name] = change(done.latest), {}
+        for p in own_passes(self.machine):
+            done.stages[p.name], done.counters[p.name] = p(done.latest, self.options)
         return done
 
     def _passed(self) -> Compilation:
         check(self.graph)
-        stages = [(p.name, p) for p in PASSES if p.name not in _SKIPPED]
-        return run_stages(self.graph, stages, self.options)
+        return run_stages(self.graph, [(p.name, p) for p in SHARED], self.options)
 
     @property
     def shared(self) -> Graph:
         """The graph behind the passes that all targets share."""
         return self._passed().latest
-
-    def _grouped(self, graph: Graph) -> Graph:
-        return group(graph, self.machine)
-
-    def _simplified(self, graph: Graph) -> Graph:
-        """What rules of expansion wrote without knowing the numbers they were given."""
-        return self._through(graph, "simplify", "fold_constants", "dce")
-
-    def _clamped(self, graph: Graph) -> Graph:
-        return self._through(clamp_codes(graph), "dce")
-
-    def _widened(self, graph: Graph) -> Graph:
-        return self._through(widen_sums(graph), "cse", "dce")
-
-    def _through(self, graph: Graph, *names: str) -> Graph:
-        """Some of the shared passes again."""
-        for p in PASSES:
-            if p.name in names:
-                graph = p(graph, self.options)[0]
-        return graph
-
-    def _expanded(self, graph: Graph) -> Graph:
-        return expand(graph, self.machine)
 
     @cached_property
     def network(self) -> Network:

@@ -32,6 +32,9 @@ SINGLE = frozenset(
 _BITS = frozenset({"cast", "bitcast", "select", "stop_gradient", "barrier"})
 _POINTERS = 32  # parameters of a routine
 _LARGEST = 48  # equations of a chain: more would leave only small tiles
+_FROM_MEMORY = 1 << 22  # elements that no scratchpad holds until they are read again
+_TURNED = 1 << 15  # elements of a transposition that is a group of its own
+_CHAIN = 6  # cheap equations that are computed again by each reader
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,10 @@ def policy(machine: Machine) -> FusionPolicy:
         "contraction": Kind("contraction", _accepts_contraction(machine)),
     }
     roots = {**dict.fromkeys(SINGLE, "single"), **dict.fromkeys(CONTRACTIONS, "contraction")}
-    return FusionPolicy(kinds, roots, largest=_LARGEST, constant=1, narrow=True)
+    return FusionPolicy(
+        kinds, roots, largest=_LARGEST, constant=1, from_memory=_FROM_MEMORY, turned=_TURNED, chain=_CHAIN,
+        narrow=True,
+    )  # fmt: skip
 
 
 def group(graph: Graph, machine: Machine) -> Graph:

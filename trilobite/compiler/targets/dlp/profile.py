@@ -11,9 +11,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from trilobite.compiler.targets import profiles as targets
 from trilobite.compiler.targets.dlp.parts import Called
+from trilobite.compiler.targets.dlp.stages import SHARED, own_passes
 from trilobite.processor.isa.address import split
 from trilobite.processor.isa.row import GDRAM
 from trilobite.processor.machine import Machine
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from trilobite.compiler.targets.dlp.compiled import Compiled
 
 UNITS = {"io": "DRAM", "move": "on-chip copies", "matrix": "matrix unit", "vector": "vector unit"}
+_MORE = {
+    "recorded": "what the program did",
+    "weights apart": "what depends on weights alone is computed once, in a program of its own",
+}
 BETWEEN = -1  # what belongs to no group: calls, loops, barriers of the entry
 
 
@@ -48,8 +54,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(targets.Profile):
     """Rows in the order of the program."""
+
+    form: ClassVar[str] = targets.SIMULATED
 
     machine: str
     cycles: int
@@ -59,6 +67,38 @@ class Profile:
     run: Run
     compiled: Compiled | None = field(default=None, compare=False, repr=False)  # the program that ran
     whole: Compiled | None = field(default=None, compare=False, repr=False)  # with what it does to weights
+
+    @property
+    def arena(self) -> int:
+        """Bytes that are planned for values between groups."""
+        return 0 if self.compiled is None else self.compiled.network.arena
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Where the instructions of each call begin and end."""
+        return spans_of(self.run, self._functions())
+
+    def owners(self) -> list[int | None]:
+        """For every instruction the number of the call it belongs to; None between calls."""
+        return [None if n == BETWEEN else n for n in owners(self.run, self._functions())]
+
+    def _functions(self) -> list[str]:
+        return [] if self.compiled is None else [c.group.function for c in self.compiled.network.calls]
+
+    def stages(self) -> targets.Stages | None:
+        """Of the whole graph, then what it does in every run, where what depends on weights is apart."""
+        if self.compiled is None or self.whole is None:
+            return None
+        done, whole = self.compiled.compilation, self.whole.compilation
+        graphs = {"recorded": whole.graph, **whole.stages}
+        if whole is not done:
+            graphs["weights apart"] = done.latest
+        passes = (*SHARED, *own_passes(self.whole.machine))
+        return targets.Stages(graphs, {**_MORE, **{p.name: p.doc for p in passes}})
+
+    def timeline(self) -> targets.Timeline:
+        from trilobite.processor.tools.perfetto import perfetto_trace
+
+        return targets.Timeline(".perfetto-trace", perfetto_trace(self.run))
 
     def json(self) -> str:
         head = {
@@ -71,9 +111,7 @@ class Profile:
 
     def perfetto(self, path: str | Path) -> None:
         """The run's timeline for ui.perfetto.dev."""
-        from trilobite.processor.tools.perfetto import perfetto_trace
-
-        Path(path).write_bytes(perfetto_trace(self.run))
+        Path(path).write_bytes(self.timeline().content)
 
     def write(self, directory: str | Path) -> list[Path]:
         """Table, JSON and timeline as files of a directory."""

@@ -16,17 +16,21 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import ArgumentError
-from trilobite.compiler.graph.passes import Options
+from trilobite.compiler.graph.fuse import FusionPolicy
+from trilobite.compiler.graph.passes import Options, Pass
 from trilobite.compiler.graph.passes.inline import specialise
 from trilobite.compiler.graph.passes.split_stable import split_stable
+from trilobite.compiler.graph.pipeline import Sizes
 from trilobite.compiler.targets.contract import NOBODY, Executable, Target, Usage
 from trilobite.compiler.targets.dlp.compiled import Compiled, Loaded
 from trilobite.compiler.targets.dlp.devices import shared_device
+from trilobite.compiler.targets.dlp.groups import policy
 from trilobite.compiler.targets.dlp.packed import Parted
 from trilobite.compiler.targets.dlp.parts import Called
 from trilobite.compiler.targets.dlp.profile import Profile, cycles_by_function, owners, profile_of
 from trilobite.compiler.targets.dlp.refusals import check
 from trilobite.compiler.targets.dlp.resident import address_of, allocated, resident_array
+from trilobite.compiler.targets.dlp.stages import SHARED, own_passes
 from trilobite.ir.evaluate import sizes_of
 from trilobite.ir.graph import Graph
 from trilobite.ir.transforms.cells import Cell, is_exposed
@@ -36,6 +40,7 @@ from trilobite.processor.machine import Machine, load_machine, preset_names
 from trilobite.processor.sim.run import Run
 
 CHOICES = ("checks", "skip")
+SIZES = Sizes(scaled=1 << 18, merged=1 << 16)  # the other figures are of passes that it leaves out
 
 
 class Processed(Executable):
@@ -45,7 +50,7 @@ class Processed(Executable):
         self.graph, self.machine, self.usage = graph, machine, usage
         chosen = dict(usage.options)
         self.checks = bool(chosen.get("checks", False)) or None
-        self.options = Options(stable=usage.stable, skip=frozenset(chosen.get("skip", ())))
+        self.options = Options(sizes=SIZES, stable=usage.stable, skip=frozenset(chosen.get("skip", ())))
         self.made: dict[tuple[tuple[Symbol, int], ...], Loaded | Parted] = {}
         self.last: Loaded | Parted | None = None
         self._key: tuple[tuple[Symbol, int], ...] = ()
@@ -227,6 +232,12 @@ class Processor(Target):
             )
         check(graph)
         return graph, usage
+
+    def passes(self) -> Sequence[Pass]:
+        return (*SHARED, *own_passes(self.machine))
+
+    def fusion(self) -> FusionPolicy:
+        return policy(self.machine)
 
     def load(self, lowered: tuple[Graph, Usage]) -> Processed:
         return Processed(lowered[0], self.machine, lowered[1])

@@ -18,7 +18,7 @@ import numpy as np
 
 from trilobite.base.dtypes import bfloat16, bool_, float16
 from trilobite.base.errors import DeviceError
-from trilobite.compiler.graph.fuse import FusionPolicy, Kind, fuse
+from trilobite.compiler.graph.fuse import Kind, fuse
 from trilobite.compiler.graph.passes import PASSES
 from trilobite.compiler.graph.pipeline import Options, run_stages
 from trilobite.compiler.program.kernels import Kernel, Lowering, Operand, Step
@@ -26,6 +26,7 @@ from trilobite.compiler.program.plan import plan
 from trilobite.compiler.program.program import Branch, Call, Loop, Place, Program, While, hosts
 from trilobite.compiler.program.program import Step as ProgramStep
 from trilobite.compiler.targets.cpu.copying import BLOCK
+from trilobite.compiler.targets.cpu.kinds import sized
 from trilobite.compiler.targets.cpu.loops import c_scalars as c
 from trilobite.compiler.targets.cpu.loops.emit_c import c_function
 from trilobite.compiler.targets.cpu.loops.emit_llvm import local_offsets
@@ -70,7 +71,7 @@ def c_program(graph: Graph, options: Options) -> str:
     stages = [(p.name, p) for p in PASSES]
     known = frozenset(name for name, _ in stages)
     plain = options._replace(skip=options.skip & known, claimed=None, donated=())
-    policy = FusionPolicy(_kinds(), dict.fromkeys(PLAIN, "plain"))
+    policy = sized(_kinds(), dict.fromkeys(PLAIN, "plain"))
     fused = fuse(run_stages(graph, stages, plain).latest, policy)
     return _File(graph, plan(fused, {"loops": _loops, "plain": _plain}, copy=_COPY)).text()
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,13 +22,15 @@ from trilobite.base.dtypes import is_float
 from trilobite.base.errors import ArgumentError
 from trilobite.compiler.program.plan_control import is_control
 from trilobite.compiler.program.program import Call, Loop, Step, hosts, inner
+from trilobite.compiler.targets import profiles as targets
 from trilobite.compiler.targets.cpu.compiled import Compiled
 from trilobite.compiler.targets.cpu.runner import Runner
 from trilobite.compiler.targets.cpu.target import Executable, everyone
 from trilobite.compiler.targets.cpu.tools.roofs import Roofline, roofline
-from trilobite.ir.graph import Equation
+from trilobite.ir.graph import Equation, Graph
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
+_MORE = {"recorded": "what the program did", "fuse": "groups of equations that become one kernel"}
 _MOST = 1 << 22  # kernels of one call that are noted
 
 
@@ -74,8 +77,10 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(targets.Profile):
     """`call` is the quickest whole call in seconds. `host` names what NumPy ran in between."""
+
+    form: ClassVar[str] = targets.MEASURED
 
     name: str
     repeats: int
@@ -100,7 +105,43 @@ class Profile:
 
         return table(self)
 
-    def write(self, directory: str) -> Sequence[Path]:
+    @property
+    def target(self) -> str:
+        return (self.executable.target if self.executable is not None else "") or "cpu"
+
+    @property
+    def fused(self) -> Graph | None:
+        """Whose equations `rows` number; None if nobody knows any more."""
+        return None if self.executable is None else self.executable.main.fused
+
+    @property
+    def arena(self) -> int:
+        """Bytes that are planned for values between kernels."""
+        return 0 if self.executable is None else self.executable.memory().peak
+
+    def listings(self) -> Mapping[str, Callable[[], list[tuple[str, str]]]]:
+        """By a kernel's name what shows its levels: loops if it has some, and assembly."""
+        from trilobite.compiler.targets.cpu.report import kernels_of, levels_of
+
+        if self.executable is None:
+            return {}
+        return {k.name: partial(levels_of, k) for k in kernels_of((self.executable.main,))}
+
+    def stages(self) -> targets.Stages | None:
+        from trilobite.compiler.targets.cpu.stages import STAGES
+
+        if self.executable is None:
+            return None
+        done = self.executable.compilation
+        graphs = {"recorded": done.graph, **done.stages, "fuse": self.executable.main.fused}
+        return targets.Stages(graphs, {**_MORE, **{name: p.doc for name, p in STAGES}})
+
+    def timeline(self) -> targets.Timeline:
+        from trilobite.compiler.targets.cpu.tools.profile_forms import chrome_trace
+
+        return targets.Timeline(".trace.json", chrome_trace(self).encode())
+
+    def write(self, directory: str | Path) -> Sequence[Path]:
         """Table, timeline and JSON, as files."""
         from trilobite.compiler.targets.cpu.tools.profile_forms import write_profile
 
