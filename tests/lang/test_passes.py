@@ -250,6 +250,41 @@ def test_a_circle_of_functions_becomes_one_without_calls() -> None:
         dev.launch(dev.load(program)["k"], [dev.array(np.zeros(1, np.int64)), 7], traced=False)
 
 
+def rounds() -> KernelModule:
+    """A loop that hands its two sums to the block behind it, which nobody else goes to."""
+    module = KernelModule("rounds")
+    function = module.add_function(Function("k", [], True))
+    b = Builder(module, function)
+    out = b.block.add_argument(Pointer("gdram"), "out")
+    turns = b.block.add_argument(I64, "turns")
+    loop, done = function.add_block("loop"), function.add_block("done")
+    left, first, second = (loop.add_argument(I64) for _ in range(3))
+    results = [done.add_argument(I64) for _ in range(2)]
+    b.jump(loop, turns, b.integer(3), b.integer(5))
+    b.block = loop
+    total, less = b.arithmetic("add", I64, first, second), b.arithmetic("sub", I64, left, b.integer(1))
+    b.branch(less, loop, done, (less, second, total), (total, first))
+    b.block = done
+    for place, value in enumerate(results):
+        b.store(I64, value, out, 8 * place)
+    b.ret()
+    return module
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_branch_hands_values_to_a_block_that_only_it_goes_to(level: int) -> None:
+    from trilobite.processor import Device
+
+    dev = Device("dlp-s")
+    out = dev.array(np.zeros(2, np.int64))
+    verify(rounds())
+    dev.launch(dev.load(compile_module(rounds(), dev.machine, level))["k"], [out, 4], traced=False)
+    first, second = 3, 5
+    for _ in range(3):
+        first, second = second, first + second
+    assert out.numpy().tolist() == [first + second, first]
+
+
 def test_copies_at_once_become_copies_in_order() -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):

@@ -6,21 +6,26 @@ printed: the kernel's own output, its arrays afterwards, findings of the checker
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import numpy as np
 import typer
+from click.core import ParameterSource
 
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.device import Device, DeviceArray
 from trilobite.processor.lang.bang.host_program import is_program, run_program
-from trilobite.processor.lang.bang.kernel import BangKernel
+from trilobite.processor.lang.bang.kernel import BangKernel, compile_bang
 from trilobite.processor.lang.bang.source import Options
 from trilobite.processor.lang.python.file import kernel_of
 from trilobite.processor.lang.python.kernel import Kernel as PythonKernel
-from trilobite.processor.machine.description import DEFAULT
+from trilobite.processor.lang.scratchpad import ScratchpadOverflow
+from trilobite.processor.machine import load_machine
+from trilobite.processor.machine.description import DEFAULT, PARTS
 from trilobite.processor.sim.chip import MOST_INSTRUCTIONS
 from trilobite.processor.sim.run import Run
 from trilobite.processor.tools.arguments import argument
@@ -35,7 +40,10 @@ def kernel(
     name: Annotated[str, typer.Option("--kernel", help="the entry; may be left out if there is one")] = "",
     dim: Annotated[str, typer.Option(help="tasks: 16 or 16,1,1")] = "1",
     task: Annotated[str, typer.Option(help="block, or union1 to union16")] = "block",
-    machine: Annotated[str, typer.Option(help="a preset or a YAML file")] = DEFAULT,
+    machine: Annotated[
+        str,
+        typer.Option(help="a preset or a YAML file; a .mlu that needs more memory takes a part that has it"),
+    ] = DEFAULT,
     arg: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,14 +68,17 @@ def kernel(
         )
     if action == "run" and not name and not _for_kernel(arg or ()) and is_program(source):
         options = Options(tuple(include or ()), tuple(define or ()), level)
-        raise typer.Exit(run_program(source, machine, options, arg or ()))
-    device = Device(machine)
+        chosen_machine = _machine_for(
+            source, machine, lambda name: compile_bang(source, load_machine(name), options)
+        )
+        raise typer.Exit(run_program(source, chosen_machine, options, arg or ()))
     chosen: BangKernel | PythonKernel
     if source.endswith(".py"):
         chosen = kernel_of(source, name, level, define or ())
     else:
         folders, macros = tuple(include or ()), tuple(define or ())
         chosen = BangKernel(source, name, Options(folders, macros, level, contracts=action == "check"))
+    device = Device(_machine_for(source, machine, lambda name: chosen.program(load_machine(name))))
     program = chosen.program(device.machine)
     args = [argument(device, word, place) for place, word in enumerate(arg or [])]
     checked = action == "check"
@@ -80,6 +91,26 @@ def kernel(
         return f"{head}no errors in {run.instructions} instructions"
     timing = f"{run.cycles} cycles, {run.seconds * 1e6:.3f} us\n"
     return head + timing + (_profile(run, output) if action == "profile" else _arrays(args, output))
+
+
+def _machine_for(source: str, machine: str, compiled: Callable[[str], object]) -> str:
+    """The machine that was named; if none was, the default one, or the first part that holds what a BANG C
+    source declares, which is said."""
+    context = click.get_current_context(silent=True)
+    is_named = context is not None and context.get_parameter_source("machine") is not ParameterSource.DEFAULT
+    if machine != DEFAULT or is_named or source.endswith(".py"):
+        return machine
+    overflows: list[ScratchpadOverflow] = []
+    for name in (machine, *PARTS):
+        try:
+            compiled(name)
+        except ScratchpadOverflow as overflow:
+            overflows.append(overflow)
+            continue
+        if overflows:
+            print(f"{overflows[0].what}; so it runs on {name} (--machine names another)", file=sys.stderr)
+        return name
+    raise overflows[0]
 
 
 def _for_kernel(words: Sequence[str]) -> bool:

@@ -20,9 +20,9 @@ class NativeModule:
     """Compiled functions; the machine code lives as long as this object."""
 
     def __init__(
-        self, text: str, signatures: Mapping[str, tuple[Any, Sequence[Any]]], optimise: bool = True
+        self, text: str, signatures: Mapping[str, tuple[Any, Sequence[Any]]], level: int = 3
     ) -> None:
-        self._engine = Engine(text, level=3 if optimise else 0)
+        self._engine = Engine(text, level)
         self._engine.finalize()
         self._functions = {name: self._bind(name, *signature) for name, signature in signatures.items()}
 

@@ -19,12 +19,17 @@ from dataclasses import dataclass
 from trilobite.base.errors import KernelError
 from trilobite.processor.lang.ir import Buffer
 from trilobite.processor.lang.types import STACK
-from trilobite.processor.machine import Machine
+from trilobite.processor.machine import Machine, load_machine
+from trilobite.processor.machine.description import PARTS
 
 LDRAM_ROOM = 1 << 25
 FAR_STACK = 1 << 24  # what a frame may take where the stack lies in LDRAM
 SPILLS = 8 << 10  # what registers that have no place may take of a frame
 SPACES = ("nram", "wram", "sram", "ldram", "acc", STACK)
+
+
+class ScratchpadOverflow(KernelError):
+    """The buffers of a kernel do not fit into a memory of the machine."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def place(
             raise _overflow(machine, space, sizes[space], mine, offsets)
     pool, pooled = machine.core.pool_kib * 1024, sizes["nram"] + sizes["wram"]
     if pool and pooled > pool:
-        raise KernelError(
+        raise ScratchpadOverflow(
             f"the pool overflows by {pooled - pool} bytes: the kernel needs {sizes['nram']} of NRAM and "
             f"{sizes['wram']} of WRAM, {machine.name} has {pool} for both",
             expected=f"buffers of at most {pool} bytes in nram and wram together",
@@ -124,9 +129,17 @@ def _overflow(
     first = min(over, key=lambda b: (b.location.file, b.location.line, b.location.column))
     largest = sorted(mine, key=lambda b: -b.bytes)[:6]
     listing = ", ".join(f"{b.name} {b.bytes} bytes ({b.location})" for b in largest)
-    return KernelError(
+    larger = [
+        name for name in PARTS if name != machine.name and _holds(load_machine(name), space, needed, mine)
+    ]
+    more = f": {', '.join(larger)}" if larger else ""
+    return ScratchpadOverflow(
         f"{space} overflows by {needed - room} bytes: the kernel needs {needed}, {machine.name} has {room}",
         where=first.location,
         expected=f"buffers of at most {room} bytes in {space} at any one time; the largest: {listing}",
-        remedy="use smaller tiles, fewer pipeline slots, or a machine with more",
+        remedy=f"use smaller tiles, fewer pipeline slots, or a machine with more{more}",
     )
+
+
+def _holds(machine: Machine, space: str, needed: int, mine: list[Buffer]) -> bool:
+    return needed <= limit_of(machine, space, mine)

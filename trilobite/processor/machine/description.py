@@ -13,6 +13,10 @@ from types import MappingProxyType
 from typing import ClassVar
 
 DEFAULT = "dlp-m"  # the machine of commands that are told none
+PARTS = (
+    "mlu370-x4",
+    "mlu590",
+)  # the parts that BANG C is written for, where a source does not fit the default
 RATE_FORMATS = ("int4", "int8", "fp8", "int16", "fp16", "bf16", "tf32", "fp32")
 GEOMETRIES = ("systolic-ws", "systolic-os", "adder-tree", "row-stationary")
 NOC_KINDS = ("none", "ring", "mesh", "torus", "links")

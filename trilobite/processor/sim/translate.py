@@ -24,7 +24,9 @@ MEMORY = ("SLOAD", "SSTORE")
 CONDITIONS = {"CB": "sgt", "CBZ": "eq", "CBNZ": "ne", "BEQ": "eq", "BNE": "ne", "BLT": "slt", "BGE": "sge",
               "BLTU": "ult", "BGEU": "uge"}  # fmt: skip
 JUMPS = ("JUMP", "CALL", "RET")
-MAX_PROMOTED = 2000  # instructions; beyond this registers stay in memory, so that compiling stays quick
+# Blocks times registers (what becomes of them are joins); beyond this registers stay in memory, so that
+# compiling stays quick.
+MAX_PROMOTED = 4000
 MAX_INLINED = 64  # scalar accesses; beyond this their checks are called, not copied
 
 
@@ -44,12 +46,16 @@ class Translation(SiteTable):
         native = [_is_native(prepared) or place in self.numbers for place, prepared in enumerate(code)]
         blocks = _blocks(code, native, self.numbers)
         self.doors = _doors(code, native) & {block.first for block in blocks}
-        with np.errstate(all="ignore"):  # immediates are converted to their formats here
-            text = _module_text(code, blocks, sorted(self.doors), self, writer)
-        # the optimiser's time grows faster than the code: large programs do with the code generator's own
-        self._module = NativeModule(
-            text, {"run": (None, (POINTER, POINTER))}, optimise=len(code) <= MAX_PROMOTED
+        used = sorted({register for prepared in code for register in _registers(prepared)})
+        promoted = len(blocks) * len(used) <= MAX_PROMOTED
+        made = writer(
+            used, promoted=promoted, inlined=sum(p.row.mnemonic in MEMORY for p in code) <= MAX_INLINED
         )
+        with np.errstate(all="ignore"):  # immediates are converted to their formats here
+            text = _module_text(code, blocks, sorted(self.doors), self, made)
+        # The optimiser's time grows faster than the code: large programs do with the code generator's own,
+        # and for the others its few light passes give code as fast as all of them.
+        self._module = NativeModule(text, {"run": (None, (POINTER, POINTER))}, level=int(promoted))
         self._function = self._module["run"]
 
     def run(self, state: Array, counts: Array) -> None:
@@ -125,13 +131,9 @@ def _module_text(
     blocks: Sequence[Block],
     doors: Sequence[int],
     translation: Translation,
-    kind: type[emit.Writer],
+    writer: emit.Writer,
 ) -> str:
     entry = {block.first: block for block in blocks}
-    accesses = sum(prepared.row.mnemonic in MEMORY for prepared in code)
-    used = sorted({register for prepared in code for register in _registers(prepared)})
-    small = len(code) <= MAX_PROMOTED
-    writer = kind(used, promoted=small, inlined=accesses <= MAX_INLINED)
     for block in blocks:
         writer.label(f"b{block.first}")
         writer.enough(block.first, block.last - block.first + 1)

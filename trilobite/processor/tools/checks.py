@@ -31,7 +31,8 @@ from trilobite.processor.tools.wording import Wording
 if TYPE_CHECKING:
     from trilobite.processor.device import Device, Kernel, Module
 
-NATIVE_AFTER = 1 << 10  # interpreted instructions
+NATIVE_AFTER = 1 << 11  # interpreted instructions, for every so many of the program's
+COMPILED_AT_ONCE = 64
 BRANCHES = frozenset("JUMP CALL RET CB CBZ CBNZ BEQ BNE BLT BGE BLTU BGEU".split())
 SILENT = frozenset("NOP HALT TRAP BARRIER PRINT".split())
 
@@ -44,6 +45,7 @@ class Checks:
     ) -> None:
         self.memory, self._is_native = memory, native
         self._interpreted = 0
+        self._patience = NATIVE_AFTER * (1 + len(program.instructions) // COMPILED_AT_ONCE)
         self._codes: dict[Place, NativeCode] = {}
         self.findings: list[Finding] = []
         self.races = RaceChecker(machine, memory, program, self.findings.append)
@@ -68,7 +70,7 @@ class Checks:
     def native(self, core: Core) -> NativeCode | None:
         """Checked machine code, once enough was interpreted to make compiling worth its price."""
         assert core.program is not None
-        is_worth = self._interpreted >= NATIVE_AFTER or is_translated(core.program)
+        is_worth = self._interpreted >= self._patience or is_translated(core.program)
         if not (self._is_native and is_worth):
             return None
         if core.place not in self._codes:
@@ -77,7 +79,7 @@ class Checks:
 
     def before(self, core: Core) -> None:
         self._interpreted += 1
-        if self._interpreted == NATIVE_AFTER:
+        if self._interpreted == self._patience:
             core.native = self.native(core)
         prepared = core.code[core.pc]
         action(prepared.row)(self, core, prepared)

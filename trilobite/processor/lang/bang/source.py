@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trilobite.base.errors import KernelError
-from trilobite.processor.lang.bang import clang
+from trilobite.processor.lang.bang import clang, device_library
 from trilobite.processor.lang.bang.columns import in_columns_of, placed
 from trilobite.processor.lang.bang.folding import folded, unfolded
 from trilobite.processor.lang.bang.host import with_absent_names, without_host_items
@@ -118,6 +118,10 @@ class _Text:
         for _ in range(ROUNDS):
             llvm, faults = clang.to_llvm(unfolded(text, self.runs), level)
             if not faults:
+                more = device_library.bodies(llvm)
+                if more:
+                    text += more
+                    continue
                 if first:
                     clang.remember(self.whole, level, llvm)
                 return llvm, []

@@ -11,7 +11,7 @@ import struct
 
 from trilobite.processor.isa.formats import F32, F64, I64, U64, Format
 from trilobite.processor.isa.row import Operand
-from trilobite.processor.lang.cfg import Graph, predecessors
+from trilobite.processor.lang.cfg import Graph
 from trilobite.processor.lang.intrinsics import DRAIN_POINTERS, contract
 from trilobite.processor.lang.ir import Block, Constant, Function, Op, Result, Target, Value
 from trilobite.processor.lang.ops import BINARY, COMPARISONS
@@ -267,13 +267,12 @@ def _key(op: Op) -> object:
 
 def split_critical_edges(function: Function) -> None:
     """A block that passes arguments along one of two edges gets a block in between."""
-    before = predecessors(function.blocks)
     for block in list(function.blocks):
         targets = block.ops[-1].targets
         if len(targets) < 2:
             continue
         for target in targets:
-            if target.args and (len(before[target.block]) > 1 or targets[0].block is targets[1].block):
+            if target.args:
                 between = Block(target.block.name)
                 onward = Target(target.block, target.args)
                 between.append(Op("jump", location=block.ops[-1].location, targets=[onward]))

@@ -7,9 +7,15 @@ import re
 from trilobite.processor.lang.ir import NOWHERE, Location, Member
 
 GENERATED = "intrinsics"  # the file that bodies of intrinsics claim to be from
+LIBRARY = ("/libcxx/include/", "/include/c++/", "/lib/include/")  # in the paths of a compiler's own headers
 OWN_FILES = (GENERATED, "/lang/bang/include/mlu.h", "/lang/bang/include/bang_fusor.h")
 _FIELD = re.compile(r'(\w+): ("(?:[^"\\]|\\.)*"|[^,()]+(?:\([^)]*\))?)')
 _KIND = re.compile(r"(?:distinct )?!(\w+)\(")
+
+
+def is_ours(file: str) -> bool:
+    """Whether a line is none of the user's: an intrinsic's body, or a header of the library."""
+    return file.endswith(OWN_FILES) or any(part in file for part in LIBRARY)
 
 
 class Debug:
@@ -54,8 +60,8 @@ class Debug:
             line, column = int(fields.get("line", "0")), int(fields.get("column", "0"))
             found = Location(self._file(scope), line, column)
             outer = self.reference(number, "inlinedAt")
-            is_ours = found.file.endswith(OWN_FILES) and outer is not None
-            self._places[number] = self.location(outer) if is_ours else found
+            is_inlined = outer is not None and is_ours(found.file)
+            self._places[number] = self.location(outer) if is_inlined else found
         return self._places[number]
 
     def declared_at(self, number: int | None) -> Location:

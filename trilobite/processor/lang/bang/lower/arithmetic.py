@@ -6,12 +6,15 @@ from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.types import Array, LType, Vector
 from trilobite.processor.lang.bang.llvm.values import Group, Number, Zero
+from trilobite.processor.lang.bang.lower import wide
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.scalars import (
     UNSIGNED,
     bits_of,
     canonical,
+    element,
     is_odd,
+    is_wide,
     leaf_range,
     leaves,
     unsigned,
@@ -28,6 +31,8 @@ _PREDICATES = {"eq": "eq", "ne": "ne", "gt": "gt", "ge": "ge", "lt": "lt", "le":
 
 
 def binary(f: FunctionLowering, i: Instruction) -> Lowered:
+    if is_wide(element(i.type)):
+        return wide.binary(f, i)
     left, right = f.value(i.args[0]), f.value(i.args[1])
     kinds = leaves(i.type)
     return tuple(_binary(f, i.opcode, kind, a, b) for kind, a, b in zip(kinds, left, right, strict=True))
@@ -87,6 +92,8 @@ def freeze(f: FunctionLowering, i: Instruction) -> Lowered:
 
 
 def icmp(f: FunctionLowering, i: Instruction) -> Lowered:
+    if is_wide(element(i.args[0].type)):
+        return wide.compare(f, i)
     left, right = f.value(i.args[0]), f.value(i.args[1])
     kind = leaves(i.type)[0]
     return tuple(
@@ -148,6 +155,8 @@ def cast(f: FunctionLowering, i: Instruction) -> Lowered:
     values = f.value(i.args[0])
     if i.opcode == "bitcast":
         return _bitcast(f, i, values)
+    if is_wide(element(i.args[0].type)) or is_wide(element(i.type)):
+        return wide.convert(f, i)
     sources, targets = leaves(i.args[0].type), leaves(i.type)
     return tuple(convert(f, i.opcode, v, s, t) for v, s, t in zip(values, sources, targets, strict=True))
 
@@ -261,6 +270,7 @@ def insert_value(f: FunctionLowering, i: Instruction) -> Lowered:
 
 
 def extract_element(f: FunctionLowering, i: Instruction) -> Lowered:
+    _refuse_wide_lanes(f, i)
     lanes, place = f.value(i.args[0]), i.args[1].value
     if isinstance(place, Number | Zero):
         return (lanes[int(place.value) if isinstance(place, Number) else 0],)
@@ -271,6 +281,7 @@ def extract_element(f: FunctionLowering, i: Instruction) -> Lowered:
 
 
 def insert_element(f: FunctionLowering, i: Instruction) -> Lowered:
+    _refuse_wide_lanes(f, i)
     lanes, item, place = f.value(i.args[0]), f.one(i.args[1]), i.args[2].value
     if isinstance(place, Number | Zero):
         at = int(place.value) if isinstance(place, Number) else 0
@@ -284,7 +295,13 @@ def _is(f: FunctionLowering, index: Value, number: int) -> Value:
     return f.builder.arithmetic("eq", index.type, index, Constant(index.type, number))
 
 
+def _refuse_wide_lanes(f: FunctionLowering, i: Instruction) -> None:
+    if is_wide(element(i.args[0].type)):
+        f.refuse("a vector of 128-bit integers")
+
+
 def shuffle(f: FunctionLowering, i: Instruction) -> Lowered:
+    _refuse_wide_lanes(f, i)
     lanes = (*f.value(i.args[0]), *f.value(i.args[1]))
     mask, kind = i.args[2].value, i.args[2].type
     assert isinstance(kind, Vector | Array)

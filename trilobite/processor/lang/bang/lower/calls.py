@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from trilobite.processor.isa.formats import F64, I64
+from trilobite.processor.lang.bang import device_library
 from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.types import Vector, Void
 from trilobite.processor.lang.bang.llvm.values import Assembly, Global, Local, Operand, Text, constant_bytes
+from trilobite.processor.lang.bang.lower import wide
 from trilobite.processor.lang.bang.lower.arrays import restore, save
 from trilobite.processor.lang.bang.lower.assembly import assembly
 from trilobite.processor.lang.bang.lower.classes import float_class
@@ -31,6 +32,7 @@ from trilobite.processor.lang.bang.lower.library import library_rule
 from trilobite.processor.lang.bang.lower.memory import copy_bytes, fill_bytes
 from trilobite.processor.lang.bang.lower.numbers import parts, split
 from trilobite.processor.lang.bang.lower.pointers import call_pointer
+from trilobite.processor.lang.bang.lower.scalars import element, is_wide
 from trilobite.processor.lang.bang.lower.tensor import lower_intrinsic
 from trilobite.processor.lang.ir import Value
 from trilobite.processor.lang.types import is_float
@@ -62,6 +64,11 @@ def _llvm(f: FunctionLowering, i: Instruction, name: str) -> Lowered:
     if name.startswith(_NOTHING):
         return f.dummy(i.type)
     family = name.split(".")[1]
+    if i.args and is_wide(element(i.args[0].type)):
+        made = wide.call(f, i, name)
+        if made is None:
+            f.refuse(f"the LLVM function {name} is not supported")
+        return f.dummy(i.type) if made is None else made
     special = _FAMILIES.get(family)
     if special is not None:
         return special(f, i)
@@ -165,7 +172,24 @@ def _library(f: FunctionLowering, i: Instruction, name: str) -> Lowered:
     rule = library_rule(name)
     if rule is not None and not isinstance(i.type, Void | Vector):
         return (rule(f, [f.one(arg) for arg in i.args]),)
-    f.refuse(f"the function {_readable(name)} has no body here and is no intrinsic")
+    return _bodiless(f, i, name)
+
+
+def _bodiless(f: FunctionLowering, i: Instruction, name: str) -> Lowered:
+    """A function that the library keeps in its binary, or that there is no such thing as on the processor."""
+    if f.owner.llvm.function(device_library.PREFIX + name) is not None:
+        return call_defined(f, i, device_library.PREFIX + name)
+    if device_library.gives_nothing(name):
+        return f.dummy(i.type)
+    from trilobite.processor.lang.bang.lower.composite import trap_here
+
+    allocating, error = device_library.allocates(name), device_library.stops(name)
+    if allocating:
+        f.refuse(f"dynamic allocation ({allocating}): there is no heap; an array of constant size serves")
+    elif error:
+        trap_here(f, f"the library stopped: {(i.args and _format_text(f, i)) or error}")
+    else:
+        f.refuse(f"the function {device_library.readable(name)} has no body here and is no intrinsic")
     return f.dummy(i.type)
 
 
@@ -173,15 +197,6 @@ def _wrapped(f: FunctionLowering, name: str) -> str:
     """The variable that a function `_ZTW...` gives the address of: mangled, or a plain name."""
     mangled = f"_Z{name[4:]}"
     return mangled if f.owner.llvm.variable(mangled) is not None else name[4:].lstrip("0123456789")
-
-
-def _readable(name: str) -> str:
-    """A mangled name's own words, as far as they are plain."""
-    found = re.findall(r"(\d+)([A-Za-z_]\w*)", name)
-    if name.startswith("_Z") and found:
-        length, rest = found[0]
-        return str(rest)[: int(length)]
-    return name
 
 
 def _format_text(f: FunctionLowering, i: Instruction) -> str | None:

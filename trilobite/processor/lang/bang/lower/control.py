@@ -64,5 +64,5 @@ def call_defined(f: FunctionLowering, i: Instruction, name: str) -> Lowered:
             for v in values
         ]
     kinds = [] if isinstance(i.type, Void) else [f.scalar(leaf) for leaf in leaves(i.type)]
-    f.owner.need(name)
+    f.owner.need(name, f.source.name, b.location)
     return tuple(b.call(name, args, kinds))

@@ -26,7 +26,7 @@ from trilobite.processor.lang.bang.llvm.values import (
     Undefined,
     Zero,
 )
-from trilobite.processor.lang.bang.lower.scalars import canonical, is_odd, leaves, type_of
+from trilobite.processor.lang.bang.lower.scalars import canonical, is_odd, is_wide, leaves, type_of
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import (
     NOWHERE,
@@ -85,7 +85,7 @@ class FunctionLowering:
 
     def refuse(self, what: str) -> None:
         location = self.builder.location if hasattr(self, "builder") else NOWHERE
-        self.owner.refuse(what, location)
+        self.owner.refuse(what, location, self.source.name)
 
     def dummy(self, kind: LType) -> Lowered:
         """Stands for the result of something that was refused."""
@@ -210,7 +210,7 @@ class FunctionLowering:
                     return self.values[name]
                 return self.dummy(item.type)
             case Number(number):
-                return (self._number(item.type, number),)
+                return self._numbers(item.type, number)
             case Undefined() | Zero():
                 return self.dummy(item.type)
             case Global(name):
@@ -234,6 +234,14 @@ class FunctionLowering:
             return found[0]
         self.refuse(f"a value of {len(found)} parts where one is needed")
         return Constant(I64, 0)
+
+    def _numbers(self, kind: LType, number: int | float) -> Lowered:
+        if not is_wide(kind):
+            return (self._number(kind, number),)
+        return tuple(
+            self._number(leaf, int(number) >> shift)
+            for leaf, shift in zip(leaves(kind), (0, 64), strict=True)
+        )
 
     def _number(self, kind: LType, number: int | float) -> Constant:
         found = self.scalar(kind)

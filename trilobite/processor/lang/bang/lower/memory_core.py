@@ -230,9 +230,9 @@ def _guard(
         inside.append(Op("jump", location=run[-1].location, targets=[Target(rest, list(results))]))
         for op in behind:
             rest.append(op)
-        _replace(entry, dict(zip(results, given, strict=True)), inside)
         place = entry.blocks.index(block) + 1
         entry.blocks[place:place] = [inside, rest]
+        _replace(entry, dict(zip(results, given, strict=True)), inside)
         parts += [inside, rest]
         block = rest
     return parts

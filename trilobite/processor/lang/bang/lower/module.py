@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I32, I64, Format
 from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
+from trilobite.processor.lang.bang.llvm.debug import is_ours
 from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.module import DefinedFunction, GlobalVariable, Module
 from trilobite.processor.lang.bang.llvm.types import Array, LType, Ptr, Void, size_of
@@ -24,6 +25,7 @@ from trilobite.processor.lang.bang.lower.memory_core import divide_work, reachab
 from trilobite.processor.lang.bang.lower.scalars import type_of
 from trilobite.processor.lang.collection import uncollected
 from trilobite.processor.lang.ir import (
+    NOWHERE,
     Argument,
     Buffer,
     Constant,
@@ -65,6 +67,7 @@ class ModuleLowering:
         self.faults: dict[str, None] = {}
         self._shown_file, self._source = shown_file, source
         self._needed: list[str] = []
+        self._callers: dict[str, tuple[str, Location]] = {}  # who called a function first, and where
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[str, str] = {}
         self._initial: dict[Buffer, bytes] = {}
@@ -148,8 +151,9 @@ class ModuleLowering:
     def public_name(self, function: DefinedFunction) -> str:
         return self._names.get(function.name, function.name)
 
-    def need(self, name: str) -> None:
+    def need(self, name: str, caller: str = "", place: Location = NOWHERE) -> None:
         self._needed.append(name)
+        self._callers.setdefault(name, (caller, place))
 
     def returns(self, i: Instruction) -> bool:
         return not isinstance(i.type, Void)
@@ -158,7 +162,12 @@ class ModuleLowering:
         """The source is called by its own name, whatever path clang was given."""
         return Location(self._source, place.line, place.column) if place.file == self._shown_file else place
 
-    def refuse(self, what: str, place: Location) -> None:
+    def refuse(self, what: str, place: Location, function: str = "") -> None:
+        """A fault in a body of the library belongs to the user's line that led there."""
+        seen = set()
+        while is_ours(place.file) and function in self._callers and function not in seen:
+            seen.add(function)
+            function, place = self._callers[function]
         self.faults[f"{place}: {what}"] = None
 
     # variables of the source

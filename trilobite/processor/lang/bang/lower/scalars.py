@@ -1,7 +1,8 @@
 """How LLVM's scalar types stand in kernel IR.
 
 Integers of 8 to 64 bits are the signed formats; i1 is an i64 0 or 1; other widths live in the next wider
-format, extended by their own sign. A struct, array or vector value is a tuple of its scalars.
+format, extended by their own sign; those of more than 64 bits are two words (`wide`). A struct, array or
+vector value is a tuple of its scalars.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from trilobite.processor.lang.types import ANY, Type
 
 FLOATS = {"half": F16, "bfloat": BF16, "float": F32, "double": F64}
 _SIGNED = ((8, I8), (16, I16), (32, I32), (64, I64))
+_WORD = Int(64)
+WIDEST = 128
 UNSIGNED = {I8: U8, I16: U16, I32: U32, I64: U64}
 
 
@@ -38,13 +41,23 @@ def type_of(kind: LType) -> Type | None:
     return None
 
 
+def is_wide(kind: LType) -> bool:
+    """Whether a number takes two words."""
+    return isinstance(kind, Int) and 64 < kind.bits <= WIDEST
+
+
+def element(kind: LType) -> LType:
+    """What a vector consists of; any other type itself."""
+    return kind.element if isinstance(kind, Vector) else kind
+
+
 def leaves(kind: LType) -> list[LType]:
     """The scalars of a type, in order."""
     if isinstance(kind, Struct):
         return [leaf for field in kind.fields for leaf in leaves(field)]
     if isinstance(kind, Array | Vector):
         return leaves(kind.element) * kind.count
-    return [kind]
+    return [_WORD, _WORD] if is_wide(kind) else [kind]
 
 
 def leaf_offsets(kind: LType, base: int = 0) -> list[int]:
@@ -57,7 +70,7 @@ def leaf_offsets(kind: LType, base: int = 0) -> list[int]:
     if isinstance(kind, Array | Vector):
         step = size_of(kind.element)
         return [at for place in range(kind.count) for at in leaf_offsets(kind.element, base + place * step)]
-    return [base]
+    return [base, base + size_of(_WORD)] if is_wide(kind) else [base]
 
 
 def is_aggregate(kind: LType) -> bool:
