@@ -8,6 +8,7 @@ way that never outlives the call and so never changes what the user's own NumPy 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,13 @@ _umath: Any = getattr(np, "_core", np).umath
 # None for a NumPy that keeps its error state elsewhere.
 _STATE: Any = getattr(_umath, "_extobj_contextvar", None)
 _IGNORE: Any = None if _STATE is None else _umath._make_extobj(all="ignore")
+
+_settings: Any = np.seterr
+begin: Callable[[], Any] = (
+    partial(_settings, all="ignore") if _STATE is None else partial(_STATE.set, _IGNORE)
+)
+"""Warnings are off from here on, until `end` is called with what this returns: in a `finally`."""
+end: Callable[[Any], object] = (lambda before: _settings(**before)) if _STATE is None else _STATE.reset
 
 
 def quiet(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,4 +63,5 @@ def array_rule(fn: Callable[..., Any]) -> Callable[..., Any]:
             leave(token)
         return out if type(out) is ndarray else asarray(out)
 
+    rule.plain = fn  # type: ignore[attr-defined]  # for who calls many in a row (framework/replay.py)
     return rule

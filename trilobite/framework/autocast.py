@@ -9,7 +9,6 @@ nothing happens.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import wraps
@@ -35,21 +34,15 @@ POLICY: dict[str, Policy] = {
 _SMALL = (float16, bfloat16)
 
 
-class _Mode(threading.local):
-    dtype: DType | None = None
-
-
-_mode = _Mode()
-
-
 def autocast_dtype() -> DType | None:
     """The 16-bit format of the running thread, or None outside `autocast`."""
-    return _mode.dtype
+    found: DType | None = entry.threads.context.autocast
+    return found
 
 
 def operands(operation: str, *values: Any) -> tuple[Any, ...]:
     """The operands of an operation, cast as `autocast` asks. float64, complex and integers are left alone."""
-    low = _mode.dtype
+    low = entry.threads.context.autocast
     if low is None:
         return values
     if POLICY[operation] == "lower":
@@ -65,7 +58,7 @@ def _cast(value: Any, to: DType, eligible: tuple[DType, ...]) -> Any:
 def nobody_looks() -> bool:
     """Do operations on arrays mean just their rules now: no recording, no watch, no autocast?"""
     ctx = entry.threads.context
-    return ctx.recorder is None and ctx.watch is None and _mode.dtype is None
+    return ctx.recorder is None and ctx.watch is None and ctx.autocast is None
 
 
 def casting(operation: str, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,26 +105,26 @@ class autocast(ContextDecorator):
         self._before: list[DType | None] = []
 
     def __enter__(self) -> autocast:
-        self._before.append(_mode.dtype)
-        _mode.dtype = self.dtype
+        self._before.append(entry.threads.context.autocast)
+        entry.threads.context.autocast = self.dtype
         return self
 
     def __exit__(self, *error: object) -> None:
-        _mode.dtype = self._before.pop()
+        entry.threads.context.autocast = self._before.pop()
 
 
 def keeping_mode(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn` in the mode of now, whenever it is called: what is computed again later is computed in the
     same way.
     """
-    dtype = _mode.dtype
+    dtype = entry.threads.context.autocast
 
     @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        before, _mode.dtype = _mode.dtype, dtype
+        before, entry.threads.context.autocast = entry.threads.context.autocast, dtype
         try:
             return fn(*args, **kwargs)
         finally:
-            _mode.dtype = before
+            entry.threads.context.autocast = before
 
     return run

@@ -47,6 +47,12 @@ class Heavy:
         out = run(list(values))
         return tuple(out) if self.primitive.multiple else out[0]
 
+    def for_types(self, types: Sequence[TensorType], attributes: Any) -> Callable[..., Any]:
+        """What runs for operands of these types: itself, or the rule."""
+        like: list[Any] = [np.broadcast_to(np.zeros((), t.dtype), tuple(map(int, t.shape))) for t in types]
+        light = types[0].dtype not in _DTYPES or self.work(*like, **attributes) < _WORK
+        return self.primitive.evaluate if light else self
+
     def _compile(self, key: Any, values: Sequence[Array], attributes: Any) -> Executable:
         inputs = tuple(Var(TensorType(v.shape, v.dtype)) for v in values)
         outputs = tuple(Var(t) for t in result_types(self.primitive, [v.type for v in inputs], attributes))

@@ -19,7 +19,7 @@ from trilobite.base.dtypes import DType, bool_, float32, float64, int32, int64
 from trilobite.compiler.targets.contract import Executable
 from trilobite.compiler.targets.registry import HOST, executable
 from trilobite.framework.heavy import ALONE
-from trilobite.ir.graph import Graph
+from trilobite.ir.graph import Graph, exact
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.composite import Composite, Plainly
@@ -63,7 +63,7 @@ class Native(Plainly):
     def _run(
         self, half: str, c: Composite, values: Sequence[Value], attrs: dict[str, Any], fn: Callable[..., Any]
     ) -> Any:
-        key = c, half, tuple((v.shape, v.dtype) for v in values), tuple(sorted(attrs.items()))
+        key = c, half, tuple((v.shape, v.dtype) for v in values), exact(tuple(sorted(attrs.items())))
         program = self._known.get(key)
         if program is None:
             program = self._known[key] = _Compiled(f"{c.name} {half}", fn, values)

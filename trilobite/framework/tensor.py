@@ -28,7 +28,7 @@ from trilobite.ir.transforms.backward import backward
 from trilobite.ir.transforms.bind import Traced, bind
 from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.transforms.record import see_outer
-from trilobite.ir.transforms.tape import Leaf, Node, Taped
+from trilobite.ir.transforms.tape import Leaf, Node, Taped, taped
 from trilobite.ir.types import Shape
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ else:
     Attached = object
 
 _stop = table["stop_gradient"]
+_make, _make_cell = object.__new__, Cell.__new__
 
 
 class Tensor(Attached):
@@ -68,7 +69,7 @@ class Tensor(Attached):
         ctx = entry.threads.context
         value = cell.value if cell.owner is ctx.recorder else see_outer(cell)
         if cell.leaf is not None and ctx.ambient.level > ctx.grad_off:
-            value = Taped(ctx.ambient, value, cell.leaf)
+            value = taped(ctx.ambient, value, cell.leaf)
         return value if self._view is None else self._look(value)
 
     def _look(self, value: Value) -> Value:
@@ -109,6 +110,8 @@ class Tensor(Attached):
                 expected="leaves keep the value that the gradient is taken at",
                 remedy="change it under tb.no_grad(), or change a copy: x.clone()",
             )
+        if type(new) is Taped and new.interpreter is ctx.ambient and ctx.ambient.level <= ctx.grad_off:
+            new = new.primal  # under no_grad a value comes without its history
         old = cell.value if cell.owner is ctx.recorder else see_outer(cell)
         if ctx.undo is not None and cell not in ctx.undo:
             ctx.undo[cell] = copied(old)
@@ -403,6 +406,10 @@ class Tensor(Attached):
         return out
 
 
+CLASSES: set[type] = {Tensor}
+"""Kinds of tensors that are nothing but a cell, seen through a view."""
+
+
 class Remover:
     """Takes a hook away again: call it or its `remove()`, or use it as a context."""
 
@@ -469,8 +476,11 @@ def copied(value: Value) -> Value:
 
 def wrap(value: Value) -> Tensor:
     """A new tensor that holds `value`."""
-    out = Tensor.__new__(Tensor)
-    out._cell, out._view, out._extra = Cell(value), None, None
+    ctx = entry.threads.context
+    cell = _make_cell(Cell)  # field by field, without calls: every operation comes by
+    cell.value, cell.leaf, cell.owner, cell.depth = value, None, ctx.recorder, ctx.depth
+    out = _make(Tensor)
+    out._cell, out._view, out._extra = cell, None, None
     return out
 
 

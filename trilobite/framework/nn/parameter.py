@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.framework.ops.creation import to_array
-from trilobite.framework.tensor import Tensor
+from trilobite.framework.tensor import CLASSES, Tensor
 from trilobite.ir.transforms.cells import Cell
 
 
@@ -25,6 +25,9 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
+
+
+CLASSES.add(Parameter)
 
 
 class Buffer(Tensor):

@@ -41,7 +41,7 @@ def _small(x: Any, y: Any) -> Value | None:
     return small_product(x, y) if plain else None
 
 
-@op(G, methods=("matmul", "__matmul__", "mm", "bmm", "mv"), short=_small)
+@op(G, methods=("matmul", "__matmul__", "mm", "bmm", "mv"), short=_small, plan=True)
 def matmul(x1: Any, x2: Any, /) -> Value:
     """Matrix product; vectors stand for a row or a column, leading axes broadcast."""
     x, y = _operands(x1, x2, "matmul")

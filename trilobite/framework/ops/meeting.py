@@ -19,12 +19,14 @@ from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.registry import Weak, into, operators, read_operand, register
+from trilobite.framework.plans import planned
 from trilobite.framework.promotion import promote, promote_scalar, scalar_dtype
-from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.tensor import CLASSES, Tensor, wrap
 from trilobite.ir.primitive import Primitive, Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.bind import Traced
+from trilobite.ir.transforms.tape import Taped
 from trilobite.ir.types import Affine, Dim, Shape
 
 _cast, _broadcast = table["cast"], table["broadcast"]
@@ -166,6 +168,48 @@ def _alike(x: Any, y: Any) -> bool:
     return both and x.dtype is y.dtype and x.shape == y.shape
 
 
+def _at_once(primitive: Primitive, direct: frozenset[DType], *tensors: Tensor) -> Tensor | None:
+    """An elementwise primitive of plain tensors, by the shortest way: arrays, or arrays on the thread's tape;
+    None for anything else.
+    """
+    ctx = entry.threads.context
+    tape = ctx.ambient
+    arrays: list[Any] = []
+    edges: list[Any] = []
+    wanted, bit = 0, 1
+    for x in tensors:
+        cell = x._cell
+        if x._view is not None or x._extra is not None or cell.owner is not None:
+            return None
+        value, leaf = cell.value, cell.leaf
+        if type(value) is Taped and leaf is None and value.interpreter is tape:
+            edges.append((value.node, value.index))
+            wanted += bit
+            value = value.primal
+        elif leaf is not None:
+            edges.append((leaf, 0))
+            wanted += bit
+        else:
+            edges.append(None)
+        if type(value) is not ndarray or value.dtype not in direct:
+            return None
+        arrays.append(value)
+        bit += bit
+    if not wanted:
+        return wrap(primitive.evaluate(*arrays))
+    if tape.level <= ctx.grad_off or tape.paused:
+        return None
+    return wrap(tape.over_arrays(primitive, arrays, edges, wanted))
+
+
+def _are_alike(x: Any, y: Any) -> bool:
+    """Are both plain tensors, and do they hold arrays of one dtype and shape?"""
+    if type(x) not in CLASSES or type(y) not in CLASSES:
+        return False
+    first, second = x._cell.value, y._cell.value
+    return first.dtype is second.dtype and first.shape == second.shape
+
+
 def repeated(value: np.ndarray[Any, Any], shape: Shape) -> Value:
     """A number everywhere: one element seen under strides of 0, as `broadcast` would show it."""
     if (
@@ -292,6 +336,43 @@ def binary(
     booleans.
     """
     evaluate, direct = primitive.evaluate, accepts.direct if fn is None else frozenset()
+    over_values = _over_two(name, primitive, accepts, fn, bools)
+
+    def public(x1: Any, x2: Any = None, /, **settings: Any) -> Tensor:
+        if settings or x2 is None:
+            return with_settings(name, public, x1, x2, settings)  # type: ignore[no-any-return]
+        ctx = entry.threads.context
+        if ctx.recorder is not None:
+            return wrap(over_values(read_operand(x1), read_operand(x2)))
+        unwatched = ctx.watch is None
+        done = _at_once(primitive, direct, x1, x2) if unwatched and _are_alike(x1, x2) else None
+        return unlike(*_facing(x1, x2), unwatched) if done is None else done
+
+    def unlike(x: Any, y: Any, unwatched: bool) -> Tensor:
+        """Of operands that differ in dtype or shape, or are no plain tensors."""
+        arrays = type(x) is ndarray and type(y) is ndarray and unwatched
+        if arrays and x.dtype is y.dtype and x.dtype in direct:
+            if x.shape != y.shape and x.shape and y.shape:
+                broadcast_shapes(x.shape, y.shape)
+            return wrap(evaluate(x, y))
+        done: Tensor | None = planned(over_values, (x, y), {})
+        if done is not None:
+            return done
+        return wrap(primitive(x, y) if _alike(x, y) and x.dtype in direct else over_values(x, y))
+
+    _describe(public, name, doc or primitive.doc or f"{name}, element by element")
+    register(name, public, group, (name,) if methods is None else methods)
+    return over_values
+
+
+def _over_two(
+    name: str,
+    primitive: Primitive,
+    accepts: Accepts,
+    fn: Callable[..., Value] | None,
+    bools: Primitive | None,
+) -> Callable[[Any, Any], Value]:
+    """A binary operation over values: operands meet in shape and dtype first."""
 
     def over_values(x: Any, y: Any) -> Value:
         x, y = together(x, y)
@@ -301,24 +382,6 @@ def binary(
         x, y = astype(x, dtype), astype(y, dtype)
         return primitive(x, y) if fn is None else fn(x, y)
 
-    def public(x1: Any, x2: Any = None, /, **settings: Any) -> Tensor:
-        if settings or x2 is None:
-            return with_settings(name, public, x1, x2, settings)  # type: ignore[no-any-return]
-        ctx = entry.threads.context
-        if ctx.recorder is not None:
-            return wrap(over_values(read_operand(x1), read_operand(x2)))
-        x, y = _facing(x1, x2)
-        if type(x) is ndarray and type(y) is ndarray:
-            if x.dtype is y.dtype and x.dtype in direct and ctx.watch is None:
-                if x.shape != y.shape and x.shape and y.shape:
-                    broadcast_shapes(x.shape, y.shape)
-                return wrap(evaluate(x, y))
-        elif _alike(x, y) and x.dtype in direct:
-            return wrap(primitive(x, y))
-        return wrap(over_values(x, y))
-
-    _describe(public, name, doc or primitive.doc or f"{name}, element by element")
-    register(name, public, group, (name,) if methods is None else methods)
     return over_values
 
 
@@ -365,7 +428,7 @@ def unary(
     doc: str = "",
 ) -> Callable[..., Any]:
     """Enter a unary elementwise operation: the primitive, or for complex numbers `fn` over values."""
-    evaluate, direct = primitive.evaluate, accepts.direct if fn is None else accepts.direct - COMPLEX
+    direct = accepts.direct if fn is None else accepts.direct - COMPLEX
 
     def over_values(x: Any) -> Value:
         x = as_value(x)
@@ -385,10 +448,8 @@ def unary(
                 return into(out, public(x))  # type: ignore[no-any-return]
         ctx = entry.threads.context
         if isinstance(x, Tensor) and ctx.recorder is None:
-            v = x._read()
-            if type(v) is ndarray and ctx.watch is None and v.dtype in direct:
-                return wrap(evaluate(v))
-            return wrap(over_values(v))
+            done = _at_once(primitive, direct, x) if ctx.watch is None else None
+            return wrap(over_values(x._read())) if done is None else done
         return wrap(over_values(read_operand(x)))
 
     _describe(public, name, doc or primitive.doc or f"{name} of each element")

@@ -124,21 +124,21 @@ def _operand(x: Any, dtype: Any, what: str) -> Value:
     return x if dtype is None else astype(x, as_dtype(dtype))
 
 
-@op(G)
+@op(G, plan=True)
 def softmax(x: Any, /, axis: Any = -1, *, dtype: Any = None) -> Value:
     """exp(x) over its sum along an axis: positive numbers that add up to 1."""
     x = _operand(x, dtype, "softmax")
     return _softmax(x, axes=axes_of(axis, x.ndim, "softmax"))
 
 
-@op(G)
+@op(G, plan=True)
 def log_softmax(x: Any, /, axis: Any = -1, *, dtype: Any = None) -> Value:
     """The logarithm of softmax, accurate where softmax is tiny."""
     x = _operand(x, dtype, "log_softmax")
     return _log_softmax(x, axes=axes_of(axis, x.ndim, "log_softmax"))
 
 
-@op(G)
+@op(G, plan=True)
 def logsumexp(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
     """The logarithm of the sum of exponentials over axes, without overflow."""
     x = _operand(x, None, "logsumexp")

@@ -58,27 +58,27 @@ def in_dtype(x: Any, name: str, accepts: Accepts) -> Value:
 # -- numbers ---------------------------------------------------------------------------------------------
 
 
-@op(G, methods=("positive", "__pos__"))
+@op(G, methods=("positive", "__pos__"), plan=True)
 def positive(x: Any, /) -> Value:
     """+x."""
     return in_dtype(x, "positive", NUMERIC)
 
 
-@op(G)
+@op(G, plan=True)
 def square(x: Any, /) -> Value:
     """x * x."""
     x = in_dtype(x, "square", NUMERIC)
     return p["mul"](x, x)
 
 
-@op(G)
+@op(G, plan=True)
 def reciprocal(x: Any, /) -> Value:
     """1 / x."""
     x = in_dtype(x, "reciprocal", INEXACTS)
     return p["div"](like(x, 1), x)
 
 
-@op(G)
+@op(G, plan=True)
 def round(x: Any, /, *, decimals: int = 0) -> Value:
     """Rounded to the nearest whole number (or to `decimals` places), halves to even."""
     x = in_dtype(x, "round", NUMERIC)
@@ -103,7 +103,7 @@ def _bound(number: Any, dtype: dt.DType) -> Any:
     return number
 
 
-@op(G, methods=("clip", "clamp"))
+@op(G, methods=("clip", "clamp"), plan=True)
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
     """x, but not below `min` and not above `max` (which wins); NaN if any of them is. The slope at a bound is
     1.
@@ -136,14 +136,14 @@ def _back(x: Value, dtype: dt.DType) -> Value:
     return astype(x, dtype) if dt.kind(x.dtype) == dt.kind(dtype) else x
 
 
-@op(G)
+@op(G, plan=True)
 def lerp(start: Any, end: Any, weight: Any) -> Value:
     """start + weight * (end - start)."""
     start, end, weight = together(start, end, weight)
     return p["add"](start, p["mul"](weight, p["sub"](end, start)))
 
 
-@op(G)
+@op(G, plan=True)
 def fmod(x1: Any, x2: Any, /) -> Value:
     """The remainder of division rounded towards zero: it has the sign of x1."""
     x, y = together(x1, x2)
@@ -170,28 +170,28 @@ def _float_fmod(x: Value, y: Value) -> Value:
     return p["sub"](still(out), nothing)  # +0 taken away leaves the sign of a zero
 
 
-@op(G)
+@op(G, plan=True)
 def frac(x: Any, /) -> Value:
     """x - trunc(x)."""
     x = in_dtype(x, "frac", REAL_FLOATS)
     return p["sub"](x, p["trunc"](x))
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def deg2rad(x: Any, /) -> Value:
     """Degrees as radians."""
     x = in_dtype(x, "deg2rad", REAL_FLOATS)
     return p["mul"](x, like(x, math.pi / 180))
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def rad2deg(x: Any, /) -> Value:
     """Radians as degrees."""
     x = in_dtype(x, "rad2deg", REAL_FLOATS)
     return p["mul"](x, like(x, 180 / math.pi))
 
 
-@op(G)
+@op(G, plan=True)
 def nan_to_num(
     x: Any, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Value:
@@ -211,28 +211,28 @@ def nan_to_num(
 # -- complex numbers -------------------------------------------------------------------------------------
 
 
-@op(G, methods=("conj", "conjugate"))
+@op(G, methods=("conj", "conjugate"), plan=True)
 def conj(x: Any, /) -> Value:
     """The complex conjugate; a real number itself."""
     x = in_dtype(x, "conj", NUMERIC)
     return p["conj"](x) if x.dtype in dt.COMPLEX else x
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def real(x: Any, /) -> Value:
     """The real part."""
     x = in_dtype(x, "real", NUMERIC)
     return p["real"](x) if x.dtype in dt.COMPLEX else x
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def imag(x: Any, /) -> Value:
     """The imaginary part: 0 for real numbers."""
     x = in_dtype(x, "imag", NUMERIC)
     return p["imag"](x) if x.dtype in dt.COMPLEX else like(x, 0)
 
 
-@op(G)
+@op(G, plan=True)
 def angle(x: Any, /) -> Value:
     """The angle of a complex number, from -π to π; 0 or π for real ones."""
     x = in_dtype(x, "angle", INEXACTS)
@@ -241,7 +241,7 @@ def angle(x: Any, /) -> Value:
     return p["atan2"](like(x, 0), x)
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def complex(real: Any, imag: Any) -> Value:
     """real + i·imag."""
     re, im = together(real, imag)
@@ -270,31 +270,31 @@ def _logical(x1: Any, x2: Any, primitive: str) -> Value:
     return p[primitive](broadcast_to(x, shape), broadcast_to(y, shape))
 
 
-@op(G)
+@op(G, plan=True)
 def logical_and(x1: Any, x2: Any, /) -> Value:
     """x1 and x2, element by element; what is not zero is true."""
     return _logical(x1, x2, "and")
 
 
-@op(G)
+@op(G, plan=True)
 def logical_or(x1: Any, x2: Any, /) -> Value:
     """x1 or x2, element by element; what is not zero is true."""
     return _logical(x1, x2, "or")
 
 
-@op(G)
+@op(G, plan=True)
 def logical_xor(x1: Any, x2: Any, /) -> Value:
     """One of x1 and x2 but not both, element by element; what is not zero is true."""
     return _logical(x1, x2, "xor")
 
 
-@op(G)
+@op(G, plan=True)
 def logical_not(x: Any, /) -> Value:
     """Is it zero?"""
     return p["not"](truth(x))
 
 
-@op(G)
+@op(G, plan=True)
 def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
     """|x1 - x2| <= atol + rtol * |x2|, element by element."""
     x, y = together(x1, x2)
@@ -342,7 +342,7 @@ def _sigmoid(x: Value) -> Value:
     return astype(p["div"](up, p["add"](up, down)), x.dtype)
 
 
-@op(G)
+@op(G, plan=True)
 def sigmoid(x: Any, /) -> Value:
     """1 / (1 + exp(-x)), accurate for small and large x."""
     return _sigmoid(in_dtype(x, "sigmoid", REAL_FLOATS))
@@ -355,7 +355,7 @@ def _plain_relu(x: Any) -> Value | None:
     return np.asarray(np.where(x <= 0, x.dtype.type(0), x))
 
 
-@op(G, short=_plain_relu)
+@op(G, short=_plain_relu, plan=True)
 def relu(x: Any, /) -> Value:
     """x where it is positive, else 0; its slope at 0 is 0."""
     x = in_dtype(x, "relu", ORDERED)
@@ -363,7 +363,7 @@ def relu(x: Any, /) -> Value:
     return p["select"](p["le"](x, zero), zero, x)
 
 
-@op(G)
+@op(G, plan=True)
 def logit(x: Any, /, *, eps: float | None = None) -> Value:
     """log(x / (1 - x)), the inverse of sigmoid; with `eps`, x is kept that far from 0 and 1."""
     x = in_dtype(x, "logit", REAL_FLOATS)

@@ -23,8 +23,9 @@ from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.autocast import casting
 from trilobite.framework.ops.pairs import Pair
+from trilobite.framework.plans import planned
 from trilobite.framework.promotion import scalar_dtype
-from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.tensor import CLASSES, Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms.bind import Traced
@@ -78,14 +79,17 @@ def op(
     name: str | None = None,
     methods: Sequence[str] | None = None,
     short: Callable[..., Value | None] | None = None,
+    plan: bool = False,
 ) -> Callable[[F], F]:
     """Enter a function over values into the table. Its methods are its name unless said otherwise. `short`
-    gives the same result by less for operands of the commonest kind, in new memory; None for others.
+    gives the same result by less for operands of the commonest kind, in new memory; None for others. With
+    `plan`, small calls that come again are replayed: what it does depends on no values (`plans.py`).
     """
 
     def enter(fn: F) -> F:
         label = name or fn.__name__.rstrip("_")
-        register(label, lift(casting(label, fn), short), group, (label,) if methods is None else methods)
+        public = lift(casting(label, fn), short, plan)
+        register(label, public, group, (label,) if methods is None else methods)
         return fn
 
     return enter
@@ -189,7 +193,9 @@ def _bilingual(fn: Callable[..., Any]) -> Callable[..., Any]:
     return public
 
 
-def lift(fn: Callable[..., Any], short: Callable[..., Value | None] | None = None) -> Callable[..., Any]:
+def lift(
+    fn: Callable[..., Any], short: Callable[..., Value | None] | None = None, plan: bool = False
+) -> Callable[..., Any]:
     """The function over tensors that a function over values means."""
     words = Words(fn)
 
@@ -201,15 +207,27 @@ def lift(fn: Callable[..., Any], short: Callable[..., Value | None] | None = Non
                 out = kwargs.pop("out")
                 found = public(*args, **kwargs)
                 return found if out is None else into(out, found)
+        elif short is not None and args and type(first := bare(args[0])) is np.ndarray:
+            found = short(first) if len(args) == 1 else short(first, *[bare(a) for a in args[1:]])
+            if found is not None:
+                return wrap(found)
+        if plan and (done := planned(fn, args, kwargs)) is not None:
+            return done
         values = [read_operand(a) for a in args]
         if not kwargs:
-            if short is not None and (found := short(*values)) is not None:
-                return wrap(found)
             return wrap_results(fn(*values), values)
         named = {k: read_operand(v) for k, v in kwargs.items()}
         return wrap_results(fn(*values, **named), [*values, *named.values()])
 
     return public
+
+
+def bare(arg: Any) -> Any:
+    """The value of a tensor that is nothing but that: no view, no gradient, no notes. Others as they are."""
+    if type(arg) in CLASSES and arg._view is None and arg._extra is None:
+        cell = arg._cell
+        return cell.value if cell.leaf is None and cell.owner is None else arg
+    return arg
 
 
 def read_operand(arg: Any) -> Any:

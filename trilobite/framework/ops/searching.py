@@ -36,7 +36,7 @@ from trilobite.ir.types import Shape, size_of
 G = "searching"
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Value:
     """x1 where the condition is true, else x2; with the condition alone, the places where it is (as
     `nonzero`).

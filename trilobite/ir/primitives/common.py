@@ -121,6 +121,7 @@ def in_bytes(fn: Callable[..., Any]) -> Callable[..., Any]:
             return fn(*xs, **attributes)
         return np.asarray(fn(*(x.astype(byte) for x in xs), **attributes)).astype(dtype)
 
+    rule.for_numpys_dtypes = fn  # type: ignore[attr-defined]
     return rule
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from trilobite.base.blas import one_thread
 from trilobite.base.dtypes import ALL, DType, accumulator, bits, bool_, float32, float64, int32, is_integer
 from trilobite.base.errors import DTypeError, ShapeError
-from trilobite.base.quiet import array_rule
+from trilobite.base.quiet import array_rule, begin, end
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import count, same_types
 from trilobite.ir.primitives.shape import inverse, transpose
@@ -66,25 +66,45 @@ _ALONE = 8192  # products of up to this many multiplications OpenBLAS never divi
 def _product(a: Array, b: Array) -> Array:
     """One matrix product, or a batch of them, whose bits depend on the operands alone."""
     small = a.shape[-2] * a.shape[-1] * b.shape[-1] <= _ALONE
+    if small and a.ndim == 2 and a.dtype in _AS_THEY_ARE:
+        product: Array = a.dot(b)  # the same routine of BLAS, at a third of the call's time
+        return product
     out: Array = np.matmul(a, b) if small else _one_thread(a, b)
     return out
 
 
-@array_rule
-def _small_matrices(x: Array, y: Array) -> Array:
-    out: Array = np.matmul(np.ascontiguousarray(x), np.ascontiguousarray(y))
-    return out
+def _small_matrices(x: Array, y: Array) -> Any:
+    x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
+    return x.dot(y if y.flags.c_contiguous else np.ascontiguousarray(y))
+
+
+def as_small_product(x: TensorType, y: TensorType, contract: Axes, **_: Any) -> Any:
+    """What `dot` does with operands of these types, where that is a small product of float32 or float64 in
+    their order; else None.
+    """
+    plain = x.dtype == y.dtype and x.dtype in _AS_THEY_ARE and len(x.shape) == len(y.shape) == 2
+    if not plain or contract != ((1,), (0,)) or x.shape[0] * x.shape[1] * y.shape[1] > _ALONE:
+        return None
+    return _small_matrices
 
 
 def small_product(x: Array, y: Array) -> Array | None:
-    """What `dot` gives for two small matrices of float32 or float64; None for others."""
-    if x.dtype is not y.dtype or x.dtype not in _AS_THEY_ARE or not x.ndim == y.ndim == 2:
+    """What `dot` gives for two small matrices or vectors of float32 or float64; None for others."""
+    dtype, sizes = x.dtype, x.shape
+    if dtype is not y.dtype or dtype not in _AS_THEY_ARE or y.shape[:1] != sizes[-1:]:
         return None
-    (m, k), (n, columns) = x.shape, y.shape
-    if k != n or m * k * columns > _ALONE:
+    fits = x.size * y.shape[1] <= _ALONE if len(sizes) == y.ndim == 2 else _are_short_vectors(x, y)
+    if not fits:
         return None
-    out: Array = _small_matrices(x, y)
-    return out
+    token = begin()
+    try:
+        return np.asarray(_small_matrices(x, y))
+    finally:
+        end(token)
+
+
+def _are_short_vectors(x: Array, y: Array) -> bool:
+    return x.ndim == y.ndim == 1 and x.size <= _ALONE
 
 
 def _dot(x: Array, y: Array, contract: Axes, batch: Axes, dtype: DType) -> Array:

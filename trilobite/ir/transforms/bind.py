@@ -67,13 +67,14 @@ class Traced:
 class Context:
     """What one thread is in the middle of."""
 
-    __slots__ = ("ambient", "depth", "grad_off", "recorder", "undo", "vmaps", "watch", "writes")
+    __slots__ = ("ambient", "autocast", "depth", "grad_off", "recorder", "undo", "vmaps", "watch", "writes")
 
     def __init__(self) -> None:
         self.recorder: Recorder | None = None  # the innermost recording, if any
         self.depth = 1  # the highest level in use; level 1 is the thread's ambient tape
         self.ambient: Any = None  # the tape that `backward()` walks; set by the tape module
         self.grad_off = 0  # tapes up to this level do not record
+        self.autocast: DType | None = None  # the 16-bit format of mixed precision, if it is on
         self.watch: Any = None  # called with (primitive, values, result) in anomaly mode
         self.undo: Any = None  # while a function runs again for its gradient: what the tensors it writes held
         self.writes: Any = None  # cells written inside the innermost functional transform

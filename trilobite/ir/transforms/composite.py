@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from trilobite.base.dtypes import is_inexact
 from trilobite.base.errors import IRError
-from trilobite.ir.graph import Graph
+from trilobite.ir.graph import Graph, exact
 from trilobite.ir.primitive import Value, table, types_of
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.backward import backward
@@ -88,7 +88,7 @@ class Composite:
 
     def _call(self, values: Sequence[Value], attrs: dict[str, Any]) -> Any:
         types = types_of(values)
-        key = (tuple(types), tuple(sorted(attrs.items())))
+        key = (tuple(types), exact(tuple(sorted(attrs.items()))))  # 0.0 is not -0.0, nor 1 True
         if key not in self._graphs:
             self._record(key, types, attrs)
         regions, single = self._graphs[key]
@@ -101,7 +101,8 @@ class Composite:
         single: list[bool] = []
         graph = record_graph(lambda *v: _listed(self.body(*v, **attrs), single), types, self.name)
         self._graphs[key] = {"graph": graph}, single[0]
-        if self.forward is not None and self.backward is not None:
+        slopes = any(is_inexact(t.dtype) for t in graph.output_types)
+        if slopes and self.forward is not None and self.backward is not None:
             rules = rule_graphs(self, types, attrs, graph)
             self._graphs[key] = {"graph": graph, **rules}, single[0]
 

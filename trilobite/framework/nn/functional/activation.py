@@ -16,7 +16,6 @@ from trilobite.framework.ops import normalising
 from trilobite.framework.ops import pointwise as ops_pointwise
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.inplace import assign
-from trilobite.framework.ops.registry import read
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -157,7 +156,11 @@ def softsign(input: Tensor) -> Tensor:
 
 def tanh(input: Tensor) -> Tensor:
     """The hyperbolic tangent."""
-    return run(lambda x: table["tanh"](floating(x)), input)
+    return run(_tanh, input)
+
+
+def _tanh(x: Value) -> Value:
+    return table["tanh"](floating(x))
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
@@ -188,21 +191,33 @@ def _glu(x: Value, axis: int) -> Value:
 
 def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """e^x divided by its sum along an axis."""
-    return _along(normalising.softmax, "softmax", input, dim, dtype)
+    return _along(_softmax, "softmax", input, dim, dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """log(softmax(x))."""
-    return _along(normalising.log_softmax, "log_softmax", input, dim, dtype)
+    return _along(_log_softmax, "log_softmax", input, dim, dtype)
 
 
 def _along(fn: Callable[..., Value], what: str, x: Tensor, dim: int | None, dtype: Any) -> Tensor:
     if dim is None:
         raise ArgumentError(f"{what} without an axis", where=user_location(), expected="dim=, for example -1")
-    value = read(x) if dtype is not None else operands(what, read(x))[0]
-    if value.ndim:
-        return wrap(fn(value, dim, dtype=dtype))
-    return wrap(table["reshape"](fn(table["reshape"](value, shape=(1,)), dim, dtype=dtype), shape=()))
+    return run(fn, x, axis=dim, dtype=dtype)
+
+
+def _softmax(x: Value, axis: int, dtype: Any) -> Value:
+    return _over_axis(normalising.softmax, "softmax", x, axis, dtype)
+
+
+def _log_softmax(x: Value, axis: int, dtype: Any) -> Value:
+    return _over_axis(normalising.log_softmax, "log_softmax", x, axis, dtype)
+
+
+def _over_axis(fn: Callable[..., Value], what: str, x: Value, axis: int, dtype: Any) -> Value:
+    x = x if dtype is not None else operands(what, x)[0]
+    if x.ndim:
+        return fn(x, axis, dtype=dtype)
+    return table["reshape"](fn(table["reshape"](x, shape=(1,)), axis, dtype=dtype), shape=())
 
 
 def softmin(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
