@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars
-from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.ir.graph import Graph
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import TensorType
 from trilobite.native.host import SSE2, Host, features
+from trilobite.native.llvm.text import Text
 from trilobite.native.objects import compile_object, load, symbol
 
 Array = np.ndarray[Any, Any]

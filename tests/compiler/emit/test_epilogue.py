@@ -11,7 +11,6 @@ import pytest
 from tests.compiler.emit.native import Array, load_entry
 from trilobite.base.dtypes import DType, bfloat16, bool_, float16, float32, int8, int32, uint8
 from trilobite.compiler.targets.cpu.contraction.sizes import product as product_of
-from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.epilogue import Epilogue, RowOperand, emit_epilogue, epilogue_of
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Dense, Graph
@@ -19,6 +18,7 @@ from trilobite.ir.primitive import table as p
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import TensorType, dim
 from trilobite.native.host import features
+from trilobite.native.llvm.text import Text
 
 M, K, N = 5, 3, 21
 

@@ -12,8 +12,8 @@ from tests.compiler.emit.accuracy import TWO_OPERANDS, Array, edges, exact, samp
 from tests.compiler.emit.native import load_entry, plain_host
 from trilobite.compiler.targets.cpu.emit.exponential import exp
 from trilobite.compiler.targets.cpu.emit.math import FUNCTIONS, ULPS
-from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.native.host import Host, features
+from trilobite.native.llvm.text import Text
 
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 BLOCK = 1 << 16  # numbers at a time: what is computed of them stays in the cache

@@ -11,10 +11,10 @@ from trilobite.base.dtypes import ALL, COMPLEX, DType, float32, float64
 from trilobite.base.errors import TrilobiteError
 from trilobite.compiler.targets.cpu.emit.math import FUNCTIONS
 from trilobite.compiler.targets.cpu.emit.scalar import RULES, supports
-from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.ir.primitive import table
 from trilobite.ir.types import TensorType
 from trilobite.native.host import AARCH64, SSE2, Host
+from trilobite.native.llvm.text import Text
 from trilobite.native.objects import compile_object, undefined
 
 REAL = sorted(ALL - COMPLEX, key=lambda d: d.name)

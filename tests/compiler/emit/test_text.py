@@ -10,9 +10,9 @@ import pytest
 from tests.compiler.emit.native import Array, load_entry
 from trilobite.base.dtypes import bool_, float16, float32, float64, int4, int8, int32, int64
 from trilobite.base.errors import IRError
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, lanes_constant, parts, wrapped
 from trilobite.native.host import features
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, lanes_constant, parts, wrapped
 
 
 def execute(build: Callable[[Text], None], *arrays: Array | int, begin: int = 0, end: int = 0) -> str:

@@ -17,18 +17,6 @@ FIELDS = 120  # operands of a tensor instruction
 STATE_WORDS = 152
 FAR = (1 << 63) - 1
 
-DECLARATIONS = [f"declare i{w} @llvm.{n}.i{w}(i{w}, i1)" for n in ("cttz", "ctlz") for w in (8, 16, 32, 64)]
-DECLARATIONS += [f"declare i{w} @llvm.ctpop.i{w}(i{w})" for w in (8, 16, 32, 64)]
-DECLARATIONS += ["declare float @llvm.fma.f32(float, float, float)", "declare float @llvm.sqrt.f32(float)",
-                 "declare double @llvm.fma.f64(double, double, double)",
-                 "declare double @llvm.sqrt.f64(double)"]  # fmt: skip
-DECLARATIONS += [
-    f"declare i{w} @llvm.{n}.sat.i{w}.f{b}({t})"
-    for n in ("fptosi", "fptoui")
-    for w in (8, 16, 32, 64)
-    for b, t in ((32, "float"), (64, "double"))
-]
-
 # The host address of a simulated one, or 0; counts the access and widens the touched range of scratchpads.
 LOCATE = f"""
 define internal i64 @locate(ptr %s, i64 %address, i64 %size, i64 %store) alwaysinline {{

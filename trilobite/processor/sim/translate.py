@@ -193,10 +193,10 @@ def _jump(writer: emit.Writer, prepared: Prepared, place: int, entry: dict[int, 
     instruction = prepared.instruction
     if prepared.row.immediate:
         if prepared.outputs:
-            writer.set(prepared.outputs[0], str(place + 1))
+            writer.set(prepared.outputs[0], writer.constant("i64", place + 1))
         writer.go(place + instruction.immediate, entry)
         return
     target = writer.get(instruction.registers[-1])
     if prepared.outputs:
-        writer.set(prepared.outputs[0], str(place + 1))
+        writer.set(prepared.outputs[0], writer.constant("i64", place + 1))
     writer.go_to_register(target)

@@ -17,16 +17,18 @@ from types import ModuleType
 from typing import Any
 
 from trilobite.base.errors import IRError
+from trilobite.native.host import features
+from trilobite.native.llvm.arithmetic import Arithmetic
+from trilobite.native.llvm.types import Value, constant
 
 Ints = list[int]
 Floats = list[float]
 SCALARS = {"int": "i64", "float": "double", "None": "void"}
 ELEMENTS = {"Ints": "i64", "Floats": "double"}
 WHOLE = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "sdiv", ast.Mod: "srem",
-         ast.LShift: "shl", ast.RShift: "ashr", ast.BitAnd: "and", ast.BitOr: "or"}  # fmt: skip
+         ast.LShift: "shl", ast.RShift: "ashr", ast.BitAnd: "and_", ast.BitOr: "or_"}  # fmt: skip
 REAL = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
 COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
-Value = tuple[str, str]  # LLVM type and name
 
 
 def invoke(code: int, *words: int) -> int:
@@ -51,11 +53,14 @@ def module_text(modules: Sequence[ModuleType], state: type, exported: Sequence[s
     signatures = {name: _signature(node) for name, (node, _) in functions.items()}
     fields = {name: (at, str(kind)) for at, (name, kind) in enumerate(state.__annotations__.items())}
     types = ", ".join(SCALARS.get(kind, "ptr") for _, kind in fields.values())
-    parts = [f"%state = type {{ {types} }}", "declare double @llvm.ceil.f64(double)", "!0 = !{}"]
+    parts: list[str] = [f"%state = type {{ {types} }}", "!0 = !{}"]
+    declared: dict[str, str] = {}
     for name, (node, names) in functions.items():
         linkage = "" if name in exported else "internal "
-        parts.append(_Function(node, linkage, signatures, fields, names).text)
-    return "\n".join(parts) + "\n"
+        function = _Function(node, linkage, signatures, fields, names)
+        parts.append(function.text)
+        declared |= function.t.declared
+    return "\n".join([*parts, *declared.values()]) + "\n"
 
 
 def _signature(node: ast.FunctionDef) -> tuple[str, list[tuple[str, str]]]:
@@ -80,40 +85,34 @@ class _Function:
         names: Mapping[str, Any],
     ) -> None:
         self.signatures, self.fields, self.names = signatures, fields, names
-        self.lines: list[str] = []
+        self.t = Arithmetic(features())
+        self.lines = self.t.lines
         self.locals: dict[str, str] = {}
         self.loops: list[tuple[str, str]] = []  # where continue and break go
-        self.number = 0
         self.name = node.name
         self.result, arguments = signatures[node.name]
         self.state = next((name for name, kind in arguments if kind == "ptr"), "")
         for name, kind in arguments:
             if kind != "ptr":
                 self.locals[name] = kind
-                self.lines.append(f"  store {kind} %{name}, ptr %l.{name}")
+                self.t.line(f"store {kind} %{name}, ptr %l.{name}")
         self._statements(node.body)
         if not self._ended():
-            self.lines.append("  ret void" if self.result == "void" else f"  ret {self.result} 0")
+            self.t.line("ret void" if self.result == "void" else f"  ret {self.result} 0")
         slots = [f"  %l.{name} = alloca {kind}" for name, kind in self.locals.items()]
         given = ", ".join(f"{kind} %{name}" for name, kind in arguments)
         head = f"define {linkage}{self.result} @{node.name}({given}) {{"
         self.text = "\n".join([head, "entry:", *slots, *self.lines, "}"])
 
-    def _new(self, text: str) -> str:
-        self.number += 1
-        self.lines.append(f"  %v{self.number} = {text}")
-        return f"%v{self.number}"
-
     def _label(self) -> str:
-        self.number += 1
-        return f"b{self.number}"
+        return self.t.fresh("b")
 
     def _ended(self) -> bool:
         return bool(self.lines) and self.lines[-1].lstrip().startswith(("br ", "ret "))
 
     def _place(self, label: str) -> None:
         if not self._ended():
-            self.lines.append(f"  br label %{label}")
+            self.t.line(f"br label %{label}")
         self.lines.append(f"{label}:")
 
     def _refuse(self, node: ast.AST) -> IRError:
@@ -146,10 +145,9 @@ class _Function:
 
     def _do_Return(self, node: ast.Return) -> None:
         if node.value is None:
-            self.lines.append("  ret void")
+            self.t.line("ret void")
         else:
-            kind, value = self._value(node.value)
-            self.lines.append(f"  ret {kind} {value}")
+            self.t.line(f"ret {self._value(node.value).typed}")
 
     def _do_If(self, node: ast.If) -> None:
         then, otherwise, after = self._label(), self._label(), self._label()
@@ -157,7 +155,7 @@ class _Function:
         self._place(then)
         self._statements(node.body)
         if not self._ended():
-            self.lines.append(f"  br label %{after}")
+            self.t.line(f"br label %{after}")
         self._place(otherwise)
         self._statements(node.orelse)
         self._place(after)
@@ -171,35 +169,34 @@ class _Function:
         self._statements(node.body)
         self.loops.pop()
         if not self._ended():
-            self.lines.append(f"  br label %{head}")
+            self.t.line(f"br label %{head}")
         self._place(after)
 
     def _do_Break(self, node: ast.Break) -> None:
-        self.lines.append(f"  br label %{self.loops[-1][1]}")
+        self.t.line(f"br label %{self.loops[-1][1]}")
 
     def _do_Continue(self, node: ast.Continue) -> None:
-        self.lines.append(f"  br label %{self.loops[-1][0]}")
+        self.t.line(f"br label %{self.loops[-1][0]}")
 
     def _store(self, target: ast.expr, value: Value) -> None:
-        kind, name = value
         if isinstance(target, ast.Name):
-            if self.locals.setdefault(target.id, kind) != kind:
+            if self.locals.setdefault(target.id, value.type) != value.type:
                 raise self._refuse(target)
-            self.lines.append(f"  store {kind} {name}, ptr %l.{target.id}")
+            self.t.line(f"store {value.typed}, ptr %l.{target.id}")
         else:
             element, place = self._address(target)
-            if element != kind:
+            if element != value.type:
                 raise self._refuse(target)
-            self.lines.append(f"  store {kind} {name}, ptr {place}")
+            self.t.line(f"store {value.typed}, ptr {place}")
 
-    def _field(self, node: ast.expr) -> tuple[str, str]:
+    def _field(self, node: ast.expr) -> tuple[str, Value]:
         """Annotation and address of a field of the state."""
         if not (isinstance(node, ast.Attribute) and node.attr in self.fields):
             raise self._refuse(node)
         at, kind = self.fields[node.attr]
-        return kind, self._new(f"getelementptr %state, ptr %{self.state}, i32 0, i32 {at}")
+        return kind, self.t.define("ptr", f"getelementptr %state, ptr %{self.state}, i32 0, i32 {at}")
 
-    def _address(self, node: ast.expr) -> Value:
+    def _address(self, node: ast.expr) -> tuple[str, Value]:
         """Element type and address of something that can be stored to."""
         if isinstance(node, ast.Attribute):
             kind, place = self._field(node)
@@ -208,9 +205,13 @@ class _Function:
             raise self._refuse(node)
         kind, place = self._field(node.value)
         element = ELEMENTS[kind]
-        base = self._new(f"load ptr, ptr {place}, !invariant.load !0")  # the state's arrays never move
-        _, index = self._value(node.slice)
-        return element, self._new(f"getelementptr {element}, ptr {base}, i64 {index}")
+        base = self._fixed(place)
+        at = f"getelementptr {element}, ptr {base}, i64 {self._value(node.slice)}"
+        return element, self.t.define("ptr", at)
+
+    def _fixed(self, place: Value) -> Value:
+        """An address in the state: its arrays and functions never move."""
+        return self.t.define("ptr", f"load ptr, ptr {place}, !invariant.load !0")
 
     def _value(self, node: ast.expr) -> Value:
         method = getattr(self, f"_of_{type(node).__name__}", None)
@@ -225,24 +226,19 @@ class _Function:
     def _constant(self, value: object, node: ast.expr) -> Value:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._refuse(node)
-        if isinstance(value, int):
-            return "i64", str(value)
-        bits = ctypes.c_uint64.from_buffer_copy(ctypes.c_double(value)).value
-        return "double", f"0x{bits:016X}"
+        return constant("i64" if isinstance(value, int) else "double", value)
 
     def _of_Name(self, node: ast.Name) -> Value:
         if node.id in self.locals:
             kind = self.locals[node.id]
-            return kind, self._new(f"load {kind}, ptr %l.{node.id}")
+            return self.t.define(kind, f"load {kind}, ptr %l.{node.id}")
         return self._constant(self.names.get(node.id), node)
 
-    def _of_Attribute(self, node: ast.Attribute) -> Value:
+    def _of_Attribute(self, node: ast.Attribute | ast.Subscript) -> Value:
         kind, place = self._address(node)
-        return kind, self._new(f"load {kind}, ptr {place}")
+        return self.t.define(kind, f"load {kind}, ptr {place}")
 
-    def _of_Subscript(self, node: ast.Subscript) -> Value:
-        kind, place = self._address(node)
-        return kind, self._new(f"load {kind}, ptr {place}")
+    _of_Subscript = _of_Attribute
 
     def _of_UnaryOp(self, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
@@ -253,48 +249,42 @@ class _Function:
         return self._binary(node.op, self._value(node.left), self._value(node.right), node)
 
     def _binary(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
-        kind = left[0]
-        name = (WHOLE if kind == "i64" else REAL).get(type(op))
-        if name is None or right[0] != kind:
+        name = (WHOLE if left.type == "i64" else REAL).get(type(op))
+        if name is None or right.type != left.type:
             raise self._refuse(node)
-        return kind, self._new(f"{name} {kind} {left[1]}, {right[1]}")
+        found: Value = getattr(self.t, name)(left, right)
+        return found
 
     def _of_Call(self, node: ast.Call) -> Value:
         values = [self._value(argument) for argument in node.args if not self._is_state(argument)]
         if isinstance(node.func, ast.Attribute):  # a function outside, called through the state
-            _, place = self._field(node.func)
-            outside = self._new(f"load ptr, ptr {place}, !invariant.load !0")
-            given = ", ".join(f"{kind} {name}" for kind, name in values)
-            return "i64", self._new(f"call i64 {outside}({given})")
+            return self._called(self._fixed(self._field(node.func)[1]), values)
         assert isinstance(node.func, ast.Name)
         if node.func.id == "invoke":
-            code = self._new(f"inttoptr i64 {values[0][1]} to ptr")
-            given = ", ".join(f"{kind} {name}" for kind, name in values[1:])
-            return "i64", self._new(f"call i64 {code}({given})")
+            return self._called(self.t.define("ptr", f"inttoptr {values[0].typed} to ptr"), values[1:])
         if node.func.id not in self.signatures:
             return self._builtin(node.func.id, values[0], node)
         result, arguments = self.signatures[node.func.id]
         given_values = iter(values)
-        words = [
-            f"ptr %{self.state}" if kind == "ptr" else " ".join(next(given_values)) for _, kind in arguments
-        ]
+        words = [f"ptr %{self.state}" if kind == "ptr" else next(given_values).typed for _, kind in arguments]
         call = f"call {result} @{node.func.id}({', '.join(words)})"
         if result == "void":
-            self.lines.append(f"  {call}")
-            return "void", ""
-        return result, self._new(call)
+            self.t.line(call)
+            return Value("", "void")
+        return self.t.define(result, call)
+
+    def _called(self, code: Value, values: Sequence[Value]) -> Value:
+        return self.t.define("i64", f"call i64 {code}({', '.join(value.typed for value in values)})")
 
     def _is_state(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id == self.state
 
     def _builtin(self, name: str, value: Value, node: ast.Call) -> Value:
-        if name == "float" and value[0] == "i64":
-            return "double", self._new(f"sitofp i64 {value[1]} to double")
-        if name == "int" and value[0] == "double":
-            return "i64", self._new(f"fptosi double {value[1]} to i64")
-        if name == "ceil" and value[0] == "double":
-            up = self._new(f"call double @llvm.ceil.f64(double {value[1]})")
-            return "i64", self._new(f"fptosi double {up} to i64")
+        if name == "float" and value.type == "i64":
+            return self.t.convert("sitofp", value, "double")
+        if name in ("int", "ceil") and value.type == "double":
+            up = self.t.intrinsic("ceil", "double", value) if name == "ceil" else value
+            return self.t.convert("fptosi", up, "i64")
         raise self._refuse(node)
 
     def _branch(self, test: ast.expr, yes: str, no: str) -> None:
@@ -311,20 +301,18 @@ class _Function:
         elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             self._branch(test.operand, no, yes)
         else:
-            self.lines.append(f"  br i1 {self._test(test)}, label %{yes}, label %{no}")
+            self.t.line(f"br i1 {self._test(test)}, label %{yes}, label %{no}")
 
-    def _test(self, test: ast.expr) -> str:
+    def _test(self, test: ast.expr) -> Value:
         if not isinstance(test, ast.Compare):
-            kind, value = self._value(test)
-            if kind != "i64":
+            value = self._value(test)
+            if value.type != "i64":
                 raise self._refuse(test)
-            return self._new(f"icmp ne i64 {value}, 0")
-        kind, left = self._value(test.left)
-        other, right = self._value(test.comparators[0])
+            return self.t.icmp("ne", value, 0)
+        left, right = self._value(test.left), self._value(test.comparators[0])
         name = COMPARE.get(type(test.ops[0]))
-        if len(test.ops) != 1 or kind != other or name is None:
+        if len(test.ops) != 1 or left.type != right.type or name is None:
             raise self._refuse(test)
-        if kind == "i64":
-            sign = "" if name in ("eq", "ne") else "s"
-            return self._new(f"icmp {sign}{name} i64 {left}, {right}")
-        return self._new(f"fcmp {'une' if name == 'ne' else 'o' + name} double {left}, {right}")
+        if left.type == "i64":
+            return self.t.icmp(name if name in ("eq", "ne") else f"s{name}", left, right)
+        return self.t.fcmp("une" if name == "ne" else f"o{name}", left, right)

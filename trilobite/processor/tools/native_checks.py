@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from trilobite.native.llvm.types import Value
 from trilobite.processor.isa.address import NUMBERS
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import Array
@@ -230,40 +231,35 @@ class CheckedWriter(emit.Writer):
     notes: Mapping[int, CallNote] = {}  # of the program, by instruction
 
     def access(self, instruction: Instruction, place: int, is_store: bool) -> None:
-        base = self.get(instruction.registers[1])
-        address = self.new(f"add i64 {base}, {instruction.immediate}")
+        address = self.add(self.get(instruction.registers[1]), instruction.immediate)
         size = instruction.formats[0].bits // 8
-        fine = self.new(f"call i64 @allowed{size}(ptr %s, i64 {address}, i64 {int(is_store)}, i64 {place})")
-        bad = self.new(f"icmp eq i64 {fine}, 0")
+        asked = f"ptr %s, {address.typed}, i64 {int(is_store)}, i64 {place}"
+        bad = self.icmp("eq", self.define("i64", f"call i64 @allowed{size}({asked})"), 0)
         if instruction.registers[1] == STACK:
-            bad = self.new(f"or i1 {bad}, {self._overflows(address)}")
+            bad = self.or_(bad, self._overflows(address))
         note = self.notes.get(place)
         if note is not None and note.arrays:
-            bad = self.new(f"or i1 {bad}, {self._outside(note, address, size)}")
+            bad = self.or_(bad, self._outside(note, address, size))
         self.leave_if(bad, place)
         super().access(instruction, place, is_store)
 
-    def _outside(self, note: CallNote, address: str, size: int) -> str:
+    def _outside(self, note: CallNote, address: Value, size: int) -> Value:
         """Whether an access lies in none of the arrays that it may be meant for."""
-        bad = "true"
+        bad = self.constant("i1", 1)
         for array in note.arrays[0][1]:
-            at = self.new(f"sub i64 {address}, {array.low}")
-            out = self.new(f"icmp ugt i64 {at}, {array.high - array.low - size}")
-            bad = self.new(f"and i1 {bad}, {out}")
+            at = self.sub(address, array.low)
+            bad = self.and_(bad, self.icmp("ugt", at, array.high - array.low - size))
         return bad
 
-    def _overflows(self, address: str) -> str:
+    def _overflows(self, address: Value) -> Value:
         """Whether an access through the stack pointer lies below the stack's room."""
-        low = self.new(f"load i64, ptr {self.new(f'getelementptr i64, ptr %s, i64 {STACK_LOW}')}")
-        on = self.new(f"load i64, ptr {self.new(f'getelementptr i64, ptr %s, i64 {STACK_ON}')}")
-        below = self.new(f"icmp ult i64 {address}, {low}")
-        used = self.new(f"icmp ne i64 {on}, 0")
-        return self.new(f"and i1 {below}, {used}")
+        low, on = (self.load_type("i64", self.word(word)) for word in (STACK_LOW, STACK_ON))
+        return self.and_(self.icmp("ult", address, low), self.icmp("ne", on, 0))
 
     def compute(self, instruction: Instruction) -> None:
         super().compute(instruction)
         if instruction.registers[0] == STACK and not moves_stack(instruction):
-            self.do(f"store i64 0, ptr {self.new(f'getelementptr i64, ptr %s, i64 {STACK_ON}')}")
+            self.store_type(self.constant("i64", 0), self.word(STACK_ON))
 
     def module(self, places: Sequence[int]) -> str:
         return "".join(_allowed(size) for size in (1, 2, 4, 8)) + super().module(places)

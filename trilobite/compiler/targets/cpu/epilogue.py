@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars, supports
-from trilobite.compiler.targets.cpu.emit.text import Index, Text, Value
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.dot import free_axes
 from trilobite.ir.types import Dim, Shape, TensorType
+from trilobite.native.llvm.text import Index, Text, Value
 
 if TYPE_CHECKING:
     from trilobite.compiler.targets.cpu.contraction.sizes import Product

@@ -12,7 +12,7 @@ import numpy as np
 
 from trilobite.native.host import features
 from trilobite.processor.isa.formats import BF16, E4M3, E5M2, F16, F32, F64, I4, TF32, Format
-from trilobite.processor.sim.routines.text import Code, Value, literal
+from trilobite.processor.sim.routines.text import Code, Value
 
 NAN = {F16: 0x7E00, BF16: 0x7FC0, F32: 0x7FC00000, F64: 0x7FF8000000000000}
 WRITABLE_FLOATS = (F16, BF16, F32, F64)
@@ -66,10 +66,10 @@ def wide(code: Code, fmt: Format, bits: Value) -> Value:
 
 
 @lru_cache(maxsize=2)
-def _images(fmt: Format) -> tuple[str, ...]:
+def _images(fmt: Format) -> tuple[float, ...]:
     """The float32 image of every value of an fp8 format."""
     values = np.arange(256).astype(np.uint8).view(fmt.dtype).astype(np.float32)
-    return tuple(literal("float", float(value)) for value in values)
+    return tuple(float(value) for value in values)
 
 
 def _tf32(bits: Value) -> Value:

@@ -50,7 +50,7 @@ def tree(code: Code, kind: str, fmt: Format, terms: Value, outputs: Value, wide_
     """Combines the terms in scratch memory until one is left for each output."""
     scratch = code.argument("scratch")
     below = terms - 1
-    bits = 64 - code.call("llvm.ctlz.i64", "i64", (below,), "i1 false")
+    bits = 64 - code.call("llvm.ctlz.i64", "i64", (below,), True)
     steps = terms.test("sgt", 1).choose(bits, 0)
     width = code.constant("i64", 1) << steps
     filled, all_cells = terms * outputs, width * outputs

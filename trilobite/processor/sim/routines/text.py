@@ -7,88 +7,95 @@ not touch each other's elements are marked as such, so that LLVM makes vectors o
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from trilobite.native.host import features
+from trilobite.native.llvm import types
+from trilobite.native.llvm.arithmetic import Arithmetic
+
 SIGNATURE = "ptr %operands, ptr %scalars, i64 %n, i64 %m, ptr %facts, ptr %scratch"
-REALS = ("float", "double")
-WORDS = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "ashr"}
-REAL_WORDS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A number that the routine has at hand: its LLVM type and its name."""
+    """A number that the routine has at hand, as Python computes with it."""
 
     code: Code
-    kind: str
-    name: str
+    of: types.Value
 
-    def _with(self, sign: str, other: Value | float, is_swapped: bool = False) -> Value:
+    @property
+    def kind(self) -> str:
+        return self.of.type
+
+    @property
+    def name(self) -> str:
+        return str(self.of)
+
+    @property
+    def is_real(self) -> bool:
+        return types.is_float_type(self.kind)
+
+    def _with(self, word: str, other: Value | float, is_swapped: bool = False) -> Value:
+        """`add` of floats is `fadd`."""
         right = self.code.like(self, other)
         first, second = (right, self) if is_swapped else (self, right)
-        word = REAL_WORDS[sign] if self.kind in REALS else WORDS[sign]
-        return self.code.new(self.kind, f"{word} {self.kind} {first.name}, {second.name}")
+        method = getattr(self.code.t, f"f{word}" if self.is_real else word)
+        return Value(self.code, method(first.of, second.of))
 
     def __add__(self, other: Value | float) -> Value:
-        return self._with("+", other)
+        return self._with("add", other)
 
     def __radd__(self, other: float) -> Value:
-        return self._with("+", other, True)
+        return self._with("add", other, True)
 
     def __sub__(self, other: Value | float) -> Value:
-        return self._with("-", other)
+        return self._with("sub", other)
 
     def __rsub__(self, other: float) -> Value:
-        return self._with("-", other, True)
+        return self._with("sub", other, True)
 
     def __mul__(self, other: Value | float) -> Value:
-        return self._with("*", other)
+        return self._with("mul", other)
 
     def __rmul__(self, other: float) -> Value:
-        return self._with("*", other, True)
+        return self._with("mul", other, True)
 
     def __truediv__(self, other: Value | float) -> Value:
-        return self._with("/", other)
+        return self._with("div", other)
 
     def __rtruediv__(self, other: float) -> Value:
-        return self._with("/", other, True)
+        return self._with("div", other, True)
 
     def __and__(self, other: Value | int) -> Value:
-        return self._with("&", other)
+        return self._with("and_", other)
 
     def __or__(self, other: Value | int) -> Value:
-        return self._with("|", other)
+        return self._with("or_", other)
 
     def __xor__(self, other: Value | int) -> Value:
-        return self._with("^", other)
+        return self._with("xor", other)
 
     def __lshift__(self, other: Value | int) -> Value:
-        return self._with("<<", other)
+        return self._with("shl", other)
 
     def __rshift__(self, other: Value | int) -> Value:
-        return self._with(">>", other)
+        return self._with("ashr", other)
 
     def test(self, condition: str, other: Value | float) -> Value:
         """As LLVM names conditions: "olt" of floats, "slt" or "ult" of whole numbers."""
-        word = "fcmp" if self.kind in REALS else "icmp"
-        right = self.code.like(self, other)
-        return self.code.new("i1", f"{word} {condition} {self.kind} {self.name}, {right.name}")
+        t = self.code.t
+        compare = t.fcmp if self.is_real else t.icmp
+        return Value(self.code, compare(condition, self.of, self.code.like(self, other).of))
 
     def cast(self, word: str, kind: str) -> Value:
         """trunc, sext, zext, bitcast, fpext, fptrunc, sitofp, ..."""
-        if word == "bitcast" and kind == self.kind:
-            return self
-        return self.code.new(kind, f"{word} {self.kind} {self.name} to {kind}")
+        return Value(self.code, self.code.t.convert(word, self.of, kind))
 
     def choose(self, yes: Value, no: Value | float) -> Value:
         """Of a condition."""
-        other = self.code.like(yes, no)
-        return self.code.new(
-            yes.kind, f"select i1 {self.name}, {yes.kind} {yes.name}, {yes.kind} {other.name}"
-        )
+        return Value(self.code, self.code.t.select(self.of, yes.of, self.code.like(yes, no).of))
 
     @property
     def is_nan(self) -> Value:
@@ -108,52 +115,40 @@ class Slot:
 
     def set(self, value: Value | float) -> None:
         given = value if isinstance(value, Value) else self.code.constant(self.kind, value)
-        self.code.do(f"store {self.kind} {given.name}, ptr {self.name}")
-
-
-def literal(kind: str, number: float) -> str:
-    """A number as LLVM writes it."""
-    if kind == "ptr":
-        return "null"
-    if kind not in REALS:
-        return str(int(number))
-    exact = struct.unpack("<f", struct.pack("<f", number))[0] if kind == "float" else number
-    return f"0x{struct.unpack('<Q', struct.pack('<d', exact))[0]:016X}"
+        self.code.do(f"store {given.of.typed}, ptr {self.name}")
 
 
 class Code:
-    """Collects the lines of a routine."""
+    """Collects the lines of a routine; `t` writes them."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self.t = Arithmetic(features())
         self.slots: list[str] = []
-        self.declared: set[str] = set()
         self.globals: dict[str, str] = {}
-        self._count = 0
         self._group = ""  # of accesses that no other iteration touches
 
     def new(self, kind: str, text: str) -> Value:
-        self._count += 1
-        self.lines.append(f"  %v{self._count} = {text}")
-        return Value(self, kind, f"%v{self._count}")
+        return Value(self, self.t.define(kind, text))
 
     def do(self, text: str) -> None:
-        self.lines.append(f"  {text}")
+        self.t.line(text)
+
+    def _labels(self, *names: str) -> list[str]:
+        return [self.t.fresh(name) for name in names]
 
     def constant(self, kind: str, number: float) -> Value:
-        return Value(self, kind, literal(kind, number))
+        return Value(self, types.Value("null", "ptr") if kind == "ptr" else types.constant(kind, number))
 
     def like(self, sample: Value, other: Value | float) -> Value:
         return other if isinstance(other, Value) else self.constant(sample.kind, other)
 
     def argument(self, name: str) -> Value:
         """operands, scalars, facts and scratch are pointers, n and m whole numbers."""
-        return Value(self, "i64" if name in ("n", "m") else "ptr", f"%{name}")
+        return Value(self, types.Value(f"%{name}", "i64" if name in ("n", "m") else "ptr"))
 
     def slot(self, kind: str, start: Value | float) -> Slot:
-        self._count += 1
-        name = f"%s{self._count}"
-        self.slots.append(f"  {name} = alloca {kind}")
+        name = f"%{self.t.fresh('s')}"
+        self.slots.append(f"{name} = alloca {kind}")
         made = Slot(self, kind, name)
         made.set(start)
         return made
@@ -182,82 +177,73 @@ class Code:
         """Where the operand's bytes are: those that are read first, then those that are written."""
         return self.load("ptr", self.argument("operands"), place)
 
-    def call(self, name: str, kind: str, arguments: Sequence[Value], extra: str = "") -> Value:
-        """One of LLVM's functions."""
-        types = ", ".join([*(value.kind for value in arguments), *([extra.split()[0]] if extra else [])])
-        given = [*(f"{value.kind} {value.name}" for value in arguments), *([extra] if extra else [])]
-        self.declared.add(f"declare {kind} @{name}({types})")
-        if kind == "void":
-            self.do(f"call void @{name}({', '.join(given)})")
-            return self.constant("i64", 0)
-        return self.new(kind, f"call {kind} @{name}({', '.join(given)})")
+    def call(self, name: str, kind: str, arguments: Sequence[Value], flag: bool = False) -> Value:
+        """One of LLVM's functions; some have a flag behind, which is false here."""
+        flags = [types.constant("i1", 0)] * flag
+        given = [*(value.of for value in arguments), *flags]
+        return Value(self, self.t.intrinsic(name.removeprefix("llvm."), kind, *given, suffix=""))
 
     def real(self, name: str, *arguments: Value) -> Value:
         """fma, sqrt, rint, floor, ... of the arguments' own type."""
-        kind = arguments[0].kind
-        return self.call(f"llvm.{name}.{'f32' if kind == 'float' else 'f64'}", kind, arguments)
+        return Value(self, self.t.intrinsic(name, arguments[0].kind, *(value.of for value in arguments)))
 
     def copy(self, target: Value, source: Value, size: Value) -> None:
         """Bytes that may overlap."""
-        self.call("llvm.memmove.p0.p0.i64", "void", (target, source, size), "i1 false")
+        self.call("llvm.memmove.p0.p0.i64", "void", (target, source, size), True)
 
-    def table(self, kind: str, name: str, words: Sequence[str]) -> Value:
+    def table(self, kind: str, name: str, numbers: Sequence[float]) -> Value:
         """A constant array."""
-        values = ", ".join(f"{kind} {word}" for word in words)
-        self.globals[name] = f"@{name} = private constant [{len(words)} x {kind}] [{values}]"
-        return Value(self, "ptr", f"@{name}")
+        values = ", ".join(types.constant(kind, number).typed for number in numbers)
+        self.globals[name] = f"@{name} = private constant [{len(numbers)} x {kind}] [{values}]"
+        return Value(self, types.Value(f"@{name}", "ptr"))
 
     @contextmanager
     def loop(self, count: Value, is_parallel: bool = False) -> Iterator[Value]:
         """Runs its body for 0 .. count - 1."""
-        self._count += 1
-        number, before = self._count, self._group
+        head, body, done = self._labels("head", "body", "done")
+        before = self._group
         place = self.slot("i64", 0)
-        self.do(f"br label %head{number}")
-        self.lines.append(f"head{number}:")
+        self.do(f"br label %{head}")
+        self.do(f"{head}:")
         index = place.get()
-        more = index.test("slt", count)
-        self.do(f"br i1 {more.name}, label %body{number}, label %done{number}")
-        self.lines.append(f"body{number}:")
+        self.do(f"br i1 {index.test('slt', count).name}, label %{body}, label %{done}")
+        self.do(f"{body}:")
+        mark = ""
         if is_parallel:
-            self._group = f", !llvm.access.group !{2 * number}"
+            group, loop = f"!{2 * len(self.globals)}", f"!{2 * len(self.globals) + 1}"
+            self.globals[group] = f"{group} = distinct !{{}}"
+            said = f'!{{!"llvm.loop.parallel_accesses", {group}}}'
+            self.globals[loop] = f"{loop} = distinct !{{{loop}, {said}}}"
+            self._group, mark = f", !llvm.access.group {group}", f", !llvm.loop {loop}"
         yield index
         place.set(index + 1)
         self._group = before
-        mark = f", !llvm.loop !{2 * number + 1}" if is_parallel else ""
-        self.do(f"br label %head{number}{mark}")
-        self.lines.append(f"done{number}:")
-        if is_parallel:
-            said = f'!{{!"llvm.loop.parallel_accesses", !{2 * number}}}'
-            self.globals[f"!{2 * number}"] = f"!{2 * number} = distinct !{{}}"
-            self.globals[f"!{2 * number + 1}"] = (
-                f"!{2 * number + 1} = distinct !{{!{2 * number + 1}, {said}}}"
-            )
+        self.do(f"br label %{head}{mark}")
+        self.do(f"{done}:")
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
         """Runs its body if the condition holds."""
-        self._count += 1
-        number = self._count
-        self.do(f"br i1 {condition.name}, label %then{number}, label %after{number}")
-        self.lines.append(f"then{number}:")
+        then, after = self._labels("then", "after")
+        self.do(f"br i1 {condition.name}, label %{then}, label %{after}")
+        self.do(f"{then}:")
         yield
-        self.do(f"br label %after{number}")
-        self.lines.append(f"after{number}:")
+        self.do(f"br label %{after}")
+        self.do(f"{after}:")
 
     def refuse(self, condition: Value) -> None:
         """Gives up; only before anything was written."""
-        self._count += 1
-        number = self._count
-        self.do(f"br i1 {condition.name}, label %no{number}, label %yes{number}")
-        self.lines += [f"no{number}:", "  ret i64 0", f"yes{number}:"]
+        no, yes = self._labels("no", "yes")
+        self.do(f"br i1 {condition.name}, label %{no}, label %{yes}")
+        for line in (f"{no}:", "ret i64 0", f"{yes}:"):
+            self.do(line)
 
     def text(self) -> str:
         """The whole module."""
         head = [
-            *sorted(self.declared),
+            *sorted(self.t.declared.values()),
             *self.globals.values(),
             f"define i64 @entry({SIGNATURE}) {{",
             "begin:",
         ]
-        return "\n".join([*head, *self.slots, *self.lines, "  ret i64 1", "}", ""])
+        return "\n".join([*head, *self.slots, *self.t.lines, "ret i64 1", "}", ""])

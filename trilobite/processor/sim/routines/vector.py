@@ -174,7 +174,7 @@ def _rectify(code: Code, fmt: Format, a: Value) -> Value:
 
 
 def _count(name: str, code: Code, fmt: Format, a: Value) -> Value:
-    return code.call(f"llvm.{name}.{a.kind}", a.kind, (a,), "" if name == "ctpop" else "i1 false")
+    return code.call(f"llvm.{name}.{a.kind}", a.kind, (a,), name != "ctpop")
 
 
 def fused(code: Code, fmt: Format, a: Value, b: Value, c: Value) -> Value:

@@ -25,9 +25,9 @@ from trilobite.base.dtypes import (
     is_unsigned,
     uint4,
 )
-from trilobite.compiler.targets.cpu.emit import formats
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import element_of, register_type, width
+from trilobite.native.llvm import formats
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import element_of, register_type, width
 
 NARROW = frozenset(np.dtype(n) for n in ("int8", "uint8", "int16")) | {int4, uint4}
 """Integers that 16 signed bits hold: their products are added in pairs."""

@@ -16,10 +16,10 @@ from trilobite.compiler.targets.cpu.contraction.convert import narrow
 from trilobite.compiler.targets.cpu.contraction.sizes import Product
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
 from trilobite.compiler.targets.cpu.contraction.words import Content, EpilogueWords, OperandWords
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue, emit_epilogue
 from trilobite.ir.graph import Graph, Var
 from trilobite.ir.types import Dim, TensorType
+from trilobite.native.llvm.text import Text, Value
 
 Places = tuple[list[Value], list[Value]]
 """Where a row of every operand and of every result begins."""

@@ -13,7 +13,7 @@ from typing import Protocol
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
 from trilobite.compiler.targets.cpu.contraction.words import AxisWords, TapWords
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.native.llvm.text import Text, Value
 
 _AT_ONCE = 4
 

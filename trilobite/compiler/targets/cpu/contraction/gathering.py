@@ -11,8 +11,8 @@ from typing import Any
 from trilobite.compiler.targets.cpu.contraction.finish import Finish
 from trilobite.compiler.targets.cpu.contraction.gather import Gather
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
-from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.native.llvm.text import Text
 
 
 class Gathering:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import is_float_type, vector
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import is_float_type, vector
 
 Multiply = Literal["single", "pairs", "quads"]
 _MADD = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.convert import widen
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import memory_type
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import memory_type
 
 
 def zero_run(t: Text, dtype: DType, target: Value, count: Value) -> None:

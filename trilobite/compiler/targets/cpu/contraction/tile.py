@@ -13,8 +13,8 @@ from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add, pair_products, quad_products
 from trilobite.compiler.targets.cpu.contraction.tiling import VECTORS, Tiling
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import vector
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import vector
 
 _UNROLL = 4  # depth steps of one round of the inner loop
 Step = Callable[[list[Value], Value, int], list[Value]]

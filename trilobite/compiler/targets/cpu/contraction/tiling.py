@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from trilobite.base.dtypes import DType, is_float
 from trilobite.compiler.targets.cpu.contraction.convert import accumulator_of
 from trilobite.compiler.targets.cpu.contraction.multiply import Multiply
-from trilobite.compiler.targets.cpu.emit.types import register_type
 from trilobite.native.host import Host
+from trilobite.native.llvm.types import register_type
 
 ROWS = 6
 """Rows of a register tile: 6 rows of 2 vectors, 2 vectors of columns and a broadcast fill 16 registers."""

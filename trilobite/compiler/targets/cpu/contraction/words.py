@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 
 from trilobite.compiler.program.kernels import Operand
 from trilobite.compiler.targets.cpu.contraction.sizes import Product
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.ir.types import Dim
+from trilobite.native.llvm.text import Text, Value
 
 W = TypeVar("W", covariant=True)
 Content = Operand | Dim | Product

@@ -1,5 +1,5 @@
-"""Kernels as LLVM text: the builder, scalar graphs as vector code, vectorised mathematical functions.
+"""What kernels compute, as LLVM text: scalar graphs as vector code, vectorised mathematical functions.
 
 Enters: a `Host`, and what to compute. Leaves: text of LLVM modules. May import `native.host` and below. Read
-`text.py` first.
+`native.llvm.text` first, then `scalar.py`.
 """

@@ -19,10 +19,11 @@ from trilobite.base.dtypes import (
     uint4,
     uint32,
 )
-from trilobite.compiler.targets.cpu.emit import formats
 from trilobite.compiler.targets.cpu.emit.rounding import rint
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import (
+from trilobite.ir.primitives.common import float_range, integer_range
+from trilobite.native.llvm import formats
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import (
     REGISTER,
     constant,
     element_of,
@@ -31,7 +32,6 @@ from trilobite.compiler.targets.cpu.emit.types import (
     memory_type,
     with_element,
 )
-from trilobite.ir.primitives.common import float_range, integer_range
 
 
 def wrap(t: Text, dtype: DType, value: Value) -> Value:

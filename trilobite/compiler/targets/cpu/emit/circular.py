@@ -12,8 +12,8 @@ from math import pi
 
 from trilobite.compiler.targets.cpu.emit import coefficients as c
 from trilobite.compiler.targets.cpu.emit.polynomial import FLOAT, NAN, estrin, horner, precision, whole
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, element_of, lanes_of, width
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, element_of, lanes_of, width
 
 _LIMIT = {32: 1e5, 64: 1e6}
 

@@ -8,10 +8,10 @@ without it) divide bit by bit, lane after lane, in an internal function.
 from __future__ import annotations
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.targets.cpu.emit.formats import FORMATS
 from trilobite.compiler.targets.cpu.emit.rounding import floor, trunc
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, integer_like, lanes_of, width
+from trilobite.native.llvm.formats import FORMATS
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, integer_like, lanes_of, width
 
 _HIDDEN, _FRACTION = 1 << 52, (1 << 52) - 1
 _STEP = 11  # bits of quotient per round: a 53-bit remainder shifted by so many still fits 64 bits

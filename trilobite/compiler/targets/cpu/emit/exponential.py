@@ -20,8 +20,8 @@ from trilobite.compiler.targets.cpu.emit.polynomial import (
     times_power,
     whole,
 )
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant
 
 
 def _minus_one(t: Text, r: Value) -> Value:

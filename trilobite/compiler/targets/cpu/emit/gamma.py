@@ -15,9 +15,9 @@ from trilobite.compiler.targets.cpu.emit.logarithm import log, log1p
 from trilobite.compiler.targets.cpu.emit.polynomial import INFINITY, NAN, estrin, horner, in_double
 from trilobite.compiler.targets.cpu.emit.rounding import rint
 from trilobite.compiler.targets.cpu.emit.special import erf, erfc
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant
 from trilobite.ir.primitives import special_numpy as numbers
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant
 
 _STIRLING = tuple(b / (2 * k * (2 * k - 1)) for k, b in enumerate(numbers.BERNOULLI[:9], start=1))
 _PSI_FAR = tuple(b / (2 * k) for k, b in enumerate(numbers.BERNOULLI, start=1))

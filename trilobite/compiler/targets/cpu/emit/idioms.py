@@ -18,8 +18,8 @@ import numpy as np
 from trilobite.base.dtypes import bfloat16, float16, float32, float64
 from trilobite.compiler.targets.cpu.emit.exponential import weighted
 from trilobite.compiler.targets.cpu.emit.special import one_and_erf
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.native.llvm.text import Text, Value
 
 _IN_FLOAT = frozenset({float16, bfloat16, float32})  # and not rounded after every operation
 

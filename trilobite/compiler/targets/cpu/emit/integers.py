@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from trilobite.base.dtypes import DType, bits, is_signed
 from trilobite.compiler.targets.cpu.emit.casts import wrap
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, width
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, width
 
 
 def _divisor(t: Text, x: Value, y: Value, dtype: DType) -> Value:

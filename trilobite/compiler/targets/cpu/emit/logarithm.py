@@ -19,8 +19,8 @@ from trilobite.compiler.targets.cpu.emit.polynomial import (
     in_double,
     precision,
 )
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant
 
 _LOG2_E = {23: c.LOG2_E_32, 52: c.LOG2_E_64}
 _LOG10_E = {23: c.LOG10_E_32, 52: c.LOG10_E_64}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trilobite.compiler.targets.cpu.emit import circular, exponential, gamma, logarithm, special
-from trilobite.compiler.targets.cpu.emit.text import Value
+from trilobite.native.llvm.text import Value
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     "exp": exponential.exp,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trilobite.compiler.targets.cpu.emit import coefficients as c
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, element_of
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, element_of
 
 INFINITY, NAN = float("inf"), float("nan")
 LOG2_E, LN_2 = c.LOG2_E_64[0], sum(c.LN_2_64)

@@ -6,8 +6,8 @@ mantissa) rounds, because its last place is 1. Not for integers: they are whole 
 
 from __future__ import annotations
 
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, width
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, width
 
 
 def _anchor(value: Value) -> float:

@@ -38,18 +38,18 @@ from trilobite.compiler.targets.cpu.emit import (
     casts,
     division,
     exponential,
-    formats,
     integers,
     math,
     rounding,
 )
 from trilobite.compiler.targets.cpu.emit.idioms import Idioms
 from trilobite.compiler.targets.cpu.emit.signs import Signs
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, register_type, with_element
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import Primitive
 from trilobite.ir.primitives.cast import by_value
+from trilobite.native.llvm import formats
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, register_type, with_element
 
 Operands = Sequence[Value]
 Rule = Callable[[Text, Operands, DType], Value]

@@ -21,8 +21,8 @@ from trilobite.compiler.targets.cpu.emit.polynomial import (
     precision,
 )
 from trilobite.compiler.targets.cpu.emit.rounding import rint
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, element_of
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, element_of
 
 
 def erf(t: Text, x: Value) -> Value:

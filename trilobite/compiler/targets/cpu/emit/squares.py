@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import lanes_of, width
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import lanes_of, width
 
 
 def transpose(t: Text, rows: Sequence[Value]) -> list[Value]:

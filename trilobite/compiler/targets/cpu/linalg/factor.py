@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType, int64
 from trilobite.compiler.targets.cpu.contraction.words import W, Words
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.linalg.rows import (
     DEPTH,
     Matrix,
@@ -22,6 +21,7 @@ from trilobite.compiler.targets.cpu.linalg.rows import (
     stretches,
     update,
 )
+from trilobite.native.llvm.text import Text, Value
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from trilobite.base.dtypes import DType, float32, float64
 from trilobite.compiler.program.kernels import Lowering, Operand, Room, Step
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.contraction.words import Content, contents, forms, read
-from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.linalg import factor, triangular
 from trilobite.compiler.targets.cpu.linalg.factor import FactorWords
@@ -20,6 +19,7 @@ from trilobite.compiler.targets.cpu.linalg.triangular import Form, SolveWords
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import symbols_of
 from trilobite.native.host import Host, features
+from trilobite.native.llvm.text import Text
 
 _SERIAL = 1 << 15  # operations: below, waking another thread costs more than it brings
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.targets.cpu.emit.text import Index, Text, Value
+from trilobite.native.llvm.text import Index, Text, Value
 
 DEPTH = 8  # rows of a block: enough that a tile's loads cost less than its products
 _TALL = 4  # rows of a tile

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.words import W, Words
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.linalg.rows import DEPTH, Matrix, Rows, copy, define, solve, update
+from trilobite.native.llvm.text import Text, Value
 
 
 @dataclass(frozen=True)

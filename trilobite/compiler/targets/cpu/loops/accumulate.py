@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType, is_float
 from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars
-from trilobite.compiler.targets.cpu.emit.text import Text, Value, constant, element_of
-from trilobite.compiler.targets.cpu.emit.types import integer_like, lanes_of
 from trilobite.compiler.targets.cpu.loops.combine import scalar_graph
+from trilobite.native.llvm.text import Text, Value, constant, element_of
+from trilobite.native.llvm.types import integer_like, lanes_of
 
 Parts = list[Value]
 

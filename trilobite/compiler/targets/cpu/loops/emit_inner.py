@@ -14,15 +14,15 @@ from itertools import islice
 
 from trilobite.base.dtypes import DType
 from trilobite.base.errors import IRError
-from trilobite.compiler.targets.cpu.emit.flow import Loop as Turn
 from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars
-from trilobite.compiler.targets.cpu.emit.text import Value
 from trilobite.compiler.targets.cpu.loops.accumulate import Parts, accumulator, folded
 from trilobite.compiler.targets.cpu.loops.combine import identity, scalar_graph
 from trilobite.compiler.targets.cpu.loops.emit_values import Lane, Scope, linear
 from trilobite.compiler.targets.cpu.loops.index import Index, bounds
 from trilobite.compiler.targets.cpu.loops.ir import Leaf, Load, Loop, Statement, Target
 from trilobite.ir.graph import Graph, Var
+from trilobite.native.llvm.flow import Loop as Turn
+from trilobite.native.llvm.text import Value
 
 
 def innermost(node: Loop) -> bool:

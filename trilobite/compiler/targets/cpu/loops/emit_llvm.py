@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trilobite.base.errors import IRError
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.loops.emit_inner import Inner, innermost
 from trilobite.compiler.targets.cpu.loops.emit_values import Scope
 from trilobite.compiler.targets.cpu.loops.index import factors
@@ -19,6 +18,7 @@ from trilobite.compiler.targets.cpu.loops.ir import Loop, Micro, Nest, Node, Sta
 from trilobite.compiler.targets.cpu.loops.ir import loop as plain_loop
 from trilobite.compiler.targets.cpu.loops.micro import KERNELS
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
 
 _ALIGN = 64
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trilobite.base.dtypes import DType, int32, int64
-from trilobite.compiler.targets.cpu.emit import formats
 from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars
-from trilobite.compiler.targets.cpu.emit.text import Text, Value, memory_type, register_type, vector
 from trilobite.compiler.targets.cpu.loops.combine import cast_graph
 from trilobite.compiler.targets.cpu.loops.index import Atom, Index, Indirect, Quotient
 from trilobite.compiler.targets.cpu.loops.ir import (
@@ -30,6 +28,8 @@ from trilobite.compiler.targets.cpu.loops.ir import (
     ranges_of,
 )
 from trilobite.ir.types import Affine, Dim, Symbol
+from trilobite.native.llvm import formats
+from trilobite.native.llvm.text import Text, Value, memory_type, register_type, vector
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trilobite.compiler.targets.cpu.emit.squares import transpose
-from trilobite.compiler.targets.cpu.emit.text import memory_type
 from trilobite.compiler.targets.cpu.loops import register_tile
 from trilobite.compiler.targets.cpu.loops.emit_values import Scope
 from trilobite.compiler.targets.cpu.loops.index import Index
 from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement
+from trilobite.native.llvm.text import memory_type
 
 
 @dataclass(frozen=True)

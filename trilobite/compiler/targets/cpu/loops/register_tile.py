@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType, float32, float64, int32, int64
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.loops.emit_values import Scope
 from trilobite.compiler.targets.cpu.loops.index import Index
 from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement
 from trilobite.native.host import features
+from trilobite.native.llvm.text import Text, Value
 
 DOC = "loops k, i, j, the last two of fixed extents, around c[.., j] += a[..] * b[.., j]"
 MOST = 28  # accumulators; more do not stay in registers on any machine

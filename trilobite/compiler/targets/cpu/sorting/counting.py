@@ -9,8 +9,8 @@ largest number, which is less than nothing.
 from __future__ import annotations
 
 from trilobite.base.dtypes import int64
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, lanes_of, vector
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, lanes_of, vector
 
 FEW = 320  # keys up to which counting is quicker than sorting byte by byte
 FEW_BYTES = 112  # the same of single bytes

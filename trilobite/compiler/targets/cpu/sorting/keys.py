@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Literal
 
 from trilobite.base.dtypes import DType, bool_, is_float, is_unsigned
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import REGISTER, constant, width
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import REGISTER, constant, width
 
 Half = Literal["whole", "low", "high"]
 MASK = (1 << 32) - 1

@@ -7,8 +7,8 @@ whose equal keys are equal bits, where nothing else goes with them.
 from __future__ import annotations
 
 from trilobite.base.dtypes import DType, bool_, int8, int64, uint8
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, vector
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, vector
 
 BYTES = (int8, uint8, bool_)
 ROOM = 256 * 8  # bytes of the counts

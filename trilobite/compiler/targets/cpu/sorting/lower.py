@@ -17,7 +17,6 @@ from trilobite.base.dtypes import DType, int32, int64, is_complex
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.contraction.words import Content, W, Words, contents, forms, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.sorting import counting, lone_bytes, radix
 from trilobite.compiler.targets.cpu.sorting.keys import (
@@ -30,6 +29,7 @@ from trilobite.compiler.targets.cpu.sorting.keys import (
 )
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.native.host import Host, features
+from trilobite.native.llvm.text import Text, Value
 
 ROOTS = ("sort", "top_k")
 _UNITS = 16

@@ -8,8 +8,8 @@ into 256 places; a byte that all words share is left out.
 from __future__ import annotations
 
 from trilobite.base.dtypes import int64
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, vector
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, vector
 
 ROOM = 256 * 8  # bytes of the places
 _PARAMETERS = ("ptr noalias", "ptr noalias", "i64", "i64", "ptr noalias")

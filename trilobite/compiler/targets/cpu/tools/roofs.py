@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import DType, float32, float64
-from trilobite.compiler.targets.cpu.emit.text import Text, vector
 from trilobite.native import driver
 from trilobite.native.cache import directory, kernels
 from trilobite.native.host import Host, features
+from trilobite.native.llvm.text import Text, vector
 from trilobite.native.memory import zeros
 from trilobite.native.pool import threads
 

@@ -17,10 +17,10 @@ from trilobite.compiler.targets.cpu.contraction.attention.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.gemm.micro import call_micro, emit_micro
 from trilobite.compiler.targets.cpu.contraction.gemm.pack import Stored, emit_pack
 from trilobite.compiler.targets.cpu.emit.exponential import exp
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant
 
 
 @dataclass(frozen=True)

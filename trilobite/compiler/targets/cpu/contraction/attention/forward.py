@@ -20,10 +20,10 @@ from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
 from trilobite.compiler.targets.cpu.emit.exponential import exp
 from trilobite.compiler.targets.cpu.emit.logarithm import log
 from trilobite.compiler.targets.cpu.emit.squares import transpose
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant
 
 KEYS = 96  # of a block: their scores stay in the first cache
 INFINITY = float("inf")

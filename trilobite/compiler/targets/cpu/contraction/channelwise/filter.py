@@ -16,8 +16,8 @@ from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
 from trilobite.compiler.targets.cpu.contraction.words import AxisWords, EpilogueWords, TapWords, W, Words
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.native.llvm.text import Text, Value
 
 _CACHE_LINE = 64  # bytes
 

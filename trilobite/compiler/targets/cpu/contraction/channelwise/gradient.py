@@ -15,7 +15,7 @@ from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
 from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS
 from trilobite.compiler.targets.cpu.contraction.words import AxisWords, EpilogueWords, TapWords, W, Words
-from trilobite.compiler.targets.cpu.emit.text import Value
+from trilobite.native.llvm.text import Value
 
 # places, bytes from pixel to pixel, y, elements of a row of y, pixels, channel, how many exist, sums
 _PARAMETERS = ("ptr noalias", "i64", "ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias")

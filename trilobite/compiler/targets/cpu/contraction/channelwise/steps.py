@@ -21,11 +21,11 @@ from trilobite.compiler.targets.cpu.contraction.rowwise.steps import description
 from trilobite.compiler.targets.cpu.contraction.tables import Array, axis_words, tables, tap_words
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, contents, forms, read
-from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text
 
 _PIXELS = 8  # of a tile at most: as many sums as hide the latency of a fused multiply-add
 _FEWEST = 4

@@ -18,8 +18,8 @@ from trilobite.compiler.targets.cpu.contraction.gather import Block, cut
 from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
 from trilobite.compiler.targets.cpu.contraction.tile import GatheredTile, Stream
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.native.llvm.text import Text, Value
 
 
 @dataclass(frozen=True)

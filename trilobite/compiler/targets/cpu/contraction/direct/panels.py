@@ -14,11 +14,11 @@ from functools import lru_cache
 from trilobite.base.dtypes import DType
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import memory_type
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import memory_type
 
 _GATHERED = 16  # lanes collected at once
 

@@ -45,13 +45,13 @@ from trilobite.compiler.targets.cpu.contraction.tiling import (
 )
 from trilobite.compiler.targets.cpu.contraction.words import Content, contents, forms, read
 from trilobite.compiler.targets.cpu.contraction.words import Form as WordForm
-from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text
 
 Form = tuple[bool, Spread | None]  # of a kernel of many groups: see `Grouped`
 _PIXELS = 192  # of a block, if the rows of so many stay in the second-level cache

@@ -25,9 +25,9 @@ from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
 from trilobite.compiler.targets.cpu.contraction.sizes import ONE
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
 from trilobite.compiler.targets.cpu.contraction.words import Form, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, is_float_type
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, is_float_type
 
 COLUMN_PANELS = 16
 """From so many panels of packed columns on, units are columns however many rows there are."""

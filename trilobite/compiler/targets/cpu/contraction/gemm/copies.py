@@ -13,10 +13,10 @@ from trilobite.compiler.targets.cpu.contraction.gemm.operands import Copy
 from trilobite.compiler.targets.cpu.contraction.gemm.units import strided
 from trilobite.compiler.targets.cpu.contraction.sizes import Product
 from trilobite.compiler.targets.cpu.contraction.words import Content, W, Words, contents, forms, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant
 
 _UNITS = 64
 

@@ -15,8 +15,8 @@ from trilobite.compiler.targets.cpu.contraction.finish import Store
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import is_float_type
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import is_float_type
 
 _TOGETHER = 4  # vectors of a tile that go through the epilogue at once: more would not fit in registers
 

@@ -23,9 +23,9 @@ from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
 from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
 from trilobite.compiler.targets.cpu.contraction.sizes import ONE
 from trilobite.compiler.targets.cpu.contraction.words import Form, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, register_type, vector
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, register_type, vector
 
 PANEL = 16
 """Columns that a range of units is rounded to."""

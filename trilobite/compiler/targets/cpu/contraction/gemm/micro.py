@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan
 from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile, through_depth
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, is_float_type
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, is_float_type
 
 _PARAMETERS = (
     "i64", "ptr noalias", "i64", "i64", "ptr noalias", "i64", "ptr noalias", "i64", "i64",

@@ -8,8 +8,8 @@ Enters: where a row of them begins and which one is wanted. Leaves: 32-bit integ
 from __future__ import annotations
 
 from trilobite.base.dtypes import DType, int4
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import lanes_constant, vector
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import lanes_constant, vector
 
 _AT_ONCE = 8  # that one 32-bit word holds
 

@@ -22,8 +22,8 @@ from trilobite.compiler.targets.cpu.contraction.gemm.operands import Along
 from trilobite.compiler.targets.cpu.contraction.gemm.scales import Scales
 from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan
 from trilobite.compiler.targets.cpu.emit.squares import transpose
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant, vector
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant, vector
 
 _PARAMETERS = ("ptr noalias", "i64", "i64", "i64", "i64", "ptr noalias")
 _ROWS_AT_ONCE = 8

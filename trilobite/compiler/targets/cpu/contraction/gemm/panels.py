@@ -16,10 +16,10 @@ from trilobite.compiler.targets.cpu.contraction.gemm.pack import Stored, emit_pa
 from trilobite.compiler.targets.cpu.contraction.gemm.tiling import plan_of
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.contraction.words import Content, W, Words, contents, forms, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation, Graph
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
 
 
 @dataclass(frozen=True)

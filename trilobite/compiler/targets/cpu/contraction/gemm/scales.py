@@ -13,7 +13,7 @@ from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Along
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Side
 from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.native.llvm.text import Text, Value
 
 
 @dataclass(frozen=True)

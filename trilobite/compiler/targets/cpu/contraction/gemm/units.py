@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import constant
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import constant
 
 
 @contextmanager

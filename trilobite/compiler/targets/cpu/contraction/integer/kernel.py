@@ -25,10 +25,10 @@ from trilobite.compiler.targets.cpu.contraction.words import (
     joined,
     read,
 )
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
 
 MULTIPLY: dict[int, Multiply] = {1: "quads", 2: "pairs"}
 """By the form of a weight."""

@@ -16,11 +16,11 @@ from trilobite.base.dtypes import DType, int32, is_unsigned
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.panels import WeightWords
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER, LIMIT, ONES, panel_words
 from trilobite.ir.graph import Equation
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from trilobite.base.dtypes import DType, uint8, uint16
 from trilobite.compiler.program.kernels import Operand, Step
 from trilobite.compiler.targets.cpu.contraction.runs import copy_run, zero_run
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
     Store,
 )
 from trilobite.compiler.targets.cpu.contraction.words import EpilogueWords, Form, W, Words, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER
 from trilobite.compiler.targets.cpu.primitives.conv_integer_tiles import WHOLE, Matrix
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
 
 
 def _total(t: Text, row: Sequence[int], values: Sequence[Value]) -> Value:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, VECTORS, PlaneTile
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
 from trilobite.compiler.targets.cpu.contraction.words import EpilogueWords, Form, W, Words, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue, emit_epilogue
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
 
 PLACES = 1 + 3 * VECTORS
 """Words of a panel of pixels: is it one run of memory; of each vector where it begins, where the next run

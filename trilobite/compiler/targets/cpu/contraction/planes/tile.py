@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile, through_depth
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.native.llvm.text import Text, Value
 
 FILTERS = 4  # of a panel: 4 x 3 accumulators, 3 vectors of pixels and a broadcast fill 16 registers
 VECTORS = 3

@@ -30,13 +30,13 @@ from trilobite.compiler.targets.cpu.contraction.words import (
     forms,
     read,
 )
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import is_float_type, register_type, vector
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitives.common import count
 from trilobite.ir.types import Affine
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import is_float_type, register_type, vector
 
 _UNITS = 8
 

@@ -18,11 +18,11 @@ from trilobite.compiler.targets.cpu.contraction.rowwise.tile import Combine
 from trilobite.compiler.targets.cpu.contraction.tables import Array, axis_words, even_block, tables, tap_words
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, contents, forms, read
-from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text
 
 _PIXELS = 96
 _TABLE_BYTES = 32 << 10

@@ -15,8 +15,8 @@ from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
 from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import is_float_type
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import is_float_type
 
 Combine = Literal["max", "min", "sum", "filter"]
 

@@ -16,7 +16,7 @@ from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS
 from trilobite.compiler.targets.cpu.contraction.weight_grad.tile import WeightTile
 from trilobite.compiler.targets.cpu.contraction.words import AxisWords, EpilogueWords, TapWords, W, Words
-from trilobite.compiler.targets.cpu.emit.text import Value
+from trilobite.native.llvm.text import Value
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from trilobite.compiler.targets.cpu.contraction.tables import Array, axis_words,
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling, tiling, widened
 from trilobite.compiler.targets.cpu.contraction.weight_grad.kernel import WeightGrad, WeightGradWords
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, Words, contents, forms, read
-from trilobite.compiler.targets.cpu.emit.text import Text
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitives.common import count
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text
 
 _PIXELS = 64  # of a block: rows of several taps and packed filters share a first-level cache
 _PIXELS_OF_ONE_TAP = 128

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile, through_depth
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
+from trilobite.native.llvm.text import Text, Value
 
 _PARAMETERS = ("ptr noalias", "i64", "ptr noalias", "i64", "i64", "ptr noalias")
 _UNROLL = 2  # pixels of one round

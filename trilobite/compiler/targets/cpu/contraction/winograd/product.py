@@ -26,11 +26,11 @@ from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
     Store,
 )
 from trilobite.compiler.targets.cpu.contraction.words import EpilogueWords, Form, W, Words, joined, read
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
-from trilobite.compiler.targets.cpu.emit.types import iota
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.primitives.conv_winograd import TRANSFORMS
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import iota
 
 BLOCK = 60  # tiles of a unit: their sums at 36 points and 64 channels of a panel's points fill half a cache
 DEPTH = 64  # channels whose points are made at a time

@@ -23,10 +23,10 @@ from trilobite.compiler.targets.cpu.contraction.words import (
     Words,
     read,
 )
-from trilobite.compiler.targets.cpu.emit.text import Text, Value
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.primitives.conv_winograd import TRANSFORMS
 from trilobite.native.host import Host
+from trilobite.native.llvm.text import Text, Value
 
 Matrix = Sequence[Sequence[float]]
 Store = Callable[[int, int, Value], None]

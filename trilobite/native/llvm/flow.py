@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from trilobite.base.errors import IRError
-from trilobite.compiler.targets.cpu.emit.memory import Memory
-from trilobite.compiler.targets.cpu.emit.types import Index, Value, constant
 from trilobite.native.host import Host
+from trilobite.native.llvm.memory import Memory
+from trilobite.native.llvm.types import Index, Value, constant
 
 T = TypeVar("T")
 
@@ -62,13 +62,13 @@ class Flow(Memory):
         results: list[T] = []
         pieces: list[list[str]] = []
         for body in bodies:
-            start = len(self._lines)
+            start = len(self.lines)
             results.append(body())
-            pieces.append(self._lines[start:])
-            del self._lines[start:]
+            pieces.append(self.lines[start:])
+            del self.lines[start:]
         straight = not any(line.startswith(("br ", "switch ")) for piece in pieces for line in piece)
         turns = zip_longest(*pieces) if straight else pieces
-        self._lines += [line for turn in turns for line in turn if line is not None]
+        self.lines += [line for turn in turns for line in turn if line is not None]
         return results
 
     def either(
@@ -138,7 +138,7 @@ class Loop:
         self._before, self._head = t._block_name, head
         t._jump(head)
         t._label(head)
-        self._phis = len(t._lines)
+        self._phis = len(t.lines)
         self.index, *self.values = (
             t.define(v.type, "phi") for v in (self._start, *self._carried)
         )  # the incoming values are filled in when the body is known
@@ -157,6 +157,6 @@ class Loop:
         phis = zip((self.index, *self.values), starts, nexts, strict=True)
         for i, (phi, first, later) in enumerate(phis):
             incoming = f"[ {first}, %{self._before} ], [ {later}, %{t._block_name} ]"
-            t._lines[self._phis + i] = f"{phi} = phi {phi.type} {incoming}"
+            t.lines[self._phis + i] = f"{phi} = phi {phi.type} {incoming}"
         t._jump(self._head)
         t._label(self._exit)

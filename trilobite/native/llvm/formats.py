@@ -27,8 +27,8 @@ from trilobite.base.dtypes import (
     int4,
     uint4,
 )
-from trilobite.compiler.targets.cpu.emit.arithmetic import Arithmetic
-from trilobite.compiler.targets.cpu.emit.types import Value, constant, element_of
+from trilobite.native.llvm.arithmetic import Arithmetic
+from trilobite.native.llvm.types import Value, constant, element_of
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ is in memory and how it changes on the way stands in `types` and `formats`. It p
 from __future__ import annotations
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.targets.cpu.emit import formats
-from trilobite.compiler.targets.cpu.emit.arithmetic import Arithmetic
-from trilobite.compiler.targets.cpu.emit.types import (
+from trilobite.native.llvm import formats
+from trilobite.native.llvm.arithmetic import Arithmetic
+from trilobite.native.llvm.types import (
     Index,
     Value,
     constant,
@@ -125,13 +125,13 @@ class Memory(Arithmetic):
 
     def _masked_load(self, type: str, pointer: Value, mask: Value, align: int) -> Value:
         name = f"@llvm.masked.load.v{lanes_of(type)}{_word(type)}.p0"
-        self._declared.setdefault(name, f"declare {type} {name}(ptr, {mask.type}, {type})")
+        self.declared.setdefault(name, f"declare {type} {name}(ptr, {mask.type}, {type})")
         zero = f"{type} zeroinitializer"
         return self.define(type, f"call {type} {name}(ptr align {align} {pointer}, {mask.typed}, {zero})")
 
     def _masked_store(self, value: Value, pointer: Value, mask: Value, align: int) -> None:
         name = f"@llvm.masked.store.v{lanes_of(value.type)}{_word(value.type)}.p0"
-        self._declared.setdefault(name, f"declare void {name}({value.type}, ptr, {mask.type})")
+        self.declared.setdefault(name, f"declare void {name}({value.type}, ptr, {mask.type})")
         self.line(f"call void {name}({value.typed}, ptr align {align} {pointer}, {mask.typed})")
 
     # -- other ---------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Memory(Arithmetic):
 
     def _block(self, name: str, args: str, types: str, bytes: Index) -> None:
         full = f"@llvm.{name}.inline.p0.p0.i64"
-        self._declared.setdefault(full, f"declare void {full}({types}, i64 immarg, i1 immarg)")
+        self.declared.setdefault(full, f"declare void {full}({types}, i64 immarg, i1 immarg)")
         self.line(f"call void {full}({args}, i64 {bytes}, i1 false)")
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from trilobite.compiler.targets.cpu.emit.types import (
+from trilobite.native.host import Host
+from trilobite.native.llvm.types import (
     Number,
     Value,
     constant,
@@ -26,7 +27,6 @@ from trilobite.compiler.targets.cpu.emit.types import (
     width,
     with_element,
 )
-from trilobite.native.host import Host
 
 Operand = Value | int | float
 Fold = Callable[[int, int], int]
@@ -68,8 +68,8 @@ class Arithmetic:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self._lines: list[str] = []
-        self._declared: dict[str, str] = {}
+        self.lines: list[str] = []
+        self.declared: dict[str, str] = {}
         self._count = 0
 
     # -- the ground ----------------------------------------------------------------------------------------
@@ -80,13 +80,13 @@ class Arithmetic:
         return f"{name}.{self._count}"
 
     def line(self, text: str) -> None:
-        self._lines.append(text)
+        self.lines.append(text)
 
     def define(self, type: str, text: str) -> Value:
         """A new value: the result of the instruction `text`."""
         self._count += 1
         name = f"%v.{self._count}"
-        self._lines.append(f"{name} = {text}")
+        self.lines.append(f"{name} = {text}")
         return Value(name, type)
 
     def constant(self, type: str, number: Number) -> Value:
@@ -101,8 +101,8 @@ class Arithmetic:
     def intrinsic(self, name: str, result: str, *args: Value, suffix: str | None = None) -> Value:
         """Call `llvm.<name>`, overloaded on the type of its result unless `suffix` says otherwise."""
         full = _intrinsic_name(name, result, suffix)
-        if full not in self._declared:
-            self._declared[full] = f"declare {result} {full}({', '.join([a.type for a in args])})"
+        if full not in self.declared:
+            self.declared[full] = f"declare {result} {full}({', '.join([a.type for a in args])})"
         call = f"call {result} {full}({', '.join([a.typed for a in args])})"
         if result != "void":
             return self.define(result, call)

@@ -19,8 +19,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from trilobite.compiler.targets.cpu.emit.flow import Flow
-from trilobite.compiler.targets.cpu.emit.types import (
+from trilobite.native.host import Host
+from trilobite.native.llvm.flow import Flow
+from trilobite.native.llvm.types import (
     Index,
     Number,
     Value,
@@ -31,7 +32,6 @@ from trilobite.compiler.targets.cpu.emit.types import (
     register_type,
     vector,
 )
-from trilobite.native.host import Host
 
 __all__ = [
     "Index", "Text", "Value", "constant", "element_of", "lanes_constant", "memory_type", "register_type",
@@ -69,8 +69,8 @@ class Text(Flow):
         that equal functions of two kernels are equal texts, which are compiled once (`native.parts`).
         """
         values = [Value(f"%p.{i}", _type_word(p)) for i, p in enumerate(parameters)]
-        outer = self._lines, self._block_name, self._count
-        self._lines, self._count = [], 0
+        outer = self.lines, self._block_name, self._count
+        self.lines, self._count = [], 0
         words = ", ".join(f"{p} {v}" for p, v in zip(parameters, values, strict=True))
         self.line(f"define internal {result} @{name}({words}) #{1 if not inline else 2} {{")
         self._label("start")
@@ -78,8 +78,8 @@ class Text(Flow):
         if result == "void":
             self.line("ret void")
         self.line("}")
-        self._functions.append(self._lines)
-        self._lines, self._block_name, self._count = outer
+        self._functions.append(self.lines)
+        self.lines, self._block_name, self._count = outer
 
     def first(self, name: str) -> bool:
         """True the first time a name is asked for: who shares an internal function defines it then."""
@@ -113,7 +113,7 @@ class Text(Flow):
         functions = [line for body in self._functions for line in body]
         return "\n".join((
             f'target triple = "{self.host.triple}"',
-            *tables, *self._lines, "ret void", "}", *functions, *self._declared.values(),
+            *tables, *self.lines, "ret void", "}", *functions, *self.declared.values(),
             "attributes #0 = { nounwind }",
             "attributes #1 = { nounwind noinline }",
             "attributes #2 = { nounwind alwaysinline }",
