@@ -19,7 +19,7 @@ from trilobite.compiler.graph.fingerprint import fingerprint
 from trilobite.compiler.graph.pipeline import Options
 from trilobite.compiler.program.program import HostCall, Loop
 from trilobite.compiler.program.program_file import decode, encode
-from trilobite.compiler.targets.cpu import shelf
+from trilobite.compiler.targets.cpu import program_store
 from trilobite.compiler.targets.cpu.kernel import pack, unpack
 from trilobite.compiler.targets.cpu.target import Executable, compile_graph
 from trilobite.ir.graph import Graph
@@ -75,7 +75,7 @@ def test_a_graph_that_calls_python_is_like_no_other() -> None:
         return x + 1
 
     assert fingerprint(graph_of(f)) is None
-    assert shelf.shelf_of(graph_of(f), Options()) is None
+    assert program_store.store_of(graph_of(f), Options()) is None
 
 
 # -- programs as bytes ---------------------------------------------------------------------------------------
@@ -148,13 +148,13 @@ def test_what_is_no_program_is_refused(cut: int) -> None:
         decode(data[:cut] if cut >= 0 else data[:8] + b"junk" + data[12:], unpack)
 
 
-# -- on the shelf --------------------------------------------------------------------------------------------
+# -- where programs are kept ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     cache = Cache(tmp_path, kind="programs")
-    monkeypatch.setattr(shelf, "shared", lambda kind: cache)
+    monkeypatch.setattr(program_store, "shared", lambda kind: cache)
     return cache
 
 
@@ -167,7 +167,7 @@ def test_keys_see_options_machine_compiler_and_tuning(own: Cache, monkeypatch: p
     graph = graph_of(lambda x: tb.exp(x))
 
     def key(**chosen: Any) -> str:
-        found = shelf.shelf_of(graph, Options(**chosen))
+        found = program_store.store_of(graph, Options(**chosen))
         assert found is not None
         return found.key
 
@@ -177,18 +177,18 @@ def test_keys_see_options_machine_compiler_and_tuning(own: Cache, monkeypatch: p
     ]  # fmt: skip
     assert key() == keys[0]
     with monkeypatch.context() as patch:
-        patch.setattr(shelf, "_tuning", lambda: "tuned")
+        patch.setattr(program_store, "_tuning", lambda: "tuned")
         keys.append(key())
-    here = shelf.features()
-    shelf._circumstances.cache_clear()
+    here = program_store.features()
+    program_store._circumstances.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(shelf, "features", lambda: dataclasses.replace(here, l2=here.l2 * 2))
+        patch.setattr(program_store, "features", lambda: dataclasses.replace(here, l2=here.l2 * 2))
         keys.append(key())
-    shelf._circumstances.cache_clear()
+    program_store._circumstances.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(shelf, "_ROOMS", ("base", "ir", "compiler/graph"))
+        patch.setattr(program_store, "_ROOMS", ("base", "ir", "compiler/graph"))
         keys.append(key())
-    shelf._circumstances.cache_clear()
+    program_store._circumstances.cache_clear()
     assert len(set(keys)) == len(keys)
 
 
@@ -260,7 +260,8 @@ def step(x):
     optimiser.step()
     return loss
 print([step(x).item().hex() for _ in range(4)])
-print(sorted(m for m in sys.modules if m in ("llvmlite.binding", "trilobite.compiler.targets.cpu.making")))
+wanted = "llvmlite.binding", "trilobite.compiler.targets.cpu.graph_to_program"
+print(sorted(m for m in sys.modules if m in wanted))
 """
 
 
@@ -277,4 +278,7 @@ def test_a_warm_process_trains_without_compiler_and_llvm(root: Path, tmp_path: P
 
     cold, warm = run(), run()
     assert cold[0] == warm[0]
-    assert cold[1] == "['llvmlite.binding', 'trilobite.compiler.targets.cpu.making']" and warm[1] == "[]"
+    assert (
+        cold[1] == "['llvmlite.binding', 'trilobite.compiler.targets.cpu.graph_to_program']"
+        and warm[1] == "[]"
+    )

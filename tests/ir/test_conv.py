@@ -123,7 +123,7 @@ def compute(subject: Any, dtype: Any) -> list[tuple[str, Array, Array]]:
     ]
 
 
-def test_the_definition(subject: Any) -> None:
+def test_values_are_those_of_plain_loops(subject: Any) -> None:
     for which, got, want in compute(subject, np.float64):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12, err_msg=which)
         assert got.dtype == np.float64 and got.shape == want.shape

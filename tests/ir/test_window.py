@@ -109,7 +109,7 @@ def subject(request: pytest.FixtureRequest) -> tuple[tuple[int, ...], dict[str, 
 
 
 @pytest.mark.parametrize("kind", ["max", "min", "sum"])
-def test_the_definition(subject: Any, kind: str, rng: np.random.Generator) -> None:
+def test_values_are_those_of_plain_loops(subject: Any, kind: str, rng: np.random.Generator) -> None:
     shape, win = subject
     x = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)
     want, _ = loops(x, kind, **win)

@@ -118,7 +118,7 @@ def test_suppression(level: int, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(kept[: found[0]], want)
 
 
-def test_neighbours(level: int, rng: np.random.Generator) -> None:
+def test_cores_pass_their_block_to_the_next_core(level: int, rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 4, 100)).astype(np.float32)
     out = run(CLUSTERS, "neighbours", [x, np.zeros_like(x), 100], (8, 1, 1), "union2", level=level)[1]
     scaled = x * np.arange(1, 5, dtype=np.float32)[:, None]

@@ -1,7 +1,7 @@
 """A part of a graph with the programs it became: one for every choice of its symbolic sizes.
 
 Enters: types of the inputs, and the part before it is fused. Leaves: `Runner`s. Programs that an earlier
-process has made come from disk; the way to them (`making`) is then gone only by who looks at it.
+process has made come from disk; `graph_to_program` is then run only if somebody asks for it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from trilobite.base.collection import uncollected
 from trilobite.compiler.program.program import Program
 from trilobite.compiler.targets.cpu.kernel import native
+from trilobite.compiler.targets.cpu.program_store import ProgramStore
 from trilobite.compiler.targets.cpu.runner import Arena, Runner
-from trilobite.compiler.targets.cpu.shelf import Shelf
 from trilobite.ir.graph import Graph
 from trilobite.ir.types import Symbol, TensorType, bind_symbols, symbols_of
 
 if TYPE_CHECKING:
-    from trilobite.compiler.targets.cpu.making import Fused
+    from trilobite.compiler.targets.cpu.graph_to_program import Fused
 
 Array = np.ndarray[Any, Any]
 _SIZES = 128  # whose runners are kept
@@ -40,13 +40,13 @@ class Compiled:
         types: Sequence[TensorType],
         graph: Callable[[], Graph],
         donated: Mapping[int, int],
-        shelf: tuple[Shelf | None, int],
+        store: tuple[ProgramStore | None, int],
         arena: Arena | None = None,
         replaced: Sequence[int] = (),
     ) -> None:
         self.donated, self.replaced = donated, replaced
         self._types, self._graph = types, graph
-        self._shelf, self._part = shelf
+        self._store, self._part = store
         self.runners: dict[tuple[int, ...], Runner] = {}
         self.symbols: tuple[Symbol, ...] = tuple(sorted({s for t in types for s in symbols_of(t.shape)}))
         self.arena = Arena() if arena is None and self.symbols else arena
@@ -55,7 +55,7 @@ class Compiled:
 
     @cached_property
     def _fused(self) -> Fused:
-        from trilobite.compiler.targets.cpu.making import Fused
+        from trilobite.compiler.targets.cpu.graph_to_program import Fused
 
         return Fused(self._graph())
 
@@ -114,9 +114,9 @@ class Compiled:
 
     def _kept(self, key: tuple[int, ...], sizes: Mapping[Symbol, int]) -> Program:
         """The program from disk, or made and put there."""
-        found = None if self._shelf is None else self._shelf.program(self._part, key)
+        found = None if self._store is None else self._store.program(self._part, key)
         if found is None:
             found = self.program(sizes)
-            if self._shelf is not None and len(self.runners) < _ON_DISK:
-                self._shelf.keep(self._part, key, found)
+            if self._store is not None and len(self.runners) < _ON_DISK:
+                self._store.keep(self._part, key, found)
         return found

@@ -2,7 +2,7 @@
 
 Enters: a recorded graph and `Options`. Leaves: an `Executable` that takes and gives arrays. What depends on
 stable inputs alone is a program of its own that runs again only when one of them has changed. Programs that
-an earlier process has made come from disk; the way to them (`making`) is then gone only by who looks at it.
+an earlier process has made come from disk; `graph_to_program` is then run only if somebody asks for it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from trilobite.compiler.targets import contract
 from trilobite.compiler.targets.contract import NOBODY, Target, Usage
 from trilobite.compiler.targets.cpu.compiled import Compiled
 from trilobite.compiler.targets.cpu.primitives import FAMILIES
+from trilobite.compiler.targets.cpu.program_store import Division, Pack, ProgramStore, facts, store_of
 from trilobite.compiler.targets.cpu.results import picker
 from trilobite.compiler.targets.cpu.runner import Arena
-from trilobite.compiler.targets.cpu.shelf import Division, Pack, Shelf, facts, shelf_of
 from trilobite.compiler.targets.cpu.weights import Weights
 from trilobite.ir.evaluate import sizes_of
 from trilobite.ir.graph import Graph
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trilobite.compiler.graph.fuse import FusionPolicy
     from trilobite.compiler.graph.passes import Pass
     from trilobite.compiler.graph.passes.split_stable import Halves
-    from trilobite.compiler.targets.cpu.making import Made
+    from trilobite.compiler.targets.cpu.graph_to_program import Made
     from trilobite.compiler.targets.cpu.tools.memory import MemoryReport
     from trilobite.compiler.targets.cpu.tools.profiling import Profile
 
@@ -47,22 +47,22 @@ class Executable(contract.Executable):
     def __init__(self, graph: Graph, options: Options) -> None:
         self.graph, self.options = graph, options
         everyone.add(self)
-        shelf = shelf_of(graph, options)
-        self.division = self._divided(shelf)
+        store = store_of(graph, options)
+        self.division = self._divided(store)
         donated, types = dict(options.donated), graph.input_types
         if not self.division.two:
             arena = EAGER if options.eager else None
             self.main = Compiled(
-                types, lambda: self.compilation.latest, donated, (shelf, 0), arena, options.replaced
+                types, lambda: self.compilation.latest, donated, (store, 0), arena, options.replaced
             )
             return
         kept = self.division.kept
         at = {i: n for n, i in enumerate(kept)}
         given = {o: at[i] for o, i in donated.items() if i in at}
         taken = [types[i] for i in kept]
-        self.main = Compiled(taken, lambda: self._two().second, given, (shelf, 0), None, options.replaced)
+        self.main = Compiled(taken, lambda: self._two().second, given, (store, 0), None, options.replaced)
         self.weights = Weights(
-            self.division, types, lambda: self._two().first, lambda: self._two().rest, self._packing, shelf
+            self.division, types, lambda: self._two().first, lambda: self._two().rest, self._packing, store
         )
         self.keeper = self.weights
         self._kept = picker(kept)
@@ -71,7 +71,7 @@ class Executable(contract.Executable):
 
     @cached_property
     def _made(self) -> Made:
-        from trilobite.compiler.targets.cpu.making import make
+        from trilobite.compiler.targets.cpu.graph_to_program import make
 
         return make(self.graph, self.options)
 
@@ -98,13 +98,13 @@ class Executable(contract.Executable):
     def _packing(self, number: int) -> Graph:
         return self._two().packings[number].graph
 
-    def _divided(self, shelf: Shelf | None) -> Division:
-        found = None if shelf is None else shelf.division()
+    def _divided(self, store: ProgramStore | None) -> Division:
+        found = None if store is None else store.division()
         if found is None:
             halves = self.halves
             found = Division() if halves is None else _division(halves)
-            if shelf is not None:
-                shelf.keep_division(found)
+            if store is not None:
+                store.keep_division(found)
         return found
 
     # -- running ---------------------------------------------------------------------------------------------

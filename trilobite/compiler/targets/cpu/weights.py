@@ -17,8 +17,8 @@ import numpy as np
 
 from trilobite.compiler.targets.cpu.compiled import Compiled
 from trilobite.compiler.targets.cpu.primitives.packing import PACKERS
+from trilobite.compiler.targets.cpu.program_store import Division, Pack, ProgramStore
 from trilobite.compiler.targets.cpu.runner import Arena
-from trilobite.compiler.targets.cpu.shelf import Division, Pack, Shelf
 from trilobite.ir.graph import Graph
 from trilobite.ir.transforms import cells
 from trilobite.ir.types import TensorType
@@ -41,7 +41,7 @@ class Weights:
         first: Callable[[], Graph],
         rest: Callable[[], Graph],
         packing: Callable[[int], Graph],
-        shelf: Shelf | None,
+        store: ProgramStore | None,
     ) -> None:
         self.stable, self.packs, self.outputs = division.stable, division.packs, division.outputs
         self.owners: Mapping[int, cells.Cell] = {}
@@ -49,16 +49,16 @@ class Weights:
         alone = {p.input for p in self.packs}
         self._inputs = [n for n, i in enumerate(self.stable) if i not in alone]
         self._at = {i: n for n, i in enumerate(self.stable)}
-        self.first = Compiled([types[i] for i in self.stable], first, {}, (shelf, 1), self.arena)
+        self.first = Compiled([types[i] for i in self.stable], first, {}, (store, 1), self.arena)
         self.rest = self.first
         if self.packs:
             taken = [types[self.stable[n]] for n in self._inputs]
-            self.rest = Compiled(taken, rest, {}, (shelf, 2), self.arena)
+            self.rest = Compiled(taken, rest, {}, (store, 2), self.arena)
         self._packers: dict[tuple[Any, ...], Compiled] = {}
         for number, p in enumerate(self.packs):
             kind = _kind(types, p)
             if kind not in self._packers:
-                part = (shelf, 3 + len(self._packers))
+                part = (store, 3 + len(self._packers))
                 self._packers[kind] = Compiled(
                     [types[p.input]], partial(packing, number), {}, part, self.arena
                 )

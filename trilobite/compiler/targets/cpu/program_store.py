@@ -1,6 +1,6 @@
 """Programs on disk: a process that runs what an earlier one has compiled begins with the program.
 
-Enters: a graph and its options. Leaves: a `Shelf`, on which the programs of that graph lie, under keys of all
+Enters: a graph and its options. Leaves: a `ProgramStore` of the programs of that graph, under keys of all
 that decides them: the content of the graph, the options, the machine, what tuning found, the compiler's own
 files. A program that is missing, damaged or of another compiler is made anew by whoever asked for it.
 """
@@ -53,7 +53,7 @@ class Division(NamedTuple):
     packs: tuple[Pack, ...] = ()
 
 
-class Shelf:
+class ProgramStore:
     """The programs of one graph."""
 
     def __init__(self, key: str, cache: Cache) -> None:
@@ -87,7 +87,7 @@ class Shelf:
         return hashlib.sha256(f"{self.key} {what}".encode()).hexdigest()
 
 
-def shelf_of(graph: Graph, options: Options) -> Shelf | None:
+def store_of(graph: Graph, options: Options) -> ProgramStore | None:
     """None for a graph that is like no other, or where nothing can be kept."""
     cache = shared("programs")
     known = facts()
@@ -98,7 +98,7 @@ def shelf_of(graph: Graph, options: Options) -> Shelf | None:
     if content is None:
         return None
     lines = [content, known, *_chosen(options)]
-    return Shelf(hashlib.sha256("\n".join(lines).encode()).hexdigest(), cache)
+    return ProgramStore(hashlib.sha256("\n".join(lines).encode()).hexdigest(), cache)
 
 
 def facts() -> str | None:
