@@ -132,3 +132,32 @@ def test_a_row_of_what_was_sorted_is_told_from_pytorchs_pair() -> None:
         first = tb.sort(tb.tensor([[2.0, 1.0], [4.0, 3.0]]))[0]
     assert first.tolist() == [1.0, 2.0]
     assert tb.sort(tb.tensor(5.0))[0].item() == 5.0 and tb.sort(tb.tensor(5.0))[1].item() == 0
+
+
+def test_a_gradient_by_a_view_of_a_leaf() -> None:
+    a = tb.ones((3, 3), requires_grad=True)
+    row = a[0]
+    (g,) = tb.autograd.grad((row * row * 3).sum(), row)
+    assert g.tolist() == [6.0, 6.0, 6.0]
+    flat = a.view(9)
+    by_view, by_leaf = tb.autograd.grad((flat * 2).sum() + a.sum(), (flat, a))
+    assert by_view.tolist() == [2.0] * 9 and by_leaf.tolist() == [[3.0] * 3] * 3
+    for _ in range(2):  # a view that is kept is used in one backward pass after the other
+        (row * row).sum().backward()
+    assert a.grad is not None and a.grad.tolist() == [[4.0] * 3, [0.0] * 3, [0.0] * 3]
+    with tb.no_grad():
+        a.mul_(5)
+    (row * row).sum().backward()
+    assert a.grad[0].tolist() == [14.0] * 3
+
+
+def test_numbers_are_reduced_along_their_only_place() -> None:
+    x = tb.tensor(3.0, requires_grad=True)
+    for name in ("sum", "mean", "prod", "amax", "amin", "logsumexp"):
+        assert getattr(x, name)(0).item() == getattr(x, name)(-1).item() == 3.0
+    assert x.softmax(0).item() == 1.0 and (x > 0).all(0).item() is True
+    x.sum(0).backward()
+    assert x.grad is not None and x.grad.item() == 1.0
+    for wrong in (1, -2):
+        with pytest.raises(IndexError):
+            x.sum(wrong)

@@ -79,7 +79,7 @@ class Tensor(Attached):
         seen = None if self._extra is None else self._extra.get("seen")
         if (
             seen is not None
-            and seen[0] is value
+            and (seen[0] is value or _is_same_leaf(seen[0], value, seen[1]))
             and (seen[2] is None or not cells.stamped_after(value, seen[2]))
         ):
             return seen[1]
@@ -446,6 +446,19 @@ def _listen(t: Tensor) -> Callable[[], None]:
         t._note("grad", g if old is None else wrap(bind(table["add"], old._read(), g._read())))
 
     return t.register_hook(collect)
+
+
+def _is_same_leaf(before: Value, value: Value, seen: Value) -> bool:
+    """Is it the leaf that a view looked at before, and has no backward pass come by since? Then the view is
+    the same value of the tape, and gradients by it can be asked for.
+    """
+    return (
+        type(before) is type(value) is type(seen) is Taped
+        and before.node is value.node
+        and before.primal is value.primal
+        and isinstance(value.node, Leaf)
+        and not seen.node.freed
+    )
 
 
 def _hang(value: Taped, row: list[Any]) -> list[Any]:

@@ -45,6 +45,8 @@ def axes_of(axis: Any, ndim: int, what: str) -> tuple[int, ...]:
         return tuple(range(ndim))
     if type(axis) is int and -ndim <= axis < ndim:
         return (axis % ndim,)
+    if ndim == 0 and type(axis) is int and -1 <= axis <= 0:
+        return ()  # as in PyTorch, a number may be reduced along its only place
     return tuple(sorted(axes_in(axis, ndim, what)))
 
 
