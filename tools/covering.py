@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,9 @@ def _start() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     for recorder in _recorder:
+        if sys.gettrace() is None:  # a test of debuggers took the tracer away
+            recorder.stop()
+            recorder.start()
         recorder.switch_context(item.nodeid)
     try:
         return (yield)

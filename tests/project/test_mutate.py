@@ -196,7 +196,9 @@ def test_lines_know_the_tests_that_execute_them_the_quickest_first(
 def test_a_run_of_the_suite_notes_its_lines(mutate: ModuleType, root: Path, tmp_path: Path) -> None:
     pytest.importorskip("coverage")
     (tmp_path / "test_a.py").write_text(
-        "from trilobite.base.dtypes import is_float\ndef test_it():\n    assert not is_float(None)\n"
+        "import sys\nfrom trilobite.base.dtypes import is_float\n"
+        "def test_that_takes_the_tracer():\n    sys.settrace(None)\n"
+        "def test_it():\n    assert not is_float(None)\n"
     )
     program = f"""
 import pytest, sys
@@ -212,7 +214,7 @@ sys.exit(pytest.main([*options, test], plugins=[covering]))
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = mutate.Covering.read(tmp_path / "lines")
-    assert list(lines.seconds) == ["test_a.py::test_it"]
+    assert list(lines.seconds) == ["test_a.py::test_that_takes_the_tracer", "test_a.py::test_it"]
     file = "trilobite/base/dtypes.py"
     body = 1 + (root / file).read_text().splitlines().index("def is_float(d: DType) -> bool:") + 1
     assert lines.tests_of(file, body, body) == ["test_a.py::test_it"]

@@ -60,6 +60,40 @@ def test_what_reads_stands_below_what_it_reads_in_the_same_module() -> None:
     assert all(level[a] < level[b] for a, b in zip(edges[::2], edges[1::2], strict=True))
 
 
+class Straight(nn.Module):
+    """Modules that read each other, side by side and nested, each called once."""
+
+    def __init__(self) -> None:
+        self.first = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 5), nn.LayerNorm(5))
+        self.second = nn.Sequential(nn.Sequential(nn.Linear(5, 4), nn.Softplus()), nn.Linear(4, 5))
+        self.third = nn.LayerNorm(5)
+
+    def forward(self, x: tb.Tensor) -> tb.Tensor:
+        x = self.first(x)
+        out: tb.Tensor = self.third(self.second(x) * 2 + x)
+        return out
+
+
+def test_boxes_stand_below_the_boxes_that_they_read() -> None:
+    stage = stage_data("graph", tb.jit(Straight()).lower(tb.tensor(np.ones((2, 3), np.float32))).graph)
+    above, row_of = {}, {}
+    for number, (_, _, rows) in enumerate(stage["modules"]):
+        for n, row in enumerate(rows):
+            for child in row:
+                above[child], row_of[child] = -1 - number, n
+
+    def way(child: int) -> list[int]:
+        """The boxes around an equation and itself, the whole graph first."""
+        return [*way(above[child]), child] if child in above else [child]
+
+    edges, crossing = unpacked(stage["edges"]), 0
+    for a, b in zip(edges[::2], edges[1::2], strict=True):
+        x, y = next((x, y) for x, y in zip(way(a), way(b), strict=False) if x != y)
+        assert row_of[x] < row_of[y], (a, b)
+        crossing += x < 0 and y < 0
+    assert crossing >= 2  # from box to box, not only within one
+
+
 def test_modules_are_nested_as_in_the_network() -> None:
     stage = stage_data("graph", net_graph())
     names = {name: count for name, count, _ in stage["modules"]}

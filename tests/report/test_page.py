@@ -17,6 +17,7 @@ from trilobite.base.errors import FileError
 from trilobite.processor import Device, Run
 from trilobite.report import Subject, processor_subject, write_page
 from trilobite.report.page import kept_subjects, page_text
+from trilobite.report.processor import function_and_line
 from trilobite.report.subjects import Lane, Table
 
 KERNEL = """
@@ -87,6 +88,11 @@ def test_cycles_by_module_are_those_by_line(run: Run) -> None:
     for column in (-1, -2, -3):
         assert sum(row[column] for row in by_module.rows) == sum(row[column] for row in by_line.rows)
     assert {row[0] for row in by_module.rows} == {"scale"}
+
+
+def test_every_instruction_is_in_the_function_that_begins_before_it(run: Run) -> None:
+    find = function_and_line(run)
+    assert [find(place).module for place in (0, 1, 5)] == ["scale"] * 3
 
 
 def test_the_policy_names_the_hashes_of_what_is_there() -> None:
