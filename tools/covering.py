@@ -93,10 +93,7 @@ class Covering:
         for file in self.files:
             for test, bits in _rows(file, str(ROOT / path)):
                 (lines if any(_holds(bits, line) for line in range(first, last + 1)) else others).add(test)
-        return sorted(lines or others, key=lambda test: (self.seconds_of(test), test))
-
-    def seconds_of(self, test: str) -> float:
-        return self.seconds.get(test, 0.0)
+        return sorted(lines or others, key=lambda test: (self.seconds.get(test, 0.0), test))
 
 
 def _rows(file: Path, path: str) -> list[tuple[str, bytes]]:

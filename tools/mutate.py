@@ -39,8 +39,7 @@ PLACE = ROOT / ".mutants"
 KNOWN = ROOT / "tools" / "equivalent_mutants.txt"
 PATIENCE = 600  # seconds for the tests of one round
 BEGIN, END = "<!-- campaign -->", "<!-- end of campaign -->"  # around the table of the page
-ROUND = 40.0  # seconds, as noted, of the tests of one round
-NONE_CHOSEN = 5  # what pytest returns where no test is left
+QUICKEST = 150  # tests of the first round
 # room -> (its tests, its neighbours' tests); the most specific prefix of a file's path decides.
 ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "trilobite/base": (("tests/errors", "tests/spine"), ("tests/ir", "tests/framework")),
@@ -222,28 +221,29 @@ class Copy:
         for tests in self.rounds(mutant):
             self._write(path, before[: mutant.start] + mutant.new.encode() + before[mutant.end :])
             try:
-                verdict, witness = self.run(tests)
+                verdict, witness = self._run(tests)
             finally:
                 self._write(path, before)
-            if verdict == "survived":
-                continue
-            again, _ = self.run([witness] if witness else tests)
-            return (verdict if again == "survived" else "unsure"), witness
+            if verdict == "killed" and witness and self._run([witness])[0] != "survived":
+                return "unsure", witness
+            if verdict != "survived":
+                return verdict, witness
         return "survived", ""
 
     def rounds(self, mutant: Mutant) -> Iterator[list[str]]:
         """The tests during which the line ran, the quickest first; where none is known, those of the room."""
-        known = self.lines.tests_of(mutant.path, mutant.line, mutant.last)
-        known = [test for test in known if self._exists(test)]
-        if not known:
-            rooms = ROOMS[room_of(mutant.path)]
-            yield from filter(None, ([t for t in tests if self._exists(t)] for tests in rooms))
-        while known:
-            count = 1
-            while count < len(known) and sum(map(self.lines.seconds_of, known[: count + 1])) < ROUND:
-                count += 1
-            yield known[:count]
-            known = known[count:]
+        known = [
+            test for test in self.lines.tests_of(mutant.path, mutant.line, mutant.last) if self._exists(test)
+        ]
+        if known:
+            yield known[:QUICKEST]
+            if known[QUICKEST:]:
+                yield known[QUICKEST:]
+            return
+        for tests in ROOMS[room_of(mutant.path)]:
+            present = [test for test in tests if self._exists(test)]
+            if present:
+                yield present
 
     def _exists(self, test: str) -> bool:
         return (self.place / test.partition("::")[0]).exists()
@@ -254,29 +254,38 @@ class Copy:
         self._stamp += 1
         os.utime(path, (self._stamp, self._stamp))
 
-    def run(self, tests: Sequence[str]) -> tuple[str, str]:
-        """Runs tests until one fails: the verdict, and its name where there is one."""
-        wanted, witness = self.place / ".wanted", self.place / ".witness"
+    def _run(self, tests: Sequence[str]) -> tuple[str, str]:
+        wanted = self.place / ".wanted"
         wanted.write_text("\n".join(tests), encoding="utf-8")
-        witness.unlink(missing_ok=True)
-        files = sorted({test.partition("::")[0] for test in tests})
-        options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-p", "tools.chosen"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            f"@{wanted}",
+        ]
+        quiet = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         places = {
-            "PYTHONPATH": str(self.place), "PYTHONPYCACHEPREFIX": str(self.place / ".compiled"),
-            "TRILOBITE_CACHE": str(self.place / ".cache"), "CHOSEN_TESTS": str(wanted),
-            "FIRST_FAILURE": str(witness), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-        }  # fmt: skip
-        command = [sys.executable, "-m", "pytest", *options, *files]
-        environment = {**os.environ, **places}
+            "PYTHONPATH": str(self.place),
+            "TRILOBITE_CACHE": str(self.place / ".cache"),
+            "PYTHONPYCACHEPREFIX": str(self.place / ".compiled"),
+        }
+        environment = {**os.environ, **quiet, **places}
         try:
             done = subprocess.run(
-                command, cwd=self.place, env=environment, capture_output=True, timeout=PATIENCE
+                command, cwd=self.place, env=environment, capture_output=True, text=True, timeout=PATIENCE
             )
         except subprocess.TimeoutExpired:
             return "timed out", ""
-        if done.returncode in (0, NONE_CHOSEN):
-            return "survived", ""
-        return "killed", witness.read_text(encoding="utf-8") if witness.exists() else ""
+        failed = [
+            line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))
+        ]
+        return ("survived", "") if done.returncode == 0 else ("killed", failed[0] if failed else "")
 
 
 def note_lines(workers: int) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import trilobite as tb
 from trilobite.apps.style import features, optimise, pictures, real_time, training
 from trilobite.base.errors import ArgumentError, DataError
-from trilobite.cli import COMMANDS
-from trilobite.cli.application import application
 from trilobite.framework import nn
 from trilobite.zoo.vgg import POOL, VGG
 
@@ -106,24 +102,3 @@ def test_styles_are_numbers_or_mixtures() -> None:
     for wrong, said in ((26, "style 26"), ("cat", "a style 'cat'"), ("3:0", "of nothing"), ("3:-1", "-1.0")):
         with pytest.raises(ArgumentError, match=said):
             real_time.style_weights(wrong)
-
-
-def test_a_picture_on_the_processor_tells_what_was_simulated(tmp_path: Path) -> None:
-    tb.manual_seed(2)
-    training.save_network(
-        tmp_path / "network.safetensors", tb.zoo.create("style_transform", width=4, blocks=1)
-    )
-    pictures.write(tmp_path / "in.png", picture(9, 14))
-    words = [
-        "style",
-        tmp_path / "in.png",
-        "--network",
-        tmp_path / "network.safetensors",
-        "-o",
-        tmp_path / "out.png",
-    ]
-    run = CliRunner().invoke(application(COMMANDS), [*map(str, words), "--on", "dlp:dlp-s", "--compare"])
-    assert run.exit_code == 0, run.output
-    assert re.search(r"out.png: 14 x 9 on dlp:dlp-s in [\d.]+ s\n  simulated: [\d,]+ cycles, ", run.output)
-    assert float(re.findall(r"against the CPU: at most ([\d.]+) of 255", run.output)[0]) < 0.1
-    assert "simulated" not in CliRunner().invoke(application(COMMANDS), [*map(str, words)]).output

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 import wave
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from trilobite.cli import COMMANDS
 from trilobite.cli.application import application
 from trilobite.cli.models import feeds as reading
 from trilobite.cli.models.feeds import Pixels, drawn, feeds, sizes_of, sound
-from trilobite.cli.models.layers import other_engine
 from trilobite.cli.models.subject import Input
 from trilobite.cli.models.verbs import apart, described
 
@@ -121,42 +118,6 @@ def test_inputs_are_named_or_taken_in_order(tmp_path: Path) -> None:
         feeds(inputs, ["third=x.json"], {}, Pixels())
     with pytest.raises(ArgumentError, match="more files than inputs"):
         feeds(inputs[:1], [str(tmp_path / "a.json")] * 2, {}, Pixels())
-
-
-def test_arrays_of_files_take_the_inputs_dtype_and_batch(tmp_path: Path) -> None:
-    values = np.asarray([[1.5, -2.5, 3.0], [0.0, 7.25, -1.0]])
-    np.save(tmp_path / "a.npy", values)
-    np.savez(tmp_path / "a.npz", other=values + 1, first=values)
-    np.savez(tmp_path / "one.npz", whatever=values)
-    for name in ("a.npy", "a.npz", "one.npz"):
-        for shape, axes in (((2, 3), (2, 3)), ((1, 2, 3), (1, 2, 3)), (("n", 2, 3), (1, 2, 3))):
-            for dtype in (F32, np.dtype(np.int64), np.dtype(np.float64)):
-                found = feeds((Input("first", dtype, shape),), [str(tmp_path / name)], {}, Pixels())["first"]
-                assert found.dtype == dtype and found.shape == axes and found.flags.c_contiguous
-                np.testing.assert_array_equal(found.reshape(2, 3), values.astype(dtype))
-    with pytest.raises(FileError, match="the file has no array 'third'"):
-        feeds((Input("third", F32, (2, 3)),), [str(tmp_path / "a.npz")], {}, Pixels())
-
-
-def test_another_engine_runs_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Session:
-        def __init__(self, model: Any, providers: Any) -> None:
-            assert (model, providers) == (b"model", ["CPUExecutionProvider"])
-
-        def get_outputs(self) -> list[Any]:
-            return [SimpleNamespace(name="y"), SimpleNamespace(name="z")]
-
-        def run(self, names: list[str], feeds: dict[str, Any]) -> list[Any]:
-            return [f"{name} of {feeds['x']}" for name in names]
-
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ArgumentError, match="ONNX Runtime is not installed here"):
-        other_engine(b"model", "onnxruntime")
-    with pytest.raises(ArgumentError, match="another engine named 'tensorflow'"):
-        other_engine(b"model", "tensorflow")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    monkeypatch.setitem(sys.modules, "onnxruntime", cast(Any, SimpleNamespace(InferenceSession=Session)))
-    assert other_engine(b"model", "onnxruntime")({"x": 3}) == {"y": "y of 3", "z": "z of 3"}
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,30 @@ def everything(x: Any, halves: c.Group) -> list[Any]:
     return out
 
 
+def mixed(x: Any) -> list[Any]:
+    """Ranks that have compiled a call meet others that make it at once; loops; many under way at a time."""
+
+    def some(v: Any) -> list[Any]:
+        parts = [c.all_reduce(v), c.part(c.all_gather(v, 1), 1), c.broadcast(v, 2), c.all_to_all(v, 0, 1)]
+        return [*parts, c.reduce_scatter(v, 1), c.all_reduce(v[:2] * 2.0, "max"), c.index() + v.sum()]
+
+    def rounds(v: Any) -> Any:
+        return tb.scan(lambda total, row: (c.all_reduce(total * 0.5 + row), c.rotate(row)), v[0], v)
+
+    @tb.jit
+    def many(v: Any) -> list[Any]:
+        sums = [c.all_reduce(v * float(k)) for k in range(6)]
+        gathered = [c.all_gather(v[k : k + 9]) for k in range(3)]
+        return [tb.sin(v), *(s + 1.0 for s in reversed(sums)), *gathered]
+
+    out = (tb.jit(some) if c.rank() % 2 else some)(x)
+    total, rows = (rounds if c.rank() % 2 else tb.jit(rounds))(x)
+    out += [total, rows]
+    for _ in range(3):
+        out += many(x)
+    return out
+
+
 def work() -> list[Any]:
     rng = np.random.default_rng(c.rank())
     halves = c.Group(((0, 2), (1, 3)))
@@ -31,9 +55,11 @@ def work() -> list[Any]:
         for dtype in DTYPES:
             x = tb.tensor(rng.normal(size=shape) * 100).to(dtype)
             out += everything(x, halves)
-            if dtype is tb.float32:
+            if dtype is tb.float32 or shape == SHAPES[3]:
                 out += tb.jit(lambda v: everything(v, halves))(x)
+            if dtype is tb.float32:
                 out.append(c.all_reduce(x, "max"))
+    out += mixed(tb.tensor(rng.normal(size=(40, 300))))
     mine = tb.tensor(rng.normal(size=(c.parts(4099, 4)[c.rank()], 3)))
     whole = c.all_gather(mine, size=4099)
     out += [whole, c.reduce_scatter(whole), c.all_gather(mine.transpose(0, 1), 1, size=4099)]

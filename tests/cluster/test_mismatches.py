@@ -105,3 +105,17 @@ def test_random_numbers_are_each_ranks_own() -> None:
         return tb.rand(1).item(), tb.rand(1).item()
 
     assert c.lockstep(rank, 3) == [alone(k) for k in range(3)]
+
+
+def test_words_that_had_piled_up_count_once() -> None:
+    """A rank that compiled for seconds hears all at once what a waiting one said: it may have gone on."""
+    from trilobite.cluster.notices import BEAT, SURE, Notices
+
+    notices = Notices.__new__(Notices)
+    notices.words, notices.rank, notices.size = {}, 0, 2
+    for k in range(9):
+        notices._note(1, "waiting", 7, (0,), "a sum", 10.0 + k * 1e-4)
+    assert notices.words[1].times == 1
+    for k in range(SURE):
+        notices._note(1, "waiting", 7, (0,), "a sum", 11.0 + k * BEAT)
+    assert notices.words[1].times == SURE + 1

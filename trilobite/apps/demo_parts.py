@@ -58,7 +58,6 @@ def on_cpu(part: Part, output: Path, picture: str, side: int) -> None:
 def on_chip(part: Part, output: Path, picture: str, machine: str, side: int) -> None:
     """The same network as machine code of the simulated processor, beside the CPU, with a report of both."""
     from trilobite.apps.style.real_time import Multistyle
-    from trilobite.inference.simulated import figures
 
     content = _content(picture, side)
     on_chip, on_cpu = Multistyle(f"dlp:{machine}"), Multistyle()
@@ -75,8 +74,9 @@ def on_chip(part: Part, output: Path, picture: str, machine: str, side: int) -> 
             (f"chip-{number}.png", f"style {number}, painted by {machine}", painted),
             (f"chip-{number}-cpu.png", "painted by this CPU", reference),
         )
-    found = figures(on_chip.last_runs)
-    cycles, seconds, joules = (found[name] for name in ("cycles", "simulated_seconds", "joules"))
+    runs: list[Any] = on_chip.session.last_runs
+    cycles, seconds = sum(run.cycles for run in runs), sum(run.seconds for run in runs)
+    joules = sum(run.energy.total for run in runs)
     part.numbers |= {"cycles": cycles, "chip seconds": seconds, "joules": joules, "levels apart": apart}
     size, took = f"{content.shape[1]} x {content.shape[0]}", f"{seconds * 1e3:.2f} ms, {joules * 1e3:.1f} mJ"
     part.say(f"a picture of {size}: {cycles:,} cycles, {took} simulated")

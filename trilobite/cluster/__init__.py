@@ -11,7 +11,7 @@ import importlib
 from typing import Any
 
 _NAMES = {
-    "groups": "Group rank size world parts part_of",
+    "groups": "Group rank size world parts part_of traffic",
     "collectives": (
         "all_reduce share all_gather reduce_scatter part all_to_all broadcast permute rotate index send "
         "receive barrier own_rows"

@@ -74,7 +74,7 @@ def reduce_gradients(
     if g.size == 1:
         return
     with no_grad():
-        for rows in buckets(grads, bucket):
+        for rows in buckets(reversed(grads), bucket):  # as backward passes have them ready
             total = c.all_reduce(flat(rows), op, group=g)
             for t, new in zip(rows, unflat(total, rows), strict=True):
                 t._store(new._read())

@@ -8,6 +8,7 @@ are alike on all ranks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
@@ -62,6 +63,14 @@ def as_group(group: Group | None) -> Group:
             expected="tb.cluster.world(), an axis of a mesh (mesh['data']), or tb.cluster.Group(groups)",
         )
     return group
+
+
+def traffic() -> list[Any]:
+    """What this process has exchanged with others, line by line: `name`, `line`, `runs`, `bytes` of operands,
+    and the seconds that it `waited`. Empty where no other process takes part.
+    """
+    at = _transport()
+    return list(at.traffic()) if at.native else []
 
 
 def _transport() -> ranks.Transport:

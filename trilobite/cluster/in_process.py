@@ -18,7 +18,7 @@ from trilobite.framework import turns
 from trilobite.framework.generation import bump_generation
 from trilobite.framework.random import keys
 from trilobite.ir import ranks
-from trilobite.ir.ranks import Array, Call
+from trilobite.ir.ranks import Array, Call, Row
 from trilobite.ir.types import TensorType, type_of
 
 
@@ -176,6 +176,8 @@ class Lockstep:
 class Rank:
     """One rank of a lock-step run, as primitives see it."""
 
+    native = False
+
     def __init__(self, run: Lockstep, rank: int) -> None:
         self.run, self.rank, self.size = run, rank, run.n
 
@@ -190,6 +192,12 @@ class Rank:
 
     def first_of(self, sources: Sequence[int], tag: int, where: Location) -> int:
         return self.run.first_of(self.rank, sources, tag, where)
+
+    def row(self, call: Call, kernels: Any) -> Row:
+        raise NotImplementedError(call.name)
+
+    def traffic(self) -> Sequence[Any]:
+        return ()
 
 
 def mismatch(calls: dict[int, Call]) -> str:

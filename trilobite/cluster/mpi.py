@@ -1,38 +1,53 @@
 """Ranks as processes: collectives over MPI.
 
 Before data moves, the members of a group tell each other what they are about to do and at which line; who
-hears anything else than its own call raises, and so do all others (`notices.py`). Small arrays travel with
-that word, and every member computes the collective's meaning by itself. Large ones go by MPI's own exchanges:
-a sum is cut into one part for each member, who adds up what all send it, in rank order, and gives it to all.
+hears anything else than its own call raises, and so do all others (`notices.py`). What is sent to whom stands
+in `exchanges.py`; machine code walks through it, whether the call is eager or a row of a compiled program, so
+that one rank's may meet the other's. Python looks after what takes long: who is missing, and why.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from traceback import format_exception, format_exception_only
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from trilobite.base.errors import ClusterError
 from trilobite.base.locations import Location
-from trilobite.cluster.groups import parts
+from trilobite.cluster.exchanges import LOCAL, WORD, Exchange, Wires
 from trilobite.cluster.in_process import check_peer, wrong_message
 from trilobite.cluster.notices import Echo, Notices, Patience
-from trilobite.ir.primitives.cluster import cuts, reduce_in_order
 from trilobite.ir.ranks import Array, Call
 from trilobite.ir.types import TensorType, short_name
+from trilobite.native.exchange import (
+    DONE,
+    STUCK,
+    Arrived,
+    At,
+    Block,
+    Check,
+    Library,
+    Link,
+    Look,
+    Receive,
+    Reduction,
+    Send,
+    Zero,
+)
+from trilobite.native.runtime import Words
 
-SMALL = 8192  # bytes that travel with the word
-_WORD = 512  # bytes of a word: two digests, then text
 _CALL, _MAIL = 1, 2
+_KEPT = 512  # eager calls whose lists of messages are kept,
+_HEAVY = 1 << 20  # unless they need more bytes of memory
 
 
 def _digest(text: str) -> bytes:
@@ -51,28 +66,20 @@ def _word(call: Call) -> bytes:
     key = (*call[:2], *call.attributes.items(), call.type, call.where)
     found = _words.get(key)
     if found is None:
-        text = str(call).encode()[: _WORD - 16]
-        found = _digest(str(call.members)) + _digest(call.signature) + text.ljust(_WORD - 16)
+        text = str(call).encode()[: WORD - 16]
+        found = _digest(str(call.members)) + _digest(call.signature) + text.ljust(WORD - 16)
         _words[key] = found
     return found
 
 
-def _largest(call: Call, x: Array) -> int:
-    """Bytes of the largest part that a member has: the same number on all of them."""
-    sizes = call.attributes.get("sizes")
-    if call.name != "cluster_all_gather" or sizes is None:
-        return x.nbytes
-    axis = call.attributes["axis"]
-    others = [d for i, d in enumerate(x.shape) if i != axis]
-    return int(np.prod(others, dtype=np.int64) * max(sizes) * x.itemsize)
-
-
 def _heard(message: bytes) -> str:
-    return message[16:_WORD].decode(errors="replace").rstrip()
+    return message[16:WORD].decode(errors="replace").rstrip()
 
 
 class Mpi:
     """This process as a rank of MPI's world."""
+
+    native = True
 
     def __init__(self, mpi: Any) -> None:
         self.mpi = mpi
@@ -80,6 +87,10 @@ class Mpi:
         self.notices = Notices(mpi, mpi.COMM_WORLD.Dup())
         self.rank, self.size = self.data.Get_rank(), self.data.Get_size()
         self._groups: dict[tuple[int, ...], Any] = {}
+        self._counts: dict[tuple[int, ...], Words] = {}
+        self._kept: dict[Any, Posted] = {}
+        self._posted: dict[int, Posted] = {}  # by the address of the block
+        self.link = Link(_library(mpi))
         self._waits = 0
         self._sent: list[tuple[Any, Any]] = []
         self._left: list[Any] = []  # waited for in vain; may still arrive, and needs its memory
@@ -97,6 +108,7 @@ class Mpi:
             left = {r: q for r, q in left.items() if not q.Test()}
             if not left:
                 return
+            self.attend()  # others may wait for what is still under way here
             try:
                 patience.look([r for r in left if r >= 0])
             except ClusterError as error:
@@ -112,88 +124,77 @@ class Mpi:
     # -- collectives -----------------------------------------------------------------------------------------
 
     def collective(self, call: Call, x: Array) -> Array:
-        if len(call.members) == 1:
-            return call.meaning([x], call.attributes)[0]
-        small = _largest(call, x) <= SMALL and call.name != "cluster_barrier"
-        came = self._agree(call, _bytes(x).tobytes() if small else b"")
-        if call.name == "cluster_barrier":
-            return x.copy()
-        if small:
-            arrays = [self._array(data, call, k, x) for k, data in enumerate(came)]
-            return call.meaning(arrays, call.attributes)[call.members.index(self.rank)]
-        return _LARGE[call.name](self, call, x)
+        posted = self._taken(call)
+        x = np.ascontiguousarray(x)
+        out: Array = np.empty(*posted.result)
+        posted.held = x, out
+        posted.block.start(x.ctypes.data, out.ctypes.data)
+        if posted.block.wait() != DONE:
+            posted.look()
+        posted.held = None
+        if posted.exchange.memory > _HEAVY:
+            posted.forget()
+        return out
 
-    def _array(self, data: bytes, call: Call, k: int, x: Array) -> Array:
-        shape = list(x.shape)
-        if call.name == "cluster_all_gather" and call.attributes["sizes"] is not None:
-            shape[call.attributes["axis"]] = call.attributes["sizes"][k]
-        return np.frombuffer(bytearray(data), np.uint8).view(x.dtype).reshape(shape)
+    def _taken(self, call: Call) -> Posted:
+        """The list of messages of a call like an earlier one, or a new one; those used last are kept."""
+        key = (*call[:2], *call.attributes.items(), call.type, call.where)
+        posted = self._kept.pop(key, None)
+        if posted is None or posted.block.state != DONE:
+            posted = Posted(self, call)
+        if posted.exchange.memory <= _HEAVY:
+            self._kept[key] = posted
+        if len(self._kept) > _KEPT:
+            self._kept.pop(next(iter(self._kept))).forget()
+        return posted
 
-    def _agree(self, call: Call, data: bytes) -> list[bytes]:
-        """The data that each member sent along, in their order, if all say the same of the call."""
-        own = _word(call) + data
-        others = [r for r in call.members if r != self.rank]
-        room = {r: bytearray(_WORD + SMALL) for r in others}
-        byte = self.mpi.BYTE
-        coming = {r: self.words.Irecv([room[r], byte], r, _CALL) for r in others}
-        self._sent += [(self.words.Isend([own, byte], r, _CALL), own) for r in others]
-        self._forget()
-        sizes: dict[int, int] = {}
-        self._wait({r: _Sized(self.mpi, q, sizes, r) for r, q in coming.items()}, call, call.where)
-        told = {r: bytes(memoryview(room[r])[: sizes[r]]) for r in others}
-        told[self.rank] = own
-        if any(t[:16] != own[:16] for t in told.values()):
-            heard = {r: _heard(t) for r, t in told.items()}
-            lines = [f"rank {r}: {heard[r]}" for r in sorted(heard)]
-            text = "collectives of one group do not match\n    " + "\n    ".join(lines)
-            raise self._told(ClusterError(text, where=call.where))
-        return [told[r][_WORD:] for r in call.members]
+    def row(self, call: Call, kernels: Reduction) -> Posted:
+        """The call as machine code makes it, each time the same."""
+        return Posted(self, call, kernels)
+
+    def group(self, members: tuple[int, ...]) -> int:
+        """The handle of a group's communicator; 0 before its members have made it."""
+        return 0 if members not in self._groups else _handle(self.mpi, self._groups[members])
+
+    def join(self, members: tuple[int, ...]) -> int:
+        """Makes the communicator of a group: members come here when all of them have agreed on a call."""
+        if members not in self._groups:
+            group = self.data.Get_group().Incl(list(members))
+            tag = int.from_bytes(_digest(str(members))[:2], "big") & 0x7FFF
+            self._groups[members] = self.data.Create_group(group, tag)
+        return self.group(members)
+
+    def count(self, members: tuple[int, ...]) -> Words:
+        """How many exchanges of a group have begun here: the number tells their messages apart."""
+        return self._counts.setdefault(members, np.zeros(1, np.int64))
+
+    def traffic(self) -> list[Traffic]:
+        """What this rank has exchanged with others, by line."""
+        found: dict[tuple[str, str], Traffic] = {}
+        for posted in self._posted.values():
+            runs, waited = int(posted.block.words[17]), int(posted.block.words[16]) * 1e-9 + posted.slow
+            key = posted.call.name, str(posted.call.where)
+            old = found.get(key, Traffic(*key, 0, 0, 0.0))
+            moved = runs * posted.exchange.bytes
+            found[key] = Traffic(*key, old.runs + runs, old.bytes + moved, old.waited + waited)
+        return [t for t in found.values() if t.runs]
+
+    def attend(self) -> None:
+        """Goes on with all exchanges, and does what needs Python, in the order in which they began."""
+        self.link.poll()
+        for block in list(self.link.underway()):
+            if block.state == STUCK:
+                self._posted[block.address].attend()
 
     def _forget(self) -> None:
         if len(self._sent) > 64:
             self._sent = [p for p in self._sent if not p[0].Test()]
 
-    def group(self, members: tuple[int, ...]) -> Any:
-        """The communicator of a group, made when it is first needed, by its members alone."""
-        if members not in self._groups:
-            group = self.data.Get_group().Incl(list(members))
-            tag = int.from_bytes(_digest(str(members))[:2], "big") & 0x7FFF
-            self._groups[members] = self.data.Create_group(group, tag)
-        return self._groups[members]
-
-    def done(self, request: Any, call: Call) -> None:
-        self._wait({-1: request}, call, call.where)
-
-    def swap(self, call: Call, sent: dict[int, Array], room: dict[int, Array]) -> None:
-        """Bytes to members, by their places in the group, and from them, straight into their room."""
-        comm, byte = self.group(call.members), self.mpi.BYTE
-        requests = [comm.Irecv([r, byte], k) for k, r in room.items() if r.size]
-        requests += [comm.Isend([x, byte], k) for k, x in sent.items() if x.size]
-        self.done(_All(self.mpi, requests), call)
-
-    def exchange(self, call: Call, pieces: Sequence[Array]) -> list[Array]:
-        """The k-th piece to the k-th member; what each of them sends here: pieces like this one's own."""
-        own = call.members.index(self.rank)
-        out = [_bytes(p) for p in pieces]
-        came = [out[k] if k == own else np.empty_like(out[own]) for k in range(len(pieces))]
-        others = [k for k in range(len(pieces)) if k != own]
-        self.swap(call, {k: out[k] for k in others}, {k: came[k] for k in others})
-        return [x.view(pieces[own].dtype).reshape(pieces[own].shape) for x in came]
-
-    def gather(self, call: Call, piece: Array, sizes: Sequence[int]) -> list[Array]:
-        """What all members have, as bytes, parts of one piece of memory."""
-        own, room = call.members.index(self.rank), np.empty(sum(sizes), np.uint8)
-        parts = np.split(room, np.cumsum(sizes)[:-1])
-        parts[own][...] = _bytes(piece)
-        others = [k for k in range(len(sizes)) if k != own]
-        self.swap(call, dict.fromkeys(others, parts[own]), {k: parts[k] for k in others})
-        return parts
-
     # -- messages --------------------------------------------------------------------------------------------
 
     def send(self, x: Array, to: int, tag: int, where: Location) -> None:
         check_peer("send to", to, self.rank, self.size, where)
-        text = f"{short_name(x.dtype)}{list(x.shape)}|{where}".encode()[:_WORD].ljust(_WORD)
+        text = f"{short_name(x.dtype)}{list(x.shape)}|{where}".encode()[:WORD].ljust(WORD)
         message = np.concatenate([np.frombuffer(text, np.uint8), _bytes(x)])
         self._sent.append((self.data.Isend([message, self.mpi.BYTE], to, _MAIL + tag), message))
         self._forget()
@@ -202,10 +203,10 @@ class Mpi:
         check_peer("receive from", source, self.rank, self.size, where)
         probe = _Probed(self, source, _MAIL + tag)
         self._wait({source: probe}, f"receive of {kind} from rank {source}, tag {tag} at {where}", where)
-        found, _, sent = probe.data[:_WORD].tobytes().decode(errors="replace").rstrip().partition("|")
+        found, _, sent = probe.data[:WORD].tobytes().decode(errors="replace").rstrip().partition("|")
         if found != f"{short_name(kind.dtype)}{list(kind.shape)}":
             raise self._told(wrong_message(found, source, sent, kind, where))
-        data: Array = probe.data[_WORD:].copy()
+        data: Array = probe.data[WORD:].copy()
         return data.view(kind.dtype).reshape(tuple(map(int, kind.shape)))
 
     def first_of(self, sources: Sequence[int], tag: int, where: Location) -> int:
@@ -250,28 +251,99 @@ def _shown(error: BaseException, trace: TracebackType | None) -> str:
 _STARTERS = ("<frozen runpy>", os.path.join(os.path.dirname(__file__), "process.py"))
 
 
-class _Sized:
-    """A receive that notes how long what came is."""
+class Traffic(NamedTuple):
+    """Collectives of one line."""
 
-    def __init__(self, mpi: Any, request: Any, sizes: dict[int, int], rank: int) -> None:
-        self.mpi, self.request, self.sizes, self.rank = mpi, request, sizes, rank
-
-    def Test(self) -> bool:
-        status = self.mpi.Status()
-        if not self.request.Test(status):
-            return False
-        self.sizes[self.rank] = status.Get_count(self.mpi.BYTE)
-        return True
+    name: str
+    line: str
+    runs: int
+    bytes: int  # of operands
+    waited: float  # seconds in which this rank did nothing else
 
 
-class _All:
-    """Several requests as one."""
+class Posted:
+    """A call as a list of messages that can be walked through again and again."""
 
-    def __init__(self, mpi: Any, requests: list[Any]) -> None:
-        self.mpi, self.requests = mpi, requests
+    def __init__(self, at: Mpi, call: Call, kernels: Reduction | None = None) -> None:
+        self.at, self.call = at, call
+        words = _handle(at.mpi, at.words)
+        wires = Wires(words, _CALL, at.group(call.members), self._join)
+        self.exchange = Exchange(call, at.rank, wires, _word(call), kernels)
+        self.result = self.exchange.result
+        count = np.zeros(1, np.int64) if call.name in LOCAL else at.count(call.members)
+        self.block = Block(at.link, self.exchange.ops, count, self.exchange.alive)
+        at._posted[self.block.address] = self
+        self.slow = 0.0  # seconds that Python waited
+        self.held: Any = None  # arrays that are read and written while it is under way
+        self.start, self.wait, self.poll = at.link.start, at.link.wait_at, at.link.poll_at
+        self.address, self.link = self.block.address, at.link.address
 
-    def Test(self) -> bool:
-        return bool(self.mpi.Request.Testall(self.requests))
+    def forget(self) -> None:
+        if self.block.state == DONE:
+            self.block.forget()
+            self.at._posted.pop(self.block.address, None)
+
+    def _join(self, block: Block) -> None:
+        """The group's own communicator, for this walk and those to come."""
+        comm = self.at.join(self.call.members)
+        for k, op in enumerate(block.ops):
+            if isinstance(op, Send | Receive) and op.comm == 0:
+                block.replace(k, op._replace(comm=comm))
+        block.replace(block.next, Zero(At(1, 0), 0))
+        block.go_on()
+
+    def look(self) -> None:
+        """Until it is done; raises when it never can be."""
+        at = self.at
+        at._waits += 1
+        patience = Patience(at.notices, at._waits, self.call, self.call.where)
+        while True:
+            at.attend()
+            if self.block.state == DONE:
+                self.slow += time.monotonic() - patience.begun
+                return
+            try:
+                patience.look(self.missing() if patience.looks > 200 else ())
+            except ClusterError as error:
+                raise at._told(error) from None
+
+    def missing(self) -> list[int]:
+        """Ranks whose words have not come."""
+        first = next((k for k, op in enumerate(self.block.ops) if isinstance(op, Arrived)), -1)
+        return self.block.missing() if self.block.next == first else []
+
+    def attend(self) -> None:
+        """What machine code leaves to Python: a word that is not the expected one, or work for NumPy."""
+        op = self.block.ops[self.block.next]
+        if self.block.words[13]:
+            text = self.at.mpi.Get_error_string(int(self.block.words[13]))
+            raise self.at._told(ClusterError(f"MPI: {text}\n    {self.call}", where=self.call.where))
+        if isinstance(op, Look):
+            op.function(self.block)
+        elif isinstance(op, Check):
+            raise self.at._told(self._mismatch())
+
+    def _mismatch(self) -> ClusterError:
+        told = {self.call.members[k]: _heard(bytes(m)) for k, m in self.exchange.heard.items()}
+        told[self.at.rank] = _heard(self.exchange.word)
+        lines = [f"rank {r}: {told[r]}" for r in sorted(told)]
+        text = "collectives of one group do not match\n    " + "\n    ".join(lines)
+        return ClusterError(text, where=self.call.where)
+
+
+def _library(mpi: Any) -> Library:
+    """MPI by address: what mpi4py's own module is linked with."""
+    found = ctypes.CDLL(mpi.__file__)
+    names = "MPI_Isend", "MPI_Irecv", "MPI_Testall", "MPI_Request_get_status"
+    at = [ctypes.cast(getattr(found, name), ctypes.c_void_p).value or 0 for name in names]
+    request, status = mpi._sizeof(mpi.Request), mpi._sizeof(mpi.Status)
+    return Library(at[0], at[1], at[2], at[3], _handle(mpi, mpi.BYTE), request, status)
+
+
+def _handle(mpi: Any, thing: Any) -> int:
+    """MPI's own name of an object, a number or an address, as a signed word."""
+    found = int(mpi._handleof(thing))
+    return found - (1 << 64) if found >> 63 else found
 
 
 class _Probed:
@@ -303,90 +375,3 @@ class _Any:
     def Test(self) -> bool:
         self.found[:] = [r for r in self.sources if self.at.data.Iprobe(r, self.tag)]
         return bool(self.found)
-
-
-# -- large arrays, each as its meaning says ------------------------------------------------------------------
-
-
-def _all_reduce(at: Mpi, call: Call, x: Array) -> Array:
-    """Each member adds up one part of all arrays, in rank order, and gives it to all."""
-    n, own = len(call.members), call.members.index(at.rank)
-    ends = np.cumsum([0, *parts(x.size, n)]).tolist()
-    cut = [slice(a * x.itemsize, b * x.itemsize) for a, b in pairwise(ends)]
-    lines, out = _bytes(x), np.empty(x.nbytes, np.uint8)
-    others = [k for k in range(n) if k != own]
-    came = {k: np.empty(cut[own].stop - cut[own].start, np.uint8) for k in others}
-    at.swap(call, {k: lines[cut[k]] for k in others}, came)
-    came[own] = lines[cut[own]]
-    _reduce_into(
-        out[cut[own]].view(x.dtype), [came[k].view(x.dtype) for k in range(n)], call.attributes["op"]
-    )
-    at.swap(call, dict.fromkeys(others, out[cut[own]]), {k: out[cut[k]] for k in others})
-    return out.view(x.dtype).reshape(x.shape)
-
-
-def _reduce_into(total: Array, arrays: Sequence[Array], op: str) -> None:
-    """As `reduce_in_order`; sums of dtypes that NumPy adds in themselves need no memory besides."""
-    if op != "sum" or total.dtype.char not in "fdFDlqiLQI":
-        total[...] = reduce_in_order(arrays, op)
-        return
-    with np.errstate(all="ignore"):
-        np.add(arrays[0], arrays[1], out=total)
-        for x in arrays[2:]:
-            np.add(total, x, out=total)
-
-
-def _pieces(x: Array, axis: int, n: int, sizes: Sequence[int] | None) -> list[Array]:
-    return [
-        np.ascontiguousarray(x[(slice(None),) * axis + (slice(*cut),)])
-        for cut in cuts(x.shape[axis], n, sizes)
-    ]
-
-
-def _reduce_scatter(at: Mpi, call: Call, x: Array) -> Array:
-    a = call.attributes
-    pieces = _pieces(x, a["axis"], len(call.members), a["sizes"])
-    return reduce_in_order(at.exchange(call, pieces), "sum")
-
-
-def _all_gather(at: Mpi, call: Call, x: Array) -> Array:
-    n, axis = len(call.members), call.attributes["axis"]
-    sizes = call.attributes["sizes"] or [x.shape[axis]] * n
-    shapes = [(*x.shape[:axis], s, *x.shape[axis + 1 :]) for s in sizes]
-    counts = [int(np.prod(s)) * x.itemsize for s in shapes]
-    room = at.gather(call, x, counts)
-    if axis == 0:
-        line = room[0].base
-        assert line is not None  # they are parts of one piece of memory
-        return line.view(x.dtype).reshape((sum(sizes), *x.shape[1:]))
-    return np.concatenate([r.view(x.dtype).reshape(s) for r, s in zip(room, shapes, strict=True)], axis=axis)
-
-
-def _all_to_all(at: Mpi, call: Call, x: Array) -> Array:
-    a = call.attributes
-    pieces = _pieces(x, a["split"], len(call.members), None)
-    return np.concatenate(at.exchange(call, pieces), axis=a["join"])
-
-
-def _broadcast(at: Mpi, call: Call, x: Array) -> Array:
-    room = _bytes(x).copy()
-    at.done(at.group(call.members).Ibcast([room, at.mpi.BYTE], call.attributes["root"]), call)
-    return room.view(x.dtype).reshape(x.shape)
-
-
-def _permute(at: Mpi, call: Call, x: Array) -> Array:
-    own, pairs = call.members.index(at.rank), call.attributes["pairs"]
-    room, out = np.zeros(x.nbytes, np.uint8), _bytes(x)
-    comm, byte = at.group(call.members), at.mpi.BYTE
-    requests = [comm.Irecv([room, byte], a) for a, b in pairs if b == own]
-    requests += [comm.Isend([out, byte], b) for a, b in pairs if a == own]
-    for q in requests:
-        at.done(q, call)
-    return room.view(x.dtype).reshape(x.shape)
-
-
-_LARGE: dict[str, Callable[[Mpi, Call, Array], Array]] = {
-    "cluster_all_reduce": _all_reduce, "cluster_reduce_scatter": _reduce_scatter,
-    "cluster_all_gather": _all_gather, "cluster_all_to_all": _all_to_all, "cluster_broadcast": _broadcast,
-    "cluster_permute": _permute,
-}  # fmt: skip

@@ -60,10 +60,16 @@ class Notices:
             source = status.Get_source()
             self.comm.Recv([data, self.mpi.BYTE], source, 0)
             kind, number, missing, text = json.loads(bytes(data))
-            old = self.words.get(source)
-            same = old is not None and old[:3] == (kind, number, tuple(missing))
-            times = old.times + 1 if old is not None and same else 1
-            self.words[source] = Word(kind, number, tuple(missing), text, times, time.monotonic())
+            self._note(source, kind, number, tuple(missing), text, time.monotonic())
+
+    def _note(
+        self, source: int, kind: str, number: int, missing: tuple[int, ...], text: str, now: float
+    ) -> None:
+        """Words that had piled up while this rank did not listen are old, and count as one."""
+        old, times = self.words.get(source), 1
+        if old is not None and old[:3] == (kind, number, missing):
+            times = old.times + (now - old.heard > BEAT / 2)
+        self.words[source] = Word(kind, number, missing, text, times, now)
 
     def failed(self) -> str | None:
         """What a rank that has failed said about it."""

@@ -11,13 +11,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import Location, user_location
 from trilobite.ir.types import TensorType, type_of
+
+if TYPE_CHECKING:
+    from trilobite.native.exchange import Reduction
 
 Array = np.ndarray[Any, Any]
 Groups = tuple[tuple[int, ...], ...]
@@ -48,11 +51,31 @@ class Call(NamedTuple):
         return f"{self.signature} at {self.where}"
 
 
+class Row(Protocol):
+    """A collective as machine code makes it: addresses of functions whose arguments are words. `start` takes
+    `address` and those of operand and result, `wait` takes `address`, `poll` takes `link`. The first byte at
+    `address` is 0 when it is done; what `wait` has left undone, `look` does, in Python.
+    """
+
+    start: int
+    wait: int
+    poll: int
+    address: int
+    link: int
+
+    def look(self) -> None:
+        """Until it is done; raises when it never can be."""
+
+    def forget(self) -> None:
+        """No run begins it again."""
+
+
 class Transport(Protocol):
     """How this rank reaches the others."""
 
     rank: int
     size: int
+    native: bool  # does it give rows for compiled programs, or do collectives come back to Python?
 
     def collective(self, call: Call, x: Array) -> Array:
         """This rank's part of `call.meaning` over the arrays of all members, in their order."""
@@ -64,11 +87,17 @@ class Transport(Protocol):
     def first_of(self, sources: Sequence[int], tag: int, where: Location) -> int:
         """A rank among these from whom a message has come: the next receive from it does not wait."""
 
+    def row(self, call: Call, kernels: Reduction) -> Row:
+        """The call as a row of a compiled program, which sums by the target's kernels."""
+
+    def traffic(self) -> Sequence[Any]:
+        """What machine code has exchanged, line by line."""
+
 
 class Alone:
     """The only rank."""
 
-    rank, size = 0, 1
+    rank, size, native = 0, 1, False
 
     def collective(self, call: Call, x: Array) -> Array:
         return call.meaning([x], call.attributes)[0]
@@ -81,6 +110,12 @@ class Alone:
 
     def first_of(self, sources: Sequence[int], tag: int, where: Location) -> int:
         raise self._nobody("receive from any of", max(sources, default=0), where)
+
+    def row(self, call: Call, kernels: Reduction) -> Row:
+        raise NotImplementedError(call.name)
+
+    def traffic(self) -> Sequence[Any]:
+        return ()
 
     @staticmethod
     def _nobody(what: str, other: int, where: Location) -> ArgumentError:
@@ -141,22 +176,29 @@ def position(groups: Groups) -> int:
 
 def collective(name: str, x: Array, attributes: dict[str, Any], meaning: Meaning) -> Array:
     """Hand an array to the collective and take this rank's part."""
+    return transport().collective(called(name, type_of(x), attributes, user_location(), meaning), x)
+
+
+def called(
+    name: str, kind: TensorType, attributes: dict[str, Any], where: Location, meaning: Meaning
+) -> Call:
+    """The call of this rank, if it can take part."""
     at = transport()
     members = members_of(name, attributes["groups"], at.rank)
     if max(members) >= at.size or at.size == 1 < len(members):
         raise ArgumentError(
             f"{name} over the ranks {list(members)} in a run of {at.size}",
-            where=user_location(),
+            where=where,
             expected=f"ranks below {at.size}",
             remedy="start more: trilobite launch -n N script.py",
         )
     sizes: Sequence[int] | None = attributes.get("sizes")
     if name == "cluster_all_gather" and sizes is not None:
-        own, found = sizes[members.index(at.rank)], x.shape[attributes["axis"]]
+        own, found = sizes[members.index(at.rank)], kind.shape[attributes["axis"]]
         if own != found:
             raise ArgumentError(
                 f"{name}: this part has {found} of axis {attributes['axis']}",
-                where=user_location(),
+                where=where,
                 expected=f"{own}: the parts are {list(sizes)}",
             )
-    return at.collective(Call(name, members, attributes, type_of(x), user_location(), meaning), x)
+    return Call(name, members, attributes, kind, where, meaning)

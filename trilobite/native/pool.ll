@@ -24,8 +24,6 @@
 ; A thread that was not let run for a millisecond while it looked for work has found out that the machine is busy
 ; with others; for its next jobs it sleeps at once.
 
-$pause
-
 define internal ptr @line(ptr %control, i64 %t) {
   %offset = mul i64 %t, 16
   %word = add i64 %offset, 64
@@ -377,36 +375,10 @@ end:
   ret void
 }
 
-; Takes a word from 0 to 1; says whether it was this caller who did.
-define internal i64 @seize(ptr %word) {
-  %pair = cmpxchg ptr %word, i64 0, i64 1 acq_rel monotonic
-  %taken = extractvalue { i64, i1 } %pair, 1
-  %result = zext i1 %taken to i64
-  ret i64 %result
-}
-
-define internal void @release(ptr %word) {
-  store atomic i64 0, ptr %word release, align 8
-  ret void
-}
-
-define internal i64 @nanoseconds() {
-  %time = alloca [2 x i64]
-  %code = call i32 @clock_gettime(i32 $clock, ptr %time)
-  %parts = getelementptr i64, ptr %time, i64 1
-  %seconds = load i64, ptr %time
-  %rest = load i64, ptr %parts
-  %whole = mul i64 %seconds, 1000000000
-  %sum = add i64 %whole, %rest
-  ret i64 %sum
-}
-
 ; Where the system offers no better.
 define internal void @place_anywhere(ptr %control) {
   ret void
 }
-
-declare i32 @clock_gettime(i32, ptr)
 
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)

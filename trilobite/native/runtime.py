@@ -34,6 +34,7 @@ _PAUSE = {
 _FUTEX = {"x86": "202", "arm": "98"}  # numbers of system calls
 _AFFINITY = {"x86": "203", "arm": "122"}
 _FUNCTIONS = "worker publish call call_on call_brief seize release place_anywhere".split()
+_EXCHANGES = "exchange_start exchange_poll exchange_wait".split()
 _FUTEX_FUNCTIONS = "sleep wake place".split()
 _HEADER = object.__basicsize__  # of every Python object; its type comes last
 _FLAGS = _HEADER + 48  # of an array: behind its data, rank, shape, strides, base and dtype
@@ -54,7 +55,16 @@ class Runtime:
 def runtime() -> Runtime:
     """Compiled or taken from the cache with the first use. Its code is never freed: threads live in it."""
     _check_layout()
-    text, names = _here()
+    return _loaded(*_here())
+
+
+@lru_cache(maxsize=1)
+def exchanges() -> Runtime:
+    """What walks through exchanges between processes: `start`, `poll` and `wait` of `exchange.ll`."""
+    return _loaded(*_told(["atoms.ll", "exchange.ll"], _EXCHANGES, _machine()))
+
+
+def _loaded(text: str, names: list[str]) -> Runtime:
     code = kernels([(text, 1)])
     found = np.zeros(len(names), np.int64)
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
@@ -72,14 +82,21 @@ def begin() -> None:
 
 
 def _here() -> tuple[str, list[str]]:
-    return source("x86" if features().triple.startswith("x86_64") else "arm", sys.platform)
+    return source(_machine(), sys.platform)
+
+
+def _machine() -> str:
+    return "x86" if features().triple.startswith("x86_64") else "arm"
 
 
 def source(machine: str, system: str) -> tuple[str, list[str]]:
     """The text, as one kernel whose `entry` tells the addresses of the functions; and their names."""
     futex = system == "linux"
     names = _FUNCTIONS + (_FUTEX_FUNCTIONS if futex else [])
-    files = ["pool.ll", *(["futex.ll"] if futex else []), "driver.ll"]
+    return _told(["atoms.ll", "pool.ll", *(["futex.ll"] if futex else []), "driver.ll"], names, machine)
+
+
+def _told(files: list[str], names: list[str], machine: str) -> tuple[str, list[str]]:
     text = "\n".join(Path(__file__).with_name(file).read_text(encoding="utf-8") for file in files)
     tell = [
         f"  %p{i} = getelementptr i64, ptr %out, i64 {i}\n  store ptr @{name}, ptr %p{i}"

@@ -1,7 +1,7 @@
 """`trilobite style CONTENT STYLE -o OUT`: which of the three ways a call means, and running it on a target.
 
-Enters: words of a command line. Leaves: pictures, and a line a picture with its time; on a processor what was
-simulated, with `--compare` the difference between the target and the CPU.
+Enters: words of a command line. Leaves: pictures, and a line a picture with its time; with `--compare` the
+difference between the target and the CPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from trilobite.apps.style.pictures import Picture, Pixels
 from trilobite.base.errors import ArgumentError, FileError
 
 Stylise = Callable[[Pixels], Pixels]
-Runs = Callable[[], list[Any]]
 METHODS = ("auto", "network", "optimise")
 LITE = {
     "style_weight": 10.0,
@@ -59,21 +58,19 @@ def style(
     compare: Annotated[bool, typer.Option(help="run on the CPU too, and say how far apart they are")] = False,
 ) -> None:
     """Paint a picture in the style of another."""
-    from trilobite.inference.simulated import figures, in_words
-
     if method not in METHODS:
         raise ArgumentError(f"a method {method!r}", expected=", ".join(METHODS))
     optimised = method == "optimise" or (method == "auto" and bool(weights))
     room = memory << 20 or None
     showing: list[Callable[[Pixels], None]] = []  # where pictures so far go
 
-    def prepared(target: str) -> tuple[Stylise, Runs]:
+    def prepared(target: str) -> Stylise:
         if optimised:
-            return _by_optimisation(style, weights, (steps, optimiser, target), preview, showing), list
+            return _by_optimisation(style, weights, (steps, optimiser, target), preview, showing)
         return _by_network(style, network, strength, target, room)
 
-    paint, runs = prepared(on)
-    again = prepared("cpu")[0] if compare and on != "cpu" else None
+    paint = prepared(on)
+    again = prepared("cpu") if compare and on != "cpu" else None
     jobs = list(_jobs(content, output))
     for number, (source, place) in enumerate(jobs, start=1):
         picture = pictures.read(source, size or None)
@@ -85,8 +82,6 @@ def style(
         height, width = picture.size
         which = f"{number} of {len(jobs)}  " if len(jobs) > 1 else ""
         typer.echo(f"{which}{place}: {width} x {height} on {on} in {seconds:.2f} s")
-        if simulated := figures(runs()):
-            typer.echo(f"  {in_words(simulated)}")
         if again is not None:
             showing.clear()
             typer.echo(f"  {difference(painted, again(picture.pixels))}")
@@ -122,21 +117,17 @@ def _jobs(content: Path, output: Path) -> Iterator[tuple[Path, Path]]:
         yield path, output / path.name
 
 
-def _by_network(
-    style: str, network: str, strength: float, target: Any, memory: int | None
-) -> tuple[Stylise, Runs]:
-    """What paints, and what tells the launches of the last picture."""
+def _by_network(style: str, network: str, strength: float, target: Any, memory: int | None) -> Stylise:
     from trilobite.apps.style.real_time import AnyStyle, Multistyle, Transform
 
     if network:
-        transform = Transform(network, target, memory)
-        return transform, lambda: transform.last_runs
+        return Transform(network, target, memory)
     if Path(style).suffix.lower() in pictures.EXTENSIONS:
         painted_style = pictures.read(style).pixels
         any_style = AnyStyle(target)
-        return lambda pixels: any_style(pixels, painted_style, strength), lambda: any_style.last_runs
+        return lambda pixels: any_style(pixels, painted_style, strength)
     multistyle = Multistyle(target, memory)
-    return lambda pixels: multistyle(pixels, style), lambda: multistyle.last_runs
+    return lambda pixels: multistyle(pixels, style)
 
 
 def _by_optimisation(

@@ -93,18 +93,15 @@ class Multistyle:
 
     def __init__(self, target: Any = "cpu", memory: int | None = None) -> None:
         self.session, self.target, self.memory = _load("multistyle26", target), target, memory
-        self.last_runs: list[Any] = []  # launches on a processor that the last picture took, unless in strips
 
     def __call__(self, pixels: Pixels, style: int | str | Mapping[int, float]) -> Pixels:
         whole, shares = _filled(pixels), style_weights(style)
         memory = free_memory() if self.memory is None else self.memory
         if not _fits(whole, self.CHANNELS, memory):
-            self.last_runs = []
             layers = multistyle_layers(assets.fetch("multistyle26"), shares)
             return _cut(paint(whole, layers, memory, self.target), pixels)
         image = np.ascontiguousarray(whole.transpose(2, 0, 1)[None], np.float32)
         out = self.session.run({"image": image, "style_weights": shares})["stylized"]
-        self.last_runs = self.session.last_runs
         return _cut(np.asarray(out)[0].transpose(1, 2, 0), pixels)
 
 
@@ -116,18 +113,15 @@ class Transform:
 
         self.network, self.target, self.memory = load_network(path), target, memory
         self._jitted = tb.jit(self.network, target=target)
-        self.last_runs: list[Any] = []
         self._layers: list[Layer] = transform_layers(self.network)
 
     def __call__(self, pixels: Pixels) -> Pixels:
         whole = _filled(pixels)
         memory = free_memory() if self.memory is None else self.memory
         if not _fits(whole, self._layers[0].weight.shape[0] * 2, memory):
-            self.last_runs = []
             return _cut(paint(whole, self._layers, memory, self.target), pixels)
         with tb.no_grad():
             out = self._jitted(tb.tensor(np.ascontiguousarray(whole.transpose(2, 0, 1)[None]))).numpy()
-        self.last_runs = [run for run in [self._jitted.last_run] if run is not None]
         return _cut(np.asarray(out)[0].transpose(1, 2, 0), pixels)
 
 
@@ -139,7 +133,6 @@ class AnyStyle:
     def __init__(self, target: Any = "cpu") -> None:
         self.reader = _load("arbitrary_predict", target)
         self.painter = _load("arbitrary_transform", target)
-        self.last_runs: list[Any] = []
 
     def read_style(self, style: Pixels) -> np.ndarray[Any, Any]:
         """The hundred numbers that describe a style picture."""
@@ -153,13 +146,10 @@ class AnyStyle:
         if not 0 <= strength <= 1:
             raise ArgumentError(f"a strength of {strength}", expected="a number from 0 to 1")
         code = self.read_style(style)
-        self.last_runs = self.reader.last_runs
         if strength < 1:
             code = np.float32(strength) * code + np.float32(1 - strength) * self.read_style(pixels)
-            self.last_runs += self.reader.last_runs
         side = self.CONTENT_SIDE
         content, described = (i.name for i in self.painter.inputs)
         feeds = {content: resized(pixels, side, side)[None], described: code}
         (out,) = self.painter.run(feeds).values()
-        self.last_runs += self.painter.last_runs
         return resized(np.ascontiguousarray(np.asarray(out)[0], np.float32), *pixels.shape[:2])

@@ -76,17 +76,13 @@ def run(
     rows = {name: described(np.asarray(value), names) for name, value in found.items()}
     if output:
         write_outputs(output, found)
-    from trilobite.inference.simulated import figures, in_words
-
-    simulated = figures(subject.last_runs)
+    simulated = _simulated(subject)
     if json_:
         typer.echo(json.dumps({"model": model, "on": on, "seconds": seconds, "outputs": rows, **simulated}))
         return
     for name, row in rows.items():
         typer.echo(f"{name}: {_line(row)}")
-    typer.echo(
-        f"{seconds * 1e3:.1f} ms on {on}, with compilation{'; ' * bool(simulated)}{in_words(simulated)}"
-    )
+    typer.echo(f"{seconds * 1e3:.1f} ms on {on}, with compilation" + _cycles(simulated))
 
 
 def _labels(path: str) -> list[str]:
@@ -145,6 +141,24 @@ def write_outputs(path: str, found: Mapping[str, Any]) -> None:
         raise ArgumentError(f"an output of shape {value.shape} as a picture", expected=".npy or .npz")
     scale = 255.0 if float(image.max(initial=0)) > 2 else 1.0
     pictures.write(path, np.broadcast_to(image / scale, (*image.shape[:2], 3)).astype(np.float32))
+
+
+def _simulated(subject: Subject) -> dict[str, Any]:
+    runs = subject.last_runs
+    if not runs:
+        return {}
+    return {
+        "cycles": sum(int(run.cycles) for run in runs),
+        "simulated_seconds": sum(float(run.seconds) for run in runs),
+        "joules": sum(float(run.energy.total) for run in runs),
+    }
+
+
+def _cycles(simulated: Mapping[str, Any]) -> str:
+    if not simulated:
+        return ""
+    seconds, joules = simulated["simulated_seconds"], simulated["joules"]
+    return f"; simulated: {simulated['cycles']:,} cycles, {seconds * 1e3:.3f} ms, {joules * 1e3:.4g} mJ"
 
 
 def bench(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trilobite.compiler.graph.overlap import overlap
 from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.graph.regions import ALIASES, CONTROL, with_regions
 from trilobite.compiler.graph.share_kernels import share_kernels
@@ -368,7 +369,7 @@ def fuse(graph: Graph, policy: FusionPolicy) -> Graph:
     fuser = _Fuser(graph, policy)
     for e in _scalars_first(graph):
         fuser.add(e)
-    return share_kernels(fuser.graph_of_fusions(), policy.kinds)
+    return overlap(share_kernels(fuser.graph_of_fusions(), policy.kinds))
 
 
 def _scalars_first(graph: Graph) -> list[Equation]:

@@ -16,11 +16,27 @@ from trilobite.base.errors import IRError, PlanError
 from trilobite.compiler.program.kernels import Kernel, Lower, Lowering, Operand
 from trilobite.compiler.program.memory import Interval, pack
 from trilobite.compiler.program.plan_control import Nested, Setting, is_control, nested
-from trilobite.compiler.program.program import Call, HostCall, Place, Program, Step, Value
+from trilobite.compiler.program.program import (
+    Arrival,
+    Call,
+    Exchange,
+    HostCall,
+    Place,
+    Program,
+    Step,
+    Value,
+)
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Dim, Symbol, TensorType, substitute
 
 _MOST = 1 << 46  # bytes: more than any machine's memory
+
+
+class Rank:
+    """What other ranks take part in: it begins, or has arrived."""
+
+
+Lowered = Lowering | Nested | Rank | str | None
 
 
 class _Plan:
@@ -68,7 +84,7 @@ class _Plan:
             if e.primitive.name == "constant":
                 self.constant[e.outputs[0]] = len(self.constants)
                 self.constants.append(_aligned(e.attributes["value"].array))
-            elif is_alias(e):
+            elif is_alias(e) or _is_kind(e, "arrival"):
                 self.root[e.outputs[0]] = self.root.get(e.inputs[0], e.inputs[0])
             for v in e.outputs:
                 self.first[v] = at
@@ -110,6 +126,8 @@ def plan(
             steps += placer.calls(at, e, low)
         elif isinstance(low, Nested):
             steps += placer.control(at, e, low)
+        elif isinstance(low, Rank):
+            steps.append(placer.exchange(at, e))
         elif low is not None:
             steps.append(placer.host(at, e, low))
     results = tuple(placer.value(v) for v in graph.outputs)
@@ -141,7 +159,7 @@ def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return out
 
 
-def _lower(e: Equation, lowerings: Mapping[str, Lower]) -> Lowering | str | None:
+def _lower(e: Equation, lowerings: Mapping[str, Lower]) -> Lowering | Rank | str | None:
     """A lowering; or for the host, why it runs there; or None for what needs no step."""
     if e.primitive.name == "constant" or is_alias(e):
         return None
@@ -150,6 +168,8 @@ def _lower(e: Equation, lowerings: Mapping[str, Lower]) -> Lowering | str | None
             f"a {e.primitive.name} equation in a graph to plan", expected="fusions", where=e.location
         )
     kind = e.attributes["kind"]
+    if kind in ("exchange", "arrival"):
+        return Rank()
     if kind == "host":
         return str(e.attributes.get("why", ""))
     return lowerings[kind](e)
@@ -171,7 +191,7 @@ def _place_outputs(p: _Plan) -> dict[Var, int]:
     return out
 
 
-def _share(p: _Plan, lowered: Sequence[Lowering | Nested | str | None], outputs: dict[Var, int]) -> None:
+def _share(p: _Plan, lowered: Sequence[Lowered], outputs: dict[Var, int]) -> None:
     """Let results of elementwise work take over the memory of operands that die there."""
     number = {v: i for i, v in enumerate(p.graph.inputs)}
     taken: set[Var] = set()
@@ -201,12 +221,12 @@ def _read_elsewhere(p: _Plan, e: Equation, i: int, operand: Var) -> bool:
 
 
 def _intervals(
-    p: _Plan, lowered: Sequence[Lowering | Nested | str | None], outputs: dict[Var, int]
+    p: _Plan, lowered: Sequence[Lowered], outputs: dict[Var, int]
 ) -> tuple[list[Interval], list[Any]]:
     intervals: list[Interval] = []
     owners: list[Any] = []
     for at, (e, low) in enumerate(zip(p.graph.equations, lowered, strict=True)):
-        if low is None:
+        if low is None or _is_kind(e, "arrival"):
             continue
         for v in e.outputs:
             if v not in outputs and v not in p.shared:
@@ -282,6 +302,16 @@ class _Placer:
         ins, outs = ([self.value(v) for v in vs] for vs in (inner.inputs, inner.outputs))
         temporaries = [Place("arena", 0, self.offsets[at, n]) for n in range(len(nested.temporaries))]
         return nested.steps(Setting(at, ins, outs, temporaries, self.lowering_constant))
+
+    def exchange(self, at: int, e: Equation) -> Exchange | Arrival:
+        """An arrival has the number of the equation that makes what it waits for."""
+        if _is_kind(e, "arrival"):
+            return Arrival(self.p.first[e.inputs[0]], at)
+        (inner,) = e.attributes["region"].equations
+        attributes = {k: substitute(v, self.p.sizes) for k, v in inner.attributes.items()}
+        ins = tuple(self.value(v) for v in e.inputs)
+        output = self.value(e.outputs[0])
+        return Exchange(inner.primitive.name, attributes, ins, output, at, inner.location, at)
 
     def host(self, at: int, e: Equation, why: str) -> HostCall:
         (inner,) = e.attributes["region"].equations

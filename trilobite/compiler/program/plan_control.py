@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 from trilobite.compiler.graph.regions import CONTROL
 from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.program.program import (
+    Arrival,
     Branch,
     Call,
+    Exchange,
     HostCall,
     Loop,
     Place,
@@ -262,3 +264,9 @@ def _set_in(step: Step, places: _Places, at: int) -> Step:
                 tuple(v._replace(place=places(v.place)) for v in vs) for vs in (step.inputs, step.outputs)
             )
             return replace(step, inputs=ins, outputs=outs, fusion=at)
+        case Exchange():
+            ins = tuple(v._replace(place=places(v.place)) for v in step.inputs)
+            output = step.output._replace(place=places(step.output.place))
+            return replace(step, inputs=ins, output=output, fusion=at)
+        case Arrival():
+            return step._replace(fusion=at)

@@ -81,6 +81,40 @@ class HostCall:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """A collective, begun: its operand and its result are others' until the `Arrival` of the same number, if
+    other ranks take part at all.
+    """
+
+    name: str
+    attributes: Mapping[str, Any] = field(hash=False)
+    inputs: tuple[Value, ...]
+    output: Value
+    number: int  # among the equations of its graph
+    location: Location
+    fusion: int
+    flops: float = 0.0
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(size_of, (*self.inputs, self.output)))
+
+    def __str__(self) -> str:
+        ins = ", ".join(str(v.place) for v in self.inputs)
+        return f"begin {self.number}: {self.name} of {ins} -> {self.output.place}"
+
+
+class Arrival(NamedTuple):
+    """The result of a collective is there."""
+
+    number: int
+    fusion: int
+
+    def __str__(self) -> str:
+        return f"await {self.number}"
+
+
+@dataclass(frozen=True)
 class Loop:
     """Steps that run `count` times."""
 
@@ -117,7 +151,7 @@ class Branch:
         return f"choose by {self.index}{cases}"
 
 
-Step = Call | HostCall | Loop | While | Branch
+Step = Call | HostCall | Exchange | Arrival | Loop | While | Branch
 
 
 def _indented(steps: Iterable[Step]) -> str:
@@ -153,6 +187,11 @@ def calls(steps: Iterable[Step]) -> Iterator[Call]:
 def hosts(steps: Iterable[Step]) -> Iterator[HostCall]:
     """What comes back to Python, each once."""
     return (s for s in walk(steps) if isinstance(s, HostCall))
+
+
+def exchanges(steps: Iterable[Step]) -> Iterator[Exchange]:
+    """What ranks exchange, each once."""
+    return (s for s in walk(steps) if isinstance(s, Exchange))
 
 
 class Program(NamedTuple):

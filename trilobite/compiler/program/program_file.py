@@ -21,7 +21,19 @@ from trilobite.base.errors import DataError
 from trilobite.base.locations import Location
 from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.program.memory import Packing
-from trilobite.compiler.program.program import Branch, Call, Loop, Place, Program, Step, Value, While, hosts
+from trilobite.compiler.program.program import (
+    Arrival,
+    Branch,
+    Call,
+    Exchange,
+    Loop,
+    Place,
+    Program,
+    Step,
+    Value,
+    While,
+    hosts,
+)
 from trilobite.native.memory import empty
 
 _HEAD = struct.Struct("<QQ")  # bytes of the compressed JSON, and of the kernels as their target packs them
@@ -40,7 +52,7 @@ def encode(program: Program, pack: Pack) -> bytes | None:
     p = program.packing
     content = {
         "steps": [_step(s, number) for s in program.steps],
-        "outputs": [[_place(v.place), v.shape, v.dtype.name] for v in program.outputs],
+        "outputs": [_value(v) for v in program.outputs],
         "constants": [[c.shape, c.dtype.name] for c in program.constants],
         "packing": [p.offsets, p.peak, p.bound, p.naive],
         "reuses": list(program.reuses.items()),
@@ -76,6 +88,11 @@ def _step(s: Step, number: Mapping[Kernel, int]) -> list[Any]:
             return ["while", s.fusion, rows(s.test), _place(s.flag), rows(s.body)]
         case Branch():
             return ["branch", s.fusion, _place(s.index), [rows(case) for case in s.cases]]
+        case Exchange():
+            values = [_value(v) for v in (*s.inputs, s.output)]
+            return ["exchange", s.fusion, s.name, s.attributes, values, s.number, s.location]
+        case Arrival():
+            return ["arrival", s.fusion, s.number]
         case _:
             assert isinstance(s, Call)
             args = [_place(a) if isinstance(a, Place) else int(a) for a in s.args]
@@ -98,8 +115,28 @@ def _read_step(row: Sequence[Any], kernels: Sequence[Kernel]) -> Step:
             return While(steps(test), _read_place(flag), steps(body), fusion)
         case "branch", fusion, index, cases:
             return Branch(_read_place(index), tuple(map(steps, cases)), fusion)
+        case "exchange", fusion, name, attributes, values, number, location:
+            *ins, out = map(_read_value, values)
+            plain = {k: _tuples(v) for k, v in attributes.items()}
+            return Exchange(name, plain, tuple(ins), out, number, Location(*location), fusion)
+        case "arrival", fusion, number:
+            return Arrival(number, fusion)
         case _:
             raise ValueError(f"there is no step {row[0]}")
+
+
+def _value(v: Value) -> list[Any]:
+    return [_place(v.place), v.shape, v.dtype.name]
+
+
+def _read_value(row: Sequence[Any]) -> Value:
+    place, shape, name = row
+    return Value(_read_place(place), tuple(shape), BY_NAME[name])
+
+
+def _tuples(value: Any) -> Any:
+    """An attribute as it was: JSON knows lists alone."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _place(p: Place) -> list[int]:
@@ -125,7 +162,7 @@ def _decode(data: bytes, unpack: Unpack) -> Program:
     offsets, peak, bound, naive = content["packing"]
     return Program(
         tuple(_read_step(row, kernels) for row in content["steps"]),
-        tuple(Value(_read_place(p), tuple(shape), BY_NAME[name]) for p, shape, name in content["outputs"]),
+        tuple(map(_read_value, content["outputs"])),
         tuple(_read_arrays(data, behind, content["constants"])),
         Packing(tuple(offsets), peak, bound, naive),
         dict(content["reuses"]),

@@ -28,6 +28,7 @@ from trilobite.ir.ranks import Array, Groups
 from trilobite.ir.types import Dim, TensorType
 
 NUMBERS = ALL - {bool_}
+MEANINGS: dict[str, ranks.Meaning] = {}  # of collectives, by their names
 
 # -- what the rules share ------------------------------------------------------------------------------------
 
@@ -104,6 +105,8 @@ def _in_own_loops(step: Any, dtype: DType, narrow: bool) -> Callable[..., Any]:
 
 
 def by_all(name: str, meaning: ranks.Meaning) -> Callable[..., Array]:
+    MEANINGS[name] = meaning
+
     def rule(x: Array, **attributes: Any) -> Array:
         return ranks.collective(name, x, attributes, meaning)
 

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from trilobite.compiler.graph.regions import control_regions
-from trilobite.compiler.program.program import HostCall, Step, calls, hosts
+from trilobite.compiler.program.program import (
+    Arrival,
+    Exchange,
+    HostCall,
+    Step,
+    calls,
+    exchanges,
+    hosts,
+    size_of,
+)
 from trilobite.compiler.targets.cpu.compiled import Compiled
 from trilobite.compiler.targets.cpu.kernel import NativeKernel, native
 from trilobite.compiler.targets.cpu.target import Executable
@@ -106,7 +115,10 @@ def _operations(fusion: Equation, margin: str) -> Iterator[str]:
 
 def _headlines(e: Equation, steps: list[Step]) -> Iterator[str]:
     """The kernels, then what does not run as one."""
-    if not isinstance(steps[0], HostCall):
+    for x in exchanges(steps):
+        groups = x.attributes["groups"]
+        yield f"  {x.name} in groups of {len(groups[0])}: result of {size_of(x.output):,} bytes"
+    if not isinstance(steps[0], HostCall | Exchange | Arrival):
         yield f"  {e.attributes['kind']} kernel {', '.join(s.kernel.name for s in calls(steps))}"
     for s in hosts(steps):
         yield f"  host {s.equation.primitive.name}: runs in NumPy, because {s.why}"

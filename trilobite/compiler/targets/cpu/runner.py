@@ -16,21 +16,21 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError, PlanError
 from trilobite.base.locations import Location, told
-from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.program.program import (
-    Branch,
-    Call,
+    Exchange,
     HostCall,
-    Loop,
     Place,
     Program,
     Step,
     Value,
-    While,
     calls,
+    exchanges,
     hosts,
 )
 from trilobite.compiler.targets.cpu.results import Results
+from trilobite.compiler.targets.cpu.rows import Rows, native_ranks
+from trilobite.ir import ranks
+from trilobite.ir.primitives import table as primitives
 from trilobite.native import driver
 from trilobite.native.cache import Kernels
 from trilobite.native.memory import empty
@@ -87,14 +87,19 @@ class Runner:
         self.own = _room(1 if shared else max(program.packing.peak, 1))
         settle(self.own)
         self._turns = shared or Arena()
-        self._waits = not any(_is_of_the_user(s.equation.primitive) for s in hosts(program.steps))
+        self._exchanges = any(True for _ in exchanges(program.steps))
+        self._waits = not self._exchanges and not any(
+            _is_of_the_user(s.equation.primitive) for s in hosts(program.steps)
+        )
         self._base, self._bases = int(self.own.ctypes.data), [c.ctypes.data for c in program.constants]
         self._copies = [(k, v) for k, v in enumerate(program.outputs) if v.place != Place("output", k)]
         self.results = Results(program.outputs, program.reuses, replaced)
         self._now: tuple[Array, ...] = ()
         self._code = code
         self._inner: Runner | None = None
-        self.table = self._table(dict(zip(program.kernels, code.addresses, strict=True)), code)
+        self._tables: dict[ranks.Transport | None, tuple[driver.Table, list[Step]]] = {}
+        self._at = native_ranks()
+        self.table, self.steps = self._table(code)
 
     def __call__(self, values: list[Array], old: list[Array] | None = None, held: int = 0) -> list[Array]:
         """`values` is the caller's own list: arrays in it that are given away may be replaced by copies. What
@@ -130,6 +135,8 @@ class Runner:
         return self._inner
 
     def _run(self, values: list[Array], old: list[Array], held: int) -> list[Array]:
+        if self._exchanges and native_ranks() is not self._at:
+            self._go_over(native_ranks())
         outs = self.results.allocate(values, old, held)
         if self.shared is not None:
             self.shared.reserve(self.program.packing.peak)
@@ -170,20 +177,28 @@ class Runner:
 
     # -- binding ---------------------------------------------------------------------------------------------
 
-    def _table(self, addresses: Mapping[Kernel, int], code: Kernels) -> driver.Table:
-        rows = _Rows(self, addresses)
+    def _go_over(self, at: ranks.Transport | None) -> None:
+        """This thread is another rank than that of the last run, or reaches the others in another way."""
+        self._tables[self._at] = self.table, self.steps
+        self._at = at
+        known = self._tables.get(at)
+        self.table, self.steps = self._table(self._code) if known is None else known
+
+    def _table(self, code: Kernels) -> tuple[driver.Table, list[Step]]:
+        """The table, and per row of it the step that it belongs to."""
+        rows = Rows(self, dict(zip(self.program.kernels, code.addresses, strict=True)))
         rows.add(self.program.steps)
-        self.steps = rows.steps  # per row of the table
         run = list(calls(self.program.steps))
-        return driver.Table(
+        table = driver.Table(
             rows.rows,
             rows.words,
             rows.patches,
             arrays=self.inputs + len(self.program.outputs) + (self.shared is not None),
             scratch=max((s.kernel.scratch for s in run), default=0),
-            alive=(code, self.own, self.program.constants),
+            alive=(code, self.own, self.program.constants, rows.posted),
             brief=len(run) == len(rows.rows) and sum(s.bytes + s.flops for s in run) < _BRIEF,
         )
+        return table, rows.steps
 
     def array_of(self, a: Place) -> int | None:
         """Which of a run's arrays a place lies in; None for memory that never moves."""
@@ -206,96 +221,26 @@ class Runner:
         compute = _by_rule(call.equation.primitive, call.attributes)
         if call.equation.primitive.name.startswith("cluster_"):  # ranks that disagree tell each other where
             compute = _at(call.equation.location, compute)
+        return self._between(compute, call.inputs, call.outputs, words)
 
+    def exchanged(self, call: Exchange, words: Mapping[Place, int]) -> Callable[[], None]:
+        """A collective as a function that is done when it returns."""
+        compute = _at(call.location, _by_rule(primitives[call.name], call.attributes))
+        return self._between(compute, call.inputs, (call.output,), words)
+
+    def _between(
+        self,
+        compute: Callable[[Sequence[Array]], Sequence[Array]],
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        words: Mapping[Place, int],
+    ) -> Callable[[], None]:
         def run() -> None:
-            results = compute([self.view(v, words.get(v.place)) for v in call.inputs])
-            for v, result in zip(call.outputs, results, strict=True):
+            results = compute([self.view(v, words.get(v.place)) for v in inputs])
+            for v, result in zip(outputs, results, strict=True):
                 np.copyto(self.view(v, words.get(v.place)), result)
 
         return run
-
-
-class _Rows:
-    """The rows of a step table, as they are made from steps."""
-
-    def __init__(self, runner: Runner, addresses: Mapping[Kernel, int]) -> None:
-        self.runner, self.addresses = runner, addresses
-        self.rows: list[driver.Row] = []
-        self.steps: list[Step] = []
-        self.words: list[int] = []
-        self.patches: list[driver.Patch] = []
-        self._moving: list[tuple[int, tuple[int, ...]]] = []  # words, and how they move with the loops around
-
-    def add(self, steps: Sequence[Step], depth: int = 0) -> None:
-        for step in steps:
-            match step:
-                case Call():
-                    self._call(step)
-                case HostCall():
-                    moving = {v.place for v in (*step.inputs, *step.outputs) if any(v.place.strides)}
-                    words = {place: self._word(place) for place in moving}
-                    self._append(driver.Host(self.runner.host(step, words)), step)
-                case Loop():
-                    self._loop(step, depth)
-                case While():
-                    self._while(step, depth)
-                case Branch():
-                    self._branch(step, depth)
-
-    def _loop(self, loop: Loop, depth: int) -> None:
-        at, first = len(self.rows), len(self._moving)
-        self._append(driver.Repeat(loop.count, at), loop)  # where it ends is known behind its body
-        self.add(loop.steps, depth + 1)
-        bumps = [(w, s[depth]) for w, s in self._moving[first:] if len(s) > depth and s[depth]]
-        self.rows[at] = driver.Repeat(loop.count, len(self.rows))
-        self._append(driver.Again(at, tuple(bumps)), loop)
-
-    def _while(self, loop: While, depth: int) -> None:
-        first = len(self.rows)
-        self.add(loop.test, depth)
-        at, flag = len(self.rows), self._word(loop.flag)
-        self._append(driver.JumpIfZero(flag, 1, at), loop)
-        self.add(loop.body, depth)
-        self._append(driver.Jump(first), loop)
-        self.rows[at] = driver.JumpIfZero(flag, 1, len(self.rows))
-
-    def _branch(self, branch: Branch, depth: int) -> None:
-        at, index = len(self.rows), self._word(branch.index)
-        self._append(driver.Choose(index, ()), branch)  # where the cases begin is known behind them
-        begins, ends = [], []
-        for steps in branch.cases:
-            begins.append(len(self.rows))
-            self.add(steps, depth)
-            ends.append(len(self.rows))
-            self._append(driver.Jump(at), branch)
-        self.rows[at] = driver.Choose(index, tuple(begins))
-        for end in ends:
-            self.rows[end] = driver.Jump(len(self.rows))
-
-    def _append(self, row: driver.Row, step: Step) -> None:
-        self.rows.append(row)
-        self.steps.append(step)
-
-    def _call(self, step: Call) -> None:
-        address = self.addresses[step.kernel]
-        self._append(driver.Call(address, len(self.words), step.units, step.serial, step.whole), step)
-        for a in step.args:
-            if type(a) is int:  # two words of three
-                self.words.append(a)
-            else:
-                self._word(a)
-
-    def _word(self, a: Place | int) -> int:
-        """The number of a new word that holds this, whatever it is in each run and round."""
-        at = len(self.words)
-        if isinstance(a, Place):
-            if a.strides:
-                self._moving.append((at, a.strides))
-            array = self.runner.array_of(a)
-            if array is not None:
-                self.patches.append(driver.Patch(at, array, a.offset))
-        self.words.append(self.runner.word(a))
-        return at
 
 
 def _is_of_the_user(primitive: Any) -> bool:

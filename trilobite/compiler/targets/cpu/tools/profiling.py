@@ -21,7 +21,7 @@ import numpy as np
 from trilobite.base.dtypes import is_float
 from trilobite.base.errors import ArgumentError
 from trilobite.compiler.program.plan_control import is_control
-from trilobite.compiler.program.program import Call, Loop, Step, hosts, inner
+from trilobite.compiler.program.program import Call, Exchange, Loop, Step, hosts, inner
 from trilobite.compiler.targets import profiles as targets
 from trilobite.compiler.targets.cpu.compiled import Compiled
 from trilobite.compiler.targets.cpu.runner import Runner
@@ -189,6 +189,7 @@ def profile_calls(executable: Executable, call: Callable[[], object], repeats: i
         for w, noted in best_events
         if w is ran
         for row, begin, end in noted.tolist()
+        if ran.runner.steps[row].fusion in at
     )
     host = tuple(s.equation.primitive.name for s in hosts(ran.runner.program.steps))
     return Profile(name, repeats, quickest, rows, host, events, roofline(), executable)
@@ -234,6 +235,8 @@ class _Watch:
 
     def kernel(self, row: int) -> str:
         step = self.runner.steps[row]
+        if isinstance(step, Exchange):
+            return step.name
         return step.kernel.name if isinstance(step, Call) else type(step).__name__
 
 
@@ -255,9 +258,9 @@ def _runs(steps: Sequence[Step]) -> int:
 
 
 def _rows(part: Compiled, watch: _Watch) -> Iterator[Row]:
-    found: dict[int, list[tuple[Call, int, int]]] = {}
+    found: dict[int, list[tuple[Call | Exchange, int, int]]] = {}
     for n, step in enumerate(watch.runner.steps):
-        if isinstance(step, Call) and watch.count[n]:
+        if isinstance(step, Call | Exchange) and watch.count[n]:
             found.setdefault(step.fusion, []).append((step, int(watch.least[n]), int(watch.count[n])))
     machine = roofline()
     for fusion, ran in found.items():
@@ -265,7 +268,7 @@ def _rows(part: Compiled, watch: _Watch) -> Iterator[Row]:
         yield Row(
             fusion,
             str(e.attributes["kind"]),
-            tuple(s.kernel.name for s, _, _ in ran),
+            tuple(dict.fromkeys(s.kernel.name if isinstance(s, Call) else s.name for s, _, _ in ran)),
             str(e.location),
             runs=sum(count for _, _, count in ran),
             seconds=sum(ns for _, ns, _ in ran) * 1e-9,
@@ -275,7 +278,7 @@ def _rows(part: Compiled, watch: _Watch) -> Iterator[Row]:
         )
 
 
-def _floor(e: Equation, ran: Sequence[tuple[Call, int, int]], machine: Roofline) -> float:
+def _floor(e: Equation, ran: Sequence[tuple[Call | Exchange, int, int]], machine: Roofline) -> float:
     """The kernels of a fusion share its bytes; those of control flow have their own, round by round."""
     dtype = _dtype(e)
     if is_control(e):

@@ -1,0 +1,99 @@
+"""Exchanges without other processes: operations of a block in order, and what is left to Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trilobite.native.exchange import (
+    DONE,
+    MEMORY,
+    OPERAND,
+    RESULT,
+    STUCK,
+    At,
+    Block,
+    Check,
+    Copy,
+    Library,
+    Link,
+    Look,
+    Op,
+    Zero,
+)
+
+X, OUT = At(OPERAND, 0), At(RESULT, 0)
+
+
+@pytest.fixture
+def link() -> Link:
+    return Link(Library(0, 0, 0, 0, 0, 8, 64))
+
+
+def run(link: Link, ops: list[Op], x: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> Block:
+    block = Block(link, ops, np.zeros(1, np.int64))
+    block.start(x.ctypes.data, out.ctypes.data)
+    return block
+
+
+def test_rows_are_copied_with_their_strides(link: Link) -> None:
+    x = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
+    out = np.full((5, 3), 7, np.float32)
+    block = run(link, [Copy(OUT, X + 8, 5, 12, 12, 32)], x, out)
+    assert block.state == DONE
+    np.testing.assert_array_equal(out, x[:, 2:5])
+
+
+def test_zeros_are_written_behind_an_offset(link: Link) -> None:
+    out = np.arange(6, dtype=np.int64)
+    run(link, [Zero(OUT + 16, 24)], out, out)
+    np.testing.assert_array_equal(out, [0, 1, 0, 0, 0, 5])
+
+
+def test_words_that_differ_stop_it_and_equal_ones_do_not(link: Link) -> None:
+    words = np.array([1, 2, 1, 2, 1, 3], np.int64)
+    at = int(words.ctypes.data)
+    same, other = Check(at, at + 16), Check(at, at + 32)
+    assert run(link, [same], words, words).state == DONE
+    block = run(link, [same, other], words, words)
+    assert block.state == STUCK and block.next == 1
+    assert list(link.underway()) == [block]
+
+
+def test_python_does_its_part_and_it_goes_on(link: Link) -> None:
+    x, out, seen = np.arange(4.0), np.zeros(4), []
+
+    def double(block: Block) -> None:
+        seen.append(block.place(X))
+        out[:2] = 2 * x[:2]
+        block.go_on()
+
+    block = run(link, [Look(double), Copy(OUT + 16, X, 1, 16, 0, 0)], x, out)
+    assert block.state == STUCK
+    op = block.ops[block.next]
+    assert isinstance(op, Look)
+    op.function(block)
+    link.poll()
+    assert block.state == DONE and not list(link.underway()) and seen == [x.ctypes.data]
+    np.testing.assert_array_equal(out, [0, 2, 0, 1])
+
+
+def test_a_block_begins_again_with_other_arrays(link: Link) -> None:
+    rng, block = np.random.default_rng(1), None
+    for _ in range(3):
+        x, out = rng.normal(size=9), np.zeros(9)
+        if block is None:
+            block = run(link, [Copy(OUT, X, 1, 72, 0, 0)], x, out)
+        else:
+            block.start(x.ctypes.data, out.ctypes.data)
+        assert block.wait() == DONE
+        np.testing.assert_array_equal(out, x)
+    assert block is not None and block.words[17] == 3
+
+
+def test_addresses_count_from_memory_of_ones_own(link: Link) -> None:
+    own, out = np.arange(3.0), np.zeros(3)
+    run(link, [Copy(OUT, At(MEMORY, int(own.ctypes.data)), 1, 24, 0, 0)], out, out)
+    np.testing.assert_array_equal(out, own)
