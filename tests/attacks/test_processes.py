@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from file_attacks import ATTACKS, mended
 
-pytestmark = pytest.mark.long
-
 PROGRAM = """
 import hashlib, sys
 import numpy as np
@@ -39,12 +37,18 @@ import os, signal, sys, threading
 import numpy as np
 import trilobite as tb
 x = tb.asarray(np.random.default_rng(2).standard_normal((120, 120)).astype(np.float32))
+state = tb.zeros((120, 120))
+def stateful(v):
+    state.copy_(tb.tanh(v @ v))
+    return state + v.sum(0)
 f = tb.jit(lambda v: tb.tanh(v @ v) + v.sum(0))
-want = f(x).numpy().tobytes()
+s = tb.jit(stateful)
+want, kept = f(x).numpy().tobytes(), s(x).numpy().tobytes()
 stop = threading.Event()
 def work():
     while not stop.is_set():
         f(x)
+        s(x)
 threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
 for t in threads:
     t.start()
@@ -53,7 +57,7 @@ for i in range(int(sys.argv[1])):
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        same = f(x).numpy().tobytes() == want
+        same = f(x).numpy().tobytes() == want and s(x).numpy().tobytes() == kept
         if i % 8 == 0:  # compiles something new, too
             g = tb.jit(lambda v: tb.cos(v) * (i + 2))
             same = same and np.allclose(g(x).numpy(), np.cos(x.numpy()) * (i + 2), atol=1e-4 * (i + 2))
@@ -76,6 +80,7 @@ def run(text: str, cache: Path, *args: str, timeout: float = 300) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_programs_after_attacks_on_their_cache(seed: int, tmp_path: Path) -> None:
     """Every file of a warm cache is attacked: the next process makes anew what it cannot trust."""
@@ -97,6 +102,7 @@ def test_programs_after_attacks_on_their_cache(seed: int, tmp_path: Path) -> Non
     assert attacks > 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_processes_killed_while_they_compile(seed: int, tmp_path: Path) -> None:
     r = np.random.default_rng(seed)
@@ -117,5 +123,6 @@ def test_processes_killed_while_they_compile(seed: int, tmp_path: Path) -> None:
     assert run(PROGRAM, cache) == want
 
 
-def test_forks_while_threads_compute(tmp_path: Path) -> None:
-    assert run(FORKS, tmp_path / "cache", "60", timeout=600) == ["bad", "0"]
+@pytest.mark.parametrize("count", [6, pytest.param(200, marks=pytest.mark.long)])
+def test_forks_while_threads_compute(count: int, tmp_path: Path) -> None:
+    assert run(FORKS, tmp_path / "cache", str(count), timeout=600) == ["bad", "0"]

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.forks import renewed_in_child
+
 _NAMES = (
     ("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),
     ("scipy_openblas_get_num_threads", "scipy_openblas_set_num_threads"),
@@ -50,7 +52,7 @@ def _controls() -> tuple[Callable[[], int], Callable[[int], None]] | None:
 
 
 controls = _controls()
-_lock = threading.Lock()
+_lock = renewed_in_child(threading.Lock())
 _inside = 0  # how many calls, in all threads of Python, are running
 _before = 1  # the number of threads that the first of them found
 

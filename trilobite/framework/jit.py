@@ -22,6 +22,7 @@ import numpy as np
 
 from trilobite.base.collection import uncollected
 from trilobite.base.errors import ArgumentError, TraceError
+from trilobite.base.forks import renewed_in_child
 from trilobite.base.locations import user_location
 from trilobite.compiler.targets.contract import NO_USAGE, Executable, Target, Usage
 from trilobite.compiler.targets.registry import executable, existing, find, target_now
@@ -43,7 +44,8 @@ from trilobite.ir.transforms.record import see
 
 MOST_RECORDINGS = 16  # for one kind of call, of those that differ in what Python held
 _NEVER = 1 << 30
-_recording = threading.RLock()  # one for all functions: a function that is recorded may call any other
+# One for all functions: a function that is recorded may call any other.
+_recording = renewed_in_child(threading.RLock())
 
 
 _OWN = frozenset("fn target shapes options static_argnums static_argnames entries recompilations".split())

@@ -18,17 +18,26 @@ from time import sleep
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from trilobite.base.forks import is_held_here, renewed_in_child
+
 _MOMENT = 50e-6  # seconds in which a thread that waits takes its turn
 
 
 class Lock:
     """One thread at a time, and another one next if it waits: who calls in a loop would always be first."""
 
-    __slots__ = ("_lock", "_waiting")
+    __slots__ = ("__weakref__", "_lock", "_waiting")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._waiting: list[None] = []  # one for each thread: lists change as a whole, numbers do not
+        renewed_in_child(self)
+
+    def after_fork(self) -> None:
+        """Nobody else holds it or waits in a child."""
+        self._waiting.clear()
+        if not is_held_here(self._lock):
+            self._lock = threading.RLock()
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
@@ -61,7 +70,7 @@ class Locks:
             lock.__exit__()
 
 
-_guard = threading.Lock()
+_guard = renewed_in_child(threading.Lock())
 _groups: WeakKeyDictionary[Any, Lock] = WeakKeyDictionary()  # the lock of everything that somebody writes
 _alone = Lock()  # of those who wait for all groups
 

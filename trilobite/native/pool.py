@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import ArgumentError
+from trilobite.base.forks import renewed_in_child
 from trilobite.native.host import usable_cores
 from trilobite.native.memory import LINE, empty
 from trilobite.native.runtime import MOST_THREADS, Runtime, Words, control_block, runtime
@@ -249,7 +250,7 @@ def remember(table: Any) -> None:
     _tables.add(table)
 
 
-_creating = threading.Lock()
+_creating = renewed_in_child(threading.Lock())
 _pool: Pool | None = None
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trilobite.base.errors import TrilobiteError
+from trilobite.base.forks import renewed_in_child
 from trilobite.base.locations import Location, told
 from trilobite.compiler.targets.contract import Executable
 from trilobite.framework.jit import Jitted, jit
@@ -75,7 +76,7 @@ class Compiled:
         self.latest: Jitted | None = None  # what the last run called
         self.refusal = ""  # why sizes cannot be symbols here
         self.compilations, self.seconds = 0, 0.0
-        self._lock = threading.Lock()
+        self._lock = renewed_in_child(threading.Lock())
 
     def run(self, values: Values) -> Sequence[Any]:
         operands = [wrap(np.asarray(values[n])) for n in self.reads]

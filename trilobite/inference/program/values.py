@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base import dtypes
+from trilobite.base.forks import renewed_in_child
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.inference.program.symbolic import has_symbols, tensor_of
 from trilobite.ir.transforms import bind as entry
@@ -33,7 +34,7 @@ class Known:
         """Kernels want arrays that lie row by row: else every run would copy it."""
         plain = array.dtype.hasobject or (array.flags.c_contiguous and array.flags.aligned)
         self.array = array if plain else np.require(array, requirements=("C", "A"))
-        self._lock = threading.Lock()
+        self._lock = renewed_in_child(threading.Lock())
         self._tensor: Tensor | None = None
         self.limit = _SMALL  # bytes up to which it enters graphs as a constant
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trilobite.base.errors import TraceError
+from trilobite.base.forks import renewed_in_child
 from trilobite.base.locations import UNKNOWN, user_location
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
@@ -144,7 +145,7 @@ class _Keeper(NamedTuple):
     bring: Callable[[], np.ndarray[Any, Any]]
 
 
-_bringing = threading.RLock()
+_bringing = renewed_in_child(threading.RLock())
 
 
 def _settle(cell: Cell, value: Value) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, PlanError
+from trilobite.base.forks import is_held_here, renewed_in_child
 from trilobite.base.locations import Location, told
 from trilobite.compiler.program.program import (
     Exchange,
@@ -48,6 +49,12 @@ class Arena:
     def __init__(self) -> None:
         self.memory, self.lock = empty(1, np.uint8), threading.RLock()
         self.is_used = False  # by a run, which may be one that the thread which holds the lock is in
+        renewed_in_child(self)
+
+    def after_fork(self) -> None:
+        """A run of another thread does not go on in a child."""
+        if not is_held_here(self.lock):
+            self.lock, self.is_used = threading.RLock(), False
 
     def reserve(self, size: int) -> None:
         if self.memory.nbytes < size:
