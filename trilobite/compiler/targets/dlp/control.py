@@ -30,6 +30,7 @@ def _inside(a: Assembler, graph: Graph, given: Sequence[At]) -> list[At]:
         a.env[v] = at
     a.run(graph)
     found = [a.env[a.ordered(v, row_major(len(v.type.shape)))] for v in graph.outputs]
+    a.settle()
     a.current = outer
     return found
 

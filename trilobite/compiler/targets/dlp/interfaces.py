@@ -7,9 +7,9 @@
 takes one `ptr.gdram` for each operand, then one for each result, then one for scratch memory if it asks for
 any (`scratch` bytes), and gives nothing back. All cores of the launch call it (`taskId` of `taskDim`, which
 is `cores`); it divides the work itself. It may fill all of NRAM, WRAM, ACC and SRAM with buffers of its own:
-nothing of them lives from one call to the next. When it returns, nothing of it is under way on its core: it
-waits for its own asynchronous copies. A barrier stands between two calls where one reads or overwrites what
-another core has written in the other; the caller puts it there, unless the group says `barrier_inside`.
+nothing of them lives from one call to the next. When it returns, its last copies may still be under way.
+All cores meet between two calls, for one reads or overwrites what another core has written in the other: the
+caller sees to it, unless the group `meets` by itself, behind scalar work that needs nothing of memory.
 
 Names of functions are made unique by the caller's `name`. Equal problems get one function: pointers are
 parameters for that reason. Nothing here decides anything.
@@ -179,7 +179,7 @@ class LoweredGroup:
     cost: Cost | None = None
     mapping: str = ""  # one line for people; the contraction room's own text
     scratch: int = 0  # bytes of device memory that it wants as its last parameter
-    barrier_inside: bool = False  # it ends with a barrier of all cores
+    meets: bool = False  # it begins with what makes earlier groups' results good for all cores
     why: str = ""
 
 

@@ -148,6 +148,7 @@ class Assembler:
         elif kind in CONTROL:
             inner = unfused(e, region)
             plain_inputs = tuple(self.ordered(v, row_major(len(v.type.shape))) for v in inner.inputs)
+            self.settle()
             CONTROL[kind](
                 self, Equation(inner.primitive, plain_inputs, inner.attributes, inner.outputs, e.location)
             )
@@ -276,9 +277,12 @@ class Assembler:
         self, group: LoweredGroup, values: Sequence[Var], name: str, names: tuple[str, ...], at: Location
     ) -> None:
         self.w.b.location = _line(at)
-        self.w.b.call(group.function, [self.pointer(v) for v in values], [])
+        pointers = [self.pointer(v) for v in values]
+        if not group.meets:
+            self.settle()
+        self.w.b.call(group.function, pointers, [])
         self.calls.append(Called(len(self.calls), group, name, names, at))
-        self.meet()
+        self.is_open = True
 
     def _function(self, kind: str, region: Graph, layout: Layout, at: Location) -> LoweredGroup:
         key = (kind, region, layout.key)
@@ -298,12 +302,23 @@ class Assembler:
 
     named = -1
 
+    is_open = False  # the group that was called last may still be storing its results
+
+    def settle(self) -> None:
+        """What groups have written is there for all cores."""
+        if self.is_open:
+            self.meet()
+
     def meet(self) -> None:
         """What any core has written before is there for all behind."""
+        if self.is_open:
+            self.w.b.sync()
+            self.is_open = False
         if self.cores > 1:
             self.w.b.barrier("chip", "ipu")
 
     def copy(self, dst: Value, src: Value, size: int) -> None:
+        self.settle()
         if size:
             shared_copy(self.w, dst, src, [Axis(size, 1, 1)], 1)
 
@@ -327,6 +342,7 @@ class Assembler:
                 self.results.setdefault(v, i)
         self.run(self.graph)
         self._copy_results()
+        self.settle()
         w.finish()
         arguments = first + len(self.graph.inputs) + 1
         largest = tuple(sorted(self.largest, reverse=True)[:5])

@@ -17,8 +17,9 @@ from trilobite.processor.lang.ir import Function, KernelModule, Value
 from trilobite.processor.lang.types import Pointer
 
 
-def write(module: KernelModule, name: str, plan: Plan, crop: int = 0) -> Function:
-    """The function of one contraction; the image begins `crop` bytes behind its pointer."""
+def write(module: KernelModule, name: str, plan: Plan, crop: int = 0, cores: int = 1) -> Function:
+    """The function of one contraction; the image begins `crop` bytes behind its pointer. All cores of a
+    launch meet before they touch memory; a single one waits for what is under way."""
     overflow = plan.overflow()
     if overflow is not None:
         raise KernelError(
@@ -35,7 +36,12 @@ def write(module: KernelModule, name: str, plan: Plan, crop: int = 0) -> Functio
     operands = params[:2][::-1] if plan.nest.swapped else params[:2]
     if crop:
         operands[0] = builder.offset(operands[0], builder.integer(crop))
-    Kernel(builder, plan, [*operands, *params[2 : 2 + extra]], params[2 + extra :]).emit()
+    kernel = Kernel(builder, plan, [*operands, *params[2 : 2 + extra]], params[2 + extra :])
+    if plan.waits or cores > 1:
+        builder.sync()
+    if cores > 1:
+        builder.barrier("chip", "ipu")
+    kernel.emit()
     builder.ret()
     return function
 

@@ -102,12 +102,10 @@ class Kernel:
         compute = Stage("compute", early + lead, self._at_result(self._compute))
         if early:
             walk.emit([Stage("fill", 0, self._fill), load, store, compute])
-            self.builder.sync()
             return
         # Behind a blocking instruction a copy of what it touches would wait for it: copies stand before it,
         # where the machine orders nothing by itself, and then the steps are apart.
         walk.emit([load, store, compute] if plan.waits and lead else [load, compute, store])
-        self.builder.sync()
 
     def _at_result(self, body: Callable[[Point], None]) -> Callable[[Point], None]:
         return lambda at: self._where(at, "out", partial(body, at))

@@ -59,12 +59,12 @@ def lower_contraction(
     found = Found(mapping, 0) if mapping else choose(nest, machine, cores, epilogue)
     chosen = found.mapping
     plan = Plan(nest, chosen, machine, epilogue)
-    write(module, name, plan, crop(problem))
+    write(module, name, plan, crop(problem), cores)
     has_rate = nest.left.rate in machine.core.mfu.macs_per_cycle
     lacks = f"the matrix unit of {machine.name} has no {nest.left.rate}: the vector unit multiplies"
     cost = Cost(found.timed or found.predicted, found.bound, macs=nest.macs) if found.predicted else None
     unit: Literal["matrix", "vector"] = "matrix" if has_rate else "vector"
-    return LoweredGroup(name, unit, cost, str(chosen), why="" if has_rate else lacks)
+    return LoweredGroup(name, unit, cost, str(chosen), meets=True, why="" if has_rate else lacks)
 
 
 def nest_for(problem: Problem, epilogue: Epilogue | None) -> Nest:

@@ -17,6 +17,9 @@ from trilobite.processor.lang.ir import Constant, KernelModule, Value
 from trilobite.processor.machine import Machine
 
 
+GRANULE = 128  # bytes of columns that one core takes at least
+
+
 class Reduction(NamedTuple):
     outer: int
     length: int
@@ -38,7 +41,8 @@ def write_reduction(
     item = r.fmt.bits // 8
     room = (nram_room(machine) - 2048) // item
     w = Writer(module, name, [GDRAM, GDRAM], machine, cores)
-    if r.length * r.inner + r.inner <= room:
+    is_shared = r.outer < cores and r.inner * item > GRANULE  # columns keep more cores busy than rows
+    if r.length * r.inner + r.inner <= room and not is_shared:
         text = _whole(w, r, room)
     else:
         text = _in_pieces(w, r, room)
@@ -66,8 +70,11 @@ def _in_pieces(w: Writer, r: Reduction, room: int) -> str:
     """One outer row, some of the inner elements, a piece of the length at a time."""
     item = r.fmt.bits // 8
     lanes = min(r.inner, max(1, room // (r.length + 2)), room // 3)
-    if lanes * item < 128:
-        lanes = min(r.inner, max(128 // item, 1), room // 3)
+    granule = max(GRANULE // item, 1)
+    parts = -(-w.cores // r.outer)  # of a row, so that every core has one
+    lanes = min(lanes, -(-r.inner // (parts * granule)) * granule)
+    if lanes < granule:
+        lanes = min(r.inner, granule, room // 3)
     step = min(r.length, room // lanes - 2)
     columns = -(-r.inner // lanes)
     tile = w.buffer("x", step * lanes * item)
