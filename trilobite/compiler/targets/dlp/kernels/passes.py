@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, VectorBody
+from trilobite.compiler.targets.dlp.kernels.spread import Spread
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, strided_copy
 from trilobite.compiler.targets.dlp.vector.formats import format_of
 from trilobite.compiler.targets.dlp.writer import GDRAM, Int, Writer, nram_room, padded
@@ -104,19 +105,28 @@ def write_pass(module: KernelModule, name: str, work: Pass, machine: Machine, co
     loaded = [any(s) for s in steps[: len(work.operands)]]
     items = [d.itemsize for d in (*body.inputs, *body.outputs)]
     w = Writer(module, name, [GDRAM] * len(items), machine, cores)
-    per_element = sum(items) + body.scratch_bytes(128) // 128
-    room = nram_room(machine) - SPARE - 128 * len(items) - body.fixed_bytes
+    repeated = [item for s, item in zip(steps, items, strict=False) if 0 in s and any(s)]
+    per_element = sum(items) + body.scratch_bytes(128) // 128 + 3 * max(repeated, default=0)
+    room = nram_room(machine) - SPARE - 128 * (len(items) + 3) - body.fixed_bytes
     tiling = tiled(shape, max(1, room // per_element // 128 * 128 or room // per_element), cores)
     most = padded(tiling.most)  # slots of whole granules
     tiles = [w.buffer(f"t{i}", most * item) for i, item in enumerate(items)]
     scratch = w.buffer("scratch", body.scratch_bytes(tiling.most))
+    spreads = [_spread(tiling, s, item) for s, item in zip(steps[: len(loaded)], items, strict=False)]
+    most_bytes = max((sum(s.bytes) for s in spreads if s is not None), default=0)
+    aside = w.buffer("spread", most_bytes) if most_bytes else scratch
     with w.shared_loop(tiling.outer * tiling.pieces) as number:
         places = _Places(w, tiling, number)
         for i, (is_loaded, strides) in enumerate(zip(loaded, steps, strict=False)):
-            if is_loaded:
+            spread = spreads[i]
+            if spread is not None and spread.compact > 1:
+                source = w.at(w.params[i], places.offset(strides, items[i]))
+                spread.emit(w, tiles[i], source, aside, places.count)
+            elif is_loaded and spread is None:
                 places.load(tiles[i], w.params[i], strides, items[i])
-            else:
-                element = w.load(format_of(body.inputs[i]), w.params[i])
+            else:  # one element for the whole tile
+                place = w.at(w.params[i], places.offset(strides, items[i]))
+                element = w.load(format_of(body.inputs[i]), place)
                 w.vector("VSET", format_of(body.inputs[i]), tiles[i], places.elements, element)
         n = len(work.operands)
         body.emit(w.b, tiles[:n], tiles[n:], places.elements, scratch, tiling.most)
@@ -125,6 +135,12 @@ def write_pass(module: KernelModule, name: str, work: Pass, machine: Machine, co
     w.finish()
     text = f"{tiling.outer * tiling.pieces} tiles of {tiling.most}"
     return LoweredGroup(name, "vector", mapping=text)
+
+
+def _spread(tiling: Tiling, strides: Sequence[int], item: int) -> Spread | None:
+    """How an operand that repeats within a tile fills it."""
+    made = Spread((tiling.step, *tiling.shape[tiling.at + 1 :]), tuple(strides[tiling.at :]), item)
+    return made if made.is_needed else None
 
 
 class _Places:

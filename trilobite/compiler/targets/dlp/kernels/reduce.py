@@ -16,7 +16,6 @@ from trilobite.processor.isa.numbers import integer_range
 from trilobite.processor.lang.ir import Constant, KernelModule, Value
 from trilobite.processor.machine import Machine
 
-
 GRANULE = 128  # bytes of columns that one core takes at least
 
 
