@@ -17,8 +17,23 @@ from trilobite.base.errors import IRError
 from trilobite.compiler.targets.dlp.contraction import accepts, lower_contraction
 from trilobite.compiler.targets.dlp.expand import windows
 from trilobite.compiler.targets.dlp.groups import ContractionPlan, VectorPlan, contraction_plan, vector_plan
-from trilobite.compiler.targets.dlp.interfaces import Epilogue, LoweredGroup, Problem, Product, Tensor
-from trilobite.compiler.targets.dlp.kernels import indexed, movement, passes, pooling, product, reduce
+from trilobite.compiler.targets.dlp.interfaces import (
+    Convolution,
+    Epilogue,
+    LoweredGroup,
+    Problem,
+    Product,
+    Tensor,
+)
+from trilobite.compiler.targets.dlp.kernels import (
+    depthwise,
+    indexed,
+    movement,
+    passes,
+    pooling,
+    product,
+    reduce,
+)
 from trilobite.compiler.targets.dlp.kernels.strided import Axis
 from trilobite.compiler.targets.dlp.layouts import Layout
 from trilobite.compiler.targets.dlp.problems import (
@@ -261,6 +276,10 @@ def _contraction(s: Setting, name: str, region: Graph, layout: Layout) -> Lowere
     problem, epilogue = contraction_of(region, layout, s.machine)
     if isinstance(problem, Product) and accepts(problem, s.machine) is not None:
         return product.write_product(s.module, name, problem, s.machine, s.cores)
+    if isinstance(problem, Convolution):
+        single = depthwise.lower_depthwise(s.module, name, problem, epilogue, s.machine, s.cores)
+        if single is not None:
+            return single
     return _contracted(s, name, problem, epilogue)
 
 

@@ -67,6 +67,14 @@ def lower_contraction(
     return LoweredGroup(name, unit, cost, str(chosen), meets=True, why="" if has_rate else lacks)
 
 
+def expected_cycles(problem: Problem, epilogue: Epilogue | None, machine: Machine, cores: int) -> float:
+    """Of the best mapping; without end where the matrix unit does not take the problem."""
+    if refusal(problem) is not None:
+        return float("inf")
+    found = choose(nest_for(problem, epilogue), machine, cores, epilogue)
+    return found.timed or found.predicted
+
+
 def nest_for(problem: Problem, epilogue: Epilogue | None) -> Nest:
     reason = refusal(problem)
     if reason is not None:
