@@ -18,6 +18,19 @@ settings.register_profile("search", deadline=None, max_examples=2000, print_blob
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Memory is used again where counts of references tell who holds it (decision 0018)."""
+    counted = [item for item in items if "counted" in item.keywords]
+    if not counted:
+        return
+    from trilobite.native.ownership import COUNTS
+
+    if not COUNTS:
+        reason = pytest.mark.skip(reason="this Python borrows references: all is copied")
+        for item in counted:
+            item.add_marker(reason)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The project's directory."""

@@ -25,16 +25,21 @@ _PLACES = (Path.home() / ".pyenv" / "versions", Path("/opt/python"))
 
 
 def interpreter(version: str) -> str | None:
-    """The newest Python of a version: on the path, or where version managers keep them."""
-    found = shutil.which(f"python{version}")
-    if found is not None:
-        return found
+    """The newest Python of a version that runs: on the path, or where version managers keep them."""
     kept = [p for place in _PLACES for p in place.glob(f"{version}.*/bin/python")]
-    return (
-        str(max(kept, key=lambda p: [int(n) for n in p.parts[-3].split(".") if n.isdigit()]))
-        if kept
-        else None
-    )
+    kept.sort(key=lambda p: [int(n) for n in p.parts[-3].split(".") if n.isdigit()], reverse=True)
+    named = shutil.which(f"python{version}")
+    return next((p for p in [*([named] if named else []), *map(str, kept)] if _is(p, version)), None)
+
+
+def _is(python: str, version: str) -> bool:
+    """A name on the path may be a shim of a version manager with nothing behind it."""
+    asked = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run([python, "-c", asked], capture_output=True, text=True, timeout=60)
+    except OSError:
+        return False
+    return done.returncode == 0 and done.stdout.strip() == version
 
 
 def run(version: str) -> int | None:

@@ -81,6 +81,7 @@ def test_a_weight_written_through_numpy_is_seen(layer: Any) -> None:
     check(f, w, s, x)
 
 
+@pytest.mark.counted
 def test_a_view_that_was_let_go_costs_one_run(layer: Any) -> None:
     f, w, _, x, runs = layer
     w.numpy()[1] = 5.0
@@ -102,6 +103,7 @@ def test_memory_shared_with_an_array_of_the_users() -> None:
 # -- giving away ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.counted
 def test_state_is_updated_in_its_own_memory() -> None:
     state = tb.tensor(normal(64, 64))
     f = compiled(lambda x: state.add_(x))
@@ -116,6 +118,7 @@ def test_state_is_updated_in_its_own_memory() -> None:
     assert state.numpy().tobytes() == want.tobytes()
 
 
+@pytest.mark.counted
 def test_the_first_run_takes_the_memory_that_is_there() -> None:
     state = tb.tensor(normal(64, 64))
     before, want = state._cell.value.ctypes.data, state.numpy().copy() + 1
@@ -294,6 +297,7 @@ def test_stages_show_every_level() -> None:
     assert "define" in stages["llvm"] and "entry" in stages["asm"]
 
 
+@pytest.mark.counted
 def test_memory_of_results_that_nobody_holds_is_used_again() -> None:
     f = compiled(lambda x: x * 2.0)
     x = tb.tensor(normal(64, 64))

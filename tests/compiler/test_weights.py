@@ -45,6 +45,7 @@ class Layer:
         assert (np.abs(self.f(self.x).numpy() - want) <= 8 * unit * terms).all()
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_weight_comes_back_in_every_bit(turned: bool, dtype: Any) -> None:
@@ -61,6 +62,7 @@ def test_a_weight_comes_back_in_every_bit(turned: bool, dtype: Any) -> None:
     layer.check()
 
 
+@pytest.mark.counted
 def test_special_numbers_come_back() -> None:
     layer = Layer()
     special = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-42, np.float32(-3.4e38)], np.float32)
@@ -94,6 +96,7 @@ def test_writes_are_seen() -> None:
     layer.check(known)
 
 
+@pytest.mark.counted
 def test_a_new_value_needs_no_old_one() -> None:
     layer = Layer()
     layer.f(layer.x)
@@ -154,6 +157,7 @@ def test_training_goes_on_from_packed_weights() -> None:
         np.testing.assert_allclose(predict(x).numpy(), nets[1](x).numpy(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.counted
 def test_copies_and_states_of_packed_weights() -> None:
     net = tb.nn.Linear(ROWS, COLUMNS)
     known = net.weight.detach().numpy().copy()
@@ -183,6 +187,7 @@ def test_threads_that_look_at_once() -> None:
     assert len({id(a) for a in found}) == 1 and found[0].tobytes() == layer.known.tobytes()
 
 
+@pytest.mark.counted
 def test_a_look_between_reading_the_cells_and_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """As another thread may: what stood in for the weight is not taken for a new weight of zeros."""
     layer, run = Layer(), Weights.__call__
@@ -199,6 +204,7 @@ def test_a_look_between_reading_the_cells_and_the_run(monkeypatch: pytest.Monkey
     layer.check()
 
 
+@pytest.mark.counted
 def test_a_look_before_the_first_run_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, found = Layer(), []
 
@@ -219,6 +225,7 @@ def test_a_weight_that_was_written_meanwhile_is_not_put_away() -> None:
     assert type(cell) is Cell and cell.value is new and not is_kept_by(cell, None)
 
 
+@pytest.mark.counted
 def test_a_second_process_lets_go_as_well(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRILOBITE_CACHE", str(tmp_path))
     for _ in range(2):  # the second finds its programs on disk
@@ -244,6 +251,7 @@ def test_what_comes_of_no_weight_at_all_is_made_once() -> None:
 # -- convolutions ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize(
     "name, shape, groups, stride, size",
     [
@@ -282,6 +290,7 @@ def test_the_weight_of_a_convolution_comes_back_in_every_bit(
     np.testing.assert_allclose(f(x).numpy(), 2 * got, rtol=0, atol=1e-4 * np.abs(eager).max())
 
 
+@pytest.mark.counted
 def test_a_network_with_batch_norms_keeps_its_weights_once() -> None:
     """All that a residual block has of its large weights are their panels; its state is what it was."""
     tb.manual_seed(0)
@@ -303,6 +312,7 @@ def test_a_network_with_batch_norms_keeps_its_weights_once() -> None:
         assert v.numpy().tobytes() == before[k].tobytes(), k
 
 
+@pytest.mark.counted
 def test_packed_weights_go_with_their_network() -> None:
     """Who keeps a weight knows its cell, and the cell its keeper: nobody else may hold both."""
 

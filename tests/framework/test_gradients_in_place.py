@@ -45,6 +45,7 @@ def agree(a: Trainer, b: Trainer) -> None:
         np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.counted
 def test_gradients_stay_where_they_are() -> None:
     t, plain = Trainer(), Trainer()
     seen = []
@@ -134,6 +135,7 @@ def test_gradients_that_are_added_to_are_read_first() -> None:
         np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-5)
 
 
+@pytest.mark.counted
 def test_calls_the_long_way_round_reuse_them_too() -> None:
     """With a keyword the short way does not serve."""
     t = Trainer()
@@ -156,6 +158,7 @@ def test_the_reference_target_makes_new_ones() -> None:
     agree(t, plain)
 
 
+@pytest.mark.counted
 def test_weights_and_moments_of_convolutions_stay_where_they_are() -> None:
     tb.manual_seed(5)
     net = tb.nn.Sequential(tb.nn.Conv2d(3, 8, 3, padding=1), tb.nn.BatchNorm2d(8), tb.nn.Conv2d(8, 4, 3))

@@ -116,6 +116,7 @@ def test_the_first_call_goes_the_long_way(layer: list[list[str]]) -> None:
     assert [f for f in files(section("## 6. The first call")) if f not in calls] == []
 
 
+@pytest.mark.counted
 def test_every_call_after_that(layer: list[list[str]]) -> None:
     text = section("## 8. Every call after that")
     assert files(text) == in_order(layer[1])

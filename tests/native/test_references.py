@@ -6,10 +6,12 @@ import random
 import sys
 
 import numpy as np
+import pytest
 
 from trilobite.native.references import counter
 
 
+@pytest.mark.counted
 def test_the_largest_count_is_that_of_the_interpreter() -> None:
     count, rng = counter(), random.Random(4)
     for size in (1, 2, 7, 300):
@@ -22,6 +24,7 @@ def test_the_largest_count_is_that_of_the_interpreter() -> None:
         assert count(objects, list(objects)) == 2
 
 
+@pytest.mark.counted
 def test_views_of_an_array_count() -> None:
     arrays = [np.zeros(3) for _ in range(4)]
     view = arrays[2][1:]
@@ -30,6 +33,7 @@ def test_views_of_an_array_count() -> None:
     assert counter()(arrays, arrays) == 1
 
 
+@pytest.mark.counted
 def test_lists_that_differ_in_any_place_or_length() -> None:
     count = counter()
     objects = [object() for _ in range(50)]
@@ -41,11 +45,13 @@ def test_lists_that_differ_in_any_place_or_length() -> None:
     assert count(objects, objects[::-1]) == -1
 
 
+@pytest.mark.counted
 def test_equal_objects_are_not_the_same() -> None:
     assert counter()([np.float64(2.5)], [np.float64(2.5)]) == -1
     assert counter()([], []) == 0
 
 
+@pytest.mark.counted
 def test_nothing_is_leaked() -> None:
     count, objects = counter(), [object() for _ in range(10)]
     before = [sys.getrefcount(o) for o in objects]

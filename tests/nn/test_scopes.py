@@ -39,6 +39,23 @@ def test_every_equation_names_its_module() -> None:
     assert found[-1][1] == "Tanh"  # made during the call: it has no name in the tree
 
 
+def test_the_way_back_names_the_module_of_the_way_there() -> None:
+    block = Block()
+
+    def step(x: tb.Tensor) -> tb.Tensor:
+        loss = (block(x) * tb.cos(x)).sum()
+        loss.backward()
+        return loss
+
+    found = modules_of(step, tb.tensor(np.ones((2, 3), np.float32)))
+    products = [m for name, m in found if name == "dot"]
+    assert products[:3] == ["first", "more.0", "more.1.0"]
+    # the gradient of each weight, and of what each layer but the first was given
+    assert sorted(products[3:]) == ["first", "more.0", "more.0", "more.1.0", "more.1.0"]
+    outside = next(m for name, m in reversed(found) if name == "cos")
+    assert outside == "" and user_location().module == ""
+
+
 def test_names_begin_below_the_outermost_module_and_end_with_it() -> None:
     block = Block()
 

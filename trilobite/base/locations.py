@@ -61,6 +61,11 @@ def within(module: str) -> Iterator[None]:
         _told.module = before
 
 
+def module_now() -> str:
+    """The module of a network that is being called; empty outside of networks and of recordings."""
+    return _told.module
+
+
 def is_inside(code: CodeType) -> bool:
     """Whether a function is part of this package, or only passes calls on."""
     name = os.path.abspath(code.co_filename)

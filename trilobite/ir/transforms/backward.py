@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trilobite.base.errors import GradientError
-from trilobite.base.locations import user_location
+from trilobite.base.locations import user_location, within
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.tape import Leaf, Node, Tape, add
@@ -46,7 +46,11 @@ def backward(
             continue
         if node.freed:
             raise freed_error(node)
-        operands = _watched_pull(node, cotangents, tape, again)
+        if node.module:
+            with within(node.module):
+                operands = _watched_pull(node, cotangents, tape, again)
+        else:
+            operands = _watched_pull(node, cotangents, tape, again)
         for edge, ct in zip(node.edges, operands, strict=True):
             if edge is not None and ct is not None:
                 _arrive(pending, heap, edge[0], edge[1], ct)

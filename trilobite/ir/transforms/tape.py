@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from trilobite.base.dtypes import INEXACT, is_inexact
 from trilobite.base.errors import GradientError
-from trilobite.base.locations import UNKNOWN, Location, user_location
+from trilobite.base.locations import UNKNOWN, Location, module_now, user_location
 from trilobite.ir.primitive import Attributes, Primitive, Value, table, types_of
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
@@ -52,7 +52,7 @@ class Node:
     operands.
     """
 
-    __slots__ = ("edges", "freed", "hooks", "location", "name", "order", "time", "types")
+    __slots__ = ("edges", "freed", "hooks", "location", "module", "name", "order", "time", "types")
 
     def __init__(self, name: str, edges: Sequence[tuple[Node, int] | None]) -> None:
         self.name, self.edges = name, edges
@@ -61,7 +61,9 @@ class Node:
         self.freed = False
         self.hooks: dict[int, list[Callable[[Value], Any]]] | None = None
         self.types: Sequence[TensorType] | None = None
-        self.location: Location = UNKNOWN if entry.threads.context.watch is None else user_location()
+        context = entry.threads.context
+        self.location: Location = UNKNOWN if context.watch is None else user_location()
+        self.module = "" if context.recorder is None else module_now()  # whose call the way back belongs to
 
     def pull(self, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
         """Cotangents of the operands. `again`: keep the result differentiable on the same tape."""
