@@ -43,10 +43,10 @@ class ArrayChecker:
             return
         known = dict(note.arrays)
         for region in (*reads, *writes):
-            operand = next((name for name, value in o.values.items() if value is region.address
-                            or value == region.address), "")  # fmt: skip
             if region.count:
-                self._judge(core, queue, note, operand, _extent(region), known.get(operand, ()))
+                extent = _extent(region)
+                operand = _operand(o, region, extent, known)
+                self._judge(core, queue, note, operand, extent, known.get(operand, ()))
         if note.apart:
             self._apart(core, queue, note, spans)
 
@@ -77,6 +77,17 @@ class ArrayChecker:
             if key not in self._seen and read.key == write.key and read != write and _meet(read, write):
                 self._seen.add(key)
                 self._report(_overlap(self._said, core, queue, note, read, write))
+
+
+def _operand(
+    o: Operands, region: Region, extent: tuple[int, int], known: Mapping[str, Sequence[Array]]
+) -> str:
+    """The operand that a region belongs to; of several at one address the one whose array holds it: one that
+    points behind its own array, for no elements, may have the address of the next."""
+    found = [name for name, value in o.values.items() if value is region.address or value == region.address]
+    low, high = (value & OWNER for value in extent)
+    inside = (n for n in found if any(a.low <= low and high <= a.high for a in known.get(n, ())))
+    return next(inside, found[0] if found else "")
 
 
 def _declared(program: Program) -> list[Array]:

@@ -68,13 +68,14 @@ def _with_immediate(function: Function, o: Operands, a: Array) -> Sequence[Array
 
 
 def _cyclic(function: Function, o: Operands, a: Array, b: Array) -> Sequence[Array]:
-    return (function(o.f0, a.reshape(-1, max(o.m, 1)), b.reshape(1, -1)).reshape(-1),)
+    rows = a.reshape(-1, b.size) if b.size else a.reshape(0, 0)  # of no elements nothing is read
+    return (function(o.f0, rows, b.reshape(1, -1)).reshape(-1),)
 
 
 def _cyclic_reads(o: Operands) -> Sequence[Region]:
     if o.n and (o.m < 1 or o.n % o.m):
         raise IllegalOperands(f"{o.n} elements are no whole number of rows of {o.m}")
-    return [region(o.a, o.f0, (o.n,)), region(o.b, o.f0, (o.m,))]
+    return [region(o.a, o.f0, (o.n,)), region(o.b, o.f0, (o.m if o.n else 0,))]
 
 
 def _row(mnemonic: str, text: str, formats: Any, timing: str, line: str, meaning: Any, *sources: str) -> Row:

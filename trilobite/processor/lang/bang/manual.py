@@ -15,6 +15,7 @@ from trilobite.processor.lang.bang.table import (
     matrix,
     registers,
 )
+from trilobite.processor.lang.bang.table.extents import extent
 from trilobite.processor.lang.bang.table.row import VECTOR_2XX
 
 MARK = "<!-- below: written by trilobite.processor.lang.bang.manual -->\n"
@@ -26,7 +27,10 @@ FAMILIES = (
     ("Vector registers", registers.INTRINSICS),
     ("Order, atomics, the core", control.INTRINSICS),
 )
-HEAD = "| intrinsic | operands | types | memory | in place | 2xx | meaning |\n|---|---|---|---|---|---|---|\n"
+HEAD = (
+    "| intrinsic | operands | reads | writes | types | memory | in place | 2xx | meaning |\n"
+    "|---|---|---|---|---|---|---|---|---|\n"
+)
 _SIGNS = {
     ">": "out",
     "<": "in",
@@ -57,7 +61,14 @@ def _line(row: Intrinsic) -> str:
     place = "yes" if row.in_place else "no"
     lines = "lines" if row.alignment == VECTOR_2XX else "-"
     memory = row.space or "-"
+    operands += f" | {_touched(row, '<&')} | {_touched(row, '>&')}"
     return f"| `{row.name}` | {operands} | {types} | {memory} | {place} | {lines} | {line}{gives} |\n"
+
+
+def _touched(row: Intrinsic, signs: str) -> str:
+    """How far arrays are read or written; what lies outside stays as it is."""
+    found = [f"{p.name}: {extent(row, p)}" for p in row.parameters if p.is_array and p.sign in signs]
+    return ", ".join(found) or "-"
 
 
 def names() -> list[str]:
