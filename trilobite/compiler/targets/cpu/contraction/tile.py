@@ -167,8 +167,8 @@ class GatheredTile(RegisterTile):
     ) -> tuple[list[Value], Value]:
         t = self.t
         at = t.mul(tap, 8)
-        rows = [t.load_type("ptr", t.address(line, at)) for line in lines]
-        rows = [t.address(r, channel, self.tiling.operand) for r in rows]
+        found = (t.load_type("ptr", t.address(line, at)) for line in lines)
+        rows = [t.address(r, channel, self.tiling.operand) for r in (found if self.words else list(found))]
         word = t.load_type(
             "i64", t.address(taps, t.add(t.mul(tap, 8 * self.tap_words), 8 * (self.tap_words - 1)))
         )
@@ -179,19 +179,23 @@ class GatheredTile(RegisterTile):
         """`steps` channels: each one element of every row times a row of the panel."""
         t, operand = self.t, self.tiling.operand
         weights, sums = carried[0], carried[1:]
-        here = [t.address(r, at, operand) for r in rows]
+        # Taps of words are short: their addresses are made where they are used, or registers would run out.
+        here = rows if self.words else [t.address(r, at, operand) for r in rows]
         for u in range(steps):
 
             def element(i: int, u: int = u) -> Value:
                 # Rows of words may be the caller's bytes, which begin anywhere.
-                one = t.load(operand, t.address(here[i], u, operand), align=1 if self.words else None)
+                place = t.address(here[i], at if self.words else u, operand)
+                one = t.load(operand, place, align=1 if self.words else None)
                 return t.splat(self.wide(one, operand), self.tiling.lanes)
 
-            sums = self.multiplied([self.column(weights, u, v) for v in range(self.vectors)], element, sums)
+            sums = self.multiplied(self.columns(weights, u), element, sums)
         return [t.address(weights, steps * self.tiling.columns, self.tiling.panel), *sums]
 
-    def column(self, weights: Value, u: int, v: int) -> Value:
-        """Vector v of row u of the panel."""
-        tiling = self.tiling
-        at = self.t.address(weights, u * tiling.columns + v * tiling.lanes, tiling.panel)
-        return self.wide(self.t.load(tiling.panel, at, tiling.lanes), tiling.panel)
+    def columns(self, weights: Value, u: int) -> list[Value]:
+        """Row u of the panel."""
+        t, tiling = self.t, self.tiling
+        first = [u * tiling.columns + v * tiling.lanes for v in range(self.vectors)]
+        at = (t.address(weights, n, tiling.panel) for n in first)
+        places = list(at) if self.words else at
+        return [self.wide(t.load(tiling.panel, p, tiling.lanes), tiling.panel) for p in places]

@@ -57,9 +57,9 @@ class SpreadTile(GatheredTile):
         sums, depth = list(carried), self.spread.depth
         if self.spread.groups == 1:
             for u in range(depth):
-                sums = self.multiplied([self.column(weights, u, 0)], partial(self._channel, rows, u), sums)
+                sums = self.multiplied(self.columns(weights, u), partial(self._channel, rows, u), sums)
             return sums
-        columns = [self.column(weights, u, 0) for u in range(depth)]
+        columns = [self.columns(weights, u)[0] for u in range(depth)]
         for i, row in enumerate(rows):
             own = self._own_channels(row)
             for u, column in enumerate(columns):
