@@ -143,12 +143,13 @@ def leaves(result: Any) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(t.numpy()) for t in tb.tree.flatten(result, lambda x: isinstance(x, tb.Tensor))[0]]
 
 
-def compare(row: Row, machine: str, odd: str) -> Found:
+def compare(row: Row, machine: str, odd: str, integers: bool | None = None) -> Found:
     """A network on a machine beside the CPU (quantised: the interpreter's bits are the CPU's)."""
+    integers = machine in INTEGERS if integers is None else integers
     began = time.perf_counter()
     model, x = model_of(row), row.inputs(np.random.default_rng(3))
     bound = BOUND
-    if machine in INTEGERS and row.run is not Decoder:  # a cache is state, which quantize refuses
+    if integers and row.run is not Decoder:  # a cache is state, which quantize refuses
         model, bound = tb.quantize(model, [x]), STEP if row.smooth else 0.0
     with tb.no_grad():
         chip = tb.jit(model, target=f"dlp:{odd if machine == 'odd' else machine}")

@@ -122,13 +122,34 @@ def test_kernels_must_fit_into_the_pool() -> None:
     module = KernelModule()
     b = Builder(module, module.add_function(Function("main", entry=True)))
     x = b.block.add_argument(Pointer("gdram"), "x")
-    for space, size in (("nram", 256 << 10), ("wram", base.core.wram.bytes)):
-        buffer = module.add_buffer(Buffer(space, space, size))
-        b.tensor("COPY", [b.address(buffer), x, b.integer(64)])
+    sizes = {"nram": 256 << 10, "wram": base.core.wram.bytes}
+    places = [b.address(module.add_buffer(Buffer(space, space, size))) for space, size in sizes.items()]
+    for place in places:
+        b.tensor("COPY", [place, x, b.integer(64)])
+    b.tensor("COPY", [x, places[0], b.integer(64)])  # both hold something at one time
     b.ret()
     compile_module(module, base)
     with pytest.raises(KernelError, match="the pool overflows by"):
         compile_module(module, pooled)
+
+
+def test_routines_that_never_run_together_share_the_pool() -> None:
+    """One fills NRAM, another WRAM: neither needs what the other has."""
+    base = load_machine("dlp-s")
+    pooled = replace(base, core=replace(base.core, pool_kib=max(base.core.nram.kib, base.core.wram.kib)))
+    module = KernelModule()
+    for space, size in (("nram", 256 << 10), ("wram", base.core.wram.bytes)):
+        b = Builder(module, module.add_function(Function(space, routine=True)))
+        x = b.block.add_argument(Pointer("gdram"), "x")
+        b.tensor("COPY", [b.address(module.add_buffer(Buffer(space, space, size))), x, b.integer(64)])
+        b.ret()
+    b = Builder(module, module.add_function(Function("main", entry=True)))
+    x = b.block.add_argument(Pointer("gdram"), "x")
+    for space in ("nram", "wram"):
+        b.call(space, [x], [])
+    b.ret()
+    made = compile_module(module, pooled)
+    assert made.sizes["nram"] + made.sizes["wram"] > made.sizes["pool"] == base.core.wram.bytes
 
 
 def strided(size: int, stride: int, count: int) -> str:

@@ -108,6 +108,8 @@ def link(objects: Sequence[ObjectFile]) -> Program:
             bases[section] = -(-sizes[section] // ALIGN) * ALIGN
             if unit.sizes.get(section):
                 sizes[section] = bases[section] + unit.sizes[section]
+        if len(objects) == 1 and "pool" in unit.sizes:  # what its compiler has seen in use at one time
+            sizes["pool"] = unit.sizes["pool"]
         local = {name: replace(s, offset=s.offset + bases[s.section]) for name, s in unit.symbols.items()}
         _publish(local, program_symbols, unit.source, len(objects) == 1)
         placed.append((unit, bases["text"], local))

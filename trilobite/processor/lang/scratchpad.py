@@ -25,6 +25,7 @@ from trilobite.processor.machine.description import PARTS
 LDRAM_ROOM = 1 << 25
 FAR_STACK = 1 << 24  # what a frame may take where the stack lies in LDRAM
 SPILLS = 8 << 10  # what registers that have no place may take of a frame
+POOL = "pool"  # of a layout: what NRAM and WRAM take together where they are one memory
 SPACES = ("nram", "wram", "sram", "ldram", "acc", STACK)
 
 
@@ -91,15 +92,37 @@ def place(
         sizes[space] = max((offsets[b] + b.bytes for b in mine), default=0)
         if sizes[space] > limit_of(machine, space, mine):
             raise _overflow(machine, space, sizes[space], mine, offsets)
-    pool, pooled = machine.core.pool_kib * 1024, sizes["nram"] + sizes["wram"]
-    if pool and pooled > pool:
+    if machine.core.pool_kib:
+        sizes[POOL] = _pooled(wanted, offsets, together, machine)
+    return Layout(offsets, sizes, _is_far(machine, sizes))
+
+
+def _pooled(
+    buffers: list[Buffer],
+    offsets: Mapping[Buffer, int],
+    together: Mapping[Buffer, set[Buffer]] | None,
+    machine: Machine,
+) -> int:
+    """Bytes that are needed at one time of the memory that NRAM and WRAM are parts of: one grows from its
+    beginning, the other from its end."""
+    pool = machine.core.pool_kib * 1024
+    ends = {
+        space: {b: offsets[b] + b.bytes for b in buffers if b.space == space} for space in ("nram", "wram")
+    }
+    alone = max((end for mine in ends.values() for end in mine.values()), default=0)
+    most, first, second = alone, 0, 0
+    for a, near in ends["nram"].items():
+        for b, far in ends["wram"].items():
+            if near + far > most and (together is None or b in together[a] or a in together[b]):
+                most, first, second = near + far, near, far
+    if most > pool:
         raise ScratchpadOverflow(
-            f"the pool overflows by {pooled - pool} bytes: the kernel needs {sizes['nram']} of NRAM and "
-            f"{sizes['wram']} of WRAM, {machine.name} has {pool} for both",
+            f"the pool overflows by {most - pool} bytes: the kernel needs {first} of NRAM and "
+            f"{second} of WRAM at one time, {machine.name} has {pool} for both",
             expected=f"buffers of at most {pool} bytes in nram and wram together",
             remedy="use smaller tiles, fewer pipeline slots, or a machine with more",
         )
-    return Layout(offsets, sizes, _is_far(machine, sizes))
+    return most
 
 
 def _is_far(machine: Machine, sizes: Mapping[str, int]) -> bool:

@@ -69,7 +69,8 @@ def check_fits(machine: Machine, program: Program) -> None:
         "sram": left(machine.sram.bytes, machine.sram.reserved_kib),
         "ldram": 1 << 25,
     }
-    pooled = program.sizes.get("nram", 0) + program.sizes.get("wram", 0)
+    both = program.sizes.get("nram", 0) + program.sizes.get("wram", 0)
+    pooled = program.sizes.get("pool", both)  # what a compiler has seen in use at one time
     if core.pool_kib and pooled > core.pool_kib * 1024:
         raise ProcessorFault(
             f"static arrays need {pooled} bytes of the pool that NRAM and WRAM are, "

@@ -191,7 +191,5 @@ def padded(size: int) -> int:
 
 
 def nram_room(machine: Machine) -> int:
-    """Bytes of NRAM that a function may fill with buffers; of a pool that weights share, a quarter."""
-    room = (machine.core.nram.kib - machine.core.nram.reserved_kib) * 1024
-    pool = machine.core.pool_kib * 1024
-    return min(room, pool // 4) if pool else room
+    """Bytes of NRAM that a function may fill with buffers."""
+    return (machine.core.nram.kib - machine.core.nram.reserved_kib) * 1024

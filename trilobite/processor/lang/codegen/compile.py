@@ -39,7 +39,7 @@ from trilobite.processor.lang.passes.rotate import rotate
 from trilobite.processor.lang.passes.simplify import simplify
 from trilobite.processor.lang.passes.strength import reduce_strength
 from trilobite.processor.lang.passes.unroll import unroll
-from trilobite.processor.lang.scratchpad import Layout, limit_of, reserve_text, room_of
+from trilobite.processor.lang.scratchpad import POOL, Layout, limit_of, reserve_text, room_of
 from trilobite.processor.lang.types import STACK
 from trilobite.processor.lang.verify import verify
 from trilobite.processor.machine import Machine
@@ -269,6 +269,8 @@ class _Assembly:
         self.locations += emitted.locations
         for section in RESERVED_SECTIONS:
             self.sizes[section] = max(self.sizes[section], layout.sizes.get(section, 0))
+        if POOL in layout.sizes:
+            self.sizes[POOL] = max(self.sizes.get(POOL, 0), layout.sizes[POOL])
         for buffer, offset in layout.offsets.items():
             self.buffers[buffer] = offset
             if buffer.space == STACK:

@@ -21,6 +21,7 @@ from trilobite.base.dtypes import (
     int8,
     int16,
     int32,
+    int64,
     is_complex,
     is_float,
     is_integer,
@@ -38,7 +39,7 @@ from trilobite.processor.machine import Machine
 
 Body = Callable[..., Any] | None
 _UNIT = {(float32, float32), (float16, float16), (float16, float32), (bfloat16, bfloat16),
-         (bfloat16, float32), (int8, int32), (int16, int32)}  # fmt: skip
+         (bfloat16, float32), (int8, int32), (int16, int32), (int8, int64), (int16, int64)}  # fmt: skip
 
 
 # -- products ------------------------------------------------------------------------------------------------
@@ -111,10 +112,8 @@ def _working(operand: DType, result: DType) -> tuple[DType, DType]:
 def _integers(operand: DType, result: DType) -> tuple[DType, DType]:
     small = {int8: int8, int16: int16, uint8: int16}.get(operand) or (int8 if bits(operand) == 4 else None)
     if bits(result) <= 32:
-        if small is not None:
-            return small, int32
-        return int32, int32
-    return result, result
+        return small or int32, int32
+    return (small, int64) if small is not None else (result, result)
 
 
 # -- convolutions --------------------------------------------------------------------------------------------

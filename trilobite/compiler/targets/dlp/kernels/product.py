@@ -7,7 +7,7 @@ contraction room leaves; it searches nothing.
 
 from __future__ import annotations
 
-from trilobite.base.dtypes import DType, bfloat16, float16, float32, int8, int16, int32
+from trilobite.base.dtypes import bfloat16, float16, float32, int8, int16, int32, int64
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Product, Tensor
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, strided_copy
 from trilobite.compiler.targets.dlp.vector.formats import format_of
@@ -18,18 +18,15 @@ from trilobite.processor.lang.types import Pointer
 from trilobite.processor.machine import Machine
 
 NONE = Constant(Pointer("nram"), 0)  # where a bias or scale would be
-_MATRIX: dict[DType, DType] = {
-    float32: float32, float16: float32, bfloat16: float32, int8: int32, int16: int32,
+_MATRIX = {
+    (float32, float32), (float16, float32), (bfloat16, float32), (int8, int32), (int16, int32),
+    (int8, int64), (int16, int64),
 }  # fmt: skip
 
 
 def on_matrix_unit(p: Product) -> bool:
     """Does a matrix row exist for these formats, with these sums?"""
-    return (
-        p.x.dtype in _MATRIX
-        and _MATRIX[p.x.dtype] == p.accumulate
-        and p.out.dtype in (p.accumulate, p.x.dtype)
-    )
+    return (p.x.dtype, p.accumulate) in _MATRIX and p.out.dtype in (p.accumulate, p.x.dtype)
 
 
 def write_product(module: KernelModule, name: str, p: Product, machine: Machine, cores: int) -> LoweredGroup:
@@ -45,6 +42,8 @@ def _tile_sizes(p: Product, machine: Machine, cores: int) -> tuple[int, int, int
     b, m, n, k = p.sizes
     item, wide = p.x.dtype.itemsize, p.accumulate.itemsize + p.out.dtype.itemsize
     room, weights = nram_room(machine) - 2048, machine.core.wram.bytes - 256
+    if pool := machine.core.pool_kib * 1024:  # each takes half of a memory that they share
+        room, weights = min(room, pool // 2 - 2048), min(weights, pool // 2)
     tn = min(n, 256)
     tk = max(1, min(k, weights // (tn * item), room // 2 // item))
     tn = max(1, min(tn, weights // (tk * item)))
