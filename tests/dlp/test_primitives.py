@@ -14,9 +14,10 @@ from trilobite.base import dtypes as dt
 from trilobite.base.errors import DeviceError
 from trilobite.compiler.targets.dlp.refusals import REFUSED
 from trilobite.compiler.targets.registry import executable
+from trilobite.ir.evaluate import run
 from trilobite.ir.primitive import table
 from trilobite.ir.transforms.record import record_graph
-from trilobite.ir.types import type_of
+from trilobite.ir.types import TensorType, type_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ir"))
 from samples import samples
@@ -142,3 +143,21 @@ def test_what_is_refused_is_named_all_at_once() -> None:
     assert (
         "print" in str(error.value) and "svdvals" in str(error.value) and 'target="cpu"' in str(error.value)
     )
+
+
+@pytest.mark.parametrize("dtype", sorted({*dt.FP8, dt.float4_e2m1fn, dt.int4, dt.uint4}, key=str), ids=str)
+@pytest.mark.parametrize("source", [dt.bool_, dt.int8, dt.float32], ids=str)
+def test_numbers_and_truth_values_become_small_formats(source: dt.DType, dtype: dt.DType) -> None:
+    """Zero, which one of them lacks, both signs, sizes from the smallest to beyond the largest, NaN."""
+    rng = np.random.default_rng(3)
+    values = np.concatenate([[0, 1, -1], rng.normal(size=150) * 10.0 ** rng.integers(-40, 38, 150)])
+    if source == dt.float32:
+        values = np.append(values, [np.nan, np.inf, -np.inf, -0.0])
+    x = np.clip(values, -128, 127).astype(source) if source == dt.int8 else values.astype(source)
+    graph = record_graph(lambda a: (table["cast"](a, dtype=dtype),), [TensorType(x.shape, source)], "f")
+    with np.errstate(all="ignore"):
+        wanted = run(graph, [x])[0]
+    found = executable(graph, "dlp:dlp-s")([x])[0]
+    known = ~np.isnan(wanted.astype(np.float32)) if wanted.dtype.kind not in "iu" else np.ones(x.shape, bool)
+    assert np.array_equal(found.view(np.uint8)[known], wanted.view(np.uint8)[known])
+    assert np.array_equal(np.isnan(found.astype(np.float32)), np.isnan(wanted.astype(np.float32)))

@@ -46,6 +46,10 @@ def encoded(dtype: DType) -> tuple[bytes, bytes, bytes, int, int]:
     steps: list[int] = []  # bits of the float32 from which on another byte is meant
     low, end = 0, 0x7F800000
     codes = [int(_code(0, dtype))]
+    if _code(1, dtype) != codes[0]:  # a format without zero, whose byte for it is that beyond its range
+        low = 1
+        steps.append(low)
+        codes.append(int(_code(low, dtype)))
     while _code(low, dtype) != _code(end, dtype):
         low = _next_change(low, end, dtype)
         steps.append(low)

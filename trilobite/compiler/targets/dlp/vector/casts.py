@@ -34,8 +34,10 @@ def cast(c: Emission, e: Equation) -> None:
         c.alias(to, source)
     elif b == bool_:
         _to_truth(c, source, to)
-    elif a == bool_:
+    elif a == bool_ and (b in FORMATS or is_integer(b)):
         c.convert(*_into(c, to), *_truth(c, source))
+    elif a == bool_:
+        _to_small_float(c, *_truth(c, source), to)
     elif is_integer(a) and is_integer(b):
         _between_integers(c, c.tile(source), a, to)
     elif is_integer(b):
@@ -209,10 +211,16 @@ def _to_float(c: Emission, source: Var, to: Var) -> None:
         out, target = _into(c, to)
         c.convert(out, target, pointer, fmt)
         return
+    _to_small_float(c, pointer, fmt, to)
+
+
+def _to_small_float(c: Emission, pointer: Value, fmt: Format, to: Var) -> None:
+    """To a float without arithmetic, by way of float32."""
+    b = to.type.dtype
     if fmt is not F32:
         wide = c.temporary(F32)
         c.convert(wide, F32, pointer, fmt)
-        pointer, fmt = wide, F32
+        pointer = wide
     if b in CONVERTED:
         _to_byte_float(c, pointer, to, CONVERTED[b])
     else:
