@@ -76,12 +76,6 @@ def test_weights_that_somebody_reads_stay() -> None:
     assert (operators_of(after), count) == (operators_of(before), 0)
 
 
-def test_another_axis_is_no_attention() -> None:
-    nodes = [node("MatMul", "q k", "s"), node("Softmax", "s", "p", axis=2), node("MatMul", "p v", "y")]
-    proto = model(nodes, {k: (np.float32, s) for k, s in SHAPES.items() if k != "m"}, ["y"])
-    assert recognised(tb.inference.read(proto).graph)[1] == 0
-
-
 def test_no_matrix_of_queries_by_keys_is_planned() -> None:
     """With 600 queries and keys the scores of one head alone would take 1.4 MB."""
     long = {"q": [1, 2, 600, 32], "k": [1, 2, 32, 600], "v": [1, 2, 600, 32]}
@@ -91,3 +85,21 @@ def test_no_matrix_of_queries_by_keys_is_planned() -> None:
     np.testing.assert_allclose(session.run(x)["y"], expected(x, 1.0), rtol=2e-3, atol=2e-4)
     planned = session.program.steps[0].executable(x).memory()
     assert sum(p.peak for p in planned.programs) < 600 * 600 * 4
+
+
+@pytest.mark.parametrize(("version", "axis"), [(13, 3), (13, 2), (13, -1), (11, 3), (11, 1), (11, -1)])
+def test_an_axis_by_its_number(version: int, axis: int) -> None:
+    """Of older operator sets, all axes from the given one on are one row."""
+    nodes = [node("MatMul", "q k", "s"), node("Softmax", "s", "p", axis=axis), node("MatMul", "p v", "y")]
+    inputs = {k: (np.float32, s) for k, s in SHAPES.items() if k != "m"}
+    proto, feeds = model(nodes, inputs, ["y"], opset=version), values(False)
+    session = tb.inference.load(proto)
+    assert session.attentions == 1
+    scores = (feeds["q"] @ feeds["k"]).astype(np.float64)
+    shape = scores.shape if version >= 13 or axis == -1 else (*scores.shape[:axis], -1)
+    weights = np.exp(scores.reshape(shape))
+    weights /= weights.sum(axis if version >= 13 else -1, keepdims=True)
+    expected = weights.reshape(scores.shape) @ feeds["v"]
+    np.testing.assert_allclose(session.run(feeds)["y"], expected, rtol=1e-5, atol=1e-6)
+    text = session.program.steps[0].executable(feeds).stages["graph"]
+    assert ("attention" in text) == (axis in (3, -1))

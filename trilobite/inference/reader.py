@@ -14,6 +14,7 @@ from trilobite.base.errors import FileError, StateError
 from trilobite.inference.formats import NETWORKS, to_onnx
 from trilobite.inference.functions import Functions, with_gradients
 from trilobite.inference.model import Graph, Model, Named, Node, ValueType
+from trilobite.inference.protocol import ATTRIBUTE_KINDS, Proto
 from trilobite.inference.tensors import dtype_of, to_array
 
 _DEEPEST = 16
@@ -34,11 +35,10 @@ def onnx_module() -> Any:
 
 def read(source: Any) -> Model:
     """A model from a path, from bytes, or from a ModelProto in memory."""
-    onnx = onnx_module()
-    if isinstance(source, onnx.ModelProto):
+    if _is_message(source):
         return _model(source, None)
     if isinstance(source, bytes | bytearray | memoryview):
-        return _model(_parsed(onnx, bytes(source), "the bytes given"), None)
+        return _model(_parsed(bytes(source), "the bytes given"), None)
     path = Path(source)
     if path.suffix.lower() in NETWORKS and path.is_file():
         return _model(to_onnx(path), None)
@@ -48,18 +48,20 @@ def read(source: Any) -> Model:
         raise FileError(
             f"{path.name} has {path.stat().st_size} bytes", expected="at most 2 GiB in one ONNX file"
         )
-    return _model(_parsed(onnx, path.read_bytes(), path.name), path.parent.resolve())
+    return _model(_parsed(path.read_bytes(), path.name), path.parent.resolve())
 
 
-def _parsed(onnx: Any, data: bytes, what: str) -> Any:
-    from google.protobuf.message import DecodeError
+def _is_message(source: Any) -> bool:
+    """A ModelProto, asked without importing what makes them."""
+    return type(source).__name__ == "ModelProto" and hasattr(source, "ParseFromString")
 
-    proto = onnx.ModelProto()
+
+def _parsed(data: bytes, what: str) -> Proto:
     try:
-        proto.ParseFromString(data)
-    except (DecodeError, RecursionError) as error:
+        proto = Proto("Model", memoryview(data), what)
+    except FileError as error:
         raise FileError(
-            f"{what} is no ONNX model: {error}",
+            f"{what} is no ONNX model: {error.what}",
             expected="a ModelProto",
             remedy="is it another format, or cut off?",
         ) from error
@@ -135,8 +137,7 @@ class _Reader:
         """A Python value; a reference to an attribute of the function around it stays one."""
         if a.ref_attr_name:
             return Reference(a.ref_attr_name)
-        onnx = onnx_module()
-        kind = onnx.AttributeProto.AttributeType.Name(a.type)
+        kind = ATTRIBUTE_KINDS[a.type] if 0 <= a.type < len(ATTRIBUTE_KINDS) else f"number {a.type}"
         if kind in _PLAIN:
             return _PLAIN[kind](a)
         if kind == "GRAPH":
@@ -201,8 +202,8 @@ def _check_words(graph: Any) -> None:
         raise FileError(f"the name {wrong!r} is not text", expected="UTF-8")
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", errors="surrogateescape")
+def _text(data: bytes | memoryview) -> str:
+    return bytes(data).decode("utf-8", errors="surrogateescape")
 
 
 _PLAIN: dict[str, Callable[[Any], Any]] = {

@@ -1,7 +1,9 @@
 """Attention that an exporter has written out, found again: products, a scale, a mask, a softmax become one
 node.
 
-Enters: a graph. Leaves: the graph with such groups replaced, and how many were. A target then sees
+Enters: a graph. Leaves: the graph with such groups replaced, and how many were. Which axis is the last, as an
+exporter may say it by its number, is known only when shapes are: a softmax along another is then computed as
+it is written. A target then sees
 attention whole and makes no matrix of all queries by all keys. Rows in which everything is masked by -inf
 give 0, as the usual guard (Where, IsNaN) around a softmax makes them; without that guard ONNX would say NaN
 there.
@@ -84,14 +86,15 @@ def _attention(last: Node, view: View) -> tuple[Node, list[Node]] | None:
     """The node for a product of weights and values, and the nodes that it stands for besides that product."""
     found = _Found()
     softmax = _softmax(last.inputs[0], view, found)
-    if softmax is None or not _is_last(softmax):
+    if softmax is None:
         return None
     scores = _scores(softmax.inputs[0], view, found)
     if scores is None:
         return None
     inputs = (*scores.inputs, last.inputs[1], *([found.mask] if found.mask else []))
     parts = [*found.nodes, softmax, scores]
-    return Node("Attention", inputs, last.outputs, {"scale": found.scale}, DOMAIN, 1, last.name), parts
+    attributes = {"scale": found.scale, "softmax": softmax}
+    return Node("Attention", inputs, last.outputs, attributes, DOMAIN, 1, last.name), parts
 
 
 def _softmax(name: str, view: View, found: _Found) -> Node | None:
@@ -104,10 +107,6 @@ def _softmax(name: str, view: View, found: _Found) -> Node | None:
         return None
     found.nodes += [guard, test]
     return view.maker(guard.inputs[2], "Softmax", readers=2)
-
-
-def _is_last(softmax: Node) -> bool:
-    return bool(softmax.attribute("axis", -1 if softmax.version >= 13 else 1) == -1)
 
 
 def _scores(name: str, view: View, found: _Found) -> Node | None:

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from trilobite.base.errors import FileError
+from trilobite.inference.protocol import Proto, typed_data
 
 Array = np.ndarray[Any, Any]
 
@@ -58,7 +59,10 @@ def to_array(tensor: Any, folder: Path | None) -> Array:
         if len(tensor.raw_data) != size:
             raise _wrong_size(what, dtype, shape, size, len(tensor.raw_data))
         if tensor.data_type not in _PACKED_BITS:
-            return np.frombuffer(tensor.raw_data, _little(dtype)).reshape(shape).astype(dtype, copy=False)
+            found = np.frombuffer(tensor.raw_data, _little(dtype)).reshape(shape)
+            if isinstance(tensor, Proto):
+                return found.astype(dtype)  # a copy that lies well, and the file's bytes can go
+            return found.astype(dtype, copy=False)
     return _by_helper(tensor, shape, what)
 
 
@@ -84,18 +88,24 @@ def _strings(tensor: Any, shape: tuple[int, ...], what: str) -> Array:
 
 
 def _by_helper(tensor: Any, shape: tuple[int, ...], what: str) -> Array:
-    """Fields of typed numbers and packed small formats, as the onnx package reads them."""
-    import onnx
-
+    """Fields of typed numbers, and packed small formats as the onnx package reads them."""
     count = math.prod(shape)
-    fields = (tensor.float_data, tensor.int32_data, tensor.int64_data, tensor.double_data, tensor.uint64_data)
-    given = max(map(len, fields))
-    if not tensor.HasField("raw_data") and given == 0 and count:
+    names = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+    if not tensor.HasField("raw_data") and count and not any(_is_there(tensor, name) for name in names):
         raise FileError(f"{what} of shape {shape} has no data", expected=f"{count} elements")
     try:
-        return np.asarray(onnx.numpy_helper.to_array(tensor))
+        if isinstance(tensor, Proto) and tensor.data_type not in _PACKED_BITS:
+            return typed_data(tensor, tensor.data_type, DTYPES[tensor.data_type]).reshape(shape)
+        import onnx
+
+        whole = onnx.TensorProto.FromString(bytes(tensor.wire)) if isinstance(tensor, Proto) else tensor
+        return np.asarray(onnx.numpy_helper.to_array(whole))
     except (ValueError, TypeError) as error:
         raise FileError(f"{what} of shape {shape} cannot be read: {error}") from error
+
+
+def _is_there(tensor: Any, name: str) -> bool:
+    return tensor.HasField(name) if isinstance(tensor, Proto) else len(getattr(tensor, name)) > 0
 
 
 def _wrong_size(what: str, dtype: Any, shape: tuple[int, ...], size: int, found: int) -> FileError:

@@ -35,6 +35,14 @@ class Message:
     def has(self, number: int) -> bool:
         return number in self._fields
 
+    def given(self) -> list[int]:
+        """The numbers of the fields that are there, in the order in which they first stand there."""
+        return list(self._fields)
+
+    def raws(self, number: int) -> list[memoryview]:
+        """The bytes of each of a field's values."""
+        return [self._bytes(v) for v in self._fields.get(number, ())]
+
     def messages(self, number: int) -> list[Message]:
         return [Message(self._bytes(v), self.where) for v in self._fields.get(number, ())]
 
@@ -74,6 +82,13 @@ class Message:
                 out.append(signed(n))
         return out
 
+    def long_integers(self, number: int) -> Array:
+        """As `integers`, quick for many: int64, of which unsigned 64 bits wrap around."""
+        values = self._fields.get(number, ())
+        if len(values) != 1 or isinstance(values[0], int):
+            return np.array([n & (1 << 64) - 1 for n in self.integers(number)], np.uint64).view(np.int64)
+        return _varints(np.frombuffer(values[0], np.uint8), self.where)
+
     def float(self, number: int, default: float = 0.0) -> float:
         found = self._fields.get(number)
         if not found:
@@ -108,6 +123,22 @@ class Message:
 
 def signed(n: int) -> int:
     return n - (1 << 64) if n >= 1 << 63 else n
+
+
+def _varints(data: Array, where: str) -> Array:
+    """All numbers of a packed field."""
+    ends = np.flatnonzero(data < 128)
+    if data.size and (not ends.size or ends[-1] != data.size - 1):
+        raise corrupt("packed numbers do not end", where, "a whole protocol buffer")
+    starts = np.concatenate([[0], ends[:-1] + 1])[: ends.size]
+    lengths = ends - starts + 1
+    if lengths.max(initial=0) > 10:
+        raise corrupt("a packed number does not end", where, "at most ten bytes a number")
+    found = np.zeros(ends.size, np.uint64)
+    for i in range(int(lengths.max(initial=0))):
+        there = lengths > i
+        found[there] |= (data[starts[there] + i] & 127).astype(np.uint64) << np.uint64(7 * i)
+    return found.view(np.int64)
 
 
 def _varint(data: memoryview, at: int, where: str) -> tuple[int, int]:
