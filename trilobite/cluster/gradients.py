@@ -18,7 +18,7 @@ from trilobite.framework.nn.module import Module
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitives import table
 
-BUCKET = 4 << 20  # bytes that are sent at a time
+BUCKET = 1 << 20  # bytes that are sent at a time: what is sent last is waited for whole
 
 
 def buckets(tensors: Iterable[Tensor], size: int = BUCKET) -> Iterator[list[Tensor]]:
