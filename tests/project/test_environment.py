@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tools import set_up
+from trilobite.apps import demo
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -80,7 +81,7 @@ def test_this_run_uses_the_locked_packages() -> None:
 
 
 def test_extras_and_interpreter_are_as_documented() -> None:
-    assert set(PROJECT["optional-dependencies"]) == {"onnx", "bang", "cluster", "dev"}
+    assert set(PROJECT["optional-dependencies"]) == {"onnx", "bang", "cluster", "demo", "dev"}
     oldest, (major, minor) = ".".join(map(str, set_up.OLDEST)), set_up.NEWEST
     assert PROJECT["requires-python"] == f">={oldest},<{major}.{minor + 1}"
     assert PROJECT["license"] == "Apache-2.0"
@@ -122,3 +123,14 @@ def test_ci_runs_make_test_and_passes_its_failure_on(tmp_path: Path) -> None:
         ["bash", str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert (done.stdout, done.returncode) == (f"make test in {ROOT}\n", 7)
+
+
+def test_what_the_demo_lacks_is_said_once_and_the_extra_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [re.split(r"[<>=]", word)[0] for word in PROJECT["optional-dependencies"]["demo"]]
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    monkeypatch.setattr(demo.shutil, "which", lambda name: None)
+    assert demo.lacking() == asked
+    monkeypatch.setattr(demo.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert demo.lacking() == asked[:2]
+    monkeypatch.setattr(demo, "find_spec", lambda name: name)
+    assert demo.lacking() == []

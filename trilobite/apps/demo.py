@@ -8,8 +8,10 @@ run here (no network for the pictures, say) is told with its reason, and the oth
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +33,11 @@ def main(
     """Stylise a photograph on the CPU and on the processor, train a digit reader, run a kernel."""
     from trilobite.apps import demo_parts as parts
 
+    if missing := lacking():
+        typer.echo(
+            f"Not installed here: {', '.join(missing)}; parts that need it are left out.\n"
+            'For all of them: pip install "trilobite[demo]"\n'
+        )
     output.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     plan: list[tuple[str, Callable[[Part], None]]] = [
@@ -59,6 +66,16 @@ def main(
     typer.echo(f"        trilobite profile resnet18 --on cpu --on dlp:{machine} -o report.html")
     if any(part.wrong for part in done) or all(part.failed for part in done):
         raise typer.Exit(1)
+
+
+def lacking() -> list[str]:
+    """What parts of the demonstration need and a plain installation does not have."""
+    there = {
+        "onnx": find_spec("onnx") is not None,
+        "scikit-learn": find_spec("sklearn") is not None,
+        "ziglang": find_spec("ziglang") is not None or shutil.which("clang++") is not None,
+    }
+    return [name for name, found in there.items() if not found]
 
 
 def _part(line: str, title: str, run: Callable[[Part], None]) -> Part:
