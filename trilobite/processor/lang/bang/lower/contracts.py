@@ -60,12 +60,14 @@ def _check_in_place(f: FunctionLowering, call: Call) -> None:
     read = [p.name for p in call.form.parameters if p.sign == "<"]
     for out in written[:1]:
         for name in read:
+            said = f"{call.form.name}: {out} and {name} are one place; it does not work in place"
             if place_of(call.args[out]) == place_of(call.args[name]):
                 if name != "partial":  # a sum may go on where it is
-                    f.refuse(f"{call.form.name}: {out} and {name} are one place; it does not work in place")
+                    f.refuse(said)
             elif f.owner.contracts:
                 b = f.builder
-                _stop_if(f, b.arithmetic("eq", I64, _word(f, call.args[out]), _word(f, call.args[name])))
+                same = b.arithmetic("eq", I64, _word(f, call.args[out]), _word(f, call.args[name]))
+                _stop_if(f, same, said)
 
 
 def _check_alignment(f: FunctionLowering, call: Call) -> None:
@@ -76,14 +78,17 @@ def _check_alignment(f: FunctionLowering, call: Call) -> None:
         if p.is_array:
             base, distance = place_of(value)
             if not hasattr(base, "align"):
-                _stop_if_low_bits(f, _word(f, value), ADDRESS)
+                said = f"{name}: {p.name} is no multiple of {ADDRESS}, as {machine} takes vectors"
+                _stop_if_low_bits(f, _word(f, value), ADDRESS, said)
             elif distance % ADDRESS:
                 f.refuse(f"{name}: {p.name} lies {distance % ADDRESS} bytes behind a multiple of {ADDRESS}; "
                          f"{machine} takes vectors at multiples of it")  # fmt: skip
         elif p.sign == "#":
             size = call.formats["T"].bits // 8 if "T" in call.formats else 1
             if not isinstance(value, Constant):
-                _stop_if_low_bits(f, f.builder.arithmetic("mul", I64, value, f.builder.integer(size)), BYTES)
+                said = f"{name}: {p.name} makes no multiple of {BYTES} bytes, as {machine} takes vectors"
+                amount = f.builder.arithmetic("mul", I64, value, f.builder.integer(size))
+                _stop_if_low_bits(f, amount, BYTES, said)
             elif value.integer * size % BYTES:
                 f.refuse(f"{name}: {p.name} is {value.integer}, {value.integer * size} bytes; "
                          f"{machine} takes vectors of multiples of {BYTES}")  # fmt: skip
@@ -93,19 +98,19 @@ def _word(f: FunctionLowering, pointer: Value) -> Value:
     return f.builder.cast(pointer, I64)
 
 
-def _stop_if_low_bits(f: FunctionLowering, value: Value, multiple: int) -> None:
+def _stop_if_low_bits(f: FunctionLowering, value: Value, multiple: int, said: str) -> None:
     if f.owner.contracts:
         b = f.builder
         low = b.arithmetic("and", I64, value, b.integer(multiple - 1))
-        _stop_if(f, b.arithmetic("ne", I64, low, b.integer(0)))
+        _stop_if(f, b.arithmetic("ne", I64, low, b.integer(0)), said)
 
 
-def _stop_if(f: FunctionLowering, truth: Value) -> None:
+def _stop_if(f: FunctionLowering, truth: Value, said: str) -> None:
     b = f.builder
     broken, fine = Block("breach"), Block("fine")
     at = f.function.blocks.index(b.block) + 1
     f.function.blocks[at:at] = [broken, fine]
     b.emit("branch", [truth], targets=[Target(broken), Target(fine)])
     b.block = broken
-    b.trap(BREACH, "a contract of an intrinsic is broken")
+    b.trap(BREACH, f"a contract of an intrinsic is broken: {said}")
     b.block = fine
