@@ -251,6 +251,7 @@ class PlanNode(Node):
         # as Node.__init__, without the call
         self.name, self.edges, self.order, self.time = plan.name, edges, next_order(), cells.now
         self.freed, self.hooks, self.types, self.location = False, None, None, UNKNOWN
+        self.module = ""  # nothing is recorded where a plan is replayed
         self.plan, self.arrays, self.outs = plan, arrays, outs
 
     def outputs(self) -> int:

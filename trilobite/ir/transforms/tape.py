@@ -149,7 +149,9 @@ class PrimitiveNode(Node):
         # as Node.__init__, without the call
         self.name, self.edges, self.order, self.time = primitive.name, edges, next(_sequence), cells.now
         self.freed, self.hooks, self.types = False, None, None
-        self.location = UNKNOWN if entry.threads.context.watch is None else user_location()
+        context = entry.threads.context
+        self.location = UNKNOWN if context.watch is None else user_location()
+        self.module = "" if context.recorder is None else module_now()
         self.primitive, self.attributes, self.wanted = primitive, attributes, wanted
         self.inputs: Any
         self.out: Any
