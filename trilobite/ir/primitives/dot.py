@@ -82,8 +82,10 @@ def as_small_product(x: TensorType, y: TensorType, contract: Axes, **_: Any) -> 
     """What `dot` does with operands of these types, where that is a small product of float32 or float64 in
     their order; else None.
     """
-    plain = x.dtype == y.dtype and x.dtype in _AS_THEY_ARE and len(x.shape) == len(y.shape) == 2
-    if not plain or contract != ((1,), (0,)) or x.shape[0] * x.shape[1] * y.shape[1] > _ALONE:
+    plain = x.dtype == y.dtype and x.dtype in _AS_THEY_ARE and len(x.shape) == len(y.shape)
+    matrices = contract == ((1,), (0,)) and len(x.shape) == 2
+    vectors = contract == ((0,), (0,)) and len(x.shape) == 1
+    if not plain or not (matrices or vectors) or count(x.size) * count(size_of(y.shape[1:])) > _ALONE:
         return None
     return _small_matrices
 
