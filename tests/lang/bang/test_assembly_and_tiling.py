@@ -46,6 +46,34 @@ def test_scalar_registers(level: int, tmp_path: Path) -> None:
     assert got.tolist() == [-4, -3, least, 4000000000 // 7, 4000000000 % 7, 15, 115]
 
 
+GUARDED = """
+#include <bang.h>
+__mlu_global__ void larger(const int *x, int *y, int n) {
+  for (int i = 0; i < n; ++i) {
+    int a = x[i], top = 5, sign = 1;
+    __asm__ volatile("setp.gt.s32 %%p0, %[a], 5;\\n\\t@%%p0 mv.gpr.s32 %[top], %[a];\\n\\t"
+                     "setp.lt.s32 %%p1, %[a], 0;\\n\\t@%%p1 sub.gpr.s32 %[sign], 0, 1;\\n\\t@!%%p1 add.gpr.s32 %[sign], %[sign], 1;\\n\\t"
+                     : [top] "+&r"(top), [sign] "+&r"(sign) : [a] "r"(a));
+    y[2 * i] = top; y[2 * i + 1] = sign;
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_statements_behind_a_predicate(level: int, tmp_path: Path) -> None:
+    x = np.array([-7, 0, 5, 6, 100, -1], np.int32)
+    _, y = run(written(GUARDED, tmp_path), "larger", [x, np.zeros(12, np.int32), 6], level=level)
+    assert y[0::2].tolist() == np.maximum(x, 5).tolist()
+    assert y[1::2].tolist() == np.where(x < 0, -1, 2).tolist()
+
+
+def test_a_predicate_that_nothing_set_is_refused(tmp_path: Path) -> None:
+    text = GUARDED.replace("setp.lt.s32 %%p1, %[a], 0;", "nop;")
+    with pytest.raises(KernelError, match=r"@%p1 sub\.gpr\.s32"):
+        run(written(text, tmp_path), "larger", [np.zeros(6, np.int32), np.zeros(12, np.int32), 6])
+
+
 def test_an_output_that_holds_nothing_is_not_read(tmp_path: Path) -> None:
     source = written(
         '#include <bang.h>\n__mlu_global__ void k(int *x) {\n  int a;\n  __asm__ volatile("add.gpr.s32 %0, %0, 1;" : "=r"(a));\n  *x = a;\n}\n',

@@ -31,12 +31,17 @@ _ONE = {"not": "not", "neg": "neg", "abs": "abs", "mv": ""}
 _STATEMENT = re.compile(r"(\w+)\.gpr\.(\w+)\s+\$(\d+),\s*([^,]+?)(?:,\s*([^,]+?))?$")
 
 
+_GUARDED = re.compile(r"@(!?)%?(\w+)\s+(.+)$", re.DOTALL)
+_PREDICATE = re.compile(r"setp?\.(eq|ne|lt|le|gt|ge)\.(?:gpr\.)?(\w+)\s+%?(\w+),\s*([^,]+?),\s*([^,]+?)$")
+
+
 class Registers:
     """Operands by their number: outputs first, then inputs."""
 
     def __init__(self, f: FunctionLowering, i: Instruction, callee: Assembly) -> None:
         self._f, self._type = f, i.type
         self._held: dict[int, Value] = {}
+        self._truths: dict[str, Value] = {}  # predicate registers
         parts = [part for part in callee.constraints.split(",") if not part.startswith("~")]
         given = iter(i.args)
         self.outputs = 0
@@ -71,6 +76,35 @@ class Registers:
 
     def scalar(self, text: str) -> bool:
         """Does a statement on scalar registers, if it is one that is known."""
+        guarded = _GUARDED.match(text)
+        if guarded:
+            return self._guarded(guarded[3], guarded[2], bool(guarded[1]))
+        return self._predicate(text) or self._plain(text)
+
+    def _predicate(self, text: str) -> bool:
+        """`setp.lt.s32 %p0, $1, $2`: a comparison whose truth later statements are guarded by."""
+        found = _PREDICATE.match(text)
+        if not found or found[2] not in _TYPES:
+            return False
+        fmt = _TYPES[found[2]]
+        left, right = (self._value(part.strip(), fmt) for part in (found[4], found[5]))
+        if left is None or right is None:
+            return False
+        self._truths[found[3]] = self._f.builder.arithmetic(found[1], fmt, left, right)
+        return True
+
+    def _guarded(self, text: str, name: str, is_opposite: bool) -> bool:
+        """`@%p0 add.gpr.s32 ...`: done where the predicate holds, else its result stays as it was."""
+        found, truth = _STATEMENT.match(text), self._truths.get(name)
+        before = self.read(int(found[3])) if found else None
+        if found is None or truth is None or before is None or not self._plain(text):
+            return False
+        b, made = self._f.builder, self._held[int(found[3])]
+        kept = before if before.type == made.type else b.cast(before, made.type)
+        self.write(int(found[3]), b.select(truth, *((kept, made) if is_opposite else (made, kept))))
+        return True
+
+    def _plain(self, text: str) -> bool:
         found = _STATEMENT.match(text)
         if not found or found[2] not in _TYPES or int(found[3]) >= self.outputs:
             return False
