@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -282,3 +283,21 @@ def test_a_copy_under_no_grad_has_no_history() -> None:
     with tb.no_grad():
         plain.copy_(y * 3)
     assert not plain.requires_grad and plain.tolist() == [3.0, 3.0]
+
+
+def test_two_threads_may_make_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = tb.tensor(np.linspace(-2, 2, 6, dtype=np.float32))
+    wanted = F.softmax(x, 0).numpy()
+    honest, others = plans.Plan, []
+
+    def meanwhile(*args: Any) -> Any:
+        if not others:
+            others.append(threading.Thread(target=F.softmax, args=(x, 0)))
+            others[0].start()
+            others[0].join()
+        return honest(*args)
+
+    monkeypatch.setattr(plans, "Plan", meanwhile)
+    for _ in range(OFTEN + 2):
+        np.testing.assert_array_equal(F.softmax(x, 0).numpy(), wanted)
+    assert others

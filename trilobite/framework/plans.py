@@ -138,7 +138,7 @@ def _made_now(
     places = [isinstance(x, (Tensor, Taped, ndarray)) for x in operands]
     of = _over_values(fn, operands, places, attributes)
     found = Plan(of, [TensorType(v.shape, v.dtype) for v in arrays], [e is not None for e in edges])
-    del _counts[kind]
+    _counts.pop(kind, None)  # another thread may have made the same plan meanwhile
     _plans[kind] = found
     return found
 
