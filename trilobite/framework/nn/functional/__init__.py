@@ -1,6 +1,7 @@
 """Functions of tensors without state: what the layers are made of."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from trilobite.framework.nn.functional.activation import (
@@ -146,6 +147,7 @@ relu_, elu_, celu_, selu_, leaky_relu_, hardtanh_, threshold_, rrelu_ = map(_als
 
 
 def _with_indices(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **{**kwargs, "return_indices": True})
 

@@ -31,14 +31,15 @@ from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 
+MODES = {"RNN_TANH": "tanh", "RNN_RELU": "relu", "LSTM": "lstm", "GRU": "gru"}  # and the cells they run
 
-class _Recurrent(Module):
+
+class RNNBase(Module):
     """Weights by PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, then `_reverse`."""
-
-    kind: ClassVar[str]
 
     def __init__(
         self,
+        mode: str,
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
@@ -49,6 +50,11 @@ class _Recurrent(Module):
         proj_size: int = 0,
         dtype: Any = None,
     ) -> None:
+        if mode not in MODES:
+            raise ArgumentError(
+                f"a recurrent layer of mode {mode!r}", where=user_location(), expected=", ".join(MODES)
+            )
+        self.mode = mode
         check_sizes(
             type(self).__name__, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers
         )
@@ -80,7 +86,7 @@ class _Recurrent(Module):
         self.reset_parameters()
 
     def _cell(self) -> str:
-        return self.kind
+        return MODES[self.mode]
 
     def _places(self) -> list[tuple[int, str]]:
         """The number of the layer and the suffix of its names, forward before backward."""
@@ -228,10 +234,7 @@ def _row(x: Value, i: int) -> Value:
     return reshape(part, shape=x.shape[1:])
 
 
-RNNBase = _Recurrent  # PyTorch's name
-
-
-class RNN(_Recurrent):
+class RNN(RNNBase):
     """h' = tanh (or relu) of W·x + U·h + b."""
 
     def __init__(
@@ -247,12 +250,9 @@ class RNN(_Recurrent):
         dtype: Any = None,
     ) -> None:
         self.nonlinearity = _nonlinearity(nonlinearity)
-        super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, dtype
-        )
-
-    def _cell(self) -> str:
-        return self.nonlinearity
+        sizes = (input_size, hidden_size, num_layers)
+        mode = f"RNN_{nonlinearity.upper()}"
+        super().__init__(mode, *sizes, bias, batch_first, dropout, bidirectional, 0, dtype)
 
 
 def _nonlinearity(name: str) -> str:
@@ -261,16 +261,27 @@ def _nonlinearity(name: str) -> str:
     return name
 
 
-class LSTM(_Recurrent):
+class LSTM(RNNBase):
     """Long short-term memory; the state is a pair (h, c)."""
 
-    kind = "lstm"
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        dtype: Any = None,
+    ) -> None:
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("LSTM", *sizes, bias, batch_first, dropout, bidirectional, proj_size, dtype)
 
 
-class GRU(_Recurrent):
+class GRU(RNNBase):
     """Gated recurrent units."""
-
-    kind = "gru"
 
     def __init__(
         self,
@@ -283,9 +294,8 @@ class GRU(_Recurrent):
         bidirectional: bool = False,
         dtype: Any = None,
     ) -> None:
-        super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, dtype
-        )
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("GRU", *sizes, bias, batch_first, dropout, bidirectional, 0, dtype)
 
 
 # -- single steps --------------------------------------------------------------------------------------------
