@@ -144,12 +144,12 @@ def started(what: str, source: Source, system: str) -> Work:
     asked = "memory" if what == "memory" else "first"
 
     def work() -> float:
+        place = Path(folder.name)
         if what != "cold":
             return fresh_model.measured(asked, system, place, place / "cache")
         with tempfile.TemporaryDirectory() as empty:
             return fresh_model.measured("first", system, place, Path(empty))
 
-    work.folder = folder  # type: ignore[attr-defined]
     return work
 
 

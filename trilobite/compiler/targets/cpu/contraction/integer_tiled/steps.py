@@ -26,7 +26,12 @@ from trilobite.compiler.targets.cpu.contraction.integer_tiled.transforms import 
 from trilobite.compiler.targets.cpu.contraction.problem import Part, Problem
 from trilobite.compiler.targets.cpu.contraction.tables import chunks, most, tables
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
-from trilobite.compiler.targets.cpu.contraction.winograd.steps import source_words, tiles_of
+from trilobite.compiler.targets.cpu.contraction.winograd.steps import (
+    LEAST_TILES,
+    TILE_ROWS,
+    source_words,
+    tiles_of,
+)
 from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
     RESULT_AT,
     ResultWords,
@@ -41,8 +46,6 @@ from trilobite.ir.graph import Equation
 from trilobite.native.host import Host
 
 _CHUNK_BYTES = 2 << 20  # of points before and after the products of a chunk
-_LEAST_TILES = 48  # so that products have rows enough for each pass over the weight
-_ROWS = Part((), (), ())  # a tile at a point is a row of a product
 
 
 def lower_integer_tiles(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
@@ -55,7 +58,7 @@ def lower_integer_tiles(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     width = 4 * quads(p.channels)
     total = part.positions * int(x.shape[0]) if columns else 0
     before, after = 2 * whole.points * width, 4 * whole.points * columns
-    pieces = chunks(total, _CHUNK_BYTES, before + after, _LEAST_TILES)
+    pieces = chunks(total, _CHUNK_BYTES, before + after, LEAST_TILES)
     constants = (
         np.full(max(p.channels, 1), e.attributes["zero"], np.uint8),
         *tables(p, part, 1),
@@ -63,13 +66,15 @@ def lower_integer_tiles(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     )
     source, weight = (Operand("in", i) for i in inputs)
     v, m = Operand("temporary", 0), Operand("temporary", 1)
-    middle = Problem(0, whole.points, p.channels, p.channels, columns, (), (_ROWS,))
+    middle = Problem(0, whole.points, p.channels, p.channels, columns, (), (TILE_ROWS,))
     steps: list[Step] = []
     for first, count in pieces:
         rows = replace(middle, batch=count, apart=count + 1)
         steps.append(_source(tile, source_words(p, (source, v, 0), first, count, width), count, host))
         buffers = (v, v, weight)
-        steps.append(integer_step(rows, _ROWS, plain, plain_epilogue(int32), buffers, (2,), (3, 1), host, m))
+        steps.append(
+            integer_step(rows, TILE_ROWS, plain, plain_epilogue(int32), buffers, (2,), (3, 1), host, m)
+        )
         steps.append(_result(e, kept, part, epilogue, m, first, count, host))
     why = f"bytes by tiles of {tile}x{tile} outputs, {whole.points} products instead of {9 * tile * tile}"
     return Lowering(tuple(steps), (most(pieces) * before, most(pieces) * after), constants, why=why)

@@ -41,9 +41,9 @@ from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 
 _CHUNK_BYTES = 4 << 20  # of points before and after the products of a chunk
-_LEAST_TILES = 48  # so that products have rows enough for each pass over the weight
+LEAST_TILES = 48  # so that products have rows enough for each pass over the weight
 # Points lie `count + 1` rows apart: a whole number of pages would put all points of a tile in one cache set.
-_ROWS = Part((), (), ())  # a tile at a point is a row of a product
+TILE_ROWS = Part((), (), ())  # a tile at a point is a row of a product
 
 
 def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
@@ -54,7 +54,7 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     p, part = tiles_of(e, tile, side)
     points, total = side * side, part.positions * int(x.shape[0])
     each = points * kept.size * p.channels
-    pieces = chunks(total if p.channels and p.columns else 0, _CHUNK_BYTES, each, _LEAST_TILES)
+    pieces = chunks(total if p.channels and p.columns else 0, _CHUNK_BYTES, each, LEAST_TILES)
     constants = (
         np.zeros(max(p.channels, 1), x.dtype), *tables(p, part, x.dtype.itemsize), points_table(kept, tile),
     )  # fmt: skip
@@ -141,10 +141,10 @@ def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     total, each = part.positions * int(x.shape[0]), square * kept.size
     # Sums at all points are read and written once for each chunk: it should not be smaller than they are.
     room = max(2 * _CHUNK_BYTES, each * channels * columns)
-    pieces = chunks(total, room, each * (channels + columns), _LEAST_TILES)
+    pieces = chunks(total, room, each * (channels + columns), LEAST_TILES)
     v, z, u = (Operand("temporary", i) for i in range(3))
     steps: list[Step] = []
-    middle = Problem(0, square, channels, channels, columns, (), (_ROWS,))
+    middle = Problem(0, square, channels, channels, columns, (), (TILE_ROWS,))
     plain = plain_epilogue(kept.accumulator)
     for first, count in pieces:
         steps.append(_source(kept, tile, p, (Operand("in", inputs[0]), v, 0), first, count, host))
