@@ -98,7 +98,7 @@ def kill_one_run(reference: Reference, place: Path, kills: int, seed: int) -> tu
 
 def test_ten_kills_change_nothing(reference: Reference, tmp_path: Path) -> None:
     kills = 0
-    for run in range(8):  # a quick machine ends a run after a few kills: then another one is killed
+    for run in range(40):  # a quick machine ends a run after a few kills: then another one is killed
         kills += kill_one_run(reference, tmp_path / f"run{run}", 10 - kills, seed=1 + run)[0]
         if kills == 10:
             break
