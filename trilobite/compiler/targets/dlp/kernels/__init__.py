@@ -1,1 +1,4 @@
-"""Kernels that are no contractions: passes over vectors, moves of data, reductions, gathers, sorts."""
+"""Kernels that are no contractions: passes over vectors, moves of data, reductions, gathers, sorts.
+
+Enters: a group and a machine, from `lower.py`. Leaves: a function of kernel IR. `passes.py` first.
+"""
