@@ -376,6 +376,7 @@ def main() -> None:
     parser.add_argument(
         "--lines", action="store_true", help="run the suite once and note which lines tests execute"
     )
+    parser.add_argument("--page", action="store_true", help="write the table into docs/testing.md")
     given = parser.parse_args()
     if given.page:
         return write_page(rows_of(PLACE / f"{given.seed}.jsonl"), given.seed)

@@ -76,6 +76,33 @@ def test_shares_count_what_changes_results(
     assert "| trilobite/ir | 2 | 1 | 1 | 67% |" in mutate.table(rows)
 
 
+def test_the_command_prints_the_table_and_writes_it_into_the_page(
+    mutate: ModuleType, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for command in (["add", "-A"], [*identity, "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *command], cwd=tree, check=True)
+    monkeypatch.setattr(mutate, "PLACE", tree / ".mutants")
+    monkeypatch.setattr(mutate, "KNOWN", tree / "known.txt")
+    (tree / ".mutants").mkdir()
+    row = {"name": "a", "verdict": "survived", "path": "trilobite/base/a.py"}
+    (tree / ".mutants" / "7.jsonl").write_text(json.dumps(row) + "\n")
+    (tree / "docs").mkdir()
+    page = tree / "docs" / "testing.md"
+    page.write_text(f"before\n{mutate.BEGIN}\nan old table\n{mutate.END}\nafter\n")
+    monkeypatch.setattr(sys, "argv", ["mutate", "--seed", "7", "--report"])
+    mutate.main()
+    printed = capsys.readouterr().out
+    assert "| trilobite/base | 0 | 1 | 0 | 0% |" in printed and "survived a" in printed
+    for _ in range(2):  # what is written again stays the same
+        monkeypatch.setattr(sys, "argv", ["mutate", "--seed", "7", "--page"])
+        mutate.main()
+        told = page.read_text()
+        assert told.startswith(f"before\n{mutate.BEGIN}\n1 mutants, seed 7, 20")
+        assert told.endswith(f"| all | 0 | 1 | 0 | 0% |\n{mutate.END}\nafter\n")
+        assert "an old table" not in told
+
+
 @pytest.fixture
 def tree(mutate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package of one function with two tests: one looks at it, one does not."""
