@@ -135,7 +135,7 @@ class Browser:
             )
         return answer["result"].get("value")
 
-    def wait(self, script: str, seconds: float = 10.0) -> Any:
+    def wait(self, script: str, seconds: float = 60.0) -> Any:
         """Until an expression is true."""
         limit = time.monotonic() + seconds
         while not (found := self.run(script)):

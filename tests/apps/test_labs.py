@@ -185,8 +185,12 @@ def test_an_endless_loop_is_ended_and_named(tmp_path: Path) -> None:
     text = material("vgg19", "solution").replace(
         "def max_pool2x2(x):\n", "def max_pool2x2(x):\n    while True: pass\n"
     )
-    with pytest.raises(LabError, match=r"still running after \d+ s\n  where: max_pool2x2 with batch="):
-        check(load("vgg19"), write(tmp_path, text), seed=7, cases=1, seconds=3)
+    for seconds in (3, 12, 48):  # on a busy machine it takes longer until it gets there
+        with pytest.raises(LabError, match=r"still running after \d+ s") as caught:
+            check(load("vgg19"), write(tmp_path, text), seed=7, cases=1, seconds=seconds)
+        if "where: max_pool2x2 with batch=" in str(caught.value):
+            break
+    assert "where: max_pool2x2 with batch=" in str(caught.value)
 
 
 def test_a_file_that_takes_all_memory_is_ended(tmp_path: Path) -> None:
@@ -218,7 +222,7 @@ def test_what_a_student_may_do_beside_the_task(tmp_path: Path) -> None:
     text = "import threading, beside\nprint(beside.twice(3))\n"
     text += "threading.Thread(target=threading.Event().wait).start()\n"
     path = write(tmp_path, text + material("vgg19", "solution"))
-    assert check(load("vgg19"), path, seed=1, cases=1, seconds=6).right
+    assert check(load("vgg19"), path, seed=1, cases=1, seconds=100).right
 
 
 def test_errors_of_the_students_code_name_its_line(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from trilobite.native.disk import LIMITS, Cache
 
 pytestmark = pytest.mark.long
 SEEDS = range(10)
-SECONDS = 5  # for one read of a few hundred bytes: a read that waits for somebody would never end
+SECONDS = 60  # for one read of a few hundred bytes: a read that waits for somebody would never end
 
 
 @contextmanager

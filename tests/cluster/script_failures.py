@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 import trilobite as tb
 from trilobite import cluster as c
@@ -17,6 +18,7 @@ c.barrier()
 if what == "raise" and c.rank() == 1:
     raise ValueError("the data of rank 1 is wrong")
 if what == "kill" and c.rank() == 2:
+    print(f"killed at {time.time()}", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 while True:
     c.all_reduce(tb.ones(3))

@@ -30,6 +30,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "receive": lambda: c.receive((3,), tb.float32, (c.rank() + 1) % 4),
 }  # fmt: skip
 QUICK = sys.argv[1:] == ["quick"]
+LATE = 60.0 if QUICK else 5.0  # seconds; the quick cases run beside other tests, which may take the cores
 CASES = (
     [("sum", "dtype"), ("sum", "receive"), ("pairs", "gather")]
     if QUICK
@@ -59,7 +60,7 @@ for first, second in CASES:
         text = str(error)
     else:
         sys.exit(f"{first} against {second} was not noticed by rank {c.rank()}")
-    assert time.monotonic() - begun < 5.0, f"{first} against {second}: late"
+    assert time.monotonic() - begun < LATE, f"{first} against {second}: late"
     assert line(first) in text or line(second) in text, f"{first} against {second}: {text}"
     told = MPI.COMM_WORLD.allgather(text)
     assert any(line(first) in t and line(second) in t for t in told), f"{first} against {second}: {told}"

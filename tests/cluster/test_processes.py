@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -28,20 +29,19 @@ HAS_MPI = (Path(sys.executable).parent / "mpiexec").exists() and importlib.util.
 needs_mpi = pytest.mark.skipif(not HAS_MPI, reason="mpi4py and an MPI are not beside this Python")
 
 
-def launch(n: int, script: str, *arguments: str, limit: float = 100) -> tuple[int, str, str, float]:
+def launch(n: int, script: str, *arguments: str, limit: float = 110) -> tuple[int, str, str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     for name in start.SIZES:
         env.pop(name, None)
-    begun = time.monotonic()
     command = [sys.executable, "-m", "trilobite", "launch", "-n", str(n), str(HERE / script), *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit)
-    return done.returncode, done.stdout, done.stderr, time.monotonic() - begun
+    return done.returncode, done.stdout, done.stderr
 
 
 @needs_mpi
 def test_processes_give_the_bits_of_lock_step() -> None:
     """Small and large arrays, every collective, several dtypes, eager and compiled, messages, subgroups."""
-    code, out, err, _ = launch(4, "script_collectives.py")
+    code, out, err = launch(4, "script_collectives.py")
     assert code == 0, err
     assert out.count("same") == 4
 
@@ -49,8 +49,8 @@ def test_processes_give_the_bits_of_lock_step() -> None:
 @needs_mpi
 @pytest.mark.parametrize("how", ["quick", pytest.param("forty", marks=pytest.mark.long)])
 def test_mismatches_raise_on_all_ranks(how: str) -> None:
-    """Each case: every rank raises within 5 s, and the error names both lines. A slow rank raises nothing."""
-    code, out, err, _ = launch(4, "script_mismatches.py", how)
+    """Each case: every rank raises early, and the error names both lines. A slow rank raises nothing."""
+    code, out, err = launch(4, "script_mismatches.py", how)
     assert code == 0, err
     assert out.count("noticed") == 4 and out.count("patient") == 4, out
 
@@ -58,14 +58,14 @@ def test_mismatches_raise_on_all_ranks(how: str) -> None:
 @needs_mpi
 def test_strategies_on_processes_have_the_bits_of_lock_step() -> None:
     """Compiled data parallel with batch norm over ranks, ZeRO 3, data × sequence, data × pipeline."""
-    code, out, err, _ = launch(4, "script_training.py")
+    code, out, err = launch(4, "script_training.py")
     assert code == 0, err
     assert out.count("same") == 4
 
 
 @needs_mpi
 def test_a_rank_that_raises_shows_its_traceback_and_ends_the_job() -> None:
-    code, _, err, _ = launch(3, "script_failures.py", "raise")
+    code, _, err = launch(3, "script_failures.py", "raise")
     assert code != 0
     first = err.index("rank 1 of 3: Traceback")
     assert "ValueError: the data of rank 1 is wrong" in err[first:]
@@ -74,9 +74,10 @@ def test_a_rank_that_raises_shows_its_traceback_and_ends_the_job() -> None:
 
 @needs_mpi
 def test_a_rank_that_is_killed_is_named_within_seconds() -> None:
-    code, _, err, seconds = launch(3, "script_failures.py", "kill")
+    code, out, err = launch(3, "script_failures.py", "kill")
     assert code != 0 and "rank 2 was killed by SIGKILL" in err
-    assert seconds < 30
+    (moment,) = re.findall(r"killed at ([\d.]+)", out)  # what comes before it takes longer on a busy machine
+    assert time.time() - float(moment) < 30
 
 
 @needs_mpi
@@ -91,7 +92,7 @@ def test_a_training_that_is_killed_a_hundred_times_ends_as_one_that_is_not(tmp_p
     assert sum(named) > 30  # others were killed before they had read or written one
     steps = str(tb.load(tmp_path / "killed" / "saved")["extra"] + 5)
     for name in ("whole", "killed"):
-        code, _, err, _ = launch(2, "script_kills.py", str(tmp_path / name), steps, limit=600)
+        code, _, err = launch(2, "script_kills.py", str(tmp_path / name), steps, limit=600)
         assert code == 0, err
     whole, killed = (np.load(tmp_path / name / "final.npz") for name in ("whole", "killed"))
     for name in whole:
@@ -154,6 +155,6 @@ def test_a_missing_launcher_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_one_rank_needs_no_mpi() -> None:
-    code, out, err, _ = launch(1, "script_failures.py", "count", "--lr", "0.1", "-n", "7")
+    code, out, err = launch(1, "script_failures.py", "count", "--lr", "0.1", "-n", "7")
     assert code == 0, err
     assert out.split() == ["0", "of", "1", "--lr", "0.1", "-n", "7"]

@@ -158,7 +158,7 @@ def ended(*work: Callable[[], object]) -> bool:
     for t in started:
         t.start()
     for t in started:
-        t.join(20)
+        t.join(100)
     return not any(t.is_alive() for t in started)
 
 
@@ -171,7 +171,7 @@ def test_a_callback_may_call_what_another_thread_waits_in() -> None:
 
     def call(_: Any) -> None:
         inside.set()
-        inside_too.wait(5)
+        inside_too.wait(60)
         inner(x)
 
     inside_too = threading.Event()
@@ -179,7 +179,7 @@ def test_a_callback_may_call_what_another_thread_waits_in() -> None:
     inner(x), moves(x)
 
     def other() -> None:
-        inside.wait(5)
+        inside.wait(60)
         inside_too.set()
         inner(x), moves(x)
 
@@ -212,14 +212,14 @@ def test_functions_without_state_do_not_wait_for_a_callback() -> None:
     def wait(value: Any) -> Any:
         if value == 3.0:
             inside.set()
-            assert done.wait(5)
+            assert done.wait(60)
         return value
 
     f = tb.jit(lambda x: tb.debug.callback(wait, tb.tensor(0.0), x) * 2.0)
     got: list[float] = []
 
     def other() -> None:
-        inside.wait(5)
+        inside.wait(60)
         got.extend(f(tb.tensor(float(k))).item() for k in range(3))
         done.set()
 

@@ -28,7 +28,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def script(root: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs Python text in a process of its own, with this package and these kernels to import."""
 
-    def run(text: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(text: str, timeout: float = 100, **environment: str) -> subprocess.CompletedProcess[str]:
         path = tmp_path / "script.py"
         path.write_text("from tests.native.kernels import *\n" + text)
         return subprocess.run(

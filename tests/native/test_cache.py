@@ -57,18 +57,19 @@ def test_a_kernel_that_is_loaded_is_not_loaded_again(tmp_path: Path) -> None:
 
 def test_what_is_loaded_does_not_wait_for_a_compilation(tmp_path: Path) -> None:
     first = kernels([_variant(24)], Cache(tmp_path))
-    begun, end = threading.Event(), threading.Event()
+    begun, end, ended = threading.Event(), threading.Event(), threading.Event()
 
     def compiling() -> None:
         with cache_module._loading:
             begun.set()
-            end.wait(20)
+            end.wait(60)
+            ended.set()
 
     other = threading.Thread(target=compiling)
     other.start()
     begun.wait()
     again = kernels([_variant(24)], Cache(tmp_path))
-    assert not end.is_set() and again.addresses == first.addresses
+    assert not ended.is_set() and again.addresses == first.addresses
     end.set()
     other.join()
 
@@ -196,7 +197,7 @@ def test_two_processes_that_compile_the_same(root: Path, tmp_path: Path) -> None
         for _ in range(3)
     ]
     for process in running:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=110)
         assert (process.returncode, out, err) == (0, "30\n", "")
     assert len(_entries(tmp_path)) == 30
     texts, factors = [_variant(i) for i in range(300, 330)], list(range(300, 330))

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -175,7 +176,7 @@ def test_scratch_memory_grows_for_programs_that_want_more(code: Kernels) -> None
     assert all(memory.nbytes == pool()._scratch_bytes for memory in pool()._scratch)
 
 
-def test_programs_are_made_while_programs_run(code: Kernels) -> None:
+def test_programs_are_made_while_programs_run(code: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     """A branch of a program may be compiled when it is first taken: more threads, more scratch memory."""
     set_threads(2)
     where, inner = np.zeros(8, np.int64), []
@@ -187,9 +188,11 @@ def test_programs_are_made_while_programs_run(code: Kernels) -> None:
         )
         inner[0].run()
 
-    begin = time.perf_counter()
+    # Nothing waits for the outer program's end, which comes after this: so no patience is worn out.
+    waited: list[float] = []
+    monkeypatch.setattr(pool_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
     Table([Host(make)], []).run()
-    assert time.perf_counter() - begin < 0.5
+    assert waited == []
     assert len(set(where.tolist())) == 1 and where[0] % 64 == 0
 
 
@@ -198,10 +201,16 @@ def test_workers_sleep_when_there_is_nothing_to_do(code: Kernels) -> None:
     x, y = np.ones(100, np.float32), np.zeros(100, np.float32)
     table = _affine(code, 100)
     table.run((x, y))
-    time.sleep(0.05)
-    before = time.process_time()
-    time.sleep(0.4)
-    assert time.process_time() - before < 0.02
+    # Of their own clocks: others in this process may work. A busy machine lets them fall asleep late.
+    clocks = [time.pthread_getcpuclockid(worker.ident) for worker in pool()._workers]
+    assert len(clocks) == 3
+
+    def spent() -> float:
+        before = sum(map(time.clock_gettime, clocks))
+        time.sleep(0.4)
+        return sum(map(time.clock_gettime, clocks)) - before
+
+    assert any(spent() < 0.02 for _ in range(50)), "they look for work all the time"
     table.run((x, y))
     assert (y == 3).all()
 
@@ -218,8 +227,11 @@ def test_a_thread_that_slept_keeps_off_the_callers_core(code: Kernels) -> None:
     try:
         for core in sorted(cores)[:2]:
             os.sched_setaffinity(0, {core})
-            time.sleep(0.05)
-            table.run((x, y))
+            for _ in range(200):  # only who slept is moved, and a busy machine lets it fall asleep late
+                time.sleep(0.05)
+                table.run((x, y))
+                if os.sched_getaffinity(worker) == cores - {core}:
+                    break
             assert os.sched_getaffinity(worker) == cores - {core}
     finally:
         os.sched_setaffinity(0, cores)
@@ -229,11 +241,9 @@ def test_more_threads_than_cores_do_not_spin(code: Kernels) -> None:
     set_threads(len(os.sched_getaffinity(0)) + 6)
     x, y = np.ones(1000, np.float32), np.zeros(1000, np.float32)
     table = _affine(code, 1000)
-    begin = time.perf_counter()
     for _ in range(200):
         table.run((x, y))
     assert pool().control[_SPIN_WORD] == 0
-    assert time.perf_counter() - begin < 5
     set_threads(2)
     table.run((x, y))
     assert pool().control[_SPIN_WORD] == (pool_module.SPIN if len(os.sched_getaffinity(0)) >= 2 else 0)
@@ -241,27 +251,29 @@ def test_more_threads_than_cores_do_not_spin(code: Kernels) -> None:
 
 def test_two_programs_at_once_the_second_does_not_wait(code: Kernels) -> None:
     set_threads(2)
-    count = np.array([1_000_000_000])
-    long = _burn(code, count, 1)
+    count = np.array([100_000])
+    inside, end = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        inside.set()
+        end.wait(60)
+
+    # Work on both threads, then a stay in the middle of it that ends when the second has run.
+    work = Call(code.addresses[1], 0, 2)
+    long = Table([work, Host(stay), work], [count.ctypes.data], alive=(code, count))
     x = np.arange(1000, dtype=np.float32)
-    ended: list[float] = []
-
-    def first() -> None:
-        long.run()
-        ended.append(time.perf_counter())
-
-    other = threading.Thread(target=first)
+    other = threading.Thread(target=long.run)
     other.start()
-    time.sleep(0.02)
-    begin = time.perf_counter()
+    assert inside.wait(60)
     table = _affine(code, 1000)
     for _ in range(10):
         y = np.zeros_like(x)
         table.run((x, y))
         np.testing.assert_array_equal(y, 2 * x + 1)
-    mine = time.perf_counter()
+    busy = other.is_alive()
+    end.set()
     other.join()
-    assert begin < mine < ended[0]
+    assert busy, "the second waited for the end of the first"
 
 
 def test_many_threads_run_their_own_programs(code: Kernels) -> None:
@@ -349,11 +361,9 @@ print("fine")
     ids="busy asleep never atexit after exit daemon thread".split(),
 )
 def test_the_interpreter_ends_in_peace(ending: str, script: Script) -> None:
-    begin = time.perf_counter()
-    done = script("import atexit, sys\n" + PRELUDE + ending + "\n", timeout=30)
+    done = script("import atexit, sys\n" + PRELUDE + ending + "\n", timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == ("0" if "_run_exitfuncs" in ending else "")
-    assert time.perf_counter() - begin < 10
 
 
 def test_one_core_means_one_thread(script: Script) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import time
 from dataclasses import replace
@@ -89,14 +90,15 @@ def test_stalls_from_arrays_are_those_of_the_definition(machine: str, seed: int)
 
 
 def test_stalls_take_time_in_proportion_to_the_trace() -> None:
-    seconds = []
-    for rounds in (400, 1600):
+    def seconds(rounds: int) -> float:
         run = launch("dlp-m", rounds)
         _ = run.cycles
+        gc.collect()  # what other tests left is not this one's time
         begun = time.thread_time()
         _ = run.stalls
-        seconds.append(time.thread_time() - begun)
-    assert seconds[1] < 12 * seconds[0] + 0.05
+        return time.thread_time() - begun
+
+    assert any(seconds(1600) < 12 * seconds(400) + 0.05 for _ in range(5))  # a disturbed one does not count
 
 
 @pytest.mark.long
@@ -119,13 +121,16 @@ def test_the_second_launch_computes_only() -> None:
     for n in range(1, 400):
         lines += [f"LI $10, #nram({64 * (n % 8)})", f"LI $11, #{n}", "VAV.f32 $10, $11, $10, $10"]
     device = Device("dlp-s")
-    module = device.load(replace(assemble_program("\n".join(lines)), ahead=True))
-    seconds = []
-    for _ in range(4):
-        begun = time.thread_time()
-        device.launch(module)
-        seconds.append(time.thread_time() - begun)
-    assert min(seconds[1:]) < 0.02 + 400 * 50e-6  # interpreted: above 100 us each
+    program = assemble_program("\n".join(lines))
+    modules = {ahead: device.load(replace(program, ahead=ahead)) for ahead in (True, False)}
+    best = dict.fromkeys(modules, 1e9)
+    device.launch(modules[True])
+    for _ in range(4):  # in turns, so that a busy machine is one for both
+        for ahead, module in modules.items():
+            begun = time.thread_time()
+            device.launch(module)
+            best[ahead] = min(best[ahead], time.thread_time() - begun)
+    assert best[True] < best[False] / 3, best
 
 
 ENDLESS = "LI $10, #nram(0)\nSMOVE $11, #8\nagain: VAV.f32 $10, $11, $10, $10\nJUMP #again"

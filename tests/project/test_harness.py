@@ -157,11 +157,16 @@ def test_the_harness_writes_the_page_and_fails_when_we_fail(module: str, tmp_pat
     assert "- trilobite: the process ended with code 3 (death)" in done.stdout
 
 
-def test_a_sample_fills_its_time() -> None:
-    counted = []
-    calls, seconds = calibrated(lambda: counted.append(None))
-    assert 10_000 < calls <= 1_000_000
-    assert 0 < seconds < 1e-5
+@pytest.mark.parametrize(("each", "wanted"), [(1e-9, 1_000_000), (1e-6, 20_000), (3e-3, 7), (0.5, 1)])
+def test_a_sample_fills_its_time(each: float, wanted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]  # a clock that only the work moves: the machine's load has no say
+
+    def work() -> None:
+        now[0] += each
+
+    monkeypatch.setattr(worker, "clock", lambda: now[0])
+    calls, seconds = calibrated(work)
+    assert (calls, seconds) == (wanted, pytest.approx(each))
 
 
 def test_a_slow_first_call_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def asked(studio: Studio, path: str, token: str | None = None, host: str = "") -
     query = f"{address}{path}?token={studio.token if token is None else token}"
     request = urllib.request.Request(query, headers={"Host": host} if host else {})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -140,7 +140,7 @@ def test_a_script_is_run_and_seen(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "trilobite", "studio", "--once", str(script), "--fast", "3"]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "200"}
+        command, capture_output=True, text=True, timeout=110, env={**os.environ, "COLUMNS": "200"}
     )
     assert done.returncode == 0, done.stderr
     assert "Open    http://127.0.0.1:" in done.stdout and "words ['--fast', '3']" in done.stdout

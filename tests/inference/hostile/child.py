@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 MEMORY = 3 << 30
-SECONDS = 20
+SECONDS = 100  # by the wall's clock: a read that waits for somebody would never end
+MOST = 10  # seconds of work
 
 
 def outcome(open_: Any, path: Path) -> str:
     from trilobite.base.errors import TrilobiteError
 
-    began = time.perf_counter()
+    began = time.process_time()  # not the wall's: a busy machine has no say
     signal.alarm(SECONDS)
     try:
         open_(path)
@@ -34,8 +35,8 @@ def outcome(open_: Any, path: Path) -> str:
         word = f"FAULT {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     finally:
         signal.alarm(0)
-    took = time.perf_counter() - began
-    return word if took < SECONDS / 2 else f"FAULT it took {took:.0f} s"
+    took = time.process_time() - began
+    return word if took < MOST else f"FAULT it took {took:.0f} s"
 
 
 def damage(format_: str, count: int, seed: int) -> None:

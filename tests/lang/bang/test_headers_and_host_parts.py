@@ -4,7 +4,6 @@ libraries that are not there, the C library on 16-bit floats, shared memory to t
 # ruff: noqa: E501 (sources of kernels)
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import ml_dtypes
@@ -108,14 +107,13 @@ def test_a_large_host_part_takes_two_rounds_of_clang(tmp_path: Path, monkeypatch
     plain = clang._run
     monkeypatch.setattr(clang, "_run", lambda words, text=None: rounds.append(words[0]) or plain(words, text))
     source = written(host_heavy(12), tmp_path)
-    began = time.perf_counter()
     program = compile_file(source, load_machine("mlu370-x4"), Options())
     assert rounds == ["-E", "-x", "-x"]
     names = {name for name, place in program.symbols.items() if place.is_entry}
     assert names == {f"shift{i}<{kind}>" for i in range(12) for kind in ("half", "float")}
     rounds.clear()
     compile_file(source, load_machine("mlu370-x4"), Options())
-    assert rounds == ["-E"] and time.perf_counter() - began < 60
+    assert rounds == ["-E"]
 
 
 def test_an_absent_header_is_told_as_such(tmp_path: Path) -> None:
