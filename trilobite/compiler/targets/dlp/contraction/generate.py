@@ -19,7 +19,7 @@ from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan, is_scalar
 from trilobite.compiler.targets.dlp.contraction.region import Regions
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
-from trilobite.compiler.targets.dlp.contraction.sharing import Members, Sharing
+from trilobite.compiler.targets.dlp.contraction.sharing import Members, Sharing, launched_clusters
 from trilobite.compiler.targets.dlp.contraction.walk import Point, Stage, Walk
 from trilobite.compiler.targets.dlp.vector.formats import WORDS
 from trilobite.processor.isa.address import CLUSTER_SHIFT
@@ -64,8 +64,10 @@ class Kernel:
         )
         self.indices = [_indices(s, parts, number) for parts, number in groups]
         idle: Int = 0
-        for parts, number in groups:
-            idle = s.add(idle, s.compare("ge", number, _size(parts)))
+        there = launched_clusters(self.plan.machine), per_cluster
+        for (parts, number), most in zip(groups, there, strict=True):
+            if _size(parts) < most:
+                idle = s.add(idle, s.compare("ge", number, _size(parts)))
         outer, inner = self.indices
         for dim in DIMS:
             if m.parts(dim) == 1:

@@ -90,13 +90,16 @@ class Walk:
         s.loop(turns, lambda t: self._step(stages, places, t, steps), "steps")
 
     def _once(self, stages: Sequence[Stage]) -> None:
-        """A single tile: the stages one after the other."""
+        """A single tile: the stages one after the other. What cores give each other they do between the first
+        stage and the one that computes; nobody waits for the last."""
         point = Point(dict.fromkeys(self.levels, 0), {})
-        for stage in sorted(stages, key=lambda stage: (stage.delay, stage.name == "store")):
-            self._meet()
-            stage.body(point)
-            if self.waits:
+        ordered = sorted(stages, key=lambda stage: (stage.delay, stage.name == "store"))
+        for number, stage in enumerate(ordered):
+            if number and self.waits:
                 self.s.builder.sync()
+            if number and stage.name != "store":
+                self._meet()
+            stage.body(point)
 
     def _step(self, stages: Sequence[Stage], places: Sequence[_Place], t: Int, steps: Int) -> None:
         s, last = self.s, len(places) - 1
