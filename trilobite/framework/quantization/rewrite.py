@@ -46,9 +46,11 @@ class Sums:
 
 @dataclass
 class Forms:
-    """One value, in the forms that were asked for or made."""
+    """One value, in the forms that were asked for or made. `computed` are numbers that are about to be rounded
+    to codes: of those only the graph's results are given out as they are."""
 
     numbers: Value | None = None
+    computed: Value | None = None
     codes: Value | None = None
     sums: Sums | None = None
 
@@ -88,7 +90,11 @@ class Writer:
         for e in p.graph.equations:
             with told(e.location):
                 self._write(e)
-        return [self.numbers(v) for v in p.graph.outputs]
+        return [self._result(v) for v in p.graph.outputs]
+
+    def _result(self, v: Var) -> Value:
+        computed = self._form(v).computed
+        return self.numbers(v) if computed is None else computed
 
     def _write(self, e: Equation) -> None:
         if e.outputs and all(v in self.p.stable for v in e.outputs):
@@ -101,7 +107,7 @@ class Writer:
         out = bind(e.primitive, *[self.numbers(v) for v in e.inputs], **e.attributes)
         results = out if e.primitive.multiple else (out,)
         for v, x in zip(e.outputs, results, strict=True):
-            self.forms[v] = Forms(numbers=x)
+            self.forms[v] = Forms(computed=x) if v in self.plan.coded else Forms(numbers=x)
 
     # -- forms of a value ------------------------------------------------------------------------------------
 
@@ -123,7 +129,7 @@ class Writer:
             if form.sums is not None:
                 form.codes = self._drained(form.sums, grid)
             else:
-                x = _cast(form.numbers, float32)
+                x = _cast(form.numbers if form.computed is None else form.computed, float32)
                 scale, zero = _full((), float32, grid.scale), _full((), grid.dtype, grid.zero)
                 form.codes = table["quantise"](x, scale, zero, axis=None, dtype=grid.dtype)
         return form.codes
