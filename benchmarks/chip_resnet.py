@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base import dtypes as dt
+from trilobite.base.reciprocals import with_reciprocal
 from trilobite.compiler.targets.contract import Usage
 from trilobite.compiler.targets.registry import find
 from trilobite.ir import primitives  # noqa: F401, fills the table
@@ -22,6 +23,8 @@ from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import TensorType
+
+STEP = with_reciprocal(0.05, -128, 127)  # of the values that blocks hand on, as `tb.quantize` chooses steps
 
 
 class _Writer:
@@ -101,7 +104,7 @@ def _pooled(y: Any) -> Any:
 def _joined(z: Any, short: Any) -> Any:
     if z is None:
         return None
-    scale, zero = (table["full"](shape=(), value=v, dtype=t) for v, t in ((0.05, dt.float32), (0, dt.int8)))
+    scale, zero = (table["full"](shape=(), value=v, dtype=t) for v, t in ((STEP, dt.float32), (0, dt.int8)))
     total = table["add"](z, table["dequantise"](short, scale, zero, axis=None))
     return table["quantise"](_larger(total), scale, zero, axis=None, dtype=dt.int8)
 

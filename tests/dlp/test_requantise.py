@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from trilobite.base import dtypes as dt
+from trilobite.base.reciprocals import with_reciprocal
 from trilobite.compiler.targets.contract import Usage
 from trilobite.compiler.targets.registry import executable
 from trilobite.ir import primitives  # noqa: F401, fills the table
@@ -58,9 +59,17 @@ def test_sums_are_requantised_on_the_drain_bit_for_bit(machine: str, relu: bool,
     assert "rescale" in line and " matrix " in line
 
 
+def _rectified(y: Any, chosen: bool) -> Any:
+    """The larger of y and 0, or 0 where y <= 0: as F.relu says it."""
+    zeros = table["full"](shape=y.shape, value=0, dtype=dt.float32)
+    return table["select"](table["le"](y, zeros), zeros, y) if chosen else table["maximum"](y, zeros)
+
+
 @pytest.mark.parametrize("machine", ["dlp-s", "dlp-m", "odd"])
-@pytest.mark.parametrize("zero", [0, 3])
-def test_the_end_of_a_block_is_one_group_bit_for_bit(machine: str, zero: int, odd_machine: Path) -> None:
+@pytest.mark.parametrize(("zero", "step_"), [(0, 0.037), (3, 0.037), (0, with_reciprocal(0.037, -128, 127))])
+def test_the_end_of_a_block_is_one_group_bit_for_bit(
+    machine: str, zero: int, step_: float, odd_machine: Path
+) -> None:
     """Sums to floats on the drain, codes of the shortcut beside them, ReLU, and codes again."""
     shape = (2, 29, 7, 5)
 
@@ -70,11 +79,11 @@ def test_the_end_of_a_block_is_one_group_bit_for_bit(machine: str, zero: int, od
         y = table["add"](y, table["broadcast"](bias, shape=y.shape, axes=(1,)))
         none = table["full"](shape=(29,), value=0, dtype=dt.int32)
         y = table["dequantise"](y, scale, none, axis=1)
-        step = table["full"](shape=(), value=0.037, dtype=dt.float32)
+        step = table["full"](shape=(), value=step_, dtype=dt.float32)
         point = table["full"](shape=(), value=zero, dtype=dt.int8)
         y = table["add"](y, table["dequantise"](short, step, point, axis=None))
         y = table["mul"](y, table["broadcast"](by, shape=shape, axes=()))
-        y = table["maximum"](y, table["full"](shape=shape, value=0, dtype=dt.float32))
+        y = _rectified(y, step_ != 0.037)
         return (table["quantise"](y, step, point, axis=None, dtype=dt.int8),)
 
     shapes = [((2, 23, 7, 5), dt.int8), ((29, 23, 1, 1), dt.int8), ((29,), dt.int32), ((29,), dt.float32)]
@@ -89,6 +98,7 @@ def test_the_end_of_a_block_is_one_group_bit_for_bit(machine: str, zero: int, od
     assert np.array_equal(made(operands)[0], run(graph, operands)[0])
     lines = [line for line in made.stages["mapping"].splitlines() if "relay" not in line]
     assert len(lines) == 1 and " matrix " in lines[0]
+    assert ("VDS" in made.stages["isa"]) == (step_ == 0.037) and "VSEL" not in made.stages["isa"]
 
 
 def test_of_two_products_that_meet_the_narrower_one_is_written() -> None:

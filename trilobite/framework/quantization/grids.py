@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import DType
+from trilobite.base.reciprocals import with_reciprocal
 
 Array = np.ndarray[Any, Any]
 _LEAST = float(np.finfo(np.float32).tiny)
@@ -35,15 +36,17 @@ class Grid:
         low, high = min(low, 0.0), max(high, 0.0)
         info = np.iinfo(dtype)
         if symmetric:
-            return Grid(_settled(max(-low, high) / info.max), 0, dtype)
-        scale = _settled((high - low) / (int(info.max) - int(info.min)))
+            return Grid(_settled(max(-low, high) / info.max, info.min, info.max), 0, dtype)
+        span = int(info.max) - int(info.min)
+        scale = _settled((high - low) / span, -span, span)
         zero = int(np.clip(np.rint(info.min - low / scale), info.min, info.max))
         return Grid(scale, zero, dtype)
 
 
-def _settled(scale: float) -> float:
-    """A scale as float32 has it; 1 where nothing but zeros was seen."""
-    return float(np.float32(scale)) if scale > _LEAST else 1.0
+def _settled(scale: float, low: int, high: int) -> float:
+    """A scale as float32 has it, of those next to it one whose reciprocal gives the same codes: then no unit
+    has to divide. 1 where nothing but zeros was seen."""
+    return with_reciprocal(float(np.float32(scale)), int(low), int(high)) if scale > _LEAST else 1.0
 
 
 def weight_codes(

@@ -46,8 +46,8 @@ class Sums:
 
 @dataclass
 class Forms:
-    """One value, in the forms that were asked for or made. `computed` are numbers that are about to be rounded
-    to codes: of those only the graph's results are given out as they are."""
+    """One value, in the forms that were asked for or made. `computed` are numbers that are about to be
+    rounded to codes: of those only the graph's results are given out as they are."""
 
     numbers: Value | None = None
     computed: Value | None = None

@@ -1,8 +1,9 @@
 """Clamps of numbers that are rounded to codes become clamps of the codes: a byte an element instead of four.
 
-Enters: an expanded graph. Leaves: one in which `to_grid(maximum(x, 0))` is `maximum(to_grid(x), 0)`, where
-the scale is known and positive and the zero point is 0: rounding and saturation keep order, 0 is its own
-code, and NaN is code 0 either way. What nobody reads any more stays behind.
+Enters: an expanded graph. Leaves: one in which `to_grid(maximum(x, 0))`, or of `select(x <= 0, 0, x)`, is
+`maximum(to_grid(x), 0)`, where the scale is known and positive and the zero point is 0: rounding and
+saturation keep order, 0 is its own code, and NaN is code 0 either way. What nobody reads any more stays
+behind.
 """
 
 from __future__ import annotations
@@ -41,14 +42,24 @@ def _rectified(e: Equation, made: Mapping[Var, Equation]) -> Var | None:
     x, scale, zero = e.inputs
     before = made.get(x)
     step = _number(scale, made)
-    if before is None or before.primitive.name != "maximum" or _number(zero, made) != 0:
+    if before is None or _number(zero, made) != 0 or step is None or not 0 < step < np.inf:
         return None
-    if step is None or not 0 < step < np.inf:
+    if before.primitive.name == "select":
+        return _chosen(before, made)
+    if before.primitive.name != "maximum":
         return None
     a, b = before.inputs
     if _number(b, made) == 0:
         return a
     return b if _number(a, made) == 0 else None
+
+
+def _chosen(e: Equation, made: Mapping[Var, Equation]) -> Var | None:
+    """x of a choice of 0 where x <= 0 (or x < 0), else x."""
+    test, x = made.get(e.inputs[0]), e.inputs[2]
+    if test is None or test.primitive.name not in ("le", "lt") or _number(e.inputs[1], made) != 0:
+        return None
+    return x if test.inputs[0] is x and _number(test.inputs[1], made) == 0 else None
 
 
 def _number(v: Var, made: Mapping[Var, Equation]) -> float | None:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from trilobite.base import dtypes as d
 from trilobite.base.dtypes import DType, bits, bool_, is_integer, is_signed
+from trilobite.base.reciprocals import exact_reciprocal
 from trilobite.compiler.targets.dlp.vector.byte_floats import decode, encode
 from trilobite.compiler.targets.dlp.vector.formats import CONVERTED, FORMATS, SIGNED_WORDS, WORDS, format_of
 from trilobite.ir.graph import Equation, Var
+from trilobite.ir.primitives.common import integer_range
 from trilobite.processor.isa.formats import E5M2, F32, F64, U8, Format
 from trilobite.processor.lang.ir import Constant, Value
 
@@ -186,8 +188,10 @@ def scaled(c: Emission, e: Equation) -> None:
 def to_grid(c: Emission, e: Equation) -> None:
     """Floats over a scale: the unit's conversion rounds and saturates. NaN gives the zero point."""
     x, scale, zero = e.inputs
-    steps = c.temporary(F32)
-    if c.number(scale) is not None:
+    steps, by = c.temporary(F32), _reciprocal(c, e)
+    if by is not None:
+        c.put("VMS", F32, steps, c.tile(x), Constant(F32, by))
+    elif c.number(scale) is not None:
         c.put("VDS", F32, steps, c.tile(x), c.scalar(scale, F32))
     else:
         c.put("VDV", F32, steps, c.tile(x), c.tile(scale))
@@ -199,6 +203,17 @@ def to_grid(c: Emission, e: Equation) -> None:
         c.put("VNE", F32, unordered, steps, steps)
         c.put("VSEL", F32, steps, unordered, at, steps)
     c.convert(*_into(c, e.outputs[0]), steps, F32)
+
+
+def _reciprocal(c: Emission, e: Equation) -> float | None:
+    """What to multiply with instead of dividing by the scale, where all codes are the same: a quarter of the
+    time."""
+    _, scale, zero = e.inputs
+    step, at = c.number(scale), c.number(zero)
+    low, high = integer_range(e.outputs[0].type.dtype)
+    if step is None or at is None:
+        return None
+    return exact_reciprocal(float(step), int(low) - int(at), int(high) - int(at))
 
 
 # -- floats --------------------------------------------------------------------------------------------------
