@@ -119,6 +119,28 @@ def test_a_result_that_lies_on_its_source_is_named(name: str, level: int, tmp_pa
     assert "buffer, bytes 0 to" in str(caught.value)
 
 
+WIDENED = """#include <bang.h>
+__mlu_global__ void k(float *y, const half *x, int n, int at) {
+  __nram__ float a[128];
+  half *narrow = (half *)a + at;
+  __memcpy(narrow, x, n * sizeof(half), GDRAM2NRAM);
+  __bang_half2float(a, narrow, n);
+  __memcpy(y, a, n * sizeof(float), NRAM2GDRAM);
+}
+"""
+
+
+@levels
+def test_a_wider_type_may_come_from_the_end_of_its_own_place(level: int, tmp_path: Path) -> None:
+    source = written(WIDENED, tmp_path)
+    x = np.arange(100).astype(np.float16)
+    for at in (100, 101, 256 - 100):
+        y, _ = run(source, "k", [np.zeros(100, np.float32), x, 100, at], level=level)
+        np.testing.assert_array_equal(y, x)
+    with pytest.raises(CheckFailed, match="__bang_half2float: source and result overlap"):
+        run(source, "k", [np.zeros(100, np.float32), x, 100, 98], level=level)
+
+
 PADDED = """#include <bang.h>
 __mlu_global__ void fine(float *y, const float *x, int n) {
   __nram__ float a[128], m[128], valid[128], far[128];

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -169,3 +170,35 @@ def test_every_core_may_fill_with_one_value(level: int, tmp_path: Path) -> None:
     with pytest.raises(CheckFailed, match="write after write"):
         different = written(FILLED.replace("VALUE", "(float)coreId"), tmp_path)
         run(different, "filled", [np.zeros(1024, np.float32)], (4, 1, 1), "union1", level=level)
+
+
+HISTOGRAM = """
+#include <bang.h>
+__mlu_global__ void counted(D *y, const S *x, const S *bins, int n) {
+  __nram__ S a[700];
+  __nram__ D o[64];
+  __wram__ S k[64];
+  __memcpy(a, x, n * sizeof(S), GDRAM2NRAM);
+  __memcpy(k, bins, sizeof(k), GDRAM2WRAM);
+  __bang_histogram(o, a, k, n);
+  __memcpy(y, o, sizeof(o), NRAM2GDRAM);
+}
+"""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("d", "s", "into", "of"),
+    [
+        ("int", "int8_t", np.int32, np.int8),
+        ("half", "int16_t", np.float16, np.int16),
+        ("float", "half", np.float32, np.float16),
+    ],
+)
+def test_histogram_counts_what_equals_each_bin(
+    d: str, s: str, into: Any, of: Any, level: int, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    source = written(f"#define D {d}\n#define S {s}\n" + HISTOGRAM, tmp_path)
+    x, bins = rng.integers(-50, 50, 700).astype(of), rng.permutation(np.arange(-60, 60))[:64].astype(of)
+    y, *_ = run(source, "counted", [np.zeros(64, into), x, bins, 700], level=level)
+    np.testing.assert_array_equal(y, [(x == b).sum() for b in bins])

@@ -40,6 +40,20 @@ def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
     assert "docs/bang.md" in said
 
 
+def test_intrinsics_that_are_not_known_say_what_is_near(tmp_path: Path) -> None:
+    said = refused(
+        "__mlu_global__ void k(float *x, int n) {\n"
+        "  __bang_tiling_2d(x, x, n);\n"
+        "  __bang_maximun(x, x, x, n);\n"
+        "  __trc_add(x, x, n);\n"
+        "}\n",
+        tmp_path,
+    )
+    assert "'__bang_tiling_2d': no public text says what it means; near it: __bang_tiling_2d_b" in said
+    assert "'__bang_maximun': no such intrinsic is known; near it: __bang_maximum" in said
+    assert "'__trc_add': no public text says what it means" in said
+
+
 def test_what_the_processor_lacks_is_named_with_its_line(tmp_path: Path) -> None:
     said = refused(
         'extern "C" int elsewhere(int);\n'

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from bang_harness import needs_clang
 
+from trilobite.processor.lang.bang.host_program import plain_name
+
 pytestmark = needs_clang
 PROGRAMS = sorted((Path(__file__).parents[3] / "examples" / "kernels" / "bang" / "programs").glob("*.mlu"))
 SHORT = ("vector_add", "half_and_float")
@@ -58,6 +60,20 @@ def test_exit_codes_arguments_and_faults_of_the_device(tmp_path: Path) -> None:
     assert fine.returncode == 7 and fine.stdout == "begun with 2 words\n"
     lost = run(source)
     assert lost.returncode == 1 and "begun with 1 words" in lost.stdout and "broken.mlu:3" in lost.stderr
+
+
+def test_an_exception_ends_the_program_with_its_text() -> None:
+    source = next(path for path in PROGRAMS if path.stem == "modern_host")
+    done = run(source, "--arg", "2000000")
+    assert done.returncode == 1
+    assert "the program threw an exception: more than 1048576 elements" in done.stderr
+
+
+def test_symbols_are_told_by_their_names() -> None:
+    assert plain_name("_ZNSt3__15stoulERKNS_12basic_stringIcEEPmi") == "std::stoul"
+    assert plain_name("_Z9elsewherei") == "elsewhere"
+    assert plain_name("_ZNSt3__16thread4joinEv") == "std::thread::join"
+    assert plain_name("pthread_create") == "pthread_create"
 
 
 def test_what_the_host_part_cannot_have_is_named(tmp_path: Path) -> None:

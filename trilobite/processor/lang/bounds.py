@@ -37,15 +37,16 @@ class Array:
 @dataclass(frozen=True)
 class CallNote:
     """What the source calls an instruction: the intrinsic, its parameters by operand, whether source and
-    result must lie apart; and the arrays that its operands may lie in."""
+    result must lie apart, or the source at least ahead; and the arrays that its operands may lie in."""
 
     name: str = ""
     parameters: tuple[tuple[str, str], ...] = ()
     apart: bool = False
     arrays: tuple[tuple[str, tuple[Array, ...]], ...] = ()
+    ahead: bool = False
 
 
-CALL = "call"  # attribute of a tensor operation: (intrinsic, parameters by operand, whether they lie apart)
+CALL = "call"  # attribute of a tensor operation: the name, parameters, `apart` and `ahead` of its CallNote
 Sources = dict[str, tuple[Buffer, ...]]  # operand -> the arrays it may lie in
 Slot = tuple[Buffer, int | None]  # a place in a buffer of the stack; None: somewhere in it
 _UNKNOWN = Points(spaces=frozenset([EVERYWHERE]))
@@ -152,13 +153,13 @@ def notes_of(
     for op, at in places.items():
         if op.opcode not in ("tensor", "load", "store"):
             continue
-        name, parameters, apart = op.attrs.get(CALL, ("", (), False))
+        name, parameters, apart, ahead = op.attrs.get(CALL, ("", (), False, False))
         arrays = tuple(
             (operand, tuple(_array(buffer, offsets[buffer]) for buffer in buffers))
             for operand, buffers in sources.get(op, {}).items()
         )
         if name or arrays:
-            notes[_place(op, at, made)] = CallNote(name, parameters, apart, arrays)
+            notes[_place(op, at, made)] = CallNote(name, parameters, apart, arrays, ahead)
     return notes
 
 

@@ -39,7 +39,10 @@ _GENERATE = (
     # every call is inlined in the end; early, what a lambda captures stays in registers
     "-mllvm -inline-threshold=10000"
 ).split()
-_HOST = ("-O1 -fPIC -fno-use-cxa-atexit -fno-threadsafe-statics -ffp-contract=off -c").split()
+_HOST = (
+    "-O1 -fPIC -fno-use-cxa-atexit -fno-threadsafe-statics -ffp-contract=off -fexceptions -fcxx-exceptions "
+    "-Xclang -fignore-exceptions -c"
+).split()
 LIBCPP = (
     "_LIBCPP_ABI_VERSION=1 _LIBCPP_ABI_NAMESPACE=__1 _LIBCPP_HAS_THREADS=1 _LIBCPP_HAS_MONOTONIC_CLOCK=1 "
     "_LIBCPP_HAS_TERMINAL=1 _LIBCPP_HAS_MUSL_LIBC=1 _LIBCXXABI_DISABLE_VISIBILITY_ANNOTATIONS "

@@ -71,6 +71,11 @@ class Cnrt:
         self._blocks[block.address] = block
         return DevicePointer(block.address)
 
+    @property
+    def allocated(self) -> int:
+        """Bytes in blocks that are not free yet."""
+        return sum(block.nbytes for block in self._blocks.values())
+
     def cnrtFree(self, pointer: DevicePointer) -> None:
         block = self._blocks.pop(pointer.address, None)
         if block is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +31,12 @@ _LIBRARY = INCLUDE / "host" / "library.h"
 _P, _L, _D = ctypes.c_void_p, ctypes.c_long, ctypes.c_double
 _VALUES, _SIZES = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_ulong)
 _MASK = (1 << 64) - 1
+MEMORY_MIB = 24 << 10  # of DRAM, as programs are told; a launch takes what this computer has
+CAPABILITY, TASKS, QUEUES = (
+    (3, 0),
+    (65535, 65535, 65535),
+    128,
+)  # what programs are told of versions and limits
 
 
 def is_program(path: str | Path) -> bool:
@@ -64,12 +71,28 @@ def _compiled_host(file: Path, runtime: Cnrt, options: Options) -> ctypes.CDLL:
     try:
         return _loaded(library)
     except OSError as error:
+        symbol = str(error).rpartition(": ")[2]
         raise KernelError(
-            f"the host part of {file.name} calls what is not there: {str(error).rpartition(': ')[2]}",
+            f"the host part of {file.name} calls what is not there: {plain_name(symbol)}",
             where=file.name,
             expected="the C library, the runtime in the manner of CNRT, strings, containers, streams, clocks",
             remedy="write it another way, or run the kernel alone with --kernel",
         ) from None
+
+
+def plain_name(symbol: str) -> str:
+    """`std::stoul` of `_ZNSt3__15stoulERK...`: the parts of a mangled name, without its parameters."""
+    text = symbol.strip()
+    if not text.startswith("_Z"):
+        return text
+    rest = re.sub(r"^_ZN?[VrKO]*", "", text)
+    parts = ["std"] if rest.startswith("St") else []
+    rest = rest.removeprefix("St")
+    while size := re.match(r"\d+", rest):
+        end = size.end() + int(size[0])
+        parts.append(rest[size.end() : end])
+        rest = rest[end:]
+    return "::".join(part for part in parts if part != "__1") or text
 
 
 def _loaded(library: bytes) -> ctypes.CDLL:
@@ -99,6 +122,7 @@ class _Program:
             (self._memset, None, (_P, _L, ctypes.c_ulong)),
             (self._start, None, (_P, ctypes.POINTER(ctypes.c_int), _L, _P, _VALUES, _SIZES, _L)),
             (self._queue, _L, ()), (self._time, _D, (_P,)), (self._attribute, _L, (_L,)),
+            (self._name, None, (_P, _L)),
         ]  # fmt: skip
         self._callbacks = [ctypes.CFUNCTYPE(result, *kinds)(_guarded(f)) for f, result, kinds in given]
         table = (ctypes.c_void_p * len(given)).in_dll(host, "__dlp_table")
@@ -158,8 +182,20 @@ class _Program:
             core.nram.bytes,
             core.wram.bytes,
             machine.sram.bytes,
+            MEMORY_MIB,
+            round(machine.clock_ghz * 1e6),
+            *CAPABILITY,
+            machine.clusters,
+            *TASKS,
+            QUEUES,
+            -(-self._runtime.allocated // 1024),
         ]
         return known[which] if which < len(known) else 0
+
+    def _name(self, place: int, size: int) -> None:
+        """The part's name as cards give it, in capitals."""
+        text = self._runtime.device.machine.name.upper().encode()[: size - 1] + b"\0"
+        ctypes.memmove(place, text, len(text))
 
     def _start(
         self, kernel: int, dim: Any, kind: int, queue: int | None, values: Any, sizes: Any, count: int

@@ -14,7 +14,8 @@ from trilobite.processor.lang.bang.host_items import TEMPLATE, Item, closing, it
 from trilobite.processor.lang.bang.launches import ENTRY, parameters_of
 from trilobite.processor.lang.bang.rewrite import TOKEN, chunks, rewrite
 
-RUNTIME = INCLUDE / "host" / "runtime.h"
+RUNTIME = (INCLUDE / "host" / "runtime.h", INCLUDE / "host" / "runtime_family.h")
+BEYOND_HEADERS = INCLUDE / "host" / "beyond_headers.h"
 MAIN = "__dlp_main"
 _NAME = re.compile(r"((?:[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?\s*::\s*)*[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?)\s*$")
 _LINES = re.compile(r"[^\n]+")
@@ -38,13 +39,36 @@ def has_main(text: str) -> bool:
 def host_text(preprocessed: str) -> str:
     """C++ of the host, behind it the runtime that it calls."""
     text = rewrite(
-        "".join(_launching(chunk) if is_user else chunk for chunk, is_user in chunks(preprocessed))
+        "".join(
+            _ending_throws(_launching(chunk)) if is_user else chunk for chunk, is_user in chunks(preprocessed)
+        )
     )
     for item in reversed(items(text)):
         if item.is_device:
             text = text[: item.start] + _standing_for(text, item) + text[item.end :]
-    runtime = RUNTIME.read_text(encoding="utf-8")
-    return f'{_DECLARED}{text}\n# 1 "runtime" 3\n{runtime}'
+    runtime = "".join(path.read_text(encoding="utf-8") for path in RUNTIME)
+    return f'{_DECLARED}{text}\n# 1 "runtime" 3\n{runtime}{_beyond_headers(text)}'
+
+
+def _beyond_headers(text: str) -> str:
+    """Definitions that the C++ library has in its binary, as far as the text names them."""
+    parts = BEYOND_HEADERS.read_text(encoding="utf-8").split("//: ")[1:]
+    chosen = ((part.partition("\n")) for part in parts)
+    return "".join(f'# 1 "library" 3\n{body}' for word, _, body in chosen if word in text)
+
+
+def _ending_throws(text: str) -> str:
+    """`throw X;` as a call that ends the program with what X says: nothing is ever caught."""
+    made, at = "", 0
+    tokens = list(TOKEN.finditer(text))
+    for place, token in enumerate(tokens):
+        following = text[token.end() :].lstrip()[:2]
+        if token[0] != "throw" or token.start() < at or following == "()":
+            continue
+        end = next((t.start() for t in tokens[place:] if t[0] == ";"), len(text))
+        made += f"{text[at : token.start()]}__dlp_thrown({text[token.end() : end].strip()})"
+        at = end
+    return made + text[at:]
 
 
 def _launching(text: str) -> str:

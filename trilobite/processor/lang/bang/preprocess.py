@@ -9,14 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.lang.bang import clang
-from trilobite.processor.lang.bang.headers import INCLUDE
+from trilobite.processor.lang.bang.headers import INCLUDE, known_names
 from trilobite.processor.lang.bang.surroundings import named_algorithms, read, taken_for_granted
 from trilobite.processor.machine import Machine
 
+_INTRINSIC = re.compile(r"undeclared identifier '(__(?:bang|trc|grid|memcpy|vv|sync)_\w+)'")
+_WITHOUT_MEANING = re.compile(
+    r"__(?:trc|grid)_\w+|__memcpy_\w+_to_remote\w*|__bang_(?:tiling_[23]d|discrete_atomic_\w+|conv_sparse|ssparse_\w+"
+    r"|active_f(?:16|32)|b(?:reduce|expand)|fcmpfilter|integral|remote_\w+|qpreset|\w+_sr)"
+)
 _MISSING = re.compile(r"'([^']+)' file not found")
 _ARCHITECTURES = {
     "mlu270": 270, "mlu290": 290, "mlu220": 220, "mlu370-x4": 372, "mlu370-x8": 372, "mlu590": 592,
@@ -108,9 +114,24 @@ def _supplied(file: Path, name: str, folder: Path, missing: list[str]) -> list[s
     return []
 
 
+def _with_intrinsics(message: str) -> str:
+    """Of an intrinsic that nobody declares: whether its name is known at all, and what is near."""
+    found = _INTRINSIC.search(message)
+    if found is None:
+        return message
+    name = found[1]
+    near = get_close_matches(name, known_names(), 3, 0.8)
+    said = (
+        "no public text says what it means"
+        if _WITHOUT_MEANING.fullmatch(name)
+        else "no such intrinsic is known"
+    )
+    return f"{message}: {said}" + (f"; near it: {', '.join(near)}" if near else "")
+
+
 def refused(file: Path, faults: Sequence[clang.Diagnostic], missing: Sequence[str]) -> KernelError:
     """What clang said; names that nobody declares are most likely those of headers that are not there."""
-    shown = [str(d).replace(str(file), file.name) for d in faults]
+    shown = [_with_intrinsics(str(d).replace(str(file), file.name)) for d in faults]
     lines = list(dict.fromkeys(shown))
     if len(lines) > SHOWN:
         lines = [*lines[:SHOWN], f"and {len(lines) - SHOWN} more"]

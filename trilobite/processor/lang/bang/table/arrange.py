@@ -213,6 +213,15 @@ def _counts() -> list[Intrinsic]:
     return made
 
 
+_HISTOGRAM = """{
+    for (long __j = 0; n > 0 && __j < 64; ++__j) {
+        S __bin = kernel[__j];
+        long __k = 0;
+        for (long __i = 0; __i < n; ++__i) __k += src[__i] == __bin;
+        dst[__j] = (D)__k;
+    }
+}"""
+_COUNTED = ("f16-i8", "f32-i8", "i16-i8", "i32-i8", "f16-i16", "f32-i16", "i16-i16", "i32-i16", "f32-f16")
 _COMPARED = (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
 _LANES = "{ for (long __i = 0; __i < n * (long)sizeof(T) / 128; ++__i) __dlp_sum_into(dst + __i * (128 / sizeof(T)), src + __i * (128 / sizeof(T)), 128 / sizeof(T)); }"
 
@@ -252,6 +261,7 @@ INTRINSICS = (
     form("__bang_lut", "dst>T index<u32 table<T n# m#", NUMBERS, "VGATH.zero:T:i32 dst n table index m", "dst[i] = table[index[i]]; 0 where the index is outside the table (assumed)"),
     form("__bang_lut_s32", "dst>i32 src<i32 table<i32 n# m#", (), "VGATH.zero:i32:i32 dst n table src m", "dst[i] = table[src[i]]; 0 where the index is outside the table (assumed)"),
     form("__bang_lut_s16", "dst>i16 src<i16 table<i16 n# m#", (), "VGATH.zero:i16:u16 dst n table src m", "dst[i] = table[src[i]]; 0 where the index is outside the table (assumed)"),
+    form("__bang_histogram", "dst>D src<S kernel<S n#", _COUNTED, _HISTOGRAM, "dst[j] = how many src[i] equal kernel[j], for 64 bins (assumed)", space="nram, kernel wram", in_place=False),
     form("__bang_incseq", "dst>T n#", NUMBERS, "VIOTA dst n 0 1", "0, 1, 2, ..."),
     form("__bang_incseq", "dst>T n# start=T step=T", NUMBERS, "VIOTA dst n start step", "start + i step"),
     form("__bang_rand", "dst>i16 n#", (), "@random", "random 16-bit numbers"),

@@ -43,11 +43,11 @@ def _vector(source: str, target: str, mode: str) -> list[Intrinsic]:
     if mode in _SLOW and is_narrow and wide:
         plain = "{ for (long __i = 0; __i < n; ++__i) { double __x = src[__i]; dst[__i] = __dlp_whole<%s>(%s); } }" % (
             _c(d), _SLOW[mode])  # fmt: skip
-    made = [form(name, f"dst>{d} src<{s} n#", (), plain, line, in_place=_bits(d) <= _bits(s))]
+    made = [form(name, f"dst>{d} src<{s} n#", (), plain, line, in_place=_bits(d) <= _bits(s), ahead=True)]
     if (s in FLOATS and d in FLOATS) or not wide:
         return made
     made.append(form(name, f"dst>{d} src<{s} n# position:", (), _positioned(name, d, is_narrow, mode, s),
-                     f"{line}, with a fix position", in_place=_bits(d) <= _bits(s)))  # fmt: skip
+                     f"{line}, with a fix position", in_place=_bits(d) <= _bits(s), ahead=True))  # fmt: skip
     return made
 
 
@@ -145,7 +145,7 @@ def _rescaled() -> list[Intrinsic]:
     pairs = [(a, b) for a in ("int32", "int16", "int8") for b in ("int32", "int16", "int8") if a != b]
     return [
         form(f"__bang_{a}2{b}", f"dst>{NAMES[b]} src<{NAMES[a]} n# dst_position: src_position:", (),
-             body % _c(NAMES[b]), f"{a} to {b}, each with a fix position", in_place=_bits(NAMES[b]) <= _bits(NAMES[a]))
+             body % _c(NAMES[b]), f"{a} to {b}, each with a fix position", in_place=_bits(NAMES[b]) <= _bits(NAMES[a]), ahead=True)
         for a, b in pairs
     ]  # fmt: skip
 

@@ -69,6 +69,7 @@ _RULES: tuple[tuple[str, dict[str, str]], ...] = (
     (r"__bang_(eq|ne|lt|le|gt|ge)_bitindex", {"dst": _BITS}),
     (r"__bang_count_bitindex", {"src": _BITS}),
     (r"__bang_(count|findfirst1|findlast1)", {"dst": "1"}),
+    (r"__bang_histogram", {"dst": "64", "kernel": "64"}),
     (r"__bang_(arg)?(max|min)", {"dst": "?8B"}),
     (r"__bang_reduce_sum", {"dst": "?n"}),
     (r"__bang_expand_channel_mul(_add)?", {"dst": "n*channels", "b": "n*channels", "add": "n*channels", "a": "n", "scratch": "0"}),

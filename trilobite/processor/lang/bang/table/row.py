@@ -60,6 +60,7 @@ class Intrinsic:
     space: str = "nram"
     in_place: bool = True
     alignment: str = FREE
+    ahead: bool = False  # from the first element on: a source that ends no earlier may lie on the result
 
     @property
     def is_body(self) -> bool:
@@ -81,9 +82,11 @@ def form(
     space: str = "nram",
     in_place: bool = True,
     alignment: str = FREE,
+    ahead: bool = False,
 ) -> Intrinsic:
     made = parse(parameters)
     used = {p.type for p in made} | {returns}
     letters = "".join(letter for letter in "TDSI" if letter in used)
     chosen = types if letters else ("",)
-    return Intrinsic(name, made, letters, chosen, how.strip(), line, returns, space, in_place, alignment)
+    words = (returns, space, in_place, alignment, ahead)
+    return Intrinsic(name, made, letters, chosen, how.strip(), line, *words)

@@ -14,17 +14,37 @@ void operator delete(void *p) noexcept { free(p); }
 void operator delete[](void *p) noexcept { free(p); }
 void operator delete(void *p, size_t) noexcept { free(p); }
 void operator delete[](void *p, size_t) noexcept { free(p); }
+extern "C" __attribute__((weak)) void __cxa_pure_virtual(void) { abort(); }
 template class std::basic_string<char>;
+// Exceptions are not caught: one that is thrown ends the program with what it says.
+[[noreturn]] void __dlp_end(const char *);
+[[noreturn]] static inline void __dlp_thrown() { __dlp_end("an exception"); }
+template <typename T> [[noreturn]] static inline void __dlp_thrown(const T &thrown) {
+  if constexpr (std::is_base_of<std::exception, T>::value) __dlp_end(thrown.what());
+  else if constexpr (std::is_convertible<const T &, const char *>::value) __dlp_end(thrown);
+  else if constexpr (std::is_same<T, std::string>::value) __dlp_end(thrown.c_str());
+  else __dlp_thrown();
+}
 namespace std {
 inline namespace __1 {
 #define TEXT_OF(kind, form) \
   string to_string(kind value) { char text[512]; snprintf(text, sizeof(text), form, value); return text; }
 TEXT_OF(int, "%d") TEXT_OF(unsigned, "%u") TEXT_OF(long, "%ld") TEXT_OF(unsigned long, "%lu")
 TEXT_OF(long long, "%lld") TEXT_OF(unsigned long long, "%llu") TEXT_OF(float, "%f") TEXT_OF(double, "%f")
-int stoi(const string &text, size_t *, int base) { return (int)strtol(text.c_str(), nullptr, base); }
-long stol(const string &text, size_t *, int base) { return strtol(text.c_str(), nullptr, base); }
-float stof(const string &text, size_t *) { return strtof(text.c_str(), nullptr); }
-double stod(const string &text, size_t *) { return strtod(text.c_str(), nullptr); }
+#define NUMBER_OF(kind, name, convert, ...) \
+  kind name(const string &text, size_t *behind __VA_OPT__(,) __VA_ARGS__) { \
+    char *end; \
+    kind value = (kind)convert; \
+    if (behind) *behind = end - text.c_str(); \
+    return value; \
+  }
+NUMBER_OF(int, stoi, strtol(text.c_str(), &end, base), int base)
+NUMBER_OF(long, stol, strtol(text.c_str(), &end, base), int base)
+NUMBER_OF(unsigned long, stoul, strtoul(text.c_str(), &end, base), int base)
+NUMBER_OF(long long, stoll, strtoll(text.c_str(), &end, base), int base)
+NUMBER_OF(unsigned long long, stoull, strtoull(text.c_str(), &end, base), int base)
+NUMBER_OF(float, stof, strtof(text.c_str(), &end))
+NUMBER_OF(double, stod, strtod(text.c_str(), &end))
 void __libcpp_verbose_abort(const char *, ...) noexcept { abort(); }
 namespace chrono {
 static nanoseconds since(int clock) {
