@@ -34,10 +34,18 @@ def _schemas() -> dict[tuple[str, str], list[Any]]:
     return found
 
 
+_IN_PLACE = {
+    "If": "; compiled on shapes",
+    "Loop": "; compiled if it is counted and its states keep their types",
+    "Scan": "; compiled if its states keep their types",
+}
+"""Operators with bodies, and when they are part of the graph around them."""
+
+
 def _place(rows: Iterable[Any]) -> str:
     newest = list(rows)[-1]
     if newest.subgraphs:
-        return "host, its bodies compiled" + ("; compiled on shapes" if newest.op == "If" else "")
+        return "host, its bodies compiled" + _IN_PLACE.get(newest.op, "")
     return "host" if newest.host else "compiled"
 
 

@@ -3,18 +3,21 @@
 Enters: a graph, the constants that are known, and what kind each outer value is. Leaves: nodes placed on
 levels; even levels are compiled, odd ones are host operations. A node runs on the host if it works on
 strings, sequences or optionals, if the shape of its result depends on values, or if an operand that decides
-a shape is not derived from shapes and constants alone. Nothing is compiled or computed here, but for nodes
-whose operands are all constants: they are replaced by their results.
+a shape is not derived from shapes and constants alone. An If on shapes, a Scan and a counted Loop are
+recorded in their place if their bodies hold nothing that runs on the host. Nothing is compiled or computed
+here, but for nodes whose operands are all constants: they are replaced by their results.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trilobite.inference.model import Graph, Node
+import numpy as np
+
+from trilobite.inference.model import Graph, Node, ValueType
 from trilobite.inference.operators import registry
 from trilobite.inference.operators.registry import Row
 from trilobite.inference.program.apply import apply
@@ -28,6 +31,12 @@ class Kind(Enum):
     SHAPED = "derived from shapes and constants"
     TENSOR = "a tensor that a run gives"
     HOST = "a string tensor, sequence, optional or map"
+
+
+def kind_of(t: ValueType) -> Kind:
+    """How the plan treats an input of this type."""
+    plain = t.kind == "tensor" and (t.dtype is None or is_tensor_dtype(t.dtype))
+    return Kind.TENSOR if plain else Kind.HOST
 
 
 @dataclass
@@ -58,6 +67,7 @@ class Partition:
 class _State:
     constants: dict[str, Known]
     kinds: dict[str, Kind]
+    apart: Collection[Node] = ()
     levels: dict[str, int] = field(default_factory=dict)
     placed: list[Placed] = field(default_factory=list)
     folded: int = 0
@@ -70,9 +80,11 @@ _KEPT = {
 }  # folded, they would take more memory or lose a pattern
 
 
-def partition(graph: Graph, constants: Mapping[str, Known], kinds: Mapping[str, Kind]) -> Partition:
-    """Place every node that an output needs."""
-    s = _State(dict(constants), dict(kinds))
+def partition(
+    graph: Graph, constants: Mapping[str, Known], kinds: Mapping[str, Kind], apart: Collection[Node] = ()
+) -> Partition:
+    """Place every node that an output needs; loops in `apart` are steps of their own, whatever they hold."""
+    s = _State(dict(constants), dict(kinds), apart)
     s.constants.update((k, Known(v)) for k, v in graph.constants.items())
     queue = deque(needed(graph))
     while queue:
@@ -163,17 +175,45 @@ def _undecided(node: Node, row: Row, s: _State) -> bool:
 
 
 def _can_inline(node: Node, s: _State) -> bool:
-    """An If on shapes whose branches hold nothing but what a compiled graph can."""
-    if node.op != "If" or _kind(node.inputs[0], s) is not Kind.SHAPED:
+    """Is it an If on shapes, a Scan or a counted Loop whose bodies hold nothing but what a graph can?"""
+    if node.domain or node in s.apart:
         return False
-    return all(_is_plain(body, s) for body in node.bodies())
+    if node.op == "If":
+        fits = _kind(node.inputs[0], s) is Kind.SHAPED
+    else:
+        fits = (node.op == "Scan" and node.version >= 9) or (node.op == "Loop" and _is_counted(node, s))
+    return fits and all(_is_plain(body, s, node.op == "If") for body in node.bodies())
 
 
-def _is_plain(body: Graph, s: _State) -> bool:
+def _is_counted(node: Node, s: _State) -> bool:
+    """Does a Loop run as often as shapes or constants say, whatever its body computes?"""
+    most, go = (*node.inputs[:2], "", "")[:2]
+    body = node.attributes["body"]
+    if not most or _kind(most, s) is not Kind.SHAPED or not (not go or _is_true(go, s.constants)):
+        return False
+    made = {o: n for n in body.nodes for o in n.outputs}
+    answer = body.outputs[0].name
+    while answer in made and made[answer].op == "Identity":
+        answer = made[answer].inputs[0]
+    if answer in made and made[answer].op == "Constant":
+        return bool(np.all(made[answer].attribute("value", False)))
+    always = {**s.constants, **{k: Known(v) for k, v in body.constants.items()}}
+    return bool(answer == body.inputs[1].name or _is_true(answer, always))
+
+
+def _is_true(name: str, constants: Mapping[str, Known]) -> bool:
+    return name in constants and not constants[name].is_host and bool(constants[name].array.all())
+
+
+def _is_plain(body: Graph, s: _State, once: bool) -> bool:
+    """Does a body hold only what a compiled graph can? In a loop, random numbers are none of that: each round
+    draws others.
+    """
     outer = {n: s.kinds[n] for n in body.free() if n in s.kinds}
     known = {n: s.constants[n] for n in body.free() if n in s.constants}
-    found = partition(body, known, outer)
-    return all(p.level == 0 for p in found.placed) and not any(v.is_host for v in found.constants.values())
+    found = partition(body, known, {**outer, **{i.name: kind_of(i.type) for i in body.inputs}}, s.apart)
+    held = all(p.level == 0 and (once or p.row.pure) for p in found.placed)
+    return held and not any(v.is_host for v in found.constants.values())
 
 
 def _is_shaped(node: Node, kinds: Sequence[Kind]) -> bool:
@@ -191,7 +231,21 @@ def _result_kinds(node: Node, row: Row, kinds: Sequence[Kind], host: bool, shape
         return [Kind.SHAPED] * len(node.outputs)
     if not host:
         return [Kind.TENSOR] * len(node.outputs)
+    if row.subgraphs:
+        return _declared(node)
     return [Kind.HOST if _gives_host(node, row, kinds) else Kind.TENSOR] * len(node.outputs)
+
+
+def _declared(node: Node) -> list[Kind]:
+    """What the bodies of a node say of its results; what they leave open may be anything."""
+    found = [Kind.TENSOR] * len(node.outputs)
+    for body in node.bodies():
+        types = [o.type for o in body.outputs[1 if node.op == "Loop" else 0 :]]
+        told = [kind_of(t) if t.dtype is not None and node.op != "SequenceMap" else Kind.HOST for t in types]
+        for i in range(len(found)):
+            if i >= len(told) or told[i] is Kind.HOST:
+                found[i] = Kind.HOST
+    return found
 
 
 def _gives_host(node: Node, row: Row, kinds: Sequence[Kind]) -> bool:

@@ -7,23 +7,20 @@ that each compiled graph can be recorded on its own.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from trilobite.inference.model import Graph, ValueType
+from trilobite.base.forks import renewed_in_child
+from trilobite.inference.model import Graph, Node
 from trilobite.inference.operators import registry
 from trilobite.inference.program.control import CONTROL
-from trilobite.inference.program.partition import Kind, Placed, partition
+from trilobite.inference.program.inline import NotRecorded
+from trilobite.inference.program.partition import Kind, Placed, kind_of, partition
 from trilobite.inference.program.steps import Compiled, Host, Pair, Step
-from trilobite.inference.program.values import Known, as_array, is_tensor_dtype
-
-
-def kind_of(t: ValueType) -> Kind:
-    """How the plan treats an input of this type."""
-    plain = t.kind == "tensor" and (t.dtype is None or is_tensor_dtype(t.dtype))
-    return Kind.TENSOR if plain else Kind.HOST
+from trilobite.inference.program.values import Known, as_array
 
 
 class _Group:
@@ -52,15 +49,20 @@ class Program:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.graph, self.target, self.options = graph, target, options
-        kinds = {**(outer or {}), **{i.name: kind_of(i.type) for i in graph.inputs}}
-        found = partition(graph, constants or {}, kinds)
         self.outputs = [o.name for o in graph.outputs]
+        self.apart: dict[Node, str] = {}  # loops that could not be recorded in their place, and why
+        self._around = constants or {}, {**(outer or {}), **{i.name: kind_of(i.type) for i in graph.inputs}}
+        self._lock = renewed_in_child(threading.Lock())
+        self._plan()
+
+    def _plan(self) -> None:
+        found = partition(self.graph, *self._around, self.apart)
         used = set(self.outputs).union(*(p.node.reads() for p in found.placed))
         self.constants = {k: v for k, v in found.constants.items() if k in used}
         self.kinds, self.folded = found.kinds, found.folded
         self._by_output = {o: p for p in found.placed for o in p.node.outputs if o}
         self.steps = self._steps(found.placed)
-        self._dying = self._last_reads()
+        self._planned = self.steps, self._last_reads()
 
     # -- making ----------------------------------------------------------------------------------------------
 
@@ -126,8 +128,25 @@ class Program:
         """The outputs, for values of all inputs and of what the graph takes from outside. `before` is called
         with every step and what is there for it; it may raise to end the run.
         """
+        plan = self._planned
+        try:
+            return self._run(plan, values, outputs, before)
+        except NotRecorded as refused:
+            with self._lock:
+                if self._planned is plan:  # else another thread has found it, too
+                    self.apart[refused.node] = refused.what
+                    self._plan()
+        return self.run(values, outputs, before)
+
+    def _run(
+        self,
+        plan: tuple[list[Step], list[list[str]]],
+        values: Mapping[str, Any],
+        outputs: Iterable[str] | None,
+        before: Callable[[Step, Mapping[str, Any]], None] | None,
+    ) -> list[Any]:
         there = dict(values)
-        for step, dying in zip(self.steps, self._dying, strict=True):
+        for step, dying in zip(*plan, strict=True):
             if before is not None:
                 before(step, there)
             there.update(zip(step.makes, step.run(there), strict=True))
@@ -145,7 +164,9 @@ class Program:
         return sum(c.array.nbytes for c in self.constants.values())
 
     def describe(self, indent: str = "") -> list[str]:
-        return [indent + line for step in self.steps for line in step.describe()]
+        lines = [line for step in self.steps for line in step.describe()]
+        why = [f"{node.label()} runs on the host, because: {reason}" for node, reason in self.apart.items()]
+        return [indent + line for line in (*lines, *why)]
 
 
 def unsupported(graph: Graph) -> list[str]:
