@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import Literal
 
 from trilobite.compiler.targets.cpu.loops.index import Index, Quotient, Remainder, atom_index, bounds
-from trilobite.compiler.targets.cpu.loops.ir import Loop, Micro, Nest, Node, Statement, ranges_of
+from trilobite.compiler.targets.cpu.loops.ir import Loop, Micro, Nest, Node, Statement, ranges_of, statements
 
 MOST = 64  # distances of one pair that are told apart
 
-Distance = Mapping[str, int | None]
+Sign = Literal["= 0", "> 0", "< 0", "!= 0"]  # of a distance
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Access:
     loops: tuple[str, ...]
     order: int  # of its statement in the text
     statement: Statement
+    guards: tuple[Index, ...] = ()  # of a read: memory is touched only where none of these is negative
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Dependence:
     def reordable(self) -> bool:
         """Both combine by one primitive, so either may come first."""
         return self.first.combine is not None and self.first.combine == self.second.combine
+
+    def reversed(self) -> Dependence:
+        """Seen from the other access."""
+        far = tuple((v, None if turns is None else -turns) for v, turns in self.distance)
+        return Dependence(self.second, self.first, far)
 
     def __str__(self) -> str:
         turns = ", ".join(f"{v}: {'any' if d is None else d}" for v, d in self.distance) or "the same turn"
@@ -74,7 +82,7 @@ def _accesses(nodes: tuple[Node, ...], around: tuple[str, ...], counter: Iterato
         else:
             k = next(counter)
             for load in node.loads():
-                yield Access(load.buffer, load.index, False, None, around, k, node)
+                yield Access(load.buffer, load.index, False, None, around, k, node, load.guards)
             for t in node.targets:
                 yield Access(t.buffer, t.index, True, t.combine, around, k, node)
 
@@ -100,8 +108,7 @@ def _between(a: Access, b: Access, ranges: Mapping[str, int]) -> Iterator[Depend
         if first is None or first > 0:
             yield Dependence(a, b, vector)
         if first is None or first < 0:
-            back = tuple((v, None if d is None else -d) for v, d in vector)
-            yield Dependence(b, a, back)
+            yield Dependence(a, b, vector).reversed()
         if first == 0 and not same_place and a is not b:
             yield Dependence(a, b, vector)
 
@@ -223,3 +230,47 @@ def carries(d: Dependence, var: str) -> bool:
         if turns not in (0, None):
             return False
     return False
+
+
+def turns_before(d: Dependence, var: str) -> dict[str, Sign]:
+    """The loops around one, all at the same turn."""
+    return {v: "= 0" for v in takewhile(lambda v: v != var, (v for v, _ in d.distance))}
+
+
+def carried_by(d: Dependence, var: str) -> dict[str, Sign]:
+    """Different turns of a loop, within one turn of every loop around it."""
+    return {**turns_before(d, var), var: "!= 0"}
+
+
+def turns_over(d: Dependence, outer: str, inner: str) -> bool:
+    """Would exchanging two loops run the second access before the first?"""
+    distance = dict(d.distance)
+    if outer not in distance or inner not in distance:
+        return False
+    for v, turns in d.distance:
+        if v == outer:
+            break
+        if turns not in (0, None):
+            return False  # an outer loop keeps them in order
+    a, b = distance[outer], distance[inner]
+    return (a is None or a > 0) and (b is None or b < 0)
+
+
+def starts(d: Dependence, var: str) -> bool:
+    """Are all loops around `var` at the same turn, or may they be?"""
+    for v, turns in d.distance:
+        if v == var:
+            return True
+        if turns not in (0, None):
+            return False
+    return True
+
+
+def folds(d: Dependence, node: Loop) -> bool:
+    """Do all lanes of a loop combine into one element, which they have for themselves? Lanes that combine
+    into elements of their own, some of which may be the same, would lose what the others add.
+    """
+    s, buffer = list(statements((node,))), d.first.buffer
+    alone = sum(t.buffer == buffer for each in s for t in each.targets) == 1
+    read = any(load.buffer == buffer for each in s for load in each.loads())
+    return alone and not read and not any(node.var in i.variables for i in d.first.index)

@@ -9,23 +9,41 @@ that must stay in order run side by side, is refused with the dependence that fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from trilobite.base.errors import IRError
 from trilobite.compiler.targets.cpu.loops import micro, pack
-from trilobite.compiler.targets.cpu.loops.dependence import Dependence, carried, dependences
-from trilobite.compiler.targets.cpu.loops.index import variable
+from trilobite.compiler.targets.cpu.loops.dependence import (
+    Dependence,
+    Sign,
+    carried,
+    carried_by,
+    dependences,
+    folds,
+    starts,
+    turns_before,
+    turns_over,
+)
+from trilobite.compiler.targets.cpu.loops.index import Index, variable
 from trilobite.compiler.targets.cpu.loops.ir import (
     Loop,
     Micro,
     Nest,
     Node,
     Statement,
+    buffers_of,
     loops,
     rewritten,
     statements,
     substituted,
+    walk,
 )
+from trilobite.compiler.targets.cpu.loops.polyhedral import reorder
+from trilobite.compiler.targets.cpu.loops.polyhedral.meet import meeting
+from trilobite.compiler.targets.cpu.loops.polyhedral.model import installed, is_affine
+from trilobite.compiler.targets.cpu.loops.polyhedral.rows import is_unimodular
 from trilobite.compiler.targets.cpu.loops.text import loop_line
 from trilobite.compiler.targets.cpu.loops.transform import (
     extent_of,
@@ -153,13 +171,73 @@ class Schedule:
                 "split by a size that divides the extent, or exchange before splitting",
             )
         for d in dependences(self.nest):
-            if not d.reordable and _turns_over(d, outer, inner):
-                raise self._broken(
-                    f"cannot exchange {outer} and {inner}", d, "keep their order, or split first"
-                )
+            if not d.reordable and turns_over(d, outer, inner):
+                met = self._met(d, {**turns_before(d, outer), outer: "> 0", inner: "< 0"})
+                if met is not None:
+                    what = f"cannot exchange {outer} and {inner}"
+                    raise self._broken(what, met, "keep their order, or split first")
         self.nest = on_loop(self.nest, outer, lambda _: (exchanged,))
 
+    def _met(self, d: Dependence, signs: Mapping[str, Sign], nest: Nest | None = None) -> Dependence | None:
+        """The dependence, if turns whose distances have these signs do meet. The test by distances is on the
+        safe side; with islpy the answer is exact.
+        """
+        return meeting(nest or self.nest, d, signs) if installed() else d
+
+    def transform(self, rows: Mapping[str, Index]) -> Schedule:
+        """Loops directly inside each other run in the order of other ones, whose turns are sums of theirs:
+        `transform({"t": t, "w": 2 * t + x})`. Every turn must have its own place in the new loops.
+        """
+        chain = self._chain({v for row in rows.values() for v in row.variables})
+        if not is_unimodular(rows, [each.var for each in chain]):
+            raise self._refused(
+                f"rows over the loops {', '.join(each.var for each in chain)} lose or repeat turns",
+                "as many rows as loops, with whole numbers and a determinant of 1 or -1",
+                "give one row for each loop; multiples belong to the other loops of a row",
+            )
+        self._plain_loops("transformed")
+        taken = {each.var for each in loops(self.nest.body)} - {each.var for each in chain}
+        if taken & rows.keys():
+            raise self._refused(
+                f"there is a loop {min(taken & rows.keys())!r}", "new names", "rename the row"
+            )
+        found = reorder.transformed(self.nest, chain, rows)
+        if isinstance(found, Dependence):
+            raise self._broken("the rows cannot be the order of turns", found, "let rows grow with the loops")
+        return self._done(found, f"transform {', '.join(f'{name} = {row}' for name, row in rows.items())}")
+
+    def auto_tile(self, *sizes: int) -> Schedule:
+        """All loops in an order in which they may run in blocks, found as Pluto does, and in blocks of these
+        sizes (the last serves for all further loops; 32 if none is given). Loops keep their names, `x_t` is
+        `x` skewed by `t`; blocks end in `_o`, what is inside in `_i`.
+        """
+        if any(size < 1 for size in sizes):
+            raise self._refused(f"blocks of {min(sizes)}", "sizes of at least 1", "give positive sizes")
+        self._plain_loops("tiled")
+        words = " ".join(map(str, sizes or (32,)))
+        return self._done(reorder.tiled(self.nest, sizes or (32,)), f"auto_tile {words}")
+
+    def _plain_loops(self, what: str) -> None:
+        micro = any(isinstance(n, Micro) for n in walk(self.nest.body))
+        if micro or any(each.kind != "serial" for each in loops(self.nest.body)) or not is_affine(self.nest):
+            raise self._refused(
+                f"the loops of {self.nest.name} cannot be {what}",
+                "plain loops whose numbers of turns are affine in the loops around them",
+                "do this before vectorising, unrolling, parallelising and tensorising",
+            )
+
+    def _chain(self, names: set[str]) -> list[Loop]:
+        """The loops of these names, each directly inside the one before."""
+        chain = [each for each in loops(self.nest.body) if each.var in names]
+        for name in sorted(names):
+            self.loop(name)
+        for outer, inner in pairwise(chain):
+            self._nested(outer.var, inner.var, "transform")
+        return chain
+
     def _broken(self, what: str, d: Dependence, remedy: str) -> IRError:
+        if any(turns is None for _, turns in d.distance):
+            remedy += "; distances that are not known (any) are found with the extra `polyhedral`"
         return self._refused(
             f"{what}: it would reorder a {d}", "an order that every dependence allows", remedy
         )
@@ -176,10 +254,10 @@ class Schedule:
                 "vectorise the loop inside, or reorder so that this one is innermost",
             )
         for d in carried(self.nest, var):
-            if not d.reordable or not _folds(d, node):
-                raise self._broken(
-                    f"the loop {var} cannot run in vectors", d, "vectorise a loop that carries no dependence"
-                )
+            met = None if d.reordable and folds(d, node) else self._met(d, carried_by(d, var))
+            if met is not None:
+                what = f"the loop {var} cannot run in vectors"
+                raise self._broken(what, met, "vectorise a loop that carries no dependence")
         step = f"vectorise {var} {lanes} x {unroll}"
         kind = replace(node, kind="vector", lanes=lanes, unroll=unroll)
         return self._done(on_loop(self.nest, var, lambda _: (kind,)), step)
@@ -201,10 +279,10 @@ class Schedule:
             )
         local = {b.name for b in self.nest.buffers if b.kind == "local"}
         for d in carried(self.nest, var):
-            if d.first.buffer not in local:
-                raise self._broken(
-                    f"the loop {var} cannot be parallel", d, "combine into partial results per block first"
-                )
+            met = None if d.first.buffer in local else self._met(d, carried_by(d, var))
+            if met is not None:
+                what = f"the loop {var} cannot be parallel"
+                raise self._broken(what, met, "combine into partial results per block first")
         return self._done(
             on_loop(self.nest, var, lambda n: (replace(n, kind="parallel"),)), f"parallelise {var}"
         )
@@ -247,21 +325,35 @@ class Schedule:
                 "equal extents",
                 "split or pad one of them so that both make the same turns",
             )
+        self._must_be_next(first, second)
         joined = self._joined(first, second)
         producer = list(statements(substituted(first.body, {first.var: variable(second.var)})))
         consumer = list(statements(second.body))
         for d in dependences(joined):
             turns = dict(d.distance).get(second.var, 0)
             early = d.first.statement in consumer and d.second.statement in producer
-            if early and not d.reordable and (turns is None or turns > 0) and _starts(d, second.var):
-                raise self._broken(
-                    f"cannot compute {first.var} inside {second.var}",
-                    Dependence(
-                        d.second, d.first, tuple((v, None if t is None else -t) for v, t in d.distance)
-                    ),
-                    "let the producer run ahead: compute it before the loop, or shift the consumer",
-                )
+            if early and not d.reordable and (turns is None or turns > 0) and starts(d, second.var):
+                met = self._met(d, {**turns_before(d, second.var), second.var: "> 0"}, joined)
+                if met is not None:
+                    what = f"cannot compute {first.var} inside {second.var}"
+                    remedy = "let the producer run ahead: compute it before the loop, or shift the consumer"
+                    raise self._broken(what, met.reversed(), remedy)
         self.nest = joined
+
+    def _must_be_next(self, first: Loop, second: Loop) -> None:
+        """The producer stands before the consumer, and what stands between them does not touch its memory."""
+        bodies = [self.nest.body, *(each.body for each in loops(self.nest.body))]
+        together = next((b for b in bodies if first in b and second in b), ())
+        between = together[together.index(first) + 1 : together.index(second)] if together else ()
+        written = {t.buffer for s in statements((first, *between)) for t in s.targets}
+        touched = written & buffers_of((first,)) & buffers_of(between)
+        if not together or together.index(first) >= together.index(second) or touched:
+            raise self._refused(
+                f"the loop {first.var} cannot move into {second.var}"
+                + (f": {min(touched)} is used between them" if touched else ""),
+                "a producer that stands before its consumer, in the same loop",
+                "choose loops beside each other, or join what stands between them first",
+            )
 
     def _joined(self, first: Loop, second: Loop) -> Nest:
         body = (*substituted(first.body, {first.var: variable(second.var)}), *second.body)
@@ -304,37 +396,3 @@ class Schedule:
         return self._done(
             on_loop(self.nest, var, lambda n: (Micro(kernel, (n,)),)), f"tensorise {var} {kernel}"
         )
-
-
-def _turns_over(d: Dependence, outer: str, inner: str) -> bool:
-    """Would exchanging two loops run the second access before the first?"""
-    distance = dict(d.distance)
-    if outer not in distance or inner not in distance:
-        return False
-    for v, turns in d.distance:
-        if v == outer:
-            break
-        if turns not in (0, None):
-            return False  # an outer loop keeps them in order
-    a, b = distance[outer], distance[inner]
-    return (a is None or a > 0) and (b is None or b < 0)
-
-
-def _folds(d: Dependence, node: Loop) -> bool:
-    """Do all lanes of a loop combine into one element, which they have for themselves? Lanes that combine
-    into elements of their own, some of which may be the same, would lose what the others add.
-    """
-    s, buffer = list(statements((node,))), d.first.buffer
-    alone = sum(t.buffer == buffer for each in s for t in each.targets) == 1
-    read = any(load.buffer == buffer for each in s for load in each.loads())
-    return alone and not read and not any(node.var in i.variables for i in d.first.index)
-
-
-def _starts(d: Dependence, var: str) -> bool:
-    """Are all loops around `var` at the same turn, or may they be?"""
-    for v, turns in d.distance:
-        if v == var:
-            return True
-        if turns not in (0, None):
-            return False
-    return True
