@@ -20,6 +20,7 @@ pytest.importorskip("islpy")
 from tests.compiler.arrays import assert_same_bits
 from tests.compiler.loops.test_affine import NAMES, random_index
 from tests.compiler.loops.test_schedule import by_interpreter, by_machine
+from trilobite import schedules as sc
 from trilobite.base.dtypes import int32
 from trilobite.base.errors import IRError
 from trilobite.compiler.targets.cpu.loops.index import (
@@ -41,6 +42,7 @@ from trilobite.compiler.targets.cpu.loops.ir import (
     Target,
     loops,
 )
+from trilobite.compiler.targets.cpu.loops.polyhedral import model
 from trilobite.compiler.targets.cpu.loops.schedule import Schedule
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import table
@@ -337,3 +339,72 @@ def test_steps_are_legal_if_and_only_if_brute_force_says_so(part: int) -> None:
 def test_ten_thousand_nests_beside_brute_force(part: int) -> None:
     for seed in range(1000 + 500 * part, 1500 + 500 * part):
         check(seed, seed % 20 == 0)
+
+
+# -- by hand -----------------------------------------------------------------------------------------------
+
+
+def sweeps(turns: int, points: int) -> Nest:
+    """Jacobi's relaxation of a line: two statements in loops beside each other, which tiles must fuse."""
+    x, y = sc.variables("x y")
+    a, b = sc.array("a", (points + 2,)), sc.array("b", (points + 2,))
+    mean = sc.loop("x", points, b[x + 1].set((a[x] + a[x + 1] + a[x + 2]) * 0.25))
+    back = sc.loop("y", points, a[y + 1].set(b[y + 1] * 2.0))
+    return sc.nest("jacobi", (a, b), sc.loop("t", turns, mean, back))
+
+
+@pytest.mark.parametrize("sizes", [(4,), (3, 8), (32, 5)])
+def test_loops_beside_each_other_are_fused_skewed_and_tiled(sizes: tuple[int, ...]) -> None:
+    nest = sweeps(9, 21)
+    s = sc.Schedule(nest).auto_tile(*sizes)
+    assert any(each.var.endswith("_t_o") for each in loops(s.nest.body)), str(s)
+    start = [np.random.default_rng(4).standard_normal(23).astype(np.float32) for _ in range(2)]
+    runs = [[a.copy() for a in start] for _ in range(3)]
+    sc.Schedule(nest).interpret(*runs[0])
+    s.interpret(*runs[1])
+    s.compile()(*runs[2])
+    for other in runs[1:]:
+        for a, b in zip(other, runs[0], strict=True):
+            assert_same_bits(a, b, str(s))
+
+
+def line(points: int = 8) -> sc.Schedule:
+    t, x = sc.variables("t x")
+    u = sc.array("u", (points + 2, 8))
+    return sc.Schedule(sc.nest("line", (u,), sc.loops({"t": 4, "x": points}, u[x, t].set(u[x + 2, t] * 2.0))))
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (lambda s, t, x: s.transform({"a": t * 2, "b": x}), "rows over the loops t, x lose or repeat turns"),
+        (lambda s, t, x: s.transform({"a": t + x}), "lose or repeat turns"),
+        (lambda s, t, x: s.split("x", 2).transform({"x_i": t}), "there is a loop 'x_i'"),
+        (lambda s, t, x: s.vectorise("x", 2).transform({"a": t, "b": x}), "cannot run in vectors"),
+        (lambda s, t, x: s.unroll("x").auto_tile(), "the loops of line cannot be tiled"),
+        (lambda s, t, x: s.transform({"b": x * -1, "a": t}), "reorder a read of u.*t: 0, x: 2"),
+        (lambda s, t, x: s.transform({"a": sc.variables("z")[0]}), "there is no loop 'z'"),
+        (lambda s, t, x: s.auto_tile(4, 0), "blocks of 0"),
+    ],
+)  # fmt: skip
+def test_refusals(step: Callable[..., Any], why: str) -> None:
+    with pytest.raises(IRError, match=why):
+        step(line(), *sc.variables("t x"))
+
+
+def test_without_islpy_steps_that_need_it_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "find_spec", lambda name: None)
+    with pytest.raises(IRError, match=r"islpy is not installed\n.*polyhedral") as raised:
+        line().auto_tile()
+    assert "pip install 'trilobite[polyhedral]'" in str(raised.value)
+
+
+def test_distances_that_are_not_known_are_decided_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even places are read and odd ones written: no two turns meet, which distances do not show."""
+    x = sc.variables("x")[0]
+    u = sc.array("u", (40,))
+    nest = sc.nest("odd", (u,), sc.loop("x", 9, u[x * 2 + 1].set(u[x * 4] * 2.0)))
+    sc.Schedule(nest).vectorise("x", 4)
+    monkeypatch.setattr(model, "find_spec", lambda name: None)
+    with pytest.raises(IRError, match=r"not known .any. are found with the extra `polyhedral`"):
+        sc.Schedule(nest).vectorise("x", 4)

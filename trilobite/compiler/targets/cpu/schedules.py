@@ -202,8 +202,9 @@ def nest(name: str, arrays: Sequence[Array], *body: Node) -> Nest:
 
 
 class Schedule(_schedule.Schedule):
-    """A nest and how it runs. Steps chain: `split`, `tile`, `fuse`, `reorder`, `skew`, `unroll`, `vectorise`,
-    `parallelise`, `compute_at`, `pack`, `tensorise`. `str` shows the loops, `steps` what was done.
+    """A nest and how it runs. Steps chain: `split`, `tile`, `fuse`, `reorder`, `skew`, `transform`,
+    `auto_tile`, `unroll`, `vectorise`, `parallelise`, `compute_at`, `pack`, `tensorise`. `str` shows the
+    loops, `steps` what was done.
     """
 
     def __str__(self) -> str:

@@ -27,4 +27,5 @@ def _determinant(matrix: list[list[Fraction]]) -> Fraction:
         return Fraction(0)
     head, rest = matrix[at], matrix[:at] + matrix[at + 1 :]
     smaller = [[x - line[0] / head[0] * y for x, y in zip(line[1:], head[1:], strict=True)] for line in rest]
-    return (-1) ** at * head[0] * _determinant(smaller)
+    sign = -1 if at % 2 else 1
+    return sign * head[0] * _determinant(smaller)
