@@ -29,6 +29,8 @@ _NAMES = {
     "pipelines": "Pipeline",
     "experts": "Experts",
     "server": "ParameterServer",
+    "sharding.tensors": "shard unshard whole local from_local is_split",
+    "sharding.function": "sharded",
     "sequence": "SequenceColumnLinear SequenceRowLinear share_parameters ring_attention",
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}

@@ -1,0 +1,302 @@
+"""`sharded`: a function over whole tensors that each rank computes its part of.
+
+Enters: the same script as for one process, with a few tensors split (`shard`). The function is recorded with
+whole shapes, as `jit` does, split for this rank, and compiled. Leaves: results and state, each where the
+walk put it. A parameter that nobody has split stays whole; optimiser state and gradients follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trilobite.base import pytree
+from trilobite.base.errors import ClusterError, GradientError
+from trilobite.base.locations import user_location
+from trilobite.cluster.groups import size
+from trilobite.cluster.meshes import Mesh
+from trilobite.cluster.sharding.conversion import Costs
+from trilobite.cluster.sharding.partition import Collective, Partition, Place, partition, size_text
+from trilobite.cluster.sharding.placements import Placement, ranges, whole
+from trilobite.cluster.sharding.tensors import (
+    Parts,
+    coordinates,
+    parts_of,
+    pin_of,
+    placement,
+    put,
+    stand_in,
+)
+from trilobite.compiler.targets.contract import Usage
+from trilobite.compiler.targets.registry import executable, target_now
+from trilobite.framework.delivery import _hand_over, shared_cells
+from trilobite.framework.jit import Jitted, _turn
+from trilobite.framework.recordings import Entry
+from trilobite.framework.signature import Call, hold
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.transforms import cells
+from trilobite.ir.transforms.cells import Cell
+from trilobite.ir.types import type_of
+
+Sides = Mapping[str, int | None]
+ROUNDS = 4  # in which state that follows its own updates settles
+
+
+@dataclass
+class Plan:
+    """A recording, split for this rank."""
+
+    made: Partition
+    mesh: Mesh
+    usage: Usage
+
+    @property
+    def collectives(self) -> list[Collective]:
+        return self.made.collectives
+
+    def __str__(self) -> str:
+        lines = [str(c) for c in self.collectives]
+        total = sum(c.nbytes * c.times for c in self.collectives)
+        n = sum(c.times for c in self.collectives)
+        return "\n".join([*lines, f"{n} collectives, {size_text(total)} sent by each rank"])
+
+
+class Sharded(Jitted):
+    """A function whose tensors lie on a mesh. Call it like the original, on all ranks."""
+
+    def __init__(
+        self, fn: Callable[..., Any], mesh: Mesh, inputs: Sequence[Sides | None], target: object,
+        costs: Costs, options: Mapping[str, Any] | None,
+    ) -> None:  # fmt: skip
+        super().__init__(fn, target, (), (), None, options)
+        self._mesh, self._inputs = mesh, tuple(inputs)
+        self._place = Place(mesh.shape, mesh.names, coordinates(mesh), costs)
+        self._plans: dict[Any, tuple[Entry, Plan]] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call, given = self._given(args, kwargs)
+        found = self._find(call)
+        shared = shared_cells(found, call)
+        if shared:
+            call = hold(call, shared)
+            found = self._find(call)
+        return self._run_split(found, call, given)
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """How a call with these arguments is split, without running it."""
+        call, given = self._given(args, kwargs)
+        return self._planned(self._find(call), call, given)
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """Which collective stands where, how many bytes each rank sends by it, and why."""
+        return str(self.plan(*args, **kwargs)) if args or kwargs else super().explain()
+
+    # -- arguments -------------------------------------------------------------------------------------------
+
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, dict[Cell, Parts]]:
+        """The call, split tensors replaced by what has their shapes."""
+        given: dict[Cell, Parts] = {}
+
+        def replaced(x: Any) -> Any:
+            found = parts_of(x._cell) if isinstance(x, Tensor) else None
+            if found is None:
+                return x
+            if x._cell.leaf is not None:
+                raise ClusterError(
+                    "a split parameter as an argument of a sharded function",
+                    where=user_location(),
+                    expected="parameters that the function reads from outside, as it does a model's",
+                )
+            out = wrap(stand_in(found.type))
+            given[out._cell] = found
+            return out
+
+        leaves, tree = pytree.flatten((tuple(args), dict(kwargs)), lambda x: isinstance(x, Tensor))
+        args, kwargs = tree.unflatten([replaced(x) for x in leaves])
+        return self._take_apart(args, kwargs), given
+
+    def _sides(self, call: Call) -> list[Sides | None]:
+        """What `inputs` say of each tensor argument: an entry per argument, for all tensors in it."""
+        n = len(self._inputs)
+        if n == 0:
+            return [None] * len(call.tensors)
+        rows: list[Sides | None] = []
+        arguments, _ = call.signature.tree.unflatten(list(call.signature.leaves))
+        for i, argument in enumerate(arguments):
+            inner, _ = pytree.flatten(argument, lambda x: not isinstance(x, list | tuple | dict))
+            rows += [self._inputs[i] if i < n else None for x in inner if hasattr(x, "type")]
+        return rows + [None] * (len(call.tensors) - len(rows))
+
+    # -- plans -----------------------------------------------------------------------------------------------
+
+    def _planned(self, e: Entry, call: Call, given: Mapping[Cell, Parts]) -> Plan:
+        if e.differentiable:
+            raise GradientError(
+                "a sharded function whose results have a history: backward() outside cannot follow it",
+                where=user_location(),
+                expected="gradients that the function itself takes, by backward() or tb.grad",
+                remedy="call backward() inside, or the function under tb.no_grad(), or detach its results",
+            )
+        ins, free = self._inputs_lie(e, call, given)
+        key = id(e), tuple(ins)
+        if key not in self._plans:
+            self._plans[key] = e, Plan(self._settled(e, call, ins, free), self._mesh, e.usage)
+        return self._plans[key][1]
+
+    def _inputs_lie(
+        self, e: Entry, call: Call, given: Mapping[Cell, Parts]
+    ) -> tuple[list[Placement], dict[int, int]]:
+        """Where inputs lie, and which of them follow the outputs that replace them."""
+        ins: list[Placement] = []
+        for t, sides in zip(call.tensors, self._sides(call), strict=True):
+            found = given.get(t._cell)
+            kind = type_of(t._cell.held) if t._view is None else type_of(t._read())
+            ins.append(placement(kind, self._mesh, sides or {}) if found is None else self._of(found))
+        present, first = e.present(), len(e.recording.graph.outputs) - len(e.recording.writes)
+        outs = {c: first + k for k, c in enumerate(e.recording.writes)}
+        free: dict[int, int] = {}
+        for c in e.recording.cells:
+            cell = present.get(c, c)
+            found, pin = parts_of(cell), pin_of(cell, self._mesh)
+            if found is None and pin is None and cell.leaf is None and c in outs:
+                free[len(ins)] = outs[c]
+            ins.append(whole(len(self._mesh.shape), cell.held.ndim) if found is None else self._of(found))
+        ins += [whole(len(self._mesh.shape), len(v.shape)) for v in e.recording.values]
+        return ins, free
+
+    def _of(self, parts: Parts) -> Placement:
+        if parts.mesh != self._mesh:
+            raise ClusterError(
+                f"a tensor on {parts.mesh} in a function that is split over {self._mesh}",
+                where=user_location(),
+                expected="one mesh",
+            )
+        return parts.placement
+
+    def _settled(self, e: Entry, call: Call, ins: list[Placement], free: Mapping[int, int]) -> Partition:
+        graph = e.recording.graph
+        now = list(ins)
+        for _ in range(ROUNDS):
+            pins = self._pins(e, call, now, free)
+            made = partition(graph, self._place, now, pins)
+            new = [made.outs[free[i]] if i in free else p for i, p in enumerate(now)]
+            if new == now:
+                return made
+            now = new
+        pins = self._pins(e, call, now, {})
+        return partition(graph, self._place, now, pins)
+
+    def _pins(
+        self, e: Entry, call: Call, ins: Sequence[Placement], free: Mapping[int, int]
+    ) -> list[Placement | None]:
+        """Where outputs must lie: written tensors where they did, gradients as their parameters."""
+        r, first = e.recording, len(call.tensors)
+        cell_at = {c: first + i for i, c in enumerate(r.cells)}
+        leaf_at = {c.leaf: cell_at[c] for c in r.cells if c.leaf is not None}
+        pins: list[Placement | None] = [None] * sum(s is None for s in e.out_static)
+        pins += [ins[i] for i in e.arg_writes]
+        for where, there in e.grads:
+            if there:
+                at = where if isinstance(where, int) else leaf_at.get(where)
+                pins.append(None if at is None else ins[at])
+        following = set(free.values())
+        for k, c in enumerate(r.writes, len(pins)):
+            pins.append(ins[cell_at[c]] if c in cell_at and k not in following else None)
+        return pins
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def _run_split(self, e: Entry, call: Call, given: Mapping[Cell, Parts]) -> Any:
+        target = target_now(self._target)
+        e.guards.refresh()
+        plan = self._planned(e, call, given)
+        run = executable(plan.made.graph, target, plan.usage)
+        run.prepare(self._values_split(e, call, given, plan), {})
+        with _turn(e):
+            outs = run.run(self._values_split(e, call, given, plan), [], 0)
+            return self._deliver(e, call, plan, outs)
+
+    def _values_split(self, e: Entry, call: Call, given: Mapping[Cell, Parts], plan: Plan) -> list[Any]:
+        """This rank's parts of all inputs."""
+        present = e.present()
+        out: list[Any] = []
+        sources: list[Any] = [given.get(t._cell, t) for t in call.tensors]
+        sources += [parts_of(present.get(c, c)) or present.get(c, c) for c in e.recording.cells]
+        for source, p in zip([*sources, *e.recording.values], plan.made.ins, strict=True):
+            out.append(self._part(source, p))
+        return out
+
+    def _part(self, source: Any, p: Placement) -> Any:
+        if isinstance(source, Parts):
+            return source.local
+        value = _plain(source)
+        if p.is_whole:
+            return value
+        at = ranges(value.shape, p, self._mesh.shape, self._place.at)
+        return np.ascontiguousarray(value[tuple(slice(r.begin, r.end) for r in at)]).copy()
+
+    def _deliver(self, e: Entry, call: Call, plan: Plan, outs: Sequence[Any]) -> Any:
+        rows = iter(zip(outs, plan.made.outs, e.recording.graph.output_types, strict=True))
+        leaves = [self._result(rows) if s is None else s.value for s in e.out_static]
+        for i in e.arg_writes:
+            new = self._result(rows)
+            if parts_of(new._cell) is None:
+                call.tensors[i]._store(new._read())
+            else:
+                put(call.tensors[i]._cell, parts_of(new._cell))  # type: ignore[arg-type]
+        for where, there in e.grads:
+            leaf = call.tensors[where]._cell.leaf if isinstance(where, int) else where
+            _hand_over(leaf, self._result(rows) if there else None, isinstance(where, int))
+        present = e.present()
+        for cell in e.recording.writes:
+            local, p, kind = next(rows)
+            if p.is_whole:
+                cells.replace(present.get(cell, cell), local)
+            else:
+                put(present.get(cell, cell), Parts(self._mesh, kind, p, local))
+        return e.out_tree.unflatten(leaves)
+
+    def _result(self, rows: Iterator[Any]) -> Tensor:
+        local, p, kind = next(rows)
+        if p.is_whole:
+            return wrap(local)
+        out = wrap(stand_in(kind))
+        put(out._cell, Parts(self._mesh, kind, p, local))
+        return out
+
+
+def _plain(source: Any) -> Any:
+    """The array of a tensor, a cell, or a value that a recording closed over."""
+    value = source._read() if isinstance(source, Tensor) else source
+    value = value.value if isinstance(value, Cell) else value
+    value = cells.bottom(value)
+    if not isinstance(value, np.ndarray):
+        raise ClusterError(
+            "a sharded function inside another transform or recording",
+            where=user_location(),
+            expected="to be called by itself",
+            remedy="make the outer function the sharded one",
+        )
+    return value
+
+
+def sharded(
+    fn: Callable[..., Any] | None = None,
+    *,
+    mesh: Mesh,
+    inputs: Sequence[Sides | None] = (),
+    target: object = "cpu",
+    costs: Costs | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """A function over whole tensors, computed in parts on a mesh: `sharded(step, mesh=mesh, inputs=[{"data":
+    0}, {"data": 0}])`. Every rank calls it with whole arguments (or with split tensors); `inputs` say, per
+    argument, which side of the mesh splits which dimension of it.
+    """
+    if fn is None:
+        return lambda f: sharded(f, mesh=mesh, inputs=inputs, target=target, costs=costs, options=options)
+    size()  # the processes are there
+    return Sharded(fn, mesh, inputs, target, costs or Costs(), options)
