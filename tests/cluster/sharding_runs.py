@@ -65,17 +65,14 @@ def run_split(
     found = cluster.lockstep(rank, len(at))
     outs = made[0].outs
     return [
-        joined([f[i] for f in found], tuple(v.type.shape), outs[i], at)
-        for i, v in enumerate(graph.outputs)
+        joined([f[i] for f in found], tuple(v.type.shape), outs[i], at) for i, v in enumerate(graph.outputs)
     ], made
 
 
 def random_placement(t: TensorType, mesh: tuple[int, ...], rng: np.random.Generator) -> Placement:
     """Any that leaves every rank something."""
     while True:
-        axes = tuple(
-            None if not t.shape or rng.random() < 0.4 else int(rng.integers(t.ndim)) for _ in mesh
-        )
+        axes = tuple(None if not t.shape or rng.random() < 0.4 else int(rng.integers(t.ndim)) for _ in mesh)
         p = canonical(t, Placement(axes, (1,) * t.ndim), mesh)
         if fits(t, p, mesh):
             return p

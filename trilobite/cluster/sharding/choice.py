@@ -75,8 +75,13 @@ class Chooser:
             if best.factor is not None:
                 chosen.units.setdefault(best.factor, best.unit)
                 chosen.sides.setdefault(best.factor, []).append(a)
-        ins = [self._placed(o.type, d, e, rule, chosen) for o, d, e in zip(operands, rule.ins, chosen.ins, strict=True)]
-        made = [self._placed(t, d, e, rule, chosen) for t, d, e in zip(outs, rule.outs, chosen.outs, strict=True)]
+        ins = [
+            self._placed(o.type, d, e, rule, chosen)
+            for o, d, e in zip(operands, rule.ins, chosen.ins, strict=True)
+        ]
+        made = [
+            self._placed(t, d, e, rule, chosen) for t, d, e in zip(outs, rule.outs, chosen.outs, strict=True)
+        ]
         return ins, made, chosen
 
     # -- options ---------------------------------------------------------------------------------------------
@@ -163,7 +168,7 @@ class Chooser:
             seconds *= REPEATED
         for t, made in zip(outs, option.outs, strict=True):
             if isinstance(made, str):
-                nbytes = float(size_of(t.shape)) * t.dtype.itemsize  # type: ignore[arg-type]
+                nbytes = float(size_of(t.shape)) * t.dtype.itemsize
                 seconds += self.converter.costs.collective("cluster_all_reduce", nbytes, self.mesh[a])
         return seconds + work / (1 if option.factor is None else self.mesh[a]), option.factor is None
 
@@ -171,8 +176,12 @@ class Chooser:
         p = o.placement.with_axis(a, entry)
         if type(entry) is not int:
             return p
-        unit = _unit(o.type, dims, entry, option.unit, len(p.splits(entry)) and self._count(p, entry), rule) or 1
-        return canonical(o.type, Placement(p.axes, (*p.units[:entry], unit, *p.units[entry + 1 :])), self.mesh)
+        unit = (
+            _unit(o.type, dims, entry, option.unit, len(p.splits(entry)) and self._count(p, entry), rule) or 1
+        )
+        return canonical(
+            o.type, Placement(p.axes, (*p.units[:entry], unit, *p.units[entry + 1 :])), self.mesh
+        )
 
     def _count(self, p: Placement, dimension: int) -> int:
         n = 1
@@ -204,7 +213,7 @@ def _unit(t: TensorType, dims: Dims, d: int, unit: Fraction, n: int, rule: Rule)
     if such cuts would fall between its places, or a part would have nothing.
     """
     f = dims[d]
-    size = int(t.shape[d])  # type: ignore[arg-type]
+    size = int(t.shape[d])
     if f is None or size < n:
         return None
     if f.name in rule.once:

@@ -78,9 +78,7 @@ def groups_along(mesh: tuple[int, ...], sides: tuple[int, ...]) -> tuple[tuple[i
 class Converter:
     """All conversions of one rank of a mesh. `groups` may be left out where nothing will run."""
 
-    def __init__(
-        self, mesh: tuple[int, ...], at: Coordinates, costs: Costs, on_paper: bool = False
-    ) -> None:
+    def __init__(self, mesh: tuple[int, ...], at: Coordinates, costs: Costs, on_paper: bool = False) -> None:
         self.mesh, self.at, self.costs = mesh, at, costs
         self.groups: Callable[[tuple[int, ...]], Any] = (
             (lambda sides: ((0,),)) if on_paper else (lambda sides: groups_along(mesh, sides))
@@ -108,7 +106,7 @@ class Converter:
         n = 1
         for a, entry in enumerate(p.axes):
             n *= self.mesh[a] if type(entry) is int else 1
-        return float(size_of(t.shape)) * t.dtype.itemsize / n  # type: ignore[arg-type]
+        return float(size_of(t.shape)) * t.dtype.itemsize / n
 
     def _step(
         self, name: str, sides: tuple[int, ...], after: Placement, nbytes: float, **attributes: Any
@@ -137,7 +135,7 @@ class Converter:
         return now
 
     def _can_scatter(self, t: TensorType, now: Placement, target: Placement, a: int) -> bool:
-        """Is the dimension that this side is to split so far split by sides before it alone, as it will be?"""
+        """Is the dimension that this side is to split so far split by the sides before it alone?"""
         d = target.axes[a]
         if type(d) is not int:
             return False
@@ -154,9 +152,7 @@ class Converter:
         sizes = self._sizes(t, after, d, a)
         own = None if sizes is None else self.at[a]
         nbytes = self._bytes(t, now)
-        out.append(
-            self._step("cluster_reduce_scatter", (a,), after, nbytes, axis=d, sizes=sizes, part=own)
-        )
+        out.append(self._step("cluster_reduce_scatter", (a,), after, nbytes, axis=d, sizes=sizes, part=own))
         return after
 
     def _sizes(self, t: TensorType, p: Placement, d: int, a: int) -> tuple[int, ...] | None:
@@ -178,9 +174,7 @@ class Converter:
             after = canonical(t, Placement(after.axes, units), self.mesh)
             if self._divides(t, now, have, a) and self._divides(t, after, want, a):
                 nbytes = self._bytes(t, now.with_axis(a, None))
-                out.append(
-                    self._step("cluster_all_to_all", (a,), after, nbytes, split=want, join=have)
-                )
+                out.append(self._step("cluster_all_to_all", (a,), after, nbytes, split=want, join=have))
                 now = after
         return now
 

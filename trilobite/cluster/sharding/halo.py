@@ -79,7 +79,7 @@ def reach(
         i = factor - SPACE
         if i < 0:
             return ""
-        of_x, of_y = int(x.shape[2 + i]), int(y.shape[2 + i])  # type: ignore[arg-type]
+        of_x, of_y = int(x.shape[2 + i]), int(y.shape[2 + i])
         if min(of_x, of_y) < n:
             return "there are fewer rows than ranks"
         w, xs, ys = window(attributes, kernel[i], i), _cut(of_x, n), _cut(of_y, n)
@@ -95,7 +95,7 @@ def _extended(s: Splitting, x: Var, d: int, have: list[Range], need: list[Range]
     """This rank's rows with those around them that it needs."""
     found = borders(have, need)
     assert isinstance(found, Borders)  # `reach` has looked
-    own, size = have[s.at], int(x.type.shape[d])  # type: ignore[arg-type]
+    own, size = have[s.at], int(x.type.shape[d])
     rows = [x]
     if found.before:
         rows.insert(0, s.shift(_rows(s, x, d, size - found.before, size), 1))
@@ -125,14 +125,14 @@ def _replaced(values: Sequence[int], i: int, new: int) -> tuple[int, ...]:
 def _with_rows_around(s: Splitting, factor: int, whole_y: TensorType, kernel: int) -> tuple[Var, int]:
     i = factor - SPACE
     w = window(s.attributes, kernel, i)
-    have = _cut(int(s.equation.inputs[0].type.shape[2 + i]), s.n)  # type: ignore[arg-type]
-    need = [w.read(r) for r in _cut(int(whole_y.shape[2 + i]), s.n)]  # type: ignore[arg-type]
+    have = _cut(int(s.equation.inputs[0].type.shape[2 + i]), s.n)
+    need = [w.read(r) for r in _cut(int(whole_y.shape[2 + i]), s.n)]
     return _extended(s, s.inputs[0], 2 + i, have, need), i
 
 
 def conv(s: Splitting, factor: int) -> tuple[Var, ...]:
     w = s.inputs[1]
-    kernel = int(w.type.shape[2 + factor - SPACE])  # type: ignore[arg-type]
+    kernel = int(w.type.shape[2 + factor - SPACE])
     x, i = _with_rows_around(s, factor, s.equation.outputs[0].type, kernel)
     return (s.emit("conv", x, w, **_unpadded(s.attributes, i)),)
 
@@ -147,9 +147,9 @@ def conv_input_grad(s: Splitting, factor: int) -> tuple[Var, ...]:
     """All that the readers of this rank's rows make of them, cropped to these rows."""
     i = factor - SPACE
     y, w = s.inputs
-    at = window(s.attributes, int(w.type.shape[2 + i]), i)  # type: ignore[arg-type]
-    rows = _cut(int(s.equation.outputs[0].type.shape[2 + i]), s.n)  # type: ignore[arg-type]
-    have = _cut(int(s.equation.inputs[0].type.shape[2 + i]), s.n)  # type: ignore[arg-type]
+    at = window(s.attributes, int(w.type.shape[2 + i]), i)
+    rows = _cut(int(s.equation.outputs[0].type.shape[2 + i]), s.n)
+    have = _cut(int(s.equation.inputs[0].type.shape[2 + i]), s.n)
     need = [at.readers(r) for r in rows]
     near = _extended(s, y, 2 + i, have, need)
     made = at.read(need[s.at])

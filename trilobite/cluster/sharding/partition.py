@@ -9,7 +9,7 @@ readers want split although they were computed whole; the cheapest walk counts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -88,7 +88,7 @@ class Place:
     mesh: tuple[int, ...]
     names: tuple[str, ...]
     at: Coordinates
-    costs: Costs = Costs()
+    costs: Costs = field(default_factory=Costs)
     on_paper: bool = False  # nothing will run: collectives have no members
 
     @cached_property
@@ -164,7 +164,10 @@ class Walk:
             else:
                 self.equation(e)
         outs = [self._settled(v, pin, partial) for v, pin in zip(self.graph.outputs, pins, strict=True)]
-        outputs = [self.get(v, p, f"result {i}", None) for i, (v, p) in enumerate(zip(self.graph.outputs, outs, strict=True))]
+        outputs = [
+            self.get(v, p, f"result {i}", None)
+            for i, (v, p) in enumerate(zip(self.graph.outputs, outs, strict=True))
+        ]
         graph = Graph(self.inputs, self.equations, outputs, self.graph.name)
         return Partition(graph, self.ins, tuple(outs), self.collectives, self.work, dict(self.homes))
 
@@ -267,13 +270,13 @@ class Walk:
                 f"{name} inside a sharded function",
                 where=e.location,
                 expected="operations on whole tensors: collectives are inserted",
-                remedy="take it out, or write the function by hand with tb.cluster's collectives under tb.jit",
+                remedy="take it out, or write the whole function by hand with collectives, under tb.jit",
             )
         return RULES[name]([v.type for v in e.inputs], [v.type for v in e.outputs], e.attributes)
 
     def _work(self, e: Equation) -> float:
         types, outs = [v.type for v in e.inputs], [v.type for v in e.outputs]
-        nbytes = sum(float(size_of(t.shape)) * t.dtype.itemsize for t in (*types, *outs))  # type: ignore[arg-type]
+        nbytes = sum(float(size_of(t.shape)) * t.dtype.itemsize for t in (*types, *outs))
         costs = self.place.costs
         return max(e.primitive.cost(types, outs, e.attributes) / costs.flops, nbytes / costs.memory)
 
@@ -314,11 +317,13 @@ class Walk:
         def shift(x: Var, by: int) -> Var:
             n = self.place.mesh[side]
             pairs = tuple((k, k + by) for k in range(n) if 0 <= k + by < n)
-            nbytes = float(size_of(x.type.shape)) * x.type.dtype.itemsize  # type: ignore[arg-type]
+            nbytes = float(size_of(x.type.shape)) * x.type.dtype.itemsize
             seconds = self.place.costs.latency + nbytes / self.place.costs.bandwidth
             why = f"{e.primitive.name} split along space reads rows of its neighbours"
             self.collectives.append(
-                Collective("cluster_permute", (self.place.names[side],), x.type, nbytes, seconds, e.location, why)
+                Collective(
+                    "cluster_permute", (self.place.names[side],), x.type, nbytes, seconds, e.location, why
+                )
             )
             return emit("cluster_permute", x, groups=self.converter.groups((side,)), pairs=pairs)
 
@@ -350,6 +355,9 @@ def _line(e: Equation | None, graph: Graph, v: Var) -> Location:
     return next((q.location for q in graph.equations if v in q.outputs), UNKNOWN)
 
 
+_SUMS = ("add", "sub", "concatenate")  # the same partial sum twice is none the worse
+
+
 def _linear_uses(graph: Graph) -> dict[Var, bool]:
     """May a value stay a partial sum: do all its readers take one?"""
     cached: dict[Var, bool] | None = graph.__dict__.get("_linear_uses")
@@ -363,10 +371,10 @@ def _linear_uses(graph: Graph) -> dict[Var, bool]:
             made = rule([v.type for v in e.inputs], [v.type for v in e.outputs], e.attributes)
             linear = frozenset(i for some in made.linear for i in some)
         for i, v in enumerate(e.inputs):
-            again = sum(w is v for w in e.inputs) > 1 and e.primitive.name not in ("add", "sub", "concatenate")
+            again = sum(w is v for w in e.inputs) > 1 and e.primitive.name not in _SUMS
             out[v] = out.get(v, True) and i in linear and not again
     graph.__dict__["_linear_uses"] = out
     return out
 
 
-__all__ = ["Collective", "Partition", "Place", "partition", "replace", "size_text"]
+__all__ = ["Collective", "Partition", "Place", "partition", "size_text"]

@@ -13,7 +13,9 @@ from typing import NamedTuple
 from trilobite.cluster.groups import parts
 from trilobite.ir.types import TensorType
 
-Entry = int | str | None  # the dimension that a side splits; None: whole; "sum", "max", "min", "prod": partial
+Entry = (
+    int | str | None
+)  # the dimension that a side splits; None: whole; "sum", "max", "min", "prod": partial
 Coordinates = tuple[int, ...]
 
 
@@ -113,7 +115,7 @@ def canonical(t: TensorType, p: Placement, mesh: Sequence[int]) -> Placement:
 def fits(t: TensorType, p: Placement, mesh: Sequence[int]) -> bool:
     """Does every rank get at least one unit of every dimension?"""
     return all(
-        size // p.units[d] >= count_parts(p, d, mesh) and size % p.units[d] == 0  # type: ignore[operator]
+        size // p.units[d] >= count_parts(p, d, mesh) and size % p.units[d] == 0
         for d, size in enumerate(t.shape)
         if p.splits(d)
     )

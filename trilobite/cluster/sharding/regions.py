@@ -80,9 +80,7 @@ def _spliced(walk: Walk, e: Equation, inner: Partition, inputs: Sequence[Var]) -
 
 def _inside(p: Placement) -> Placement:
     """Of a sequence, one element: a side that splits the sequence itself gathers it."""
-    axes = tuple(
-        (None if entry == 0 else entry - 1) if type(entry) is int else entry for entry in p.axes
-    )
+    axes = tuple((None if entry == 0 else entry - 1) if type(entry) is int else entry for entry in p.axes)
     return Placement(axes, p.units[1:])
 
 

@@ -4,7 +4,7 @@ A rule names the *factors* of an equation: sizes that dimensions of operands and
 factor splits all those dimensions; a factor that results do not have is reduced, and they are partial. A
 dimension without a factor must be whole: what comes split is gathered. `linear` are sets of operands that
 may be partial sums, which the results then are too. Elementwise, layout and reduction rules stand here;
-products, convolutions and indexed reads in `rules_products.py` and `rules_indexed.py`, regions in `regions.py`.
+products and convolutions in `rules_products.py`, indexed reads in `rules_indexed.py`, loops in `regions.py`.
 A test walks the table: every primitive has a rule, or a word why its operands are gathered.
 """
 
@@ -191,8 +191,8 @@ def _reshape(ins: Types, outs: Types, attributes: Attributes) -> Rule:
         left, right = [i for i in left if a[i] != 1], [j for j in right if b[j] != 1]
         if left and right:
             f, total = next(number), _product(a, left)
-            x[left[0]] = Factor(f, Fraction(total, a[left[0]]))
-            y[right[0]] = Factor(f, Fraction(total, b[right[0]]))
+            x[left[0]] = Factor(f, Fraction(total, int(a[left[0]])))
+            y[right[0]] = Factor(f, Fraction(total, int(b[right[0]])))
     return Rule((tuple(x),), (tuple(y),), linear=(only(0),), localised=_shape)
 
 
@@ -299,7 +299,7 @@ def _reduction(name: str) -> RuleOf:
         op = None if ins[0].dtype == bool_ else _REDUCES.get(name)  # no collective takes truth values
         x, axes = factors(ins[0].ndim), attributes["axes"]
         dims = x if op else _some(x, [i not in axes for i in range(len(x))])
-        reduces = {x[a].name: op for a in axes} if op else {}  # type: ignore[union-attr]
+        reduces = {x[a].name: op for a in axes} if op else {}
         out = tuple(d for i, d in enumerate(x) if i not in axes)
         return Rule((dims,), (out,), reduces, linear=(only(0),) if op == "sum" else ())
 

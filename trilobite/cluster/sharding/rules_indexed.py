@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trilobite.base.dtypes import DType, int64, uint64
+from trilobite.base.dtypes import DType, bool_, int64, uint64
 from trilobite.cluster.sharding.rules import (
     Attributes,
     Dims,
@@ -57,13 +57,11 @@ def _gather(ins: Types, outs: Types, attributes: Attributes) -> Rule:
 
     def lowered(s: Splitting, factor: int) -> tuple[Var, ...]:
         here = s.ranges[0][axis]
-        inside, mine = _own_places(s, s.inputs[1], int(x.shape[axis]), *here)  # type: ignore[arg-type]
+        inside, mine = _own_places(s, s.inputs[1], int(x.shape[axis]), *here)
         found = s.emit("gather", s.inputs[0], inside, **s.attributes)
         return (_zeros_unless(s, mine, found, tuple(range(axis, axis + indices.ndim))),)
 
-    return Rule(
-        (dims, at), (out,), {table.name: "sum"}, (only(0),), lowerings={table.name: lowered}
-    )
+    return Rule((dims, at), (out,), {table.name: "sum"}, (only(0),), lowerings={table.name: lowered})
 
 
 def _points(x: TensorType, indices: TensorType, axes: tuple[int, ...]) -> tuple[Dims, Dims, Dims]:
@@ -96,7 +94,7 @@ def _scatter(ins: Types, outs: Types, attributes: Attributes) -> Rule:
         x = (*x[:axis], Factor(axis), *x[axis + 1 :])
 
         def lowered(s: Splitting, factor: int) -> tuple[Var, ...]:
-            inside, mine = _own_places(s, s.inputs[1], int(ins[0].shape[axis]), *s.ranges[0][axis])  # type: ignore[arg-type]
+            inside, mine = _own_places(s, s.inputs[1], int(ins[0].shape[axis]), *s.ranges[0][axis])
             flat = s.emit("reshape", mine, shape=mine.type.shape[:-1])
             kept = _zeros_unless(s, flat, s.inputs[2], tuple(range(flat.type.ndim)))
             return (s.emit("scatter", s.inputs[0], inside, kept, **s.attributes),)
@@ -110,7 +108,7 @@ def _scatter(ins: Types, outs: Types, attributes: Attributes) -> Rule:
 
 @rule("scatter_reduce")
 def _scatter_reduce(ins: Types, outs: Types, attributes: Attributes) -> Rule:
-    x, at, updates = _points(ins[0], ins[1], attributes["axes"])
+    x, _, updates = _points(ins[0], ins[1], attributes["axes"])
     free = (None,) * (ins[1].ndim - 1)
     return Rule((x, (None,) * ins[1].ndim, (*free, *updates[len(free) :])), (x,))
 
@@ -121,17 +119,41 @@ def _lanes(ndim: int, axis: int) -> Dims:
 
 @rule("take_along")
 def _take_along(ins: Types, outs: Types, attributes: Attributes) -> Rule:
-    x = _lanes(ins[0].ndim, attributes["axis"])
-    along = factors(ins[0].ndim)
-    at = tuple(Factor(ins[0].ndim) if d is None else along[i] for i, d in enumerate(x))
-    return Rule((x, at), (at,), linear=(only(0),))
+    """Along the axis, each rank gives what it has, and zeros for the rest: classes may be split."""
+    ndim, axis = ins[0].ndim, attributes["axis"] % ins[0].ndim
+    x = factors(ndim)
+    at = (*x[:axis], Factor(ndim), *x[axis + 1 :])
+
+    def lowered(s: Splitting, factor: int) -> tuple[Var, ...]:
+        inside, mine = _own_places(s, s.inputs[1], int(ins[0].shape[axis]), *s.ranges[0][axis])
+        found = s.emit("take_along", s.inputs[0], inside, **s.attributes)
+        return (_zeros_unless(s, mine, found, tuple(range(ndim))),)
+
+    sums = {axis: "sum"} if ins[0].dtype != bool_ else {}
+    x = x if sums else _lanes(ndim, axis)
+    return Rule((x, at), (at,), sums, (only(0),), lowerings={axis: lowered})
 
 
-@rule("scatter_along", "scatter_reduce_along")
+@rule("scatter_along")
 def _scatter_along(ins: Types, outs: Types, attributes: Attributes) -> Rule:
+    ndim, axis = ins[0].ndim, attributes["axis"] % ins[0].ndim
+    lanes = _lanes(ndim, axis)
+    if attributes["kind"] != "add":
+        return Rule((lanes, lanes, lanes), (lanes,))
+
+    def lowered(s: Splitting, factor: int) -> tuple[Var, ...]:
+        inside, mine = _own_places(s, s.inputs[1], int(ins[0].shape[axis]), *s.ranges[0][axis])
+        kept = _zeros_unless(s, mine, s.inputs[2], tuple(range(ndim)))
+        return (s.emit("scatter_along", s.inputs[0], inside, kept, **s.attributes),)
+
+    x = factors(ndim)
+    return Rule((x, lanes, lanes), (x,), linear=(only(0, 2),), lowerings={axis: lowered})
+
+
+@rule("scatter_reduce_along")
+def _scatter_reduce_along(ins: Types, outs: Types, attributes: Attributes) -> Rule:
     x = _lanes(ins[0].ndim, attributes["axis"])
-    linear = (only(0, 2),) if attributes["kind"] == "add" else ()
-    return Rule((x, x, x), (x,), linear=linear)
+    return Rule((x, x, x), (x,))
 
 
 def _whole_windows(t: TensorType, x: TensorType, sizes: Any) -> Dims:

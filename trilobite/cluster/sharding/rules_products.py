@@ -1,5 +1,5 @@
-"""Sharding rules of products and convolutions. A convolution may be split along space too: ranks then exchange
-the rows at their borders (`halo.py`).
+"""Sharding rules of products and convolutions. A convolution may be split along space too: ranks then
+exchange the rows at their borders (`halo.py`).
 """
 
 from __future__ import annotations
@@ -7,7 +7,17 @@ from __future__ import annotations
 from fractions import Fraction
 
 from trilobite.cluster.sharding import halo
-from trilobite.cluster.sharding.rules import Attributes, Dims, Factor, Lowering, Rule, Types, factors, only, rule
+from trilobite.cluster.sharding.rules import (
+    Attributes,
+    Dims,
+    Factor,
+    Lowering,
+    Rule,
+    Types,
+    factors,
+    only,
+    rule,
+)
 from trilobite.ir.types import TensorType
 
 _BOTH = (only(0), only(1))
@@ -32,10 +42,10 @@ N, K, C, GROUP, SPACE = 0, 1, 2, 3, 4  # factors of a convolution; those of spac
 
 
 def _channels(x: TensorType, k: int, groups: int) -> tuple[Factor, Factor, Factor | None]:
-    """Factors of the input channels of x, of the output channels, and of the input channels of the filters."""
+    """Factors of the input channels of x, of the output channels, and of the channels of the filters."""
     if groups == 1:
         return Factor(C), Factor(K), Factor(C)
-    inner = Fraction(groups, int(x.shape[1]))  # type: ignore[arg-type]
+    inner = Fraction(groups, int(x.shape[1]))
     return Factor(GROUP, inner), Factor(GROUP, Fraction(groups, k)), None
 
 
@@ -51,7 +61,7 @@ def _groups_of(place: int, each: int) -> object:
     def localised(attributes: Attributes, ins: Types, outs: object) -> Attributes:
         if attributes["groups"] == 1:
             return attributes
-        return {**attributes, "groups": int(ins[place].shape[1]) // each}  # type: ignore[arg-type]
+        return {**attributes, "groups": int(ins[place].shape[1]) // each}
 
     return localised
 
@@ -63,7 +73,7 @@ def _lowered(space: Dims, lowering: Lowering) -> dict[int, Lowering]:
 @rule("conv")
 def _conv(ins: Types, outs: Types, attributes: Attributes) -> Rule:
     x, w = ins
-    cx, k, cw = _channels(x, int(w.shape[0]), attributes["groups"])  # type: ignore[arg-type]
+    cx, k, cw = _channels(x, int(w.shape[0]), attributes["groups"])
     space, free = _space(x, attributes), (None,) * (x.ndim - 2)
     return Rule(
         ((Factor(N), cx, *space), (k, cw, *free)),
@@ -73,7 +83,7 @@ def _conv(ins: Types, outs: Types, attributes: Attributes) -> Rule:
         _groups_of(0, int(w.shape[1])),  # type: ignore[arg-type]
         _lowered(space, halo.conv),
         once=frozenset(d.name for d in space if d),
-        refuses=halo.reach(x, outs[0], attributes, [int(d) for d in w.shape[2:]]),  # type: ignore[arg-type]
+        refuses=halo.reach(x, outs[0], attributes, [int(d) for d in w.shape[2:]]),
     )
 
 
@@ -81,13 +91,13 @@ def _conv(ins: Types, outs: Types, attributes: Attributes) -> Rule:
 def _conv_input_grad(ins: Types, outs: Types, attributes: Attributes) -> Rule:
     y, w = ins
     x = outs[0]
-    cx, k, cw = _channels(x, int(w.shape[0]), attributes["groups"])  # type: ignore[arg-type]
+    cx, k, cw = _channels(x, int(w.shape[0]), attributes["groups"])
     space, free = _space(x, attributes), (None,) * (x.ndim - 2)
 
     def localised(attributes: Attributes, ins: Types, outs: object) -> Attributes:
         shape = outs[0]  # type: ignore[index]
         groups = attributes["groups"]
-        own = groups if groups == 1 else int(shape[1]) // int(w.shape[1])  # type: ignore[arg-type]
+        own = groups if groups == 1 else int(shape[1]) // int(w.shape[1])
         return {**attributes, "groups": own, "space": tuple(shape[2:])}
 
     return Rule(
@@ -98,7 +108,7 @@ def _conv_input_grad(ins: Types, outs: Types, attributes: Attributes) -> Rule:
         localised,
         _lowered(space, halo.conv_input_grad),
         once=frozenset(d.name for d in space if d),
-        refuses=halo.reach(x, y, attributes, [int(d) for d in w.shape[2:]]),  # type: ignore[arg-type]
+        refuses=halo.reach(x, y, attributes, [int(d) for d in w.shape[2:]]),
     )
 
 
@@ -106,7 +116,7 @@ def _conv_input_grad(ins: Types, outs: Types, attributes: Attributes) -> Rule:
 def _conv_weight_grad(ins: Types, outs: Types, attributes: Attributes) -> Rule:
     x, y = ins
     w = outs[0]
-    cx, k, cw = _channels(x, int(w.shape[0]), attributes["groups"])  # type: ignore[arg-type]
+    cx, k, cw = _channels(x, int(w.shape[0]), attributes["groups"])
     space, free = _space(x, attributes), (None,) * (x.ndim - 2)
     reduces = {N: "sum"} | {d.name: "sum" for d in space if d is not None}
     return Rule(
@@ -117,5 +127,5 @@ def _conv_weight_grad(ins: Types, outs: Types, attributes: Attributes) -> Rule:
         _groups_of(0, int(w.shape[1])),  # type: ignore[arg-type]
         _lowered(space, halo.conv_weight_grad),
         once=frozenset(d.name for d in space if d),
-        refuses=halo.reach(x, y, attributes, [int(d) for d in w.shape[2:]]),  # type: ignore[arg-type]
+        refuses=halo.reach(x, y, attributes, [int(d) for d in w.shape[2:]]),
     )

@@ -19,7 +19,16 @@ from trilobite.base.errors import ArgumentError, ClusterError
 from trilobite.base.locations import user_location
 from trilobite.cluster.meshes import Mesh
 from trilobite.cluster.sharding.conversion import Converter, Costs
-from trilobite.cluster.sharding.placements import Placement, canonical, fits, local_type, ranges, whole as all_whole
+from trilobite.cluster.sharding.placements import (
+    Placement,
+    canonical,
+    fits,
+    local_type,
+    ranges,
+)
+from trilobite.cluster.sharding.placements import (
+    whole as all_whole,
+)
 from trilobite.framework.nn.module import Module
 from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.tensor import Tensor, wrap
@@ -119,7 +128,8 @@ def shard(
 ) -> Any:
     """Split a tensor in place: `shard(w, mesh, model=0)` leaves each rank along "model" its rows. All ranks
     hold the same whole tensor before. Without sides it stays whole, and functions leave it so. A module takes
-    `rules`: of its parameters and buffers, those whose names match a pattern: `{"*.up.weight": {"model": 0}}`.
+    `rules`: of its parameters and buffers, those whose names match:
+    `{"*.up.weight": {"model": 0}}`.
     """
     if isinstance(x, Module):
         _shard_module(x, mesh, rules or {}, sides)
@@ -149,10 +159,12 @@ def _shard_module(
         found = [t for name, t in named.items() if fnmatchcase(name, pattern)]
         if not found:
             raise ArgumentError(
-                f"no parameter matches {pattern!r}", where=user_location(), expected=f"some of {sorted(named)}"
+                f"no parameter matches {pattern!r}",
+                where=user_location(),
+                expected=f"some of {sorted(named)}",
             )
         for t in found:
-            shard(t, mesh, **wanted)
+            shard(t, mesh, None, **wanted)
     if sides or not rules:
         raise ArgumentError(
             "shard of a module", where=user_location(), expected="rules: {pattern: {side: dimension}}"
@@ -173,7 +185,9 @@ def from_local(x: Any, mesh: Mesh, size: int | None = None, **sides: int | None)
     expected = local_type(t, p, mesh.shape, coordinates(mesh))
     if expected.shape != local.shape:
         raise ArgumentError(
-            f"a part {list(local.shape)} of a tensor {t}", where=user_location(), expected=f"{list(expected.shape)}"
+            f"a part {list(local.shape)} of a tensor {t}",
+            where=user_location(),
+            expected=f"{list(expected.shape)}",
         )
     out = wrap(stand_in(t))
     put(out._cell, Parts(mesh, t, p, np.ascontiguousarray(local)))
