@@ -82,7 +82,7 @@ def check_program(seed: int) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(0, 70, 10))
+@pytest.mark.parametrize("seed", range(0, 40, 10))
 def test_random_programs(seed: int) -> None:
     check_program(seed)
 
