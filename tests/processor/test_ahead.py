@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.processor.timing_model import replay_by_model
 from trilobite.base.errors import AssemblyError, ProcessorFault
 from trilobite.processor.device import Device
 from trilobite.processor.isa.assembler import assemble_program
@@ -18,7 +19,6 @@ from trilobite.processor.sim.chip import MOST_INSTRUCTIONS, MOST_RECORDS
 from trilobite.processor.sim.energy import energy_of
 from trilobite.processor.sim.record import CoreTrace, Trace
 from trilobite.processor.sim.run import Run
-from trilobite.processor.sim.timing.engine import replay_by_definition
 from trilobite.processor.sim.timing.stalls import stall_table
 from trilobite.processor.tools.launching import check, profile
 
@@ -84,7 +84,7 @@ def test_energy_and_bytes_are_those_of_the_records(machine: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_stalls_from_arrays_are_those_of_the_definition(machine: str, seed: int) -> None:
     run = launch(machine, 6, seed)
-    plain = replay_by_definition(run.machine, with_records(run.trace))
+    plain = replay_by_model(run.machine, with_records(run.trace))
     assert run.stalls == stall_table(plain)
     assert all(row.total == run.cycles for row in run.stalls)
 

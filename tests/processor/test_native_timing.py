@@ -1,4 +1,6 @@
-"""T1 as machine code is the definition of T1: every time, cause and segment, on random programs."""
+"""T1 as machine code, T1 as plain Python and a second model of T1: the same times, causes and segments, on
+random programs.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.processor.timing_model import replay_by_model
 from trilobite.processor import Device, Machine, load_machine
 from trilobite.processor.machine.description import InstructionCache, LastLevelCache
-from trilobite.processor.sim.timing.engine import replay_by_definition
-from trilobite.processor.sim.timing.native import replay
+from trilobite.processor.sim.timing.native import replay, replay_in_python
 from trilobite.processor.sim.timing.stalls import stall_table
 from trilobite.processor.sim.timing.timeline import Operation, Timeline
 
@@ -100,7 +102,7 @@ def test_one_core(interlock: str, seed: int, depth: int) -> None:
     run = device.launch(
         device.load(program(rng, ONE, 50)), [device.array(np.zeros(10000, np.float32))], checks=False
     )
-    compare(run.timeline, replay_by_definition(device.machine, run.trace))
+    compare(run.timeline, replay_by_model(device.machine, run.trace))
 
 
 @pytest.mark.parametrize("interlock", ["ranges", "none"])
@@ -118,9 +120,10 @@ def test_cores_that_meet_and_share(interlock: str, seed: int, task: str) -> None
         task,
         checks=False,
     )
-    compare(run.timeline, replay_by_definition(device.machine, run.trace))
+    compare(run.timeline, replay_by_model(device.machine, run.trace))
+    compare(run.timeline, replay_in_python(device.machine, run.trace))
     slow = replace(device.machine, dram=replace(base.dram, gb_per_s=20.0, channels=2))
-    compare(replay(slow, run.trace), replay_by_definition(slow, run.trace))
+    compare(replay(slow, run.trace), replay_by_model(slow, run.trace))
 
 
 def with_everything(machine: Machine) -> Machine:
@@ -140,7 +143,8 @@ def test_caches_fifos_and_banks(seed: int) -> None:
     module = device.load(program(rng, ONE + MANY, 30))
     data = device.array(np.zeros(10000, np.float32))
     run = device.launch(module, [data], (8, 1, 1), "union2", checks=False)
-    compare(run.timeline, replay_by_definition(device.machine, run.trace))
+    compare(run.timeline, replay_by_model(device.machine, run.trace))
+    compare(run.timeline, replay_in_python(device.machine, run.trace))
 
 
 @pytest.mark.parametrize("name", ["mlu270", "mlu370-x8", "tpu-v1", "nvdla-512", "diannao"])
@@ -155,10 +159,10 @@ def test_presets(name: str, rng: np.random.Generator) -> None:
     run = device.launch(
         device.load(text), [device.array(np.zeros(size, np.float32))], (9, 1, 1), checks=False
     )
-    compare(run.timeline, replay_by_definition(device.machine, run.trace))
+    compare(run.timeline, replay_by_model(device.machine, run.trace))
 
 
 def test_an_empty_trace_takes_no_time() -> None:
     device = Device("dlp-s")
     run = device.launch(device.load("HALT"), checks=False)
-    assert run.cycles == replay_by_definition(device.machine, run.trace).cycles
+    assert run.cycles == replay_by_model(device.machine, run.trace).cycles

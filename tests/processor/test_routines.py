@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.processor.timing_model import replay_by_model
 from trilobite.processor.device import Device
 from trilobite.processor.isa.address import split
 from trilobite.processor.isa.assembler import assemble_program
@@ -27,7 +28,6 @@ from trilobite.processor.sim.kernels import KERNELS
 from trilobite.processor.sim.log import Log
 from trilobite.processor.sim.memory import Place
 from trilobite.processor.sim.prepared import Prepared
-from trilobite.processor.sim.timing.engine import replay_by_definition
 from trilobite.processor.sim.timing.native import replay
 
 FIRST = 10  # register of the first operand
@@ -160,9 +160,7 @@ def compared(row: Row, formats: tuple[Any, ...], seed: int, operands_for: Any, v
     fast_bytes, fast, device = execute(source, seed, fill, True)
     assert fast_bytes == slow_bytes, (instruction, o.values)
     assert fast.trace.cores[0].records == slow.trace.cores[0].records
-    assert (
-        replay(device.machine, fast.trace).cycles == replay_by_definition(device.machine, slow.trace).cycles
-    )
+    assert replay(device.machine, fast.trace).cycles == replay_by_model(device.machine, slow.trace).cycles
     return sum(len(part.rows) for part in fast.trace.cores[0].parts if isinstance(part, Log))
 
 

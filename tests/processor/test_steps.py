@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.processor.timing_model import replay_by_model
 from trilobite.base.errors import ProcessorFault
 from trilobite.processor.device import Device
 from trilobite.processor.isa.address import address
@@ -24,7 +25,6 @@ from trilobite.processor.sim.chip import Chip
 from trilobite.processor.sim.kernels import KERNELS
 from trilobite.processor.sim.log import Log
 from trilobite.processor.sim.prepared import Prepared
-from trilobite.processor.sim.timing.engine import replay_by_definition
 from trilobite.processor.sim.timing.native import replay
 
 FIRST = 10  # register of the first operand
@@ -128,7 +128,7 @@ def _compare(pool: list[Instruction], seed: int, traced: bool, operands_for: Any
     assert fast.trace.cores[0].records == slow.trace.cores[0].records
     if traced:
         cycles = replay(device.machine, fast.trace).cycles
-        assert cycles == replay_by_definition(device.machine, slow.trace).cycles
+        assert cycles == replay_by_model(device.machine, slow.trace).cycles
     return sum(len(part.rows) for part in fast.trace.cores[0].parts if isinstance(part, Log))
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.processor.contention_model import Sharing, Transfer
 from trilobite.processor.device import Device
 from trilobite.processor.isa.formats import U8
 from trilobite.processor.isa.row import Region
@@ -18,7 +19,6 @@ from trilobite.processor.machine.description import Noc
 from trilobite.processor.sim.record import TensorRecord
 from trilobite.processor.sim.timing import array_model
 from trilobite.processor.sim.timing.arrays import output_stationary, product_cycles, weight_stationary
-from trilobite.processor.sim.timing.contention import Sharing, Transfer
 from trilobite.processor.sim.timing.cost import cost_of, dram_bytes
 from trilobite.processor.sim.timing.native import replay
 from trilobite.processor.sim.timing.ranges import overlap

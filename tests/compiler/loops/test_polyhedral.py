@@ -72,6 +72,7 @@ class Maker:
             if self.rng.random() < 0.15:
                 by = int(self.rng.integers(2, 4))
                 index = atom_index((Quotient if self.rng.random() < 0.5 else Remainder)(index, by))
+                extent = max(extent, by)  # as far as bounds of loops show
             self.extents[buffer][axis] = max(self.extents[buffer][axis], extent)
             out.append(index)
         return tuple(out)
@@ -233,7 +234,7 @@ def check_transform(rng: Rng, nest: Nest) -> Nest | None:
     try:
         found = Schedule(nest).transform(rows).nest
     except IRError as error:
-        assert "cannot be the order of turns" in str(error)
+        assert "cannot be the order of turns" in str(error), f"{error}\n{rows}\n{nest}"
         assert not legal, f"refused, but legal: {rows}\n{error}\n{nest}"
         return None
     assert legal, f"accepted, but illegal: {rows}\n{nest}"

@@ -16,7 +16,6 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.machine.drawing import table
 from trilobite.processor.sim.record import SCALAR_CLASSES
 from trilobite.processor.sim.run import Run
-from trilobite.processor.sim.timing.contention import weighted
 from trilobite.processor.sim.timing.cost import (
     BANDWIDTH,
     IO_DMA,
@@ -28,6 +27,7 @@ from trilobite.processor.sim.timing.cost import (
     capacity,
     scalar_latencies,
 )
+from trilobite.processor.sim.timing.tables import weighted
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
 WAITS = ("sync", "operand")  # for an instruction, which the path goes on with

@@ -1,6 +1,6 @@
 """T1's loop in typed Python: which group of transfers moves how many bytes per cycle.
 
-It is `_share` of `contention.py` in numbers: max-min fairness between the groups that are under way.
+Max-min fairness between the groups that are under way.
 """
 
 from __future__ import annotations

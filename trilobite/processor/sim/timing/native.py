@@ -1,7 +1,8 @@
-"""T1 as machine code: a trace made into arrays, the loop of `stepping.py` run over them.
+"""T1 run over a trace: the trace made into arrays, and the loop of `stepping.py` over them, as machine code
+or as the plain Python that it is.
 
-Enters: a machine and a trace. Leaves: the same `Timeline` as `engine.py` gives, to the last cycle; its lists
-of operations are made from the arrays when somebody asks for them.
+Enters: a machine and a trace. Leaves: a `Timeline`; its lists of operations are made from the arrays when
+somebody asks for them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ def _loop() -> tuple[Kernels, Callable[[int], None]]:
 
 def replay(machine: Machine, trace: Trace) -> Timeline:
     """The timeline of a trace; the machine may differ in timing parameters from the one that ran it."""
-    return _Replay(machine, trace).timeline()
+    return _Replay(machine, trace).timeline(_Replay.run_native)
+
+
+def replay_in_python(machine: Machine, trace: Trace) -> Timeline:
+    """The same by the loop as Python reads it: slow, to look into and to compare with."""
+    return _Replay(machine, trace).timeline(_Replay.run_python)
 
 
 class _Replay:
@@ -88,28 +94,40 @@ class _Replay:
                       end_core=whole(members * members), end_op=whole(members * members))  # fmt: skip
         self.members = members
 
-    def _state(self) -> ctypes.Structure:
-        machine = self.machine
-        state = structure_of(State)()
-        for name, array in self.arrays.items():
-            setattr(state, name, array.ctypes.data)
-        launch = machine.launch
-        numbers = {
+    def _numbers(self) -> dict[str, int]:
+        machine, launch = self.machine, self.machine.launch
+        return {
             "cores": len(self.trace.cores), "depth": self.depth, "flight_room": self.flight,
             "member_room": self.members, "dispatch": machine.core.queues.dispatch,
             "ranges": int(machine.interlock == "ranges"), "barrier_cycles": machine.barrier_cycles,
             "round_cycles": machine.cycles(launch.round_ns),
             "overhead_cycles": machine.cycles(launch.overhead_ns),
         }  # fmt: skip
-        for name, value in numbers.items():
-            setattr(state, name, value)
-        self.meet = MEET(self.tables.meet)
-        state.meet = ctypes.cast(self.meet, ctypes.c_void_p)
-        return state
 
-    def timeline(self) -> Timeline:
-        state = self._state()
+    def run_native(self) -> None:
+        state = structure_of(State)()
+        for name, array in self.arrays.items():
+            setattr(state, name, array.ctypes.data)
+        for name, value in self._numbers().items():
+            setattr(state, name, value)
+        meet = MEET(self.tables.meet)
+        state.meet = ctypes.cast(meet, ctypes.c_void_p)
         _loop()[1](ctypes.addressof(state))
+
+    def run_python(self) -> None:
+        state, lists = State(), {name: array.tolist() for name, array in self.arrays.items()}
+        for name, kind in State.__annotations__.items():
+            if kind == "int":
+                setattr(state, name, 0)
+        for name, value in {**lists, **self._numbers()}.items():
+            setattr(state, name, value)
+        state.meet = self.tables.meet
+        stepping.entry(state)
+        for name, values in lists.items():
+            self.arrays[name][:] = values
+
+    def timeline(self, run: Callable[[_Replay], None]) -> Timeline:
+        run(self)
         ends = [int(self.arrays["clock"].max(initial=0)), int(self.arrays["op_finish"].max(initial=0))]
         cores = [
             CoreTimes(core, number, self._fill, self._columns) for number, core in enumerate(self.trace.cores)

@@ -1,7 +1,10 @@
 """T1's loop in typed Python: what waits for the clock. Operations whose start becomes known, and transfers
 that share parts.
 
-It is `_settle`, `_place` and the events of `engine.py`, and `contention.py`, in numbers.
+Round-robin service of equal bursts gives every waiting transfer the same share of a part; in the limit of
+small bursts that is max-min fairness (`fairness.py`), computed without stepping through bursts. Between two
+events all rates are constant. Transfers with the same parts and the same highest rate always run at the same
+rate: they form a group, whose bytes per member are counted once.
 """
 
 from __future__ import annotations

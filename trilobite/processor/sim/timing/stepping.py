@@ -1,8 +1,12 @@
-"""T1's loop in typed Python: cores, queues, interlocks and meetings.
+"""T1: a trace in whole cycles, with queues, interlocks or sync edges, and contention for shared parts. This
+is its definition, in typed Python: `native.py` runs it as machine code, or as it stands.
 
-Enters: a `State`. Leaves: in the same state, the times of every operation and what each control did. It is
-`engine.py` step by step, with numbers instead of objects: the same order of events, the same floating-point
-operations. What waits for the clock stands in `shares.py`.
+Enters: a `State`, made of a machine and a trace. Leaves: in the same state, the times of every operation and
+what each control did. Function is not repeated: records are replayed.
+
+Each core dispatches in order. An instruction starts when it is dispatched, its queue is free and (with
+`interlock: ranges`) nothing under way touches its bytes. Everything whose time is known is placed at once;
+only transfers over shared parts wait for the clock (`shares.py`), because others may slow them.
 """
 
 from __future__ import annotations

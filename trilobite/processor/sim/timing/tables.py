@@ -26,7 +26,6 @@ from trilobite.processor.sim.record import (
     TensorRecord,
     Trace,
 )
-from trilobite.processor.sim.timing.contention import weighted
 from trilobite.processor.sim.timing.cost import (
     Cost,
     Resource,
@@ -296,3 +295,13 @@ class _Growing:
         """All rows."""
         self._chunks = [np.concatenate([*self._chunks, self._of_lists()])]
         return self._chunks[0]
+
+
+def weighted(resource: Hashable) -> tuple[Hashable, float]:
+    """The part itself, and which share of a transfer's bytes it carries."""
+    if isinstance(resource, tuple) and resource[0] == "channel":
+        return resource[:2], 1 / resource[2]
+    if isinstance(resource, tuple) and resource[0] == "share":
+        part, weight = weighted(resource[1])
+        return part, weight * resource[2] / resource[3]
+    return resource, 1.0

@@ -6,7 +6,8 @@ Each core dispatches in order. An instruction starts when it is dispatched, its 
 `interlock: ranges`) nothing under way touches its bytes. Everything whose time is known is placed at once;
 only transfers over shared parts wait for the clock, because others may slow them.
 
-This is the definition; `replay` runs the same steps as machine code (`native.py`).
+It is a second model, written with objects and lists, to compare `timing/stepping.py` with: the same times and
+causes must come out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.processor.contention_model import Sharing, Transfer
 from trilobite.processor.isa.row import Region
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.record import (
@@ -27,7 +29,6 @@ from trilobite.processor.sim.record import (
     TensorRecord,
     Trace,
 )
-from trilobite.processor.sim.timing.contention import Sharing, Transfer
 from trilobite.processor.sim.timing.cost import capacity, cost_of, scalar_cycles
 from trilobite.processor.sim.timing.foresight import foresee
 from trilobite.processor.sim.timing.ranges import Footprint, solid
@@ -343,6 +344,6 @@ def _sizes(trace: Trace, kind: type[BarrierRecord | TaskRecord]) -> Counter[int]
     return sizes
 
 
-def replay_by_definition(machine: Machine, trace: Trace) -> Timeline:
+def replay_by_model(machine: Machine, trace: Trace) -> Timeline:
     """The timeline of a trace; the machine may differ in timing parameters from the one that ran it."""
     return Engine(machine, trace).run()

@@ -1,4 +1,5 @@
-"""Shared parts under contention: which transfer moves how many bytes per cycle.
+"""Shared parts under contention: which transfer moves how many bytes per cycle. Objects instead of the arrays
+of `timing/shares.py` and `timing/fairness.py`, to compare these with.
 
 Enters: transfers that begin at some cycle, each with a size, a highest rate of its own, and the parts on its
 way. Leaves: the cycle in which each ends. Round-robin service of equal bursts gives every waiting transfer
@@ -18,6 +19,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
+
+from trilobite.processor.sim.timing.tables import weighted
 
 EPSILON = 1e-6  # of a byte, or of a cycle: below this a transfer is over
 
@@ -47,16 +50,6 @@ class _Group:
     def left(self) -> float:
         """Bytes until the next member is done."""
         return max(0.0, self.ends[0][0] - self.served)
-
-
-def weighted(resource: Hashable) -> tuple[Hashable, float]:
-    """The part itself, and which share of a transfer's bytes it carries."""
-    if isinstance(resource, tuple) and resource[0] == "channel":
-        return resource[:2], 1 / resource[2]
-    if isinstance(resource, tuple) and resource[0] == "share":
-        part, weight = weighted(resource[1])
-        return part, weight * resource[2] / resource[3]
-    return resource, 1.0
 
 
 class Sharing:
