@@ -125,6 +125,10 @@ class _Check:
         return all(v in self.ranges for v in used) and not self._cut(used)
 
     def _cut(self, used: set[str]) -> bool:
-        return any(
-            (len(each.extent) > 1 or each.start) and each.var in used for each in loops(self.nest.body)
-        )
+        """Does a bound beside the plain one leave out turns of these variables?"""
+        for each in loops(self.nest.body):
+            if len(each.extent) > 1 or each.start:
+                decide = {each.var}.union(*(i.variables for i in (*each.extent, *each.start)))
+                if decide & used:
+                    return True
+        return False
