@@ -98,7 +98,9 @@ def test_the_end_of_a_block_is_one_group_bit_for_bit(
     assert np.array_equal(made(operands)[0], run(graph, operands)[0])
     lines = [line for line in made.stages["mapping"].splitlines() if "relay" not in line]
     assert len(lines) == 1 and " matrix " in lines[0]
-    assert ("VDS" in made.stages["isa"]) == (step_ == 0.037) and "VSEL" not in made.stages["isa"]
+    isa = made.stages["isa"]
+    assert ("VDS" in isa) == (step_ == 0.037)
+    assert zero or "VSEL" not in isa  # a zero point is what NaN becomes: chosen behind the rounding
 
 
 def test_of_two_products_that_meet_the_narrower_one_is_written() -> None:
