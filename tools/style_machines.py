@@ -28,10 +28,15 @@ Written by `python -m tools.style_machines`; every figure is simulated, every pi
 Frames a second are 1 over the simulated time of one picture; joules are those of the machine's energy model
 ([machines](machines.md)). `trilobite profile NETWORK.onnx --on dlp:MACHINE -o report.html` shows why.
 
-Pictures of the 8-bit pair may differ in single pixels: its 8-bit convolutions agree bit for bit, but
-where a scaled sum lies between two 8-bit steps, one target rounds it up and another down, and later layers
-see it.
+{agreement}
 """
+SAME = (
+    "Pictures of the 8-bit pair are the CPU's, bit for bit: "
+    "its products are rounded once, by one rule everywhere."
+)
+DIFFERENT = (
+    "Pictures of the 8-bit pair differ from the CPU's by up to {0:.0f} levels of 255 in single pixels."
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,9 @@ def _apart(one: Any, other: Any) -> float:
 
 def page(found: list[Result]) -> str:
     head = ("network", "machine", "cycles", "ms", "frames a second", "mJ a frame", "from the CPU, of 255")
-    lines = [HEAD, f"| {' | '.join(head)} |", "|---|---|" + "---:|" * 5]
+    apart = max(r.apart for r in found if r.network.startswith("any style"))
+    agreement = DIFFERENT.format(apart) if apart else SAME
+    lines = [HEAD.format(agreement=agreement), f"| {' | '.join(head)} |", "|---|---|" + "---:|" * 5]
     lines += [
         f"| {r.network} | {r.machine} | {r.cycles:,} | {r.seconds * 1e3:.2f} | {1 / r.seconds:,.1f} "
         f"| {r.joules * 1e3:.1f} | {r.apart:.3f} |"

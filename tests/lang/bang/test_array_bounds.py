@@ -18,12 +18,20 @@ levels = pytest.mark.parametrize("level", LEVELS)
 HEAD = """#include <bang.h>
 struct Tile { float *to; const float *from; int n; };
 __mlu_func__ void add_one(Tile t) { __bang_add_scalar(t.to, t.from, 1.0f, t.n); }
+__mlu_func__ void scaled(const Tile &t, int from) { __bang_mul_scalar(t.to + from, t.from, 2.0f, 32); }
+__mlu_func__ void planned(Tile &t, float *to, const float *from) { t.to = to; t.from = from; }
+__mlu_func__ void forwarded(const Tile &t, int from) { scaled(t, from); }
+__mlu_func__ void twice(Tile *t, int from) { Tile *same = t; same->to[from] = same->from[0] * 2.0f; }
 __mlu_shared__ float shared[256];
 """
 KERNELS = {
     "plain": ("__bang_add(a, a, b, n);", "outside the array a: __bang_add: dst touches bytes 0 to 260 of its 256 (a[0] to [64] of 64), 4 bytes too many"),
     "source": ("__bang_add(c, b + n - 64, b, 64);", "outside the array b: __bang_add: a touches bytes 4 to 260 of its 256"),
     "struct": ("Tile t = {a, b, n}; add_one(t);", "outside the array a: __bang_add_scalar: dst touches bytes 0 to 260"),
+    "reference": ("Tile t; planned(t, a, b); forwarded(t, n - 32);", "outside the array a: __bang_mul_scalar: dst touches bytes 132 to 260 of its 256"),
+    "past_reference": ("Tile t; planned(t, a, b); scaled(t, n == 64 ? 0 : 70);", "outside the array a: __bang_mul_scalar: dst touches bytes 280 to 408 of its 256"),
+    "pointer_to_struct": ("Tile t = {a, b, n}; twice(&t, n - 1);", "outside the array a: a scalar access touches bytes 256 to 260 of its 256"),
+    "begins_in_next": ("Tile t; planned(t, b, a); __bang_add(t.to, t.from + (n == 64 ? 0 : 64), t.from, 32);", "outside the array a: __bang_add: a touches bytes 256 to 384 of its 256"),
     "scalar": ("for (int i = 0; i < n; ++i) b[i] = b[i] + 1.0f;", "outside the array b: a scalar access touches bytes 256 to 260 of its 256 (b[64] to [64] of 64), 4 bytes too many"),
     "chosen": ("float *p = n > 1000 ? a : b; __bang_add_scalar(p, p, 1.0f, n);", "__bang_add_scalar: dst touches bytes 0 to 260"),
     "copy": ("__memcpy(c, x, n * sizeof(float), GDRAM2NRAM);", "outside the array c: __memcpy: dst touches bytes 0 to 260 of its 256"),
@@ -117,6 +125,32 @@ def test_a_result_that_lies_on_its_source_is_named(name: str, level: int, tmp_pa
         run(source, "k", [np.zeros(400, np.float32), x, wrong], level=level)
     assert [f.kind for f in caught.value.findings] == ["overlap"] and said in str(caught.value)
     assert "buffer, bytes 0 to" in str(caught.value)
+
+
+CARRIED = """#include <bang.h>
+__mlu_global__ void k(float *y, const float *x, int n) {
+  __nram__ float a[64];
+  __nram__ float b[64];
+  float total = 0;
+  __memcpy(a, x, sizeof(a), GDRAM2NRAM);
+  for (int i = 0; i < n; ++i) total += b[i];
+  if (total > 3) y[0] = a[5];
+}
+"""
+
+
+@levels
+def test_scalar_findings_name_variables_and_no_registers(level: int, tmp_path: Path) -> None:
+    with pytest.raises(CheckFailed) as caught:
+        run(
+            written(CARRIED, tmp_path),
+            "k",
+            [np.zeros(9, np.float32), np.ones(64, np.float32), 6],
+            level=level,
+        )
+    said = str(caught.value)
+    assert "uninitialised bytes reach a branch: through total, loaded from byte 0 of b" in said
+    assert "control queue, a branch (" in said and "$" not in said and "CBZ" not in said
 
 
 WIDENED = """#include <bang.h>

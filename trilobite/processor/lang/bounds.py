@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from trilobite.processor.isa.address import LETTERS, address
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import BY_NAME, I64
 from trilobite.processor.lang.codegen.registers import STACK_POINTER
 from trilobite.processor.lang.intrinsics import contract
-from trilobite.processor.lang.ir import Buffer, Constant, Function, Op, Result, Value, Variable
+from trilobite.processor.lang.ir import Buffer, Function, Op, Value
 from trilobite.processor.lang.provenance import EVERYWHERE, NOWHERE, Points, Provenance
-from trilobite.processor.lang.types import STACK, is_pointer
+from trilobite.processor.lang.stack_words import StackWords
+from trilobite.processor.lang.types import is_pointer
 
 SPACES = frozenset(("nram", "wram", "sram", "ldram", "acc"))
 
@@ -44,11 +46,12 @@ class CallNote:
     apart: bool = False
     arrays: tuple[tuple[str, tuple[Array, ...]], ...] = ()
     ahead: bool = False
+    read: frozenset[str] = frozenset()  # operands that are read, and those that are written
+    written: frozenset[str] = frozenset()
 
 
 CALL = "call"  # attribute of a tensor operation: the name, parameters, `apart` and `ahead` of its CallNote
 Sources = dict[str, tuple[Buffer, ...]]  # operand -> the arrays it may lie in
-Slot = tuple[Buffer, int | None]  # a place in a buffer of the stack; None: somewhere in it
 _UNKNOWN = Points(spaces=frozenset([EVERYWHERE]))
 
 
@@ -73,47 +76,12 @@ def _pointers(op: Op) -> list[tuple[str, Value]]:
     return [("", op.operands[0])] if op.opcode == "load" else []
 
 
-def slot_of(pointer: Value, distance: int) -> Slot | None:
-    """The word of the stack that a pointer means, if it is plain to see."""
-    known: int | None = distance
-    while isinstance(pointer, Result) and pointer.op.opcode in ("offset", "cast"):
-        if pointer.op.opcode == "offset":
-            step = pointer.op.operands[1]
-            known = known + step.integer if known is not None and isinstance(step, Constant) else None
-        pointer = pointer.op.operands[0]
-    if not isinstance(pointer, Result) or pointer.op.opcode != "address":
-        return None
-    buffer = pointer.op.attrs["buffer"]
-    return (buffer, known) if buffer.space == STACK else None
-
-
 class _Reach(Provenance):
     """Provenance that looks into the stack."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function)
-        self._stored: dict[Buffer, list[tuple[int | None, Value]]] = {}
-        self._set: dict[Variable, list[Value]] = {}
-        self._escaped: set[Buffer] = set()
-        for op in function.ops():
-            self._note(op)
-
-    def _note(self, op: Op) -> None:
-        if op.opcode == "store":
-            slot = slot_of(op.operands[1], op.attrs["offset"])
-            if slot is not None:
-                self._stored.setdefault(slot[0], []).append((slot[1], op.operands[0]))
-        if op.opcode == "set":
-            self._set.setdefault(op.attrs["variable"], []).append(op.operands[0])
-        if op.opcode in ("offset", "load", "note"):
-            return
-        handed = op.operands[:1] if op.opcode == "store" else op.uses()
-        for value in handed:
-            if op.opcode == "cast" and is_pointer(op.results[0].type):
-                continue
-            slot = slot_of(value, 0)
-            if slot is not None:
-                self._escaped.add(slot[0])
+        self._words = StackWords(function)
 
     def arrays(self, pointer: Value) -> tuple[Buffer, ...]:
         """Everything that it may point to, if all of that is arrays of scratchpads; else nothing."""
@@ -123,23 +91,12 @@ class _Reach(Provenance):
         return tuple(sorted(points.buffers, key=lambda buffer: (buffer.name, buffer.bytes)))
 
     def _behind(self, op: Op, value: Value) -> tuple[list[Value], Points]:
-        if op.opcode == "load":
-            return self._loaded(op)
-        if op.opcode == "get":
-            return (list(self._set.get(op.attrs["variable"], ())), NOWHERE)
+        if op.opcode in ("load", "get"):
+            held = self._words.values(op)
+            return (held, NOWHERE) if held else ([], NOWHERE if op.opcode == "get" else _UNKNOWN)
         if op.opcode == "cast" and (is_pointer(value.type) or op.operands[0].type == I64):
             return [op.operands[0]], NOWHERE
         return super()._behind(op, value)
-
-    def _loaded(self, op: Op) -> tuple[list[Value], Points]:
-        slot = slot_of(op.operands[0], op.attrs["offset"])
-        if slot is None or slot[0] in self._escaped:
-            return [], _UNKNOWN
-        buffer, at = slot
-        stored = [
-            v for place, v in self._stored.get(buffer, ()) if place is None or at is None or place == at
-        ]
-        return (stored, NOWHERE) if stored else ([], _UNKNOWN)
 
 
 def notes_of(
@@ -159,7 +116,12 @@ def notes_of(
             for operand, buffers in sources.get(op, {}).items()
         )
         if name or arrays:
-            notes[_place(op, at, made)] = CallNote(name, parameters, apart, arrays, ahead)
+            used = contract(op.attrs["row"]).accesses if op.opcode == "tensor" else ()
+            read, written = (
+                frozenset(a.operand for a in used if chosen(a))
+                for chosen in (attrgetter("reads"), attrgetter("writes"))
+            )
+            notes[_place(op, at, made)] = CallNote(name, parameters, apart, arrays, ahead, read, written)
     return notes
 
 

@@ -42,11 +42,12 @@ class ArrayChecker:
         if note is None:
             return
         known = dict(note.arrays)
-        for region in (*reads, *writes):
-            if region.count:
-                extent = _extent(region)
-                operand = _operand(o, region, extent, known)
-                self._judge(core, queue, note, operand, extent, known.get(operand, ()))
+        for regions, names in ((writes, note.written), (reads, note.read)):
+            for region in regions:
+                if region.count:
+                    extent = _extent(region)
+                    operand = _operand(o, region, extent, known, names)
+                    self._judge(core, queue, note, operand, extent, known.get(operand, ()))
         if note.apart:
             self._apart(core, queue, note, spans)
 
@@ -82,11 +83,17 @@ class ArrayChecker:
 
 
 def _operand(
-    o: Operands, region: Region, extent: tuple[int, int], known: Mapping[str, Sequence[Array]]
+    o: Operands,
+    region: Region,
+    extent: tuple[int, int],
+    known: Mapping[str, Sequence[Array]],
+    names: frozenset[str],
 ) -> str:
-    """The operand that a region belongs to; of several at one address the one whose array holds it: one that
-    points behind its own array, for no elements, may have the address of the next."""
-    found = [name for name, value in o.values.items() if value is region.address or value == region.address]
+    """The operand, one of those that are read or written, that a region belongs to; of several at one address
+    the one whose array holds it: one that points behind its own array, for no elements, may have the address
+    of the next."""
+    values = ((name, value) for name, value in o.values.items() if not names or name in names)
+    found = [name for name, value in values if value is region.address or value == region.address]
     low, high = (value & OWNER for value in extent)
     inside = (n for n in found if any(a.low <= low and high <= a.high for a in known.get(n, ())))
     return next(inside, found[0] if found else "")

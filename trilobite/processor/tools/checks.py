@@ -49,7 +49,7 @@ class Checks:
         self._codes: dict[Place, NativeCode] = {}
         self.findings: list[Finding] = []
         self.races = RaceChecker(machine, memory, program, self.findings.append)
-        self.bytes = MemoryChecker(memory, self.findings.append, Wording(program).address)
+        self.bytes = MemoryChecker(memory, self.findings.append, Wording(program))
         self.arrays = ArrayChecker(program, self.findings.append)
         self.poison = Poison(machine, memory) if poison else None
         if self.poison is not None and not self.poison.is_on:

@@ -15,6 +15,7 @@ from trilobite.processor.isa.program import Program
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import Place
 
+_SCALAR = {"SLOAD": "a scalar read", "SSTORE": "a scalar write", "CBZ": "a branch", "CBNZ": "a branch"}
 SHOWN = 20  # findings that the error's text spells out
 
 
@@ -68,7 +69,12 @@ def core_text(place: Place) -> str:
 def site(program: Program, core: Place, queue: str, instruction: int) -> Site:
     text = f"instruction {instruction}: {instruction_text(program.instructions[instruction])}"
     note = getattr(program, "notes", {}).get(instruction)
-    text = note.name if note is not None and note.name else text
+    if note is not None and note.name:
+        text = note.name
+    elif any(
+        other.name for other in getattr(program, "notes", {}).values()
+    ):  # BANG C: its reader wrote no CBZ
+        text = _SCALAR.get(program.instructions[instruction].mnemonic, "scalar code")
     return Site(core, queue, instruction, text, program.where(instruction))
 
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from trilobite.processor.isa.address import address_text, split
 from trilobite.processor.isa.encode import Instruction
-from trilobite.processor.isa.formats import Array
-from trilobite.processor.isa.row import GDRAM, LDRAM, NRAM, SRAM, Operands, Region
+from trilobite.processor.isa.formats import I64, Array
+from trilobite.processor.isa.row import GDRAM, LDRAM, NRAM, SRAM, Operands, Region, region
+from trilobite.processor.sim.control import LOADABLE
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import LDRAM_BYTES, Memory, Place
 from trilobite.processor.sim.prepared import Prepared
@@ -24,6 +25,7 @@ from trilobite.processor.tools.findings import Finding, site_of
 from trilobite.processor.tools.register_masks import extended, result_mask
 from trilobite.processor.tools.spans import Span
 from trilobite.processor.tools.spreading import spread
+from trilobite.processor.tools.wording import Wording
 
 STACK = 62
 STATIC_LDRAM = 1 << 25  # what static arrays may take of LDRAM; the stack has the rest
@@ -53,9 +55,10 @@ class CoreState:
 
 
 class MemoryChecker:
-    def __init__(self, memory: Memory, report: Report, shown: Callable[[int], str] = address_text) -> None:
+    def __init__(self, memory: Memory, report: Report, said: Wording | None = None) -> None:
         self.memory, self.report = memory, report
-        self._shown = shown  # an address in the words of the program's language
+        self._said = said  # the words of the program's language
+        self._shown = said.address if said is not None else address_text
         self.shadow = Definedness(memory)
         self.states: dict[Place, CoreState] = {}
         self._origins: dict[tuple[Place, int], str] = {}
@@ -235,8 +238,26 @@ class MemoryChecker:
         for register in registers:
             if state.undefined[register]:
                 origin = state.origin[register] or "its bytes were never written"
-                self._uninitialised(core, what, f"${register}, {origin}", queue)
+                self._uninitialised(core, what, f"{self._holder(core, register)}{origin}", queue)
                 state.clear(register)
+
+    def _holder(self, core: Core, register: int) -> str:
+        """Who brings undefined bytes: the source's variables, in assembly the register."""
+        if self._said is None or not self._said.is_bang:
+            return f"${register}, "
+        state = self.states[core.place]
+
+        def is_undefined(kind: str, where: int) -> bool:
+            if kind == "register":
+                return bool(state.undefined[where])
+            if kind != "frame":
+                return False
+            at = (core.registers[STACK] + where) & ((1 << 64) - 1)
+            raw = self.shadow.bytes(core.place, region(at, I64, (1,), LOADABLE))
+            return raw is not None and not raw.all()
+
+        names = self._said.carriers(core, is_undefined)
+        return f"through {names}, " if names else ""
 
     def _uninitialised(self, core: Core, what: str, detail: str, queue: str = "control") -> None:
         if (what, core.pc) in self._seen:

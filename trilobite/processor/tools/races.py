@@ -79,7 +79,9 @@ class RaceChecker:
         self._known = [[0] * len(self.counts) for _ in range(cores)]
         self._own = [self._ordered_with(thread) for thread in range(len(self.counts))]
         self.surfaces: dict[Key, Surface] = {}
-        self._released: dict[tuple[Key, int], Clock] = {}
+        self._released: dict[
+            tuple[Key, int], tuple[int, Sequence[int]]
+        ] = {}  # who released it last, with its clock
         self._said = Wording(program)
         self._seen: set[tuple[str, str]] = set()
 
@@ -128,8 +130,8 @@ class RaceChecker:
         return known
 
     def _acquire(self, number: int, word: tuple[Key, int]) -> None:
-        given = self._released.get(word)
-        if given is not None:
+        by, given = self._released.get(word, (number, ()))
+        if by != number:  # what it released itself it knows
             self._known[number] = list(map(max, self._known[number], given))
 
     # What translated code asks for and reports.
@@ -173,7 +175,7 @@ class RaceChecker:
         word = (span.key, span.low // WORD)
         self._acquire(number, word)
         self._access(core, number * THREADS + ATOMIC, [], [span])
-        self._released[word] = self._with_control(number).copy()
+        self._released[word] = number, self._with_control(number).copy()
 
     def _access(
         self, core: Core, thread: int, reads: Sequence[Span], writes: Sequence[Span], is_there: Held = _never

@@ -6,6 +6,8 @@ arrays, of `__sync_io()` and `__sync_cluster()`; assembly and Python kernels spe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from trilobite.processor.isa.address import NAMES, OFFSET_MASK, SPACES, address_text
 from trilobite.processor.isa.program import Program
 from trilobite.processor.sim.core import Core
@@ -57,6 +59,15 @@ class Wording:
 
     def memory(self, core: Core, span: Span) -> str:
         return self.bytes(span.key, span.low, span.high, core.place)
+
+    def carriers(self, core: Core, is_undefined: Callable[[str, int], bool]) -> str:
+        """The source's variables that hold undefined bytes where a core is, as far as their places are known;
+        `is_undefined` is asked for a part: a register, or a place in the frame."""
+        alive = [p for p in getattr(self.program, "variables", ()) if p.first <= core.pc < p.last]
+        found = [
+            p.name for p in alive if not p.name.startswith("(") and any(is_undefined(*q) for q in p.parts)
+        ]
+        return ", ".join(dict.fromkeys(found))
 
     def sync(self, queue: str) -> str:
         return _SYNCS[queue] if self.is_bang else f"SYNC.{queue}"
