@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,10 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import trilobite as tb
 from tests.report.conftest import KEPT
 from tools.browser import Browser
 from trilobite.base.errors import StateError
 from trilobite.framework.progress import Progress
+from trilobite.native import watching
 from trilobite.processor import Device
 from trilobite.report.feed import MOST, Curve, Feed
 from trilobite.report.studio import Studio
@@ -67,6 +71,38 @@ def asked(studio: Studio, path: str, token: str | None = None, host: str = "") -
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def test_the_kernel_of_a_cpu_run_is_told_while_it_runs(feed: Feed) -> None:
+    @tb.jit
+    def layers(x: tb.Tensor, w: tb.Tensor) -> tb.Tensor:
+        for _ in range(6):
+            x = tb.tanh(x @ w)
+        return x
+
+    rng = np.random.default_rng(0)
+    x, w = (tb.tensor(rng.standard_normal((700, 700)).astype(np.float32) * 0.05) for _ in range(2))
+    want = layers(x, w).numpy()
+    seen: set[str] = set()
+    for _ in range(200):
+        running = threading.Thread(target=layers, args=(x, w))
+        running.start()
+        while running.is_alive():
+            seen.add(feed.snapshot()["kernel"])
+        if len(seen - {""}) > 1:
+            break
+    told = [re.fullmatch(r"(.+), (\d+) of (\d+)", kernel) for kernel in seen - {""}]
+    assert len(told) > 1 and all(m is not None and 1 <= int(m[2]) <= int(m[3]) for m in told)
+    np.testing.assert_array_equal(layers(x, w).numpy(), want)
+    kernels = feed.snapshot()["kernels"]
+    assert {m[1] for m in told if m} <= {k["kernel"] for k in kernels}
+    assert sum(k["share"] for k in kernels) == pytest.approx(1) and all(k["ms"] > 0 for k in kernels)
+
+
+def test_nothing_is_noted_when_nobody_watches() -> None:
+    with Feed().listening():
+        pass
+    assert watching.current is None
 
 
 def test_steps_and_launches_are_heard(feed: Feed) -> None:

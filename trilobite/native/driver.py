@@ -200,6 +200,11 @@ class Table:
         self.header[6:9] = self._events.ctypes.data if room else 0, room, 0
         return self._events
 
+    @property
+    def noted(self) -> Words:
+        """The room of `time`, as it fills."""
+        return self._events
+
     def events(self) -> Words:
         """What was noted since `time` or since the last call; what did not fit is lost."""
         noted = self._events[: self.header[8]].copy()

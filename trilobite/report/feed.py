@@ -16,12 +16,14 @@ from typing import Any
 
 from trilobite.base.locations import is_inside
 from trilobite.framework import progress
+from trilobite.native.watching import Watch, watching
 from trilobite.processor import device
 from trilobite.processor.sim.run import Run
 from trilobite.report.places import short_path
 
 MOST = 2000  # points of a curve
 LAUNCHES = 200  # that are listed
+KERNELS = 12  # of the CPU that are listed
 
 
 class Curve:
@@ -53,6 +55,7 @@ class Feed:
         self._cycles = self._count = 0
         self._doing = self._ended = ""
         self._run: Run | None = None
+        self._watch: Watch | None = None
 
     @contextmanager
     def listening(self) -> Iterator[Feed]:
@@ -60,7 +63,8 @@ class Feed:
         progress.listeners.append(self._step)
         device.listeners.append(self._launch)
         try:
-            yield self
+            with watching() as self._watch:
+                yield self
         finally:
             progress.listeners.remove(self._step)
             device.listeners.remove(self._launch)
@@ -89,7 +93,7 @@ class Feed:
 
     def snapshot(self) -> dict[str, Any]:
         """All of it now."""
-        line = self._line()
+        line, kernel, spent = self._line(), self._kernel(), self._spent()
         with self._lock:
             return {
                 "seconds": time.monotonic() - self._began,
@@ -100,9 +104,23 @@ class Feed:
                     n: {"steps": c.count, "last": c.last, "points": c.points} for n, c in self._curves.items()
                 },
                 "launches": list(self._launches),
+                "kernel": kernel,
+                "kernels": spent,
                 "launched": self._count,
                 "cycles": self._cycles,
             }
+
+    def _kernel(self) -> str:
+        """The kernel that the CPU is at, of a compiled program."""
+        now = self._watch.now() if self._watch is not None and not self._ended else None
+        return f"{now.kernel}, {now.number} of {now.of}" if now is not None else ""
+
+    def _spent(self) -> list[dict[str, Any]]:
+        """The kernels of the CPU that took longest, with their share of all."""
+        spent = self._watch.spent() if self._watch is not None else {}
+        whole = sum(spent.values()) or 1.0
+        longest = sorted(spent.items(), key=lambda pair: -pair[1])[:KERNELS]
+        return [{"kernel": name, "ms": took * 1e3, "share": took / whole} for name, took in longest]
 
     def _line(self) -> str:
         """Where the thread that made this is: the user's line."""

@@ -1,6 +1,6 @@
 /** @typedef {{steps: number, last: number, points: [number, number][]}} LiveCurve
  * @typedef {{number: number, machine: string, kernel: string, cycles: number, ms: number, mJ: number}} Launch
- * @typedef {{seconds: number, doing: string, ended: string, line: string, curves: Record<string, LiveCurve>, launches: Launch[], launched: number, cycles: number}} State */
+ * @typedef {{seconds: number, doing: string, ended: string, line: string, curves: Record<string, LiveCurve>, launches: Launch[], launched: number, cycles: number, kernel: string, kernels: {kernel: string, ms: number, share: number}[]}} State */
 
 /** A number over steps. @param {string} name @param {LiveCurve} curve */
 function curveView(name, curve) {
@@ -21,6 +21,11 @@ function showState(state, page, token) {
   if (state.launches.length) figures.push(["kernel of the last launch", state.launches[state.launches.length - 1].kernel || "–"]);
   const parts = [element("p", { class: "sentence", id: "status" }, status), element("p", { class: "line" }, ...(state.line ? ["at ", element("code", { class: "place" }, state.line)] : [])),
     element("div", { class: "split" }, ...Object.entries(state.curves).map(([name, curve]) => curveView(name, curve)))];
+  if (state.kernels.length || state.kernel) {
+    const now = state.ended ? "" : state.kernel ? "The CPU is at " : "The CPU is between two kernels.";
+    parts.push(element("h2", {}, "CPU"), element("p", { class: "line", id: "kernel" }, now, ...(state.kernel && !state.ended ? [element("code", {}, state.kernel)] : [])));
+    if (state.kernels.length) parts.push(tableView({ title: "Kernels", head: ["kernel", "ms", "share"], rows: state.kernels.map((k) => [k.kernel, k.ms, `${(100 * k.share).toFixed(1)}%`]), note: "Measured while they ran, the longest first." }));
+  }
   if (state.launched) {
     const link = element("a", { href: `/report?token=${encodeURIComponent(token)}`, target: "_blank", rel: "noreferrer" }, "report of the last launch");
     parts.push(element("h2", {}, "Processor"), element("div", { class: "figures" }, ...figures.map(([name, value]) => element("div", { class: "figure" }, element("b", {}, value), element("span", {}, name)))), element("p", {}, link),

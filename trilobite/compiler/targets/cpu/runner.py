@@ -18,6 +18,7 @@ from trilobite.base.errors import ArgumentError, PlanError
 from trilobite.base.forks import is_held_here, renewed_in_child
 from trilobite.base.locations import Location, told
 from trilobite.compiler.program.program import (
+    Call,
     Exchange,
     HostCall,
     Place,
@@ -32,7 +33,7 @@ from trilobite.compiler.targets.cpu.results import Results
 from trilobite.compiler.targets.cpu.rows import Rows, native_ranks
 from trilobite.ir import ranks
 from trilobite.ir.primitives import table as primitives
-from trilobite.native import driver
+from trilobite.native import driver, watching
 from trilobite.native.cache import Kernels
 from trilobite.native.memory import empty
 from trilobite.native.pages import settle
@@ -148,6 +149,8 @@ class Runner:
         if self.shared is not None:
             self.shared.reserve(self.program.packing.peak)
         self._now = self._arrays(values, outs)
+        if watching.current is not None:
+            watching.current.begins(self.table, self._names)
         try:
             self.table.run(self._now)
         except ArgumentError:
@@ -162,6 +165,10 @@ class Runner:
 
     def _arrays(self, values: Sequence[Array], outs: Sequence[Array]) -> tuple[Array, ...]:
         return (*values, *outs) if self.shared is None else (*values, *outs, self.shared.memory)
+
+    def _names(self) -> list[str]:
+        """Of every row of the table the kernel that it calls."""
+        return [step.kernel.name if isinstance(step, Call) else "" for step in self.steps]
 
     @property
     def arena(self) -> Array:
