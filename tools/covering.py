@@ -88,12 +88,21 @@ class Covering:
 
     def tests_of(self, path: str, first: int, last: int) -> list[str]:
         """The tests that execute a line between the two, or else any of the file; the quickest first."""
+        lines, others = self._met(path, first, last)
+        return sorted(lines or others, key=lambda test: (self.seconds.get(test, 0.0), test))
+
+    def ran(self, path: str, first: int, last: int) -> bool:
+        """Whether a test executed a line between the two by itself."""
+        return bool(self._met(path, first, last)[0])
+
+    def _met(self, path: str, first: int, last: int) -> tuple[set[str], set[str]]:
+        """The tests that execute the lines, and those that execute others of the file."""
         lines: set[str] = set()
         others: set[str] = set()
         for file in self.files:
             for test, bits in _rows(file, str(ROOT / path)):
                 (lines if any(_holds(bits, line) for line in range(first, last + 1)) else others).add(test)
-        return sorted(lines or others, key=lambda test: (self.seconds.get(test, 0.0), test))
+        return lines, others
 
 
 def _rows(file: Path, path: str) -> list[tuple[str, bytes]]:

@@ -8,15 +8,15 @@
 Enters: the package's sources. Leaves: `.mutants/SEED.jsonl`, one line a mutant (killed, survived, timed out;
 `equivalent` once its name stands in `tools/equivalent_mutants.txt`), and a table by room.
 A mutant is one small change of one expression: a comparison flipped, a bound moved by one, a guard dropped.
-It is tried in a copy of the tree, never in place, by all tests that execute its line, the quickest first;
-where no test is known to, by those of its room and then its neighbours'. The test that noticed is run once
-more without the change: what fails anyway is no witness.
+It is tried in a copy of the tree, never in place, by the tests that execute its line, the quickest first, as
+many as fit into some minutes; where no test is known to, by those of its room and then its neighbours'. The
+test that noticed is run once more without the change: what fails anyway is no witness.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
+import itertools
 import json
 import os
 import random
@@ -28,16 +28,19 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from tools.covering import PLACE as LINES
 from tools.covering import Covering
+from tools.mutants import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".mutants"
 KNOWN = ROOT / "tools" / "equivalent_mutants.txt"
-PATIENCE = 600  # seconds for the tests of one round
+PATIENCE = 300  # seconds to begin in on a busy machine; and for tests of which no time is noted
+SLOWER = 8  # times what they took when lines were noted: then a mutant hangs
+MOST_SECONDS = 400.0  # of the tests of one mutant, as noted
 BEGIN, END = "<!-- campaign -->", "<!-- end of campaign -->"  # around the table of the page
 QUICKEST = 150  # tests of the first round
 # room -> (its tests, its neighbours' tests); the most specific prefix of a file's path decides.
@@ -65,113 +68,10 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "trilobite/cluster": (("tests/cluster",), ()),
     "trilobite/dlp": (("tests/dlp",), ()),
 }
-SWAPS: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or,
-    ast.Or: ast.And,
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
-    ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
-}  # fmt: skip
-NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A change of the text between two places of a file."""
-
-    path: str
-    line: int
-    column: int
-    kind: str
-    old: str
-    new: str
-    start: int
-    end: int
-    last: int  # line
-
-    @property
-    def name(self) -> str:
-        """The same in every run, and after lines above it moved: place, and what became of what."""
-        return f"{self.path}:{self.line}:{self.column} {self.old!r} -> {self.new!r}"
 
 
 def room_of(path: str) -> str:
     return max((room for room in ROOMS if path.startswith(room + "/")), key=len, default="")
-
-
-def mutants_of(path: str, text: str) -> Iterator[Mutant]:
-    """Every small change of one file, in the order of the text."""
-    offsets = [0]
-    for line in text.encode().split(b"\n"):
-        offsets.append(offsets[-1] + len(line) + 1)
-    tree = ast.parse(text)
-    hidden = _hidden(tree)
-    for node in ast.walk(tree):
-        if id(node) in hidden or not isinstance(node, ast.expr | ast.If):
-            continue
-        for kind, new, old in _changes(node):
-            target = node.test if isinstance(node, ast.If) else node
-            assert target.end_lineno is not None and target.end_col_offset is not None
-            start = offsets[target.lineno - 1] + target.col_offset
-            end = offsets[target.end_lineno - 1] + target.end_col_offset
-            yield Mutant(
-                path, target.lineno, target.col_offset, kind, old, new, start, end, target.end_lineno
-            )
-
-
-def _hidden(tree: ast.AST) -> set[int]:
-    """Nodes whose change means nothing: annotations, text of messages, what only type checkers read."""
-    hidden: set[int] = set()
-    for node in ast.walk(tree):
-        parts: list[ast.AST | None] = []
-        if isinstance(node, ast.AnnAssign | ast.arg):
-            parts = [node.annotation]
-        elif isinstance(node, ast.FunctionDef):
-            parts = [node.returns, *node.decorator_list]
-        elif isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert) or _is_for_types(node):
-            parts = [node]
-        for part in parts:
-            if part is not None:
-                hidden.update(id(inner) for inner in ast.walk(part))
-    return hidden
-
-
-def _is_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-
-
-def _changes(node: ast.AST) -> Iterator[tuple[str, str, str]]:
-    """(kind, new text, old text) of one node."""
-    if isinstance(node, ast.If):
-        if len(node.body) == 1 and isinstance(
-            node.body[0], ast.Raise | ast.Return | ast.Continue | ast.Break
-        ):
-            yield "guard dropped", "False", ast.unparse(node.test)
-        return
-    old = ast.unparse(node)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPS:
-        swapped = ast.Compare(node.left, [SWAPS[type(node.ops[0])]()], node.comparators)  # type: ignore[list-item]
-        yield "comparison", f"({ast.unparse(swapped)})", old
-    elif isinstance(node, ast.BoolOp):
-        yield "and/or", f"({ast.unparse(ast.BoolOp(SWAPS[type(node.op)](), node.values))})", old  # type: ignore[arg-type]
-    elif isinstance(node, ast.BinOp) and type(node.op) in SWAPS and not _is_text(node):
-        changed = ast.BinOp(node.left, SWAPS[type(node.op)](), node.right)  # type: ignore[arg-type]
-        yield "arithmetic", f"({ast.unparse(changed)})", old
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield "not dropped", f"({ast.unparse(node.operand)})", old
-    elif isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value < 1 << 20:
-        yield "off by one", str(node.value + 1), old
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in NAMES:
-        yield "min/max", f"{NAMES[node.func.id]}{old[len(node.func.id) :]}", old
-
-
-def _is_text(node: ast.BinOp) -> bool:
-    """Texts are joined and types united with the same signs."""
-    for part in ast.walk(node):
-        value = part.value if isinstance(part, ast.Constant) else ""
-        if isinstance(part, ast.JoinedStr | ast.Constant) and (value is None or isinstance(value, str)):
-            return True
-    return False
 
 
 def drawn(count: int, seed: int, rooms: Sequence[str]) -> list[Mutant]:
@@ -231,19 +131,26 @@ class Copy:
         return "survived", ""
 
     def rounds(self, mutant: Mutant) -> Iterator[list[str]]:
-        """The tests during which the line ran, the quickest first; where none is known, those of the room."""
-        known = [
-            test for test in self.lines.tests_of(mutant.path, mutant.line, mutant.last) if self._exists(test)
-        ]
-        if known:
-            yield known[:QUICKEST]
-            if known[QUICKEST:]:
-                yield known[QUICKEST:]
+        """The tests during which the line ran, or others of its file, the quickest first; where it ran in no
+        test, those of the room, too: they may start processes.
+        """
+        lines = (mutant.path, mutant.line, mutant.last)
+        known = [test for test in self.lines.tests_of(*lines) if self._exists(test)]
+        spent = itertools.accumulate(map(self.seconds, known))
+        fit = sum(each <= MOST_SECONDS for each in spent)
+        for part in (known[:QUICKEST], known[QUICKEST:fit]):
+            if part:
+                yield part
+        if self.lines.ran(*lines):
             return
         for tests in ROOMS[room_of(mutant.path)]:
             present = [test for test in tests if self._exists(test)]
             if present:
                 yield present
+
+    def seconds(self, test: str) -> float:
+        """As noted; a whole folder's are not known."""
+        return self.lines.seconds.get(test, PATIENCE / SLOWER)
 
     def _exists(self, test: str) -> bool:
         return (self.place / test.partition("::")[0]).exists()
@@ -276,9 +183,10 @@ class Copy:
             "PYTHONPYCACHEPREFIX": str(self.place / ".compiled"),
         }
         environment = {**os.environ, **quiet, **places}
+        patience = PATIENCE + SLOWER * sum(map(self.seconds, tests))
         try:
             done = subprocess.run(
-                command, cwd=self.place, env=environment, capture_output=True, text=True, timeout=PATIENCE
+                command, cwd=self.place, env=environment, capture_output=True, text=True, timeout=patience
             )
         except subprocess.TimeoutExpired:
             return "timed out", ""

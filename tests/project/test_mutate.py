@@ -53,6 +53,17 @@ def test_changes_are_small_lawful_and_spare_messages(mutate: ModuleType) -> None
         ast.parse(text)
 
 
+def test_a_mutant_keeps_its_name_when_lines_move(mutate: ModuleType) -> None:
+    inner = "class A:\n    def f(self, a):\n        return (a + 1) * (a + 1)\n    n = 2 - 1\n"
+    names = [m.name for m in mutate.mutants_of("trilobite/base/a.py", inner)]
+    assert "trilobite/base/a.py A.f: 'a + 1' -> '(a - 1)'" in names
+    assert "trilobite/base/a.py A.f: 'a + 1' -> '(a - 1)' (1)" in names
+    assert "trilobite/base/a.py A: '2 - 1' -> '(2 + 1)'" in names
+    assert len(names) == len(set(names))
+    moved = "import os\n\n\nx = 4\n" + inner
+    assert set(names) < {m.name for m in mutate.mutants_of("trilobite/base/a.py", moved)}
+
+
 def test_every_file_of_the_package_has_a_room_and_parses_when_changed(mutate: ModuleType, root: Path) -> None:
     for path in sorted((root / "trilobite").rglob("*.py"))[::40]:
         name = path.relative_to(root).as_posix()
@@ -129,9 +140,13 @@ class Given:
 
     def __init__(self, *tests: str) -> None:
         self.tests = list(tests)
+        self.seconds: dict[str, float] = dict.fromkeys(tests, 1.0)
 
     def tests_of(self, path: str, first: int, last: int) -> list[str]:
         return self.tests
+
+    def ran(self, path: str, first: int, last: int) -> bool:
+        return bool(self.tests)
 
 
 LOOKS = "tests/errors/test_a.py::test_looks"
@@ -166,6 +181,26 @@ def test_where_no_test_is_known_the_rooms_tests_judge(mutate: ModuleType, tree: 
     copy = mutate.Copy(tmp_path / "copy", Given())
     mutant = next(mutate.mutants_of("trilobite/base/a.py", (tree / "trilobite/base/a.py").read_text()))
     assert list(copy.rounds(mutant)) == [["tests/errors"]]
+    copy.lines = Given(LOOKS)  # of the file, but not of the line
+    copy.lines.ran = lambda *lines: False
+    assert list(copy.rounds(mutant)) == [[LOOKS], ["tests/errors"]]
+
+
+def test_tests_that_take_too_long_are_left_out_but_the_quickest_never(
+    mutate: ModuleType, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tests = [f"tests/errors/test_a.py::test_{n}" for n in range(6)]
+    lines = Given(*tests)
+    lines.seconds = dict(zip(tests, (1.0, 2.0, 3.0, 4.0, 5.0, 6.0), strict=True))
+    (tmp_path / "copy").mkdir()
+    copy = mutate.Copy(tmp_path / "copy", lines)
+    mutant = next(mutate.mutants_of("trilobite/base/a.py", (tree / "trilobite/base/a.py").read_text()))
+    monkeypatch.setattr(mutate, "QUICKEST", 2)
+    for most, behind in ((9.0, tests[2:3]), (10.0, tests[2:4]), (100.0, tests[2:])):
+        monkeypatch.setattr(mutate, "MOST_SECONDS", most)
+        assert list(copy.rounds(mutant)) == [tests[:2], behind]
+    monkeypatch.setattr(mutate, "MOST_SECONDS", 0.5)
+    assert list(copy.rounds(mutant)) == [tests[:2]]
 
 
 def test_lines_know_the_tests_that_execute_them_the_quickest_first(
@@ -191,6 +226,7 @@ def test_lines_know_the_tests_that_execute_them_the_quickest_first(
     assert lines.tests_of(file, 2, 9) == ["other", "quick", "slow"]
     assert lines.tests_of(file, 1, 1) == ["other", "quick", "slow"]  # runs at import: all that use the file
     assert lines.tests_of("trilobite/base/b.py", 9, 9) == []
+    assert [lines.ran(file, at, at) for at in (1, 2, 3, 9)] == [False, True, False, True]
 
 
 def test_a_run_of_the_suite_notes_its_lines(mutate: ModuleType, root: Path, tmp_path: Path) -> None:
