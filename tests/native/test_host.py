@@ -17,6 +17,7 @@ def test_this_machine_is_looked_at_once_and_makes_sense() -> None:
     assert here.vector_bytes in (16, 32) and here.registers in (16, 32)
     assert 8 << 10 <= here.l1 <= here.l2 <= here.l3
     assert here.lanes(4) * 4 == here.vector_bytes
+    assert here.tile_bytes in (0, 64) and here.tile_lanes(4) * 4 == max(here.tile_bytes, here.vector_bytes)
     assert ("+fma" in here.features.split(",")) == here.fma or not here.triple.startswith("x86")
 
 

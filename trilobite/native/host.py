@@ -11,13 +11,16 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from trilobite.base.errors import ArgumentError
 from trilobite.native.disk import shared
 
 _CPUINFO = Path("/proc/cpuinfo")
+_WIDE = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq"})
 _FLEETING = ("cpu mhz", "bogomips")  # lines that differ from one look to the next
 _SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -40,16 +43,21 @@ class Host:
     l2: int = _L2
     l3: int = _L3  # as this process sees it, shared by all cores
     cores: int = 1  # that this process may use at the same time
+    tile_bytes: int = 0  # of one register in tiles of float sums, where those are wider than vector_bytes
 
     @cached_property
     def name(self) -> str:
         """For keys of object code and tuning: equal names run the same code. Cores and caches are no part."""
-        facts = f"{self.triple}\n{self.cpu}\n{self.features}"
+        facts = f"{self.triple}\n{self.cpu}\n{self.features}" + f"\n{self.tile_bytes}" * (self.tile_bytes > 0)
         return f"{self.triple.split('-')[0]}-{self.cpu}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
     def lanes(self, itemsize: int) -> int:
         """How many elements of this size one register holds."""
         return self.vector_bytes // itemsize
+
+    def tile_lanes(self, itemsize: int) -> int:
+        """How many float sums of this size one register of a tile holds."""
+        return max(self.vector_bytes, self.tile_bytes) // itemsize
 
 
 SSE2 = Host("x86_64-unknown-linux-gnu", "x86-64", "+sse,+sse2,-sse3,-avx", 16, 16, fma=False, f16c=False)
@@ -65,9 +73,22 @@ def features() -> Host:
     if triple.startswith(("aarch64", "arm64")):
         return Host(*facts, 16, 32, True, True, l1, l2, l3, usable_cores())
     present = {flag[1:] for flag in flags.split(",") if flag.startswith("+")}
-    vector_bytes = 32 if "avx2" in present else 16  # also where there are wider ones: decision 0026
+    vector_bytes = 32 if "avx2" in present else 16  # what is wider holds sums of tiles alone: decision 0026
     fma, f16c = "fma" in present, "f16c" in present
-    return Host(*facts, vector_bytes, 16, fma, f16c, l1, l2, l3, usable_cores())
+    return Host(*facts, vector_bytes, 16, fma, f16c, l1, l2, l3, usable_cores(), _tile_bytes(present))
+
+
+def _tile_bytes(present: AbstractSet[str]) -> int:
+    """64 where there is AVX-512 and the environment does not ask for less; 0: tiles are as all vectors."""
+    wide, text = present >= _WIDE, os.environ.get("TRILOBITE_TILE_BYTES", "")
+    if text not in ("", "32", "64") or (text == "64" and not wide):
+        raise ArgumentError(
+            f"TRILOBITE_TILE_BYTES is {text!r}",
+            where="the environment",
+            expected="32, or 64 on a machine with AVX-512",
+            remedy="unset it: tiles then have the width that this machine has",
+        )
+    return 64 if wide and text != "32" else 0
 
 
 def llvm_version() -> str:

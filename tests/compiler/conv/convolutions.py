@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.compiler.fences import Marked
 from trilobite.base.dtypes import SMALL_FLOATS, DType, accumulator, is_integer
 from trilobite.compiler.program.kernels import Lowering, Operand
 from trilobite.compiler.targets.cpu.contraction import convolution as conv
@@ -62,22 +63,28 @@ def _owned(a: Array) -> Array:
 
 
 def native(
-    graph: Graph, values: Sequence[Array], pieces: int = 1, sizes: Mapping[Symbol, int] | None = None
-) -> list[Array]:
+    graph: Graph, values: Sequence[Array], pieces: int = 1, sizes: Mapping[Symbol, int] | None = None,
+    closed: bool = False,
+) -> list[Array]:  # fmt: skip
     """The results, units cut into so many pieces, run from the last to the first; scratch and results are
-    full of garbage before.
+    full of garbage before, and what stands around them is as before afterwards. Operands are copied to where
+    a line of the cache begins, unless they are `closed`.
     """
     plan = lowered(graph)
     known = sizes or {}
+    marked: dict[str, list[Marked]] = {
+        "out": [],
+        "temporary": [Marked(int(substitute(n, known))) for n in plan.temporaries],
+    }
     results = []
     for t in graph.output_types:
-        out = empty(tuple(substitute(t.shape, known)), t.dtype)
-        out.view(np.uint8)[...] = 0xA5
-        results.append(out)
-    temporaries = [empty((max(int(substitute(n, known)), 1),), np.uint8) for n in plan.temporaries]
+        shape = tuple(substitute(t.shape, known))
+        marked["out"].append(Marked(int(np.prod(shape)) * t.dtype.itemsize, 0xA5))
+        results.append(marked["out"][-1].array(shape, t.dtype))
     constants = [_owned(np.asarray(c)) for c in plan.constants]
     buffers = {
-        "in": [_owned(v) for v in values], "out": results, "temporary": temporaries, "constant": constants,
+        "in": [v if closed else _owned(v) for v in values], "out": results, "constant": constants,
+        "temporary": [m.bytes for m in marked["temporary"]],
     }  # fmt: skip
     for step in plan.steps:
         args = [
@@ -90,9 +97,12 @@ def native(
         entry, _ = _entry(step.kernel.text, step.kernel.level, features())
         cuts = sorted({0, units, *(units * i // pieces for i in range(pieces))})
         for first, last in reversed(list(pairwise(cuts))):
-            scratch = empty((step.kernel.scratch + 64,), np.uint8)
-            scratch[...] = 0xFF
-            entry(words.ctypes.data, first, last, scratch.ctypes.data)
+            scratch = Marked(step.kernel.scratch)
+            entry(words.ctypes.data, first, last, scratch.address)
+            scratch.check(f"the scratch of {step.kernel.name}")
+    for role, memories in marked.items():
+        for i, memory in enumerate(memories):
+            memory.check(f"{role} {i}")
     return results
 
 

@@ -12,11 +12,12 @@ import pytest
 from tests.compiler.conv.convolutions import check, lowered, native, random, region, types_of
 from trilobite.base.dtypes import DType, float32, is_integer
 from trilobite.compiler.targets.cpu.contraction import convolution as conv
+from trilobite.compiler.targets.cpu.contraction.tiling import tilings
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import Symbol, TensorType, affine
-from trilobite.native.host import AARCH64, SSE2, features
+from trilobite.native.host import AARCH64, SSE2, Host, features
 from trilobite.native.objects import assembly
 
 Array = np.ndarray[Any, Any]
@@ -59,11 +60,11 @@ class Geometry:
         return (self.batch, *found.shape[2:], self.filters)
 
 
-def weight(w: Array, form: str, groups: int) -> Array:
+def weight(w: Array, form: str, groups: int, host: Host | None = None) -> Array:
     """As the layout pass gives it to a kernel."""
     if w.shape[1] == 1 and groups == w.shape[0] > 1:
         return np.ascontiguousarray(np.moveaxis(w, (0, 1), (-1, -2)))
-    lanes = 2 * features().lanes(max(w.dtype.itemsize, 4))
+    lanes = tilings(host or features(), w.dtype, w.dtype)[-1].columns
     found: Array = table["conv_panels"].evaluate(
         w, groups=groups, lanes=lanes, transposed=form == "conv_last_input_grad"
     )
@@ -71,17 +72,17 @@ def weight(w: Array, form: str, groups: int) -> Array:
 
 
 def case(
-    form: str, g: Geometry, rng: np.random.Generator, dtype: DType, result: DType
+    form: str, g: Geometry, rng: np.random.Generator, dtype: DType, result: DType, host: Host | None = None
 ) -> tuple[Graph, list[Array], int]:
     """A region of one equation, its operands, and how many terms its sums have."""
     groups, attributes = g.window["groups"], {**g.window, "dtype": result}
     x, w, y = (random(rng, s, dtype) for s in (g.x, g.w, g.y()))
     taps = int(np.prod(g.kernel))
     if form == "conv_last":
-        values, terms = [x, weight(w, form, groups)], taps * g.w[1]
+        values, terms = [x, weight(w, form, groups, host)], taps * g.w[1]
         attributes["columns"] = g.filters // groups
     elif form == "conv_last_input_grad":
-        values, terms = [y, weight(w, form, groups)], taps * g.filters // groups
+        values, terms = [y, weight(w, form, groups, host)], taps * g.filters // groups
         attributes |= {"columns": g.w[1], "space": g.space}
     else:
         values, terms = [x, y], int(np.prod(y.shape[:-1]))
@@ -308,7 +309,7 @@ def test_text_compiles_for_other_machines(host: Any) -> None:
     rng = np.random.default_rng(10)
     for form in FORMS:
         for g in (Geometry(rng, 2, 1), Geometry(rng, 2, 5, channelwise=True)):
-            graph, _, _ = case(form, g, rng, float32, float32)
+            graph, _, _ = case(form, g, rng, float32, float32, host)
             epilogue = epilogue_of(graph, graph.equations[0])
             assert epilogue is not None
             for step in lower_root(graph.equations[0], epilogue, (0, 1), host).steps:

@@ -11,6 +11,7 @@ import trilobite as tb
 from tests.compiler.conv.convolutions import check, lowered, random, region, types_of
 from tests.compiler.conv.test_convolution import Geometry
 from trilobite.base.dtypes import DType, float32, float64
+from trilobite.compiler.targets.cpu.contraction.tiling import tilings
 from trilobite.ir.primitive import table
 from trilobite.native.host import features
 
@@ -25,7 +26,7 @@ def case(
     g = Geometry(rng, int(rng.integers(1, 3)), groups)
     g.channels, g.filters = groups * depth, groups * columns
     result = np.dtype(WIDE.get(dtype.name, dtype.name))
-    lanes = 2 * features().lanes(max(dtype.itemsize, 4))
+    lanes = tilings(features(), dtype, result)[-1].columns
     x, w = random(rng, g.x, dtype), random(rng, g.w, dtype)
     panels = table["conv_panels"].evaluate(w, groups=groups // merged, lanes=lanes, transposed=False)
     attributes = {**g.window, "dtype": result, "columns": columns * merged}

@@ -11,6 +11,7 @@ from tests.compiler.conv.convolutions import native, random, region, types_of
 from tests.compiler.conv.test_convolution import with_epilogue
 from trilobite.base.dtypes import float32
 from trilobite.compiler.targets.cpu.contraction import convolution as conv
+from trilobite.compiler.targets.cpu.contraction.tiling import tilings
 from trilobite.compiler.targets.cpu.passes.layout import layout
 from trilobite.compiler.targets.cpu.passes.layout_winograd import tile_of
 from trilobite.ir.evaluate import run
@@ -34,7 +35,7 @@ def plain(x: Array, w: Array, low: tuple[int, ...], high: tuple[int, ...], dtype
 
 
 def panels(w: Array, transposed: bool = False) -> Array:
-    lanes = 2 * features().lanes(w.dtype.itemsize)
+    lanes = tilings(features(), w.dtype, w.dtype)[-1].columns
     found: Array = table["conv_panels"].evaluate(w, groups=1, lanes=lanes, transposed=transposed)
     return found
 

@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tests.compiler.fences import Marked
 from trilobite.base.dtypes import DType, is_integer
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.gemm.lower import lower_region
@@ -81,13 +82,21 @@ def native(
     `shared` take the memory given for them.
     """
     low, sizes = lowered(graph, host), sizes or {}
-    outs = [np.full(substitute(t.shape, sizes), 77).astype(t.dtype) for t in graph.output_types]
+    marked: list[Marked] = []
+    outs: list[Array] = []
+    for t in graph.output_types:
+        shape = substitute(t.shape, sizes)
+        marked.append(Marked(int(np.prod(shape)) * t.dtype.itemsize))
+        outs.append(marked[-1].array(shape, t.dtype))
+        outs[-1][...] = np.asarray(77).astype(t.dtype)
     for i, memory in (shared or {}).items():
         outs[i] = memory
     temporaries = [_poisoned(substitute(t, sizes)) for t in low.temporaries]
     buffers = {"in": values, "out": outs, "temporary": temporaries, "constant": low.constants}
     for step in low.steps:
         _run(step, buffers, cuts, host or features(), sizes)
+    for i, memory in enumerate(marked):
+        memory.check(f"result {i}")
     return outs
 
 
@@ -122,8 +131,9 @@ def _run(
     ends = sorted({int(units * c) for c in (*part, *cuts)})
     fn, _library = _entry(step.kernel.text, step.kernel.level, host)
     for begin, end in pairwise(ends):
-        scratch = _poisoned(step.kernel.scratch)
-        fn(words.ctypes.data, begin, end, scratch.ctypes.data)
+        scratch = Marked(step.kernel.scratch)
+        fn(words.ctypes.data, begin, end, scratch.address)
+        scratch.check("scratch")
 
 
 # -- judging -----------------------------------------------------------------------------------------------

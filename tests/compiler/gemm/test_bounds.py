@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.compiler.fences import fenced
 from tests.compiler.gemm.products import Array, graph_of, matrices, matrices_of, native
 from tests.compiler.gemm.test_quantised import nibbles, values_of
 from trilobite.base.dtypes import bfloat16, int4
 from trilobite.ir.primitive import table
 
-PAGE = mmap.PAGESIZE
-
-
-class Fenced:
-    """An array whose last byte is the last of a page, and the page behind it is closed."""
-
-    def __init__(self, array: Array) -> None:
-        whole = -(-max(array.nbytes, 1) // PAGE) * PAGE
-        self.memory = mmap.mmap(-1, whole + PAGE)
-        self.raw = np.frombuffer(self.memory, np.uint8)
-        self.fence = ctypes.c_void_p(self.raw.ctypes.data + whole)
-        self.array = self.raw[whole - array.nbytes : whole].view(array.dtype).reshape(array.shape)
-        self.array[...] = array
-        self._protect(0)
-
-    def _protect(self, rights: int) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        assert libc.mprotect(self.fence, ctypes.c_size_t(PAGE), rights) == 0
-
-    def open(self) -> None:
-        self._protect(mmap.PROT_READ | mmap.PROT_WRITE)
-
 
 def assert_same_behind_a_fence(graph: Any, values: list[Array]) -> None:
     expected = native(graph, values)
-    fenced = [Fenced(v) for v in values]
-    try:
-        found = native(graph, [f.array for f in fenced], cuts=(0.4,))
-    finally:
-        for f in fenced:
-            f.open()
+    with fenced(values) as closed:
+        found = native(graph, closed, cuts=(0.4,))
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -23,7 +23,7 @@ from trilobite.compiler.targets.cpu.contraction.planes.steps import as_it_lies, 
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS
 from trilobite.compiler.targets.cpu.contraction.problem import problem
 from trilobite.compiler.targets.cpu.contraction.rowwise.steps import Rows, lower_rowwise
-from trilobite.compiler.targets.cpu.contraction.tiling import tiling
+from trilobite.compiler.targets.cpu.contraction.tiling import tiling_of, tilings
 from trilobite.compiler.targets.cpu.contraction.weight_grad.steps import lower_filter_grad, lower_weight_grad
 from trilobite.compiler.targets.cpu.contraction.winograd.steps import (
     lower_winograd,
@@ -83,10 +83,10 @@ def _refused(e: Equation) -> str | None:
     if w.ndim == x.ndim and name in _GATHERED:
         channelwise = w.shape[-2] == 1 and e.attributes["groups"] == x.shape[-1] == y.shape[-1]
         return None if channelwise else "a weight that is neither in panels nor one filter per channel"
-    columns = tiling(features(), x.dtype, e.attributes["dtype"]).columns
-    return (
-        None if w.shape[-1] == columns else f"panels of {w.shape[-1]} columns where {columns} fill registers"
-    )
+    fill = [tile.columns for tile in tilings(features(), x.dtype, e.attributes["dtype"])]
+    if w.shape[-1] in fill:
+        return None
+    return f"panels of {w.shape[-1]} columns where {' or '.join(map(str, fill))} fill registers"
 
 
 def _refused_planes(e: Equation) -> str | None:
@@ -151,7 +151,8 @@ def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
     if root.primitive.name in _INTEGER:
         return _INTEGER[root.primitive.name](root, epilogue, inputs, host)
     if root.inputs[1].type.ndim == root.inputs[0].type.ndim:
-        p, tile = problem(root), tiling(host, root.inputs[0].type.dtype, root.attributes["dtype"])
+        p = problem(root)
+        tile = tiling_of(host, root.inputs[0].type.dtype, root.attributes["dtype"], p.channels)
         if fits(p):
             return lower_filter(p, tile, epilogue, inputs, host)
         return lower_rowwise(Rows(p, "filter", 0, inputs), tile, epilogue, host)

@@ -18,6 +18,7 @@ ROWS = 6
 """Rows of a register tile: 6 rows of 2 vectors, 2 vectors of columns and a broadcast fill 16 registers."""
 VECTORS = 2
 _SHORTEST = 16  # bytes of a vector
+_UNFILLED = 8  # a panel may have one column of these more than narrower ones, for what its width saves
 DEPTH = 256  # depth of a block: 16 columns of it are 16 KiB, half of a first-level cache
 
 
@@ -75,3 +76,29 @@ def shortened(tile: Tiling, columns: int) -> Tiling:
 def tiling(host: Host, operand: DType, result: DType) -> Tiling:
     kept = accumulator_of(operand, result)
     return Tiling(operand, result, kept, host.lanes(kept.itemsize))
+
+
+def tiling_of(host: Host, operand: DType, result: DType, columns: int) -> Tiling:
+    """For products with so many columns: of wider vectors where the machine has such, and columns fill them.
+    A sum is the same chain of multiply-adds in a lane of any vector, so its bits are the same.
+    """
+    plain, *wide = tilings(host, operand, result)
+    return next((tile for tile in wide if is_filled(tile, plain, columns)), plain)
+
+
+def tiling_for(host: Host, operand: DType, result: DType, panel: int) -> Tiling:
+    """For a weight whose panels were cut to so many columns, which is one of the `tilings`."""
+    return next(tile for tile in tilings(host, operand, result) if tile.columns == panel)
+
+
+def tilings(host: Host, operand: DType, result: DType) -> tuple[Tiling, ...]:
+    """All that this machine has, the one with the shortest vectors first."""
+    plain = tiling(host, operand, result)
+    lanes = host.tile_lanes(plain.size) if is_float(plain.accumulator) else plain.lanes
+    return (plain,) if lanes == plain.lanes else (plain, replace(plain, lanes=lanes))
+
+
+def is_filled(wide: Tiling, plain: Tiling, columns: int) -> bool:
+    """Do panels of wide vectors have hardly more columns that do not exist?"""
+    covered = [-(-columns // tile.columns) * tile.columns for tile in (wide, plain)]
+    return covered[0] * _UNFILLED <= covered[1] * (_UNFILLED + 1)

@@ -20,6 +20,7 @@ from trilobite.base.dtypes import is_complex, is_float
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.compiler.targets.cpu.contraction.convert import accumulator_of
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS
+from trilobite.compiler.targets.cpu.contraction.tiling import tiling_of, tilings
 from trilobite.compiler.targets.cpu.passes.bytes import (
     integer_form,
     is_integer_convolution,
@@ -78,11 +79,6 @@ def _is_counted(e: Equation) -> bool:
 
 def permuted(t: TensorType, order: Order) -> TensorType:
     return TensorType(tuple(t.shape[i] for i in order), t.dtype)
-
-
-def panel_lanes(operand: Any, result: Any, host: Host) -> int:
-    """Columns of a panel: two registers of what sums are kept in."""
-    return 2 * host.lanes(accumulator_of(operand, result).itemsize)
 
 
 class _Layout:
@@ -326,9 +322,19 @@ class _Layout:
         groups = e.attributes["groups"]
         if _is_channelwise(e, w):
             return self.get(w, weight_last(w.type.ndim))
-        lanes = panel_lanes(w.type.dtype, e.attributes["dtype"], self.host)
         groups //= self.merged(e, w, transposed)
+        lanes = self.panel_columns(e, w, transposed, groups)
         return self.packed(e, w, "conv_panels", {"lanes": lanes, "transposed": transposed, "groups": groups})
+
+    def panel_columns(self, e: Equation, w: Var, transposed: bool, groups: int) -> int:
+        """The widest there are, where a tile of one vector takes what does not fill two: then a network has
+        one text of each kernel. Tiles of outputs and groups have no such tile.
+        """
+        host, dtypes = self.host, (w.type.dtype, e.attributes["dtype"])
+        if groups == 1 and not self.tile(e):
+            return tilings(host, *dtypes)[-1].columns
+        columns = w.type.shape[1] if transposed else w.type.shape[0] // max(groups, 1)
+        return tiling_of(host, *dtypes, int(columns)).columns
 
     def merged(self, e: Equation, w: Var, transposed: bool) -> int:
         """How many groups of few filters, with few channels each, share the lanes of one vector. A lane takes

@@ -20,7 +20,7 @@ from typing import Any
 from trilobite.base.dtypes import bits, float32, float64, int4, int32, is_integer, uint4
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.compiler.targets.cpu.contraction.convert import widens
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import plan_of
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import plan_for
 from trilobite.compiler.targets.cpu.passes.bytes import BYTES, conv_attributes, exact, moved, panel_attributes
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
@@ -140,7 +140,8 @@ class _Packer:
     def product(self, e: Equation, y: Var, contract: int) -> Equation:
         x = e.inputs[0]
         columns = y.type.shape[1 - contract]
-        width = plan_of(self.host, y.type.dtype).columns
+        known = columns if isinstance(columns, int) else None
+        width = plan_for(self.host, y.type.dtype, known).columns
         packed = self.once(e, "gemm_pack", y, {"contract": contract, "width": width})
         self.counters["dot_packed"] += 1
         attributes = {"columns": columns, "dtype": e.attributes["dtype"]}

@@ -40,7 +40,7 @@ from trilobite.compiler.targets.cpu.contraction.tiling import (
     ROWS,
     Tiling,
     shortened,
-    tiling,
+    tiling_for,
     widened,
 )
 from trilobite.compiler.targets.cpu.contraction.words import Content, contents, forms, read
@@ -70,7 +70,7 @@ def lower_direct(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host:
     """A `conv_last` or `conv_last_input_grad` whose operands are these inputs of the fusion."""
     p = problem(e)
     dtype, source = e.inputs[0].type.dtype, Operand("in", inputs[0])
-    tile = widened(tiling(host, dtype, e.attributes["dtype"]))
+    tile = widened(tiling_for(host, dtype, e.attributes["dtype"], int(e.inputs[1].type.shape[-1])))
     p, before, temporaries, source = prepared(p, tile, source, host)
     tile = shortened(tile, p.columns) if in_groups(p) else tile
     steps = list(before)

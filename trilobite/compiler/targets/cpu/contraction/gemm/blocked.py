@@ -10,7 +10,7 @@ second); sums wait between blocks of k in the result itself, or in scratch where
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.gemm.finish import Finish, Spot, is_plain
@@ -114,10 +114,12 @@ class Blocked:
     def text(self) -> str:
         t, plan, p = self.t, self.plan, self.p
         emit_micro(t, plan, self.strides, streams=True)
-        emit_pack(t, plan, "pack_a", Stored(p.a.dtype), ROWS)
+        # Squares that are transposed while packing stay small: long vectors make long code of them.
+        short = replace(plan, lanes=min(plan.lanes, t.host.lanes(plan.size)))
+        emit_pack(t, short, "pack_a", Stored(p.a.dtype), ROWS)
         if not p.packed:
             stored = stored_as(p.b)
-            emit_pack(t, plan, "pack_b", stored, plan.columns)
+            emit_pack(t, short, "pack_b", stored, plan.columns)
             emit_pack_rows(t, plan, "pack_rows", stored)
         self.entry()
         return t.module()

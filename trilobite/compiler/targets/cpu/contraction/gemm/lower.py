@@ -18,7 +18,7 @@ from trilobite.compiler.targets.cpu.contraction.gemm.copies import lower_copy
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Refused
 from trilobite.compiler.targets.cpu.contraction.gemm.panels import check_pack, lower_pack
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem, problem_of, root_of, transposed
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan, plan_of
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan, plan_for, plans
 from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords, product_of, words_of
 from trilobite.compiler.targets.cpu.contraction.sizes import ONE, Product
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
@@ -90,10 +90,14 @@ class _Parts(NamedTuple):
 
 def _check_panels(p: Problem, host: Host) -> Plan:
     """The tiling of a product, if panels that were packed before are as wide as it needs them."""
-    plan = plan_of(host, p.accumulator, p.pairs)
-    if p.packed and (p.b.k != Product(plan.columns) or plan.pairs or p.b.dtype != plan.accumulator):
-        raise Refused(f"panels of {p.b.k.number} {p.b.dtype}", expected=f"{plan.columns} {plan.accumulator}")
-    return plan
+    if not p.packed:
+        return plan_for(host, p.accumulator, p.n.known, p.pairs)
+    fitting = plans(host, p.accumulator, p.pairs)
+    for plan in fitting:
+        if p.b.k == Product(plan.columns) and not plan.pairs and p.b.dtype == plan.accumulator:
+            return plan
+    widths = " or ".join(str(plan.columns) for plan in fitting)
+    raise Refused(f"panels of {p.b.k.number} {p.b.dtype}", expected=f"{widths} {p.accumulator}")
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ Enters: a `Host` and the dtype that products are added in. Leaves: a `Plan`. It 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from trilobite.base.dtypes import DType, int16, int32
-from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
+from trilobite.base.dtypes import DType, int16, int32, is_float
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling, is_filled
 from trilobite.native.host import Host
 
 _DIRECT = 128
@@ -39,6 +39,9 @@ class Plan(Tiling):
 
 
 def plan_of(host: Host, accumulator: DType, pairs: bool = False) -> Plan:
+    """The plan of every product that no wider panels suit."""
+    if pairs and accumulator != int32:
+        raise ValueError(f"pairs are added in int32, not {accumulator}")
     size = accumulator.itemsize
     lanes = host.lanes(size)
     # Twice the registers, if they are short, make twice the width: loads of A are shared by more columns.
@@ -47,12 +50,28 @@ def plan_of(host: Host, accumulator: DType, pairs: bool = False) -> Plan:
     k_block = _multiple(host.l1 * 3 // 4 // (columns * size), 64, 64)
     m_block = _multiple(host.l2 // 2 // (k_block * size), ROWS * 4, ROWS * 4)
     n_block = _multiple(min(host.l3 // 8, 2 << 20) // (k_block * size), columns, columns * 4)
-    if pairs and accumulator != int32:
-        raise ValueError(f"pairs are added in int32, not {accumulator}")
     return Plan(
         int16 if pairs else accumulator, accumulator, accumulator, lanes, vectors=vectors,
         multiply="pairs" if pairs else "single", k_block=k_block, m_block=m_block, n_block=n_block,
     )  # fmt: skip
+
+
+def plans(host: Host, accumulator: DType, pairs: bool = False) -> tuple[Plan, ...]:
+    """All plans that this machine has, the one with the narrowest panels first. Depth is cut alike in all of
+    them, so sums have the same bits; a wide panel of such depth is read from the second cache.
+    """
+    plain = plan_of(host, accumulator, pairs)
+    lanes = host.tile_lanes(plain.size) if is_float(accumulator) else plain.lanes
+    if lanes == plain.lanes:
+        return (plain,)
+    columns = lanes * plain.vectors
+    return plain, replace(plain, lanes=lanes, n_block=_multiple(plain.n_block, columns, columns * 4))
+
+
+def plan_for(host: Host, accumulator: DType, columns: int | None, pairs: bool = False) -> Plan:
+    """The plan of a product with so many columns; with a symbolic number of them, the plain one."""
+    plain, *wide = plans(host, accumulator, pairs)
+    return next((p for p in wide if columns is not None and is_filled(p, plain, columns)), plain)
 
 
 def _multiple(number: int, of: int, least: int) -> int:

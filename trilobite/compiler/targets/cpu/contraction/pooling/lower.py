@@ -14,7 +14,7 @@ from trilobite.compiler.program.kernels import Lowering
 from trilobite.compiler.targets.cpu.contraction.pooling.max_grad import lower_max_grad
 from trilobite.compiler.targets.cpu.contraction.problem import window_problem
 from trilobite.compiler.targets.cpu.contraction.rowwise.steps import Rows, lower_rowwise
-from trilobite.compiler.targets.cpu.contraction.tiling import tiling
+from trilobite.compiler.targets.cpu.contraction.tiling import tiling_of
 from trilobite.compiler.targets.cpu.epilogue import epilogue_of
 from trilobite.ir.graph import Equation, Graph
 from trilobite.ir.primitives.conv_geometry import spread
@@ -74,4 +74,5 @@ def lower(equation: Equation) -> Lowering:
     kind = root.attributes.get("kind", "sum")
     outside = 0 if kind == "sum" else lowest(dtype) if kind == "max" else highest(dtype)
     rows = Rows(window_problem(root), kind, outside, inputs)
-    return lower_rowwise(rows, tiling(host, dtype, dtype), epilogue, host)
+    tile = tiling_of(host, dtype, dtype, rows.problem.channels)
+    return lower_rowwise(rows, tile, epilogue, host)

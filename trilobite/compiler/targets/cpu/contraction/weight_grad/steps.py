@@ -15,7 +15,7 @@ from trilobite.compiler.targets.cpu.contraction.gather import table_bytes
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.problem import Problem, weight_problem
 from trilobite.compiler.targets.cpu.contraction.tables import Array, axis_words, groups_of, tables, tap_words
-from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling, tiling, widened
+from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling, tiling_of, widened
 from trilobite.compiler.targets.cpu.contraction.weight_grad.kernel import WeightGrad, WeightGradWords
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
@@ -35,8 +35,9 @@ _UNITS = 4  # at least, two for each of two threads; bits do not depend on it
 def lower_weight_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
     """A `conv_last_weight_grad` whose operands are these inputs of the fusion."""
     dtype = e.inputs[0].type.dtype
-    tile = widened(tiling(host, dtype, e.attributes["dtype"]))
-    p, steps, temporaries, source = prepared(weight_problem(e), tile, Operand("in", inputs[0]), host)
+    p = weight_problem(e)
+    tile = widened(tiling_of(host, dtype, e.attributes["dtype"], p.columns))
+    p, steps, temporaries, source = prepared(p, tile, Operand("in", inputs[0]), host)
     part = p.parts[0]
     steps = (*steps, weight_step(p, tile, epilogue, (source, Operand("in", inputs[1]), 0), host))
     constants: tuple[Array, ...] = (
@@ -118,7 +119,7 @@ _RUN = 4  # chunks of a unit: the places of rows are written down once for all o
 def lower_filter_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
     """A `conv_last_weight_grad` with as many groups as channels and filters."""
     dtype, p = e.inputs[0].type.dtype, weight_problem(e)
-    tile, part = tiling(host, dtype, e.attributes["dtype"]), p.parts[0]
+    tile, part = tiling_of(host, dtype, e.attributes["dtype"], p.channels), p.parts[0]
     taps, chunks = part.tap_count, -(-p.channels // tile.columns)
     run = min(_RUN, -(-chunks // min(max(chunks, 1), _UNITS)))
     block = max(8, min(_FEW_PIXELS, (16 << 10) // (8 * max(taps, 1))))

@@ -16,7 +16,7 @@ from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words, plain_epilogue
 from trilobite.compiler.targets.cpu.contraction.problem import Axis, Part, Problem
 from trilobite.compiler.targets.cpu.contraction.tables import axis_words, chunks, most, tables, tap_words
-from trilobite.compiler.targets.cpu.contraction.tiling import Tiling, tiling
+from trilobite.compiler.targets.cpu.contraction.tiling import Tiling, tiling_for, tiling_of
 from trilobite.compiler.targets.cpu.contraction.weight_grad.steps import weight_step
 from trilobite.compiler.targets.cpu.contraction.winograd.product import (
     BLOCK,
@@ -49,7 +49,7 @@ TILE_ROWS = Part((), (), ())  # a tile at a point is a row of a product
 def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
     """A `conv_winograd` whose operands are these inputs of the fusion."""
     x, tile = e.inputs[0].type, e.attributes["tile"]
-    kept = tiling(host, x.dtype, e.attributes["dtype"])
+    kept = tiling_for(host, x.dtype, e.attributes["dtype"], int(e.inputs[1].type.shape[-1]))
     side = len(TRANSFORMS[tile].source)
     p, part = tiles_of(e, tile, side)
     points, total = side * side, part.positions * int(x.shape[0])
@@ -133,7 +133,7 @@ def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     tiles at every point, and the sums transformed back at the end.
     """
     x, y, tile = e.inputs[0].type, e.inputs[1].type, e.attributes["tile"]
-    kept = tiling(host, x.dtype, e.attributes["dtype"])
+    kept = tiling_of(host, x.dtype, e.attributes["dtype"], int(y.shape[-1]))
     points = len(TRANSFORMS[tile].source)
     p, part = tiles_of(e, tile, points)
     q = _error_tiles(y.shape[1:3], int(y.shape[-1]), tile)
