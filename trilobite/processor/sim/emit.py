@@ -16,11 +16,11 @@ from trilobite.native.llvm.types import Value
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import Format
 from trilobite.processor.isa.rows.scalar import from_immediate
+from trilobite.processor.sim.access import locate_text
 from trilobite.processor.sim.native_state import (
     EXECUTED,
     FIELDS,
     LIMIT,
-    LOCATE,
     PC,
     STEP,
     TENSORS,
@@ -314,8 +314,8 @@ class Writer(Memory):
 
     def module(self, places: Sequence[int]) -> str:
         """The whole module: state in, blocks, state out; it can be entered at these places."""
-        locate = LOCATE if self.inlined else LOCATE.replace("alwaysinline", "noinline")
-        head = [*self.declared.values(), locate, "define void @run(ptr %s, ptr %counts) {", "entry:"]
+        head = [*self.declared.values(), locate_text(self.inlined)]
+        head += ["define void @run(ptr %s, ptr %counts) {", "entry:"]
         names = {"pc": PC, "executed": EXECUTED}
         head += [f"  %{name} = alloca i64" for name in names]
         head += [f"  %{name}p = getelementptr i64, ptr %s, i64 {word}" for name, word in names.items()]

@@ -24,8 +24,7 @@ EXACT_K = 1024  # products of 8-bit integers summed exactly in the 24 bits of a 
 
 @lru_cache(maxsize=1)
 def _native() -> NativeModule:
-    text = chain_text().replace("define internal void @gemm", "define void @gemm")
-    return NativeModule(text, {"gemm": (None, (POINTER, POINTER, POINTER, INT64, INT64, INT64))})
+    return NativeModule(chain_text(""), {"gemm": (None, (POINTER, POINTER, POINTER, INT64, INT64, INT64))})
 
 
 def fast_chain(a: Array, b: Array, start: Array) -> Array:

@@ -27,42 +27,6 @@ GO, GO_TO_REGISTER = range(37, 39)
 LOADABLE, STORABLE = 0x7F, 0x3F  # spaces by a bit each
 FAR_SPACES = 0x43  # GDRAM, LDRAM, CODE
 LOW_WORD = 0xFFFFFFFF
-# A word of the host: loaded with zeros above, or stored.
-ACCESS = (
-    """
-define i64 @entry(i64 %host, i64 %size, i64 %value, i64 %store) {
-  %p = inttoptr i64 %host to ptr
-  %writes = icmp ne i64 %store, 0
-  br i1 %writes, label %put, label %get
-get:
-  switch i64 %size, label %g8 [ i64 1, label %g1 i64 2, label %g2 i64 4, label %g4 ]
-put:
-  switch i64 %size, label %p8 [ i64 1, label %p1 i64 2, label %p2 i64 4, label %p4 ]
-"""
-    + "".join(
-        f"""
-g{n}:
-  %l{n} = load i{8 * n}, ptr %p, align 1
-  {f"%e{n} = zext i{8 * n} %l{n} to i64" if n < 8 else ""}
-  ret i64 %{"e" if n < 8 else "l"}{n}
-p{n}:
-  {f"%t{n} = trunc i64 %value to i{8 * n}" if n < 8 else ""}
-  store i{8 * n} {f"%t{n}" if n < 8 else "%value"}, ptr %p, align 1
-  ret i64 1"""
-        for n in (1, 2, 4, 8)
-    )
-    + "\n}\n"
-)
-
-FILL = """
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-define i64 @entry(i64 %host, i64 %value, i64 %count) {
-  %p = inttoptr i64 %host to ptr
-  %v = trunc i64 %value to i8
-  call void @llvm.memset.p0.i64(ptr %p, i8 %v, i64 %count, i1 false)
-  ret i64 1
-}
-"""
 
 
 def entry(e: TensorState, site: int) -> int:

@@ -20,6 +20,7 @@ from trilobite.processor.isa.formats import I4, Array
 from trilobite.processor.isa.row import IllegalOperands, Operands, Region, signed
 from trilobite.processor.isa.rows.scalar import from_immediate
 from trilobite.processor.sim import scalar_step, tensor_step
+from trilobite.processor.sim.access import access_text, fill_text
 from trilobite.processor.sim.native_state import FIELDS, SEED, STATE_WORDS
 from trilobite.processor.sim.plans import HOT
 from trilobite.processor.sim.prepared import Prepared, sync_queues, tensor_record
@@ -56,8 +57,8 @@ def step_code() -> tuple[Kernels, int]:
     code = kernels(
         [
             (module_text((tensor_step, scalar_step), TensorState, ["entry"]), 2),
-            (scalar_step.ACCESS, 2),
-            (scalar_step.FILL, 2),
+            (access_text(), 2),
+            (fill_text(), 2),
         ]
     )
     return code, code.addresses[0]

@@ -145,6 +145,13 @@ def outer_text(instruction: Instruction) -> str | None:
 OUTER, INNER = 1, 4
 
 
+def copy_text() -> str:
+    """Bytes that may overlap, all in one piece."""
+    code = Code()
+    code.copy(code.operand(1), code.operand(0), code.argument("n"))
+    return code.text()
+
+
 def pieces_text() -> str:
     """COPY2 and COPY3, between bytes that do not overlap."""
     code = Code()

@@ -27,16 +27,6 @@ SORTS: dict[str, int] = {
     **dict.fromkeys((*reduce.KINDS, *reduce.ARGS), ANYHOW),
     **dict.fromkeys(("VGATH", "VSCAT", "VFILT"), APART),
 }
-COPY = """
-declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
-define i64 @entry(ptr %operands, ptr %scalars, i64 %n, i64 %m, ptr %facts, ptr %scratch) {
-  %a = load ptr, ptr %operands
-  %next = getelementptr ptr, ptr %operands, i64 1
-  %d = load ptr, ptr %next
-  call void @llvm.memmove.p0.p0.i64(ptr %d, ptr %a, i64 %n, i1 false)
-  ret i64 1
-}
-"""
 
 
 @dataclass(frozen=True)
@@ -59,7 +49,7 @@ def _vector(opcode: int, formats: tuple[Format, ...], flags: tuple[str, ...]) ->
     row = BY_OPCODE[opcode]
     instruction, name = Instruction(row, (0,) * len(row.registers), formats, flags), row.mnemonic
     if row.timing == "dma":
-        return Routine(COPY, ANYHOW)
+        return Routine(arrange.copy_text(), ANYHOW)
     if not formats:
         return None
     maker = _VECTORS.get(name, vector.vector_text)
