@@ -10,6 +10,7 @@ import pytest
 
 from tests.compiler.emit.native import Array, load_entry
 from trilobite.base.dtypes import DType, bfloat16, bool_, float16, float32, int8, int32, uint8
+from trilobite.compiler.targets.cpu import primitives  # noqa: F401  registers conv_last
 from trilobite.compiler.targets.cpu.contraction.sizes import product as product_of
 from trilobite.compiler.targets.cpu.epilogue import Epilogue, RowOperand, emit_epilogue, epilogue_of
 from trilobite.ir.evaluate import run
