@@ -50,7 +50,7 @@ def _in_blocks(t: Functions, s: Value, offset: Value, end: Value) -> None:
     blocks = t.address(s, BLOCKS, int64)
 
     def inside(number: int) -> Value:
-        low, high = (_word(t, blocks, 2 * number + side) for side in (0, 1))
+        low, high = (word(t, blocks, 2 * number + side) for side in (0, 1))
         return t.and_(t.icmp("uge", offset, low), t.icmp("ule", end, high))
 
     with t.when(t.not_(inside(0))):
@@ -61,7 +61,7 @@ def _in_blocks(t: Functions, s: Value, offset: Value, end: Value) -> None:
 def _in_space(
     t: Functions, s: Value, row: Value, address: Value, size: Value, end: Value, store: Value
 ) -> None:
-    limit, on_chip, writable = (_word(t, row, number) for number in (1, 2, 3))
+    limit, on_chip, writable = (word(t, row, number) for number in (1, 2, 3))
     t.return_if(t.or_(t.icmp("ugt", end, limit), t.icmp("ugt", store, writable)), 0)
     t.either(
         t.icmp("ne", on_chip, 0),
@@ -70,7 +70,7 @@ def _in_space(
     )
 
 
-def _word(t: Functions, words: Value, number: int) -> Value:
+def word(t: Functions, words: Value, number: int) -> Value:
     return t.load_type("i64", t.address(words, number, int64))
 
 
@@ -81,7 +81,12 @@ def _counted(t: Functions, s: Value, word: int) -> None:
 
 def _touched(t: Functions, s: Value, address: Value, size: Value, store: Value) -> None:
     _counted(t, s, SCRATCH)
-    low = t.address(s, t.add(t.shl(store, 1), READ_LOW), int64)
+    widened(t, t.address(s, READ_LOW, int64), store, address, size)
+
+
+def widened(t: Functions, ranges: Value, store: Value, address: Value, size: Value) -> None:
+    """Bytes join the range of what was read, or of what was written, which stands behind it."""
+    low = t.address(ranges, t.shl(store, 1), int64)
     for order, place, reached in (
         ("ult", low, address),
         ("ugt", t.address(low, 1, int64), t.add(address, size)),

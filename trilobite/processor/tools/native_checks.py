@@ -27,201 +27,34 @@ from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.core_code import CoreCode
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.sim.translate import Translation
+from trilobite.processor.tools.checked_access import (
+    BLOCK_SLOTS,
+    BOX_COUNT,
+    BOXES,
+    CLOCK,
+    ENTRY_WORDS,
+    FIRST,
+    OWN,
+    PAGE_COUNT,
+    PAGES,
+    READ_LOW,
+    SLOT_COUNT,
+    SLOT_WORDS,
+    SLOTS,
+    STACK_LOW,
+    STACK_ON,
+    WORDS,
+    WRITE_HIGH,
+    allowed_text,
+)
 from trilobite.processor.tools.memory_checker import STACK, moves_stack
-from trilobite.processor.tools.planes import COUNT, PAGE, SHIFT, Surface, Uses
+from trilobite.processor.tools.planes import PAGE, SHIFT, Surface, Uses
 from trilobite.processor.tools.spans import Key, Span
 
 if TYPE_CHECKING:
     from trilobite.processor.tools.checks import Checks
 
-# Words behind the simulator's own.
-CLOCK, FIRST, OWN, STACK_LOW, STACK_ON = range(native_state.STATE_WORDS, native_state.STATE_WORDS + 5)
-SLOTS = native_state.STATE_WORDS + 8  # spaces by their number, then the remembered DRAM blocks
-PAGES, PAGE_COUNT, BOXES, BOX_COUNT, READ_LOW, READ_HIGH, WRITE_LOW, WRITE_HIGH = range(8)
-SLOT_WORDS, BLOCK_SLOTS = 8, 4
-SLOT_COUNT = len(NUMBERS) + BLOCK_SLOTS
-WORDS = SLOTS + SLOT_COUNT * SLOT_WORDS
-ENTRY_WORDS = 4  # of a page: shift of its granule, writers, own reads, shadow (0: all written)
 _TRANSLATIONS: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
-
-
-def _allowed(size: int) -> str:
-    """LLVM text: 1 if the access is plainly fine, and then it is recorded; 0 leaves it to the checkers."""
-    bits, ones = size * 8, int.from_bytes(b"\1" * size, "little")
-    return f"""
-define internal i64 @allowed{size}(ptr %s, i64 %address, i64 %store, i64 %place) noinline {{
-  %space = lshr i64 %address, 56
-  %owner = and i64 %address, 72056494526300160
-  %skew = and i64 %address, {size - 1}
-  %odd = or i64 %owner, %skew
-  %plain = icmp eq i64 %odd, 0
-  %known = icmp ult i64 %space, {NUMBERS[CODE]}
-  %go = and i1 %plain, %known
-  br i1 %go, label %which, label %other
-other:
-  %iscode = icmp eq i64 %space, {NUMBERS[CODE]}
-  %constant = zext i1 %iscode to i64
-  ret i64 %constant
-which:
-  %offset = and i64 %address, 1099511627775
-  %isdram = icmp eq i64 %space, 0
-  br i1 %isdram, label %try, label %slot
-try:
-  %b = phi i64 [ 0, %which ], [ %bnext, %again ]
-  %bw = shl i64 %b, 1
-  %bi = add i64 %bw, {native_state.BLOCKS}
-  %lp = getelementptr i64, ptr %s, i64 %bi
-  %lo = load i64, ptr %lp
-  %hp = getelementptr i64, ptr %lp, i64 1
-  %hi = load i64, ptr %hp
-  %above = icmp uge i64 %offset, %lo
-  %below = icmp ult i64 %offset, %hi
-  %inside = and i1 %above, %below
-  %bnext = add i64 %b, 1
-  br i1 %inside, label %slot, label %again
-again:
-  %more = icmp ult i64 %bnext, {BLOCK_SLOTS}
-  br i1 %more, label %try, label %fail
-slot:
-  %start = phi i64 [ 0, %which ], [ %lo, %try ]
-  %blockslot = phi i64 [ %space, %which ], [ %b, %try ]
-  %plus = select i1 %isdram, i64 {len(NUMBERS)}, i64 0
-  %number = add i64 %blockslot, %plus
-  %at = sub i64 %offset, %start
-  %sw = mul i64 %number, {SLOT_WORDS}
-  %si = add i64 %sw, {SLOTS}
-  %slotp = getelementptr i64, ptr %s, i64 %si
-  %pagesi = load i64, ptr %slotp
-  %pcp = getelementptr i64, ptr %slotp, i64 {PAGE_COUNT}
-  %pagecount = load i64, ptr %pcp
-  %page = lshr i64 %at, {PAGE.bit_length() - 1}
-  %there = icmp ult i64 %page, %pagecount
-  br i1 %there, label %entry, label %fail
-entry:
-  %pages = inttoptr i64 %pagesi to ptr
-  %ew = mul i64 %page, {ENTRY_WORDS}
-  %ep = getelementptr i64, ptr %pages, i64 %ew
-  %shift = load i64, ptr %ep
-  %wpp = getelementptr i64, ptr %ep, i64 1
-  %wi = load i64, ptr %wpp
-  %rpp = getelementptr i64, ptr %ep, i64 2
-  %ri = load i64, ptr %rpp
-  %dpp = getelementptr i64, ptr %ep, i64 3
-  %di = load i64, ptr %dpp
-  %inner = and i64 %at, {PAGE - 1}
-  %n = lshr i64 {size}, %shift
-  %isplane = icmp ne i64 %wi, 0
-  %isfine = icmp ne i64 %n, 0
-  %usable = and i1 %isplane, %isfine
-  br i1 %usable, label %clock, label %fail
-clock:
-  %writers = inttoptr i64 %wi to ptr
-  %first = lshr i64 %inner, %shift
-  %end = add i64 %first, %n
-  %cp = getelementptr i64, ptr %s, i64 {CLOCK}
-  %ci = load i64, ptr %cp
-  %clocks = inttoptr i64 %ci to ptr
-  br label %judge
-judge:
-  %g = phi i64 [ %first, %clock ], [ %gnext, %ordered ]
-  %codep = getelementptr i64, ptr %writers, i64 %g
-  %code = load i64, ptr %codep
-  %thread = lshr i64 %code, {SHIFT}
-  %count = and i64 %code, {COUNT}
-  %vp = getelementptr i64, ptr %clocks, i64 %thread
-  %v = load i64, ptr %vp
-  %fine = icmp ule i64 %count, %v
-  br i1 %fine, label %ordered, label %fail
-ordered:
-  %gnext = add i64 %g, 1
-  %rest = icmp ult i64 %gnext, %end
-  br i1 %rest, label %judge, label %shadow
-shadow:
-  %isload = icmp eq i64 %store, 0
-  %all = icmp eq i64 %di, 0
-  %dat = add i64 %di, %inner
-  %dp = inttoptr i64 %dat to ptr
-  %fp = getelementptr i64, ptr %s, i64 {FIRST}
-  %base = load i64, ptr %fp
-  %own = add i64 %base, %place
-  br i1 %isload, label %load, label %boxes
-load:
-  br i1 %all, label %read, label %defined
-defined:
-  %d = load i{bits}, ptr %dp, align 1
-  %written = icmp eq i{bits} %d, {ones}
-  br i1 %written, label %read, label %fail
-read:
-  %readers = inttoptr i64 %ri to ptr
-  br label %mark
-mark:
-  %rg = phi i64 [ %first, %read ], [ %rgnext, %mark ]
-  %rp = getelementptr i64, ptr %readers, i64 %rg
-  store i64 %own, ptr %rp
-  %rgnext = add i64 %rg, 1
-  %rrest = icmp ult i64 %rgnext, %end
-  br i1 %rrest, label %mark, label %widen
-boxes:
-  %bcp = getelementptr i64, ptr %slotp, i64 {BOX_COUNT}
-  %boxcount = load i64, ptr %bcp
-  %bxp = getelementptr i64, ptr %slotp, i64 {BOXES}
-  %bxi = load i64, ptr %bxp
-  %bx = inttoptr i64 %bxi to ptr
-  %atend = add i64 %at, {size}
-  br label %box
-box:
-  %k = phi i64 [ 0, %boxes ], [ %knext, %clear ]
-  %done = icmp uge i64 %k, %boxcount
-  br i1 %done, label %write, label %look
-look:
-  %kw = shl i64 %k, 1
-  %kp = getelementptr i64, ptr %bx, i64 %kw
-  %klow = load i64, ptr %kp
-  %khp = getelementptr i64, ptr %kp, i64 1
-  %khigh = load i64, ptr %khp
-  %left = icmp ult i64 %at, %khigh
-  %right = icmp ult i64 %klow, %atend
-  %meets = and i1 %left, %right
-  br i1 %meets, label %fail, label %clear
-clear:
-  %knext = add i64 %k, 1
-  br label %box
-write:
-  %op = getelementptr i64, ptr %s, i64 {OWN}
-  %owncode = load i64, ptr %op
-  %newcode = or i64 %owncode, %own
-  br label %stamp
-stamp:
-  %wg = phi i64 [ %first, %write ], [ %wgnext, %stamp ]
-  %sp = getelementptr i64, ptr %writers, i64 %wg
-  store i64 %newcode, ptr %sp
-  %wgnext = add i64 %wg, 1
-  %wrest = icmp ult i64 %wgnext, %end
-  br i1 %wrest, label %stamp, label %define
-define:
-  br i1 %all, label %widen, label %fill
-fill:
-  store i{bits} {ones}, ptr %dp, align 1
-  br label %widen
-widen:
-  %tw = shl i64 %store, 1
-  %ti = add i64 %tw, {READ_LOW}
-  %tp = getelementptr i64, ptr %slotp, i64 %ti
-  %tl = load i64, ptr %tp
-  %lower = icmp ult i64 %at, %tl
-  %newlow = select i1 %lower, i64 %at, i64 %tl
-  store i64 %newlow, ptr %tp
-  %thp = getelementptr i64, ptr %tp, i64 1
-  %th = load i64, ptr %thp
-  %top = add i64 %at, {size}
-  %higher = icmp ugt i64 %top, %th
-  %newhigh = select i1 %higher, i64 %top, i64 %th
-  store i64 %newhigh, ptr %thp
-  ret i64 1
-fail:
-  ret i64 0
-}}
-"""
 
 
 class CheckedWriter(emit.Writer):
@@ -262,7 +95,7 @@ class CheckedWriter(emit.Writer):
             self.store_type(self.constant("i64", 0), self.word(STACK_ON))
 
     def module(self, places: Sequence[int]) -> str:
-        return "".join(_allowed(size) for size in (1, 2, 4, 8)) + super().module(places)
+        return allowed_text() + super().module(places)
 
 
 def is_translated(program: Program) -> bool:
