@@ -16,6 +16,7 @@ import pytest
 from trilobite.base.errors import FileError
 from trilobite.processor import Device, Run
 from trilobite.report import Subject, processor_subject, write_page
+from trilobite.report.amounts import amount
 from trilobite.report.page import kept_subjects, page_text
 from trilobite.report.processor import function_and_line
 from trilobite.report.subjects import Lane, Table
@@ -150,3 +151,13 @@ def test_a_page_without_runs_is_refused(data: str | None, tmp_path: Path) -> Non
     (tmp_path / "other.html").write_text(text)
     with pytest.raises(FileError, match=r"(?s)nothing to compare with.*other.html.*trilobite profile -o"):
         kept_subjects(tmp_path / "other.html")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [(0.0591378, "s", "59.14 ms"), (0.2383, "J", "238.3 mJ"), (167302380, "B", "167.3 MB"),
+     (999.97e-6, "s", "1.000 ms"), (64, "B", "64 B"), (999_999, "B", "1.000 MB"), (0, "B", "0 B"),
+     (2.3e-8, "J", "23.00 nJ"), (5e-12, "J", "0.005 nJ")],
+)  # fmt: skip
+def test_amounts_have_four_digits_and_a_prefix(value: float, unit: str, said: str) -> None:
+    assert amount(value, unit) == said

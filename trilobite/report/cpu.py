@@ -12,6 +12,7 @@ import numpy as np
 
 from trilobite.base.locations import Location
 from trilobite.ir.graph import Equation, Graph
+from trilobite.report.amounts import amount
 from trilobite.report.graphs import label_of, stages_data
 from trilobite.report.memory import alive
 from trilobite.report.places import place_text, source_lines
@@ -79,15 +80,15 @@ def _sentence(p: Any) -> str:
 def _figures(p: Any) -> list[tuple[str, str]]:
     flops, moved = sum(row.flops for row in p.rows), sum(row.bytes for row in p.rows)
     found = [
-        ("time", f"{p.call * 1e6:,.1f} µs, least of {p.repeats}"),
-        ("in kernels", f"{p.kernels * 1e6:,.1f} µs"),
-        ("outside kernels", f"{p.elsewhere * 1e6:,.1f} µs"),
-        ("arithmetic", f"{flops / 1e9:,.3f} GFLOP, {flops / max(p.kernels, 1e-12) / 1e9:,.1f} GFLOP/s"),
-        ("bytes of kernels", f"{moved:,}"),
+        ("time", f"{amount(p.call, 's')}, least of {p.repeats}"),
+        ("in kernels", amount(p.kernels, "s")),
+        ("outside kernels", amount(p.elsewhere, "s")),
+        ("arithmetic", f"{amount(flops, 'FLOP')}, {amount(flops / max(p.kernels, 1e-12), 'FLOP/s')}"),
+        ("read and written by kernels", amount(moved, "B")),
         ("threads", str(p.roofline.threads)),
     ]
     if p.fused is not None:
-        found.append(("memory between kernels", f"{p.arena:,} bytes planned"))
+        found.append(("memory between kernels", amount(p.arena, "B")))
     return found
 
 

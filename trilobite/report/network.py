@@ -14,6 +14,7 @@ from trilobite.base.locations import Location
 from trilobite.compiler.targets.profiles import MEASURED, SIMULATED, Profile
 from trilobite.ir.graph import Equation, Graph
 from trilobite.processor.isa.disassembler import instruction_text
+from trilobite.report.amounts import amount
 from trilobite.report.cpu import cpu_subject, first_lines, main_equation
 from trilobite.report.graphs import label_of, stages_data
 from trilobite.report.memory import alive
@@ -39,7 +40,7 @@ def network_subject(profile: Any, name: str = "") -> Subject:
     return replace(
         found,
         sentence=_sentence(found.sentence, profile),
-        figures=[*found.figures, ("memory between layers", f"{profile.arena:,} bytes planned")],
+        figures=[*found.figures, ("memory between layers", amount(profile.arena, "B"))],
         tables=[layers_table(profile), *found.tables],
         stages=stages_data(*graphs),
         memory=alive(done.latest),

@@ -18,6 +18,7 @@ from trilobite.processor.isa.row import QUEUES
 from trilobite.processor.sim.run import Run
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation
 from trilobite.processor.tools.page import register
+from trilobite.report.amounts import amount
 from trilobite.report.page import write_page
 from trilobite.report.places import short_path
 from trilobite.report.subjects import Labels, Lane, Roofs, Subject, Table
@@ -110,11 +111,11 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     roof = run.roofline
     return [
         ("cycles", f"{run.cycles:,}"),
-        ("time", f"{run.seconds * 1e6:,.3f} µs at {run.machine.clock_ghz:g} GHz"),
-        ("energy", f"{run.energy.total * 1e6:,.4g} µJ"),
+        ("time", f"{amount(run.seconds, 's')} at {run.machine.clock_ghz:g} GHz"),
+        ("energy", amount(run.energy.total, "J")),
         ("instructions", f"{run.instructions:,}"),
         ("multiply-accumulates", f"{roof.macs:,}"),
-        ("DRAM bytes", f"{roof.dram_bytes:,}"),
+        ("of DRAM, in and out", amount(roof.dram_bytes, "B")),
         ("roofline", f"{roof.cycles:,.0f} cycles, {_side(run)}"),
         ("of the roofline", f"{roof.cycles / run.cycles:.1%}" if run.cycles else "-"),
     ]

@@ -21,8 +21,10 @@ function rooflineView(subject) {
   svg.append(drawn("text", { x: (width + edge) / 2, y: height - 8, "text-anchor": "middle" }, "operations a byte of memory"));
   roofs.bandwidths.forEach(([name, rate], n) => {
     const knee = top / rate, from = Math.max(10 ** low[0], 10 ** low[1] / rate);
+    // along the slope, over it: a label beside the line would lie on it
+    const at = from * (knee / from) ** 0.12, x = X(at), y = Y(rate * at) - 8, angle = Math.atan2(Y(top) - Y(rate * from), X(knee) - X(from)) * 180 / Math.PI;
     svg.append(drawn("path", { d: `M${X(from)},${Y(rate * from)} L${X(knee)},${Y(top)}`, class: n ? "roof thin" : "roof" }),
-      drawn("text", { x: X(from) + 8, y: Y(rate * from * 1.9) }, `${name}: ${scaled(rate, "B/s")}`));
+      drawn("text", { x, y, transform: `rotate(${angle.toFixed(1)} ${x.toFixed(1)} ${y.toFixed(1)})` }, `${name}: ${scaled(rate, "B/s")}`));
   });
   for (const [name, peak] of roofs.peaks)
     svg.append(drawn("path", { d: `M${X(Math.min(peak / band, 10 ** high[0]))},${Y(peak)} L${width - 16},${Y(peak)}`, class: "roof" }),
