@@ -38,6 +38,11 @@ COMMANDS = (
     Command("kernel", "Run, check or profile a BANG C kernel.", "trilobite.cli.kernel:kernel"),
     Command("lab", "Show or grade a lab of the course.", "trilobite.apps.labs.command:lab"),
     Command("labs", "List the labs of the course.", "trilobite.apps.labs.command:labs"),
+    Command(
+        "measure",
+        "Measure this machine for plans of many processes.",
+        "trilobite.cluster.planning.paper:measure",
+    ),
     Command("launch", "Run a script as several processes.", "trilobite.cluster.launch:launch"),
     Command("machines", "List the processors, or draw one.", "trilobite.cli.processor:machines"),
     Command("optimize", "Write a model with fewer nodes.", "trilobite.cli.models.files:optimize"),

@@ -31,6 +31,8 @@ _NAMES = {
     "server": "ParameterServer",
     "sharding.tensors": "shard unshard whole local from_local is_split",
     "sharding.function": "sharded",
+    "planning.search": "Task Plan plans",
+    "planning.machines": "Machine described measure",
     "sequence": "SequenceColumnLinear SequenceRowLinear share_parameters ring_attention",
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}

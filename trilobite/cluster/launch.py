@@ -67,6 +67,10 @@ def launch(
     patience: Annotated[
         float, typer.Option(help="Seconds after which a rank that waits in vain ends the job.")
     ] = 1800.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Start nothing: plan what the script's task() trains.")
+    ] = False,
+    machine: Annotated[str, typer.Option(help="For --dry-run: a YAML file that describes a device.")] = "",
 ) -> None:
     """Run a script as several processes that work together."""
     if ranks < 1 or threads < 0 or patience <= 0:
@@ -76,6 +80,11 @@ def launch(
         )
     if not Path(script).is_file():
         raise ArgumentError(f"there is no script {script}", expected="a Python file")
+    if dry_run:
+        from trilobite.cluster.planning.paper import dry_run as on_paper
+
+        typer.echo(on_paper(script, arguments or [], ranks, machine))
+        return
     rank = [sys.executable, "-m", "trilobite.cluster.process", script, *(arguments or [])]
     command = rank if ranks == 1 else [launcher(), "-n", str(ranks), *rank]
     with TemporaryDirectory() as folder:

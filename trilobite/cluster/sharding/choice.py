@@ -68,8 +68,9 @@ class Chooser:
         for a, n in enumerate(self.mesh):
             best = Option((None,) * len(operands), (None,) * len(outs))
             if n > 1:
-                options = [best, *self._options(rule, operands, outs, wanted, chosen, a)]
-                best = min(options, key=lambda o: self._cost(o, rule, operands, outs, a, work))
+                more = self._options(rule, operands, outs, wanted, chosen, a)
+                if more:
+                    best = min([best, *more], key=lambda o: self._cost(o, rule, operands, outs, a, work))
             for entries, entry in zip((*chosen.ins, *chosen.outs), (*best.ins, *best.outs), strict=True):
                 entries.append(entry)
             if best.factor is not None:
@@ -169,7 +170,7 @@ class Chooser:
         for t, made in zip(outs, option.outs, strict=True):
             if isinstance(made, str):
                 nbytes = float(size_of(t.shape)) * t.dtype.itemsize
-                seconds += self.converter.costs.collective("cluster_all_reduce", nbytes, self.mesh[a])
+                seconds += self.converter.costs.collective("cluster_all_reduce", nbytes, self.mesh[a], (a,))
         return seconds + work / (1 if option.factor is None else self.mesh[a]), option.factor is None
 
     def _along(self, o: Operand, dims: Dims, entry: Entry, a: int, option: Option, rule: Rule) -> Placement:

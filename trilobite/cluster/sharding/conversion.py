@@ -7,7 +7,8 @@ part of a whole value) is a slice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -28,6 +29,13 @@ from trilobite.cluster.sharding.placements import (
 from trilobite.ir.types import TensorType, size_of
 
 
+class Link(NamedTuple):
+    """Seconds to begin a message, and bytes a second."""
+
+    latency: float
+    bandwidth: float
+
+
 @dataclass(frozen=True)
 class Costs:
     """What a search weighs: seconds to begin a message, bytes and operations a second."""
@@ -36,13 +44,21 @@ class Costs:
     bandwidth: float = 4e9
     flops: float = 5e10
     memory: float = 1e10  # bytes a second through a rank's memory
+    sides: tuple[Link, ...] = ()  # per side of the mesh, where they differ
 
-    def collective(self, name: str, nbytes: float, n: int) -> float:
+    def link(self, sides: Sequence[int]) -> Link:
+        """The slowest of those that a collective along these sides uses."""
+        found = [self.sides[a] for a in sides] if self.sides else []
+        return min(found, key=lambda s: s.bandwidth, default=Link(self.latency, self.bandwidth))
+
+    def collective(self, name: str, nbytes: float, n: int, sides: Sequence[int] = ()) -> float:
         """Seconds of one collective on `nbytes`, the whole operand or result, over n ranks."""
         if n == 1:
             return 0.0
-        rounds = {"cluster_all_reduce": 2, "cluster_all_to_all": 1}.get(name, 1)
-        return rounds * (n - 1) * self.latency + moved(name, nbytes, n) / self.bandwidth
+        link = self.link(sides)
+        rounds = 2 if name == "cluster_all_reduce" else 1
+        # Messages of few bytes go by a tree, large ones round a ring: the number of steps is the tree's.
+        return rounds * math.ceil(math.log2(n)) * link.latency + moved(name, nbytes, n) / link.bandwidth
 
 
 def moved(name: str, nbytes: float, n: int) -> float:
@@ -80,6 +96,7 @@ class Converter:
 
     def __init__(self, mesh: tuple[int, ...], at: Coordinates, costs: Costs, on_paper: bool = False) -> None:
         self.mesh, self.at, self.costs = mesh, at, costs
+        self._seconds: dict[Any, float] = {}
         self.groups: Callable[[tuple[int, ...]], Any] = (
             (lambda sides: ((0,),)) if on_paper else (lambda sides: groups_along(mesh, sides))
         )
@@ -96,7 +113,10 @@ class Converter:
         return out
 
     def seconds(self, t: TensorType, source: Placement, target: Placement) -> float:
-        return sum(s.seconds for s in self.steps(t, source, target))
+        key = t, source, target
+        if key not in self._seconds:
+            self._seconds[key] = sum(s.seconds for s in self.steps(t, source, target))
+        return self._seconds[key]
 
     def _local(self, t: TensorType, p: Placement) -> TensorType:
         return local_type(t, p, self.mesh, self.at)
@@ -112,7 +132,7 @@ class Converter:
         self, name: str, sides: tuple[int, ...], after: Placement, nbytes: float, **attributes: Any
     ) -> Step:
         n = int(np.prod([self.mesh[a] for a in sides]))
-        seconds, sent = self.costs.collective(name, nbytes, n), moved(name, nbytes, n)
+        seconds, sent = self.costs.collective(name, nbytes, n, sides), moved(name, nbytes, n)
         return Step(name, {"groups": self.groups(sides), **attributes}, after, sides, sent, seconds)
 
     # -- partial sums ----------------------------------------------------------------------------------------

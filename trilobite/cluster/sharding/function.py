@@ -143,7 +143,7 @@ class Sharded(Jitted):
         ins, free = self._inputs_lie(e, call, given)
         key = id(e), tuple(ins)
         if key not in self._plans:
-            self._plans[key] = e, Plan(self._settled(e, call, ins, free), self._mesh, e.usage)
+            self._plans[key] = e, Plan(settled(e, self._place, ins, free), self._mesh, e.usage)
         return self._plans[key][1]
 
     def _inputs_lie(
@@ -175,37 +175,6 @@ class Sharded(Jitted):
                 expected="one mesh",
             )
         return parts.placement
-
-    def _settled(self, e: Entry, call: Call, ins: list[Placement], free: Mapping[int, int]) -> Partition:
-        graph = e.recording.graph
-        now = list(ins)
-        for _ in range(ROUNDS):
-            pins = self._pins(e, call, now, free)
-            made = partition(graph, self._place, now, pins)
-            new = [made.outs[free[i]] if i in free else p for i, p in enumerate(now)]
-            if new == now:
-                return made
-            now = new
-        pins = self._pins(e, call, now, {})
-        return partition(graph, self._place, now, pins)
-
-    def _pins(
-        self, e: Entry, call: Call, ins: Sequence[Placement], free: Mapping[int, int]
-    ) -> list[Placement | None]:
-        """Where outputs must lie: written tensors where they did, gradients as their parameters."""
-        r, first = e.recording, len(call.tensors)
-        cell_at = {c: first + i for i, c in enumerate(r.cells)}
-        leaf_at = {c.leaf: cell_at[c] for c in r.cells if c.leaf is not None}
-        pins: list[Placement | None] = [None] * sum(s is None for s in e.out_static)
-        pins += [ins[i] for i in e.arg_writes]
-        for where, there in e.grads:
-            if there:
-                at = where if isinstance(where, int) else leaf_at.get(where)
-                pins.append(None if at is None else ins[at])
-        following = set(free.values())
-        for k, c in enumerate(r.writes, len(pins)):
-            pins.append(ins[cell_at[c]] if c in cell_at and k not in following else None)
-        return pins
 
     # -- running ---------------------------------------------------------------------------------------------
 
@@ -266,6 +235,36 @@ class Sharded(Jitted):
         out = wrap(stand_in(kind))
         put(out._cell, Parts(self._mesh, kind, p, local))
         return out
+
+
+def settled(e: Entry, place: Place, ins: Sequence[Placement], free: Mapping[int, int]) -> Partition:
+    """A recording, split; inputs that follow their outputs (`free`: input to output) lie where those do."""
+    now = list(ins)
+    for _ in range(ROUNDS):
+        made = partition(e.recording.graph, place, now, pins(e, now, free))
+        new = [made.outs[free[i]] if i in free else p for i, p in enumerate(now)]
+        if new == now:
+            return made
+        now = new
+    return partition(e.recording.graph, place, now, pins(e, now, {}))
+
+
+def pins(e: Entry, ins: Sequence[Placement], free: Mapping[int, int]) -> list[Placement | None]:
+    """Where outputs must lie: written tensors where they did, gradients as their parameters."""
+    r = e.recording
+    first = len(r.graph.inputs) - len(r.cells) - len(r.values)
+    cell_at = {c: first + i for i, c in enumerate(r.cells)}
+    leaf_at = {c.leaf: cell_at[c] for c in r.cells if c.leaf is not None}
+    out: list[Placement | None] = [None] * sum(s is None for s in e.out_static)
+    out += [ins[i] for i in e.arg_writes]
+    for where, there in e.grads:
+        if there:
+            at = where if isinstance(where, int) else leaf_at.get(where)
+            out.append(None if at is None else ins[at])
+    following = set(free.values())
+    for k, c in enumerate(r.writes, len(out)):
+        out.append(ins[cell_at[c]] if c in cell_at and k not in following else None)
+    return out
 
 
 def _plain(source: Any) -> Any:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from trilobite.base.errors import ClusterError
-from trilobite.base.locations import Location
+from trilobite.base.locations import UNKNOWN, Location
 from trilobite.cluster.sharding import rules_indexed, rules_products  # noqa: F401  (they enter their rules)
 from trilobite.cluster.sharding.choice import Chooser, Operand, hints
 from trilobite.cluster.sharding.conversion import Converter, Costs, Step
@@ -120,7 +120,7 @@ def _best_walk(
 ) -> Partition:
     wanted = {v: p for v, p in zip(graph.outputs, pins, strict=True) if p is not None}
     best: Partition | None = None
-    for _ in range(WALKS):
+    for _ in range(2 if place.on_paper else WALKS):
         walk = Walk(graph, place, ins, wanted)
         made = walk.run(pins, partial)
         if best is None or made.seconds < best.seconds:
@@ -214,17 +214,17 @@ class Walk:
         if s.primitive == "":
             return local
         inputs = () if s.primitive == "full" else (local,)
+        if self.place.on_paper:  # collectives have no members there, who would say what comes out
+            out = Var(self._local(v, s.placement))
+            self.equations.append(Equation(table[s.primitive], inputs, s.attributes, (out,), where))
+            return out
         return self.emit(s.primitive, *inputs, where=where, **s.attributes)
 
-    def emit(self, name: str, *values: Var, where: Location | None = None, **attributes: Any) -> Var:
-        from trilobite.base.locations import UNKNOWN
-
-        primitive = table[name]
-        if self.place.on_paper and name.startswith("cluster_"):
-            out = Var(values[0].type)
-        else:
-            out = Var(result_types(primitive, [v.type for v in values], attributes)[0])
-        self.equations.append(Equation(primitive, values, attributes, (out,), where or UNKNOWN))
+    def emit(self, name: str, *values: Var, where: Location, **attributes: Any) -> Var:
+        primitive, types = table[name], [v.type for v in values]
+        permuted = self.place.on_paper and name == "cluster_permute"
+        out = Var(types[0] if permuted else result_types(primitive, types, attributes)[0])
+        self.equations.append(Equation(primitive, values, attributes, (out,), where))
         return out
 
     def operand(self, v: Var) -> Operand:
@@ -265,6 +265,10 @@ class Walk:
 
     def _rule(self, e: Equation) -> Rule:
         name = e.primitive.name
+        known = self.graph.__dict__.setdefault("_sharding_rules", {})
+        if id(e) in known:  # the graph keeps its equations, so ids are theirs
+            found: Rule = known[id(e)]
+            return found
         if name not in RULES:
             raise ClusterError(
                 f"{name} inside a sharded function",
@@ -272,7 +276,10 @@ class Walk:
                 expected="operations on whole tensors: collectives are inserted",
                 remedy="take it out, or write the whole function by hand with collectives, under tb.jit",
             )
-        return RULES[name]([v.type for v in e.inputs], [v.type for v in e.outputs], e.attributes)
+        made = known[id(e)] = RULES[name](
+            [v.type for v in e.inputs], [v.type for v in e.outputs], e.attributes
+        )
+        return made
 
     def _work(self, e: Equation) -> float:
         types, outs = [v.type for v in e.inputs], [v.type for v in e.outputs]
@@ -318,7 +325,8 @@ class Walk:
             n = self.place.mesh[side]
             pairs = tuple((k, k + by) for k in range(n) if 0 <= k + by < n)
             nbytes = float(size_of(x.type.shape)) * x.type.dtype.itemsize
-            seconds = self.place.costs.latency + nbytes / self.place.costs.bandwidth
+            link = self.place.costs.link((side,))
+            seconds = link.latency + nbytes / link.bandwidth
             why = f"{e.primitive.name} split along space reads rows of its neighbours"
             self.collectives.append(
                 Collective(
@@ -350,8 +358,6 @@ def replace_times(c: Collective, times: int) -> Collective:
 def _line(e: Equation | None, graph: Graph, v: Var) -> Location:
     if e is not None:
         return e.location
-    from trilobite.base.locations import UNKNOWN
-
     return next((q.location for q in graph.equations if v in q.outputs), UNKNOWN)
 
 

@@ -1,0 +1,171 @@
+"""Plans: as good as trying everything, within memory, described machines, growth with layers and ranks."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trilobite as tb
+from trilobite import cluster, nn, optim
+from trilobite.base.errors import ArgumentError
+from trilobite.cluster.planning import machines
+from trilobite.cluster.planning.prediction import alive, work
+from trilobite.cluster.planning.search import Judge, kind
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def mlp(sizes: tuple[int, ...], batch: int) -> cluster.Task:
+    tb.manual_seed(1)
+    layers: list[Any] = []
+    for a, b in itertools.pairwise(sizes):
+        layers += [nn.Linear(a, b, bias=False), nn.Tanh()]
+    model = nn.Sequential(*layers[:-1])
+    opt = optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(x: Any, y: Any) -> Any:
+        loss = ((model(x) - y) ** 2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        return loss
+
+    rng = np.random.default_rng(2)
+    args = [tb.tensor(rng.normal(size=(batch, n)).astype("f4")) for n in (sizes[0], sizes[-1])]
+    return cluster.Task(step, model, opt, args)
+
+
+def every_plan(task: cluster.Task, ranks: int) -> list[cluster.Plan]:
+    names = [n for n, _ in task.model.named_parameters()]
+    out = []
+    for m in (k for k in range(1, ranks + 1) if ranks % k == 0):
+        for row in itertools.product((None, 0, 1), repeat=len(names)):
+            splits = tuple((n, (("model", d),)) for n, d in zip(names, row, strict=True) if d is not None)
+            if m > 1 or not splits:
+                out += [cluster.Plan((ranks // m, m), tuple(sorted(splits)), z) for z in (0, 1, 3)]
+    return out
+
+
+@pytest.mark.parametrize(("sizes", "batch"), [((512, 2048, 512), 16), ((64, 128, 64), 512)])
+def test_the_first_plan_is_the_best_of_all(sizes: tuple[int, ...], batch: int) -> None:
+    task = mlp(sizes, batch)
+    judge = Judge(task, cluster.Machine())
+    best = min(judge.predicted(p).seconds for p in every_plan(task, 2))
+    assert cluster.plans(task, 2)[0].seconds == pytest.approx(best, rel=1e-9)
+
+
+def test_columns_then_rows_are_found() -> None:
+    """Nothing here knows Megatron's layers."""
+    splits = dict(next(p for p in cluster.plans(mlp((256, 4096, 256), 4), 2) if p.splits).splits)
+    assert splits == {"0.weight": (("model", 0),), "2.weight": (("model", 1),)}
+
+
+def test_plans_stay_within_memory() -> None:
+    task = mlp((256, 2048, 256), 64)
+    free = cluster.plans(task, 2)
+    tight = cluster.Machine(memory=sorted(p.memory for p in free)[len(free) // 2])
+    found = cluster.plans(task, 2, tight)
+    assert found[0].memory <= tight.memory < max(p.memory for p in found)
+    fits = [p.memory <= tight.memory for p in found]
+    assert fits == sorted(fits, reverse=True)
+
+
+def test_a_plan_that_is_applied_trains_as_one_process() -> None:
+    want_task = mlp((6, 10, 4), 6)
+    want = [float(want_task.step(*want_task.args).item()) for _ in range(3)]
+    chosen = cluster.plans(mlp((6, 10, 4), 6), 2)
+    plan = next(p for p in chosen if p.splits and p.mesh[1] == 2)
+
+    def rank() -> list[float]:
+        task = mlp((6, 10, 4), 6)
+        step = plan.apply(task)
+        return [float(step(*task.args).item()) for _ in range(3)]
+
+    for found in cluster.lockstep(rank, 2):
+        np.testing.assert_allclose(found, want, rtol=1e-5)
+
+
+def deep(layers: int) -> cluster.Task:
+    return mlp((64, *(64,) * layers, 64), 4096)
+
+
+def test_what_a_layer_adds_is_what_further_ones_add() -> None:
+    """One and two layers say what five cost, within the difference of first and last ones."""
+    plan = cluster.Plan((64, 1), ())
+    costs = [Judge(deep(n), cluster.Machine()).predicted(plan) for n in (1, 2, 5)]
+    guess = costs[0].grown(costs[1], 4)
+    assert guess.seconds == pytest.approx(costs[2].seconds, rel=0.05)
+    assert guess.state == pytest.approx(costs[2].state, rel=0.05)
+
+
+def test_growth_with_ranks_and_layers() -> None:
+    """4,096 ranks and a thousand layers take about as long as 64 and ten, on paper."""
+    times = []
+    for ranks, layers in ((64, 10), (4096, 1000)):
+        begun = time.thread_time()
+        found = cluster.plans(deep, ranks, layers=layers, stages=(1, 4), most_model=2)
+        times.append(time.thread_time() - begun)
+        assert any(p.stages == 4 for p in found) and all(p.ranks == ranks for p in found)
+    assert times[1] < 4 * times[0] + 1.0
+
+
+def test_kinds_of_names() -> None:
+    assert kind("blocks.12.up.weight") == "blocks.*.up.weight"
+    assert kind("layer1.0.conv2.weight") == "layer1.*.conv2.weight"
+
+
+def test_elementwise_chains_are_one_pass_over_memory() -> None:
+    machine = cluster.Machine(kernel=1e-9)
+    x = tb.zeros(1 << 20)
+
+    def seconds(n: int) -> float:
+        def chain(x: Any) -> Any:
+            for _ in range(n):
+                x = tb.tanh(x) * 0.5
+            return x
+
+        graph = tb.jit(chain).lower(x).graph
+        assert alive(graph) <= 4 << 20
+        return work(graph, machine)
+
+    assert seconds(2) == pytest.approx(2 * 4 * (1 << 20) / machine.stream, rel=0.2)
+
+
+def test_machines_in_files(tmp_path: Path) -> None:
+    cluster.Machine(flops=1e14, devices_per_node=8).save(tmp_path / "m.yaml")
+    found = cluster.described(tmp_path / "m.yaml")
+    assert found == cluster.Machine(flops=1e14, devices_per_node=8)
+    costs = found.costs((16, 8))
+    assert costs.sides[1].bandwidth == found.bandwidth and costs.sides[0].bandwidth == found.node_bandwidth
+    (tmp_path / "bad.yaml").write_text("speed: 3\n")
+    with pytest.raises(ArgumentError, match="speed"):
+        cluster.described(tmp_path / "bad.yaml")
+    with pytest.raises(ArgumentError, match="flops"):
+        cluster.Machine(flops=0)
+
+
+def test_measured_figures_are_figures() -> None:
+    flops, stream, kernel = machines._computing(0.05)
+    assert 1e8 < flops < 1e14 and 1e8 < stream < 1e13 and 1e-9 < kernel < 1e-2
+
+
+def test_dry_run_prints_plans(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_planning import deep as task\nLAYERS = 100\n"
+        "assert __name__ != '__main__'\n"
+    )
+    command = [sys.executable, "-m", "trilobite", "launch", "--dry-run", "-n", "2", str(script)]
+    done = subprocess.run(
+        [*command, str(ROOT / "tests" / "cluster")], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert "plans for 2 ranks fit into memory" in done.stdout and "a step" in done.stdout

@@ -1,0 +1,166 @@
+"""What a cluster can do: operations, bytes and messages a second, and memory, of each of its devices.
+
+`measure()` finds the figures of this machine; a description in YAML serves for any other. Devices of one node
+reach each other by a fast link, those of different nodes by a slow one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.cluster.groups import size, world
+from trilobite.cluster.sharding.conversion import Costs, Link
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Of one device: float operations a second in products, bytes a second through its memory, seconds that
+    a kernel takes at least, bytes of memory. Of links: seconds to begin a message, bytes a second.
+    """
+
+    flops: float = 5e10
+    stream: float = 1e10
+    kernel: float = 2e-6
+    memory: float = 8e9
+    devices_per_node: int = 1 << 30
+    latency: float = 2e-5
+    bandwidth: float = 4e9
+    node_latency: float = 5e-5
+    node_bandwidth: float = 1e9
+
+    def __post_init__(self) -> None:
+        bad = [f.name for f in fields(self) if not getattr(self, f.name) > 0]
+        if bad:
+            raise ArgumentError(
+                f"a machine with {bad[0]} = {getattr(self, bad[0])}",
+                where=user_location(),
+                expected="more than 0",
+            )
+
+    def costs(self, mesh: Sequence[int]) -> Costs:
+        """What splitting weighs on a mesh of these: the last side's neighbours are nearest."""
+        links, inner = [], 1
+        for n in reversed(mesh):
+            near = inner * n <= self.devices_per_node
+            links.append(
+                Link(self.latency, self.bandwidth) if near else Link(self.node_latency, self.node_bandwidth)
+            )
+            inner *= n
+        return Costs(self.latency, self.bandwidth, self.flops, self.stream, tuple(reversed(links)))
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(yaml.safe_dump(asdict(self), sort_keys=False))
+
+
+def described(path: str | Path) -> Machine:
+    """A machine from a YAML file: some of the fields of `Machine`; others keep their defaults."""
+    found = yaml.safe_load(Path(path).read_text())
+    known = {f.name: f.type for f in fields(Machine)}
+    if not isinstance(found, dict) or not set(found) <= set(known):
+        wrong = sorted(set(found) - set(known)) if isinstance(found, dict) else type(found).__name__
+        raise ArgumentError(
+            f"{path}: a machine with {wrong}", where=user_location(), expected=f"some of {', '.join(known)}"
+        )
+    values: dict[str, Any] = {k: (int if k == "devices_per_node" else float)(v) for k, v in found.items()}
+    return Machine(**values)
+
+
+# -- measuring -----------------------------------------------------------------------------------------------
+
+
+def measure(seconds: float = 2.0, memory: float | None = None) -> Machine:
+    """The figures of this machine with the ranks that there are: products, memory, kernels, messages. All
+    ranks call it.
+    """
+    flops, stream, kernel = _computing(seconds / 2)
+    found = {
+        "flops": flops,
+        "stream": stream,
+        "kernel": kernel,
+        "memory": memory or _memory() / max(1, size()),
+    }
+    if size() > 1:
+        found["latency"], found["bandwidth"] = _messages(seconds / 2)
+        found |= {"node_latency": found["latency"], "node_bandwidth": found["bandwidth"]}
+    return Machine(**found)  # type: ignore[arg-type]
+
+
+def _memory() -> float:
+    import os
+
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _best(run: Callable[[], Any], seconds: float) -> float:
+    """The median of as many runs as fit."""
+    run()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < 5 or (time.perf_counter() < end and len(times) < 200):
+        begun = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begun)
+    return float(np.median(times))
+
+
+def _computing(seconds: float) -> tuple[float, float, float]:
+    import trilobite as tb
+
+    n = 512
+    a, b = tb.rand(n, n), tb.rand(n, n)
+    product = tb.jit(lambda x, y: x @ y)
+    flops = 2.0 * n**3 / _best(lambda: product(a, b), seconds / 3)
+    big = tb.rand(16 << 20)  # more than caches hold
+    scaled = tb.jit(lambda x: x * 1.5 + 0.5)
+    stream = 2.0 * 4 * (16 << 20) / _best(lambda: scaled(big), seconds / 3)
+    small = tb.rand(8, 8)
+    chain = tb.jit(lambda x: _chain(x, 16))
+    kernel = _best(lambda: chain(small), seconds / 3) / 16
+    return flops, stream, kernel
+
+
+def _chain(x: Any, n: int) -> Any:
+    for _ in range(n):
+        x = x @ x
+    return x
+
+
+def _messages(seconds: float) -> tuple[float, float]:
+    """From compiled sums over all ranks, small and large: t = rounds · latency + bytes moved / bandwidth."""
+    import trilobite as tb
+    from trilobite.cluster.collectives import all_reduce
+
+    n = world().size
+    summed = tb.jit(lambda x: all_reduce(x))
+    small, large = tb.rand(16), tb.rand(2 << 20)
+    short = _best_together(lambda: summed(small), seconds / 4)
+    long = _best_together(lambda: summed(large), seconds)
+    rounds = 2 * int(np.ceil(np.log2(n)))
+    moved = 2.0 * (n - 1) / n * 4 * (2 << 20)
+    return max(short / rounds, 1e-7), moved / max(long - short, 1e-9)
+
+
+def _best_together(run: Callable[[], Any], seconds: float) -> float:
+    """As `_best`, equally often on all ranks."""
+    from trilobite.cluster.collectives import all_reduce
+
+    run()
+    begun = time.perf_counter()
+    run()
+    once = max(time.perf_counter() - begun, 1e-7)
+    most = float(all_reduce(np.float64(once), "max").item())
+    times = []
+    for _ in range(int(min(200, max(5, seconds / most)))):
+        begun = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begun)
+    return float(all_reduce(np.float64(np.median(times)), "max").item())

@@ -1,0 +1,140 @@
+"""What a plan would cost: seconds and bytes of one rank, from its graph alone.
+
+Operations cost what the primitives say, at the machine's speed; values that are written to memory cost their
+bytes. An elementwise value that one elementwise reader takes is not written: it is fused. Memory is that of
+the inputs and of what is alive at the worst moment.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trilobite.cluster.planning.machines import Machine
+from trilobite.cluster.sharding.partition import Partition
+from trilobite.ir.graph import Graph, Var
+from trilobite.ir.types import TensorType, size_of
+
+_FUSED = frozenset(
+    """
+add sub mul div neg exp log tanh erf sqrt rsqrt pow maximum minimum select cast broadcast reshape
+stop_gradient barrier full iota abs sign gt ge lt le eq ne and or not xor expm1
+log1p sin cos is_finite is_nan
+""".split()
+)
+
+
+class Predicted(NamedTuple):
+    """Of one step of one rank. `along` are seconds of collectives by side of the mesh."""
+
+    work: float
+    along: dict[str, float]
+    state: float  # bytes of inputs: parameters, gradients, optimiser state, the batch
+    peak: float  # bytes at the worst moment, state included
+
+    @property
+    def seconds(self) -> float:
+        return self.work + sum(self.along.values())
+
+    def grown(self, more: Predicted, times: int) -> Predicted:
+        """This one with what each of `times` further layers adds: the difference of `more` and this one."""
+        along = {k: self.along.get(k, 0.0) + times * (more.along.get(k, 0.0) - self.along.get(k, 0.0))
+                 for k in {**self.along, **more.along}}  # fmt: skip
+        rows = [(getattr(self, f), getattr(more, f)) for f in ("work", "state", "peak")]
+        work, state, peak = (a + times * max(b - a, 0.0) for a, b in rows)
+        return Predicted(work, along, state, peak)
+
+
+def nbytes(t: TensorType) -> float:
+    return float(size_of(t.shape)) * t.dtype.itemsize
+
+
+def predicted(made: Partition, machine: Machine, names: tuple[str, ...]) -> Predicted:
+    along = dict.fromkeys(names, 0.0)
+    for c in made.collectives:
+        along[c.sides[0]] += c.seconds * c.times
+    state = sum(nbytes(v.type) for v in made.graph.inputs)
+    return Predicted(work(made.graph, machine), along, state, state + alive(made.graph))
+
+
+def _readers(graph: Graph) -> dict[Var, list[str]]:
+    found: dict[Var, list[str]] = {}
+    for e in graph.equations:
+        for v in e.inputs:
+            found.setdefault(v, []).append(e.primitive.name)
+    for v in graph.outputs:
+        found.setdefault(v, []).append("result")
+    return found
+
+
+def _written(graph: Graph) -> set[Var]:
+    """Values that lie in memory: all but those that their only reader is fused with."""
+    readers = _readers(graph)
+    out = set()
+    for e in graph.equations:
+        for v in e.outputs:
+            seen = readers.get(v, [])
+            small = e.primitive.name in ("broadcast", "full", "iota", "reshape")
+            fused = e.primitive.name in _FUSED and all(r in _FUSED or r.startswith("reduce") for r in seen)
+            if not (fused and (len(seen) <= 1 or small)):
+                out.add(v)
+    return out
+
+
+def work(graph: Graph, machine: Machine, times: float = 1.0) -> float:
+    """Seconds of computing, collectives left out."""
+    written, total = _written(graph), 0.0
+    there = written | set(graph.inputs)  # what is read from memory
+    known: dict[int, float] = {}
+    for e in graph.equations:
+        name = e.primitive.name
+        if name.startswith("cluster_") or name == "constant":
+            continue
+        inner = 0.0
+        for _, region in e.regions():
+            if id(region) not in known:
+                known[id(region)] = work(region, machine)
+            inner += known[id(region)] * (int(e.attributes["length"]) if name == "scan" else 1)
+        if inner:
+            total += inner
+            continue
+        types, outs = [v.type for v in e.inputs], [v.type for v in e.outputs]
+        flops = e.primitive.cost(types, outs, e.attributes)
+        made = [v for v in e.outputs if v in written]
+        read = [v for v in e.inputs if v in there]
+        if name in _FUSED:  # what is fused together reads a value once
+            there -= set(read)
+        moved = sum(nbytes(v.type) for v in (*made, *read))
+        fast = flops / machine.flops if name in ("dot", *_CONVOLUTIONS) else 0.25 * flops / machine.flops
+        total += max(fast, moved / machine.stream) + (machine.kernel if made else 0.0)
+    return total * times
+
+
+_CONVOLUTIONS = ("conv", "conv_input_grad", "conv_weight_grad")
+
+
+def alive(graph: Graph) -> float:
+    """Bytes of values at the worst moment, inputs left out; what replaces an input takes its place."""
+    written = _written(graph)
+    last: dict[Var, int] = {}
+    for i, e in enumerate(graph.equations):
+        for v in e.inputs:
+            last[v] = i
+    inputs = [v.type for v in graph.inputs]
+    now = worst = 0.0
+    ends: dict[int, list[Var]] = {}
+    for i, e in enumerate(graph.equations):
+        for _, region in e.regions():
+            worst = max(worst, now + alive(region))
+        for v in e.outputs:
+            if v in written and v in last:
+                now += nbytes(v.type)
+                ends.setdefault(last[v], []).append(v)
+        worst = max(worst, now)
+        now -= sum(nbytes(v.type) for v in ends.pop(i, ()))
+    kept = 0.0
+    for v in graph.outputs:
+        if v.type in inputs:
+            inputs.remove(v.type)
+        else:
+            kept += nbytes(v.type)
+    return worst + kept
