@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from trilobite.nn import functional as F
 
 import trilobite as tb
 from trilobite import cluster, nn, optim
+from trilobite.framework.nn import functional as F
 
 STEPS = 12
 
