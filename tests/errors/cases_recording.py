@@ -527,9 +527,9 @@ def dim_len() -> Any:
 
 @wrong(
     ShapeError,
-    "the size n is not divisible by 2 for every value of its symbols",
+    "whether 2 divides the size n depends on its symbols",
     "a multiple of 2",
-    "declare the size as a multiple: 2 * tb.dim(name, max=), or keep",
+    "declare the size as a multiple: 2 * tb.dim(name, max=)",
 )
 def dim_reshape() -> Any:
     return tb.jit(lambda a: a.reshape(2, -1), shapes=[(tb.dim("n", max=20),)])(X)

@@ -87,27 +87,78 @@ def test_what_a_table_holds_bounds_the_symbol() -> None:
         session.run({"x": np.ones((1, 33, D), np.float32)})
 
 
-def test_a_stride_over_a_symbol_is_compiled_per_size_and_said_so() -> None:
-    w = rng.standard_normal((2, 1, 3, 3)).astype(np.float32)
+def halving() -> tuple[Any, dict[str, np.ndarray]]:
+    """A stem, a residual block with stride 2, and its pixels as rows of a matrix."""
+    w = {
+        k: (rng.standard_normal(s) * 0.2).astype(np.float32)
+        for k, s in {"w1": (8, 3, 3, 3), "w2": (16, 8, 3, 3), "w3": (16, 8, 1, 1), "w4": (16, 5)}.items()
+    }
+    nodes = [
+        node("Conv", "x w1", "a", pads=[1] * 4, strides=[2, 2]),
+        node("Relu", "a", "b"),
+        node("MaxPool", "b", "m", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+        node("Conv", "m w2", "c", pads=[1] * 4, strides=[2, 2]),
+        node("Conv", "m w3", "d", strides=[2, 2]),
+        node("Add", "c d", "e"),
+        node("Reshape", "e rows", "r"),
+        node("Transpose", "r", "t", perm=[0, 2, 1]),
+        node("MatMul", "t w4", "y"),
+    ]
     proto = model(
-        [node("Conv", "x w", "y", strides=[2, 2])], {"x": (np.float32, [1, 1, "h", "w"])}, ["y"], {"w": w}
+        nodes,
+        {"x": (np.float32, ["n", 3, "h", "w"])},
+        ["y"],
+        {**w, "rows": np.array([0, 16, -1])},
     )
-    session = tb.inference.load(proto, target="reference")
-    for n in (5, 8, 9):
-        x = rng.standard_normal((1, 1, n, n)).astype(np.float32)
-        view = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
-        got = session.run({"x": x})["y"]
-        np.testing.assert_allclose(got, np.einsum("nchwij,kcij->nkhw", view, w), rtol=1e-4, atol=1e-5)
+    return proto, w
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_strides_and_products_of_sizes_are_one_graph(target: str) -> None:
+    proto, _ = halving()
+    session = tb.inference.load(proto, target=target)
+    for shape in ((2, 3, 17, 21), (3, 3, 30, 9), (2, 3, 33, 12), (4, 3, 9, 40)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        want = tb.inference.load(proto, target="reference").run({"x": x})["y"]
+        np.testing.assert_allclose(session.run({"x": x})["y"], want, rtol=1e-4, atol=1e-5)
+    text = session.explain()
+    assert "2 compilations" in text
+    assert "for all [s0, 3, s1, s2]" in text
+
+
+def test_convolutions_over_symbols_are_kernels() -> None:
+    """The plane of a convolution is a number when kernels are made: none runs in NumPy."""
+    proto, _ = halving()
+    session = tb.inference.load(proto, target="cpu")
+    for n in (17, 22, 31):
+        session.run({"x": rng.standard_normal((1, 3, n, n)).astype(np.float32)})
+    (step,) = session.program.steps
+    ((_, function),) = step.symbolic
+    text = function.explain(tb.ones((1, 3, 22, 22)))
+    assert text.count("conv kernel") >= 3
+    assert "runs in NumPy" not in text
+
+
+def pairs() -> Any:
+    """Whether 2 divides a size, only a run knows."""
+    nodes = [node("Reshape", "x two", "p"), node("ReduceMax", "p one", "y", keepdims=0)]
+    constants = {"two": np.array([-1, 2]), "one": np.array([1])}
+    return model(nodes, {"x": (np.float32, ["n"])}, ["y"], constants)
+
+
+def test_what_depends_on_divisibility_is_compiled_per_size_and_said_so() -> None:
+    session = tb.inference.load(pairs(), target="reference")
+    for n in (6, 8, 10):
+        x = rng.standard_normal(n).astype(np.float32)
+        np.testing.assert_array_equal(session.run({"x": x})["y"], x.reshape(-1, 2).max(1))
     text = session.explain()
     assert "3 compilations" in text
     assert "one graph per size, because:" in text
-    assert "node: Conv (y)" in text
+    assert "node: Reshape (p)" in text
 
 
 def test_the_number_of_sizes_kept_is_bounded() -> None:
-    proto = model([node("Conv", "x w", "y", strides=[2])], {"x": (np.float32, [1, 1, "n"])}, ["y"],
-                  {"w": np.ones((1, 1, 2), np.float32)})  # fmt: skip
-    session = tb.inference.load(proto, target="reference")
-    for n in range(4, 80):
-        session.run({"x": np.ones((1, 1, n), np.float32)})
+    session = tb.inference.load(pairs(), target="reference")
+    for n in range(4, 160, 2):
+        session.run({"x": np.ones(n, np.float32)})
     assert len(session.program.steps[0].functions) <= 64

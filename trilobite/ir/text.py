@@ -30,7 +30,7 @@ from trilobite.base.locations import UNKNOWN
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.text_reader import parse
 from trilobite.ir.text_values import RESERVED, number_text, read_elements
-from trilobite.ir.types import Affine, Dim, Symbol, TensorType, short_name, symbols_of
+from trilobite.ir.types import Affine, Dim, Floor, Symbol, TensorType, short_name, symbols_of
 
 __all__ = ["host_functions", "parse", "show"]
 
@@ -98,8 +98,13 @@ class _Writer:
 
     def _add_symbols(self, shape: tuple[Dim, ...]) -> None:
         for s in sorted(symbols_of(shape)):
-            if s not in self.symbols:
-                self.symbols[s] = _unused(s.name, self.symbols.values(), RESERVED)
+            if s in self.symbols:
+                continue
+            if isinstance(s.of, Floor):
+                self._add_symbols((s.of.size,))
+            elif s.of is not None:
+                self._add_symbols(tuple(Affine(0, [(each, 1)]) for each in s.of.symbols))
+            self.symbols[s] = _unused(s.name, self.symbols.values(), RESERVED)
 
     def _name(self, value: Any) -> None:
         pending = [value]
@@ -125,7 +130,9 @@ class _Writer:
     def text(self) -> str:
         lines = []
         if self.symbols:
-            each = ", ".join(f"{name}: {s.lower}..{s.upper}" for s, name in self.symbols.items())
+            each = ", ".join(
+                f"{name}: {s.lower}..{s.upper}{self._made_of(s)}" for s, name in self.symbols.items()
+            )
             lines.append(f"dims {each}")
         lines += self._graph_lines()
         if self.data:
@@ -179,6 +186,13 @@ class _Writer:
             return str(d)
         parts = [f"{'' if c == 1 else '-' if c == -1 else f'{c}*'}{self.symbols[s]}" for s, c in d.terms]
         return "+".join([*parts, str(d.constant)] if d.constant else parts).replace("+-", "-")
+
+    def _made_of(self, s: Symbol) -> str:
+        if s.of is None:
+            return ""
+        if isinstance(s.of, Floor):
+            return f" = floor({self._dim(s.of.size)}, {s.of.by})"
+        return f" = product({', '.join(self.symbols[each] for each in s.of.symbols)})"
 
     def _type(self, t: TensorType) -> str:
         return f"{short_name(t.dtype)}[{','.join(map(self._dim, t.shape))}]"

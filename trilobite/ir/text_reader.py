@@ -21,7 +21,7 @@ from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import table
 from trilobite.ir.text_tokens import Line
 from trilobite.ir.text_values import RESERVED, Region, Values
-from trilobite.ir.types import Symbol
+from trilobite.ir.types import Affine, Factors, Floor, Symbol
 
 
 class _Frame:
@@ -124,9 +124,24 @@ class _Reader:
             line.take("..")
             if name in self.values.symbols or name in RESERVED:
                 raise line.error(f"the name {name} means something already")
-            self.values.symbols[name] = Symbol(name.partition("~")[0], low, line.whole())
+            high = line.whole()
+            made = self._made_of(line) if line.skip("=") else None
+            self.values.symbols[name] = Symbol(name.partition("~")[0], low, high, made)
             if not line.skip(","):
                 return line.end()
+
+    def _made_of(self, line: Line) -> Floor | Factors:
+        """What a symbol follows from: `floor(size, number)` or `product(symbol, symbol, ...)`."""
+        word = line.take("name")
+        line.take("(")
+        sizes = self.values.each(line, lambda: self.values.dim(line))
+        line.take(")")
+        match word, sizes:
+            case "floor", [Affine() as size, int(by)] if by > 0:
+                return Floor(size, by)
+            case "product", [_, _, *_] if all(_is_symbol(d) for d in sizes):
+                return Factors(tuple(d.terms[0][0] for d in sizes))
+        raise line.error(f"{word} of {sizes}", expected="floor(size, number) or product(symbol, symbol)")
 
     def _header(self, line: Line) -> _Frame:
         line.take("graph")
@@ -204,3 +219,7 @@ def _with_regions(value: Any, found: Sequence[Graph]) -> Any:
 def parse(text: str, host: Mapping[str, Callable[..., Any]] | None = None) -> Graph:
     """The graph that the text describes. `host` gives the Python functions that callbacks in it name."""
     return _Reader(text, {} if host is None else host).graph()
+
+
+def _is_symbol(d: Any) -> bool:
+    return isinstance(d, Affine) and not d.constant and len(d.terms) == 1 and d.terms[0][1] == 1

@@ -1,10 +1,13 @@
 """The types of values: a dtype and a shape whose dimensions are integers or affine expressions of bounded
-symbols.
+symbols. A symbol is a size that a run decides, or one made of others: a quotient that is rounded down, or a
+product (decision 0032).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,15 +17,47 @@ from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 
 
+class Floor(NamedTuple):
+    """`size` over a positive number, rounded down."""
+
+    size: Affine
+    by: int
+
+
+class Factors(NamedTuple):
+    """A product of symbols, none of which is one itself."""
+
+    symbols: tuple[Symbol, ...]
+
+
 class Symbol(NamedTuple):
-    """A size that a run decides: `lower <= name <= upper`."""
+    """A size that a run decides, `lower <= name <= upper`; with `of`, one that follows from others."""
 
     name: str
     lower: int = 1
     upper: int = 2**31 - 1
+    of: Floor | Factors | None = None
 
     def __repr__(self) -> str:
         return self.name
+
+    def __lt__(self, other: tuple[Any, ...]) -> bool:
+        return self[:3] < other[:3]
+
+    def value(self, sizes: Mapping[Symbol, int]) -> int:
+        """What it is where symbols are these numbers."""
+        if self.of is None or self in sizes:
+            return sizes[self]
+        if isinstance(self.of, Floor):
+            return self.of.size.value(sizes) // self.of.by
+        return prod(s.value(sizes) for s in self.of.symbols)
+
+    def bases(self) -> set[Symbol]:
+        """The symbols that a run decides and that this one follows from."""
+        if self.of is None:
+            return {self}
+        inner = [s for s, _ in self.of.size.terms] if isinstance(self.of, Floor) else self.of.symbols
+        return {b for s in inner for b in s.bases()}
 
 
 class Affine:
@@ -35,7 +70,7 @@ class Affine:
         self.terms = tuple(sorted((s, c) for s, c in terms if c))
 
     def value(self, sizes: Mapping[Symbol, int]) -> int:
-        return self.constant + sum(c * sizes[s] for s, c in self.terms)
+        return self.constant + sum(c * s.value(sizes) for s, c in self.terms)
 
     def bounds(self) -> tuple[int, int]:
         low = self.constant + sum(c * (s.lower if c > 0 else s.upper) for s, c in self.terms)
@@ -68,12 +103,7 @@ class Affine:
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Affine):
-            raise ShapeError(
-                f"the size ({self}) * ({other}) is not affine in its symbols",
-                where=user_location(),
-                expected="sums of symbols times integers",
-                remedy="keep the two dimensions apart, or make one of them a fixed size",
-            )
+            return _multiplied(self, other)
         if not isinstance(other, (int, np.integer)):
             return NotImplemented
         k = int(other)
@@ -84,15 +114,7 @@ class Affine:
     def __floordiv__(self, other: Any) -> Dim:
         if isinstance(other, Affine):
             return _exact_ratio(self, other)
-        k = int(other)
-        if self.constant % k or any(c % k for _, c in self.terms):
-            raise ShapeError(
-                f"the size {self} is not divisible by {k} for every value of its symbols",
-                where=user_location(),
-                expected=f"a multiple of {k}",
-                remedy=f"declare the size as a multiple: {k} * tb.dim(name, max=), or keep it whole",
-            )
-        return affine(self.constant // k, [(s, c // k) for s, c in self.terms])
+        return _floor(self, int(other))
 
     def __mod__(self, other: Any) -> int:
         if isinstance(other, Affine):
@@ -171,15 +193,79 @@ def affine(constant: int, terms: Iterable[tuple[Symbol, int]]) -> Dim:
 
 def _exact_ratio(a: Affine, b: Affine) -> Dim:
     symbol, coefficient = b.terms[0]
-    k = dict(a.terms).get(symbol, 0) // coefficient
-    if b * k != a:
+    found: Dim | None = dict(a.terms).get(symbol, 0) // coefficient
+    if b * found != a:
+        found = _without(a, symbol, coefficient) if len(b.terms) == 1 and not b.constant else None
+    if found is None:
         raise ShapeError(
             f"the size {a} is not a multiple of {b} for every value of their symbols",
             where=user_location(),
             expected=f"a multiple of {b}",
             remedy="declare one size in terms of the other, or make one of them fixed",
         )
-    return k
+    return found
+
+
+# -- sizes made of others ------------------------------------------------------------------------------------
+# Equal sizes have equal forms: what divides comes out of a quotient, a quotient of a quotient is one by the
+# product, and products are multiplied out.
+
+
+def _floor(a: Affine, k: int) -> Dim:
+    """a over k, rounded down."""
+    if k <= 0:
+        raise ShapeError(f"the size {a} over {k}", where=user_location(), expected="a positive number")
+    if len(a.terms) == 1 and a.terms[0][1] == 1 and isinstance(a.terms[0][0].of, Floor):
+        inner = a.terms[0][0].of
+        return (inner.size + a.constant * inner.by) // (inner.by * k)  # type: ignore[no-any-return]
+    whole = affine(a.constant // k, [(s, c // k) for s, c in a.terms])
+    rest = affine(a.constant % k, [(s, c % k) for s, c in a.terms])
+    low, high = (n // k for n in (rest.bounds() if isinstance(rest, Affine) else (rest, rest)))
+    if not isinstance(rest, Affine) or low == high:
+        return whole + low
+    part = Symbol(f"q_{_word(rest)}_over_{k}", low, high, Floor(rest, k))
+    total: Dim = whole + Affine(0, [(part, 1)])
+    return total
+
+
+def _word(a: Affine) -> str:
+    """A size as part of a name."""
+    return str(a).replace("+", "_p_").replace("-", "_m_").replace("*", "_")
+
+
+def _factors(s: Symbol) -> tuple[Symbol, ...]:
+    return s.of.symbols if isinstance(s.of, Factors) else (s,)
+
+
+def _product(symbols: Iterable[Symbol]) -> Dim:
+    """The symbols multiplied."""
+    each = tuple(sorted(symbols))
+    if len(each) < 2:
+        return Affine(0, [(each[0], 1)]) if each else 1
+    ends = [1]
+    for s in each:
+        ends = [e * n for e in ends for n in (s.lower, s.upper)]
+    name = "_by_".join(s.name for s in each)
+    return Affine(0, [(Symbol(name, min(ends), max(ends), Factors(each)), 1)])
+
+
+def _multiplied(a: Affine, b: Affine) -> Dim:
+    total: Dim = a.constant * b + b.constant * Affine(0, a.terms)
+    for s, c in a.terms:
+        for t, k in b.terms:
+            total = total + c * k * _product((*_factors(s), *_factors(t)))
+    return total
+
+
+def _without(a: Affine, symbol: Symbol, coefficient: int) -> Dim | None:
+    """a over a symbol times a number, where that is exact term by term."""
+    total: Dim = 0
+    for s, c in a.terms:
+        mine, theirs = Counter(_factors(s)), Counter(_factors(symbol))
+        if theirs - mine or c % coefficient:
+            return None
+        total = total + c // coefficient * _product((mine - theirs).elements())
+    return None if a.constant else total
 
 
 def dim(name: str, *, min: int = 1, max: int = 2**31 - 1) -> Affine:
@@ -271,11 +357,11 @@ def bind_symbols(shapes: Iterable[tuple[Shape, Sequence[Any]]]) -> dict[Symbol, 
         for d, n in zip(declared, actual, strict=True)
         if isinstance(d, Affine)
     ]
-    for d, n in sorted(pending, key=lambda p: len(p[0].terms)):
-        unknown = [(s, c) for s, c in d.terms if s not in sizes]
+    for d, n in sorted(pending, key=lambda p: (any(s.of for s, _ in p[0].terms), len(p[0].terms))):
+        unknown = [(s, c) for s, c in d.terms if s not in sizes and not _follows(s, sizes)]
         if len(unknown) == 1:
             ((s, c),) = unknown
-            rest = n - d.constant - sum(k * sizes[t] for t, k in d.terms if t is not s and t in sizes)
+            rest = n - d.constant - sum(k * t.value(sizes) for t, k in d.terms if t is not s)
             if rest % c or not s.lower <= rest // c <= s.upper:
                 raise ShapeError(
                     f"size {n} does not fit the symbolic dimension {d}",
@@ -291,4 +377,10 @@ def bind_symbols(shapes: Iterable[tuple[Shape, Sequence[Any]]]) -> dict[Symbol, 
                 expected="one size for one symbol: " + ", ".join(f"{s} = {k}" for s, k in sizes.items()),
                 remedy="use another symbol for a size that differs",
             )
-    return sizes
+    made = {s for d, _ in pending for s, _ in d.terms if s not in sizes and _follows(s, sizes)}
+    return {**sizes, **{s: s.value(sizes) for s in made}}
+
+
+def _follows(s: Symbol, sizes: Mapping[Symbol, int]) -> bool:
+    """Is it made of symbols that have a size?"""
+    return s.of is not None and all(b in sizes for b in s.bases())

@@ -114,7 +114,7 @@ def _sizes_in(value: Any) -> Iterable[Dim]:
 
 
 def _check_sizes(sizes: Iterable[Dim], graph: Graph, decided: frozenset[Symbol], where: str) -> None:
-    loose: set[Symbol] = symbols_of(tuple(sizes)) - decided
+    loose = {s for s in symbols_of(tuple(sizes)) - decided if s.of is None or s.bases() - decided}
     if loose:
         names = ", ".join(sorted(s.name for s in loose))
         raise IRError(f"no input of graph {graph.name} decides the size {names}", where=where)

@@ -101,7 +101,8 @@ class _Reader:
             case Affine():
                 return f"size {value.constant} {self.value(value.terms)}"
             case Symbol():
-                return f"symbol {value.name!r} {value.lower} {value.upper}"
+                made = "" if value.of is None else self.value(tuple(value.of))
+                return f"symbol {value.name!r} {value.lower} {value.upper} {made}"
             case _:
                 raise _NoContentError(type(value).__name__)
 

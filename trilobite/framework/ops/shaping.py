@@ -63,6 +63,8 @@ def full_shape(shape: Sequence[Any], size: Dim) -> Shape:
                 expected=f"a multiple of {known} elements",
                 remedy="give sizes whose product is the number of elements; -1 stands for one of them",
             )
+        if isinstance(size, Affine):
+            _ = size % known  # says what is wrong unless it divides for every value of the symbols
         sizes[holes[0]] = size // known  # type: ignore[operator]
     if size_of(sizes) != size:
         raise ShapeError(

@@ -242,7 +242,7 @@ def lower_median(x: Any, dim: int, keepdim: bool, skip_nan: bool = False) -> Pai
         raise ShapeError("median of no elements", where=user_location(), expected="at least one element")
     nans = _standard("isnan")(x) if x.dtype in dt.FLOATS else None
     one_each = [1 if i == a else d for i, d in enumerate(x.shape)]
-    middle = wrap(np.asarray((x.shape[a] - 1) // 2)).expand(*one_each)
+    middle = wrap(np.asarray((x.shape[a] - 1) // 2, np.int64)).expand(*one_each)
     if nans is not None:
         missing = nans.sum(axis=a, keepdims=True)
         if skip_nan:

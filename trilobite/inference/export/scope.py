@@ -10,6 +10,7 @@ model's inputs. What cannot be written is noted with its place, so that all of i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from trilobite.base.dtypes import DType
 from trilobite.ir.graph import Graph, Var
-from trilobite.ir.types import Affine, Dim, Shape, Symbol
+from trilobite.ir.types import Affine, Dim, Factors, Floor, Shape, Symbol
 
 Array = np.ndarray[Any, Any]
 
@@ -99,6 +100,9 @@ class Model:
 
     def _symbol(self, s: Symbol) -> str:
         if s not in self._extents:
+            if s not in self.sources and s.of is not None:
+                self._extents[s] = self._made(s.of)
+                return self._extents[s]
             if s not in self.sources:
                 raise Refused(f"no input tells the size {s} by itself")
             name, axis, d = self.sources[s]
@@ -108,6 +112,13 @@ class Model:
             factor = d.terms[0][1]
             self._extents[s] = found if factor == 1 else self._emit("Div", [found, self._ints(factor)])
         return self._extents[s]
+
+    def _made(self, of: Floor | Factors) -> str:
+        """A size that follows from others; they are not negative where a graph has them."""
+        if isinstance(of, Floor):
+            return self._emit("Div", [self.extent(of.size), self._ints(of.by)])
+        first, *others = (self._symbol(s) for s in of.symbols)
+        return reduce(lambda a, b: self._emit("Mul", [a, b]), others, first)
 
     def extent(self, d: Dim) -> str:
         """A size as a tensor of one int64."""

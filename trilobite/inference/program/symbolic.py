@@ -17,7 +17,7 @@ import trilobite as tb
 from trilobite.base.errors import ShapeError
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
-from trilobite.ir.types import Affine, bind_symbols, dim
+from trilobite.ir.types import Affine, Factors, Floor, Symbol, bind_symbols, dim
 
 Array = np.ndarray[Any, Any]
 Key = tuple[tuple[tuple[int, ...], Any], ...]
@@ -97,9 +97,18 @@ def as_number(size: Any) -> Any:
         return size
     total = tb.asarray(np.asarray(size.constant, np.int64))
     for symbol, times in size.terms:
-        one = tb.broadcast_to(tb.asarray(np.asarray(1, np.int64)), (Affine(0, [(symbol, 1)]),))
-        total = total + tb.sum(one) * times
+        total = total + _counted(symbol) * times
     return total
+
+
+def _counted(symbol: Symbol) -> Any:
+    match symbol.of:
+        case Floor(size, by):
+            return tb.floor_divide(as_number(size), by)
+        case Factors(symbols):
+            return reduce(lambda a, b: a * b, map(_counted, symbols))
+    one = tb.broadcast_to(tb.asarray(np.asarray(1, np.int64)), (Affine(0, [(symbol, 1)]),))
+    return tb.sum(one)
 
 
 def tensor_of(array: Array) -> Tensor:
@@ -122,6 +131,8 @@ def _elementwise(function: Callable[[Any, Any], Any]) -> Callable[..., Array]:
 
 
 def _divided(a: Any, b: Any) -> Any:
+    if isinstance(a, Affine) and a.bounds()[0] < 0:
+        raise ShapeError(f"{a} over {b}: which way it is rounded depends on the symbols")
     if isinstance(a, Affine) or isinstance(b, Affine):
         return a // b
     return int(a) // int(b) if (a >= 0) == (b > 0) else -(-int(a) // int(b))

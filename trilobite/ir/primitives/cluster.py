@@ -61,7 +61,7 @@ def _check_sizes(name: str, sizes: Sequence[int] | None, members: int) -> None:
 
 
 def _whole(d: Dim, n: int, name: str) -> Any:
-    if isinstance(d, int) and d % n:
+    if d % n:
         raise ShapeError(
             f"{name}: {d} does not divide into {n} equal parts",
             where=user_location(),

@@ -144,12 +144,9 @@ transpose: Primitive = Primitive(
 
 
 def _extent(start: Dim, stop: Dim, step: int) -> Dim:
-    """(stop - start)/step, rounded up; of a symbolic span the symbols' parts must divide evenly."""
+    """(stop - start)/step, rounded up."""
     span = stop - start
-    if step == 1:
-        return span
-    rest = span.constant if isinstance(span, Affine) else span
-    return (span + -rest % step) // step
+    return span if step == 1 else (span + step - 1) // step
 
 
 def _slice_type(x: TensorType, start: Shape, stop: Shape, step: tuple[int, ...]) -> TensorType:

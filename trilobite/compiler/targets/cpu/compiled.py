@@ -51,6 +51,7 @@ class Compiled:
         self.symbols: tuple[Symbol, ...] = tuple(sorted({s for t in types for s in symbols_of(t.shape)}))
         self.arena = Arena() if arena is None and self.symbols else arena
         self._latest: Runner | None = None
+        self._shown: Mapping[Symbol, int] = {s: s.lower for s in self.symbols}
         self._begun: dict[tuple[int, ...], Program] = {}
 
     @cached_property
@@ -61,7 +62,11 @@ class Compiled:
 
     @property
     def fused(self) -> Graph:
-        return self._fused.graph
+        """What was run last; before that, for the smallest sizes."""
+        return self.fused_at(self._shown)
+
+    def fused_at(self, sizes: Mapping[Symbol, int]) -> Graph:
+        return self._fused.at(sizes).graph
 
     def program(self, sizes: Mapping[Symbol, int]) -> Program:
         return self._fused.program(sizes, self.donated)
@@ -86,6 +91,7 @@ class Compiled:
         key = tuple(sizes[s] for s in self.symbols)
         found = self.runners.get(key) or self._bind(key, sizes, len(values))
         if found is not self._latest:
+            self._shown = sizes
             self._take_over(key, found)
         return found
 

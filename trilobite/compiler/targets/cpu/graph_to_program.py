@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trilobite.compiler.graph.fuse import fuse
+from trilobite.compiler.graph.passes.inline import specialise
 from trilobite.compiler.graph.passes.rematerialise import peak_bytes
 from trilobite.compiler.graph.passes.split_stable import Halves, split_stable
 from trilobite.compiler.graph.pipeline import Compilation, Options, run_stages
@@ -24,9 +25,12 @@ from trilobite.compiler.targets.cpu.kinds import kinds
 from trilobite.compiler.targets.cpu.primitives.packing import PACKERS
 from trilobite.compiler.targets.cpu.stages import STAGES
 from trilobite.ir.graph import Graph
+from trilobite.ir.text import walk
 from trilobite.ir.types import Symbol
 from trilobite.native.cache import ahead
 from trilobite.native.runtime import begin as begin_runtime
+
+_CHOICES = 16  # of sizes whose fused graphs are kept; programs of more are
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,40 @@ def _smaller(again: Compilation, plain: Compilation) -> Compilation:
 
 
 class Fused:
-    """A fused graph; its lowerings are made once, whatever the sizes."""
+    """A fused graph; its lowerings are made once, whatever the sizes. Where symbols keep an operation from
+    being a kernel (the plane of a convolution), the graph is fused anew for each choice of sizes.
+    """
 
     def __init__(self, graph: Graph) -> None:
         table = kinds()
-        self.graph = fuse(graph, table.policy)
+        self.source, self.graph = graph, fuse(graph, table.policy)
         self.lowerings = {name: _once(lower) for name, lower in table.lowerings.items()}
+        self._waiting = _hosts(self.graph) if graph.symbols else 0
+        self._fixed: dict[tuple[tuple[Symbol, int], ...], Fused] = {}
+
+    def at(self, sizes: Mapping[Symbol, int]) -> Fused:
+        """What runs for these sizes: the graph itself, unless numbers leave less of it to NumPy."""
+        if not self._waiting or not sizes:
+            return self
+        key = tuple(sorted(sizes.items()))
+        if key not in self._fixed:
+            fixed = Fused(specialise(self.source, sizes))
+            if _hosts(fixed.graph) >= self._waiting:
+                self._waiting = 0
+                return self
+            if len(self._fixed) >= _CHOICES:
+                self._fixed.pop(next(iter(self._fixed)), None)
+            self._fixed[key] = fixed
+        return self._fixed[key]
 
     def program(self, sizes: Mapping[Symbol, int], donated: Mapping[int, int]) -> Program:
-        return plan(self.graph, self.lowerings, sizes, donated, COPY)
+        fused = self.at(sizes)
+        return plan(fused.graph, fused.lowerings, sizes, donated, COPY)
+
+
+def _hosts(graph: Graph) -> int:
+    """How many operations are left to NumPy, those in loops and branches included."""
+    return sum(e.attributes.get("kind") == "host" for g in walk(graph) for e in g.equations)
 
 
 def _once(lower: Lower) -> Lower:

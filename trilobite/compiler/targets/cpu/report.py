@@ -91,11 +91,12 @@ def explain(executable: Executable) -> list[str]:
 
 def _explain_part(part: Compiled) -> list[str]:
     by_fusion: dict[int, list[Step]] = {}
+    fused = part.fused_at(_smallest(part))
     for step in part.program(_smallest(part)).steps:
         by_fusion.setdefault(step.fusion, []).append(step)
     lines: list[str] = []
     for at, steps in sorted(by_fusion.items()):
-        e = part.fused.equations[at]
+        e = fused.equations[at]
         lines += _headlines(e, steps)
         lines += _operations(e, "      ")
     return lines
