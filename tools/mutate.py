@@ -20,6 +20,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,7 @@ SLOWER = 8  # times what they took when lines were noted: then a mutant hangs
 MOST_SECONDS = 400.0  # of the tests of one mutant, as noted
 BEGIN, END = "<!-- campaign -->", "<!-- end of campaign -->"  # around the table of the page
 QUICKEST = 150  # tests of the first round
+_VERDICT = re.compile("FAILED |ERROR ")
 # room -> (its tests, its neighbours' tests); the most specific prefix of a file's path decides.
 ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "trilobite/base": (("tests/errors", "tests/spine"), ("tests/ir", "tests/framework")),
@@ -190,10 +192,18 @@ class Copy:
             )
         except subprocess.TimeoutExpired:
             return "timed out", ""
-        failed = [
-            line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))
-        ]
+        failed = [_named(line, tests) for line in done.stdout.splitlines() if _VERDICT.match(line)]
         return ("survived", "") if done.returncode == 0 else ("killed", failed[0] if failed else "")
+
+
+def _named(line: str, tests: Sequence[str]) -> str:
+    """The test of a line of pytest's summary; its name may have spaces."""
+    text = _VERDICT.sub("", line)
+    return max(
+        (test for test in tests if text.startswith(test) and "::" in test),
+        key=len,
+        default=text.partition(" - ")[0],
+    )
 
 
 def note_lines(workers: int) -> None:

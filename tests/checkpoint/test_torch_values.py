@@ -22,7 +22,7 @@ from torch_files import (
 )
 
 from trilobite.base.errors import FileError
-from trilobite.framework.checkpoint import load_pth
+from trilobite.framework.checkpoint import load_pth, torch_values
 
 
 def _builds(target: Any, state: Any) -> bytes:
@@ -213,3 +213,21 @@ def test_malformed_descriptions_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(FileError) as caught:
         load_pth(path)
     assert text in str(caught.value).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "size", "height"),
+    [([], 1, 1), ([1], 2, 1), ({"a": 1, "b": (2, 3)}, 5, 2), ([[[7]]], 4, 3), ([[1, 2], [3], 4], 7, 2)],
+)
+def test_values_are_counted_one_by_one_up_to_the_bound(
+    value: Any, size: int, height: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a tree: each container and each value once, and containers in containers."""
+    monkeypatch.setattr(torch_values, "MAX_EXPANDED_VALUES", size)
+    monkeypatch.setattr(torch_values, "MAX_DEPTH", height)
+    assert torch_values.Materialiser({}, "here").value(value) == value
+    for name, most in (("MAX_EXPANDED_VALUES", size - 1), ("MAX_DEPTH", height - 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch_values, name, most)
+            with pytest.raises(FileError, match=r"too many or too deeply nested values|more than"):
+                torch_values.Materialiser({}, "here").value(value)

@@ -133,6 +133,7 @@ def test_a_scan_in_a_while() -> None:
     check(f, values(5, 3), kinds={While, Loop})
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_round_that_never_ends_can_be_interrupted() -> None:
     endless = tb.jit(lambda x: tb.while_loop(lambda v: tb.sum(v) > -1.0, lambda v: tb.sin(v), x))
     x = tb.ones(4)

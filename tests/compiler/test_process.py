@@ -150,6 +150,7 @@ def test_what_a_failed_run_held_is_let_go() -> None:
 # -- interrupts and threads ----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_during_a_long_run() -> None:
     x = normal(64, 64)
     f = tb.jit(lambda x, n: tb.fori_loop(0, n, lambda i, c: tb.tanh(c @ x) + tb.sin(c), x))

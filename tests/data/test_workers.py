@@ -214,7 +214,11 @@ class TestNothingIsLeftBehind:
         while not (told.exists() and len(told.read_text().split()) == 3) and time.monotonic() < until:
             time.sleep(0.05)
         os.killpg(job.pid, signal.SIGINT)  # as a terminal does it: to the whole group
-        _, errors = job.communicate(timeout=50)
+        try:
+            _, errors = job.communicate(timeout=50)
+        finally:
+            job.kill()
+            job.wait()
         assert errors.count("KeyboardInterrupt") == 1, errors
         assert gone([int(word) for word in told.read_text().split()])
 
@@ -234,6 +238,7 @@ from loader_subjects import Pids
 from trilobite.framework.data import Loader
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     loader = Loader(Pids(1000), workers=2, keep_workers={how!r} == "kept")
     passing = iter(loader)
     pids = {{os.getpid(), int(next(passing)[0]), int(next(passing)[0])}}

@@ -21,6 +21,9 @@ CALLS: list[tuple[str, Any, tuple[int, ...], tuple[int, ...]]] = [
     ("cdist", tb.cdist, (2, 3), (3,)),
     ("matmul", tb.matmul, (), (3,)),
     ("tensordot", lambda a, b: tb.tensordot(a, b, axes=2), (2, 3), (3,)),
+    ("tensordot sizes", lambda a, b: tb.tensordot(a, b, axes=1), (2, 3), (4, 5)),
+    ("tensordot of sizes", lambda a, b: tb.tensordot(a, b, axes=2), (7, 2, 3), (2, 4, 7)),
+    ("tensordot listed sizes", lambda a, b: tb.tensordot(a, b, axes=([0], [0])), (2, 3), (4, 3)),
     ("cdist widths", tb.cdist, (2, 3), (2, 4)),
     ("matmul widths", tb.matmul, (2, 3), (4, 5)),
     ("vecdot", tb.vecdot, (2, 3), (2, 4)),
@@ -33,8 +36,9 @@ def test_either_operand_may_be_the_odd_one(
     name: str, call: Any, left: tuple[int, ...], right: tuple[int, ...], turned: bool
 ) -> None:
     x, y = (of(*right), of(*left)) if turned else (of(*left), of(*right))
-    with pytest.raises(ShapeError, match=name.split()[0]):
+    with pytest.raises(ShapeError, match=name.split()[0]) as caught:
         call(x, y)
+    assert str(caught.value).startswith(f"{name.split()[0]} "), "told by the operator, in the user's words"
 
 
 def test_kron_and_cross_agree_with_numpy_in_both_orders() -> None:

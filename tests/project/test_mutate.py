@@ -176,6 +176,17 @@ def test_a_test_that_fails_anyway_is_no_witness(mutate: ModuleType, tree: Path, 
     assert copy.judge(mutant) == ("unsure", "tests/errors/test_a.py::test_broken")
 
 
+def test_the_witness_is_named_whole(mutate: ModuleType) -> None:
+    """Its name may have spaces, signs of the message behind it, or be the beginning of another's."""
+    tests = ["tests/a.py::test_b[1]", "tests/a.py::test_b[(3, 4) - x]", "tests/a.py::test_b[(3, 4)"]
+    for test in tests:
+        assert mutate._named(f"FAILED {test} - assert 1 == 2", tests) == test
+        assert mutate._named(f"FAILED {test}", tests) == test
+    assert mutate._named("ERROR tests/c.py::test_d[a b] - ImportError: no - such", ["tests"]) == (
+        "tests/c.py::test_d[a b]"
+    )
+
+
 def test_where_no_test_is_known_the_rooms_tests_judge(mutate: ModuleType, tree: Path, tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     copy = mutate.Copy(tmp_path / "copy", Given())

@@ -35,6 +35,34 @@ def test_unsigned_operands_are_widened_with_zeros(level: int, x: int, tmp_path: 
     assert got.tolist() == [v & ((1 << 64) - 1) for v in whole]
 
 
+LOADED = """
+#include <bang.h>
+__mlu_global__ void loaded(const unsigned *m, const int *zero, unsigned long long *y) {
+  unsigned x = m[0], made = m[0] + (unsigned)zero[0];
+  unsigned short half = ((const unsigned short *)m)[1];
+  int s = ((const int *)m)[0];
+  unsigned long long a = 0, b = 0, c = 0, d = 0, e = 0, g = 0;
+  __asm__ volatile("add.gpr.u48 %0, %1, 1;" : "=&r"(a) : "r"(x));
+  __asm__ volatile("add.gpr.u64 %0, %1, 1;" : "=&r"(b) : "r"(made));
+  __asm__ volatile("div.gpr.u48 %0, %1, 3;" : "=&r"(c) : "r"(made));
+  __asm__ volatile("add.gpr.u48 %0, %1, 1;" : "=&r"(d) : "r"((unsigned)half));
+  __asm__ volatile("add.gpr.s48 %0, %1, 1;" : "=&r"(e) : "r"(s));
+  __asm__ volatile("div.gpr.s64 %0, %1, 3;" : "=&r"(g) : "r"(s));
+  y[0] = a; y[1] = b; y[2] = c; y[3] = d; y[4] = e; y[5] = g;
+}
+"""
+
+
+@pytest.mark.parametrize("x", [0x80000000, 0xFFFFFFFF, 0x7FFFFFFF, 0x12348765])
+def test_operands_that_were_loaded_or_made_are_widened_the_same(level: int, x: int, tmp_path: Path) -> None:
+    """In registers they are signed, unlike an argument that came in unsigned."""
+    signed = x - (1 << 32) if x >> 31 else x
+    words = [np.asarray([x], np.uint32), np.zeros(1, np.int32), np.zeros(6, np.uint64)]
+    got = run(written(LOADED, tmp_path), "loaded", words, level=level)[-1]
+    whole = [x + 1, x + 1, x // 3, (x >> 16) + 1, signed + 1, int(signed / 3)]
+    assert got.tolist() == [v & ((1 << 64) - 1) for v in whole]
+
+
 LANES = """
 #include <bang.h>
 typedef int int4v __attribute__((ext_vector_type(4)));
