@@ -35,13 +35,14 @@ class Body:
         self.inputs: Sequence[Any] = [fmt.dtype] * (1 + operands)
         self.outputs: Sequence[Any] = [result.dtype]
         self.fixed_bytes, self.lane_bytes, self.instructions = 0, 4 * (2 + operands), 2 + operands
+        self.scales: Sequence[float] = ()
 
     def scratch_bytes(self, count: int) -> int:
         return 4 * count
 
     def emit(
         self, builder: Builder, inputs: Sequence[Value], outputs: Sequence[Value], count: int | Value,
-        scratch: Value, most: int,
+        scratch: Value, most: int, places: Any = None,
     ) -> None:  # fmt: skip
         n = builder.integer(count) if isinstance(count, int) else count
         place = outputs[0] if self.result is self.fmt else scratch

@@ -23,6 +23,7 @@ from math import prod
 from typing import Any, Literal, Protocol
 
 from trilobite.base.dtypes import DType
+from trilobite.compiler.targets.dlp.vector.identity import Places
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Value
 
@@ -121,6 +122,7 @@ class VectorBody(Protocol):
     fixed_bytes: int  # of NRAM that its instructions fill with tables, whatever the tile
     lane_bytes: int  # of an element that pass the vector unit's lanes
     instructions: int
+    scales: Sequence[float]  # numbers by which the matrix unit multiplies codes for it
 
     def scratch_bytes(self, count: int) -> int:
         """NRAM that it needs beside operands and results for tiles of up to `count` elements."""
@@ -133,9 +135,11 @@ class VectorBody(Protocol):
         count: int | Value,
         scratch: Value,
         most: int,
+        places: Places | None = None,
     ) -> None:
         """Instructions from operands to results, all pointers into NRAM; `most` bounds the count. Results may
-        lie where operands lie if both have the same element size and no later step reads that operand.
+        lie where operands lie if both have the same element size and no later step reads that operand. With
+        `scales` there are `places`, filled before the first call.
         """
 
 

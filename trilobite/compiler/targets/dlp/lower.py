@@ -289,7 +289,9 @@ def _epilogue(
     if plan.chain is None:
         return None
     e, chain = plan.equation, plan.chain
-    body = Chain(chain.equations, (e.outputs[0], *plan.operands), region.outputs, chain.numbers, machine)
+    near = e.attributes.get("groups", 1) == 1  # else the vector unit may run the convolution itself
+    inputs: tuple[Var, ...] = (e.outputs[0], *plan.operands)
+    body = Chain(chain.equations, inputs, region.outputs, chain.numbers, machine, on_unit=near)
     pairs = zip(plan.operands, plan.strides, strict=True)
     operands = tuple(placed(e, v.type.dtype, strides) for v, strides in pairs)
     results = tuple(placed(e, v.type.dtype, layout.strides(v)) for v in region.outputs)
@@ -301,7 +303,7 @@ def _epilogue(
     used = {v for x in equations for v in x.inputs}
     numbers = tuple(i for i, v in enumerate(plan.operands) if v in used)
     inputs = (end, *(plan.operands[i] for i in numbers))
-    rest = Chain(equations, inputs, region.outputs, chain.numbers, machine)
+    rest = Chain(equations, inputs, region.outputs, chain.numbers, machine, on_unit=near)
     return Epilogue(operands, results, body, drain, end.type.dtype, rest, numbers)
 
 

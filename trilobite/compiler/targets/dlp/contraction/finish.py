@@ -12,6 +12,8 @@ from trilobite.compiler.targets.dlp.contraction.places import Plan
 from trilobite.compiler.targets.dlp.contraction.region import Regions
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
 from trilobite.compiler.targets.dlp.contraction.walk import Point
+from trilobite.compiler.targets.dlp.vector import identity
+from trilobite.compiler.targets.dlp.writer import Writer
 from trilobite.processor.lang.ir import Value
 from trilobite.processor.lang.types import ANY
 
@@ -71,7 +73,20 @@ class Finish:
         if self.s.is_ahead:
             return
         assert self.plan.body is not None
-        self.plan.body.emit(self.s.builder, inputs, results, count, scratch, self.plan.elements["out"])
+        most, places = self.plan.elements["out"], self._places()
+        self.plan.body.emit(self.s.builder, inputs, results, count, scratch, most, places)
+
+    def _places(self) -> identity.Places | None:
+        has = self.plan.body is not None and self.plan.body.scales
+        return identity.Places(self.base["identity"], self.base["scales"]) if has else None
+
+    def prepare(self) -> None:
+        """What the body needs once, before the first tile."""
+        places = self._places()
+        if places is not None:
+            assert self.plan.body is not None
+            writer = Writer.around(self.s.builder, self.plan.machine)
+            identity.write_identity(writer, places, self.plan.body.scales)
 
     def _narrow(self, to: Value, of: Value, count: Int) -> None:
         """Floats are rounded; integers keep their low bytes, as sums of integers wrap."""

@@ -95,6 +95,7 @@ class Kernel:
 
     def emit(self) -> None:
         plan, lead = self.plan, self.mapping.lead
+        self.finish.prepare()
         looped = [d for d in self.mapping.order if self.count[d] > 1 or not isinstance(self.trips[d], int)]
         meets = ("chip" if self.mapping.across else "cluster") if plan.shared else ""
         walk = Walk(self.s, looped, self.trips, plan.residences, self.mapping.order, plan.waits, meets)

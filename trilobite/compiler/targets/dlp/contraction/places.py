@@ -25,6 +25,7 @@ from trilobite.compiler.targets.dlp.contraction.mapping import (
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
 from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, Sharing, sharing_of
 from trilobite.compiler.targets.dlp.interfaces import Epilogue, VectorBody
+from trilobite.compiler.targets.dlp.vector import identity
 from trilobite.processor.isa.formats import I32, Format
 from trilobite.processor.lang.scratchpad import room_of
 from trilobite.processor.machine import Machine
@@ -241,6 +242,9 @@ class Plan:
         if self.body is not None:
             need = self.body.scratch_bytes(self.elements["out"])
             found.append(Room("scratch", "nram", aligned(max(need, 1)), 1))
+            if self.body.scales:
+                found.append(Room("identity", "wram", identity.WRAM_BYTES, 1))
+                found.append(Room("scales", "nram", identity.nram_bytes(self.body.scales), 1))
         return found
 
     def used(self) -> dict[str, int]:

@@ -124,9 +124,11 @@ class Prediction:
             nram = nram + self._extra_bytes(extra, again)
         if self.shape.extras and self.nest.out is not self.nest.accumulate:
             nram = nram + np.where(again, _aligned(out * self.nest.out.bits // 8), 0)
+        wram = right * _aligned(self.f.elements["right"] * item)
         for chosen, behind in ((~split, self.shape.behind), (split, self.shape.behind_parts)):
-            nram = nram + np.where(chosen, _aligned(_aligned(out) * behind.scratch), 0)
-        return nram, right * _aligned(self.f.elements["right"] * item)
+            nram = nram + np.where(chosen, _aligned(_aligned(out) * behind.scratch) + behind.nram, 0)
+            wram = wram + np.where(chosen, behind.wram, 0)
+        return nram, wram
 
     def _extra_bytes(self, extra: Extra, has_body: Array) -> Array:
         if extra.is_result:

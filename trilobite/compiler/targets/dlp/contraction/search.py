@@ -28,6 +28,7 @@ from trilobite.compiler.targets.dlp.contraction.places import (
 from trilobite.compiler.targets.dlp.contraction.predict import Prediction, figures_for
 from trilobite.compiler.targets.dlp.contraction.space import Space
 from trilobite.compiler.targets.dlp.interfaces import Epilogue
+from trilobite.compiler.targets.dlp.vector import identity
 from trilobite.processor.machine import Machine
 
 FINALISTS = 8
@@ -86,7 +87,9 @@ def _behind(nest: Nest, epilogue: Epilogue, drain: Drain | None) -> Behind:
         return Behind()
     spread = sum(nest.extras[n].item for n in read if is_vector(nest.extras[n]))
     scratch = ceil_div(body.scratch_bytes(MEASURED), MEASURED)
-    return Behind(body.lane_bytes + spread, body.instructions + len(read), scratch)
+    wram = identity.WRAM_BYTES if body.scales else 0
+    fixed = identity.nram_bytes(body.scales), wram
+    return Behind(body.lane_bytes + spread, body.instructions + len(read), scratch, *fixed)
 
 
 def search(

@@ -20,6 +20,7 @@ from trilobite.processor.lang.ir import Constant, KernelModule, Value
 from trilobite.processor.machine import Machine
 
 Shape = Sequence[int]
+LEAST = 1024  # elements along the source, below which a tile is not cut for the sake of more cores
 
 
 class Moves:
@@ -69,6 +70,14 @@ def _turned(axes: Sequence[Axis]) -> tuple[int, int] | None:
     return dst[0], src[0]
 
 
+def _square(source: int, goal: int, room: int) -> tuple[int, int]:
+    """Sides of a tile of at most `room` elements: a square, or longer along one side where the other is short
+    (pictures have three channels)."""
+    across = min(source, max(16, int(room**0.5)))
+    along = min(goal, max(1, room // across))
+    return min(source, max(across, room // along)), along
+
+
 def _through_nram(
     w: Writer, dst: Value, src: Value, axes: Sequence[Axis], pair: tuple[int, int], item: int
 ) -> None:
@@ -76,8 +85,10 @@ def _through_nram(
     d, s = axes[pair[0]], axes[pair[1]]
     assert isinstance(d.extent, int) and isinstance(s.extent, int)
     room = (nram_room(w.machine) - 1024) // (2 * item)
-    across = min(s.extent, max(16, int(room**0.5)))
-    along = min(d.extent, max(1, room // across))
+    across, along = _square(s.extent, d.extent, room)
+    pieces = prod(int(axis.extent) for i, axis in enumerate(axes) if i not in pair)  # type: ignore[arg-type]
+    while pieces * -(-s.extent // across) * -(-d.extent // along) < w.cores and across > LEAST:
+        across = -(-across // 2)
     a, b = w.buffer("turn", across * along * item), w.buffer("turned", across * along * item)
     others = [axis for i, axis in enumerate(axes) if i not in pair]
     counts = [int(o.extent) for o in others]  # type: ignore[arg-type]

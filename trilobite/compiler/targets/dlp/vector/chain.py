@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trilobite.base.dtypes import DType, bool_
+from trilobite.compiler.targets.dlp.vector import identity
 from trilobite.compiler.targets.dlp.vector.formats import format_of, scalar_of
 from trilobite.compiler.targets.dlp.vector.rows import ROWS
 from trilobite.compiler.targets.dlp.writer import ALIGN, Int, Writer
@@ -148,7 +149,8 @@ class Emission:
 
 
 class Chain:
-    """Equations in order, from operand tiles to result tiles."""
+    """Equations in order, from operand tiles to result tiles. `on_unit`: the matrix unit is at hand and may
+    take codes to numbers; whoever calls `emit` then says where its matrix lies."""
 
     def __init__(
         self,
@@ -157,12 +159,18 @@ class Chain:
         results: Sequence[Var],
         numbers: Mapping[Var, object],
         machine: Machine,
+        on_unit: bool = False,
     ) -> None:
         self.equations, self.operands, self.results = tuple(equations), tuple(operands), tuple(results)
         self.numbers = {v: scalar_of(v.type.dtype, n) for v, n in numbers.items()}
         self.machine = machine
         self.inputs: Sequence[DType] = [v.type.dtype for v in operands]
         self.outputs: Sequence[DType] = [v.type.dtype for v in results]
+        self.products: dict[Var, identity.Scaled | None] = {}
+        self.scales: Sequence[float] = ()
+        if on_unit and identity.pays(machine):
+            found = identity.products_of(self.equations, self.operands, self.results, self.numbers)
+            self.products, self.scales = found
         self.dying = self._last_uses()
         self.bytes_per_element = self._measured()
 
@@ -180,7 +188,9 @@ class Chain:
         module = KernelModule("measured")
         writer = Writer(module, "measured", [Pointer("nram")] * 3, self.machine)
         a, b, scratch = writer.params
-        done = self._write(writer, [a] * len(self.operands), [b] * len(self.results), ALIGN, scratch, ALIGN)
+        operands, results = [a] * len(self.operands), [b] * len(self.results)
+        places = identity.Places(scratch, scratch)
+        done = self._write(writer, operands, results, ALIGN, scratch, ALIGN, places)
         self.fixed_bytes = sum(b.bytes for b in module.buffers.values())  # tables beside the tiles
         self.lane_bytes, self.instructions = _passes(writer, self.machine)
         return done.slots.top
@@ -196,9 +206,10 @@ class Chain:
         count: int | Value,
         scratch: Value,
         most: int,
+        places: identity.Places | None = None,
     ) -> None:
         writer = Writer.around(builder, self.machine)
-        self._write(writer, inputs, outputs, count, scratch, most)
+        self._write(writer, inputs, outputs, count, scratch, most, places)
 
     def _write(
         self,
@@ -208,6 +219,7 @@ class Chain:
         count: Int,
         scratch: Value,
         most: int,
+        places: identity.Places | None,
     ) -> Emission:
         e = Emission(writer, count, scratch, most)
         e.numbers = self.numbers
@@ -215,12 +227,22 @@ class Chain:
             e.held.setdefault(var, {})[format_of(var.type.dtype)] = pointer
         e.results = dict(zip(self.results, outputs, strict=True))
         for equation, dying in zip(self.equations, self.dying, strict=True):
-            ROWS[equation.primitive.name](e, equation)
-            self._settle(e, equation)
+            if equation.outputs[0] in self.products:
+                assert places is not None
+                self._multiply(e, equation, places)
+            else:
+                ROWS[equation.primitive.name](e, equation)
+                self._settle(e, equation)
             e.finish_equation(dying)
         for var, pointer in e.results.items():
             self._pass_through(e, var, pointer)
         return e
+
+    def _multiply(self, e: Emission, equation: Equation, places: identity.Places) -> None:
+        found = self.products[equation.outputs[0]]
+        if found is not None:
+            dst = e.result(equation.outputs[0])
+            identity.write_product(e.w, places, dst, e.tile(found.codes), e.count, found)
 
     @staticmethod
     def _settle(e: Emission, equation: Equation) -> None:
@@ -251,8 +273,9 @@ def _passes(writer: Writer, machine: Machine) -> tuple[int, int]:
     passes = {"vector-divide": unit.divide_passes, "vector-function": unit.transcendental_passes}
     for op in writer.function.ops():
         if op.opcode == "tensor" and op.attrs["formats"]:
+            timing = contract(op.attrs["row"]).row.timing
             widest = max(f.bits for f in op.attrs["formats"]) // 8
-            total += widest * passes.get(contract(op.attrs["row"]).row.timing, 1)
+            total += widest * passes.get(timing, 1) if timing != "matrix" else 0
             many += 1
     return total, many
 
