@@ -100,3 +100,21 @@ def test_a_shortcut_is_read_from_codes_and_results_are_as_computed() -> None:
         e.primitive.name == "dequantise" and e.inputs[0] is quantised.outputs[0] for e in graph.equations
     )
     assert not any(e.primitive.name == "add" and quantised.inputs[0] in e.inputs for e in graph.equations)
+
+
+def test_of_two_convolutions_that_meet_one_is_stored_as_codes() -> None:
+    class Ends(tb.nn.Module):
+        def __init__(self) -> None:
+            self.a, self.b = tb.nn.Conv2d(5, 7, 3, padding=1), tb.nn.Conv2d(5, 7, 1)
+
+        def forward(self, x: Any) -> Any:
+            return self.a(x) + self.b(x)
+
+    tb.manual_seed(2)
+    model = Ends().eval()
+    x = tb.tensor(np.random.default_rng(2).normal(size=(2, 5, 9, 8)).astype(np.float32))
+    small = tb.quantize(model, [x])
+    names = [e.primitive.name for e in small.quantization.graph.equations]
+    assert names.count("requantise") == 1 and names.count("dequantise") == 2
+    want, got = model(x).detach().numpy(), small(x).numpy()
+    assert np.linalg.norm(got - want) < 0.03 * np.linalg.norm(want)

@@ -94,6 +94,7 @@ def make_plan(model: Module, p: Prepared, scheme: Scheme) -> Plan:
     _find_sums(p, plan)
     wanted = [product.x for product in plan.products.values()]
     wanted += [p.makers[v].inputs[0] for v in plan.sums]
+    wanted += _stored_at_joins(p, plan)
     _spread(p, plan, wanted)
     for product in plan.products.values():
         if _needs_plain_zero(product):
@@ -162,6 +163,25 @@ def _needs_plain_zero(product: Product) -> bool:
         contract = e.attributes["contract"][product.side]
         return e.inputs[product.side].type.ndim - len(contract) != 1
     return e.primitive.name == "conv_input_grad"
+
+
+def _stored_at_joins(p: Prepared, plan: Plan) -> list[Var]:
+    """Of two convolutions that are added up one is stored before the other is there: as codes, not as numbers
+    of four times the size."""
+    sums = [e for e in p.graph.equations if e.primitive.name == "add"]
+    return [e.inputs[1] for e in sums if all(_is_convolved(p, plan, v) for v in e.inputs)]
+
+
+def _is_convolved(p: Prepared, plan: Plan, v: Var) -> bool:
+    """A convolution on integers, with what weights add to it."""
+    e = p.makers.get(v)
+    while e is not None and e.primitive.name == "add":
+        others = [w for w in e.inputs if w not in p.stable]
+        if len(others) != 1:
+            return False
+        (v,) = others
+        e = p.makers.get(v)
+    return e is not None and v in plan.products and e.primitive.name == "conv"
 
 
 # -- sums ----------------------------------------------------------------------------------------------------
