@@ -86,12 +86,11 @@ def _through_nram(
     assert isinstance(d.extent, int) and isinstance(s.extent, int)
     room = (nram_room(w.machine) - 1024) // (2 * item)
     across, along = _square(s.extent, d.extent, room)
-    pieces = prod(int(axis.extent) for i, axis in enumerate(axes) if i not in pair)  # type: ignore[arg-type]
-    while pieces * -(-s.extent // across) * -(-d.extent // along) < w.cores and across > LEAST:
-        across = -(-across // 2)
-    a, b = w.buffer("turn", across * along * item), w.buffer("turned", across * along * item)
     others = [axis for i, axis in enumerate(axes) if i not in pair]
     counts = [int(o.extent) for o in others]  # type: ignore[arg-type]
+    while prod(counts) * -(-s.extent // across) * -(-d.extent // along) < w.cores and across > LEAST:
+        across = -(-across // 2)
+    a, b = w.buffer("turn", across * along * item), w.buffer("turned", across * along * item)
     rows, columns = -(-d.extent // along), -(-s.extent // across)
     with w.shared_loop(prod(counts) * rows * columns) as number:
         piece, rest = w.rem(number, rows * columns), w.div(number, rows * columns)
