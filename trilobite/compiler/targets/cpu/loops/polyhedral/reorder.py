@@ -20,6 +20,7 @@ from trilobite.compiler.targets.cpu.loops.polyhedral.generate import Reader
 from trilobite.compiler.targets.cpu.loops.polyhedral.model import affine, islpy
 from trilobite.compiler.targets.cpu.loops.polyhedral.relations import Relations, written_time
 
+PATIENCE = 2_000_000  # steps of isl's solver, some seconds, before a search is given up
 LARGEST = 4  # by how much a found row may multiply a loop: more means skewing beyond use
 
 
@@ -68,15 +69,13 @@ def _build(found: Relations) -> Any:
 def tiled(nest: Nest, sizes: Sequence[int]) -> Nest:
     """The whole nest in an order that isl finds, bands of two loops and more in blocks of these sizes."""
     found = Relations(nest)
-    found.context.set_tile_scale_tile_loops(0)
-    found.context.set_tile_shift_point_loops(1)
-    found.context.set_schedule_max_coefficient(LARGEST)
-    near = found.dependences
-    wanted = found.isl.ScheduleConstraints.on_domain(found.domain)
-    wanted = wanted.set_validity(near).set_proximity(near).set_coincidence(near)
-    bands = _Bands(found, sizes)
+    context = found.context
+    context.set_tile_scale_tile_loops(0)
+    context.set_tile_shift_point_loops(1)
+    context.set_schedule_max_coefficient(LARGEST)
+    context.set_max_operations(PATIENCE)
     try:
-        order = wanted.compute_schedule()
+        return _tiled(found, sizes)
     except found.isl.Error as error:
         raise IRError(
             "no affine order was found that carries every dependence",
@@ -84,6 +83,13 @@ def tiled(nest: Nest, sizes: Sequence[int]) -> Nest:
             expected=f"loops that isl's scheduler can order: {error}",
             remedy="tile, skew and reorder by hand, or cut the nest into several",
         ) from None
+
+
+def _tiled(found: Relations, sizes: Sequence[int]) -> Nest:
+    near = found.dependences
+    wanted = found.isl.ScheduleConstraints.on_domain(found.domain)
+    order = wanted.set_validity(near).set_proximity(near).set_coincidence(near).compute_schedule()
+    bands = _Bands(found, sizes)
     bands.collect(order.get_root(), range(len(found.placed)))
     order = order.get_root().map_descendant_bottom_up(bands.tile).get_schedule()
     return _written(found, _build(found).node_from_schedule(order), bands.names)
