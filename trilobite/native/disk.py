@@ -57,16 +57,16 @@ class Cache:
         self.limit = LIMITS[kind] if limit is None else limit
         self._written: int | None = None  # bytes since the total was last looked at; None: never looked
         self.writable = self.place is not None
-        self._lent: list[Mapping[str, bytes]] = []
+        self._read_only: list[Mapping[str, bytes]] = []
         self._trusted: bool | None = None  # None: nobody has looked so far
 
-    def lend(self, entries: Mapping[str, bytes]) -> None:
+    def add_read_only(self, entries: Mapping[str, bytes]) -> None:
         """Entries that somebody else keeps, for as long as the process lives: these are looked at first."""
-        self._lent.append(entries)
+        self._read_only.append(entries)
 
     def get(self, key: str) -> bytes | None:
         """The bytes, if they are there and whole. Reading makes an entry young again."""
-        for entries in self._lent:
+        for entries in self._read_only:
             if key in entries:
                 return entries[key]
         if self.place is None or not self._is_trusted():
@@ -85,7 +85,7 @@ class Cache:
 
     def has(self, key: str) -> bool:
         """Is there an entry? It may still turn out to be damaged."""
-        if any(key in entries for entries in self._lent):
+        if any(key in entries for entries in self._read_only):
             return True
         return self.place is not None and self._path(self.place, key).exists()
 

@@ -35,7 +35,7 @@ def open_bundle(
         container.verify()
     if _fits(container, on_other_cpu):
         for kind in ("objects", "programs"):
-            shared(kind).lend(Entries(container, f"code/{kind}/"))
+            shared(kind).add_read_only(Entries(container, f"code/{kind}/"))
     model = read(container.checked("model"))
     try:
         for name, (dtype, shape) in container.facts["weights"].items():

@@ -118,7 +118,7 @@ class Chip:
     ) -> Execution:
         launch = Launch(self, program, traced, limit, trace_limit)
         with np.errstate(all="ignore"):
-            deque(launch.turns(entry, arguments, dim, task, seed), maxlen=0)
+            deque(launch.cores_in_order(entry, arguments, dim, task, seed), maxlen=0)
         return launch.result()
 
 
@@ -139,7 +139,7 @@ class Launch:
         self.handlers: Handlers = HANDLERS
         self.cores: dict[Place, Core] = {}
         self.meetings: dict[tuple[int, BarrierKey], _Meeting] = {}
-        self.held = 0
+        self.barriers_passed = 0
         self.executed = 0
         self.records = 0  # of all traces
         self._sizes: dict[Place, int] = {}
@@ -148,7 +148,7 @@ class Launch:
         self.printed: list[str] = []
         self.timing_dependent = False
 
-    def turns(
+    def cores_in_order(
         self,
         entry: int,
         arguments: Sequence[int],
@@ -290,17 +290,17 @@ class Launch:
         if meeting is None:
             meeting = self.meetings[key] = _Meeting(_invited(members[group], key[1]))
         if core.place not in meeting.members:  # a barrier of the other kind of core: it goes on at once
-            pass_barrier(core, self.held, scope)
-            self.held += 1
+            pass_barrier(core, self.barriers_passed, scope)
+            self.barriers_passed += 1
             return
         meeting.arrived.add(core.place)
         waiting[core.place] = key
         if meeting.arrived == meeting.members:
             for place in sorted(meeting.members, key=lambda p: (p.cluster, p.core)):
                 del waiting[place]
-                pass_barrier(self.cores[place], self.held, scope)
+                pass_barrier(self.cores[place], self.barriers_passed, scope)
             del self.meetings[key]
-            self.held += 1
+            self.barriers_passed += 1
             if core.observer is not None:
                 core.observer.met([self.cores[place] for place in meeting.members])
 

@@ -67,7 +67,7 @@ def execute_dry(
     launch = DryLaunch(machine, own, program, limit, trace_limit)
     try:
         with np.errstate(all="ignore"):
-            deque(launch.turns(entry, arguments, dim, task, seed), maxlen=0)
+            deque(launch.cores_in_order(entry, arguments, dim, task, seed), maxlen=0)
     finally:
         own.restore()
     return launch.result()

@@ -75,14 +75,14 @@ class Debugger:
         self._launch = Launch(chip, self.program, traced=True, limit=None)
         self._arguments = list(args)  # an array that nobody holds would be freed
         words = device.entry_words(chosen, [argument_word(value) for value in args])
-        self._turns = self._launch.turns(chosen.place, words, dim, task, seed, single=True)
+        self._cores_in_order = self._launch.cores_in_order(chosen.place, words, dim, task, seed, single=True)
         self.breakpoints: list[Breakpoint] = []
         self.watchpoints: list[Watchpoint] = []
         self._numbers = 0
         self._undone: list[Step] = []  # what was taken back, the next to be redone last
         self.fault: ProcessorFault | None = None
         self.ended = False
-        self._next: Core = next(self._turns)
+        self._next: Core = next(self._cores_in_order)
         self.focus = self._next.place
 
     # What there is to see.
@@ -227,7 +227,7 @@ class Debugger:
             return "the program has ended"
         known, executed = len(self.findings), self._recorder.executed
         try:
-            self._next = next(self._turns)
+            self._next = next(self._cores_in_order)
         except StopIteration:
             self.ended = True
         except ProcessorFault as fault:
