@@ -139,18 +139,57 @@ def test_convolutions_over_symbols_are_kernels() -> None:
     assert "runs in NumPy" not in text
 
 
-def pairs() -> Any:
-    """Whether 2 divides a size, only a run knows."""
-    nodes = [node("Reshape", "x two", "p"), node("ReduceMax", "p one", "y", keepdims=0)]
-    constants = {"two": np.array([-1, 2]), "one": np.array([1])}
+@pytest.mark.parametrize(("target", "by"), [("reference", "scales"), ("cpu", "scales"), ("cpu", "sizes")])
+def test_branches_that_meet_again_need_multiples(target: str, by: str) -> None:
+    """Halved and repeated is what it was only if it was even: sizes met so far say by what they divide."""
+    w = (rng.standard_normal((4, 3, 3, 3)) * 0.3).astype(np.float32)
+    v = (rng.standard_normal((4, 4, 1, 1)) * 0.3).astype(np.float32)
+    grow = "Resize", ("h - - s" if by == "sizes" else "h - scales"), "g"
+    nodes = [
+        node("Conv", "x w", "a", pads=[1] * 4),
+        node("Conv", "a v", "h", strides=[2, 2]),
+        node("Shape", "a", "s"),
+        node(*grow, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+        node("Add", "a g", "y"),
+    ]
+    constants = {"w": w, "v": v, "scales": np.array([1, 1, 2, 2], np.float32)}
+    proto = model(nodes, {"x": (np.float32, [1, 3, "h", "w"])}, ["y"], constants)
+    session = tb.inference.load(proto, target=target)
+    for shape in ((8, 12), (20, 4), (12, 24), (16, 8)):
+        x = rng.standard_normal((1, 3, *shape)).astype(np.float32)
+        want = tb.inference.load(proto, target="reference").run({"x": x})["y"]
+        np.testing.assert_allclose(session.run({"x": x})["y"], want, rtol=1e-4, atol=1e-5)
+    text = session.explain()
+    assert "2 compilations" in text
+    assert "for all [1, 3, 4*s0, 4*s1]" in text
+
+
+def test_a_window_bounds_a_size_from_below() -> None:
+    nodes = [
+        node("MaxPool", "x", "m", kernel_shape=[3], strides=[2]),
+        node("AveragePool", "m", "y", kernel_shape=[4]),
+    ]
+    session = tb.inference.load(model(nodes, {"x": (np.float32, [1, 2, "n"])}, ["y"]), target="reference")
+    for n in (19, 33, 26, 17):
+        x = rng.standard_normal((1, 2, n)).astype(np.float32)
+        high = np.lib.stride_tricks.sliding_window_view(x, 3, axis=2)[:, :, ::2].max(-1)
+        want = np.lib.stride_tricks.sliding_window_view(high, 4, axis=2).mean(-1)
+        np.testing.assert_allclose(session.run({"x": x})["y"], want, rtol=1e-5, atol=1e-6)
+    assert "2 compilations" in session.explain()
+
+
+def triples() -> Any:
+    """Whether 3 divides a size, only a run knows."""
+    nodes = [node("Reshape", "x three", "p"), node("ReduceMax", "p one", "y", keepdims=0)]
+    constants = {"three": np.array([-1, 3]), "one": np.array([1])}
     return model(nodes, {"x": (np.float32, ["n"])}, ["y"], constants)
 
 
 def test_what_depends_on_divisibility_is_compiled_per_size_and_said_so() -> None:
-    session = tb.inference.load(pairs(), target="reference")
-    for n in (6, 8, 10):
+    session = tb.inference.load(triples(), target="reference")
+    for n in (6, 9, 12):
         x = rng.standard_normal(n).astype(np.float32)
-        np.testing.assert_array_equal(session.run({"x": x})["y"], x.reshape(-1, 2).max(1))
+        np.testing.assert_array_equal(session.run({"x": x})["y"], x.reshape(-1, 3).max(1))
     text = session.explain()
     assert "3 compilations" in text
     assert "one graph per size, because:" in text
@@ -158,7 +197,7 @@ def test_what_depends_on_divisibility_is_compiled_per_size_and_said_so() -> None
 
 
 def test_the_number_of_sizes_kept_is_bounded() -> None:
-    session = tb.inference.load(pairs(), target="reference")
-    for n in range(4, 160, 2):
+    session = tb.inference.load(triples(), target="reference")
+    for n in range(6, 240, 3):
         session.run({"x": np.ones(n, np.float32)})
     assert len(session.program.steps[0].functions) <= 64

@@ -15,6 +15,7 @@ from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.operators.shaping import fixed, ints
+from trilobite.ir.types import Affine
 
 Array = np.ndarray[Any, Any]
 
@@ -107,12 +108,33 @@ def _picked(x: Tensor, axis: int, places: Array) -> Tensor:
     return tb.index_select(x, axis, tb.asarray(places))
 
 
+_EVEN = ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "asymmetric", "tf_half_pixel_for_nn")
+"""Coordinates that go on by one where the place goes on by the scale, if that is a whole number."""
+_SAMPLE = 5  # elements on which it is seen whether a resize repeats each; then it does so with any number
+
+
+def _repeated(node: Node, x: Tensor, axes: Sequence[int], scales: Sequence[float]) -> Tensor | None:
+    """The result where a run decides sizes and each element is repeated; None where it is not so."""
+    whole = all(s >= 1 and s == int(s) for s in scales)
+    if not whole or node.attribute("mode", "nearest") != "nearest" or _transformation(node) not in _EVEN:
+        return None
+    for a, s in zip(axes, scales, strict=True):
+        at = _coordinates(_transformation(node), _SAMPLE, _SAMPLE * int(s), s, (0.0, 1.0))
+        if not np.array_equal(taps(node, at, _SAMPLE, s)[0][:, 0], np.repeat(np.arange(_SAMPLE), int(s))):
+            return None
+        x = tb.repeat(x, int(s), axis=a) if s > 1 else x
+    return x
+
+
+def _transformation(node: Node) -> str:
+    usual = "half_pixel" if node.version > 10 else "asymmetric"
+    return str(node.attribute("coordinate_transformation_mode", usual))
+
+
 def _resized(
     node: Node, x: Tensor, axes: Sequence[int], scales: Sequence[float], sizes: Sequence[int], roi: Any
 ) -> Tensor:
-    how = node.attribute(
-        "coordinate_transformation_mode", "half_pixel" if node.version > 10 else "asymmetric"
-    )
+    how = _transformation(node)
     dtype = x.dtype
     wide = x if is_inexact(dtype) and dtype.itemsize >= 4 else x.astype(tb.float32)
     if node.attribute("mode", "nearest") == "nearest":
@@ -142,6 +164,9 @@ def resize_10(node: Node, x: Tensor, scales: Array) -> Tensor:
 
 def _by_scales(node: Node, x: Tensor, scales: Array) -> Tensor:
     factors = [float(s) for s in scales.reshape(-1)]
+    found = _repeated(node, x, range(x.ndim), factors) if _varies(x) else None
+    if found is not None:
+        return found
     sizes = [int(np.floor(n * s)) for n, s in zip(fixed(x.shape), factors, strict=True)]
     return _resized(node, x, range(x.ndim), factors, sizes, None)
 
@@ -174,6 +199,11 @@ def resize(
 ) -> Tensor:
     axes = [a % x.ndim for a in node.attribute("axes") or range(x.ndim)]
     roi = roi if roi is not None and roi.size else None
+    if _varies(x):
+        ratios = _ratios(x, axes, scales, sizes)
+        found = None if ratios is None else _repeated(node, x, axes, ratios)
+        if found is not None:
+            return found
     here = [fixed(x.shape)[a] for a in axes]
     if scales is not None and scales.size:
         factors = [float(s) for s in scales.reshape(-1)]
@@ -182,6 +212,20 @@ def resize(
         assert sizes is not None
         wanted, factors = _fitted(node, here, list(ints(sizes)))
     return _resized(node, x, axes, factors, wanted, roi)
+
+
+def _varies(x: Tensor) -> bool:
+    return any(isinstance(d, Affine) for d in x.shape)
+
+
+def _ratios(x: Tensor, axes: Sequence[int], scales: Array | None, sizes: Array | None) -> list[float] | None:
+    """By how much each axis grows, if that is known before a run."""
+    if scales is not None and scales.size:
+        return [float(s) for s in scales.reshape(-1)]
+    assert sizes is not None
+    found = [w // x.shape[a] for a, w in zip(axes, sizes.tolist(), strict=True)]
+    exact = all(r * x.shape[a] == w for r, a, w in zip(found, axes, sizes.tolist(), strict=True))
+    return [float(r) for r in found] if exact and not any(isinstance(r, Affine) for r in found) else None
 
 
 def _grown(node: Node, here: Sequence[int], factors: Sequence[float], roi: Array | None) -> list[int]:

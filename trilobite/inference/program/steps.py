@@ -26,7 +26,7 @@ from trilobite.inference.operators.registry import Row
 from trilobite.inference.program.apply import apply, call_now, is_quantised
 from trilobite.inference.program.foreign import is_foreign, on_codes
 from trilobite.inference.program.partition import makes_foreign
-from trilobite.inference.program.symbolic import BOUNDS, Key, Pattern, fits, pattern_of
+from trilobite.inference.program.symbolic import BOUNDS, UNBOUNDED, Key, Pattern, fits, pattern_of
 from trilobite.inference.program.values import Known, as_array, as_tensor
 
 Values = Mapping[str, Any]
@@ -104,8 +104,10 @@ class Compiled:
     def _over_symbols(self, key: Key, operands: Sequence[Tensor]) -> Sequence[Any] | None:
         """The step as one graph for all sizes like those met so far; None, and why, if that is refused."""
         known = [k for k in self.functions if pattern_of([k, key]) is not None]
-        for upper in BOUNDS if known else ():
-            pattern = pattern_of([*known, key], upper)
+        for bounds in BOUNDS if known else ():
+            if self.refusal and bounds.upper != UNBOUNDED and "depends on" not in self.refusal:
+                break
+            pattern = pattern_of([*known, key], bounds)
             assert pattern is not None
             function = jit(self._recorded(), target=self.target, options=self.options, shapes=pattern)
             try:

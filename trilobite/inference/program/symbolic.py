@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from math import gcd
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,13 +25,34 @@ Key = tuple[tuple[tuple[int, ...], Any], ...]
 Pattern = tuple[tuple[Any, ...], ...]
 
 UNBOUNDED = 2**31 - 1
-BOUNDS = (UNBOUNDED, *(2**n for n in range(13, 2, -1)), 0)
-"""Upper ends of symbols, tried in this order: tables of positions, for one, hold only so many."""
+
+
+class Bounds(NamedTuple):
+    """What is assumed of sizes that vary: an upper end, whether none will be much smaller than those met, and
+    whether all will be multiples of the power of two that those met are.
+    """
+
+    upper: int = UNBOUNDED
+    near: bool = False
+    multiples: bool = False
+
+
+BOUNDS = (
+    Bounds(),
+    Bounds(near=True),
+    Bounds(near=True, multiples=True),
+    *(Bounds(2**n) for n in range(13, 2, -1)),
+    Bounds(0),
+)
+"""Tried in this order: windows need a least size, branches that meet again need sizes that halve evenly, and
+tables of positions hold only so many. An upper end helps only where a comparison was left open.
+"""
+_LARGEST_MULTIPLE = 64
 
 # -- patterns ------------------------------------------------------------------------------------------------
 
 
-def pattern_of(keys: Sequence[Key], upper: int = UNBOUNDED) -> Pattern | None:
+def pattern_of(keys: Sequence[Key], bounds: Bounds = BOUNDS[0]) -> Pattern | None:
     """Shapes with a symbol for every size that was not always the same; equal histories share a symbol.
 
     None if the operands differ in rank or dtype, or if a size was 0, which programs treat in another way.
@@ -50,10 +72,20 @@ def pattern_of(keys: Sequence[Key], upper: int = UNBOUNDED) -> Pattern | None:
                 continue
             if min(history) < 1:
                 return None
-            named = dim(f"s{len(symbols)}", min=min(2, *history), max=max(upper, *history))
-            sizes.append(symbols.setdefault(history, named))
+            if history not in symbols:
+                symbols[history] = _varying(f"s{len(symbols)}", history, bounds)
+            sizes.append(symbols[history])
         out.append(tuple(sizes))
     return tuple(out)
+
+
+def _varying(name: str, history: Sequence[int], bounds: Bounds) -> Any:
+    """The size that was each of these so far."""
+    each = gcd(*history, _LARGEST_MULTIPLE) if bounds.multiples else 1
+    counts = [n // each for n in history]
+    least = min(counts)
+    lower = 1 << (least.bit_length() - 1) if bounds.near else min(2, least)
+    return dim(name, min=lower, max=max(bounds.upper // each, *counts)) * each
 
 
 def fits(pattern: Pattern, key: Key) -> bool:
