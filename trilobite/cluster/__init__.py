@@ -25,6 +25,7 @@ _NAMES = {
     "tensor_parallel": "ColumnLinear RowLinear VocabularyEmbedding vocabulary_cross_entropy",
     "checkpoints": "save load whole_state load_whole_state",
     "sampling": "BatchSampler",
+    "timelines": "timeline",
     "dimensions": "SummaLinear CubeLinear",
     "pipelines": "Pipeline",
     "experts": "Experts",

@@ -91,7 +91,8 @@ def chrome_trace(p: Profile) -> str:
                 "args": details,
             }
         )
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
+    # What the clock showed at 0: timelines of several processes are laid beside each other by it.
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "clock_ns": first})
 
 
 def as_json(p: Profile) -> str:
