@@ -23,6 +23,7 @@ from torch_files import (
 
 from trilobite.base.errors import FileError
 from trilobite.framework.checkpoint import load_pth, torch_values
+from trilobite.framework.checkpoint.refusal import shown
 
 
 def _builds(target: Any, state: Any) -> bytes:
@@ -231,3 +232,10 @@ def test_values_are_counted_one_by_one_up_to_the_bound(
             patch.setattr(torch_values, name, most)
             with pytest.raises(FileError, match=r"too many or too deeply nested values|more than"):
                 torch_values.Materialiser({}, "here").value(value)
+
+
+def test_names_of_files_are_shown_whole_up_to_their_bound() -> None:
+    for length in (0, 1, 119, 120):
+        assert shown("n" * length) == repr("n" * length)
+    for length in (121, 5000):
+        assert shown("n" * length) == repr("n" * 120 + "...")

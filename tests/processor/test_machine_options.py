@@ -64,8 +64,11 @@ def test_rates_beyond_the_geometry_are_refused() -> None:
     assert "at most 128: rows x cols x count x 2 for int4" in text
     stated = changed("dlp-s", "core.mfu", macs_per_cycle={"fp16": 8192}, factors={"fp16": 2})
     assert stated.core.mfu.factor("fp16") == 2 and mfu.factor("fp16") == 1
-    with pytest.raises(MachineError, match="the factor of fp16 is 0"):
-        changed("dlp-s", "core.mfu", factors={"fp16": 0})
+    for wrong in (0, -1, 64.5, 65, "2", True):
+        with pytest.raises(MachineError, match=f"the factor of fp16 is {wrong!r}") as caught:
+            changed("dlp-s", "core.mfu", factors={"fp16": wrong})
+        assert "above 0 and at most 64" in str(caught.value)
+    assert changed("dlp-s", "core.mfu", factors={"fp16": 64}).core.mfu.factor("fp16") == 64
 
 
 @pytest.mark.parametrize("name", preset_names())

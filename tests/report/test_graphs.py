@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 import trilobite as tb
 from trilobite.framework import nn
 from trilobite.ir.graph import Graph
-from trilobite.report.graphs import stage_data, stages_data
+from trilobite.report.graphs import LONGEST, WIDEST, _attributes, label_of, stage_data, stages_data
 
 
 def graph_of(depth: int) -> Graph:
@@ -131,3 +132,27 @@ def test_ten_thousand_equations_are_laid_out_quickly() -> None:
     stage = stage_data("graph", graph)
     assert len(unpacked(stage["label"])) > 8000
     assert time.thread_time() - began < 10  # a quadratic layout would take minutes
+
+
+@dataclass(frozen=True)
+class Named:
+    """Stands for a primitive or an equation: a name, attributes, no outputs."""
+
+    name: str = ""
+    attributes: dict[str, Any] = field(default_factory=dict)
+    outputs: tuple[Any, ...] = ()
+
+    @property
+    def primitive(self) -> Named:
+        return self
+
+
+def test_long_labels_and_attributes_are_cut_to_the_letter() -> None:
+    for length in (WIDEST - 1, WIDEST, WIDEST + 1, WIDEST + 9):  # a space stands behind the name
+        name = "abcdefghij"[: length % 10] + "x" * (length - length % 10)
+        label, whole = label_of(Named(name[1:])), f"{name[1:]} "  # type: ignore[arg-type]
+        assert len(label) == min(length, WIDEST)
+        assert label == whole if length <= WIDEST else label == whole[: WIDEST - 1] + "…"
+    for length in (LONGEST - 1, LONGEST, LONGEST + 1, LONGEST + 30):
+        text = _attributes(Named("", {"a": "y" * (length - 2)}))  # type: ignore[arg-type]
+        assert len(text) == min(length, LONGEST) and text.endswith("…") == (length > LONGEST)

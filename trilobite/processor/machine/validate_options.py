@@ -16,7 +16,7 @@ def check_rates(machine: str, mfu: MatrixUnit) -> None:
             raise MachineError(
                 f"the factor of {name} is {factor!r}",
                 where=f"{machine}: core.mfu.factors",
-                expected="products of a number format that one multiplier makes a cycle, above 0",
+                expected="products of a format that one multiplier makes a cycle, above 0 and at most 64",
                 remedy="write for example factors: {int4: 2}",
             )
     for name, rate in mfu.macs_per_cycle.items():
