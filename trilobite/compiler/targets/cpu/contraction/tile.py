@@ -92,7 +92,6 @@ def through_depth(
 
 _WHERE = ("ptr noalias", "i64", "ptr noalias", "ptr noalias", "i64", "i64", "i64", "i64")
 _SUMS = ("ptr noalias", "i1")
-_STREAM = ("ptr noalias", "i64")
 Stream = tuple[Value, ...]
 
 
@@ -108,6 +107,8 @@ class GatheredTile(RegisterTile):
     the panel's first. With `streams`, the tile asks meanwhile for weights that later tiles want: two more
     parameters say where they begin and how many bytes go with each channel.
     """
+
+    stream: tuple[str, ...] = ("ptr noalias", "i64")  # types of the parameters that `ask` needs
 
     def __init__(
         self, t: Text, tiling: Tiling, tap_words: int, rows: int, vectors: int = VECTORS, *,
@@ -126,7 +127,7 @@ class GatheredTile(RegisterTile):
     def emit(self) -> None:
         """The function."""
         t, where = self.t, _WHERE + ("ptr noalias",) * self.words
-        with t.function(self.name, where + _SUMS + _STREAM * self.streams) as p:
+        with t.function(self.name, where + _SUMS + self.stream * self.streams) as p:
             mine, (sums, begins, *stream) = p[: len(where)], p[len(where) :]
             start = t.either(begins, lambda: self.start(mine[2]), lambda: self.load(self.places(sums)))
             self.store(self.sums(mine, start, tuple(stream)), self.places(sums))
@@ -154,13 +155,18 @@ class GatheredTile(RegisterTile):
 
             def step(carried: list[Value], at: Value, steps: int) -> list[Value]:
                 if stream and steps > 1:
-                    t.prefetch(t.address(stream[0], t.mul(t.add(done, at), stream[1])), locality=2)
+                    self.ask(stream, rows, done, at)
                 return self._steps(rows, at, carried, steps)
 
             carried = [weights, *tap.values]
             found = through_depth(t, whole, channels, unroll, carried, step, ("deep", "rest"))
             tap.next(*found[1:])
         return tap.results
+
+    def ask(self, stream: Stream, rows: list[Value], done: Value, at: Value) -> None:
+        """Ask for what later tiles want: with channel `at` of a tap, `done` after the first tap's."""
+        t = self.t
+        t.prefetch(t.address(stream[0], t.mul(t.add(done, at), stream[1])), locality=2)
 
     def _addresses(
         self, lines: list[Value], panel: Value, taps: Value, tap: Value, channel: Value
