@@ -41,7 +41,13 @@ from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.program import Program, link
 from trilobite.processor.lang.source import KernelSource
 from trilobite.processor.machine import Machine, load_machine
-from trilobite.processor.sim.chip import MOST_INSTRUCTIONS, MOST_RECORDS, Chip
+from trilobite.processor.sim.chip import (
+    MOST_CHECKED,
+    MOST_INSTRUCTIONS,
+    MOST_ONE_BY_ONE,
+    MOST_RECORDS,
+    Chip,
+)
 from trilobite.processor.sim.kernels import KERNELS
 from trilobite.processor.sim.memory import NULL_PAGE, Memory
 from trilobite.processor.sim.observer import Observer
@@ -287,11 +293,15 @@ class Device:
 
         `checks` looks for races and memory errors, which end in `CheckFailed`; left out, the device's
         `checks` decides. A launch that executes more than `limit` instructions, or leaves more than
-        `trace_limit` records, faults; None means any number. `poison` makes in-flight results look wrong
-        until somebody waits for them.
+        `trace_limit` records, faults; None means any number. Checked launches have a lower usual limit.
+        `poison` makes in-flight results look wrong until somebody waits for them.
         """
         chosen, words = self._chosen(kernel, args, dim, task)
-        with self._watch(chosen.program, self.checks if checks is None else checks, poison) as observer:
+        watched = self.checks if checks is None else checks
+        usual = limit == MOST_INSTRUCTIONS
+        most = MOST_ONE_BY_ONE if usual else limit
+        limit = MOST_CHECKED if usual and watched else limit
+        with self._watch(chosen.program, watched, poison, most) as observer:
             chip = Chip(self.machine, self.memory, KERNELS, observer=observer)
             execution = chip.execute(
                 chosen.program, chosen.place, words, dim, task, traced, seed, limit, trace_limit
@@ -368,13 +378,15 @@ class Device:
             known = self._argument_tables[program] = self.array(table)
         return [known.address]
 
-    def _watch(self, program: Program, checks: bool, poison: bool) -> AbstractContextManager[Observer | None]:
+    def _watch(
+        self, program: Program, checks: bool, poison: bool, most: int | None
+    ) -> AbstractContextManager[Observer | None]:
         if not (checks or poison):
             self.memory.unwritten.clear()  # nobody watches what is written now
             return nullcontext()
         from trilobite.processor.tools.checks import checking
 
-        return checking(self.machine, self.memory, program, raises=checks, poison=poison)
+        return checking(self.machine, self.memory, program, raises=checks, poison=poison, most=most)
 
 
 def argument_word(value: Any) -> int:

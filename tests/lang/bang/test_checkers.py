@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bang_harness import KERNELS, needs_clang, run
+from bang_harness import KERNELS, needs_clang, run, written
 
 from trilobite.base.errors import ProcessorFault
+from trilobite.processor.device import Device
+from trilobite.processor.lang.bang.kernel import BangKernel
 
 pytestmark = needs_clang
 
@@ -97,3 +99,27 @@ def test_the_mistake_is_named(name: str, tmp_path: Path) -> None:
     for wanted in lines:
         places = [f"{file}.mlu:{n}" for n, line in enumerate(changed, 1) if wanted in line]
         assert any(f"{place})" in said for place in places), (wanted, said)
+
+
+ENDLESS = """#include <bang.h>
+__mlu_global__ void vectors(float *y, unsigned step) {
+  __nram__ float a[64];
+  __bang_write_value(a, 64, 1.0f);
+  for (unsigned i = 0; i != 1; i += step) __bang_mul_scalar(a, a, 0.5f, 64);
+  __memcpy(y, a, sizeof(a), NRAM2GDRAM);
+}
+"""
+
+
+def test_an_endless_kernel_is_bounded_under_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the instructions that are looked at one by one, which take the time; a limit that is given stands."""
+    kernel = BangKernel(written(ENDLESS, tmp_path), "vectors")
+    device = Device("mlu370-x4")
+    given = [device.array(np.zeros(64, np.float32)), 2]
+    monkeypatch.setattr("trilobite.processor.device.MOST_ONE_BY_ONE", 2000)
+    with pytest.raises(ProcessorFault, match="the check looked at 2000 instructions one by one"):
+        device.launch(kernel, given, checks=True, traced=False)
+    with pytest.raises(
+        ProcessorFault, match=r"over its limit of 3000 instructions|looked at 3000 instructions"
+    ):
+        device.launch(kernel, given, checks=True, traced=False, limit=3000)

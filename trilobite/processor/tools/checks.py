@@ -45,6 +45,7 @@ class Checks:
     ) -> None:
         self.memory, self._is_native = memory, native
         self._interpreted = 0
+        self.most: int | None = None  # instructions that may be looked at one by one
         self._patience = NATIVE_AFTER * (1 + len(program.instructions) // COMPILED_AT_ONCE)
         self._codes: dict[Place, NativeCode] = {}
         self.findings: list[Finding] = []
@@ -79,6 +80,11 @@ class Checks:
 
     def before(self, core: Core) -> None:
         self._interpreted += 1
+        if self.most is not None and self._interpreted > self.most:
+            raise core.fault(
+                f"the check looked at {self.most} instructions one by one, and the launch goes on",
+                "look for an endless loop, check a smaller case, or check it with a larger limit",
+            )
         if self._interpreted == self._patience:
             core.native = self.native(core)
         prepared = core.code[core.pc]
@@ -204,10 +210,16 @@ def action(row: Row) -> Action:
 
 @contextmanager
 def checking(
-    machine: Machine, memory: Memory, program: Program, raises: bool = True, poison: bool = False
+    machine: Machine,
+    memory: Memory,
+    program: Program,
+    raises: bool = True,
+    poison: bool = False,
+    most: int | None = None,
 ) -> Iterator[Checks]:
     """Checks what is launched inside; findings end in `CheckFailed`, or stand as notes under a fault."""
     checks = Checks(machine, memory, program, poison, native=True)
+    checks.most = most
     try:
         yield checks
     except ProcessorFault as fault:
