@@ -56,6 +56,15 @@ def test_mismatches_raise_on_all_ranks(how: str) -> None:
 
 
 @needs_mpi
+@pytest.mark.long
+def test_sharded_functions_on_processes_are_one_process() -> None:
+    """Eight mixtures of data, model, ZeRO and space on four ranks, twenty steps each."""
+    code, out, err = launch(4, "script_sharded.py", limit=800)
+    assert code == 0, err
+    assert out.count("equal") == 32
+
+
+@needs_mpi
 def test_strategies_on_processes_have_the_bits_of_lock_step() -> None:
     """Compiled data parallel with batch norm over ranks, ZeRO 3, data × sequence, data × pipeline."""
     code, out, err = launch(4, "script_training.py")
