@@ -24,6 +24,7 @@ from trilobite.base.dtypes import ALL, DType, bool_, is_complex, is_integer
 from trilobite.base.errors import IRError
 from trilobite.base.locations import UNKNOWN
 from trilobite.base.quiet import quiet
+from trilobite.compiler.graph.draft import Draft
 from trilobite.compiler.graph.regions import on_every_graph, uses
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
@@ -205,15 +206,14 @@ class Match:
 # -- the walk ------------------------------------------------------------------------------------------------
 
 
-class Rewriter:
+class Rewriter(Draft):
     """A graph being written anew, equation by equation."""
 
     def __init__(self, graph: Graph, rules: Rules, counters: Counters) -> None:
-        self.graph, self.rules, self.counters = graph, rules, counters
-        self.equations: list[Equation] = []
+        super().__init__(graph)
+        self.rules, self.counters = rules, counters
         self.makers: dict[Var, Equation] = {}
         self.numbers: dict[Var, Element] = {}
-        self.now: dict[Var, Var] = {}  # what stands for a value of the old graph
         self.location = UNKNOWN
         self.fuel = 0
 
@@ -225,22 +225,13 @@ class Rewriter:
     def run(self) -> Graph:
         for e in self.graph.equations:
             self.location, self.fuel = e.location, _FUEL
-            renamed = self._renamed(e)
-            found = self._replacement(renamed)
+            current = self.current(e)
+            found = self._replacement(current)
             if found is None:
-                self._append(renamed)
+                self._append(current)
             else:
                 self.now[e.outputs[0]] = found
-        outputs = tuple(self.now.get(v, v) for v in self.graph.outputs)
-        if outputs == self.graph.outputs and tuple(self.equations) == self.graph.equations:
-            return self.graph
-        return Graph(self.graph.inputs, self.equations, outputs, self.graph.name)
-
-    def _renamed(self, e: Equation) -> Equation:
-        if not any(v in self.now for v in e.inputs):
-            return e
-        inputs = tuple(self.now.get(v, v) for v in e.inputs)
-        return Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
+        return self.finished()
 
     def _append(self, e: Equation) -> None:
         self.equations.append(e)

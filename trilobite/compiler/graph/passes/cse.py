@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from trilobite.compiler.graph.draft import Draft
 from trilobite.compiler.graph.passes.dce import has_effect
 from trilobite.compiler.graph.regions import know_effects, on_every_graph
 from trilobite.compiler.graph.rewrite import Counters
@@ -28,32 +29,27 @@ def cse(graph: Graph, counters: Counters | None = None) -> Graph:
 
 def _merged(graph: Graph, counters: Counters) -> Graph:
     number: dict[Var, int] = {v: i for i, v in enumerate(graph.inputs)}
-    now: dict[Var, Var] = {}
     first: dict[Hashable, Equation] = {}
-    equations: list[Equation] = []
-    for e in graph.equations:
-        inputs = tuple(now.get(v, v) for v in e.inputs)
-        earlier = e if _is_apart(e) else first.setdefault(_key(e, inputs, number), e)
+    draft = Draft(graph)
+    for e in map(draft.current, graph.equations):
+        earlier = e if _is_apart(e) else first.setdefault(_key(e, number), e)
         if earlier is not e:
-            now.update(zip(e.outputs, earlier.outputs, strict=True))
+            draft.put(e.outputs, earlier.outputs)
             counters[e.primitive.name] += 1
             continue
         for v in e.outputs:
             number[v] = len(number)
-        same = inputs == e.inputs
-        equations.append(e if same else Equation(e.primitive, inputs, e.attributes, e.outputs, e.location))
-    if not now:
-        return graph
-    return Graph(graph.inputs, equations, [now.get(v, v) for v in graph.outputs], graph.name)
+        draft.equations.append(e)
+    return draft.finished()
 
 
 def _is_apart(e: Equation) -> bool:
     return e.primitive.name == "barrier" or has_effect(e)
 
 
-def _key(e: Equation, inputs: tuple[Var, ...], number: dict[Var, int]) -> Hashable:
+def _key(e: Equation, number: dict[Var, int]) -> Hashable:
     """Equal for equations that give the same results."""
-    operands = [number[v] for v in inputs]
+    operands = [number[v] for v in e.inputs]
     if e.primitive.name in COMMUTATIVE:
         operands.sort()
     attributes = tuple((k, exact(e.attributes[k])) for k in sorted(e.attributes))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.compiler.graph.draft import Draft, spliced
 from trilobite.compiler.graph.passes.dce import has_effect
 from trilobite.compiler.graph.regions import extent, on_every_graph
 from trilobite.compiler.graph.rewrite import Counters, filled
@@ -36,33 +37,22 @@ def fold_constants(graph: Graph, counters: Counters | None = None, *, cap: int =
     return on_every_graph(graph, lambda g: _Folder(g, counted, cap).run())
 
 
-class _Folder:
+class _Folder(Draft):
     def __init__(self, graph: Graph, counters: Counters, cap: int) -> None:
-        self.graph, self.counters, self.cap = graph, counters, cap
-        self.equations: list[Equation] = []
+        super().__init__(graph)
+        self.counters, self.cap = counters, cap
         self.known: dict[Var, Array] = {}
-        self.now: dict[Var, Var] = {}
 
     def run(self) -> Graph:
         pending = list(reversed(self.graph.equations))
         while pending:
-            e = self._renamed(pending.pop())
+            e = self.current(pending.pop())
             branch = self._taken(e)
             if branch is not None:
                 pending += reversed(self._spliced(branch, e))
             elif not self._folded(e):
                 self._keep(e)
-        outputs = [self.now.get(v, v) for v in self.graph.outputs]
-        same = len(self.equations) == len(self.graph.equations) and all(
-            a is b for a, b in zip(self.equations, self.graph.equations, strict=True)
-        )
-        return self.graph if same else Graph(self.graph.inputs, self.equations, outputs, self.graph.name)
-
-    def _renamed(self, e: Equation) -> Equation:
-        if not any(v in self.now for v in e.inputs):
-            return e
-        inputs = tuple(self.now.get(v, v) for v in e.inputs)
-        return Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
+        return self.finished()
 
     def _keep(self, e: Equation) -> None:
         self.equations.append(e)
@@ -103,15 +93,8 @@ class _Folder:
     def _spliced(self, branch: Graph, e: Equation) -> list[Equation]:
         """The branch's equations under fresh names, in the place of the conditional."""
         self.counters["cond"] += 1
-        now = dict(zip(branch.inputs, e.inputs[1:], strict=True))
-        out = []
-        for b in branch.equations:
-            fresh = tuple(Var(v.type) for v in b.outputs)
-            out.append(
-                Equation(b.primitive, tuple(now[v] for v in b.inputs), b.attributes, fresh, b.location)
-            )
-            now.update(zip(b.outputs, fresh, strict=True))
-        self.now.update(zip(e.outputs, (now[v] for v in branch.outputs), strict=True))
+        out, results = spliced(branch, e.inputs[1:], lambda b: b.location)
+        self.put(e.outputs, results)
         return out
 
 

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from trilobite.compiler.graph.draft import Draft
 from trilobite.compiler.graph.passes.dce import has_effect
 from trilobite.compiler.graph.regions import extent, on_every_graph
 from trilobite.compiler.graph.rewrite import Counters
@@ -62,24 +63,16 @@ def with_loops(
     """The graph with its loops of this name written anew; `write` also gets what makes each value before."""
     if not any(e.primitive.name == name for e in graph.equations):
         return graph
-    equations: list[Equation] = []
+    draft = Draft(graph)
     makers: dict[Var, Equation] = {}
-    now: dict[Var, Var] = {}
-    for e in graph.equations:
-        inputs = tuple(now.get(v, v) for v in e.inputs)
-        if inputs != e.inputs:
-            e = Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
+    for e in map(draft.current, graph.equations):
         written = [e]
         if e.primitive.name == name:
             written, changed = write(e, makers)
-            now.update(changed)
-        equations += written
+            draft.now.update(changed)
+        draft.equations += written
         makers.update((v, w) for w in written for v in w.outputs)
-    if len(equations) == len(graph.equations) and not now:
-        same = all(a is b for a, b in zip(equations, graph.equations, strict=True))
-        if same:
-            return graph
-    return Graph(graph.inputs, equations, [now.get(v, v) for v in graph.outputs], graph.name)
+    return draft.finished()
 
 
 class _Loop:

@@ -9,9 +9,11 @@ often they are called. Barriers stay where they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from trilobite.base.locations import UNKNOWN, Location
+from trilobite.compiler.graph.draft import Draft, spliced
 from trilobite.compiler.graph.regions import control_regions, on_every_graph, outer_first, with_regions
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
@@ -45,36 +47,20 @@ def _flattened(
     graph: Graph, inner: Callable[[Equation], Sequence[Graph]], flat: Mapping[int, Graph], counted: Counters
 ) -> Graph:
     """The graph, given what the graphs inside have become."""
-    now: dict[Var, Var] = {}
-    equations: list[Equation] = []
-    for e in graph.equations:
-        inputs = tuple(now.get(v, v) for v in e.inputs)
-        if inputs != e.inputs:
-            e = Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
+    draft = Draft(graph)
+    for e in map(draft.current, graph.equations):
         regions = inner(e)
         if e.primitive.name == "call" and regions:
-            outputs = _splice(equations, flat[id(regions[0])], e)
-            now.update(zip(e.outputs, outputs, strict=True))
+            body = flat[id(regions[0])]
+            sizes = _bound(body, e)
+            body = specialise(body, sizes) if sizes else body
+            equations, results = spliced(body, e.inputs, partial(_place, e))
+            draft.equations += equations
+            draft.put(e.outputs, results)
             counted[f"call {e.attributes['name']}"] += 1
         else:
-            equations.append(with_regions(e, lambda r: flat[id(r)]) if regions else e)
-    if not now and all(a is b for a, b in zip(equations, graph.equations, strict=True)):
-        return graph
-    return Graph(graph.inputs, equations, [now.get(v, v) for v in graph.outputs], graph.name)
-
-
-def _splice(equations: list[Equation], body: Graph, e: Equation) -> list[Var]:
-    """The body's equations under fresh names, reading the call's operands; what its results are called."""
-    sizes = _bound(body, e)
-    if sizes:
-        body = specialise(body, sizes)
-    now = dict(zip(body.inputs, e.inputs, strict=True))
-    for b in body.equations:
-        outputs = tuple(Var(v.type) for v in b.outputs)
-        inputs = tuple(now[v] for v in b.inputs)
-        equations.append(Equation(b.primitive, inputs, b.attributes, outputs, _place(b, e)))
-        now.update(zip(b.outputs, outputs, strict=True))
-    return [now[v] for v in body.outputs]
+            draft.equations.append(with_regions(e, lambda r: flat[id(r)]) if regions else e)
+    return draft.finished()
 
 
 def _bound(body: Graph, e: Equation) -> dict[Symbol, int]:
@@ -85,7 +71,7 @@ def _bound(body: Graph, e: Equation) -> dict[Symbol, int]:
     return bind_symbols(zip(declared, actual, strict=True))
 
 
-def _place(b: Equation, e: Equation) -> Location:
+def _place(e: Equation, b: Equation) -> Location:
     """A composite's body is recorded once and shared, so its user's line is that of the call."""
     own = b.location is not UNKNOWN and not _is_composite(e.attributes["name"])
     return b.location if own or e.location is UNKNOWN else e.location

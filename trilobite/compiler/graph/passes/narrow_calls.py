@@ -7,8 +7,7 @@ residuals, most of which are its operands.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from trilobite.compiler.graph.draft import Draft
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
 
@@ -16,18 +15,10 @@ from trilobite.ir.graph import Equation, Graph, Var
 def narrow_calls(graph: Graph, counters: Counters | None = None) -> Graph:
     """The graph with narrower calls."""
     counted = Counters() if counters is None else counters
-    instead: dict[Var, Var] = {}
-    equations = [_narrowed(_read(e, instead), instead, counted) for e in graph.equations]
-    outputs = [instead.get(v, v) for v in graph.outputs]
-    return Graph(graph.inputs, equations, outputs, graph.name)
-
-
-def _read(e: Equation, instead: Mapping[Var, Var]) -> Equation:
-    if not any(v in instead for v in e.inputs):
-        return e
-    return Equation(
-        e.primitive, tuple(instead.get(v, v) for v in e.inputs), e.attributes, e.outputs, e.location
-    )
+    draft = Draft(graph)
+    for e in map(draft.current, graph.equations):
+        draft.equations.append(_narrowed(e, draft.now, counted))
+    return draft.finished()
 
 
 def _narrowed(e: Equation, instead: dict[Var, Var], counters: Counters) -> Equation:
