@@ -29,7 +29,7 @@ from trilobite.processor.sim.record import (
     TensorRecord,
     Trace,
 )
-from trilobite.processor.sim.timing.cost import capacity, cost_of, scalar_cycles
+from trilobite.processor.sim.timing.cost import capacity, cost_of, scalar_latencies
 from trilobite.processor.sim.timing.foresight import foresee
 from trilobite.processor.sim.timing.ranges import Footprint, solid
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
@@ -328,6 +328,11 @@ class Engine:
             if own.conflicts(other.footprint):
                 needs.append(other)
         return needs
+
+
+def scalar_cycles(machine: Machine, record: ScalarRecord) -> int:
+    """In order and without overlap: the latencies add up."""
+    return sum(count * each for count, each in zip(record.counts, scalar_latencies(machine), strict=True))
 
 
 def _as_regions(span: tuple[int, int] | None) -> list[Region]:

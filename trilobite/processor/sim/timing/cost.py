@@ -19,7 +19,7 @@ from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, WRA
 from trilobite.processor.machine import Machine
 from trilobite.processor.machine.description import Dma
 from trilobite.processor.machine.noc import routes
-from trilobite.processor.sim.record import SCALAR_CLASSES, ScalarRecord, TensorRecord
+from trilobite.processor.sim.record import SCALAR_CLASSES, TensorRecord
 from trilobite.processor.sim.timing.arrays import ceil_div, product_cycles
 from trilobite.processor.sim.timing.ranges import bounds
 
@@ -60,18 +60,8 @@ def scalar_latencies(machine: Machine) -> tuple[int, ...]:
     return tuple(1 if name == "issue" else getattr(unit, name) for name in SCALAR_CLASSES)
 
 
-def scalar_cycles(machine: Machine, record: ScalarRecord) -> int:
-    """In order and without overlap: the latencies add up."""
-    return sum(count * each for count, each in zip(record.counts, scalar_latencies(machine), strict=True))
-
-
-def pad_cycles(machine: Machine, regions: Sequence[Region]) -> int:
-    """The least time the scratchpads need for these bytes, each memory by itself."""
-    return slowest_pad(machine, regions)[0]
-
-
 def slowest_pad(machine: Machine, regions: Sequence[Region]) -> tuple[int, str]:
-    """The same, with the name of the memory."""
+    """The least time the scratchpads need for these bytes, each memory by itself, and which needs it."""
     rates = {NRAM: machine.core.nram.bytes_per_cycle, WRAM: machine.core.wram.bytes_per_cycle,
              ACC: machine.core.acc.bytes_per_cycle}  # fmt: skip
     moved: dict[str, int] = {}

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from trilobite.compiler.targets.cpu.loops.index import Index
 from trilobite.compiler.targets.cpu.loops.ir import Buffer, Loop, Micro, Nest, Node, Statement, Target
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.types import short_name
@@ -97,7 +96,3 @@ def _word(value: Any) -> str:
     if isinstance(value, Dense):
         return str(value.array.tolist())
     return str(getattr(value, "name", value))
-
-
-def index_text(index: tuple[Index, ...]) -> str:
-    return ", ".join(map(str, index))

@@ -68,10 +68,6 @@ class Outcome:
 Report = Callable[[str], None]
 
 
-def _silent(line: str) -> None:
-    """Nobody is watching."""
-
-
 def tune(
     executable: Executable, seconds: float, report: Report = lambda _: None, seed: int = 0
 ) -> list[Outcome]:
