@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_models import check_equal, one_process
+from cluster_models import check_equal, loss_of, one_process
 from sharding_models import train
 
 import trilobite as tb
@@ -52,6 +52,42 @@ def test_twenty_split_steps_are_one_process(name: str) -> None:
     model, shape, settings = CASES[name]
     for found in cluster.lockstep(lambda: train(model, shape, **settings), int(np.prod(shape))):
         check_equal(found, one_process(model))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["lenet", "char_lstm", "resnet18_32x32"])
+def test_networks_of_the_zoo_as_data_parallel_ranks(name: str) -> None:
+    """Batch norm takes the statistics of all ranks, as one process does; two steps."""
+    rng = np.random.default_rng(0)
+    sizes = {"lenet": (6, 1, 28, 28), "resnet18_32x32": (6, 3, 32, 32)}
+    x = rng.normal(size=sizes[name]) if name in sizes else rng.integers(0, 90, (6, 16))
+    y = rng.integers(0, 10, 6) if name in sizes else rng.integers(0, 90, (6, 16))
+
+    def trained(compile: Any) -> Any:
+        tb.manual_seed(0)
+        model = tb.zoo.create(name).double()
+        opt = optim.SGD(model.parameters(), lr=0.01)
+
+        def step(a: Any, b: Any) -> Any:
+            loss = loss_of(model(a), b)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            return loss
+
+        compiled = compile(step)
+        losses = [compiled(tb.tensor(x), tb.tensor(y)).item() for _ in range(2)]
+        return losses, [np.array(p.detach().numpy()) for p in model.parameters()]
+
+    def rank() -> Any:
+        mesh = cluster.mesh((2,), ("data",))
+        return trained(lambda f: cluster.sharded(f, mesh=mesh, inputs=[{"data": 0}, {"data": 0}]))
+
+    want, parameters = trained(tb.jit)
+    for losses, found in cluster.lockstep(rank, 2):
+        np.testing.assert_allclose(losses, want, rtol=1e-12)
+        for a, b in zip(found, parameters, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-13)
 
 
 def test_what_a_user_sees_of_a_split_tensor() -> None:
