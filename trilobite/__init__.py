@@ -79,6 +79,8 @@ class _Doors:
         if door not in rooms:
             return None
         real = f"{rooms[door]}.{inner}" if inner else rooms[door]
+        if real == name:
+            return None  # a room that goes by its own name: what is not in it is nowhere
         return None if importlib.util.find_spec(real) is None else ModuleSpec(name, _Door(real))
 
 

@@ -295,3 +295,10 @@ def test_distributions_know_their_densities():
         assert dist.log_prob(drawn).shape == (20000,)
     with pytest.raises(tb.errors.GradientError, match="has_rsample"):
         d.Bernoulli(0.5).rsample()
+
+
+@pytest.mark.parametrize("room", ["cluster", "zoo", "nn"])
+def test_a_module_that_is_not_there_is_not_found(room: str) -> None:
+    """Rooms that go by their own name looked for it in themselves, for ever."""
+    with pytest.raises(ModuleNotFoundError, match="nowhere"):
+        importlib.import_module(f"trilobite.{room}.nowhere")
