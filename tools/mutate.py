@@ -92,6 +92,9 @@ def drawn(count: int, seed: int, rooms: Sequence[str]) -> list[Mutant]:
     for room in sorted(by_room):
         share = -(-count // len(by_room))
         chosen += rng.sample(by_room[room], min(share, len(by_room[room])))
+    taken = {mutant.name for mutant in chosen}  # a small room has fewer: the others make up for it
+    rest = [mutant for room in sorted(by_room) for mutant in by_room[room] if mutant.name not in taken]
+    chosen += rng.sample(rest, min(len(rest), max(count - len(chosen), 0)))
     rng.shuffle(chosen)
     return chosen[:count]
 

@@ -74,6 +74,19 @@ def test_every_file_of_the_package_has_a_room_and_parses_when_changed(mutate: Mo
     assert mutate.room_of("trilobite/processor/sim/core.py") == "trilobite/processor"
 
 
+def test_as_many_are_drawn_as_were_asked_for_and_small_rooms_are_made_up_for(
+    mutate: ModuleType, tree: Path
+) -> None:
+    (tree / "trilobite" / "ir").mkdir()
+    (tree / "trilobite" / "ir" / "b.py").write_text("\n".join(f"x{n} = {n} + y" for n in range(40)))
+    subprocess.run(["git", "add", "-A"], cwd=tree, check=True)
+    drawn = mutate.drawn(20, 3, [])
+    rooms = [mutate.room_of(m.path) for m in drawn]
+    assert (rooms.count("trilobite/base"), rooms.count("trilobite/ir")) == (2, 18)
+    assert len({m.name for m in drawn}) == 20 and mutate.drawn(20, 3, []) == drawn
+    assert len(mutate.drawn(1000, 3, [])) == 82  # all that there are
+
+
 def test_shares_count_what_changes_results(
     mutate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from trilobite.base.errors import FileError
 from trilobite.inference import load
 from trilobite.inference.formats.tflite import convert
 from trilobite.inference.formats.tflite.file import read
+from trilobite.inference.formats.tflite.names import CODES
 from trilobite.inference.formats.tflite.rules import RULES
 
 onnx = pytest.importorskip("onnx")
@@ -93,6 +95,40 @@ def _recoded(raw: bytearray, numbers: dict[int, int]) -> bytes:
                 if at:
                     raw[at] = numbers[was]
     return bytes(raw)
+
+
+def _gelu(x: Any) -> Any:
+    return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+
+
+PLAIN = {
+    "RELU6": lambda x: np.clip(x, 0, 6),
+    "RELU_0_TO_1": lambda x: np.clip(x, 0, 1),
+    "GELU": _gelu,
+    "ZEROS_LIKE": np.zeros_like,
+}
+
+
+@pytest.mark.parametrize("name", list(PLAIN))
+def test_operators_that_no_file_holds(name: str, tmp_path: Path) -> None:
+    """Their numbers in the place of TANH's, on numbers around every bend; the others stay as they were."""
+    number = next(n for n, known in CODES.items() if known == name)
+    raw = bytearray((FILES / "unary.tflite").read_bytes())
+    path = tmp_path / "m.tflite"
+    path.write_bytes(_recoded(raw, {28: number}))
+    (network,) = read(path).subgraphs
+    (changed,) = (o for o in network.operators if o.name == name)
+    model = convert(path)
+    feeds = dict(zip((i.name for i in model.graph.input), values("unary", "in"), strict=True))
+    at = network.inputs.index(changed.inputs[0])
+    entered = list(feeds)[at]
+    shape = feeds[entered].shape
+    wide = np.linspace(0.2, 9, feeds[entered].size).reshape(shape).astype(np.float32)
+    for x in (wide, -wide, feeds[entered]):
+        found = by_import(model, {**feeds, entered: x})
+        np.testing.assert_allclose(
+            found[network.outputs.index(changed.outputs[0])], PLAIN[name](x), rtol=1e-5, atol=1e-6
+        )
 
 
 REFUSED = {
