@@ -89,6 +89,13 @@ def old_gradients(e: Entry) -> list[Any]:
     return [g._cell.value for g in gradients]
 
 
+def forget_gradients(grads: Sequence[tuple[GradLeaf, bool]]) -> None:
+    """After a call that did not end: its new gradients may be half written, in the arrays of the old ones."""
+    for leaf, there in grads:
+        if there:
+            leaf.grad = None
+
+
 def is_plain(t: Tensor) -> bool:
     return t._view is None and t._extra is None
 

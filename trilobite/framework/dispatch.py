@@ -17,7 +17,7 @@ import numpy as np
 from trilobite.compiler.targets.contract import Target
 from trilobite.compiler.targets.registry import executable
 from trilobite.framework.autocast import autocast_dtype
-from trilobite.framework.delivery import is_alone, is_plain
+from trilobite.framework.delivery import forget_gradients, is_alone, is_plain
 from trilobite.framework.generation import generation
 from trilobite.framework.leaves import GradLeaf
 from trilobite.framework.recordings import Entry, still_holds
@@ -25,6 +25,7 @@ from trilobite.framework.signature import Call, Dynamic
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
+from trilobite.native.interruptible import postponed, raise_postponed
 from trilobite.native.ownership import (
     GRADIENTS_CELL,
     HELD_BY_DISPATCH,
@@ -134,8 +135,16 @@ class Dispatch:
         values += captured
         del captured  # arrays to give away have one owner
         old = self._old()
-        outs = self.run(values, old.copy(), HELD_BY_DISPATCH)
-        return self._deliver(outs, old)
+        try:
+            outs = self.run(values, old.copy(), HELD_BY_DISPATCH)
+        except BaseException:
+            if old:
+                forget_gradients(self.grads)
+            raise
+        result = self._deliver(outs, old)
+        if postponed:
+            raise_postponed()
+        return result
 
     def _old(self) -> list[Any]:
         """The arrays of gradients that nobody will miss; none if somebody holds one, or a view."""

@@ -27,7 +27,7 @@ from trilobite.base.locations import user_location
 from trilobite.compiler.targets.contract import NO_USAGE, Executable, Target, Usage
 from trilobite.compiler.targets.registry import executable, existing, find, target_now
 from trilobite.framework.code_names import forget_classes
-from trilobite.framework.delivery import Witness, deliver, old_gradients, shared_cells
+from trilobite.framework.delivery import Witness, deliver, forget_gradients, old_gradients, shared_cells
 from trilobite.framework.dispatch import MISS, Dispatch
 from trilobite.framework.guards import NUMBERS, Place
 from trilobite.framework.outside import can_wait, forward
@@ -41,6 +41,7 @@ from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.cells import is_kept_by
 from trilobite.ir.transforms.record import see
+from trilobite.native.interruptible import postponed, raise_postponed
 
 MOST_RECORDINGS = 16  # for one kind of call, of those that differ in what Python held
 _NEVER = 1 << 30
@@ -255,14 +256,27 @@ class Jitted:
         with _turn(e):
             values = self._values(e, call, target)
             if _is_plain(values):
-                run, witness = executable(e.recording.graph, target, e.usage).run, Witness(e)
-                outs: Sequence[Value] = run(values, old_gradients(e), 0)
-                witness.check()
+                outs = self._outputs(e, values, target)
             elif can_wait(e, values):
                 outs = forward(e, values, target)
             else:
                 outs = distinct(table["call"](*values, **e.attributes, target=target.name), values)
-            return deliver(e, call, outs)
+            result = deliver(e, call, outs)
+            if postponed:
+                raise_postponed()
+            return result
+
+    def _outputs(self, e: Entry, values: list[Value], target: Target) -> Sequence[Value]:
+        run, witness, old = executable(e.recording.graph, target, e.usage).run, Witness(e), old_gradients(e)
+        replaces = bool(old)
+        try:
+            outs: Sequence[Value] = run(values, old, 0)
+        except BaseException:
+            if replaces:
+                forget_gradients(e.grads)
+            raise
+        witness.check()
+        return outs
 
     def _prepare(self, e: Entry, call: Call, target: Target) -> None:
         """Compiling takes time, in which others may write; so the state is read afterwards."""

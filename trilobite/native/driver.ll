@@ -4,13 +4,15 @@
 ;   0  1 while the table runs        1, 2  rows and their number         3, 4  patches and their number
 ;   5  1 if a row may run in parts   6..8  events: where, how many fit, how many there were
 ;   9  number of arrays expected     10    control block                 11    jumps back so far
+;   12 0; 1 tells it to stop; 2: it overwrites what its caller holds, and can no longer be stopped; 3: it is over
+;   13 the most pieces of a kernel that a thread takes at once             14    between so many jumps, a look at signals
 ; A row is 8 words, the first of which says what it is (the cases of the switch below). A patch is 3 words: the
 ; address of a word, the number of an array and an offset; the word becomes the array's address plus the offset.
 ; An event is 3 words: the row, and the nanoseconds at which it began and ended.
 ;
 ; What comes back: 0 it is done; -1 another program runs on the control block; -2 this table runs already; -3 the
-; pool is not started; -4 not a tuple of the right size; -5 Python has raised an exception; -16-k array k is not a
-; contiguous NumPy array.
+; pool is not started; -4 not a tuple of the right size; -5 Python has raised an exception; -6 it was told to stop;
+; -16-k array k is not a contiguous NumPy array; 1 it is done, but took so long that one might want to interrupt it.
 
 ; `state` is what PyEval_SaveThread gave, or null if the interpreter's lock is held.
 define internal i64 @run(ptr %header, ptr %arrays, ptr %control, ptr %state) {
@@ -38,6 +40,14 @@ taken:
   call void @release(ptr %header)
   ret i64 -1
 ready:                                            ; waking takes longer than most rows: begin with it
+  %stops = getelementptr i64, ptr %header, i64 12
+  %stop_at = getelementptr i64, ptr %control, i64 20
+  store ptr %stops, ptr %stop_at
+  %renewed = cmpxchg ptr %stops, i64 3, i64 0 monotonic monotonic
+  %limits = getelementptr i64, ptr %header, i64 13
+  %limit = load i64, ptr %limits
+  %limit_at = getelementptr i64, ptr %control, i64 21
+  store i64 %limit, ptr %limit_at
   %helpers = mul i64 %threads, %parallel
   call void @rouse_all(ptr %control, i64 %helpers)
   br label %bind
@@ -50,6 +60,7 @@ go:
   br label %close
 close:
   %code = phi i64 [ %bound, %bind ], [ %walked, %go ]
+  store atomic i64 3, ptr %stops release, align 8
   call void @release(ptr %busy)
   call void @release(ptr %header)
   ret i64 %code
@@ -137,11 +148,18 @@ start:
   %rows = load ptr, ptr %rowses
   %counts = getelementptr i64, ptr %header, i64 2
   %count = load i64, ptr %counts
+  %stops = getelementptr i64, ptr %header, i64 12
   br label %next
 next:
-  %r = phi i64 [ 0, %start ], [ %r1, %kernel ], [ %target, %back ], [ %target, %breathe ], [ %branch, %test ],
+  %r = phi i64 [ 0, %start ], [ %r1, %compute ], [ %target, %back ], [ %target, %breathe ], [ %branch, %test ],
                [ %entry, %repeat ], [ %r1, %swap_all ], [ %r1, %set_all ], [ %r1, %undo ], [ %r1, %host ],
                [ %case, %choose ]
+  %told = load atomic i64, ptr %stops monotonic, align 8
+  %stopped = icmp eq i64 %told, 1
+  br i1 %stopped, label %stop, label %on
+stop:
+  ret i64 -6
+on:
   %over = icmp uge i64 %r, %count
   br i1 %over, label %end, label %row
 end:
@@ -171,7 +189,17 @@ row:
                                   i64 7, label %host
                                   i64 8, label %choose ]
 
-kernel:                                           ; function, arguments, units, manner, time
+kernel:                                           ; function, arguments, units, manner, time, does it overwrite?
+  %w6 = getelementptr i64, ptr %w0, i64 6
+  %overwrites = load i64, ptr %w6
+  %harmless = icmp eq i64 %overwrites, 0
+  br i1 %harmless, label %compute, label %commit
+commit:
+  %mark = cmpxchg ptr %stops, i64 0, i64 2 acq_rel acquire
+  %marked = extractvalue { i64, i1 } %mark, 0
+  %late = icmp eq i64 %marked, 1
+  br i1 %late, label %stop, label %compute
+compute:
   call void @timed(ptr %header, i64 %r, ptr %control, ptr %p, ptr %q, i64 %c, i64 %d, ptr %w5)
   br label %next
 
@@ -226,7 +254,9 @@ back:                                             ; target; or, behind a loop's 
   %jumps = load i64, ptr %jumpses
   %jumps1 = add i64 %jumps, 1
   store i64 %jumps1, ptr %jumpses
-  %low = and i64 %jumps1, 1023
+  %betweens = getelementptr i64, ptr %header, i64 14
+  %between = load i64, ptr %betweens
+  %low = urem i64 %jumps1, %between
   %long = icmp eq i64 %low, 0
   br i1 %long, label %breathe, label %next
 breathe:                                          ; lets the interpreter see signals: an endless loop can be ended
@@ -423,9 +453,16 @@ define internal ptr @call_on(ptr %self, ptr %arrays, ptr %control) {
   %save = load ptr, ptr %saves
   %restore = load ptr, ptr %restores
   %state = call ptr %save()
+  %begin = call i64 @nanoseconds()
   %code = call i64 @run(ptr %header, ptr %arrays, ptr %control, ptr %state)
+  %end = call i64 @nanoseconds()
   call void %restore(ptr %state)
-  %result = call ptr @number(ptr %control, i64 %code)
+  %took = sub i64 %end, %begin
+  %long = icmp ugt i64 %took, 50000000
+  %done = icmp eq i64 %code, 0
+  %long_and_done = and i1 %long, %done
+  %told = select i1 %long_and_done, i64 1, i64 %code
+  %result = call ptr @number(ptr %control, i64 %told)
   ret ptr %result
 }
 

@@ -11,11 +11,13 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trilobite.base.errors import ArgumentError
+from trilobite.native.interruptible import Apart, by_the_caller, is_wanted
 from trilobite.native.pool import pool, remember
 from trilobite.native.runtime import Words, runtime
 
@@ -28,6 +30,7 @@ class Call(NamedTuple):
     units: int
     serial: bool = False
     whole: bool = False  # a thread's part of the units is not cut further
+    overwrites: bool = False  # what the caller holds: from here on the run goes through to its end
 
 
 class Jump(NamedTuple):
@@ -97,7 +100,13 @@ class Patch(NamedTuple):
 
 
 _OPS = {Call: 0, Jump: 1, JumpIfZero: 2, Repeat: 3, Again: 4, Swap: 5, Set: 6, Host: 7, Choose: 8}
-_BUSY, _IN_USE, _STALE, _NO_TUPLE, _NO_ARRAY = -1, -2, -3, -4, -16
+_LONG, _BUSY, _IN_USE, _STALE, _NO_TUPLE, _STOPPED, _NO_ARRAY = 1, -1, -2, -3, -4, -6, -16
+_STOP, _MOST_AT_ONCE, _JUMPS = 12, 13, 14  # words of the header
+_ALL, _LOOKS = 255, 1024  # pieces at once; jumps back between two looks at signals
+_WORK = (
+    4e9  # operations and bytes, these four times, of a run that somebody may want to interrupt: some 0.1 s
+)
+_LOOK_WORK = 1e8  # the same between two looks at signals
 _ONE_ARGUMENT = 8  # METH_O
 _CallOn = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
 
@@ -135,7 +144,9 @@ class Table:
 
     `arrays` is how many arrays a run takes; `scratch` the most bytes per thread that a kernel wants. `alive`
     is whatever the addresses in it stand on: machine code, arenas, constants. `brief` programs take so little
-    time that giving up the interpreter's lock for them would be the larger part of it.
+    time that giving up the interpreter's lock for them would be the larger part of it. `work` is how many
+    operations and bytes, these four times, a run takes, and `loop_work` a round of its loops: long runs can
+    be interrupted, unless they are bound to their thread (`stays`).
     """
 
     def __init__(
@@ -148,7 +159,13 @@ class Table:
         scratch: int = 0,
         alive: object = None,
         brief: bool = False,
+        work: float = 0.0,
+        loop_work: float = 0.0,
+        stays: bool = False,
     ) -> None:
+        self._stays, self._is_long, self.is_left_behind = stays, work >= _WORK, False
+        if not stays:
+            rows = [Host(by_the_caller(r.function)) if isinstance(r, Host) else r for r in rows]
         self.words: Words = np.array(words, np.int64)
         self._first = self.words.copy()
         self._base = int(self.words.ctypes.data)
@@ -164,7 +181,9 @@ class Table:
         ).reshape(-1, 3)
         self._pool = pool()
         self._pool.reserve(scratch)
-        self.header = words_of_method(12)
+        self.header = words_of_method(15)
+        looks = min(max(_LOOK_WORK // max(loop_work, 1), 1), _LOOKS)
+        self.header[[_MOST_AT_ONCE, _JUMPS]] = _ALL, looks
         self.header[1:3] = self.rows.ctypes.data, len(rows)
         self.header[3:5] = self._patches.ctypes.data, len(patches)
         self.header[5] = any(isinstance(row, Call) and not row.serial for row in rows)
@@ -178,6 +197,12 @@ class Table:
 
     def run(self, arrays: tuple[np.ndarray[Any, Any], ...] = ()) -> None:
         """One run. The arrays are row-major; that they have the right shapes and dtypes is for the caller."""
+        if self._is_long and not self._stays and is_wanted():
+            self._run_apart(arrays)
+        else:
+            self._run_here(arrays)
+
+    def _run_here(self, arrays: tuple[np.ndarray[Any, Any], ...]) -> None:
         try:
             code = self._call(arrays)
         except BaseException:
@@ -185,6 +210,22 @@ class Table:
             raise
         if code:
             self._go_on(code, arrays)
+
+    def _run_apart(self, arrays: tuple[np.ndarray[Any, Any], ...]) -> None:
+        """On another thread, so that this one hears of signals."""
+        self.header[[_STOP, _MOST_AT_ONCE]] = 0, 1
+        run = Apart(partial(self._run_here, arrays), self._stop)
+        try:
+            run()
+        finally:
+            self.is_left_behind = run.is_left_behind
+            if not run.is_left_behind:
+                self.header[[_STOP, _MOST_AT_ONCE]] = 0, _ALL
+
+    def _stop(self) -> bool:
+        """Tells a run to stop; False if it overwrites what the caller holds, and has to come to its end."""
+        at = self.header.ctypes.data + 8 * _STOP
+        return bool(self._pool.seize(at)) or self.header[_STOP] == 1
 
     def _take_back(self) -> None:
         """Rounds that did not end have moved words."""
@@ -214,6 +255,12 @@ class Table:
     def _go_on(self, code: int, arrays: tuple[Any, ...]) -> None:
         """Everything but the plain case: starts the pool, waits for the table, runs alone."""
         while code:
+            if code == _LONG:
+                self._is_long = True
+                return
+            if code == _STOPPED:
+                self._take_back()
+                return
             if code == _STALE:
                 self._pool.start()
             elif code == _IN_USE:
@@ -239,8 +286,8 @@ class Table:
 
     def _fields(self, row: Row) -> tuple[int, ...]:
         match row:
-            case Call(function, args, units, serial, whole):
-                return function, self._word(args), units, 1 if serial else 2 * whole
+            case Call(function, args, units, serial, whole, overwrites):
+                return function, self._word(args), units, 1 if serial else 2 * whole, 0, int(overwrites)
             case Jump(target):
                 return (target,)
             case JumpIfZero(flag, width, target):
@@ -274,7 +321,7 @@ def _targets(row: Row) -> tuple[int, ...]:
 
 def _words(row: Row) -> list[int]:
     match row:
-        case Call(_, args, _, _, _):
+        case Call(args=args):
             return [args]
         case JumpIfZero(flag, _, _):
             return [flag]

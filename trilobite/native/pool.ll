@@ -3,6 +3,7 @@
 ; The control block, in 8-byte words. What one side writes and another reads stands 128 bytes from the rest.
 ;    0       job: number * 65536 + parts; parts 65535 means "leave". Written last, so it publishes the others
 ;   16..19   the job's function, arguments, units, pieces of a part
+;   20, 21   where the running table is told to stop (driver.ll); the most pieces that are taken at once
 ;   32       1 while a program runs on this block
 ;   34, 35   pieces of the job that are not done; 1 while the caller sleeps until none is left (i32)
 ;   48       threads, the caller's among them; 0: not started
@@ -33,8 +34,9 @@ define internal ptr @line(ptr %control, i64 %t) {
 
 ; Takes pieces of a thread's part that nobody has. Others take a quarter of them, from the back; the thread itself
 ; takes two thirds first, which is what a core at half speed does while another does its own part and helps, then
-; a quarter at a time, from the front. Gives first * 256 + behind the last; 0 if none is left or the job is over.
-define internal i64 @claim(ptr %line, i64 %job, i1 %own) {
+; a quarter at a time, from the front, but never more than `limit`. Gives first * 256 + behind the last; 0 if none is
+; left or the job is over.
+define internal i64 @claim(ptr %line, i64 %job, i1 %own, i64 %limit) {
 start:
   %before = load atomic i64, ptr %line acquire, align 8
   br label %look
@@ -58,7 +60,8 @@ take:
   %round = add i64 %left, 3
   %quarter = lshr i64 %round, 2
   %share = select i1 %opening, i64 %most, i64 %quarter
-  %some = call i64 @llvm.umax.i64(i64 %share, i64 1)
+  %bounded = call i64 @llvm.umin.i64(i64 %share, i64 %limit)
+  %some = call i64 @llvm.umax.i64(i64 %bounded, i64 1)
   %front1 = add i64 %front, %some
   %back1 = sub i64 %back, %some
   %forward = shl i64 %some, 8
@@ -80,7 +83,8 @@ none:
 }
 
 ; Runs pieces of part t, then of the others', as long as there are any; gives how many. The caller waits for
-; pieces that somebody has taken, so the job's words stand still.
+; pieces that somebody has taken, so the job's words stand still. When the table is told to stop, pieces are taken
+; and left undone.
 define internal i64 @work(ptr %control, i64 %job, i64 %t) {
 start:
   %own_line = call ptr @line(ptr %control, i64 %t)
@@ -89,6 +93,8 @@ start:
   %argses = getelementptr i64, ptr %control, i64 17
   %unitses = getelementptr i64, ptr %control, i64 18
   %pieceses = getelementptr i64, ptr %control, i64 19
+  %stopses = getelementptr i64, ptr %control, i64 20
+  %limits = getelementptr i64, ptr %control, i64 21
   %parts = and i64 %job, 65535
   br label %part
 part:
@@ -105,18 +111,24 @@ find:
   %line = call ptr @line(ptr %control, i64 %p)
   br label %more
 more:
-  %done = phi i64 [ %total, %find ], [ %done1, %run ]
-  %range = call i64 @claim(ptr %line, i64 %job, i1 %own)
+  %done = phi i64 [ %total, %find ], [ %done1, %ran ]
+  %limit = load i64, ptr %limits
+  %range = call i64 @claim(ptr %line, i64 %job, i1 %own, i64 %limit)
   %none = icmp eq i64 %range, 0
-  br i1 %none, label %next, label %run
+  br i1 %none, label %next, label %taken
+taken:
+  %first = lshr i64 %range, 8
+  %last = and i64 %range, 255
+  %stops = load ptr, ptr %stopses
+  %told = load atomic i64, ptr %stops monotonic, align 8
+  %stopped = icmp eq i64 %told, 1
+  br i1 %stopped, label %ran, label %run
 run:
   %function = load ptr, ptr %functions
   %args = load ptr, ptr %argses
   %units = load i64, ptr %unitses
   %pieces = load i64, ptr %pieceses
   %scratch = load ptr, ptr %scratches
-  %first = lshr i64 %range, 8
-  %last = and i64 %range, 255
   %low = mul i64 %units, %p
   %low_unit = udiv i64 %low, %parts
   %high = add i64 %low, %units
@@ -129,8 +141,10 @@ run:
   %begin = add i64 %low_unit, %first_unit
   %end_unit = add i64 %low_unit, %last_unit
   call void %function(ptr %args, i64 %begin, i64 %end_unit, ptr %scratch)
-  %ran = sub i64 %last, %first
-  %done1 = add i64 %done, %ran
+  br label %ran
+ran:
+  %count = sub i64 %last, %first
+  %done1 = add i64 %done, %count
   br label %more
 next:
   %k1 = add i64 %k, 1
@@ -274,7 +288,8 @@ define internal i64 @publish(ptr %control, i64 %parts, i64 %through) {
 }
 
 ; All units of a step: on this thread alone (manner 1), or in one part per thread, each in pieces of some
-; microseconds or whole (manner 2). `time` is how many nanoseconds it took last, and will be how many it took.
+; microseconds or whole (manner 2). Long ones that may be told to stop have more pieces, taken one by one. `time` is
+; how many nanoseconds it took last, and will be how many it took.
 define internal void @step(ptr %control, ptr %function, ptr %args, i64 %units, i64 %manner, ptr %time) {
 start:
   %own = getelementptr i64, ptr %control, i64 68
@@ -283,8 +298,15 @@ start:
   %threads = load i64, ptr %threadses
   %fewer = call i64 @llvm.umin.i64(i64 %threads, i64 %units)
   %one = icmp ule i64 %fewer, 1
+  %limits = getelementptr i64, ptr %control, i64 21
+  %limit = load i64, ptr %limits
+  %stoppable = icmp eq i64 %limit, 1
+  %dividable = icmp eq i64 %manner, 0
+  %long = and i1 %stoppable, %dividable
+  %at_once = xor i1 %long, true
+  %single = and i1 %one, %at_once
   %marked = icmp eq i64 %manner, 1
-  %lonely = or i1 %one, %marked
+  %lonely = or i1 %single, %marked
   br i1 %lonely, label %alone, label %together
 alone:
   call void %function(ptr %args, i64 0, i64 %units, ptr %scratch)
@@ -300,7 +322,8 @@ together:
   %undivided = icmp eq i64 %manner, 2
   %most = select i1 %undivided, i64 1, i64 16
   %fitting = udiv i64 %last, 5000
-  %many = call i64 @llvm.umin.i64(i64 %fitting, i64 %most)
+  %usual = call i64 @llvm.umin.i64(i64 %fitting, i64 %most)
+  %many = select i1 %long, i64 128, i64 %usual
   %share = udiv i64 %units, %fewer
   %fewest = call i64 @llvm.umin.i64(i64 %many, i64 %share)
   %pieces = call i64 @llvm.umax.i64(i64 %fewest, i64 1)

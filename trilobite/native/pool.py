@@ -151,10 +151,14 @@ class Pool:
         self._own.blocks = [block for block in blocks if block not in free] + [made]
         return made.control
 
+    def seize(self, word: int) -> bool:
+        """Takes the word at an address from 0 to 1, if it is 0."""
+        return bool(self._functions["seize"](word))
+
     def _seize(self) -> bool:
         """Keeps programs from using the block; gives up when one runs for longer than `_PATIENCE`."""
         end = time.monotonic() + _PATIENCE
-        while not self._functions["seize"](self.control.ctypes.data + 8 * _BUSY):
+        while not self.seize(self.control.ctypes.data + 8 * _BUSY):
             if time.monotonic() > end:
                 return False
             time.sleep(50e-6)
@@ -203,7 +207,7 @@ class Pool:
         lines[:, :_SCRATCH] = 0
         self._rest = _Rest()
         for table in _tables:
-            table.header[0] = 0
+            table.header[[0, 12]] = 0  # it neither runs nor is to stop
 
 
 class _Alone:

@@ -194,6 +194,23 @@ def exchanges(steps: Iterable[Step]) -> Iterator[Exchange]:
     return (s for s in walk(steps) if isinstance(s, Exchange))
 
 
+def work_of(steps: Iterable[Step]) -> float:
+    """Operations and bytes, these four times, of one run; of a loop with an open end, those of one round."""
+    total = 0.0
+    for s in steps:
+        if isinstance(s, Call):
+            total += s.flops + 4 * s.bytes
+        rounds = s.count if isinstance(s, Loop) else 1
+        total += rounds * sum(map(work_of, inner(s)))
+    return total
+
+
+def round_of(steps: Iterable[Step]) -> float:
+    """The same of the longest round of a loop, without loops in it."""
+    loops = [s for s in walk(steps) if isinstance(s, Loop | While)]
+    return max((work_of(s for w in inner(loop) for s in w if not inner(s)) for loop in loops), default=0.0)
+
+
 class Program(NamedTuple):
     """Steps in order. `outputs[k]` says where result k is found when they have run; a place in the output
     space means that the steps wrote it there themselves.

@@ -170,7 +170,10 @@ class Rows:
 
     def _call(self, step: Call) -> None:
         address = self.addresses[step.kernel]
-        self._append(driver.Call(address, len(self.words), step.units, step.serial, step.whole), step)
+        given = self.runner.program.reuses
+        overwrites = any(type(a) is Place and a.space == "output" and a.index in given for a in step.args)
+        at = len(self.words)
+        self._append(driver.Call(address, at, step.units, step.serial, step.whole, overwrites), step)
         for a in step.args:
             if type(a) is int:  # two words of three
                 self.words.append(a)

@@ -28,6 +28,8 @@ from trilobite.compiler.program.program import (
     calls,
     exchanges,
     hosts,
+    round_of,
+    work_of,
 )
 from trilobite.compiler.targets.cpu.results import Results
 from trilobite.compiler.targets.cpu.rows import Rows, native_ranks
@@ -122,9 +124,20 @@ class Runner:
             try:
                 return self._run(values, old or [], held)
             finally:
+                if self.table.is_left_behind:
+                    self._start_anew()
                 self._turns.is_used, self._now = False, ()
         finally:
             self._turns.lock.release()
+
+    def _start_anew(self) -> None:
+        """An interrupted run goes on for a while in the memory that it has."""
+        self.own = _room(self.own.nbytes)
+        if self.shared is not None:
+            self.shared.memory = empty(1, np.uint8)
+        self._base = int(self.own.ctypes.data)
+        self._tables.clear()
+        self.table, self.steps = self._table(self._code)
 
     def forget(self) -> None:
         """Lets go of results of earlier runs, unless it runs."""
@@ -211,6 +224,9 @@ class Runner:
             scratch=max((s.kernel.scratch for s in run), default=0),
             alive=(code, self.own, self.program.constants, rows.posted),
             brief=len(run) == len(rows.rows) and sum(s.bytes + s.flops for s in run) < _BRIEF,
+            work=work_of(self.program.steps),
+            loop_work=round_of(self.program.steps),
+            stays=bool(rows.posted),
         )
         return table, rows.steps
 
