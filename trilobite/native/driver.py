@@ -199,10 +199,7 @@ class Table:
         """One run. The arrays are row-major; that they have the right shapes and dtypes is for the caller."""
         if self._is_long and not self._stays and is_wanted():
             self._run_apart(arrays)
-        else:
-            self._run_here(arrays)
-
-    def _run_here(self, arrays: tuple[np.ndarray[Any, Any], ...]) -> None:
+            return
         try:
             code = self._call(arrays)
         except BaseException:
@@ -214,7 +211,7 @@ class Table:
     def _run_apart(self, arrays: tuple[np.ndarray[Any, Any], ...]) -> None:
         """On another thread, so that this one hears of signals."""
         self.header[[_STOP, _MOST_AT_ONCE]] = 0, 1
-        run = Apart(partial(self._run_here, arrays), self._stop)
+        run = Apart(partial(self.run, arrays), self._stop)
         try:
             run()
         finally:

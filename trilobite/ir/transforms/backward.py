@@ -13,7 +13,7 @@ from trilobite.base.errors import GradientError
 from trilobite.base.locations import user_location, within
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
-from trilobite.ir.transforms.tape import Leaf, Node, Tape, add
+from trilobite.ir.transforms.tape import Leaf, Node, Tape, Zero, add, zeros
 
 
 def backward(
@@ -38,9 +38,9 @@ def backward(
     while heap:
         node = heapq.heappop(heap)[1]
         if node.order < since and older is not None:
-            older.update(((node, i), ct) for i, ct in enumerate(pending.pop(node)) if ct is not None)
+            older.update(((node, i), _whole(ct)) for i, ct in enumerate(pending.pop(node)) if ct is not None)
             continue
-        cotangents = _hooked(node, pending.pop(node))
+        cotangents = _hooked(node, [_whole(ct) for ct in pending.pop(node)])
         if isinstance(node, Leaf):
             found[node] = cotangents[0]
             continue
@@ -74,12 +74,23 @@ def _watched_pull(node: Node, cotangents: list[Any], tape: Tape, again: bool) ->
     return operands
 
 
-def _arrive(pending: dict[Node, list[Any]], heap: list[Any], node: Node, index: int, ct: Value) -> None:
+def _arrive(
+    pending: dict[Node, list[Any]], heap: list[Any], node: Node, index: int, ct: Value | Zero
+) -> None:
     slots = pending.get(node)
     if slots is None:
         slots = pending[node] = [None] * max(node.outputs(), index + 1)
         heapq.heappush(heap, _Entry((-node.order, node)))
-    slots[index] = ct if slots[index] is None else add(slots[index], ct)
+    there = slots[index]
+    if there is None or type(there) is Zero:
+        slots[index] = ct
+    elif type(ct) is not Zero:
+        slots[index] = add(there, ct)
+
+
+def _whole(ct: Any) -> Any:
+    """Zeros that nothing was added to."""
+    return zeros(ct.type) if type(ct) is Zero else ct
 
 
 class _Entry(tuple[int, Node]):

@@ -27,6 +27,15 @@ _make = object.__new__
 Pullback = Callable[[Sequence[Value]], Sequence[Any]]
 
 
+class Zero:
+    """A cotangent of zeros: of an operand in which an operation is flat."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: TensorType) -> None:
+        self.type = type
+
+
 class Taped(Traced):
     """A value that a tape follows: the value itself, and which output of which node it is."""
 
@@ -189,12 +198,12 @@ class PrimitiveNode(Node):
             return result
         rules = self.primitive.partials("vjp")
         types = self.types or ()
-        return [
-            rule(cotangents[0], inputs, types, outs[0], self.attributes)
-            if want and rule is not None
-            else None
-            for rule, want in zip(rules, wanted, strict=True)
-        ]
+        found: list[Any] = []
+        for rule, want in zip(rules, wanted, strict=True):
+            ct = rule(cotangents[0], inputs, types, outs[0], self.attributes) if want and rule else None
+            # flat in this operand, which is an elementwise primitive's
+            found.append(Zero(type_of(cotangents[0])) if want and ct is None else ct)
+        return found
 
     def _on(self, tape: Tape, i: int, value: Any) -> Any:
         """A kept operand as the tape knows it: `over_arrays` keeps arrays."""
