@@ -226,8 +226,12 @@ def _derived(name: str) -> Any:
         return getattr(Tensor, name)
     of = name.removesuffix("_copy")
     if of != name and callable(getattr(Tensor, of, None)):
-        return lambda x, *args, **kwargs: getattr(x, of)(*args, **kwargs).clone()
+        return lambda x, *args, **kwargs: _cloned(getattr(x, of)(*args, **kwargs))
     return None
+
+
+def _cloned(out: Any) -> Any:
+    return tuple(t.clone() for t in out) if isinstance(out, tuple) else out.clone()
 
 
 def _with_marks(jit: Any) -> Any:

@@ -140,9 +140,10 @@ class Primitive:
         """
         plan = self._plans.get(wanted)
         if plan is None:
-            chosen = [p for i, p in enumerate(self.partials("vjp")) if wanted >> i & 1 and p is not None]
+            rules = [p for i, p in enumerate(self.partials("vjp")) if wanted >> i & 1]
+            chosen = [p for p in rules if p is not None]
             inputs = sorted(set().union(*(p.inputs for p in chosen)) if chosen else ())
-            types = any(what in ("type", "out_type") for p in chosen for what, _ in p.needs)
+            types = None in rules or any(what in ("type", "out_type") for p in chosen for what, _ in p.needs)
             plan = self._plans[wanted] = (tuple(inputs), any(p.wants_out for p in chosen), types)
         return plan
 

@@ -32,6 +32,12 @@ class _NoAxis(ShapeError, TypeError):
     """An axis that is no integer."""
 
 
+def is_number(x: Any, axes: Any) -> bool:
+    """Has x no dimensions, and are these axes of the line of one element that PyTorch takes it for?"""
+    each = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+    return x.ndim == 0 and len(each) == 1 and type(each[0]) is int and each[0] in (0, -1)
+
+
 def axes_in(axes: Any, ndim: int, what: str) -> tuple[int, ...]:
     """Axes as distinct numbers from 0, in the order given; None means all of them."""
     if axes is None:

@@ -19,6 +19,7 @@ from trilobite.framework.ops.meeting import (
     broadcast_to,
     common,
 )
+from trilobite.framework.ops.numbers import number_as_line
 from trilobite.framework.ops.pointwise import full
 from trilobite.framework.ops.reducing import accumulated
 from trilobite.framework.ops.registry import op
@@ -74,18 +75,21 @@ def cumulative_prod(
 
 
 @op(G)
+@number_as_line
 def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Value:
     """The sum of the elements so far, along an axis."""
     return cumulative_sum(x, axis=axis, dtype=dtype)
 
 
 @op(G)
+@number_as_line
 def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Value:
     """The product of the elements so far, along an axis."""
     return cumulative_prod(x, axis=axis, dtype=dtype)
 
 
 @op(G)
+@number_as_line
 def cummax(x: Any, /, axis: int | None = None) -> Value:
     """The largest element so far, along an axis."""
     x = as_value(x)
@@ -94,6 +98,7 @@ def cummax(x: Any, /, axis: int | None = None) -> Value:
 
 
 @op(G)
+@number_as_line
 def cummin(x: Any, /, axis: int | None = None) -> Value:
     """The smallest element so far, along an axis."""
     x = as_value(x)
@@ -102,6 +107,7 @@ def cummin(x: Any, /, axis: int | None = None) -> Value:
 
 
 @op(G)
+@number_as_line
 def logcumsumexp(x: Any, /, axis: int | None = None) -> Value:
     """The logarithm of the sum of the exponentials so far, along an axis."""
     x = as_value(x)
@@ -113,7 +119,7 @@ def logcumsumexp(x: Any, /, axis: int | None = None) -> Value:
 
 
 @op(G)
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Value:
+def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Value:
     """Each element less the one before it, along an axis, n times over."""
     x = as_value(x)
     if x.ndim == 0:

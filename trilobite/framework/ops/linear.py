@@ -76,7 +76,7 @@ def _batched(x: Value, y: Value) -> Value:
 
 
 @op(G)
-def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Value:
+def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Value:
     """The sum of products over pairs of axes: the last n of x1 with the first n of x2, or those listed."""
     x, y = _operands(x1, x2, "tensordot")
     if isinstance(axes, (tuple, list)):
@@ -138,7 +138,11 @@ def dot(x1: Any, x2: Any, /) -> Value:
 
 @op(G)
 def inner(x1: Any, x2: Any, /) -> Value:
-    """The sum of products over the last axes of both."""
+    """The sum of products over the last axes of both; a number multiplies."""
+    x, y = _operands(x1, x2, "inner")
+    if not x.ndim or not y.ndim:
+        shape = x.shape or y.shape
+        return table["mul"](broadcast_to(x, shape), broadcast_to(y, shape))
     return tensordot(x1, x2, axes=((-1,), (-1,)))
 
 

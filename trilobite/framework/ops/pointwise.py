@@ -193,7 +193,7 @@ def rad2deg(x: Any, /) -> Value:
 
 @op(G, plan=True)
 def nan_to_num(
-    x: Any, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Value:
     """NaN and infinities replaced by numbers; by default 0 and the largest finite ones."""
     x = as_value(x)
@@ -364,7 +364,7 @@ def relu(x: Any, /) -> Value:
 
 
 @op(G, plan=True)
-def logit(x: Any, /, *, eps: float | None = None) -> Value:
+def logit(x: Any, /, eps: float | None = None) -> Value:
     """log(x / (1 - x)), the inverse of sigmoid; with `eps`, x is kept that far from 0 and 1."""
     x = in_dtype(x, "logit", REAL_FLOATS)
     if eps is not None:

@@ -109,8 +109,8 @@ def _linalg(name: str) -> Any:
 
 
 _FORWARDED = {
-    "det": "det", "slogdet": "slogdet", "inverse": "inv", "pinverse": "pinv", "matrix_power": "matrix_power",
-    "matrix_exp": "matrix_exp", "cross": "cross", "qr": "qr", "logdet": "logdet",
+    "det": "det", "slogdet": "slogdet", "inverse": "inv", "matrix_power": "matrix_power",
+    "matrix_exp": "matrix_exp", "qr": "qr", "logdet": "logdet",
     "cholesky_solve": "cholesky_solve", "cholesky_inverse": "cholesky_inverse",
 }  # fmt: skip
 
@@ -125,6 +125,24 @@ def _forwarded(name: str, target: str) -> None:
 
 for _name, _target in _FORWARDED.items():
     _forwarded(_name, _target)
+
+
+@tensor_op("linear algebra")
+def cross(x: Any, other: Any, dim: int | None = None) -> Tensor:
+    """The cross product along an axis; by default the first that has three elements, as in PyTorch, where
+    `tb.linalg.cross` takes the last.
+    """
+    if dim is None:
+        shape = handle(x).shape
+        threes = [i for i, d in enumerate(shape) if d == 3]
+        dim = threes[0] if threes and handle(other).ndim == len(shape) else -1
+    return _linalg("cross")(x, other, axis=dim)  # type: ignore[no-any-return]
+
+
+@tensor_op("linear algebra")
+def pinverse(x: Any, rcond: float = 1e-15) -> Tensor:
+    """The pseudoinverse; singular values up to `rcond` times the largest count as 0."""
+    return _linalg("pinv")(x, rtol=rcond)  # type: ignore[no-any-return]
 
 
 @tensor_op("linear algebra")

@@ -26,6 +26,7 @@ from trilobite.framework.ops.meeting import (
     scalar,
     together,
 )  # fmt: skip
+from trilobite.framework.ops.numbers import number_as_line
 from trilobite.framework.ops.pointwise import full, like, truth
 from trilobite.framework.ops.reducing import kept, not_empty
 from trilobite.framework.ops.registry import op
@@ -64,6 +65,7 @@ def _place(x: Any, axis: Any, keepdims: bool, what: str) -> Value:
 
 
 @op(G)
+@number_as_line
 def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
     """The place of the largest element along an axis (of the flattened tensor by default); of equal ones the
     first.
@@ -72,6 +74,7 @@ def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Val
 
 
 @op(G)
+@number_as_line
 def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
     """The place of the smallest element along an axis (of the flattened tensor by default); of equal ones
     the first.
@@ -141,7 +144,10 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> tuple
 
 @op(G)
 def argwhere(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> Value:
-    """The places of what is not zero, one per row."""
+    """The places of what is not zero, one per row; a number has one place, or none, without coordinates."""
+    if as_value(x).ndim == 0:
+        places = flat_places(table["reshape"](truth(x), shape=(1,)), size, -1, "argwhere")
+        return full((places.shape[0], 0), dt.int64, 0)
     lines = nonzero(x, size=size, fill_value=fill_value)
     return table["concatenate"](*(table["reshape"](v, shape=(*v.shape, 1)) for v in lines), axis=1)
 

@@ -12,7 +12,7 @@ import numpy as np
 from trilobite.base.dtypes import DType, bits
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.axes import axes_in, axis_in
+from trilobite.framework.ops.axes import axes_in, axis_in, is_number
 from trilobite.framework.ops.meeting import as_value
 from trilobite.framework.ops.meeting import broadcast_shapes as shapes_together
 from trilobite.framework.ops.registry import alias, copy_value, method, tensor_op
@@ -161,6 +161,8 @@ def squeeze(x: Any, /, axis: Any = None) -> Tensor:
     shape = x.shape
     if axis is None:
         return through(x, reshape_step(tuple(d for d in shape if d != 1)))
+    if is_number(x, axis):
+        return through(x, reshape_step(()))
     gone = axes_in(axis, len(shape), "squeeze")
     for a in gone:
         if shape[a] != 1:
@@ -220,6 +222,8 @@ def permute(x: Tensor, *axes: Any, dims: Any = None) -> Tensor:
 def moveaxis(x: Any, /, source: Any, destination: Any) -> Tensor:
     """Axes moved to other places; the others keep their order."""
     x = handle(x)
+    if is_number(x, source) and is_number(x, destination):
+        return transposed(x, ())
     source, target = axes_in(source, x.ndim, "moveaxis"), axes_in(destination, x.ndim, "moveaxis")
     if len(source) != len(target):
         raise ShapeError(
@@ -237,6 +241,8 @@ def moveaxis(x: Any, /, source: Any, destination: Any) -> Tensor:
 def swapaxes(x: Any, axis1: int, axis2: int, /) -> Tensor:
     """Two axes exchanged."""
     x = handle(x)
+    if is_number(x, axis1) and is_number(x, axis2):
+        return transposed(x, ())
     a, b = axis_in(axis1, x.ndim, "swapaxes"), axis_in(axis2, x.ndim, "swapaxes")
     order = list(range(x.ndim))
     order[a], order[b] = b, a
@@ -287,6 +293,8 @@ def flip(x: Any, /, axis: Any = None, *more: Any) -> Tensor:
     """Back to front along these axes; along all of them by default."""
     x = handle(x)
     axis = (axis, *more) if more else axis
+    if is_number(x, axis):
+        return through(x, (_reverse, {"axes": ()}))
     return through(x, (_reverse, {"axes": tuple(sorted(axes_in(axis, x.ndim, "flip")))}))
 
 

@@ -13,6 +13,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.keys import counted
 from trilobite.framework.ops.meeting import as_value, astype, broadcast_shapes, broadcast_to, together, within
+from trilobite.framework.ops.numbers import number_as_line
 from trilobite.framework.ops.pointwise import full, like, truth
 from trilobite.framework.ops.registry import op
 from trilobite.framework.ops.searching import flat_places
@@ -38,20 +39,16 @@ def _indices(indices: Any, what: str) -> Value:
 
 @op(G)
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Value:
-    """The elements (or slices) along an axis that the indices name."""
+    """The elements (or slices) along an axis that the indices name; without one, of the flattened tensor."""
     x, at = as_value(x), _indices(indices, "take")
     if axis is None and x.ndim != 1:
-        raise ArgumentError(
-            f"take from a tensor with {x.ndim} dimensions without an axis",
-            where=user_location(),
-            expected="an axis",
-            remedy="pass axis=..., or flatten the tensor first",
-        )
+        x = table["reshape"](x, shape=(size_of(x.shape),))
     a = 0 if axis is None else axis_in(axis, x.ndim, "take")
     return table["gather"](x, counted(at, x.shape[a], a), axis=a)
 
 
 @op(G)
+@number_as_line
 def index_select(x: Any, axis: int, index: Any, /) -> Value:
     """The slices along an axis that a line of indices names."""
     return take(x, index, axis=axis)
@@ -97,6 +94,7 @@ def _corner(x: Value, index: Value, axis: int, what: str) -> dict[str, Any] | No
 
 
 @op(G)
+@number_as_line
 def gather(x: Any, axis: int, index: Any) -> Value:
     """out[..., i, ...] = x[..., index[..., i, ...], ...] along an axis."""
     x, at = as_value(x), _indices(index, "gather")
@@ -144,6 +142,7 @@ def _cropped(source: Value, shape: Shape, what: str) -> Value:
 
 
 @op(G)
+@number_as_line
 def scatter(
     x: Any, axis: int, index: Any, source: Any = None, *, reduce: str | None = "set", value: Any = None
 ) -> Value:
@@ -157,6 +156,7 @@ def scatter(
 
 
 @op(G)
+@number_as_line
 def scatter_add(x: Any, axis: int, index: Any, source: Any) -> Value:
     """x with source[..., i, ...] added at x[..., index[..., i, ...], ...]."""
     return _scatter(x, axis, index, source, "add", "scatter_add")
@@ -166,6 +166,7 @@ _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
 @op(G)
+@number_as_line
 def scatter_reduce(
     x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Value:
@@ -213,18 +214,21 @@ def _by_slices(x: Any, axis: int, index: Any, source: Any, kind: str, what: str)
 
 
 @op(G)
+@number_as_line
 def index_add(x: Any, axis: int, index: Any, source: Any) -> Value:
     """x with the slices of a source added to the slices along an axis that the indices name."""
     return _by_slices(x, axis, index, source, "add", "index_add")
 
 
 @op(G)
+@number_as_line
 def index_copy(x: Any, axis: int, index: Any, source: Any) -> Value:
     """x with the slices along an axis that the indices name replaced by those of a source."""
     return _by_slices(x, axis, index, source, "set", "index_copy")
 
 
 @op(G)
+@number_as_line
 def index_fill(x: Any, axis: int, index: Any, value: Any) -> Value:
     """x with one number in the slices along an axis that the indices name."""
     return _by_slices(x, axis, index, value, "set", "index_fill")

@@ -199,10 +199,11 @@ class PrimitiveNode(Node):
         rules = self.primitive.partials("vjp")
         types = self.types or ()
         found: list[Any] = []
-        for rule, want in zip(rules, wanted, strict=True):
+        for i, (rule, want) in enumerate(zip(rules, wanted, strict=True)):
             ct = rule(cotangents[0], inputs, types, outs[0], self.attributes) if want and rule else None
-            # flat in this operand, which is an elementwise primitive's
-            found.append(Zero(type_of(cotangents[0])) if want and ct is None else ct)
+            if want and ct is None:  # flat in this operand
+                ct = Zero(types[i] if types else type_of(cotangents[0]))
+            found.append(ct)
         return found
 
     def _on(self, tape: Tape, i: int, value: Any) -> Any:

@@ -10,6 +10,7 @@ from trilobite.framework.ops.meeting import astype, together
 from trilobite.framework.ops.reducing import root
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
@@ -34,4 +35,6 @@ def pairwise_distance(
 
 def _distance(x1: Value, x2: Value, p: float, eps: float, keepdim: bool) -> Value:
     x1, x2 = together(x1, x2)
+    if x1.ndim == 0:  # a line of one element
+        x1, x2 = (table["reshape"](v, shape=(1,)) for v in (x1, x2))
     return astype(distance(x1, x2, p, eps, keepdim), x1.dtype)
