@@ -246,6 +246,18 @@ class Training:
         return b"".join(np.asarray(a).tobytes() for a in (*weights, *pytree.flatten(momenta)[0]))
 
 
+def test_weights_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run on another thread holds no array when it is over: nothing has to be copied for the next."""
+    monkeypatch.setattr(driver, "_WORK", 1.0)
+    training = Training(200)
+    for _ in range(4):
+        training.step(training.x)
+    before = [w.detach().numpy().ctypes.data for w in training.layers]
+    for _ in range(20):
+        training.step(training.x)
+        assert [w.detach().numpy().ctypes.data for w in training.layers] == before
+
+
 @pytest.mark.parametrize("grads_held", [False, True])
 @pytest.mark.parametrize(("width", "times"), [(500, 4), pytest.param(700, 24, marks=pytest.mark.long)])
 def test_a_step_happens_wholly_or_not_at_all(

@@ -93,6 +93,8 @@ class Apart:
         except BaseException as error:
             self._error = error
         finally:
+            # The main thread may look who holds an array before this one has gone.
+            self._run = _nothing
             self._is_over = True
             self._news.put(None)
 
@@ -105,6 +107,10 @@ class Apart:
                 raise KeyboardInterrupt
         if asked.error is not None:
             raise asked.error
+
+
+def _nothing() -> None:
+    return
 
 
 class _Asked:
