@@ -117,6 +117,7 @@ INNER_ROOMS = {
     "distributions.distribution": "trilobite.framework.distributions.base",
     "distributions.utils": "trilobite.framework.distributions.base",
     "distributions.kl": "trilobite.framework.distributions.divergence",
+    "distributions.transformed_distribution": "trilobite.framework.distributions.transformed",
     **_rooms(
         "distributions.continuous",
         "distributions",

@@ -7,6 +7,8 @@ from trilobite.framework.distributions import (
     discrete,
     divergence,
     multivariate,
+    transformed,
+    transforms,
 )
 from trilobite.framework.distributions.base import Distribution
 from trilobite.framework.distributions.continuous import (
@@ -34,15 +36,29 @@ from trilobite.framework.distributions.discrete import (
 )
 from trilobite.framework.distributions.divergence import kl_divergence, register_kl
 from trilobite.framework.distributions.multivariate import Dirichlet, Independent, MultivariateNormal
+from trilobite.framework.distributions.transformed import TransformedDistribution
+from trilobite.framework.distributions.transforms import (
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    PowerTransform,
+    SigmoidTransform,
+    SoftplusTransform,
+    TanhTransform,
+    Transform,
+)
 
 __all__ = [
-    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution",
-    "Exponential", "Gamma", "Geometric", "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal",
-    "Multinomial", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "StudentT", "Uniform",
-    "constraints", "kl_divergence", "register_kl",
+    "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ComposeTransform",
+    "Dirichlet", "Distribution", "ExpTransform", "Exponential", "Gamma", "Geometric", "Gumbel",
+    "HalfNormal", "Independent", "Laplace", "LogNormal", "Multinomial", "MultivariateNormal", "Normal",
+    "OneHotCategorical", "Poisson", "PowerTransform", "SigmoidTransform", "SoftplusTransform", "StudentT",
+    "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "constraints", "kl_divergence",
+    "register_kl", "transforms",
 ]  # fmt: skip
 
 normal = uniform = beta = gamma = cauchy = laplace = gumbel = log_normal = continuous
 categorical = bernoulli = binomial = geometric = poisson = discrete
 multivariate_normal = independent = dirichlet = multivariate
+transformed_distribution = transformed
 distribution, kl = base, divergence  # PyTorch has a room for each

@@ -1,0 +1,262 @@
+"""Invertible functions of random values, with the logarithm of how much they stretch volume.
+
+Enters: values. Leaves: transformed values, and log |dy/dx|. `event_dim` says how many of the last axes one
+value has: the stretch is summed over them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.framework.distributions import constraints
+from trilobite.framework.distributions.base import op
+from trilobite.framework.ops.shaping import handle
+
+
+def sum_rightmost(x: Any, axes: int) -> Any:
+    return x.sum(axis=tuple(range(-axes, 0))) if axes > 0 else x
+
+
+class Transform:
+    """The base: `transform(x)`, `transform.inv(y)`, `log_abs_det_jacobian(x, y)`. With `cache_size=1` the
+    last pair is kept, so that the inverse of a result is the very value that it came from.
+    """
+
+    guarded_whole = True  # a recording depends on every attribute
+    bijective = True
+    domain: Any = constraints.real
+    codomain: Any = constraints.real
+    sign: Any = 1
+    event_dim = 0
+
+    def __init__(self, cache_size: int = 0) -> None:
+        if cache_size not in (0, 1):
+            raise ArgumentError(
+                f"a transform with cache_size={cache_size}", where=user_location(), expected="0 or 1"
+            )
+        self._pair = _Pair() if cache_size else None
+
+    def __call__(self, x: Any) -> Any:
+        pair = self._pair
+        if pair is not None and pair.x is x:
+            return pair.y
+        y = self._call(handle(x))
+        if pair is not None:
+            pair.x, pair.y = x, y
+        return y
+
+    def _back(self, y: Any) -> Any:
+        pair = self._pair
+        if pair is not None and pair.y is y:
+            return pair.x
+        x = self._inverse(handle(y))
+        if pair is not None:
+            pair.x, pair.y = x, y
+        return x
+
+    @property
+    def inv(self) -> Transform:
+        return _Inverse(self)
+
+    def _call(self, x: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward direction")
+
+    def _inverse(self, y: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no inverse")
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no log_abs_det_jacobian")
+
+    def forward_shape(self, shape: Any) -> Any:
+        return shape
+
+    def inverse_shape(self, shape: Any) -> Any:
+        return shape
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class _Pair:
+    """The last value and its result; no setting, so a recording does not depend on it."""
+
+    __slots__ = ("x", "y")
+
+    def __init__(self) -> None:
+        self.x = self.y = None
+
+
+class _Inverse(Transform):
+    """Another transform, read backwards."""
+
+    def __init__(self, of: Transform) -> None:
+        super().__init__()
+        self._of = of
+        self.event_dim, self.sign, self.bijective = of.event_dim, of.sign, of.bijective
+        self.domain, self.codomain = of.codomain, of.domain
+
+    def __call__(self, x: Any) -> Any:
+        return self._of._back(x)
+
+    def _back(self, y: Any) -> Any:
+        return self._of(y)
+
+    @property
+    def inv(self) -> Transform:
+        return self._of
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return -self._of.log_abs_det_jacobian(y, x)
+
+    def __repr__(self) -> str:
+        return f"{self._of!r}.inv"
+
+
+class ComposeTransform(Transform):
+    """Several, the first one first."""
+
+    def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.parts = list(parts)
+        self.event_dim = max((p.event_dim for p in self.parts), default=0)
+        self.bijective = all(p.bijective for p in self.parts)
+        if self.parts:
+            self.domain, self.codomain = self.parts[0].domain, self.parts[-1].codomain
+
+    @property
+    def sign(self) -> Any:  # type: ignore[override]
+        return math.prod(p.sign for p in self.parts)
+
+    def _call(self, x: Any) -> Any:
+        for part in self.parts:
+            x = part(x)
+        return x
+
+    def _inverse(self, y: Any) -> Any:
+        for part in reversed(self.parts):
+            y = part._back(y)
+        return y
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        total = op("zeros_like")(sum_rightmost(handle(x), self.event_dim))
+        for part in self.parts:
+            y = part(x)
+            total = total + sum_rightmost(part.log_abs_det_jacobian(x, y), self.event_dim - part.event_dim)
+            x = y
+        return total
+
+
+class AffineTransform(Transform):
+    """loc + scale * x."""
+
+    def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.loc, self.scale, self.event_dim = loc, scale, event_dim
+
+    @property
+    def sign(self) -> Any:  # type: ignore[override]
+        return (
+            op("sign")(handle(self.scale)) if hasattr(self.scale, "dtype") else math.copysign(1, self.scale)
+        )
+
+    def _call(self, x: Any) -> Any:
+        return self.loc + self.scale * x
+
+    def _inverse(self, y: Any) -> Any:
+        return (y - self.loc) / self.scale
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        stretch = op("log")(op("abs")(handle(self.scale).to(handle(x).dtype)))
+        return sum_rightmost(op("broadcast_to")(stretch, handle(x).shape), self.event_dim)
+
+
+class ExpTransform(Transform):
+    """e to the x."""
+
+    codomain = constraints.positive
+
+    def _call(self, x: Any) -> Any:
+        return x.exp()
+
+    def _inverse(self, y: Any) -> Any:
+        return y.log()
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return x
+
+
+class PowerTransform(Transform):
+    """x to a power, of positive values."""
+
+    domain = codomain = constraints.positive
+
+    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.exponent = exponent
+
+    @property
+    def sign(self) -> Any:  # type: ignore[override]
+        exponent = self.exponent
+        return op("sign")(exponent) if hasattr(exponent, "dtype") else math.copysign(1, exponent)
+
+    def _call(self, x: Any) -> Any:
+        return x**self.exponent
+
+    def _inverse(self, y: Any) -> Any:
+        return y ** (1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return op("log")(op("abs")(self.exponent * y / x))
+
+
+class SigmoidTransform(Transform):
+    """1 / (1 + e to the -x)."""
+
+    codomain = constraints.unit_interval
+
+    def _call(self, x: Any) -> Any:
+        return op("sigmoid")(x)
+
+    def _inverse(self, y: Any) -> Any:
+        return op("log")(y) - op("log1p")(-y)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return -_softplus(-x) - _softplus(x)
+
+
+class TanhTransform(Transform):
+    """tanh x; the stretch is computed from x, which loses nothing where y is near 1."""
+
+    codomain = constraints.interval(-1.0, 1.0)
+
+    def _call(self, x: Any) -> Any:
+        return x.tanh()
+
+    def _inverse(self, y: Any) -> Any:
+        return op("atanh")(y)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return 2.0 * (math.log(2.0) - x - _softplus(-2.0 * x))
+
+
+class SoftplusTransform(Transform):
+    """log(1 + e to the x)."""
+
+    codomain = constraints.positive
+
+    def _call(self, x: Any) -> Any:
+        return _softplus(x)
+
+    def _inverse(self, y: Any) -> Any:
+        return op("log")(-op("expm1")(-y)) + y
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return -_softplus(-x)
+
+
+def _softplus(x: Any) -> Any:
+    return op("logaddexp")(x, op("zeros_like")(x))
