@@ -60,7 +60,7 @@ class Apart:
 
     def _serve(self, timeout: float | None = None) -> None:
         while not self._is_over:
-            if self._asked is not None and not self._asked.is_answered:
+            if self._asked is not None and not self._asked.is_answered and not self._is_cancelled:
                 self._asked.answer()
                 continue
             try:
