@@ -74,9 +74,7 @@ def test_places_of_a_number() -> None:
     assert tb.argwhere(tb.tensor(0.0)).shape == (0, 0)
 
 
-def test_take_without_an_axis_counts_through() -> None:
-    x = tb.arange(12).reshape(3, 4)
-    np.testing.assert_array_equal(tb.take(x, tb.tensor([[0, 11], [5, -1]])).numpy(), [[0, 11], [5, 11]])
+def test_take_from_a_number() -> None:
     assert tb.take(tb.tensor(7), tb.tensor([0, 0])).tolist() == [7, 7]
 
 
@@ -103,7 +101,6 @@ def test_words_by_place() -> None:
     np.testing.assert_array_equal(x.diff(1, 0).numpy(), [[1.0, 4.0, 23.0]])
     assert tb.nan_to_num(tb.tensor(float("nan")), 5.0).item() == 5.0
     assert tb.logit(tb.tensor(0.0), 0.25).item() == pytest.approx(np.log(1 / 3))
-    assert tb.tensordot(x, x.mT, 1).shape == (2, 2)
     square = tb.tensor([[1.0, 0.0], [0.0, 1e-3]])
     np.testing.assert_allclose(tb.pinverse(square, 0.1).numpy(), [[1.0, 0.0], [0.0, 0.0]])
     np.testing.assert_allclose(tb.pinverse(square).numpy(), [[1.0, 0.0], [0.0, 1e3]])

@@ -76,7 +76,7 @@ def _batched(x: Value, y: Value) -> Value:
 
 
 @op(G)
-def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Value:
+def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Value:
     """The sum of products over pairs of axes: the last n of x1 with the first n of x2, or those listed."""
     x, y = _operands(x1, x2, "tensordot")
     if isinstance(axes, (tuple, list)):

@@ -39,10 +39,17 @@ def _indices(indices: Any, what: str) -> Value:
 
 @op(G)
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Value:
-    """The elements (or slices) along an axis that the indices name; without one, of the flattened tensor."""
+    """The elements (or slices) along an axis that the indices name; a number is its one element."""
     x, at = as_value(x), _indices(indices, "take")
+    if axis is None and x.ndim == 0:
+        x = table["reshape"](x, shape=(1,))
     if axis is None and x.ndim != 1:
-        x = table["reshape"](x, shape=(size_of(x.shape),))
+        raise ArgumentError(
+            f"take from a tensor with {x.ndim} dimensions without an axis",
+            where=user_location(),
+            expected="an axis",
+            remedy="pass axis=..., or flatten the tensor first",
+        )
     a = 0 if axis is None else axis_in(axis, x.ndim, "take")
     return table["gather"](x, counted(at, x.shape[a], a), axis=a)
 
