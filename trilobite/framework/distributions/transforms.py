@@ -128,7 +128,7 @@ class ComposeTransform(Transform):
             self.domain, self.codomain = self.parts[0].domain, self.parts[-1].codomain
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         return math.prod(p.sign for p in self.parts)
 
     def _call(self, x: Any) -> Any:
@@ -158,7 +158,7 @@ class AffineTransform(Transform):
         self.loc, self.scale, self.event_dim = loc, scale, event_dim
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         return (
             op("sign")(handle(self.scale)) if hasattr(self.scale, "dtype") else math.copysign(1, self.scale)
         )
@@ -199,7 +199,7 @@ class PowerTransform(Transform):
         self.exponent = exponent
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         exponent = self.exponent
         return op("sign")(exponent) if hasattr(exponent, "dtype") else math.copysign(1, exponent)
 
