@@ -67,6 +67,23 @@ def test_convolutions(
     assert not whole or "MM.f32" in made.stages["isa"]
 
 
+@pytest.mark.parametrize(("outputs", "on_unit"), [(64, True), (65, False)])
+def test_tiles_that_leave_a_rest_are_rows_of_the_identity_if_their_outputs_are(
+    outputs: int, on_unit: bool
+) -> None:
+    """Sizes of the last tiles are known only to the run."""
+    shape = (1, outputs, 57, 53)
+    types = [TensorType((1, 8, 57, 53), dt.int8), TensorType((outputs, 8, 1, 1), dt.int8),
+             TensorType((outputs,), dt.float32), TensorType(shape, dt.int8)]  # fmt: skip
+
+    def body(x: Any, w: Any, scale: Any, short: Any) -> tuple[Any]:
+        return _joined(table["conv"](x, w, **WINDOW, groups=1, dtype=dt.int32), scale, (short,), 1)
+
+    made, got, want = _made(types, body, "dlp:dlp-s")
+    assert np.array_equal(got, want)
+    assert not on_unit or "MM.f32" in made.stages["isa"]
+
+
 @pytest.mark.parametrize("machine", ["dlp-s", "dlp-m"])
 @pytest.mark.parametrize(("m", "n", "k"), [(33, 128, 70), (1, 100, 256), (130, 65, 19)])
 def test_products(machine: str, m: int, n: int, k: int) -> None:

@@ -73,12 +73,18 @@ class Finish:
         if self.s.is_ahead:
             return
         assert self.plan.body is not None
-        most, places = self.plan.elements["out"], self._places()
+        most, places = self.plan.elements["out"], self._places(self._is_whole(regions, at))
         self.plan.body.emit(self.s.builder, inputs, results, count, scratch, most, places)
 
-    def _places(self) -> identity.Places | None:
+    def _places(self, whole: bool = False) -> identity.Places | None:
         has = self.plan.body is not None and self.plan.body.scales
-        return identity.Places(self.base["identity"], self.base["scales"]) if has else None
+        return identity.Places(self.base["identity"], self.base["scales"], whole) if has else None
+
+    def _is_whole(self, regions: Regions, at: Point) -> bool:
+        """Have all places of a tile as many outputs, in rows of the identity matrix?"""
+        outputs = self.s.mul(regions.span(at, "g")[1], regions.span(at, "n")[1])
+        forward = self.nest.kind in ("product", "forward")
+        return forward and isinstance(outputs, int) and outputs % identity.SIDE == 0
 
     def prepare(self) -> None:
         """What the body needs once, before the first tile."""

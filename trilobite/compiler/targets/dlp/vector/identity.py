@@ -39,10 +39,12 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Places:
-    """Of the identity matrix in WRAM, of seed and scales in NRAM."""
+    """Of the identity matrix in WRAM, of seed and scales in NRAM; `whole`: every tile is rows of 64, also one
+    whose size is known only to the run."""
 
     matrix: Value
     seed: Value
+    whole: bool = False
 
     def scale(self, w: Writer, number: int) -> Value:
         return w.at(self.seed, _SEED + number * _SCALE)
@@ -96,15 +98,15 @@ def write_identity(w: Writer, places: Places, scales: Sequence[float]) -> None:
 
 
 def write_product(w: Writer, places: Places, dst: Value, codes: Value, count: Int, scaled: Scaled) -> None:
-    """`count` codes times their scale: whole rows on the matrix unit, the rest (all, if the count is known
-    only to the run) on the vector unit, with the same bits."""
-    rows = count // SIDE if isinstance(count, int) else 0
-    done = rows * SIDE
-    if rows:
+    """`count` codes times their scale: whole rows on the matrix unit, the rest (all, if nothing is known of
+    the count) on the vector unit, with the same bits."""
+    rows: Int = w.div(count, SIDE) if isinstance(count, int) or places.whole else 0
+    done: Int = count if places.whole else w.mul(rows, SIDE)
+    if not isinstance(rows, int) or rows:
         flags = ("", "", "scale", "", "", "", "")
         nothing, by = Constant(ANY, 0), places.scale(w, scaled.number)
         w.vector("MM", (F32, I8, I8), dst, codes, places.matrix, rows, SIDE, SIDE, nothing, by, flags=flags)
-    if done != count:
-        to, left = w.at(dst, 4 * done), w.sub(count, done)
+    if done is not count and done != count:
+        to, left = w.at(dst, w.mul(done, 4)), w.sub(count, done)
         w.vector("VCVT", (F32, I8), to, left, w.at(codes, done), flags=("rn",))
         w.vector("VMS", F32, to, left, to, Constant(F32, scaled.scale))
