@@ -51,9 +51,10 @@ class Places:
 
 
 def pays(machine: Machine) -> bool:
-    """Is the product twice as fast as two passes of the vector unit?"""
+    """Is the product twice as fast as two passes of the vector unit? Where the machine orders nothing by
+    itself the vector unit makes those passes beside the convolution, and a product would stand behind it."""
     core = machine.core
-    if "int8" not in core.mfu.macs_per_cycle:
+    if "int8" not in core.mfu.macs_per_cycle or machine.interlock != "ranges":
         return False
     passes = 2 * _ROWS * SIDE * 4 / core.vfu.bytes_per_cycle
     return 2 * int(product_cycles(core.mfu, "int8", _ROWS, SIDE, SIDE)) <= passes
