@@ -81,7 +81,7 @@ def test_this_run_uses_the_locked_packages() -> None:
 
 
 def test_extras_and_interpreter_are_as_documented() -> None:
-    assert set(PROJECT["optional-dependencies"]) == {"onnx", "bang", "cluster", "demo", "dev"}
+    assert set(PROJECT["optional-dependencies"]) == {"onnx", "bang", "cluster", "polyhedral", "demo", "dev"}
     oldest, (major, minor) = ".".join(map(str, set_up.OLDEST)), set_up.NEWEST
     assert PROJECT["requires-python"] == f">={oldest},<{major}.{minor + 1}"
     assert PROJECT["license"] == "Apache-2.0"
