@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import accumulator
-from trilobite.framework.ops.linalg_solving import slogdet, solve
+from trilobite.framework.ops.linalg_solving import slogdet, solve, solve_triangular
 from trilobite.framework.ops.registry import lift, operators, tensor_op
 from trilobite.framework.ops.shaping import handle
 from trilobite.framework.tensor import Tensor
@@ -69,14 +69,16 @@ def logdet(x: Any, /) -> Tensor:
 
 @tensor_op(G, name="linalg.cholesky_solve", methods=())
 def cholesky_solve(b: Any, factor: Any, upper: bool = False) -> Tensor:
-    """The solution of A·x = b, where A is known by its Cholesky factor."""
-    low = handle(factor)
-    whole = low.mT.conj() @ low if upper else low @ low.mT.conj()
-    return lift(solve)(whole, b)  # type: ignore[no-any-return]
+    """The solution of A·x = b, where A is known by its Cholesky factor; its other triangle is not read."""
+    given = handle(factor)
+    turned = given.mT.conj()
+    low, high = (turned, given) if upper else (given, turned)
+    triangular = lift(solve_triangular)
+    return triangular(high, triangular(low, b, upper=False), upper=True)  # type: ignore[no-any-return]
 
 
 @tensor_op(G, name="linalg.cholesky_inverse", methods=())
 def cholesky_inverse(factor: Any, upper: bool = False) -> Tensor:
-    """The inverse of a matrix that is known by its Cholesky factor."""
+    """The inverse of a matrix that is known by its Cholesky factor; its other triangle is not read."""
     low = handle(factor)
     return cholesky_solve(operators["eye"].public(low.shape[-1], dtype=low.dtype), low, upper)
