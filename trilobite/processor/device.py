@@ -299,7 +299,7 @@ class Device:
         chosen, words = self._chosen(kernel, args, dim, task)
         watched = self.checks if checks is None else checks
         usual = limit == MOST_INSTRUCTIONS
-        most = MOST_ONE_BY_ONE if usual else limit
+        most = MOST_ONE_BY_ONE if usual else None  # a limit that is given stands alone
         limit = MOST_CHECKED if usual and watched else limit
         with self._watch(chosen.program, watched, poison, most) as observer:
             chip = Chip(self.machine, self.memory, KERNELS, observer=observer)

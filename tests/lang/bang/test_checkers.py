@@ -119,7 +119,5 @@ def test_an_endless_kernel_is_bounded_under_check(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("trilobite.processor.device.MOST_ONE_BY_ONE", 2000)
     with pytest.raises(ProcessorFault, match="the check looked at 2000 instructions one by one"):
         device.launch(kernel, given, checks=True, traced=False)
-    with pytest.raises(
-        ProcessorFault, match=r"over its limit of 3000 instructions|looked at 3000 instructions"
-    ):
+    with pytest.raises(ProcessorFault, match=r"over its limit of 3000 instructions"):
         device.launch(kernel, given, checks=True, traced=False, limit=3000)

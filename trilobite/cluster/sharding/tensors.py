@@ -57,8 +57,7 @@ _pins: WeakKeyDictionary[Cell, tuple[Mesh, Placement]] = WeakKeyDictionary()
 
 def parts_of(cell: Cell) -> Parts | None:
     """What a cell holds, if it is split."""
-    keeper = getattr(cell, "keeper", None)
-    who = None if keeper is None else keeper.who
+    who = cells.kept_by(cell)
     return who if isinstance(who, Parts) else None
 
 

@@ -176,12 +176,17 @@ def put_away(
         return found
 
 
+def kept_by(cell: Cell) -> object | None:
+    """Where the cell's value is put away, if it is."""
+    if type(cell) is not _Away:
+        return None
+    keeper = cell.keeper
+    return None if keeper is None else keeper.who
+
+
 def is_kept_by(cell: Cell, who: object) -> bool:
     """Is the cell's value put away there?"""
-    if type(cell) is not _Away:
-        return False
-    keeper = cell.keeper
-    return keeper is not None and keeper.who is who
+    return type(cell) is _Away and kept_by(cell) is who
 
 
 # -- in-place stamps -----------------------------------------------------------------------------------------

@@ -33,7 +33,9 @@ SLICE = 1 << 16  # instructions before a core without events makes room for the 
 MAX_ARGUMENTS = 32
 MOST_INSTRUCTIONS = 1 << 32  # of a launch that says nothing else
 MOST_CHECKED = 1 << 29  # of a checked launch: half a minute of translated code
-MOST_ONE_BY_ONE = 1 << 19  # of those that the checkers look at one by one, tensor instructions among them
+MOST_ONE_BY_ONE = (
+    1 << 21
+)  # of those that checkers look at one by one, tensor instructions among them: a minute
 MOST_RECORDS = 1 << 22  # of its trace: less than a gigabyte
 TRANSLATE_AFTER = 1 << 12  # instructions interpreted before compiling is worth its price
 _STEPPED: WeakKeyDictionary[Program, SteppedCode] = WeakKeyDictionary()
