@@ -1,0 +1,59 @@
+"""Moves of tensors that lie with their channels last: the interpreter's values, in runs of channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trilobite as tb
+
+F = tb.nn.functional
+MOVES: dict[str, Callable[[Any], Any]] = {
+    "pad": lambda y: F.pad(y, (1, 2, 1, 0), value=0.5),
+    "pad channels": lambda y: F.pad(y, (0, 0, 0, 0, 3, 1), value=-1.0),
+    "crop": lambda y: y[:, :, 1:-1, 2:],
+    "every other": lambda y: y[:, ::2, ::2, 1::3],
+    "join": lambda y: tb.concat([y, y], axis=1),
+    "join rows": lambda y: tb.concat([y, y], axis=2),
+    "turn": lambda y: tb.flip(y, axis=(2, 3)),
+    "transpose": lambda y: tb.permute_dims(y, (0, 1, 3, 2)),
+}
+
+
+def between_products(move: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The move of a convolution's result, which lies as the matrix unit left it, read by another."""
+
+    def f(x: Any, w: Any, v: Any) -> Any:
+        y = move(F.conv2d(x, w))
+        return F.conv2d(y, v[:, : y.shape[1]])
+
+    return f
+
+
+def operands(channels: int, side: int) -> list[Any]:
+    rng = np.random.default_rng(channels)
+    shapes = [(2, channels, side, side), (channels, channels, 1, 1), (5, 2 * channels + 8, 3, 3)]
+    return [tb.tensor(rng.normal(size=s).astype(np.float32)) for s in shapes]
+
+
+@pytest.mark.parametrize("machine", ["dlp-s", "dlp-m"])
+@pytest.mark.parametrize("name", MOVES)
+def test_values(name: str, machine: str) -> None:
+    f, given = between_products(MOVES[name]), operands(7, 9)
+    fast = tb.jit(f, target=f"dlp:{machine}", options={"checks": True})
+    np.testing.assert_allclose(fast(*given).numpy(), f(*given).numpy(), 2e-4, 2e-4)
+
+
+@pytest.mark.parametrize("name", ["pad", "crop", "join rows"])
+def test_a_move_costs_about_its_bytes(name: str) -> None:
+    """An element at a time would cost a burst of DRAM for each."""
+    given = operands(64, 24)
+    spent = []
+    for move in (lambda y: y, MOVES[name]):
+        fast = tb.jit(between_products(move), target="dlp:dlp-s")
+        fast(*given)
+        spent.append(fast.last_run.energy.joules["dram"])
+    assert spent[1] < 4 * spent[0]
