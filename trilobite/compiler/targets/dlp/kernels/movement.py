@@ -39,8 +39,10 @@ class Moves:
         return LoweredGroup(self.name, "dma", mapping=why or "strided copies")
 
     def copy(self, dst: Value, src: Value, axes: Sequence[Axis]) -> None:
-        """By all cores; squares through NRAM where the last axis of one is not that of the other. Axes come in
-        the order of the result's memory, so that runs of both are runs of the copy in every layout."""
+        """By all cores; squares through NRAM where the last axis of one is not that of the other.
+
+        Axes come in the order of the result's memory: what is a run of both is a run of the copy in every
+        layout."""
         axes = sorted(axes, key=lambda axis: -int(axis.dst))  # type: ignore[arg-type]
         left = collapsed(axes)
         if 0 in [a.extent for a in axes]:
