@@ -57,3 +57,29 @@ def test_a_move_costs_about_its_bytes(name: str) -> None:
         fast(*given)
         spent.append(fast.last_run.energy.joules["dram"])
     assert spent[1] < 4 * spent[0]
+
+
+@pytest.mark.parametrize("machine", ["dlp-s", "dlp-m"])
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("lead", "widths", "rest"), [((1031,), (1, 1), ()), ((3, 67), (1, 2, 5), (3,)), ((), (1, 1, 2), ()),
+                                 ((2, 5), (7, 1), (2, 2)), ((0,), (1, 1), ()), ((19,), (3, 0, 1), ())]
+)  # fmt: skip
+def test_short_pieces_are_joined(
+    lead: tuple[int, ...], widths: tuple[int, ...], rest: tuple[int, ...], dtype: Any, machine: str
+) -> None:
+    """Rows of the result are put together on chip."""
+    rng = np.random.default_rng(0)
+    given = [tb.tensor(rng.integers(-99, 99, (*lead, n, *rest)).astype(dtype)) for n in widths]
+    fast = tb.jit(
+        lambda *parts: tb.concat(parts, axis=len(lead)), target=f"dlp:{machine}", options={"checks": True}
+    )
+    wanted = np.concatenate([t.numpy() for t in given], len(lead))
+    assert np.array_equal(fast(*given).numpy(), wanted) and fast(*given).numpy().dtype == dtype
+
+
+def test_interleaving_costs_about_its_elements() -> None:
+    x, y = (tb.tensor(np.random.default_rng(n).normal(size=20000).astype(np.float32)) for n in (0, 1))
+    fast = tb.jit(lambda x, y: tb.stack([x, y], axis=-1), target="dlp:dlp-s")
+    assert np.array_equal(fast(x, y).numpy(), np.stack([x.numpy(), y.numpy()], -1))
+    assert fast.last_run.cycles < 2 * 40000

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import trilobite as tb
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import DeviceError
 from trilobite.compiler.targets.dlp.refusals import REFUSED
@@ -143,6 +144,43 @@ def test_what_is_refused_is_named_all_at_once() -> None:
     assert (
         "print" in str(error.value) and "svdvals" in str(error.value) and 'target="cpu"' in str(error.value)
     )
+
+
+def test_only_what_runs_is_refused() -> None:
+    """A determinant's gradient may need singular values; the determinant does not, nor what is dropped."""
+    x = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+    chip = tb.jit(lambda v: (tb.linalg.det(v), tb.linalg.svdvals(v))[0], target="dlp:dlp-s")
+    np.testing.assert_allclose(chip(tb.tensor(x)).numpy(), np.linalg.det(x), 1e-5)
+    with pytest.raises(DeviceError, match="svd"):
+        tb.jit(tb.grad(tb.linalg.det), target="dlp:dlp-s")(tb.tensor(x))
+
+
+@pytest.mark.parametrize("n", [4, 7, 16, 130, 135])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_spectrum_of_a_real_signal_is_real_where_it_must_be(n: int, dtype: Any) -> None:
+    """The mean and the highest frequency: else a phase jumps between pi and -pi."""
+    x = np.random.default_rng(n).normal(size=(5, n)).astype(dtype)
+    for transform in (tb.fft.rfft, tb.fft.fft)[
+        : 1 if n > 64 else 2
+    ]:  # factors round: those of rfft are mended
+        found = tb.jit(lambda v, t=transform: t(v), target="dlp:dlp-s")(tb.tensor(x)).numpy()
+        np.testing.assert_allclose(found, transform(tb.tensor(x)).numpy(), 1e-4, 1e-4)
+        ends = found[:, [0] if n % 2 else [0, n // 2]].imag
+        assert not ends.any() and not np.signbit(ends).any()
+
+
+@pytest.mark.parametrize("machine", ["dlp-s", "dlp-m"])
+def test_complex_weights_are_laid_out_once(machine: str) -> None:
+    rng = np.random.default_rng(1)
+    w, x = (
+        tb.tensor((rng.normal(size=s) + 1j * rng.normal(size=s)).astype(np.complex64))
+        for s in ((9, 6), (4, 9))
+    )
+    chip = tb.jit(lambda v: (v @ w, w.T @ v.T), target=f"dlp:{machine}")
+    for _ in range(2):
+        for found, wanted in zip(chip(x), (x.numpy() @ w.numpy(), w.numpy().T @ x.numpy().T), strict=True):
+            np.testing.assert_allclose(found.numpy(), wanted, 1e-4, 1e-4)
+        w.mul_(2 - 1j)
 
 
 @pytest.mark.parametrize("dtype", sorted({*dt.FP8, dt.float4_e2m1fn, dt.int4, dt.uint4}, key=str), ids=str)

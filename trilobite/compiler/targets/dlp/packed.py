@@ -55,10 +55,17 @@ class PackedWeight:
         """Lays the weight out again if it has changed; how many bytes that were."""
         if self._seen.is_same([value]):
             return 0
-        moved = np.ascontiguousarray(value.transpose(self.packed.order))
+        moved = np.ascontiguousarray(_real(value).transpose(self.packed.order))
         self.place[:] = moved.reshape(-1).view(np.uint8)
         self._seen.note([value])
         return moved.nbytes
+
+
+def _real(value: Array) -> Array:
+    """Complex numbers as pairs along a last axis, as `split_complex` reads them."""
+    if value.dtype.kind != "c":
+        return value
+    return np.stack([value.real, value.imag], axis=-1)
 
 
 class Parted:

@@ -20,6 +20,7 @@ from trilobite.processor.lang.ir import Constant, KernelModule, Value
 from trilobite.processor.machine import Machine
 
 Shape = Sequence[int]
+SHORT = 1024  # bytes of a row, up to which rows of short pieces are put together in NRAM
 LEAST = 1024  # elements along the source, below which a tile is not cut for the sake of more cores
 
 
@@ -185,12 +186,44 @@ def pad(
 
 
 def concatenate(m: Moves, shapes: Sequence[Shape], out: Shape, axis: int) -> None:
+    widths = [prod(shape[axis:]) for shape in shapes]
+    if _is_short(m, shapes, out, widths):
+        _joined_rows(m, prod(out[:axis]), widths)
+        return
     far, at = m.far, 0
     *operands, y = m.w.params
     for x, shape, own in zip(operands, shapes, m.given, strict=True):
         axes = [Axis(*t) for t in zip(shape, far, own, strict=True)]
         m.copy(m.w.at(y, at * far[axis] * m.item), x, axes)
         at += shape[axis]
+
+
+def _is_short(m: Moves, shapes: Sequence[Shape], out: Shape, widths: Sequence[int]) -> bool:
+    """Do rows of the result consist of pieces shorter than what DRAM writes at once?"""
+    plain = list(m.far) == list(row_strides(out)) and all(
+        list(own) == list(row_strides(shape)) for own, shape in zip(m.given, shapes, strict=True)
+    )
+    row = sum(widths) * m.item
+    return plain and 0 not in out and row <= SHORT and min(widths) * m.item < m.machine.dram.granule_bytes
+
+
+def _joined_rows(m: Moves, rows: int, widths: Sequence[int]) -> None:
+    """Tiles of whole rows are put together in NRAM, and written as runs (the parts of complex numbers, or
+    coordinates that are stacked along the last axis)."""
+    w, total = m.w, sum(widths)
+    *operands, y = w.params
+    most = (nram_room(m.machine) - 1024) // (total * m.item)
+    step = max(1, min(most, -(-rows // w.cores)))
+    tile = w.buffer("rows", step * total * m.item)
+    with w.shared_loop(-(-rows // step)) as i:
+        first = w.mul(i, step)
+        count = step if rows % step == 0 else w.least(step, w.sub(rows, first))
+        at = 0
+        for x, width in zip(operands, widths, strict=True):
+            piece = [Axis(count, total, width), Axis(width, 1, 1)]
+            strided_copy(w, w.at(tile, at * m.item), w.at(x, w.mul(first, width * m.item)), piece, m.item)
+            at += width
+        w.copy(w.at(y, w.mul(first, total * m.item)), tile, w.mul(count, total * m.item))
 
 
 def between(m: Moves) -> None:
