@@ -40,6 +40,11 @@ CASES: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
     ((37, 1100), 50, (), {}),
     ((385, 24), 20, (), {}),  # several blocks of rows, which tiles do not fill
     ((1, 20, 21, 8), 5, (3, 3), {"low": (1, 1), "high": (1, 1)}),
+    ((1, 21, 37, 3), 8, (9, 9), {}),  # rows of taps are runs of memory, two tiles share what one vector holds
+    ((1, 20, 30, 8), 3, (9, 9), {}),
+    ((2, 19, 27, 3), 7, (7, 7), {"stride": (2, 2), "low": (3, 2), "high": (3, 4)}),
+    ((1, 14, 26, 4), 2, (3, 5), {"low": (1, 0), "high": (2, 0)}),
+    ((2, 17, 5), 9, (4,), {"low": (3,), "high": (1,)}),
     ((2, 3, 5, 30), 16, (), {}),
     ((1, 0), 3, (), {}),
     ((0, 5), 3, (), {}),

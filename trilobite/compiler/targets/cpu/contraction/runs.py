@@ -1,4 +1,4 @@
-"""Runs of memory: copied, widened or filled with zeros, whole vectors first and then single elements."""
+"""Runs of memory: copied, widened or filled with one value, whole vectors first and then single elements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from trilobite.native.llvm.types import memory_type
 
 def zero_run(t: Text, dtype: DType, target: Value, count: Value) -> None:
     """Single elements: runs of zeros beside others are short."""
-    zero = t.constant(memory_type(dtype), 0)
+    fill_run(t, dtype, t.constant(memory_type(dtype), 0), target, count)
+
+
+def fill_run(t: Text, dtype: DType, value: Value, target: Value, count: Value) -> None:
+    """The same of any value."""
     with t.loop(0, count, name="zero") as i:
-        t.store_type(zero, t.address(target, i.index, dtype))
+        t.store_type(value, t.address(target, i.index, dtype))
 
 
 def copy_run(

@@ -91,6 +91,3 @@ class _Integer(Direct):
         super().__init__(t, tiling, epilogue, w)
         self.ones = (t.address(w.w, 1, int32),)
         self.first_panel = t.address(w.w, HEADER + tiling.columns, int32)
-
-    def _pair(self) -> None:
-        """There is none: sums of words begin with a row of the panel."""

@@ -2,7 +2,8 @@
 
 Enters: a source of bytes, [positions, groups · depth]. Leaves: the step that writes, for every position and
 group, `quads` fours: of bytes if the weight is of form 1, of 16-bit numbers if of form 2. Where the depth is
-a multiple of four, form 1 reads the source itself and this step does nothing.
+a multiple of four, form 1 reads the source itself and this step does nothing. Lines may get positions of
+`zero` before and after them, so that a row of taps is one run of memory.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from functools import lru_cache
 
 from trilobite.base.dtypes import DType, uint8, uint16
 from trilobite.compiler.program.kernels import Operand, Step
-from trilobite.compiler.targets.cpu.contraction.runs import copy_run, zero_run
+from trilobite.compiler.targets.cpu.contraction.runs import copy_run, fill_run, zero_run
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.types import memory_type
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,19 @@ class _Words(Words[W]):
     each: W
     groups: W
     depth: W
+    zero: W
+    low: W
+    high: W
 
 
 def rows_step(
     host: Host, buffers: tuple[Operand, Operand, Operand], positions: Dim, each: int, units: Dim,
-    groups: int, depth: int,
+    groups: int, depth: int, zero: int, margin: tuple[int, int],
 ) -> Step:  # fmt: skip
     """`buffers`: the source, the weight, where words go. A unit is `each` positions; the last one may be
-    short.
+    short. `margin`: positions of `zero` before and after those of a unit, of one group.
     """
-    words: _Words[Content] = _Words(*buffers, positions, each, groups, depth)
+    words: _Words[Content] = _Words(*buffers, positions, each, groups, depth, zero, *margin)
     return Step(_kernel(host, depth % 4 == 0, forms(words)), contents(words), units)
 
 
@@ -62,12 +67,18 @@ def _kernel(host: Host, aligned: bool, words: _Words[Form]) -> NativeKernel:
                 copy_run(t, (uint8, kept), source, target, t.mul(lines, w.depth), lanes)
                 return
             whole = t.mul(t.ceil_div(w.depth, 4), 4)
+            row = t.mul(whole, size)
+            around = t.mul(unit.index, t.add(w.low, w.high))
+            begin = t.address(w.out, t.mul(t.add(first, around), row))
+            middle = t.address(begin, t.mul(w.low, row))
             with t.loop(0, lines, name="line") as line:
-                at = t.mul(t.add(first, line.index), t.mul(whole, size))
                 here = t.address(source, t.mul(line.index, w.depth))
-                target = t.address(w.out, at)
+                target = t.address(middle, t.mul(line.index, row))
                 copy_run(t, (uint8, kept), here, target, w.depth, lanes)
                 zero_run(t, kept, t.address(target, t.mul(w.depth, size)), t.sub(whole, w.depth))
+            zero = t.convert("trunc", w.zero, memory_type(kept))
+            fill_run(t, kept, zero, begin, t.mul(w.low, whole))
+            fill_run(t, kept, zero, t.address(middle, t.mul(lines, row)), t.mul(w.high, whole))
 
     with t.when(t.not_(bytes)):
         write(uint16)

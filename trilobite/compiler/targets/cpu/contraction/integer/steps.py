@@ -20,7 +20,15 @@ from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words
 from trilobite.compiler.targets.cpu.contraction.integer.kernel import FormWords, IntegerWords, integer_text
 from trilobite.compiler.targets.cpu.contraction.integer.rows import rows_step
 from trilobite.compiler.targets.cpu.contraction.multiply import multiplies_bytes
-from trilobite.compiler.targets.cpu.contraction.problem import Part, Problem, as_rows, gathered, pointwise
+from trilobite.compiler.targets.cpu.contraction.problem import (
+    Part,
+    Problem,
+    as_rows,
+    gathered,
+    margins,
+    pointwise,
+    with_long_rows,
+)
 from trilobite.compiler.targets.cpu.contraction.tables import (
     Array,
     axis_words,
@@ -57,9 +65,16 @@ def lower_integer(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
     source, weight, target = Operand("in", inputs[0]), Operand("in", inputs[1]), Operand("temporary", 0)
     positions = p.batch * math.prod(p.source)
     each, units = _lines(p)
-    steps = [rows_step(host, (source, weight, target), positions, each, units, p.groups, p.depth)]
-    room = positions * (p.groups * quads(p.depth) * 8)
+    margin = _margin(p)
+    where = source, weight, target
+    steps = [rows_step(host, where, positions, each, units, p.groups, p.depth, zero, margin or (0, 0))]
+    copied, real = p.depth % 4 != 0, 1.0  # also of form 1; how much of the depth is not filled up
+    room = (positions + units * sum(margin or ())) * (p.groups * quads(p.depth) * 8)
     kinds = (1, 2) if multiplies_bytes(host) else (2,)
+    if margin is not None:
+        taps //= p.parts[0].kernel[-1]
+        real = p.depth / (4 * quads(p.depth))
+        p = with_long_rows(replace(p, depth=4 * quads(p.depth), channels=4 * quads(p.depth)), *margin)
     line = max(quads(p.depth) * 4, 1)
     constants: list[Array] = [np.full(line, zero, t) for t in (np.uint8, np.uint16)]
     if pointwise(p):
@@ -70,8 +85,9 @@ def lower_integer(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
         first = len(constants)
         for form in kinds:
             constants += tables(_in_words(p, form), part, 4)
-        buffers = (source if p.depth % 4 == 0 else target, target, weight)
-        steps.append(integer_step(p, part, tile, epilogue, buffers, kinds, (first, taps), host))
+        buffers = (target if copied else source, target, weight)
+        step = integer_step(p, part, tile, epilogue, buffers, kinds, (first, taps), host)
+        steps.append(step._replace(flops=step.flops * real))
     why = f"bytes, {p.depth} channels by {len(p.parts)} set(s) of taps, tiles of {ROWS} x {tile.columns}"
     return Lowering(tuple(steps), (room,), tuple(constants), why=why)
 
@@ -93,10 +109,19 @@ def _lines(p: Problem) -> tuple[int, Dim]:
     return _LINE, -(-int(p.batch) // _LINE)
 
 
+def _margin(p: Problem) -> tuple[int, int] | None:
+    """What lines need around them so that a row of taps is one run of words; None if that is not worth it: of
+    whole fours, bytes are read where they are.
+    """
+    found = margins(p)
+    return None if found is None or (any(found) and p.depth % 4 == 0) else found
+
+
 def _in_words(p: Problem, form: int) -> Problem:
-    """The same with 32-bit words for channels."""
-    words = quads(p.depth) * form
-    return replace(p, depth=words, channels=words if p.apart else p.groups * words)
+    """The same with 32-bit words for channels. Long rows are deeper than a position has channels."""
+    side_by_side = 1 if p.apart else p.groups
+    position = quads(p.channels // side_by_side) * form * side_by_side
+    return replace(p, depth=quads(p.depth) * form, channels=position)
 
 
 def integer_step(
