@@ -1,74 +1,90 @@
-"""Does the suite notice small faults? Draws mutants by room, runs the room's tests, prints who survived.
+"""Does the suite notice small faults? Draws mutants by room, runs tests that reach them, says who survived.
 
-    python -m tools.mutate --lines                                  # anew: which test executes which line
     python -m tools.mutate --count 300 --seed 1 --seconds 3600      # goes on where it was stopped
+    python -m tools.mutate --tests tests/ir tests/nn                # only what these tests notice
     python -m tools.mutate --report                                 # the table alone
     python -m tools.mutate --page                                   # the table into docs/testing.md
 
-Enters: the package's sources. Leaves: `.mutants/SEED.jsonl`, one line a mutant (killed, survived, timed out;
-`equivalent` once its name stands in `tools/equivalent_mutants.txt`), and a table by room.
+Enters: the package's sources. Leaves: `.mutants/SEED/`: what was drawn, which tests reach which mutant, and
+verdicts, one line each (`equivalent` once the name is in `tools/equivalent_mutants.txt`); a table by room.
 A mutant is one small change of one expression: a comparison flipped, a bound moved by one, a guard dropped.
-It is tried in a copy of the tree, never in place, by the tests that execute its line, the quickest first, as
-many as fit into some minutes; where no test is known to, by those of its room and then its neighbours'. The
-test that noticed is run once more without the change: what fails anyway is no witness.
+All are planted in the package at once, asleep (`tools.planted`). Each file of tests runs once so, and tells
+what its tests pass by; then once more for each of these mutants, awake, with the tests that passed by it, the
+quickest first. What failed asleep, or takes longer than some seconds, is no witness.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import hashlib
 import json
+import marshal
+import math
 import os
 import random
 import re
-import shutil
 import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tools.covering import PLACE as LINES
-from tools.covering import Covering
-from tools.mutants import Mutant, mutants_of
+from tools import witnesses
+from tools.mutants import Mutant, mutants_of, planted
+from tools.planted import CALL, SITE
+from tools.witnesses import Trial
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".mutants"
 KNOWN = ROOT / "tools" / "equivalent_mutants.txt"
-PATIENCE = 300  # seconds to begin in on a busy machine; and for tests of which no time is noted
-SLOWER = 8  # times what they took when lines were noted: then a mutant hangs
-MOST_SECONDS = 400.0  # of the tests of one mutant, as noted
 BEGIN, END = "<!-- campaign -->", "<!-- end of campaign -->"  # around the table of the page
-QUICKEST = 150  # tests of the first round
-_VERDICT = re.compile("FAILED |ERROR ")
-# room -> (its tests, its neighbours' tests); the most specific prefix of a file's path decides.
-ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "trilobite/base": (("tests/errors", "tests/spine"), ("tests/ir", "tests/framework")),
-    "trilobite/native": (("tests/native",), ("tests/compiler",)),
-    "trilobite/ir": (("tests/ir", "tests/spine"), ("tests/framework", "tests/compiler")),
-    "trilobite/framework": (
-        ("tests/framework", "tests/spine", "tests/errors"),
-        ("tests/array_api", "tests/nn"),
-    ),
-    "trilobite/framework/ops": (("tests/framework", "tests/array_api"), ("tests/errors", "tests/nn")),
-    "trilobite/framework/nn": (("tests/nn",), ("tests/optim", "tests/zoo")),
-    "trilobite/framework/optim": (("tests/optim",), ("tests/training", "tests/fit")),
-    "trilobite/framework/data": (("tests/data",), ("tests/training",)),
-    "trilobite/framework/checkpoint": (("tests/checkpoint",), ("tests/training",)),
-    "trilobite/compiler": (("tests/compiler",), ("tests/programs", "tests/zoo")),
-    "trilobite/processor": (("tests/processor",), ("tests/lang",)),
-    "trilobite/processor/lang": (("tests/lang",), ("tests/processor",)),
-    "trilobite/inference": (("tests/inference",), ("tests/cli",)),
-    "trilobite/report": (("tests/report",), ("tests/cli",)),
-    "trilobite/apps": (("tests/apps",), ("tests/training",)),
-    "trilobite/cli": (("tests/cli", "tests/project"), ()),
-    "trilobite/zoo": (("tests/zoo",), ()),
-    "trilobite/cluster": (("tests/cluster",), ()),
-    "trilobite/dlp": (("tests/dlp",), ()),
+MOST_SECONDS = 6.0  # of processor time of the tests of one file that judge one mutant
+MOST_FILES = 6  # of tests that judge one mutant, besides those of its room
+PATIENCE = 3.0  # seconds of processor time for fixtures and first calls
+SLOWER = 6  # times what they took asleep: then a mutant hangs
+OWN = 4.0  # so much more are the words of its room's tests worth
+VOTES = 4  # files of tests that a mutant's names choose
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+ENTRIES = 1_000_000  # numbers from here on mean: a function of this file was entered
+# room -> folders of its own tests; the most specific prefix of a file's path decides.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "trilobite/base": ("tests/errors", "tests/spine"),
+    "trilobite/native": ("tests/native",),
+    "trilobite/ir": ("tests/ir", "tests/spine"),
+    "trilobite/framework": ("tests/framework", "tests/spine", "tests/errors", "tests/habits"),
+    "trilobite/framework/ops": ("tests/framework", "tests/array_api"),
+    "trilobite/framework/nn": ("tests/nn",),
+    "trilobite/framework/optim": ("tests/optim",),
+    "trilobite/framework/data": ("tests/data",),
+    "trilobite/framework/checkpoint": ("tests/checkpoint",),
+    "trilobite/framework/distributions": ("tests/framework", "tests/nn"),
+    "trilobite/framework/logs": ("tests/logs",),
+    "trilobite/framework/metrics": ("tests/metrics",),
+    "trilobite/framework/pytorch": ("tests/habits",),
+    "trilobite/framework/quantization": ("tests/quantization",),
+    "trilobite/framework/random": ("tests/framework",),
+    "trilobite/compiler": ("tests/compiler",),
+    "trilobite/compiler/graph": ("tests/compiler",),
+    "trilobite/compiler/program": ("tests/compiler",),
+    "trilobite/compiler/targets": ("tests/compiler",),
+    "trilobite/compiler/targets/cpu": ("tests/compiler",),
+    "trilobite/compiler/targets/dlp": ("tests/compiler", "tests/dlp"),
+    "trilobite/processor": ("tests/processor",),
+    "trilobite/processor/isa": ("tests/processor",),
+    "trilobite/processor/lang": ("tests/lang",),
+    "trilobite/processor/machine": ("tests/processor",),
+    "trilobite/processor/sim": ("tests/processor",),
+    "trilobite/processor/tools": ("tests/processor",),
+    "trilobite/inference": ("tests/inference",),
+    "trilobite/report": ("tests/report",),
+    "trilobite/apps": ("tests/apps",),
+    "trilobite/cli": ("tests/cli", "tests/project"),
+    "trilobite/zoo": ("tests/zoo",),
+    "trilobite/cluster": ("tests/cluster",),
+    "trilobite/dlp": ("tests/dlp",),
 }
 
 
@@ -76,183 +92,192 @@ def room_of(path: str) -> str:
     return max((room for room in ROOMS if path.startswith(room + "/")), key=len, default="")
 
 
+def is_own(mutant: Mutant, file: str) -> bool:
+    """Are these tests of the mutant's room?"""
+    return file.startswith(tuple(f"{folder}/" for folder in ROOMS[room_of(mutant.path)]))
+
+
 def drawn(count: int, seed: int, rooms: Sequence[str]) -> list[Mutant]:
-    """Equally many of each room, of its files as their lengths say; the same for the same tree."""
-    rng = random.Random(seed)
-    files = subprocess.run(
-        ["git", "ls-files", "trilobite/*.py"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
+    """Equally many of each room, and in a room of each kind of change; the same for the same tree."""
     by_room: dict[str, list[Mutant]] = {}
-    for path in files:
+    for path in _listed("trilobite/*.py"):
         room = room_of(path)
         if room and (not rooms or room in rooms):
             text = (ROOT / path).read_text(encoding="utf-8")
             by_room.setdefault(room, []).extend(mutants_of(path, text))
+    shares = {room: _mixed(found, random.Random(f"{seed} {room}")) for room, found in sorted(by_room.items())}
     chosen: list[Mutant] = []
-    for room in sorted(by_room):
-        share = -(-count // len(by_room))
-        chosen += rng.sample(by_room[room], min(share, len(by_room[room])))
-    taken = {mutant.name for mutant in chosen}  # a small room has fewer: the others make up for it
-    rest = [mutant for room in sorted(by_room) for mutant in by_room[room] if mutant.name not in taken]
-    chosen += rng.sample(rest, min(len(rest), max(count - len(chosen), 0)))
-    rng.shuffle(chosen)
+    while len(chosen) < count and any(shares.values()):
+        chosen += [share.pop() for share in shares.values() if share]
     return chosen[:count]
 
 
-class Copy:
-    """A copy of the tree that one worker changes and puts back."""
+def _mixed(mutants: Sequence[Mutant], rng: random.Random) -> list[Mutant]:
+    """In an order in which kinds take turns, so that rare ones are as frequent as others while they last."""
+    kinds: dict[str, list[Mutant]] = {}
+    for mutant in mutants:
+        kinds.setdefault(mutant.kind, []).append(mutant)
+    places = [
+        (turn + rng.random(), mutant)
+        for _kind, found in sorted(kinds.items())
+        for turn, mutant in enumerate(rng.sample(found, len(found)))
+    ]
+    return [mutant for _place, mutant in sorted(places, key=lambda each: -each[0])]
 
-    def __init__(self, place: Path, lines: Covering) -> None:
-        self.place = place
-        self.lines = lines
-        self._stamp = int(time.time())
-        listed = ["git", "ls-files", "-co", "--exclude-standard"]
-        files = subprocess.run(
-            listed, cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.splitlines()
-        for name in files:
-            if (ROOT / name).is_file():
-                (place / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, place / name)
-        if (ROOT / ".data").exists():
-            (place / ".data").symlink_to(ROOT / ".data")
-        subprocess.run(["git", "init", "-q"], cwd=place, check=True)  # tests that ask git find a checkout
-        subprocess.run(["git", "add", "-A"], cwd=place, check=True, capture_output=True)
 
-    def judge(self, mutant: Mutant) -> tuple[str, str]:
-        """killed, timed out or survived, and the test that noticed; unsure: it fails anyway."""
-        path = self.place / mutant.path
-        before = path.read_bytes()
-        for tests in self.rounds(mutant):
-            self._write(path, before[: mutant.start] + mutant.new.encode() + before[mutant.end :])
-            try:
-                verdict, witness = self._run(tests)
-            finally:
-                self._write(path, before)
-            if verdict == "killed" and witness and self._run([witness])[0] != "survived":
-                return "unsure", witness
-            if verdict != "survived":
-                return verdict, witness
-        return "survived", ""
+def _listed(pattern: str) -> list[str]:
+    command = ["git", "ls-files", pattern]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
 
-    def rounds(self, mutant: Mutant) -> Iterator[list[str]]:
-        """The tests during which the line ran, or others of its file, the quickest first; where it ran in no
-        test, those of the room, too: they may start processes.
+
+class Campaign:
+    """What one seed has drawn, and the files that its verdicts are kept in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mutants: list[Mutant] = []
+        if (folder / "drawn.json").exists():
+            rows = json.loads((folder / "drawn.json").read_text(encoding="utf-8"))
+            self.mutants = [Mutant(**row) for row in rows]
+        self.entries = {path: ENTRIES + n for n, path in enumerate(sorted({m.path for m in self.mutants}))}
+
+    @classmethod
+    def begun(cls, folder: Path, count: int, seed: int, rooms: Sequence[str]) -> Campaign:
+        """Drawn and planted once; later runs go on with the same."""
+        if not (folder / "drawn.json").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            rows = [asdict(mutant) for mutant in drawn(count, seed, rooms)]
+            (folder / "drawn.json").write_text(json.dumps(rows), encoding="utf-8")
+        made = cls(folder)
+        made.plant()
+        return made
+
+    def plant(self) -> None:
+        """Into the code of each file, which a file keeps while its source is the same."""
+        index = {}
+        numbers = {mutant.name: number for number, mutant in enumerate(self.mutants)}
+        for path, entry in self.entries.items():
+            own = {m.name: numbers[m.name] for m in self.mutants if m.path == path}
+            text = (ROOT / path).read_text(encoding="utf-8")
+            kept = f"{hashlib.sha256(f'{sorted(own.items())}{text}'.encode()).hexdigest()[:20]}.code"
+            if not (self.folder / kept).exists():
+                code = planted(str(ROOT / path), path, text, own, CALL, entry)
+                (self.folder / kept).write_bytes(marshal.dumps(code))
+            index[str(ROOT / path)] = kept
+        (self.folder / "index.json").write_text(json.dumps(index), encoding="utf-8")
+        (self.folder / "sitecustomize.py").write_text(SITE, encoding="utf-8")
+
+    def run(self, files: Sequence[str], seconds: float, worker: int, workers: int) -> None:
+        """First each file of tests with the mutants of its rooms; then those that are left, with any tests
+        that pass by. Until the time is over.
         """
-        lines = (mutant.path, mutant.line, mutant.last)
-        known = [test for test in self.lines.tests_of(*lines) if self._exists(test)]
-        spent = itertools.accumulate(map(self.seconds, known))
-        fit = sum(each <= MOST_SECONDS for each in spent)
-        for part in (known[:QUICKEST], known[QUICKEST:fit]):
-            if part:
-                yield part
-        if self.lines.ran(*lines):
-            return
-        for tests in ROOMS[room_of(mutant.path)]:
-            present = [test for test in tests if self._exists(test)]
-            if present:
-                yield present
+        until = time.monotonic() + seconds
+        for own in (True, False):
+            done = {row["file"] for row in _rows(self.folder / "met.jsonl") if own or row["others"]}
+            for file in [file for file in files if file not in done][worker::workers]:
+                if time.monotonic() > until:
+                    return
+                self._look(file, own)
 
-    def seconds(self, test: str) -> float:
-        """As noted; a whole folder's are not known."""
-        return self.lines.seconds.get(test, PATIENCE / SLOWER)
+    def _look(self, file: str, own: bool) -> None:
+        """The first time its tests are noted, too."""
+        stage = witnesses.Stage(self.folder, ROOT)
+        log = partial(self._log, file)
+        if own:
+            met = stage.met(file, lambda met: self._trials(file, met, own), log)
+        else:
+            met = next((row["met"] for row in _rows(self.folder / "met.jsonl") if row["file"] == file), [])
+            if trials := self._trials(file, met, own):
+                stage.judged(file, trials, log)
+        for trial in self._trials(file, met, own, at_import=True):
+            stage.judged_from_the_start(file, trial, log)
+        _log(self.folder / "met.jsonl", {"file": file, "others": not own, "met": met if own else []})
 
-    def _exists(self, test: str) -> bool:
-        return (self.place / test.partition("::")[0]).exists()
+    def _trials(
+        self, file: str, met: Sequence[dict[str, Any]], own: bool, at_import: bool = False
+    ) -> list[Trial]:
+        verdicts = self.verdicts()
+        trials = []
+        for number, mutant in enumerate(self.mutants):
+            tests = sorted(self._reaching(number, mutant, file, met), key=lambda row: row["seconds"])
+            decided = verdicts.get(number, "survived") != "survived"
+            others = is_own(mutant, file) != own or (not own and self._is_enough(number))
+            if tests and not decided and not others and mutant.at_import == at_import:
+                chosen = list(_within(tests))
+                limit = PATIENCE + SLOWER * sum(row["seconds"] for row in chosen)
+                trials.append(Trial(number, tuple(row["test"] for row in chosen), limit))
+        return trials
 
-    def _write(self, path: Path, content: bytes) -> None:
-        """Python tells compiled files by whole seconds and sizes: no two contents have the same second."""
-        path.write_bytes(content)
-        self._stamp += 1
-        os.utime(path, (self._stamp, self._stamp))
+    def _log(self, file: str, trial: Trial, verdict: str, witness: str) -> None:
+        row = {"number": trial.number, "file": file, "verdict": verdict, "witness": witness}
+        _log(self.folder / "verdicts.jsonl", {**row, "tests": len(trial.tests)})
 
-    def _run(self, tests: Sequence[str]) -> tuple[str, str]:
-        wanted = self.place / ".wanted"
-        wanted.write_text("\n".join(tests), encoding="utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-x",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            f"@{wanted}",
+    def _reaching(
+        self, number: int, mutant: Mutant, file: str, met: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """The tests that pass by; for what runs when its file is imported, those that enter the file, or all
+        of the room's.
+        """
+        if not mutant.at_import:
+            return [row for row in met if number in row["met"]]
+        entered = [row for row in met if self.entries[mutant.path] in row["met"]]
+        return entered or (list(met) if is_own(mutant, file) else [])
+
+    def _is_enough(self, number: int) -> bool:
+        tried = [row for row in _rows(self.folder / "verdicts.jsonl") if row["number"] == number]
+        return len(tried) >= MOST_FILES
+
+    def verdicts(self) -> dict[int, str]:
+        """By number; what no test reached has none."""
+        found: dict[int, str] = {}
+        for row in _rows(self.folder / "verdicts.jsonl"):
+            if found.get(row["number"], "survived") == "survived":
+                found[row["number"]] = row["verdict"]
+        return found
+
+    def rows(self) -> list[dict[str, str]]:
+        verdicts = self.verdicts()
+        return [
+            {"name": m.name, "path": m.path, "verdict": verdicts.get(n, "not reached"), "line": str(m.line)}
+            for n, m in enumerate(self.mutants)
         ]
-        quiet = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        places = {
-            "PYTHONPATH": str(self.place),
-            "TRILOBITE_CACHE": str(self.place / ".cache"),
-            "PYTHONPYCACHEPREFIX": str(self.place / ".compiled"),
-        }
-        environment = {**os.environ, **quiet, **places}
-        patience = PATIENCE + SLOWER * sum(map(self.seconds, tests))
-        try:
-            done = subprocess.run(
-                command, cwd=self.place, env=environment, capture_output=True, text=True, timeout=patience
-            )
-        except subprocess.TimeoutExpired:
-            return "timed out", ""
-        failed = [_named(line, tests) for line in done.stdout.splitlines() if _VERDICT.match(line)]
-        return ("survived", "") if done.returncode == 0 else ("killed", failed[0] if failed else "")
 
 
-def _named(line: str, tests: Sequence[str]) -> str:
-    """The test of a line of pytest's summary; its name may have spaces."""
-    text = _VERDICT.sub("", line)
-    return max(
-        (test for test in tests if text.startswith(test) and "::" in test),
-        key=len,
-        default=text.partition(" - ")[0],
-    )
+def _within(tests: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The quickest ones, as many as fit; at least one."""
+    spent = 0.0
+    for row in tests:
+        spent += row["seconds"]
+        if spent > MOST_SECONDS and row is not tests[0]:
+            return
+        yield row
 
 
-def note_lines(workers: int) -> None:
-    """Runs the suite with a recorder of lines; what it left before is gone. What fails is no witness."""
-    shutil.rmtree(LINES, ignore_errors=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.covering", "-n", str(workers)]
-    subprocess.run(command, cwd=ROOT, check=False)
-
-
-def campaign(mutants: Sequence[Mutant], file: Path, seconds: float, workers: int) -> None:
-    """Judges what has no verdict yet, until the time is over."""
-    known = {row["name"] for row in rows_of(file)}
-    waiting = [mutant for mutant in mutants if mutant.name not in known]
-    until = time.monotonic() + seconds
-    file.parent.mkdir(exist_ok=True)
-    lines = Covering.read()
-    print(f"{len(mutants)} mutants, {len(mutants) - len(waiting)} judged before", flush=True)
-
-    def work(place: Path) -> None:
-        copy = Copy(place, lines)
-        while waiting and time.monotonic() < until:
-            mutant = waiting.pop()
-            began = time.monotonic()
-            verdict, witness = copy.judge(mutant)
-            row = {
-                "name": mutant.name,
-                "verdict": verdict,
-                "witness": witness,
-                "seconds": time.monotonic() - began,
-            }
-            with file.open("a", encoding="utf-8") as log:
-                log.write(json.dumps({**row, **asdict(mutant)}) + "\n")
-            print(f"{verdict:<10} {mutant.name} {witness}", flush=True)
-
-    with tempfile.TemporaryDirectory(prefix="mutants-") as top, ThreadPoolExecutor(workers) as pool:
-        places = [Path(top) / str(n) for n in range(workers)]
-        for place in places:
-            place.mkdir()
-        for done in [pool.submit(work, place) for place in places]:
-            done.result()
-
-
-def rows_of(file: Path) -> list[dict[str, str]]:
+def _rows(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def _log(file: Path, row: dict[str, Any]) -> None:
+    with file.open("a", encoding="utf-8") as log:
+        log.write(json.dumps(row) + "\n")
+
+
+def side_by_side(campaign: Campaign, files: Sequence[str], seconds: float, workers: int) -> None:
+    """Workers are processes: each forks its own, and nothing of the package is imported in them."""
+    children = []
+    for worker in range(1, workers):
+        child = os.fork()
+        if child == 0:
+            try:
+                campaign.run(files, seconds, worker, workers)
+            finally:
+                os._exit(0)
+        children.append(child)
+    campaign.run(files, seconds, 0, workers)
+    for child in children:
+        os.waitpid(child, 0)
 
 
 def table(rows: Sequence[dict[str, str]]) -> str:
@@ -261,17 +286,15 @@ def table(rows: Sequence[dict[str, str]]) -> str:
     equivalent = {line.partition("  # ")[0] for line in listed}
     counts: dict[str, Counter[str]] = {}
     for row in rows:
-        verdict = (
-            "equivalent" if row["verdict"] == "survived" and row["name"] in equivalent else row["verdict"]
-        )
+        missed = row["verdict"] in ("survived", "not reached")
+        verdict = "equivalent" if missed and row["name"] in equivalent else row["verdict"]
         counts.setdefault(room_of(row["path"]), Counter())[verdict] += 1
     total: Counter[str] = sum(counts.values(), Counter())
     lines = ["| room | killed | survived | equivalent | share |", "|---|---|---|---|---|"]
     for room, found in [*sorted(counts.items()), ("all", total)]:
-        killed = found["killed"] + found["timed out"]
-        judged = killed + found["survived"]
-        share = f"{killed / judged:.0%}" if judged else "-"
-        lines.append(f"| {room} | {killed} | {found['survived']} | {found['equivalent']} | {share} |")
+        killed, lost = found["killed"] + found["timed out"], found["survived"] + found["not reached"]
+        share = f"{killed / (killed + lost):.0%}" if killed + lost else "-"
+        lines.append(f"| {room} | {killed} | {lost} | {found['equivalent']} | {share} |")
     return "\n".join(lines)
 
 
@@ -286,6 +309,30 @@ def write_page(rows: Sequence[dict[str, str]], seed: int) -> None:
     page.write_text(made, encoding="utf-8")
 
 
+def test_files(given: Sequence[str]) -> list[str]:
+    chosen = tuple(f"{each.rstrip('/')}/" for each in given) + tuple(given)
+    listed = _listed("tests/**/test_*.py")
+    return [file for file in listed if file.startswith(chosen)] if given else listed
+
+
+def by_relevance(files: Sequence[str], mutants: Sequence[Mutant]) -> list[str]:
+    """First those whose words are the names of what was changed: they may notice most for their time."""
+    words = {
+        file: set(_WORD.findall(f"{file} {(ROOT / file).read_text(encoding='utf-8')}")) for file in files
+    }
+    counts = Counter(word for found in words.values() for word in found)
+    votes: Counter[str] = Counter()
+    for mutant in mutants:
+        wanted = set(_WORD.findall(f"{Path(mutant.path).stem} {mutant.scope}")) & counts.keys()
+        scores = {
+            file: OWN * is_own(mutant, file)
+            + sum(math.log(1 + len(files) / counts[word]) for word in wanted & found)
+            for file, found in words.items()
+        }
+        votes.update(sorted(scores, key=lambda file: -scores[file])[:VOTES])
+    return sorted(files, key=lambda file: -votes[file])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=300)
@@ -293,25 +340,22 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--room", action="append", default=[], choices=sorted(ROOMS))
+    parser.add_argument("--tests", nargs="+", default=[], help="only these folders or files of tests")
     parser.add_argument("--report", action="store_true", help="the table of what was judged before")
-    parser.add_argument(
-        "--lines", action="store_true", help="run the suite once and note which lines tests execute"
-    )
     parser.add_argument("--page", action="store_true", help="write the table into docs/testing.md")
     given = parser.parse_args()
+    folder = PLACE / str(given.seed)
     if given.page:
-        return write_page(rows_of(PLACE / f"{given.seed}.jsonl"), given.seed)
-    if given.lines or not (given.report or LINES.exists()):
-        note_lines(given.workers)
-    if given.lines:
-        return
-    file = PLACE / f"{given.seed}.jsonl"
+        return write_page(Campaign(folder).rows(), given.seed)
     if not given.report:
-        campaign(drawn(given.count, given.seed, given.room), file, given.seconds, given.workers)
-    print(table(rows_of(file)))
-    for row in rows_of(file):
-        if row["verdict"] == "survived":
-            print("survived", row["name"])
+        campaign = Campaign.begun(folder, given.count, given.seed, given.room)
+        files = by_relevance(test_files(given.tests), campaign.mutants)
+        side_by_side(campaign, files, given.seconds, given.workers)
+    rows = Campaign(folder).rows()
+    print(table(rows))
+    for row in rows:
+        if row["verdict"] in ("survived", "not reached"):
+            print(f"{row['verdict']} (line {row['line']}) {row['name']}")
 
 
 if __name__ == "__main__":
