@@ -277,7 +277,7 @@ def test_nan_and_equal_values_do_not_record_again() -> None:
     assert jitted.recompilations == []
 
 
-# -- compiled modules as modules, and memory that somebody lent ----------------------------------------------
+# -- compiled modules as modules, and memory that is shared with NumPy --------------------------------------
 
 
 def test_a_compiled_module_is_used_like_the_module() -> None:

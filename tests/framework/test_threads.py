@@ -13,7 +13,7 @@ import pytest
 
 import trilobite as tb
 from trilobite.compiler.targets.cpu.target import Executable
-from trilobite.framework.turns import Turn
+from trilobite.framework.state_locks import StateLock
 from trilobite.ir.transforms.cells import Cell
 
 
@@ -111,21 +111,26 @@ def test_functions_that_write_the_same_state_take_turns() -> None:
 
 def test_what_is_written_together_is_one_group_and_who_needs_two_waits_for_all() -> None:
     a, b, c, unwritten = (Cell(np.zeros(1)) for _ in range(4))
-    first, second, reader, free = Turn([], [a]), Turn([], [b, c]), Turn([a], []), Turn([unwritten], [])
-    assert reader.now() is first.now() is not second.now() is Turn([c], []).now()
-    assert free.now() is free.now() is not Turn([unwritten], []).now()
-    for several in (Turn([a], [c]), Turn([a, b], []), Turn([unwritten], [], comes_back=True)):
+    first, second, reader, free = (
+        StateLock([], [a]),
+        StateLock([], [b, c]),
+        StateLock([a], []),
+        StateLock([unwritten], []),
+    )
+    assert reader.now() is first.now() is not second.now() is StateLock([c], []).now()
+    assert free.now() is free.now() is not StateLock([unwritten], []).now()
+    for several in (StateLock([a], [c]), StateLock([a, b], []), StateLock([unwritten], [], comes_back=True)):
         assert {first.now(), second.now()} <= set(several.now().locks)
         with several.now(), reader.now(), several.now():
             pass
     alone = free.now()
-    Turn([], [unwritten])
+    StateLock([], [unwritten])
     assert free.now() is not alone  # others may see it half-written now
 
 
 def test_gradients_are_state() -> None:
     leaf = tb.zeros((3,), requires_grad=True)._cell.leaf
-    assert Turn([], [leaf]).now() is Turn([leaf], []).now()
+    assert StateLock([], [leaf]).now() is StateLock([leaf], []).now()
 
 
 def test_who_reads_sees_no_half_written_state() -> None:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from trilobite.base.errors import ArgumentError, ClusterError
 from trilobite.base.locations import Location, user_location
-from trilobite.framework import turns
-from trilobite.framework.generation import bump_generation
+from trilobite.framework import state_locks
+from trilobite.framework.change_counter import count_change
 from trilobite.framework.random import keys
 from trilobite.ir import ranks
 from trilobite.ir.ranks import Array, Call, Row
@@ -52,7 +52,7 @@ class Lockstep:
         threads = [
             threading.Thread(target=self._rank, args=(k, function, args), daemon=True) for k in range(self.n)
         ]
-        with turns.suspended():
+        with state_locks.suspended():
             for t in threads:
                 t.start()
             self._start(0)
@@ -81,7 +81,7 @@ class Lockstep:
 
     def _start(self, k: int) -> None:
         keys.state.value = self.random[k]
-        bump_generation()  # a compiled function that ranks share looks which of them calls it
+        count_change()  # a compiled function that ranks share looks which of them calls it
         self.batons[k].release()
 
     def _next(self, k: int) -> None:

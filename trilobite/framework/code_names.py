@@ -10,7 +10,7 @@ import functools
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from trilobite.framework.looks import MISSING
+from trilobite.framework.snapshots import MISSING
 
 OWN = __name__.partition(".")[0] + "."
 ASKING = frozenset({"getattr", "hasattr", "attrgetter"})

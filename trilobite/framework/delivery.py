@@ -63,7 +63,7 @@ class Witness:
     """
 
     def __init__(self, e: Entry) -> None:
-        there = e.recording.writes if e.turn is not None and e.turn.comes_back else ()
+        there = e.recording.writes if e.lock is not None and e.lock.comes_back else ()
         self._seen = [(c, ref(c.held)) for c in there if type(c.held) is np.ndarray]
         self._name, self._when = e.recording.graph.name, cells.now
 

@@ -17,8 +17,8 @@ import numpy as np
 from trilobite.compiler.targets.contract import Target
 from trilobite.compiler.targets.registry import executable
 from trilobite.framework.autocast import autocast_dtype
+from trilobite.framework.change_counter import changes
 from trilobite.framework.delivery import forget_gradients, is_alone, is_plain
-from trilobite.framework.generation import generation
 from trilobite.framework.leaves import GradLeaf
 from trilobite.framework.recordings import Entry, still_holds
 from trilobite.framework.signature import Call, Dynamic
@@ -42,7 +42,7 @@ class Dispatch:
     """One entry of a jitted function, bound to the cells and arrays it meets every time."""
 
     __slots__ = (
-        "autocast", "cells", "count", "entry", "foreign", "generation", "grad_enabled", "gradients", "grads",
+        "autocast", "cells", "count", "entry", "foreign", "changes", "grad_enabled", "gradients", "grads",
         "guards", "known", "last", "results", "rooms", "rows", "run", "single", "watched", "writes",
         "written",
     )  # fmt: skip
@@ -54,7 +54,7 @@ class Dispatch:
         self.count = counter() if made.overwrites else same
         self.rows = [(row.type.shape, row.type.dtype) for row in call.signature.leaves]
         self.grad_enabled, self.autocast = call.signature.grad_enabled, call.signature.autocast
-        self.generation = generation()
+        self.changes = changes()
         self.guards = e.guards if e.guards.places else None
         self._find_cells()
         self.grads: list[tuple[GradLeaf, bool]] = list(e.grads)
@@ -81,7 +81,7 @@ class Dispatch:
             return None
         if e.guards.lifted:
             return None  # numbers of Python are written into its inputs
-        if e.turn is not None and e.turn.comes_back:
+        if e.lock is not None and e.lock.comes_back:
             return None  # what it calls may write state
         if any(isinstance(where, int) for where, _ in e.grads) or still_holds(e, call):
             return None  # what the call left behind asks for another recording
@@ -112,18 +112,18 @@ class Dispatch:
             or ctx.watch is not None
         ):
             return MISS
-        if (ctx.ambient.level > ctx.grad_off) is not self.grad_enabled or generation() != self.generation:
+        if (ctx.ambient.level > ctx.grad_off) is not self.grad_enabled or changes() != self.changes:
             return MISS
         if self.guards is not None and not self.guards.hold():
             return MISS
         values = self._arguments(args)
         if values is None or autocast_dtype() is not self.autocast:
             return MISS
-        turn = self.entry.turn
-        if turn is None:
+        lock = self.entry.lock
+        if lock is None:
             outs = self.run(values, [], 0)
             return wrap(outs[0]) if self.single else self.entry.out_tree.unflatten(self._results(outs))
-        with turn.now():
+        with lock.now():
             return self._with_state(values)
 
     def _with_state(self, values: list[Any]) -> Any:

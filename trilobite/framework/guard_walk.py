@@ -31,7 +31,7 @@ from trilobite.framework.code_names import (
     plain_function,
 )
 from trilobite.framework.guards import Attributes, Current, Guards, Place, forget, look_at
-from trilobite.framework.looks import ATOMS, CONTAINERS, LARGEST, MISSING, can_change, seen
+from trilobite.framework.snapshots import ATOMS, CONTAINERS, LARGEST, MISSING, can_change, seen
 from trilobite.framework.tensor import Tensor
 
 DEEPEST = 12  # attributes of attributes, functions that call functions

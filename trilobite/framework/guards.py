@@ -3,8 +3,8 @@
 Enters: names, attributes and entries that a recorded function's code reads, found by `guard_walk`. Leaves: an
 answer, in every call, whether they hold what they held. A global, a closure's variable, an attribute of a
 plain object or a class, a container and a NumPy array are looked at in every call; attributes of modules when
-the generation says that one of them changed. Names that code builds at run time (`getattr(x, name)`) and
-state of C extensions are not seen.
+the counter of changes says that one of them changed. Names that code builds at run time (`getattr(x,
+name)`) and state of C extensions are not seen.
 
 It neither records nor runs anything.
 """
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trilobite.framework.code_names import names_of_class
-from trilobite.framework.looks import MISSING, Atom, Object, frozen, same, shown, told
+from trilobite.framework.snapshots import MISSING, Atom, Object, frozen, same, shown, told
 from trilobite.framework.tensor import Tensor, wrap
 
 NUMBERS = (int, float)

@@ -27,10 +27,10 @@ from trilobite.base.locations import user_location
 from trilobite.compiler.targets.contract import NO_USAGE, Executable, Target, Usage
 from trilobite.compiler.targets.registry import executable, existing, find, target_now
 from trilobite.framework.code_names import forget_classes
+from trilobite.framework.deferred_gradients import can_wait, forward
 from trilobite.framework.delivery import Witness, deliver, forget_gradients, old_gradients, shared_cells
 from trilobite.framework.dispatch import MISS, Dispatch
 from trilobite.framework.guards import NUMBERS, Place
-from trilobite.framework.outside import can_wait, forward
 from trilobite.framework.recordings import Entry, still_holds, trace
 from trilobite.framework.signature import Call, Signature, describe, hold, take_apart
 from trilobite.framework.transforms import check_function
@@ -253,7 +253,7 @@ class Jitted:
         target = target_now(self._target)
         e.guards.refresh()
         self._prepare(e, call, target)
-        with _turn(e):
+        with _state_lock(e):
             values = self._values(e, call, target)
             if _is_plain(values):
                 outs = self._outputs(e, values, target)
@@ -335,10 +335,10 @@ def _name(fn: Any) -> str:
     return getattr(fn, "__name__", type(fn).__name__)
 
 
-def _turn(e: Entry) -> AbstractContextManager[Any]:
+def _state_lock(e: Entry) -> AbstractContextManager[Any]:
     """A call that is recorded changes nothing now."""
     recorded = entry.threads.context.recorder is not None
-    return nullcontext() if e.turn is None or recorded else e.turn.now()
+    return nullcontext() if e.lock is None or recorded else e.lock.now()
 
 
 def _is_plain(values: Sequence[Value]) -> bool:

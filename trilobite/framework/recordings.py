@@ -15,17 +15,17 @@ import numpy as np
 
 from trilobite.base import pytree
 from trilobite.compiler.targets.contract import NO_USAGE, Usage
+from trilobite.framework.change_counter import changes
 from trilobite.framework.foreign_draws import told_if_drawn
-from trilobite.framework.generation import generation
 from trilobite.framework.guard_walk import guards_of
 from trilobite.framework.guards import Guards, Place, numbers_as_tensors
 from trilobite.framework.leaves import GradLeaf, get_grad
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.registry import read as read_strong
 from trilobite.framework.signature import Call, Dynamic, Static
+from trilobite.framework.state_locks import StateLock
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.transforms import is_tensor
-from trilobite.framework.turns import Turn
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
@@ -57,7 +57,7 @@ class Entry:
     attributes: dict[str, Any] = field(default_factory=dict)
     usage: Usage = NO_USAGE
     differentiated: bool = False  # has a backward pass outside followed it?
-    turn: Turn | None = None  # what to hold while it runs, if it has state
+    lock: StateLock | None = None  # what to hold while it runs, if it has state
     guards: Guards = field(default_factory=Guards)  # what it saw of Python
     changed: Place | None = None  # where Python was found to differ last
 
@@ -109,7 +109,7 @@ def trace(
         grad_cells,
         captured,
         switches,
-        generation(),
+        changes(),
         any(recording.tracked),
     )
     e.attributes = {
@@ -121,14 +121,14 @@ def trace(
     called = [k[1] for k in notes if isinstance(k, tuple) and k[0] == "module"]
     e.guards = guards_of(fn, statics, called, numbers)
     e.usage = _usage(e, len(dynamic), options)
-    e.turn = _turn(e)
+    e.lock = _state_lock(e)
     return e
 
 
-def _turn(e: Entry) -> Turn | None:
+def _state_lock(e: Entry) -> StateLock | None:
     r, changed = e.recording, [leaf for leaf, _ in e.grads if not isinstance(leaf, int)]
     reads, writes = (*r.cells, *(leaf for leaf, _ in e.grad_was)), (*r.writes, *changed)
-    return Turn(reads, writes, _comes_back(r.graph)) if reads or writes or e.arg_writes else None
+    return StateLock(reads, writes, _comes_back(r.graph)) if reads or writes or e.arg_writes else None
 
 
 def _comes_back(graph: Graph) -> bool:
@@ -241,12 +241,12 @@ def still_holds(e: Entry, call: Call) -> str:
 def _python_differs(e: Entry) -> str:
     """What the function would find otherwise than when it was recorded; modules only if one has changed."""
     reason, e.changed = e.guards.differs()
-    if reason or e.checked == generation():
+    if reason or e.checked == changes():
         return reason
     for module, mode in e.switches:
         if module.__dict__.get("training") != mode:
             return f"{type(module).__name__} is in {'evaluation' if mode else 'training'} mode now"
     reason, e.changed = e.guards.module_differs()
     if not reason:
-        e.checked = generation()
+        e.checked = changes()
     return reason

@@ -14,9 +14,9 @@ import numpy as np
 from trilobite.base.dtypes import DType, is_inexact
 from trilobite.base.errors import ArgumentError, DTypeError, GradientError
 from trilobite.base.locations import user_location
+from trilobite.framework.change_counter import count_change
 from trilobite.framework.concrete import concrete, nested, single
 from trilobite.framework.devices import CPU, device
-from trilobite.framework.generation import bump_generation
 from trilobite.framework.leaves import GradLeaf, get_grad, not_tracked, own, seed_of, set_grad
 from trilobite.framework.sizes import Size, counted
 from trilobite.framework.views import Step, update
@@ -289,7 +289,7 @@ class Tensor(Attached):
                 remedy="cast it first: x.float().requires_grad_()",
             )
         self._cell.leaf = GradLeaf() if flag else None
-        bump_generation()
+        count_change()
         return self
 
     @property

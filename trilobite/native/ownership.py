@@ -38,7 +38,7 @@ KNOWN_GRADIENT = _known("its leaf", "`known`", "`gradients`")
 GRADIENTS_CELL = _known("the tensor", "`rooms`")
 LEFT_GRADIENT = _known("its leaf", "a variable")
 HELD_BY_DISPATCH = _known("`last` or the old gradients")  # besides its cell and the lists that are passed
-# framework/outside.py
+# framework/deferred_gradients.py
 HELD_BY_TAPE = _known("the taped value", "`primals`")
 # a target's results, of arrays that were given away, and of those of earlier runs
 GIVEN = _known("its cell", "the caller's list", "candidates", "ours")

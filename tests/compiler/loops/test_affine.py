@@ -1,5 +1,5 @@
 """Random affine nests under random steps: what is accepted keeps every bit of the interpreter's results, and
-no pair of turns that meet is overlooked. That a refused step really is illegal is not asked: the test of
+no pair of iterations that meet is overlooked. That a refused step really is illegal is not asked: the test of
 dependence is on the safe side.
 """
 
@@ -106,20 +106,22 @@ def try_one(seed: int, native: bool) -> tuple[int, int]:
 
 
 def check_distances(seed: int) -> None:
-    """Every pair of turns that meet has a dependence that covers it."""
+    """Every pair of iterations that meet has a dependence that covers it."""
     nest = random_nest(np.random.default_rng([7, seed]))
     sizes = {each.var: int(str(each.extent[0].constant)) for each in loops(nest.body)}
     names = list(sizes)
-    turns = list(product(*(range(n) for n in sizes.values())))
+    iterations = list(product(*(range(n) for n in sizes.values())))
     known: dict[tuple[Access, Access], list[Any]] = {}
     for d in dependences(nest):
         known.setdefault((d.first, d.second), []).append(tuple(t for _, t in d.distance))
     found = list(accesses(nest.body))
-    places = {(n, t): _place(a, dict(zip(names, t, strict=True))) for n, a in enumerate(found) for t in turns}
+    places = {
+        (n, t): _place(a, dict(zip(names, t, strict=True))) for n, a in enumerate(found) for t in iterations
+    }
     for (n, a), (k, b) in product(enumerate(found), repeat=2):
         if a.buffer != b.buffer or not (a.write or b.write) or a is b:
             continue
-        for t, u in product(turns, repeat=2):
+        for t, u in product(iterations, repeat=2):
             if t < u and places[n, t] == places[k, u]:
                 far = tuple(y - x for x, y in zip(t, u, strict=True))
                 covered = any(

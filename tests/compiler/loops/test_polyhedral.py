@@ -1,8 +1,8 @@
 """Exact legality beside brute force: random affine nests, random steps. A step that keeps every pair of
 conflicting accesses in order is accepted and gives the interpreter's bits; any other is refused.
 
-Brute force runs the loops and writes down each turn: which statement it is with which values of the loops as
-they were first written (statements read these, so that steps carry them along), and what it touches.
+Brute force runs the loops and writes down each iteration: which statement it is with which values of the
+loops as they were first written (statements read these, so that steps carry them along), and what it touches.
 """
 
 from __future__ import annotations
@@ -141,14 +141,14 @@ Touch = tuple[str, tuple[int, ...], str]  # buffer, element, how
 
 
 @dataclass(frozen=True)
-class Turn:
+class Iteration:
     key: tuple[int, ...]
     at: Mapping[str, int]  # the loops as they are now
     touched: tuple[Touch, ...]
 
 
-def turns(nodes: tuple[Node, ...], at: Mapping[str, int]) -> Iterator[Turn]:
-    """Every statement of every turn, in the order in which they run."""
+def iterations(nodes: tuple[Node, ...], at: Mapping[str, int]) -> Iterator[Iteration]:
+    """Every statement of every iteration, in the order in which they run."""
 
     def value(i: Index) -> int:
         return evaluate(i, at, {}, lambda load: 0)
@@ -157,21 +157,21 @@ def turns(nodes: tuple[Node, ...], at: Mapping[str, int]) -> Iterator[Turn]:
         if isinstance(node, Loop):
             first = max([0, *map(value, node.start)])
             for k in range(first, min(map(value, node.extent))):
-                yield from turns(node.body, {**at, node.var: k})
+                yield from iterations(node.body, {**at, node.var: k})
         else:
             assert isinstance(node, Statement)
             key = tuple(value(leaf.index) for leaf in node.leaves if isinstance(leaf, Position))
             reads = [load for load in node.loads() if all(value(g) >= 0 for g in load.guards)]
             touched = [(a.buffer, tuple(map(value, a.index)), "read") for a in reads]
             touched += [(t.buffer, tuple(map(value, t.index)), t.combine or "write") for t in node.targets]
-            yield Turn(key, at, tuple(touched))
+            yield Iteration(key, at, tuple(touched))
 
 
-def conflicts(run: list[Turn], commuting: bool = True) -> Iterator[tuple[int, int]]:
-    """Pairs of turns that touch an element in ways that do not commute, by their places in a run."""
+def conflicts(run: list[Iteration], commuting: bool = True) -> Iterator[tuple[int, int]]:
+    """Pairs of iterations that touch an element in ways that do not commute, by their places in a run."""
     by_place: dict[Any, list[tuple[int, str]]] = {}
-    for n, turn in enumerate(run):
-        for buffer, element, how in turn.touched:
+    for n, iteration in enumerate(run):
+        for buffer, element, how in iteration.touched:
             by_place.setdefault((buffer, element), []).append((n, how))
     for found in by_place.values():
         for (n, a), (m, b) in combinations(found, 2):
@@ -180,14 +180,16 @@ def conflicts(run: list[Turn], commuting: bool = True) -> Iterator[tuple[int, in
                 yield n, m
 
 
-def keeps_order(before: list[Turn], after: list[Turn]) -> bool:
-    place = {turn.key: n for n, turn in enumerate(after)}
-    assert len(place) == len(after) and sorted(place) == sorted(turn.key for turn in before), "turns lost"
+def keeps_order(before: list[Iteration], after: list[Iteration]) -> bool:
+    place = {iteration.key: n for n, iteration in enumerate(after)}
+    assert len(place) == len(after) and sorted(place) == sorted(iteration.key for iteration in before), (
+        "iterations lost"
+    )
     return all(place[before[n].key] < place[before[m].key] for n, m in conflicts(before))
 
 
-def carries(run: list[Turn], around: list[str], var: str, commuting: bool) -> bool:
-    """Do different turns of a loop, within one turn of those around it, conflict?"""
+def carries(run: list[Iteration], around: list[str], var: str, commuting: bool) -> bool:
+    """Do different iterations of a loop, within one iteration of those around it, conflict?"""
     for n, m in conflicts(run, commuting):
         a, b = run[n].at, run[m].at
         shared = var in a and var in b and all(a[v] == b[v] for v in around)
@@ -228,17 +230,17 @@ def perfect(nest: Nest) -> list[str]:
 def check_transform(rng: Rng, nest: Nest) -> Nest | None:
     names = perfect(nest)
     names = names[: int(rng.integers(1, len(names) + 1))]
-    before, rows = list(turns(nest.body, {})), random_rows(rng, names)
+    before, rows = list(iterations(nest.body, {})), random_rows(rng, names)
     after = sorted(before, key=lambda t: [evaluate(r, t.at, {}, lambda load: 0) for r in rows.values()])
     legal = keeps_order(before, after)
     try:
         found = Schedule(nest).transform(rows).nest
     except IRError as error:
-        assert "cannot be the order of turns" in str(error), f"{error}\n{rows}\n{nest}"
+        assert "cannot be the order of iterations" in str(error), f"{error}\n{rows}\n{nest}"
         assert not legal, f"refused, but legal: {rows}\n{error}\n{nest}"
         return None
     assert legal, f"accepted, but illegal: {rows}\n{nest}"
-    assert [t.key for t in turns(found.body, {})] == [t.key for t in after], f"{rows}\n{nest}\n{found}"
+    assert [t.key for t in iterations(found.body, {})] == [t.key for t in after], f"{rows}\n{nest}\n{found}"
     return found
 
 
@@ -264,13 +266,13 @@ def check_step(nest: Nest, step: Callable[[Schedule], Any], legal: Callable[[Nes
 
 
 def check_order(nest: Nest, step: Callable[[Schedule], Any]) -> Nest | None:
-    run = list(turns(nest.body, {}))
-    return check_step(nest, step, lambda after: keeps_order(run, list(turns(after.body, {}))))
+    run = list(iterations(nest.body, {}))
+    return check_step(nest, step, lambda after: keeps_order(run, list(iterations(after.body, {}))))
 
 
 def check_kind(rng: Rng, nest: Nest) -> Nest | None:
-    """Vector and parallel loops: no two turns of them may conflict."""
-    run, names = list(turns(nest.body, {})), perfect(nest)
+    """Vector and parallel loops: no two iterations of them may conflict."""
+    run, names = list(iterations(nest.body, {})), perfect(nest)
     if rng.random() < 0.5:
         legal = not carries(run, [], names[0], commuting=False)
         return check_step(nest, lambda s: s.parallelise(names[0]), lambda _: legal)
@@ -288,7 +290,7 @@ def judged(seed: int) -> Iterator[tuple[Nest, Nest | None]]:
     nest = Maker(rng).nest()
     for _ in range(3):
         names = [each.var for each in loops(nest.body)]
-        if not names:  # loops of one turn are no longer there
+        if not names:  # loops of one iteration are no longer there
             return
         order, size = [str(v) for v in rng.permutation(names)], int(rng.integers(1, 5))
         var, others = str(rng.choice(names)), [str(v) for v in rng.choice(names, 2)]
@@ -345,13 +347,13 @@ def test_ten_thousand_nests_beside_brute_force(part: int) -> None:
 # -- by hand -----------------------------------------------------------------------------------------------
 
 
-def sweeps(turns: int, points: int) -> Nest:
+def sweeps(iterations: int, points: int) -> Nest:
     """Jacobi's relaxation of a line: two statements in loops beside each other, which tiles must fuse."""
     x, y = sc.variables("x y")
     a, b = sc.array("a", (points + 2,)), sc.array("b", (points + 2,))
     mean = sc.loop("x", points, b[x + 1].set((a[x] + a[x + 1] + a[x + 2]) * 0.25))
     back = sc.loop("y", points, a[y + 1].set(b[y + 1] * 2.0))
-    return sc.nest("jacobi", (a, b), sc.loop("t", turns, mean, back))
+    return sc.nest("jacobi", (a, b), sc.loop("t", iterations, mean, back))
 
 
 @pytest.mark.parametrize("sizes", [(4,), (3, 8), (32, 5)])
@@ -378,8 +380,11 @@ def line(points: int = 8) -> sc.Schedule:
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        (lambda s, t, x: s.transform({"a": t * 2, "b": x}), "rows over the loops t, x lose or repeat turns"),
-        (lambda s, t, x: s.transform({"a": t + x}), "lose or repeat turns"),
+        (
+            lambda s, t, x: s.transform({"a": t * 2, "b": x}),
+            "rows over the loops t, x lose or repeat iterations",
+        ),
+        (lambda s, t, x: s.transform({"a": t + x}), "lose or repeat iterations"),
         (lambda s, t, x: s.split("x", 2).transform({"x_i": t}), "there is a loop 'x_i'"),
         (lambda s, t, x: s.vectorise("x", 2).transform({"a": t, "b": x}), "cannot run in vectors"),
         (lambda s, t, x: s.unroll("x").auto_tile(), "the loops of line cannot be tiled"),
@@ -401,7 +406,7 @@ def test_without_islpy_steps_that_need_it_say_so(monkeypatch: pytest.MonkeyPatch
 
 
 def test_distances_that_are_not_known_are_decided_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even places are read and odd ones written: no two turns meet, which distances do not show."""
+    """Even places are read and odd ones written: no two iterations meet, which distances do not show."""
     x = sc.variables("x")[0]
     u = sc.array("u", (40,))
     nest = sc.nest("odd", (u,), sc.loop("x", 9, u[x * 2 + 1].set(u[x * 4] * 2.0)))

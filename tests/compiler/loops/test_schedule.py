@@ -142,7 +142,7 @@ def test_compute_at_joins_a_producer() -> None:
 
 
 def test_compute_at_reading_behind_is_legal() -> None:
-    """The consumer reads t[j-1], which an earlier turn has made."""
+    """The consumer reads t[j-1], which an earlier iteration has made."""
     first = loop("i", 30, copy(at("x", i), to("t", i + 1)))
     second = loop("j", 30, binary("mul", at("t", j), at("x", j), to("y", j)))
     nest = Nest("pair", buffers(x=(30,), t=(31,), y=(30,)), (first, second))
@@ -153,7 +153,7 @@ def test_compute_at_reading_behind_is_legal() -> None:
 @pytest.mark.parametrize("dtype", [np.dtype(n) for n in ("float32", "int64", "int8", "uint16")], ids=str)
 def test_tensorise_a_transpose(dtype: DType, side: int) -> None:
     s = copy(at("x", j, i), to("y", i, j), dtype)
-    nest = Nest("turn", buffers(dtype, x=(19, 35), y=(35, 19)), (loop("i", 35, loop("j", 19, s)),))
+    nest = Nest("turned", buffers(dtype, x=(19, 35), y=(35, 19)), (loop("i", 35, loop("j", 19, s)),))
     tiled = Schedule(nest).tile("i", "j", side, side).tensorise("i_i", "transpose").nest
     assert "micro-kernel transpose, meaning:" in str(tiled)
     same_everywhere(nest, tiled)
@@ -232,7 +232,7 @@ def test_other_refusals() -> None:
     s.split("i", 4)
     assert "the extent of i_i depends on i_o" in refusal(lambda: s.reorder("i_i", "i_o"))
     big = Schedule(product_nest(d=1000))
-    assert "the loop k has 1000 turns" in refusal(lambda: big.unroll("k"))
+    assert "the loop k has 1000 iterations" in refusal(lambda: big.unroll("k"))
 
 
 # -- verifier, interpreter, indices ------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 The nest is the compiler's own loop IR; `Schedule` refuses what a dependence forbids. The model counts what an
 execution in the order of the schedule costs: a statement one cycle, or its share of a vector of neighbours; a
-line of 64 bytes that is not among the last 256 ten cycles more; turns of a parallel outermost loop go to four
-cores. It is a model, so that the verdict is the same on every machine.
+line of 64 bytes that is not among the last 256 ten cycles more; iterations of a parallel outermost loop go
+to four cores. It is a model, so that the verdict is the same on every machine.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _place(access: Load | Target, at: dict[str, int], steps: Steps) -> int:
 
 
 def _lanes(node: Loop, at: dict[str, int], steps: Steps) -> int:
-    """Lanes that share a cycle in a vector loop: one where its turns are not neighbours in memory."""
+    """Lanes that share a cycle in a vector loop: one where its iterations are not neighbours in memory."""
     here, there = {**at, node.var: 0}, {**at, node.var: 1}
     every = [a for n in node.body if isinstance(n, Statement) for a in _accesses(n)]
     near = all(_place(a, there, steps) - _place(a, here, steps) in (0, 1) for a in every)
@@ -102,10 +102,10 @@ def _statements(
         if isinstance(node, Statement):
             yield node, at, lanes
         elif isinstance(node, Loop):
-            turns = min(_at(e, at) for e in node.extent)
+            iterations = min(_at(e, at) for e in node.extent)
             inside = _lanes(node, at, steps) if node.kind == "vector" else lanes
-            for turn in range(turns):
-                yield from _statements(node.body, {**at, node.var: turn}, inside, steps)
+            for iteration in range(iterations):
+                yield from _statements(node.body, {**at, node.var: iteration}, inside, steps)
 
 
 def _at(index: Index, variables: dict[str, int]) -> int:

@@ -33,7 +33,7 @@ from trilobite.cluster.sharding.tensors import (
 from trilobite.compiler.targets.contract import Usage
 from trilobite.compiler.targets.registry import executable, target_now
 from trilobite.framework.delivery import _hand_over, shared_cells
-from trilobite.framework.jit import Jitted, _turn
+from trilobite.framework.jit import Jitted, _state_lock
 from trilobite.framework.recordings import Entry
 from trilobite.framework.signature import Call, hold
 from trilobite.framework.tensor import Tensor, wrap
@@ -190,7 +190,7 @@ class Sharded(Jitted):
         plan = self._planned(e, call, given)
         run = executable(plan.made.graph, target, plan.usage)
         run.prepare(self._values_split(e, call, given, plan), {})
-        with _turn(e):
+        with _state_lock(e):
             outs = run.run(self._values_split(e, call, given, plan), [], 0)
             return self._deliver(e, call, plan, outs)
 

@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from trilobite.base.errors import ArgumentError, IndexingError
 from trilobite.base.locations import user_location
-from trilobite.framework.generation import bump_generation
+from trilobite.framework.change_counter import count_change
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.tensor import Tensor
@@ -20,7 +20,7 @@ class _Listed(Module):
         return [self.__dict__[name] for name in self._slots]
 
     def _replace(self, entries: Iterable[Any]) -> None:
-        bump_generation()
+        count_change()
         for name in list(self._slots):
             del self.__dict__[name], self._slots[name]
         for i, entry in enumerate(entries):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
-from trilobite.framework.generation import bump_generation
+from trilobite.framework.change_counter import count_change
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms.tape import Tape, Taped
@@ -59,7 +59,7 @@ class Handle:
         self._rows, self._row = rows, row
 
     def remove(self) -> None:
-        bump_generation()
+        count_change()
         self._rows[:] = [r for r in self._rows if r is not self._row]
 
     __call__ = remove
@@ -74,7 +74,7 @@ class Handle:
 def enter(rows: list[Row], row: Row, prepend: bool) -> Handle:
     if not callable(row.fn):
         raise ArgumentError(f"a hook {row.fn!r}", where=user_location(), expected="a function")
-    bump_generation()
+    count_change()
     rows.insert(0 if prepend else len(rows), row)
     return Handle(rows, row)
 

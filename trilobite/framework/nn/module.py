@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
-from trilobite.framework.generation import bump_generation
+from trilobite.framework.change_counter import count_change
 from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.leaves import get_grad, set_grad
 from trilobite.framework.nn import hooks as hooked
@@ -80,7 +80,7 @@ class Module(hooked.Hooked, Habits):
         if name in self.__dict__ and self.__dict__[name] is value:  # also what `self.count += 1` ends with
             return
         self._refuse_recorded(name)
-        bump_generation()
+        count_change()
         kind = _kind_of(value, self._slots.get(name))
         if kind is None:
             object.__setattr__(self, name, value)
@@ -91,7 +91,7 @@ class Module(hooked.Hooked, Habits):
 
     def __delattr__(self, name: str) -> None:
         self._refuse_recorded(name)
-        bump_generation()
+        count_change()
         object.__delattr__(self, name)
         self._slots.pop(name, None)
 
@@ -112,7 +112,7 @@ class Module(hooked.Hooked, Habits):
             )
         _check_fits(self, name, kind, value)
         self._refuse_recorded(name)
-        bump_generation()
+        count_change()
         self._slots[name] = kind
         self.__dict__[name] = value
 
@@ -258,7 +258,7 @@ class Module(hooked.Hooked, Habits):
             return
         self._refuse_recorded("training")
         self.__dict__["training"] = bool(mode)
-        bump_generation()
+        count_change()
 
     def train(self: M, mode: bool = True) -> M:
         """Training mode for this module and all under it."""

@@ -173,7 +173,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
             expected="an array or tensor of that dtype", remedy="leave copy out",
         )  # fmt: skip
     if source is not None and np.may_share_memory(out, source):
-        cells.lend(out)
+        cells.share_memory(out)
     return wrap(out)
 
 
@@ -236,7 +236,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         return wrap(copy_value(x.detach()._read())) if copy else x.detach()
     try:
         out = np.from_dlpack(x, copy=copy)
-        cells.lend(out)
+        cells.share_memory(out)
         return wrap(out)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise DTypeError(

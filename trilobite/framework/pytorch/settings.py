@@ -15,8 +15,8 @@ from trilobite.base.errors import DTypeError
 from trilobite.base.locations import user_location
 from trilobite.framework import autocast as casting
 from trilobite.framework import promotion
+from trilobite.framework.change_counter import count_change
 from trilobite.framework.devices import CPU, check_device, device
-from trilobite.framework.generation import bump_generation
 from trilobite.framework.random.generator import (
     Generator,
     default_generator,
@@ -39,7 +39,7 @@ def set_default_dtype(dtype: Any) -> None:
         )
     dt.default_float, dt.default_complex = wanted, dt.complex_of(wanted)
     promotion.promote_scalar.cache_clear()
-    bump_generation()
+    count_change()
 
 
 set_default_tensor_type = set_default_dtype

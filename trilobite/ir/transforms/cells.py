@@ -237,22 +237,24 @@ def expose(array: np.ndarray[Any, Any]) -> None:
         weakref.finalize(owner, _exposed.discard, id(owner))
 
 
-_lent: set[int] = set()  # ids of arrays whose memory tensors were made on: it stays theirs
+_shared: set[int] = set()  # ids of arrays whose memory tensors were made on: it stays theirs
 
 
-def lend(array: np.ndarray[Any, Any]) -> None:
+def share_memory(array: np.ndarray[Any, Any]) -> None:
     """Note that a tensor was made on the memory of somebody's array, who expects to see what is written."""
     expose(array)
     owner = _owner(array)
-    if id(owner) not in _lent:
-        _lent.add(id(owner))
-        weakref.finalize(owner, _lent.discard, id(owner))
+    if id(owner) not in _shared:
+        _shared.add(id(owner))
+        weakref.finalize(owner, _shared.discard, id(owner))
 
 
 def replace(cell: Cell, value: Value) -> None:
-    """A cell's value after a compiled call: as `write`, but into lent memory, where its lender looks."""
+    """A cell's value after a compiled call: as `write`, but into memory that is shared with an array of
+    the user, who looks there.
+    """
     old = cell.held
-    if not (_lent and type(old) is type(value) is np.ndarray and _is_seen(old, value)):
+    if not (_shared and type(old) is type(value) is np.ndarray and _is_seen(old, value)):
         write(cell, value)
     elif old is not value:
         np.copyto(old, value)
@@ -260,10 +262,10 @@ def replace(cell: Cell, value: Value) -> None:
 
 
 def _is_seen(old: np.ndarray[Any, Any], value: np.ndarray[Any, Any]) -> bool:
-    """Is the old memory lent, can it take the value, and does no transform have to undo it?"""
+    """Is the old memory shared, can it take the value, and does no transform have to undo it?"""
     ctx = entry.threads.context
     fits = (old.shape, old.dtype) == (value.shape, value.dtype)
-    return fits and id(_owner(old)) in _lent and ctx.writes is None and ctx.undo is None
+    return fits and id(_owner(old)) in _shared and ctx.writes is None and ctx.undo is None
 
 
 def is_exposed(array: np.ndarray[Any, Any], references: int) -> bool:

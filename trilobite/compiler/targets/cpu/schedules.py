@@ -177,16 +177,16 @@ def _statement(to: Element, value: Expression | float, combine: str | None) -> S
     return Statement(tuple(body.leaves), graph, (Target(to.array.buffer.name, to.index, combine),))
 
 
-def loop(var: str, turns: int, *body: Node) -> Loop:
-    """`for var in range(turns)` around statements and loops."""
-    return Loop(var, (Index(turns),), body)
+def loop(var: str, iterations: int, *body: Node) -> Loop:
+    """`for var in range(iterations)` around statements and loops."""
+    return Loop(var, (Index(iterations),), body)
 
 
-def loops(turns: Mapping[str, int], *body: Node) -> Loop:
+def loops(iterations: Mapping[str, int], *body: Node) -> Loop:
     """Loops inside each other, the first outermost: `loops({"i": m, "j": n}, ...)`."""
-    if not turns:
-        raise ArgumentError("no loops", expected="at least one name with its number of turns")
-    for var, count in reversed(list(turns.items())):
+    if not iterations:
+        raise ArgumentError("no loops", expected="at least one name with its number of iterations")
+    for var, count in reversed(list(iterations.items())):
         body = (loop(var, count, *body),)
     (out,) = body
     assert isinstance(out, Loop)
@@ -222,7 +222,7 @@ class Schedule(_schedule.Schedule):
         interpret(self.nest, _checked(self.nest, arrays))
 
     def compile(self, threads: int = 1) -> Compiled:
-        """Machine code. With more than one thread, turns of the parallel loop are shared among them."""
+        """Machine code. With more than one thread, iterations of the parallel loop are shared among them."""
         return Compiled(self.nest, threads)
 
 
@@ -240,9 +240,9 @@ class Compiled:
     @cached_property
     def _units(self) -> int:
         top = self.nest.body[0] if self.nest.body else None
-        turns = extent_of(top) if isinstance(top, Loop) and top.kind == "parallel" else 1
-        assert isinstance(turns, int)
-        return turns
+        iterations = extent_of(top) if isinstance(top, Loop) and top.kind == "parallel" else 1
+        assert isinstance(iterations, int)
+        return iterations
 
     @cached_property
     def _workers(self) -> ThreadPoolExecutor:

@@ -176,7 +176,7 @@ class Cpu(Target):
     exports = ("c",)
 
     def lower(self, graph: Graph, usage: Usage) -> tuple[Graph, Options]:
-        """As it is: the way to programs (`making`) is gone when none is found on disk."""
+        """As it is: only where no program is found on disk is one made (`graph_to_program`)."""
         return graph, options_of(usage)
 
     def load(self, lowered: tuple[Graph, Options]) -> Executable:

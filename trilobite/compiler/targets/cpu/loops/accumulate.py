@@ -1,8 +1,10 @@
-"""Accumulators in registers: what a reduction carries from turn to turn, and what it makes of it at the end.
+"""Accumulators in registers: what a reduction carries from iteration to iteration, and what it makes of it
+at the end.
 
-Enters: the numbers of the turns, as scalars or vectors. Leaves: one scalar. Sums and the like carry what they
-have so far. Extremes of floats carry three things that cost less than to ask at every number whether it is
-NaN or the other zero: the extreme of those that are numbers, whether one was none, and all signs together.
+Enters: the numbers of the iterations, as scalars or vectors. Leaves: one scalar. Sums and the like carry
+what they have so far. Extremes of floats carry three things that cost less than to ask at every number
+whether it is NaN or the other zero: the extreme of those that are numbers, whether one was none, and all
+signs together.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class _Flat:
 
 
 def collapsed(nest: Nest) -> Nest:
-    """The nest with loops joined wherever every index allows it, and loops of one turn gone."""
+    """The nest with loops joined wherever every index allows it, and loops of one iteration gone."""
     nest = flattened(nest)
     return replace(nest, body=rewritten(nest.body, _join))
 

@@ -1,8 +1,8 @@
-"""Which turns of loops must stay in order: dependences between the accesses of a nest.
+"""Which iterations of loops must stay in order: dependences between the accesses of a nest.
 
 Enters: a nest. Leaves: `Dependence`s: two accesses of one buffer, at least one of them a write, and by how
-many turns of each common loop the second comes after the first (`None`: by any number). A pair is left out
-only if no two turns can meet. Indices that are not linear in the loop variables meet everywhere. Two
+many iterations of each common loop the second comes after the first (`None`: by any number). A pair is left
+out only if no two iterations can meet. Indices that are not linear in the loop variables meet everywhere. Two
 accesses that combine by the same primitive do not order each other: that is what combining means.
 """
 
@@ -37,8 +37,8 @@ class Access:
 
 @dataclass(frozen=True)
 class Dependence:
-    """`second` must run after `first` if it runs `distance` turns later, or in the same turns but later in
-    the text.
+    """`second` must run after `first` if it runs `distance` iterations later, or in the same iterations but
+    later in the text.
     """
 
     first: Access
@@ -52,12 +52,14 @@ class Dependence:
 
     def reversed(self) -> Dependence:
         """Seen from the other access."""
-        far = tuple((v, None if turns is None else -turns) for v, turns in self.distance)
+        far = tuple((v, None if iterations is None else -iterations) for v, iterations in self.distance)
         return Dependence(self.second, self.first, far)
 
     def __str__(self) -> str:
-        turns = ", ".join(f"{v}: {'any' if d is None else d}" for v, d in self.distance) or "the same turn"
-        return f"{_word(self.first)} before {_word(self.second)} ({turns})"
+        iterations = (
+            ", ".join(f"{v}: {'any' if d is None else d}" for v, d in self.distance) or "the same iteration"
+        )
+        return f"{_word(self.first)} before {_word(self.second)} ({iterations})"
 
 
 def _word(a: Access) -> str:
@@ -88,7 +90,7 @@ def _accesses(nodes: tuple[Node, ...], around: tuple[str, ...], counter: Iterato
 
 
 def dependences(nest: Nest) -> list[Dependence]:
-    """All of a nest, each pair in the order in which its turns run."""
+    """All of a nest, each pair in the order in which its iterations run."""
     ranges = {v: d for v, d in ranges_of(nest.body).items() if isinstance(d, int)}
     found = list(accesses(nest.body))
     out: list[Dependence] = []
@@ -119,7 +121,7 @@ def _between(a: Access, b: Access, ranges: Mapping[str, int]) -> Iterator[Depend
 def distances(
     a: Access, b: Access, common: Sequence[str], ranges: Mapping[str, int]
 ) -> list[tuple[int | None, ...]]:
-    """By how many turns of the common loops b may meet what a touches; none: they never meet."""
+    """By how many iterations of the common loops b may meet what a touches; none: they never meet."""
     first, second = rejoined(a.index), rejoined(b.index)
     if len(first) != len(second):
         return [(None,) * len(common)]
@@ -219,26 +221,26 @@ def _solve(
 
 
 def carried(nest: Nest, var: str) -> list[Dependence]:
-    """Dependences between different turns of a loop, within one turn of every loop around it."""
+    """Dependences between different iterations of a loop, within one iteration of every loop around it."""
     return [d for d in dependences(nest) if carries(d, var)]
 
 
 def carries(d: Dependence, var: str) -> bool:
-    for v, turns in d.distance:
+    for v, iterations in d.distance:
         if v == var:
-            return turns != 0
-        if turns not in (0, None):
+            return iterations != 0
+        if iterations not in (0, None):
             return False
     return False
 
 
 def turns_before(d: Dependence, var: str) -> dict[str, Sign]:
-    """The loops around one, all at the same turn."""
+    """The loops around one, all at the same iteration."""
     return {v: "= 0" for v in takewhile(lambda v: v != var, (v for v, _ in d.distance))}
 
 
 def carried_by(d: Dependence, var: str) -> dict[str, Sign]:
-    """Different turns of a loop, within one turn of every loop around it."""
+    """Different iterations of a loop, within one iteration of every loop around it."""
     return {**turns_before(d, var), var: "!= 0"}
 
 
@@ -247,21 +249,21 @@ def turns_over(d: Dependence, outer: str, inner: str) -> bool:
     distance = dict(d.distance)
     if outer not in distance or inner not in distance:
         return False
-    for v, turns in d.distance:
+    for v, iterations in d.distance:
         if v == outer:
             break
-        if turns not in (0, None):
+        if iterations not in (0, None):
             return False  # an outer loop keeps them in order
     a, b = distance[outer], distance[inner]
     return (a is None or a > 0) and (b is None or b < 0)
 
 
 def starts(d: Dependence, var: str) -> bool:
-    """Are all loops around `var` at the same turn, or may they be?"""
-    for v, turns in d.distance:
+    """Are all loops around `var` at the same iteration, or may they be?"""
+    for v, iterations in d.distance:
         if v == var:
             return True
-        if turns not in (0, None):
+        if iterations not in (0, None):
             return False
     return True
 

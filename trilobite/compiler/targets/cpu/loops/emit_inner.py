@@ -21,7 +21,7 @@ from trilobite.compiler.targets.cpu.loops.emit_values import Lane, Scope, linear
 from trilobite.compiler.targets.cpu.loops.index import Index, bounds
 from trilobite.compiler.targets.cpu.loops.ir import Leaf, Load, Loop, Statement, Target
 from trilobite.ir.graph import Graph, Var
-from trilobite.native.llvm.flow import Loop as Turn
+from trilobite.native.llvm.flow import Loop as LlvmLoop
 from trilobite.native.llvm.text import Value
 
 
@@ -64,7 +64,9 @@ class Inner:
         self.kept = [t for s in self.body for t in s.targets if self._stays(t)]
         self.by = [accumulator(scope.text, str(t.combine), self._dtype(t)) for t in self.kept]
         self.invariant: dict[Leaf, Value] = {}
-        self.fixed: list[dict[Var, Value]] = []  # by statement (two may share a body): what no turn changes
+        self.fixed: list[
+            dict[Var, Value]
+        ] = []  # by statement (two may share a body): what no iteration changes
         self.moving: list[Graph] = []  # the bodies without that
 
     def _stays(self, t: Target) -> bool:
@@ -75,11 +77,11 @@ class Inner:
         return t.combine is not None and not moves and not read and written == 1
 
     def emit(self, start: Value | None = None, stop: Value | None = None) -> None:
-        """The whole loop, or its turns from start to stop."""
+        """The whole loop, or its iterations from start to stop."""
         with self.scope.entered({}):
             first = self.scope.start(self.node) if start is None else start
             n = self.scope.extent(self.node) if stop is None else stop
-            if self.node.start:  # a skewed loop may have no turns, and ends before it begins
+            if self.node.start:  # a skewed loop may have no iterations, and ends before it begins
                 n = self.text.smax(n, first)
             self._prepare()
             found = self._vectors(first, n) if self.lanes else self._scalars(first, n)
@@ -127,7 +129,7 @@ class Inner:
             self._base(leaf.buffer, leaf.index)
 
     def _runs(self) -> bool:
-        """Is it known that the loop has at least one turn?"""
+        """Is it known that the loop has at least one iteration?"""
         if self.node.start:
             return False
         spans = [bounds(e, self.scope.ranges) for e in self.node.extent]
@@ -191,33 +193,35 @@ class Inner:
         t = self.text
         if start.number is not None and stop.number is not None:
             return t.constant("i64", start.number + (stop.number - start.number) // step * step)
-        turns = t.sub(stop, start)
+        iterations = t.sub(stop, start)
         return (
-            t.add(start, t.and_(turns, -step)) if step & (step - 1) == 0 else t.sub(stop, t.urem(turns, step))
+            t.add(start, t.and_(iterations, -step))
+            if step & (step - 1) == 0
+            else t.sub(stop, t.urem(iterations, step))
         )
 
     def _range(self, start: Value, stop: Value, lanes: int, found: list[Accumulators]) -> list[Accumulators]:
-        """Turns from start to stop, one copy of the body per list of accumulators."""
+        """Iterations from start to stop, one copy of the body per list of accumulators."""
         if start.number is not None and stop.number is not None and start.number >= stop.number:
             return found
         copies, width = len(found), max(lanes, 1)
         carried = [v for accumulators in found for parts in accumulators for v in parts]
-        with self.text.loop(start, stop, width * copies, carried, self.node.var) as turn:
+        with self.text.loop(start, stop, width * copies, carried, self.node.var) as loop:
             with self.scope.entered({}):
-                self._fetch(turn, width * copies)
-                own = self._apart(turn.values, found)
-                copy = partial(self._copy, turn, lanes, own)
+                self._fetch(loop, width * copies)
+                own = self._apart(loop.values, found)
+                copy = partial(self._copy, loop, lanes, own)
                 out = self.text.side_by_side([partial(copy, k) for k in range(copies)])
-            turn.next(*(v for accumulators in out for parts in accumulators for v in parts))
-        return self._apart(turn.results, found)
+            loop.next(*(v for accumulators in out for parts in accumulators for v in parts))
+        return self._apart(loop.results, found)
 
-    def _fetch(self, turn: Turn, elements: int) -> None:
-        """Ask for the lines of memory ahead that belong to the elements of this turn."""
+    def _fetch(self, loop: LlvmLoop, elements: int) -> None:
+        """Ask for the lines of memory ahead that belong to the elements of this iteration."""
         for a in self.node.ahead if elements > 1 else ():
             buffer = self.scope.buffers[a.buffer]
             base = self.scope.pointer(buffer, a.index.without(self.node.var))
             for k in range(0, elements, LINE // buffer.dtype.itemsize):
-                at = self.text.address(base, self.text.add(turn.index, k), buffer.dtype)
+                at = self.text.address(base, self.text.add(loop.index, k), buffer.dtype)
                 self.text.prefetch(at, write=a.write)
 
     def _apart(self, flat: Sequence[Value], like: list[Accumulators]) -> list[Accumulators]:
@@ -225,9 +229,9 @@ class Inner:
         values = iter(flat)
         return [[list(islice(values, len(parts))) for parts in accumulators] for accumulators in like]
 
-    def _copy(self, turn: Turn, lanes: int, own: list[Accumulators], k: int) -> Accumulators:
-        """The body at the k-th element or vector of a turn."""
-        at = self.text.add(turn.index, k * max(lanes, 1))
+    def _copy(self, loop: LlvmLoop, lanes: int, own: list[Accumulators], k: int) -> Accumulators:
+        """The body at the k-th element or vector of an iteration."""
+        at = self.text.add(loop.index, k * max(lanes, 1))
         with self.scope.entered({}):
             return self._turn(Lane(self.node.var, at, lanes), own[k])
 

@@ -1,8 +1,8 @@
 """A nest as LLVM text: loops with phis, explicit vectors, accumulators in registers, hoisted addresses.
 
 Enters: a scheduled `Nest` and the `Host`. Leaves: the text of a kernel (see targets/cpu/kernel.py):
-words are the argument buffers in order, then the symbolic sizes; units are turns of the parallel loop, one if
-there is none. The text needs no middle end. Innermost loops are in `emit_inner`.
+words are the argument buffers in order, then the symbolic sizes; units are iterations of the parallel loop,
+one if there is none. The text needs no middle end. Innermost loops are in `emit_inner`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Walk:
     def nodes(self, body: tuple[Node, ...]) -> None:
         for node in body:
             if isinstance(node, Statement):
-                # A statement alone is a loop of one turn.
+                # A statement alone is a loop of one iteration.
                 Inner(self.scope, plain_loop("_", 1, node)).emit()
             elif isinstance(node, Micro):
                 self._micro(node)
@@ -98,19 +98,22 @@ class _Walk:
         KERNELS[node.kernel].emit(self.scope, meaning, self.nodes)
 
     def _unrolled(self, node: Loop) -> None:
-        turns = self.scope.extent(node).number
-        if turns is None:
+        iterations = self.scope.extent(node).number
+        if iterations is None:
             raise IRError(
                 f"the unrolled loop {node.var} has no fixed extent",
                 where=f"nest {self.scope.nest.name}",
                 expected="a number",
                 remedy="split it by a number and unroll the inner loop",
             )
-        for k in range(turns):
+        for k in range(iterations):
             with self.scope.entered({node.var: self.text.constant("i64", k)}):
                 self.nodes(node.body)
 
     @contextmanager
     def _turn(self, node: Loop, start: Value | int, stop: Value | int) -> Iterator[None]:
-        with self.text.loop(start, stop, name=node.var) as turn, self.scope.entered({node.var: turn.index}):
+        with (
+            self.text.loop(start, stop, name=node.var) as iteration,
+            self.scope.entered({node.var: iteration.index}),
+        ):
             yield

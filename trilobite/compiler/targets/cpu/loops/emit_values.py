@@ -82,7 +82,7 @@ class Scope:
         return out
 
     def start(self, node: Loop) -> Value:
-        """The first turn of a loop."""
+        """The first iteration of a loop."""
         out = self.text.constant("i64", 0)
         for each in node.start:
             out = self.text.smax(out, self.index(each))

@@ -1,4 +1,5 @@
-"""The meaning of a nest: every statement for every turn of its loops, one after the other, nothing reordered.
+"""The meaning of a nest: every statement for every iteration of its loops, one after the other, nothing
+reordered.
 
 Enters: a nest, its argument buffers as arrays, its sizes. Leaves: the arrays, written. Each scalar graph is
 evaluated by the primitives' NumPy rules. Slow on purpose: compiled nests are compared with it.
@@ -54,9 +55,9 @@ class Interpreter:
     def nodes(self, nodes: tuple[Node, ...], variables: dict[str, int]) -> None:
         for node in nodes:
             if isinstance(node, Loop):
-                turns = min(self._value(e, variables) for e in node.extent)
+                iterations = min(self._value(e, variables) for e in node.extent)
                 first = max((self._value(s, variables) for s in node.start), default=0)
-                for k in range(max(first, 0), turns):
+                for k in range(max(first, 0), iterations):
                     self.nodes(node.body, {**variables, node.var: k})
             elif isinstance(node, Micro):
                 self.nodes(node.meaning, variables)

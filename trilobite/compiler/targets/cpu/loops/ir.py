@@ -171,7 +171,9 @@ Kind = Literal["serial", "parallel", "vector", "unrolled"]
 
 @dataclass(frozen=True)
 class Ahead:
-    """Memory that a later turn of an outer loop, or a later loop, will read or write: to be asked for now."""
+    """Memory that a later iteration of an outer loop, or a later loop, will read or write: to be asked for
+    now.
+    """
 
     buffer: str
     index: Index
@@ -181,7 +183,7 @@ class Ahead:
 @dataclass(frozen=True)
 class Loop:
     """`for var in range(max(0, start), min(extent))`. A vector loop runs `lanes` elements at once, `unroll`
-    such vectors per turn, and what remains one by one. Each turn of it may ask for memory `ahead`.
+    such vectors per iteration, and what remains one by one. Each iteration of it may ask for memory `ahead`.
     """
 
     var: str
@@ -191,7 +193,7 @@ class Loop:
     lanes: int = 0
     unroll: int = 1
     ahead: tuple[Ahead, ...] = ()
-    start: tuple[Index, ...] = ()  # of skewed loops: the first turn is the largest of these, or 0
+    start: tuple[Index, ...] = ()  # of skewed loops: the first iteration is the largest of these, or 0
 
 
 Node = Loop | Statement | Micro

@@ -1,7 +1,7 @@
 """Micro-kernels: pieces of loops that hand-written vector code runs.
 
 Each states which loops it computes (`refuses` gives the reason if it does not) and emits LLVM for them. The
-loops stay in the nest as its meaning, for the interpreter, for C, and for turns that are too short.
+loops stay in the nest as its meaning, for the interpreter, for C, and for iterations that are too short.
 
 `transpose`: a copy of a tile between rows that run along one loop and rows that run along the other, through
 registers, in squares of vectors. `register_tile` (a file of its own): sums of products.

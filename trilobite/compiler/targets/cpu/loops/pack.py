@@ -1,6 +1,6 @@
 """Packing: what a loop reads of a buffer, copied into a local buffer that lies as the loop reads it.
 
-Enters: a nest, a buffer, a loop. Leaves: the nest with a copy at the start of each turn of the loop. The
+Enters: a nest, a buffer, a loop. Leaves: the nest with a copy at the start of each iteration of the loop. The
 local buffer has one axis per loop inside that moves the access, in the order of the loops.
 """
 

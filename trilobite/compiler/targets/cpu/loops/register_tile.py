@@ -2,8 +2,8 @@
 
 Enters: loops `k`, `i`, `j` directly inside each other around `c[.., j] += a[..] * b[.., j]`, where `c` does
 not move with `k`, `a` not with `j` and `b` not with `i`. Leaves: code that reads a tile of `c` once, adds all
-turns of `k` to it in registers, and writes it once. Tiles that are not whole run plainly. Each element adds
-its products in the order of `k`.
+iterations of `k` to it in registers, and writes it once. Tiles that are not whole run plainly. Each
+element adds its products in the order of `k`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trilobite.native.llvm.text import Text, Value
 DOC = "loops k, i, j, the last two of fixed extents, around c[.., j] += a[..] * b[.., j]"
 MOST = 28  # accumulators; more do not stay in registers on any machine
 _DTYPES = (float32, float64, int32, int64)
-_TOGETHER = 4  # turns of k that are written out
+_TOGETHER = 4  # iterations of k that are written out
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _Product:
 
 
 def size_of(node: Loop) -> int:
-    """The largest number of turns that stands in the text; 0 if there is none."""
+    """The largest number of iterations that stands in the text; 0 if there is none."""
     known = [e.constant for e in node.extent if e.is_constant and isinstance(e.constant, int)]
     return min(known, default=0)
 
@@ -129,14 +129,14 @@ def _tile(scope: Scope, p: _Product) -> None:
             with _at(scope, p, i, v):
                 spots.append(t.address(scope.pointers[p.sums[0].name], scope.index(p.sums[1]), p.dtype))
     sums = [t.load(p.dtype, spot, p.lanes) for spot in spots]
-    turns = scope.extent(p.k)
-    whole = t.and_(turns, -_TOGETHER)
+    iterations = scope.extent(p.k)
+    whole = t.and_(iterations, -_TOGETHER)
     with t.loop(0, whole, _TOGETHER, carried=sums, name=p.k.var) as k:
         found = list(k.values)
         for u in range(_TOGETHER):
             found = _step(scope, p, t.add(k.index, u), found)
         k.next(*found)
-    with t.loop(whole, turns, carried=k.results, name=p.k.var) as k:
+    with t.loop(whole, iterations, carried=k.results, name=p.k.var) as k:
         k.next(*_step(scope, p, k.index, list(k.values)))
     for spot, value in zip(spots, k.results, strict=True):
         t.store(p.dtype, value, spot)
@@ -148,7 +148,7 @@ def _at(scope: Scope, p: _Product, i: int, v: int) -> AbstractContextManager[Non
 
 
 def _step(scope: Scope, p: _Product, k: Value, sums: list[Value]) -> list[Value]:
-    """One turn of k for the whole tile."""
+    """One iteration of k for the whole tile."""
     t = scope.text
     columns, out = [], []
     with scope.entered({p.k.var: k}):

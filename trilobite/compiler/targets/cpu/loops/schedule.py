@@ -1,8 +1,8 @@
 """Schedules: how a nest runs, apart from what it computes.
 
 Enters: a nest. Each method changes how it runs and returns the schedule, so that they chain; `nest` is the
-result and `steps` what was done. A change that could let a value be read before it is written, or two turns
-that must stay in order run side by side, is refused with the dependence that forbids it.
+result and `steps` what was done. A change that could let a value be read before it is written, or two
+iterations that must stay in order run side by side, is refused with the dependence that forbids it.
 
     s = Schedule(nest).split("i", 64).reorder("i_o", "j", "i_i").vectorise("i_i", 8).parallelise("i_o")
 """
@@ -55,7 +55,7 @@ from trilobite.compiler.targets.cpu.loops.transform import (
 )
 from trilobite.compiler.targets.cpu.loops.verify import verify
 
-UNROLL = 64  # turns that one may write out
+UNROLL = 64  # iterations that one may write out
 
 
 class Schedule:
@@ -85,13 +85,17 @@ class Schedule:
     # -- the shape of loops --------------------------------------------------------------------------------
 
     def split(self, var: str, size: int) -> Schedule:
-        """`var` becomes `var_o` over blocks of `size` turns and `var_i` inside; the last may be short."""
+        """`var` becomes `var_o` over blocks of `size` iterations and `var_i` inside; the last may be
+        short.
+        """
         if size < 1:
             raise self._refused(
                 f"split {var} into blocks of {size}", "a size of at least 1", "give a positive size"
             )
         if self.loop(var).kind == "unrolled":
-            raise self._refused(f"split {var}: it is unrolled", "a loop with turns", "split before unrolling")
+            raise self._refused(
+                f"split {var}: it is unrolled", "a loop with iterations", "split before unrolling"
+            )
         return self._done(on_loop(self.nest, var, lambda n: (split_loop(n, size),)), f"split {var} {size}")
 
     def tile(self, outer: str, inner: str, rows: int, columns: int) -> Schedule:
@@ -137,8 +141,9 @@ class Schedule:
         return self
 
     def skew(self, outer: str, inner: str, factor: int = 1) -> Schedule:
-        """Turns of `inner` begin `factor` later with each turn of `outer`: it becomes `inner_outer`, which is
-        `inner + factor * outer`. The order of turns stays; what changes is which exchanges are legal then.
+        """Iterations of `inner` begin `factor` later with each iteration of `outer`: it becomes
+        `inner_outer`, which is `inner + factor * outer`. The order of iterations stays; what changes is
+        which exchanges are legal then.
         """
         node = self._nested(outer, inner, "skew")
         child = node.body[0]
@@ -146,8 +151,8 @@ class Schedule:
         skewed = skew_loop(child, node, factor)
         if skewed is None or child.kind != "serial":
             raise self._refused(
-                f"cannot skew {inner} by {factor} turns for each of {outer}",
-                "a factor of at least 1, and two plain loops with fixed numbers of turns",
+                f"cannot skew {inner} by {factor} iterations for each of {outer}",
+                "a factor of at least 1, and two plain loops with fixed numbers of iterations",
                 "skew before splitting, vectorising and unrolling",
             )
         return self._done(on_loop(self.nest, inner, lambda _: (skewed,)), f"skew {outer} {inner} {factor}")
@@ -179,19 +184,20 @@ class Schedule:
         self.nest = on_loop(self.nest, outer, lambda _: (exchanged,))
 
     def _met(self, d: Dependence, signs: Mapping[str, Sign], nest: Nest | None = None) -> Dependence | None:
-        """The dependence, if turns whose distances have these signs do meet. The test by distances is on the
-        safe side; with islpy the answer is exact.
+        """The dependence, if iterations whose distances have these signs do meet. The test by distances is
+        on the safe side; with islpy the answer is exact.
         """
         return meeting(nest or self.nest, d, signs) if installed() else d
 
     def transform(self, rows: Mapping[str, Index]) -> Schedule:
-        """Loops directly inside each other run in the order of other ones, whose turns are sums of theirs:
-        `transform({"t": t, "w": 2 * t + x})`. Every turn must have its own place in the new loops.
+        """Loops directly inside each other run in the order of other ones, whose iterations are sums of
+        theirs: `transform({"t": t, "w": 2 * t + x})`. Every iteration must have its own place in the new
+        loops.
         """
         chain = self._chain({v for row in rows.values() for v in row.variables})
         if not is_unimodular(rows, [each.var for each in chain]):
             raise self._refused(
-                f"rows over the loops {', '.join(each.var for each in chain)} lose or repeat turns",
+                f"rows over the loops {', '.join(each.var for each in chain)} lose or repeat iterations",
                 "as many rows as loops, with whole numbers and a determinant of 1 or -1",
                 "give one row for each loop; multiples belong to the other loops of a row",
             )
@@ -203,7 +209,9 @@ class Schedule:
             )
         found = reorder.transformed(self.nest, chain, rows)
         if isinstance(found, Dependence):
-            raise self._broken("the rows cannot be the order of turns", found, "let rows grow with the loops")
+            raise self._broken(
+                "the rows cannot be the order of iterations", found, "let rows grow with the loops"
+            )
         return self._done(found, f"transform {', '.join(f'{name} = {row}' for name, row in rows.items())}")
 
     def auto_tile(self, *sizes: int) -> Schedule:
@@ -222,7 +230,7 @@ class Schedule:
         if micro or any(each.kind != "serial" for each in loops(self.nest.body)) or not is_affine(self.nest):
             raise self._refused(
                 f"the loops of {self.nest.name} cannot be {what}",
-                "plain loops whose numbers of turns are affine in the loops around them",
+                "plain loops whose numbers of iterations are affine in the loops around them",
                 "do this before vectorising, unrolling, parallelising and tensorising",
             )
 
@@ -236,7 +244,7 @@ class Schedule:
         return chain
 
     def _broken(self, what: str, d: Dependence, remedy: str) -> IRError:
-        if any(turns is None for _, turns in d.distance):
+        if any(iterations is None for _, iterations in d.distance):
             remedy += "; distances that are not known (any) are found with the extra `polyhedral`"
         return self._refused(
             f"{what}: it would reorder a {d}", "an order that every dependence allows", remedy
@@ -263,12 +271,12 @@ class Schedule:
         return self._done(on_loop(self.nest, var, lambda _: (kind,)), step)
 
     def parallelise(self, var: str) -> Schedule:
-        """Turns of the outermost loop as units that several threads share."""
+        """Iterations of the outermost loop as units that several threads share."""
         node = self.loop(var)
         if node.start:
             raise self._refused(
                 f"the loop {var} cannot be parallel: it is skewed",
-                "a loop that begins with turn 0",
+                "a loop that begins with iteration 0",
                 "parallelise a loop around it, or inside it after an exchange",
             )
         if self.nest.body != (node,):
@@ -288,11 +296,11 @@ class Schedule:
         )
 
     def unroll(self, var: str) -> Schedule:
-        """Write out every turn of a loop of few."""
-        turns = extent_of(self.loop(var))
-        if not isinstance(turns, int) or turns > UNROLL:
+        """Write out every iteration of a loop of few."""
+        iterations = extent_of(self.loop(var))
+        if not isinstance(iterations, int) or iterations > UNROLL:
             raise self._refused(
-                f"the loop {var} has {'an unknown number of' if turns is None else turns} turns",
+                f"the loop {var} has {iterations or 'an unknown number of'} iterations",
                 f"a fixed number up to {UNROLL}",
                 f"split {var} by a small number and unroll {var}_i",
             )
@@ -318,21 +326,21 @@ class Schedule:
         return self
 
     def _join(self, first: Loop, second: Loop) -> None:
-        """Two loops beside each other as one; what the second reads must not come from later turns."""
+        """Two loops beside each other as one; what the second reads must not come from later iterations."""
         if (first.extent, first.start) != (second.extent, second.start):
             raise self._refused(
                 f"cannot join the loops `{loop_line(first)}` and `{loop_line(second)}`",
                 "equal extents",
-                "split or pad one of them so that both make the same turns",
+                "split or pad one of them so that both make the same iterations",
             )
         self._must_be_next(first, second)
         joined = self._joined(first, second)
         producer = list(statements(substituted(first.body, {first.var: variable(second.var)})))
         consumer = list(statements(second.body))
         for d in dependences(joined):
-            turns = dict(d.distance).get(second.var, 0)
+            iterations = dict(d.distance).get(second.var, 0)
             early = d.first.statement in consumer and d.second.statement in producer
-            if early and not d.reordable and (turns is None or turns > 0) and starts(d, second.var):
+            if early and not d.reordable and (iterations is None or iterations > 0) and starts(d, second.var):
                 met = self._met(d, {**turns_before(d, second.var), second.var: "> 0"}, joined)
                 if met is not None:
                     what = f"cannot compute {first.var} inside {second.var}"
@@ -368,7 +376,7 @@ class Schedule:
     # -- memory and micro-kernels --------------------------------------------------------------------------
 
     def pack(self, buffer: str, var: str) -> Schedule:
-        """At the start of each turn of `var`, copy what its loops read of a buffer into a local one."""
+        """At the start of each iteration of `var`, copy what its loops read of a buffer into a local one."""
         node = self.loop(var)
         written = {t.buffer for s in statements((node,)) for t in s.targets}
         if buffer in written:

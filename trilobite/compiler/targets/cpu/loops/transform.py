@@ -32,14 +32,15 @@ def on_loop(nest: Nest, var: str, change: Callable[[Loop], tuple[Node, ...]]) ->
 
 
 def split_loop(node: Loop, size: int) -> Loop:
-    """Blocks of `size` turns: an outer loop over blocks, an inner one inside; the last may be short."""
+    """Blocks of `size` iterations: an outer loop over blocks, an inner one inside; the last may be short."""
     outer, inner = f"{node.var}_o", f"{node.var}_i"
     at = variable(outer) * size + variable(inner)
     body = substituted(node.body, {node.var: at})
     blocks = tuple(_pieces(e, size) for e in node.extent)
     rest = tuple(e - variable(outer) * size for e in node.extent if not _divides(e, size))
     if node.start:
-        # Blocks before the first turn and behind the last are empty, so bounds of other loops need not count.
+        # Blocks before the first iteration and behind the last are empty, so bounds of other loops need not
+        # count.
         blocks = tuple(b for b, e in zip(blocks, node.extent, strict=True) if e.is_constant) or blocks
     extent = (Index(size), *rest)
     start = tuple(s - variable(outer) * size for s in node.start)
@@ -58,7 +59,7 @@ def _pieces(e: Index, size: int) -> Index:
 
 
 def extent_of(node: Loop) -> Dim | None:
-    """The number of turns where no other loop decides it."""
+    """The number of iterations where no other loop decides it."""
     if len(node.extent) == 1 and node.extent[0].is_constant and not node.start:
         return node.extent[0].constant
     return None
@@ -79,8 +80,8 @@ def fuse_pair(node: Loop) -> Loop | None:
 
 
 def interchange_pair(node: Loop) -> Loop | None:
-    """The loop inside becomes the loop outside. Bounds of it that grow or shrink with the other's turns by
-    one become bounds of the other; None where they do so otherwise, or no other bound is left.
+    """The loop inside becomes the loop outside. Bounds of it that grow or shrink with the other's
+    iterations by one become bounds of the other; None where they do so otherwise, or no other bound is left.
     """
     child = node.body[0]
     assert isinstance(child, Loop)
@@ -132,12 +133,14 @@ class _Bounds:
 
 
 def skew_loop(node: Loop, by: Loop, factor: int) -> Loop | None:
-    """A loop whose turns begin `factor` later with each turn of another; None where that has no fixed end."""
-    last, turns = extent_of(by), extent_of(node)
-    if not isinstance(last, int) or not isinstance(turns, int) or factor < 1:
+    """A loop whose iterations begin `factor` later with each iteration of another; None where that has no
+    fixed end.
+    """
+    last, iterations = extent_of(by), extent_of(node)
+    if not isinstance(last, int) or not isinstance(iterations, int) or factor < 1:
         return None
     new = f"{node.var}_{by.var}"
     late = variable(by.var) * factor
     body = substituted(node.body, {node.var: variable(new) - late})
-    extent = (late + turns, Index(turns + factor * max(last - 1, 0)))
+    extent = (late + iterations, Index(iterations + factor * max(last - 1, 0)))
     return replace(node, var=new, extent=extent, start=(late,), body=body)

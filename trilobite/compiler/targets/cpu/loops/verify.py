@@ -125,7 +125,7 @@ class _Check:
         return all(v in self.ranges for v in used) and not self._cut(used)
 
     def _cut(self, used: set[str]) -> bool:
-        """Does a bound beside the plain one leave out turns of these variables?"""
+        """Does a bound beside the plain one leave out iterations of these variables?"""
         for each in loops(self.nest.body):
             if len(each.extent) > 1 or each.start:
                 decide = {each.var}.union(*(i.variables for i in (*each.extent, *each.start)))

@@ -181,7 +181,7 @@ class Columns:
 
 
 def reduction_loop(body: tuple[Node, ...]) -> Loop | None:
-    """The outermost loop whose turns are combined: the one between a start and an end."""
+    """The outermost loop whose iterations are combined: the one between a start and an end."""
     while len(body) == 1 and isinstance(body[0], Loop):
         body = body[0].body
     if len(body) < 3:
@@ -195,28 +195,28 @@ def _depth(node: Node) -> int:
 
 
 def rows_per_block(nest: Nest, group: Group) -> int | None:
-    """How many turns of the reduction make one block; None where one block is enough."""
+    """How many iterations of the reduction make one block; None where one block is enough."""
     found = reduction_loop(nest.body)
-    turns = None if found is None else extent_of(found)
-    if found is None or not isinstance(turns, int) or turns < 2:
+    iterations = None if found is None else extent_of(found)
+    if found is None or not isinstance(iterations, int) or iterations < 2:
         return None
-    per_turn = size(group.shape) / max(size(group.kept_shape), 1) / turns
-    if turns * per_turn < FEWEST:
+    per_iteration = size(group.shape) / max(size(group.kept_shape), 1) / iterations
+    if iterations * per_iteration < FEWEST:
         return None
     outside = _outside(nest.body)
-    each = size(group.shape) / max(turns, 1) / outside
-    enough = outside >= 8 or turns * each * outside <= 4 * BLOCK
-    if enough and turns * per_turn <= 4 * RUN * RUN**0.5:
+    each = size(group.shape) / max(iterations, 1) / outside
+    enough = outside >= 8 or iterations * each * outside <= 4 * BLOCK
+    if enough and iterations * per_iteration <= 4 * RUN * RUN**0.5:
         return None
     rows = max(int(BLOCK // each), 1)
-    rows = min(rows, max(RUN, int((turns * RUN) ** 0.5)))
-    return _even(rows, turns) if rows < turns else None
+    rows = min(rows, max(RUN, int((iterations * RUN) ** 0.5)))
+    return _even(rows, iterations) if rows < iterations else None
 
 
-def _even(rows: int, turns: int) -> int:
+def _even(rows: int, iterations: int) -> int:
     """A size of about so many rows that divides all of them, if there is one; else a multiple of four."""
     for n in range(rows, rows // 2, -1):
-        if turns % n == 0 and n % 4 == 0:
+        if iterations % n == 0 and n % 4 == 0:
             return n
     return max(rows // 4 * 4, 1)
 

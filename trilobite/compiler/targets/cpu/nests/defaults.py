@@ -47,7 +47,7 @@ def vectorised(nest: Nest, host: Host) -> Nest:
 
 
 def _runs_in_vectors(node: Loop) -> bool:
-    """No result of one turn is read or overwritten by another, except by combining."""
+    """No result of one iteration is read or overwritten by another, except by combining."""
     (*body,) = (n for n in node.body if isinstance(n, Statement))
     written = {t.buffer for s in body for t in s.targets}
     for s in body:
@@ -56,7 +56,7 @@ def _runs_in_vectors(node: Loop) -> bool:
             if not moves and t.combine is None:
                 return False
             if moves and not all(linear(i, node.var) for i in t.index):
-                return False  # two turns may write one element
+                return False  # two iterations may write one element
         for load in s.loads():
             same = [t for o in body for t in o.targets if t.buffer == load.buffer]
             if load.buffer in written and any(t.index != load.index for t in same):
@@ -178,7 +178,7 @@ def _reduces(row: Loop) -> bool:
 
 
 def _block_size(row: Loop, block: int) -> int:
-    """Turns that make one unit, a multiple of the longest vectors."""
+    """Iterations that make one unit, a multiple of the longest vectors."""
     each = sum(map(_work, row.body))
     return max(int(4 * block / each) // 256, 4) * 256
 
@@ -201,7 +201,7 @@ def kernel(nest: Nest, host: Host) -> NativeKernel:
 
 
 def units(nest: Nest) -> Index:
-    """How many turns the parallel loop has; one if there is none."""
+    """How many iterations the parallel loop has; one if there is none."""
     top = nest.body[0] if len(nest.body) == 1 else None
     if isinstance(top, Loop) and top.kind == "parallel":
         return top.extent[0]

@@ -1,7 +1,8 @@
 """Column sums several rows at a time: fewer trips of each accumulator to memory and back.
 
 Enters and leaves: a nest. A loop over rows around a loop along them whose results are all combined into the
-same places becomes one that takes `ROWS` rows per turn, joined pairwise first, and what remains row by row.
+same places becomes one that takes `ROWS` rows per iteration, joined pairwise first, and what remains row
+by row.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _is_before(nest: Nest, read: _Use, write: _Use, x: str, target: tuple[Index,
     """Is what this statement reads of x never overwritten before?"""
     loads = [load for load in read.statement.loads() if load.buffer == x]
     if read.statement is write.statement:
-        # The same element, by the same turn, which reads before it writes.
+        # The same element, by the same iteration, which reads before it writes.
         return all(load in read.statement.leaves and load.index == target for load in loads)
     apart = read.order < write.order and read.around[-1:] != write.around[-1:]
     return (

@@ -135,7 +135,7 @@ def in_strips(nest: Nest) -> Nest:
 
 
 def _is_row(s: Statement, var: str) -> bool:
-    """Does each turn of the loop write elements that no other turn writes?"""
+    """Does each iteration of the loop write elements that no other iteration writes?"""
     return all(sum(_moves(i, var) for i in t.index) == 1 for t in s.targets)
 
 
@@ -200,7 +200,7 @@ def running(e: Equation, reader_of: ReaderOf, names: list[str]) -> tuple[Node, t
 
 
 def _only(body: tuple[Node, ...]) -> Node:
-    """One node; without loops around, a loop of one turn."""
+    """One node; without loops around, a loop of one iteration."""
     return body[0] if len(body) == 1 else Loop("whole", (Index(1),), body)
 
 

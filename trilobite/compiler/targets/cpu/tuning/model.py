@@ -2,7 +2,7 @@
 
 Enters: parameters of a problem. Leaves: a guess of how long it takes, in units of its own; only the order of
 guesses matters. `analytic` knows the caches and counts what a cut costs: blocks that do not fit, units that
-threads cannot share evenly, turns of outer loops. `Boosted` is a sum of decision stumps, fitted to the
+threads cannot share evenly, iterations of outer loops. `Boosted` is a sum of decision stumps, fitted to the
 logarithm of measured times by gradient boosting; its features are the parameters and what `analytic` is made
 of.
 """

@@ -1,8 +1,8 @@
 """Loops from isl's syntax tree.
 
-Enters: a tree that isl made of an order of turns, and the statements that it calls by number. Leaves: nodes
-of the loop IR. Loops here count from 0 or later, so a loop that begins below is shifted; a condition becomes
-a loop of at most one turn.
+Enters: a tree that isl made of an order of iterations, and the statements that it calls by number. Leaves:
+nodes of the loop IR. Loops here count from 0 or later, so a loop that begins below is shifted; a condition
+becomes a loop of at most one iteration.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reader:
         self.kinds, self.ops = self.isl.ast_node_type, self.isl.ast_expr_op_type
         self.ranges: dict[str, int] = {}
         self.taken: Counter[str] = Counter()
-        self.calls: list[tuple[int, list[Index]]] = []  # in order of the text: statement, turn
+        self.calls: list[tuple[int, list[Index]]] = []  # in order of the text: statement, iteration
 
     def nodes(self, tree: Any, scope: Scope) -> tuple[Node, ...]:
         kind = tree.get_type()
@@ -72,7 +72,7 @@ class Reader:
         return (Loop(var, tuple(extent), body, start=tuple(i for i in start if self._span(i)[1] > 0)),)
 
     def _base(self, first: list[Index], step: int) -> Index:
-        """What turn 0 of our loop is: not after any of isl's, whose steps all lead to it."""
+        """What iteration 0 of our loop is: not after any of isl's, whose steps all lead to it."""
         low = max(self._span(i)[0] for i in first)
         if all(i.is_constant for i in first):
             return Index(low)
@@ -188,7 +188,7 @@ class Reader:
 
 def _unknown(tree: Any) -> IRError:
     return IRError(
-        f"an order of turns gives loops of another form: {tree.to_C_str().strip().splitlines()[0]}",
+        f"an order of iterations gives loops of another form: {tree.to_C_str().strip().splitlines()[0]}",
         expected="loops with minima, maxima, quotients and conditions that all hold",
         remedy="choose other rows, for example without multiples of loops",
     )

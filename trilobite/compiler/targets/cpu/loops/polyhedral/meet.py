@@ -1,8 +1,8 @@
-"""Do two accesses meet in turns that are a given way apart? Exact for affine nests.
+"""Do two accesses meet in iterations that are a given way apart? Exact for affine nests.
 
 Enters: a nest, a dependence that the test by distances found possible, and the sign of the distance in each
-common loop. Leaves: that dependence with the distances of a pair of turns that really meet, or None. It says
-nothing about orders: who asks knows which signs forbid what it wants to do.
+common loop. Leaves: that dependence with the distances of a pair of iterations that really meet, or None.
+It says nothing about orders: who asks knows which signs forbid what it wants to do.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from trilobite.compiler.targets.cpu.loops.polyhedral.model import Names, affine,
 
 
 def meeting(nest: Nest, d: Dependence, signs: Mapping[str, Sign]) -> Dependence | None:
-    """The dependence at a distance at which it occurs, with such signs; None where no two turns meet so."""
+    """The dependence at a distance at which it occurs, with such signs; None where no two iterations meet
+    so.
+    """
     isl, found = islpy(), placed(nest)
     first, second = found[d.first.order], found[d.second.order]
     v, w = first.names("v"), second.names("w")
-    holds = [*first.turns(v), *second.turns(w), *_same_place(d.first, v, d.second, w)]
+    holds = [*first.iterations(v), *second.iterations(w), *_same_place(d.first, v, d.second, w)]
     holds += [*_reached(d.first, v), *_reached(d.second, w)]
     holds += [f"{w[var]} - {v[var]} {sign}" for var, sign in signs.items()]
     common = [var for var, _ in d.distance]

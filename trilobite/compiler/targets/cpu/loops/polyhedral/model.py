@@ -1,8 +1,8 @@
-"""A nest in isl's text: which turns a statement has, what they touch, and when they run.
+"""A nest in isl's text: which iterations a statement has, what they touch, and when they run.
 
 Enters: a nest. Leaves: constraints over `v0, v1, ...`, the loops around a statement from the outside, and
 sets and relations made of them. Bounds and places that are not affine (loaded integers, products of
-symbolic sizes) say nothing: a set may then have more turns than really run, never fewer.
+symbolic sizes) say nothing: a set may then have more iterations than really run, never fewer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def islpy() -> Any:
     """The package, imported when first needed."""
     if not installed():
         raise IRError(
-            "the order of turns cannot be changed as a whole: islpy is not installed",
+            "the order of iterations cannot be changed as a whole: islpy is not installed",
             expected="the extra `polyhedral`",
             remedy="pip install 'trilobite[polyhedral]', or use split, skew and reorder",
         )
@@ -48,7 +48,7 @@ class Placed:
     def names(self, letter: str = "v") -> dict[str, str]:
         return {each.var: f"{letter}{k}" for k, each in enumerate(self.loops)}
 
-    def turns(self, names: Names) -> list[str]:
+    def iterations(self, names: Names) -> list[str]:
         """What holds for the loops' variables where the statement runs."""
         out: list[str] = []
         for each in self.loops:
@@ -98,7 +98,7 @@ def _known(indices: Sequence[Index], names: Names) -> Iterator[str]:
 
 
 def is_affine(nest: Nest) -> bool:
-    """Are the turns of all loops known exactly?"""
+    """Are the iterations of all loops known exactly?"""
     return all(
         affine(i, p.names()) is not None
         for p in placed(nest)

@@ -1,7 +1,7 @@
-"""A whole nest as relations of isl: turns, the order in which they run, and which must stay in order.
+"""A whole nest as relations of isl: iterations, the order in which they run, and which must stay in order.
 
-Enters: a nest of plain loops with affine bounds. Leaves: `Relations`. Two turns depend on each other if they
-touch one element and one of them writes; two that combine into it by the same primitive do not.
+Enters: a nest of plain loops with affine bounds. Leaves: `Relations`. Two iterations depend on each other
+if they touch one element and one of them writes; two that combine into it by the same primitive do not.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Relations:
         return self.isl.UnionMap.read_from_str(self.context, f"{{ {'; '.join(rows)} }}")
 
     def row(self, k: int, to: str, holds: Sequence[str] = ()) -> str:
-        """From the turns of statement k to something."""
+        """From the iterations of statement k to something."""
         p = self.placed[k]
         names = p.names()
-        turns = " and ".join((*p.turns(names), *holds)) or "0 = 0"
-        return f"S{k}[{', '.join(names.values())}] -> {to} : {turns}"
+        iterations = " and ".join((*p.iterations(names), *holds)) or "0 = 0"
+        return f"S{k}[{', '.join(names.values())}] -> {to} : {iterations}"
 
     @cached_property
     def domain(self) -> Any:
         return self.relation([self.row(k, "[]") for k in range(len(self.placed))]).domain()
 
     def order(self, times: Sequence[Sequence[str]]) -> Any:
-        """From the turns of each statement to when they run, as a vector over `v0, v1, ...`."""
+        """From the iterations of each statement to when they run, as a vector over `v0, v1, ...`."""
         longest = max(map(len, times))
         full = ([*time, *["0"] * (longest - len(time))] for time in times)
         return self.relation([self.row(k, f"[{', '.join(time)}]") for k, time in enumerate(full)])
@@ -53,30 +53,30 @@ class Relations:
         return self.order([written_time(p) for p in self.placed])
 
     def generated(self, body: tuple[Node, ...], calls: Sequence[tuple[int, list[Index]]]) -> Any:
-        """The order in which loops run that were written for these turns: copies of statements in order of
-        their text, each with the statement and the turn that it is.
+        """The order in which loops run that were written for these iterations: copies of statements in
+        order of their text, each with the statement and the iteration that it is.
         """
         copies = placed(replace(self.nest, body=body))
         longest = max((2 * len(p.loops) + 1 for p in copies), default=1)
-        turns, times = [], []
+        iterations, times = [], []
         for c, (p, (k, at)) in enumerate(zip(copies, calls, strict=True)):
             names = p.names()
-            copy, holds = f"N{c}[{', '.join(names.values())}]", " and ".join(p.turns(names)) or "0 = 0"
-            turn = ", ".join(str(affine(i, names)) for i in at)
+            copy, holds = f"N{c}[{', '.join(names.values())}]", " and ".join(p.iterations(names)) or "0 = 0"
+            iteration = ", ".join(str(affine(i, names)) for i in at)
             time = [*written_time(p), *["0"] * longest][:longest]
-            turns.append(f"{copy} -> S{k}[{turn}] : {holds}")
+            iterations.append(f"{copy} -> S{k}[{iteration}] : {holds}")
             times.append(f"{copy} -> [{', '.join(time)}] : {holds}")
-        return self.relation(turns).reverse().apply_range(self.relation(times))
+        return self.relation(iterations).reverse().apply_range(self.relation(times))
 
     def runs_all(self, order: Any) -> bool:
-        """Does it run every turn, and each once?"""
+        """Does it run every iteration, and each once?"""
         return bool(order.domain().is_equal(self.domain) and order.is_single_valued())
 
     # -- what must stay in order ---------------------------------------------------------------------------
 
     @cached_property
     def dependences(self) -> Any:
-        """From a turn to every later one that must stay behind it."""
+        """From an iteration to every later one that must stay behind it."""
         out = self.isl.UnionMap.read_from_str(self.context, "{ }")
         for first, second in self._ordered_kinds():
             out = out.union(first.apply_range(second.reverse()))
@@ -113,7 +113,7 @@ class Relations:
     # -- what an order breaks ------------------------------------------------------------------------------
 
     def broken(self, order: Any) -> Dependence | None:
-        """A dependence whose second turn would run before its first, or beside it."""
+        """A dependence whose second iteration would run before its first, or beside it."""
         wrong = self.dependences.intersect(order.lex_ge_union_map(order))
         if wrong.is_empty():
             return None
@@ -131,7 +131,7 @@ class Relations:
         return number, at
 
     def _dependence(self, first: int, at: list[int], second: int, then: list[int]) -> Dependence:
-        """The accesses by which two turns meet, and how far apart these are."""
+        """The accesses by which two iterations meet, and how far apart these are."""
         loops = (self.placed[first].loops, self.placed[second].loops)
         common = [a.var for a, b in zip(*loops, strict=False) if a == b]
         far = tuple((var, y - x) for var, x, y in zip(common, at, then, strict=False))
@@ -145,8 +145,8 @@ class Relations:
 
     def _meet(self, d: Dependence, at: list[int], then: list[int]) -> bool:
         rows = [
-            self._touched(a) + "".join(f" and v{k} = {x}" for k, x in enumerate(turn))
-            for a, turn in ((d.first, at), (d.second, then))
+            self._touched(a) + "".join(f" and v{k} = {x}" for k, x in enumerate(iteration))
+            for a, iteration in ((d.first, at), (d.second, then))
         ]
         first, second = (self.relation([row]).range() for row in rows)
         return not first.intersect(second).is_empty()
@@ -157,7 +157,7 @@ def _kind(a: Access) -> str:
 
 
 def written_time(p: Placed) -> list[str]:
-    """When a statement runs as the text stands: places and turns in turn."""
+    """When a statement runs as the text stands: places and iterations in turn."""
     out = [str(p.places[0])]
     for k in range(len(p.loops)):
         out += [f"v{k}", str(p.places[k + 1])]

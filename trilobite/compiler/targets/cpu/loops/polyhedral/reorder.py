@@ -1,9 +1,9 @@
-"""Other orders of turns: by rows that somebody gives, or found in the manner of Pluto.
+"""Other orders of iterations: by rows that somebody gives, or found in the manner of Pluto.
 
-Enters: a nest of plain loops with affine bounds. Leaves: the nest whose loops run its turns in another order,
-or the dependence that forbids it. `transformed` takes rows, affine in the loops that they replace. `tiled`
-lets isl's scheduler look for rows by which every dependence runs forward in each loop of a band (so that all
-of its loops may be cut into blocks), skews and fuses where that is needed, and cuts them.
+Enters: a nest of plain loops with affine bounds. Leaves: the nest whose loops run its iterations in
+another order, or the dependence that forbids it. `transformed` takes rows, affine in the loops that they
+replace. `tiled` lets isl's scheduler look for rows by which every dependence runs forward in each loop of a
+band (so that all of its loops may be cut into blocks), skews and fuses where that is needed, and cuts them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LARGEST = 4  # by how much a found row may multiply a loop: more means skewing b
 
 
 def transformed(nest: Nest, chain: Sequence[Loop], rows: Mapping[str, Index]) -> Nest | Dependence:
-    """Loops directly inside each other replaced by others, whose turns are the rows."""
+    """Loops directly inside each other replaced by others, whose iterations are the rows."""
     found = Relations(nest)
     depth = next(p.loops.index(chain[0]) for p in found.placed if chain[0] in p.loops)
     times, names = [], []
@@ -52,9 +52,9 @@ def _written(found: Relations, tree: Any, names: Sequence[Sequence[str]]) -> Nes
     order = found.generated(body, reader.calls)
     if not found.runs_all(order) or found.broken(order) is not None:
         raise IRError(
-            "the loops that isl wrote for an order leave out turns, repeat them or break a dependence",
+            "the loops that isl wrote for an order leave out iterations, repeat them or break a dependence",
             where=f"nest {found.nest.name}",
-            expected="every turn once, in an order that every dependence allows",
+            expected="every iteration once, in an order that every dependence allows",
             remedy="this is a fault of islpy; use rows or sizes that differ, or split, skew and reorder",
         )
     return replace(found.nest, body=body)
@@ -120,7 +120,9 @@ class _Bands:
         return self._apart(node.band_tile(sizes).child(0)).parent()
 
     def _apart(self, node: Any) -> Any:
-        """Where statements share a loop but not all of its turns, several loops instead of conditions."""
+        """Where statements share a loop but not all of its iterations, several loops instead of
+        conditions.
+        """
         last = node.band_n_member() - 1
         return node.band_member_set_ast_loop_type(last, self.isl.ast_loop_type.separate)
 
@@ -153,5 +155,5 @@ def _parts(items: Any) -> list[Any]:
     return [items.get_at(k) for k in range(len(items))]
 
 
-def _number(turns: Any) -> int:
-    return int(turns.get_tuple_name()[1:])
+def _number(iterations: Any) -> int:
+    return int(iterations.get_tuple_name()[1:])

@@ -1,4 +1,4 @@
-"""Rows of whole numbers that replace loops: do they number every turn once?"""
+"""Rows of whole numbers that replace loops: do they number every iteration once?"""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Taking turns: compiled functions that share state which one of them writes run one after the other, whoever
 calls them.
 
-Enters: what a recording reads and writes: cells, and leaves whose gradients it changes. Leaves: a `Turn`, to
-be held from reading the state until it is written. What is first written together is a group with one lock,
-and who reads or writes of one group alone takes that; who needs several groups, or runs Python code on its
-way, which may call any other compiled function, waits for all groups. So whoever waits while it holds a lock
-waits for functions that wait for nothing, never in a circle. It knows only what compiled functions write:
-eager code that another thread runs meanwhile may see a half-written tensor.
+Enters: what a recording reads and writes: cells, and leaves whose gradients it changes. Leaves: a
+`StateLock`, to be held from reading the state until it is written. What is first written together is a
+group with one lock, and who reads or writes of one group alone takes that; who needs several groups, or
+runs Python code on its way, which may call any other compiled function, waits for all groups. So whoever
+waits while it holds a lock waits for functions that wait for nothing, never in a circle. It knows only what
+compiled functions write: eager code that another thread runs meanwhile may see a half-written tensor.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def suspended() -> Iterator[None]:
         _Changes.suspended -= 1
 
 
-class Turn:
+class StateLock:
     """The turn of one recording. `comes_back`: does it run Python code?"""
 
     def __init__(self, reads: Iterable[Any], writes: Iterable[Any], comes_back: bool = False) -> None:
