@@ -212,6 +212,8 @@ def _rows(e: Equation, count: int, fmt: Any = None) -> indexed.Rows:
 
 
 def _gather(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
+    if e.attributes["axis"] == 1:
+        return indexed.write_take_shared(s.module, name, _lanes(e), s.machine, s.cores)
     return indexed.write_gather(s.module, name, _rows(e, extents(e.inputs[1])[0]), s.machine, s.cores)
 
 
@@ -229,7 +231,7 @@ def _lanes(e: Equation, fmt: Any = None) -> indexed.Lanes:
     x = e.inputs[0].type
     lanes, size = extents(x)
     word = fmt or WORDS[x.dtype.itemsize]
-    return indexed.Lanes(lanes, size, extents(e.inputs[1])[1], word, x.dtype.itemsize)
+    return indexed.Lanes(lanes, size, extents(e.inputs[1])[-1], word, x.dtype.itemsize)
 
 
 def _take_along(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:

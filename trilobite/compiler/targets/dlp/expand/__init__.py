@@ -40,14 +40,14 @@ def _collected(*families: Mapping[str, Rule]) -> dict[str, list[Rule]]:
 
 
 _FAMILIES = (
-    arrays, elementwise, fourier, indexing, matrices, order, quantised, random, reductions, special, windows,
+    arrays, elementwise, fourier, matrices, order, quantised, random, reductions, special, windows,
 )  # fmt: skip
 _SHARED = [family.RULES for family in _FAMILIES]
 
 
 def expand(graph: Graph, machine: Machine) -> Graph:
     """The graph in primitives that have kernels on a machine, those within control flow too."""
-    rules = _collected(*_SHARED, contraction.rules(machine))
+    rules = _collected(*_SHARED, indexing.rules(machine), contraction.rules(machine))
 
     def rule_for(e: Equation) -> Callable[..., Any] | None:
         for rule in rules.get(e.primitive.name, ()):

@@ -1,6 +1,7 @@
 """Rows by index: every gather and scatter as rows of a table, with flat int32 indices that lie inside.
 
-The core forms that kernels take: `gather(x[rows, width], i[n], axis=0)` and `scatter(x[rows, width], i[n, 1],
+The core forms that kernels take: `gather(x[rows, width], i[n], axis=0)`, where a lane fits into NRAM also
+`gather(x[lanes, r], i[n], axis=1)`, and `scatter(x[rows, width], i[n, 1],
 updates[n, width], axes=(0,))`; lane by lane, where a lane fits into NRAM, `take_along(x[lanes, r], i[lanes,
 n], axis=1)` and `scatter_along` alike. All indices are int32 and inside.
 """
@@ -15,13 +16,17 @@ from trilobite.base.dtypes import accumulator, bool_, int32, int64, is_complex, 
 from trilobite.compiler.targets.dlp.expand import narrow
 from trilobite.compiler.targets.dlp.expand import terms as t
 from trilobite.compiler.targets.dlp.expand.matrices import loop
+from trilobite.compiler.targets.dlp.expand.rule import Rule
+from trilobite.compiler.targets.dlp.kernels.indexed import lane_room
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.formats import computes
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitive import table
 from trilobite.ir.primitives.shape import inverse
+from trilobite.processor.machine import Machine
 
 Body = Callable[..., Any] | None
+SHORT = 256  # bytes of a row, up to which its elements are picked in NRAM instead of copied row by row
 
 
 def inside(indices: Any, size: int) -> Any:
@@ -42,19 +47,33 @@ def _is_row_gather(e: Equation) -> bool:
     )
 
 
-def _gather(e: Equation) -> Body:
+def _is_shared_gather(e: Equation, room: int) -> bool:
+    """The same places of every lane, which NRAM holds."""
+    x, i = e.inputs
+    if len(x.type.shape) != 2 or len(i.type.shape) != 1 or e.attributes["axis"] != 1:
+        return False
+    return i.type.dtype == int32 and _fits(extents(x)[1], extents(i)[0], x.type.dtype.itemsize, room)
+
+
+def _fits(size: int, count: int, item: int, room: int) -> bool:
+    return max(size * item, count * max(item, 4)) <= room
+
+
+def _gather(e: Equation, room: int) -> Body:
     if is_complex(e.inputs[0].type.dtype):
         return None
     axis, shape, out = e.attributes["axis"], extents(e.inputs[0]), extents(e.outputs[0])
     if 0 in out:
         return lambda x, i: t.full(out, x.dtype, 0)
-    if _is_row_gather(e) and e.attributes.get("mode") == "clip":
+    if e.attributes.get("mode") == "clip" and (_is_row_gather(e) or _is_shared_gather(e, room)):
         return None
+    n, lead, after = shape[axis], prod(shape[:axis]), prod(shape[axis + 1 :])
+    item, count = e.inputs[0].type.dtype.itemsize, prod(extents(e.inputs[1]))
+    if after * item <= SHORT and n <= 8 * count and _fits(n * after, count * after, item, room):
+        return lambda x, i: t.reshape(_by_lanes(x, i, (lead, n, after), room), *out)
 
     def body(x: Any, indices: Any) -> Any:
-        before, n, after = shape[:axis], shape[axis], prod(shape[axis + 1 :])
-        places = inside(t.reshape(indices, prod(indices.shape)), n)
-        lead = prod(before)
+        places = inside(t.reshape(indices, count), n)
         if lead != 1:  # rows of all leading axes, one behind the other
             grid = (lead, places.shape[0])
             first = t.mul(t.iota(grid, int32, 0), n)
@@ -63,6 +82,29 @@ def _gather(e: Equation) -> Body:
         return t.reshape(table["gather"](rows, places, axis=0, mode="clip"), *out)
 
     return body
+
+
+def _by_lanes(x: Any, indices: Any, sizes: tuple[int, int, int], room: int) -> Any:
+    """x[lead, n, after] in NRAM, lane by lane or some together; of one lane the elements are shared out."""
+    lead, n, after = sizes
+    count = prod(indices.shape)
+    most = room // max(n * after * x.dtype.itemsize, count * after * max(x.dtype.itemsize, 4))
+    together = _divisor(lead, most)
+    grid = (together, count, after)
+    places = t.mul(inside(t.reshape(indices, count), n), after)
+    places = t.add(t.broadcast(places, grid, (1,)), t.iota(grid, int32, 2))
+    if together > 1:
+        places = t.add(places, t.mul(t.iota(grid, int32, 0), n * after))
+    places = t.reshape(places, prod(grid))
+    if together == lead:
+        return table["gather"](t.reshape(x, lead * n * after, 1), places, axis=0, mode="clip")
+    lanes = t.reshape(x, lead // together, together * n * after)
+    return table["gather"](lanes, places, axis=1, mode="clip")
+
+
+def _divisor(n: int, most: int) -> int:
+    """The largest divisor of n that is not above `most`."""
+    return max((g for g in range(1, min(most, n) + 1) if n % g == 0), default=1)
 
 
 def _flat(indices: Any, sizes: Sequence[int]) -> Any:
@@ -100,14 +142,10 @@ def _lanes(indices: Any, shape: Sequence[int], axis: int) -> Any:
     return t.reshape(total, prod(indices.shape))
 
 
-LANE = 1 << 15  # bytes of the largest lane, or bundle of lanes, that is worked on in NRAM
-
-
-def _bundles(shape: Sequence[int], axis: int, count: int, item: int) -> tuple[int, int]:
-    """Lanes, and how many of them are taken together: a divisor of their number."""
+def _bundles(shape: Sequence[int], axis: int, count: int, item: int, room: int) -> int:
+    """How many lanes are taken together: a divisor of their number."""
     lanes = prod(shape) // shape[axis]
-    most = LANE // max(max(shape[axis] * item, count * max(item, 4)), 1)
-    return lanes, max((g for g in range(1, min(most, lanes) + 1) if lanes % g == 0), default=1)
+    return _divisor(lanes, room // max(max(shape[axis] * item, count * max(item, 4)), 1))
 
 
 def _bundled(x: Any, axis: int, together: int) -> Any:
@@ -131,25 +169,24 @@ def _bundled_places(indices: Any, axis: int, size: int, together: int) -> Any:
     return t.reshape(places, lanes // together, together * count)
 
 
-def _is_lane_form(e: Equation) -> bool:
+def _is_lane_form(e: Equation, room: int) -> bool:
     x, i = e.inputs[0], e.inputs[1]
     if len(x.type.shape) != 2 or e.attributes["axis"] != 1 or i.type.dtype != int32:
         return False
-    size = max(extents(x)[1] * x.type.dtype.itemsize, extents(i)[1] * max(x.type.dtype.itemsize, 4))
-    return size <= LANE
+    return _fits(extents(x)[1], extents(i)[1], x.type.dtype.itemsize, room)
 
 
-def _take_along(e: Equation) -> Body:
+def _take_along(e: Equation, room: int) -> Body:
     axis, shape, out = e.attributes["axis"], extents(e.inputs[0]), extents(e.outputs[0])
     if is_complex(e.inputs[0].type.dtype):
         return None
     if 0 in out:
         return lambda x, i: t.full(out, x.dtype, 0)
     item = e.inputs[0].type.dtype.itemsize
-    if _is_lane_form(e):
+    if _is_lane_form(e, room):
         return None
-    if max(shape[axis] * item, out[axis] * max(item, 4)) <= LANE:
-        _, together = _bundles(shape, axis, out[axis], item)
+    if _fits(shape[axis], out[axis], item, room):
+        together = _bundles(shape, axis, out[axis], item, room)
 
         def lanes(x: Any, indices: Any) -> Any:
             places = _bundled_places(indices, axis, shape[axis], together)
@@ -271,7 +308,7 @@ def _complex_product(e: Equation) -> Body:
     return body
 
 
-def _scatter_along(e: Equation) -> Body:
+def _scatter_along(e: Equation, room: int) -> Body:
     axis, kind, shape = e.attributes["axis"], e.attributes["kind"], extents(e.inputs[0])
     dtype = e.inputs[0].type.dtype
     if 0 in shape or 0 in extents(e.inputs[2]):
@@ -287,10 +324,11 @@ def _scatter_along(e: Equation) -> Body:
         return points
     wide = _working(dtype, kind)
     item, count = wide.itemsize, extents(e.inputs[1])[axis]
-    if kind in ("set", "add") and max(shape[axis] * item, count * max(item, 4)) <= LANE:
-        if _is_lane_form(e) and wide == dtype:
+    if kind in ("set", "add") and _fits(shape[axis], count, item, room):
+        if _is_lane_form(e, room) and wide == dtype:
             return None
-        return _scattered_lanes(shape, axis, count, wide, kind)
+        together = _bundles(shape, axis, count, item, room)
+        return _scattered_lanes(shape, axis, together, wide, kind)
 
     def body(x: Any, indices: Any, updates: Any) -> Any:
         rows = t.reshape(t.cast(x, wide), prod(shape), 1)
@@ -301,9 +339,7 @@ def _scatter_along(e: Equation) -> Body:
     return body
 
 
-def _scattered_lanes(shape: Sequence[int], axis: int, count: int, wide: Any, kind: str) -> Body:
-    _, together = _bundles(shape, axis, count, wide.itemsize)
-
+def _scattered_lanes(shape: Sequence[int], axis: int, together: int, wide: Any, kind: str) -> Body:
     def body(x: Any, indices: Any, updates: Any) -> Any:
         places = _bundled_places(indices, axis, shape[axis], together)
         table_, values = (_bundled(t.cast(v, wide), axis, together) for v in (x, updates))
@@ -313,12 +349,14 @@ def _scattered_lanes(shape: Sequence[int], axis: int, count: int, wide: Any, kin
     return body
 
 
-RULES = {
-    "gather": _gather,
-    "gather_nd": _gather_nd,
-    "take_along": _take_along,
-    "scatter": _scatter,
-    "scatter_reduce": _scatter,
-    "scatter_along": _scatter_along,
-    "scatter_reduce_along": _scatter_along,
-}
+def rules(machine: Machine) -> dict[str, Rule]:
+    room = lane_room(machine)
+    return {
+        "gather": lambda e: _gather(e, room),
+        "gather_nd": _gather_nd,
+        "take_along": lambda e: _take_along(e, room),
+        "scatter": _scatter,
+        "scatter_reduce": _scatter,
+        "scatter_along": lambda e: _scatter_along(e, room),
+        "scatter_reduce_along": lambda e: _scatter_along(e, room),
+    }

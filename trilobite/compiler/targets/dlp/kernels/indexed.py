@@ -26,6 +26,15 @@ class Rows(NamedTuple):
     item: int
 
 
+LANE = 1 << 15  # bytes of the largest lane, or bundle of lanes, that is worked on in NRAM
+ROWS = 1024  # rows whose indices are read at once
+
+
+def lane_room(machine: Machine) -> int:
+    """Bytes of a lane, of its indices and of what they name, each, that NRAM holds together."""
+    return min(LANE, (nram_room(machine) - 2048) // 3 // 64 * 64)
+
+
 def _index(w: Writer, pointer: Value, i: Int) -> Value:
     return w.b.convert(w.load(I32, pointer, w.mul(i, 4)), I64)
 
@@ -41,9 +50,15 @@ def write_gather(module: KernelModule, name: str, r: Rows, machine: Machine, cor
         w.finish()
         return LoweredGroup(name, "vector", mapping=f"table of {r.rows} in NRAM")
     size = r.width * r.item
-    with w.shared_loop(r.named) as i:
-        source = w.at(table, w.mul(_index(w, index, i), size))
-        w.copy(w.at(out, w.mul(i, size)), source, size)
+    step = min(ROWS, -(-r.named // cores))
+    places = w.buffer("index", step * 4)
+    with w.shared_loop(-(-r.named // step)) as number:
+        first = w.mul(number, step)
+        count = step if r.named % step == 0 else w.least(step, w.sub(r.named, first))
+        w.copy(places, w.at(index, w.mul(first, 4)), w.mul(count, 4))
+        with w.loop(0, count) as i:
+            source = w.at(table, w.mul(_index(w, places, i), size))
+            w.copy(w.at(out, w.mul(w.add(first, i), size)), source, size)
     w.finish()
     return LoweredGroup(name, "dma", mapping=f"{r.named} rows of {size} bytes")
 
@@ -72,19 +87,53 @@ def write_scatter(
     w = Writer(module, name, [GDRAM] * 4, machine, cores)
     table, index, updates, out = w.params
     with w.first_core():
-        w.copy(out, table, r.rows * r.width * r.item)
-        if op == "set":
-            _set_rows(w, r, index, updates, out)
+        if op != "set" and _block(r, machine):
+            _combine_in_nram(w, r, op, table, index, updates, out)
         else:
-            _combine_rows(w, r, op, index, updates, out)
+            w.copy(out, table, r.rows * r.width * r.item)
+            if op == "set":
+                _set_rows(w, r, index, updates, out)
+            else:
+                _combine_rows(w, r, op, index, updates, out)
     w.finish()
     return LoweredGroup(name, "dma" if op == "set" else "vector", mapping=f"{r.named} rows, in order")
 
 
 def _set_rows(w: Writer, r: Rows, index: Value, updates: Value, out: Value) -> None:
     size = r.width * r.item
-    with w.loop(0, r.named) as i:
-        w.copy(w.at(out, w.mul(_index(w, index, i), size)), w.at(updates, w.mul(i, size)), size)
+    step = min(ROWS, r.named)
+    places = w.buffer("index", step * 4)
+    with w.loop(0, r.named, step) as first:
+        count = step if r.named % step == 0 else w.least(step, w.sub(r.named, first))
+        w.copy(places, w.at(index, w.mul(first, 4)), w.mul(count, 4))
+        with w.loop(0, count) as i:
+            source = w.at(updates, w.mul(w.add(first, i), size))
+            w.copy(w.at(out, w.mul(_index(w, places, i), size)), source, size)
+
+
+def _combine_in_nram(
+    w: Writer, r: Rows, op: str, table: Value, index: Value, updates: Value, out: Value
+) -> None:
+    """The whole table stays on chip; updates come in blocks of rows."""
+    size = r.width * r.item
+    step = _block(r, w.machine)
+    sums, new = w.buffer("table", r.rows * size), w.buffer("new", step * size)
+    places = w.buffer("index", step * 4)
+    w.copy(sums, table, r.rows * size)
+    with w.loop(0, r.named, step) as first:
+        count = step if r.named % step == 0 else w.least(step, w.sub(r.named, first))
+        w.copy(places, w.at(index, w.mul(first, 4)), w.mul(count, 4))
+        w.copy(new, w.at(updates, w.mul(first, size)), w.mul(count, size))
+        with w.loop(0, count) as i:
+            row = w.at(sums, w.mul(_index(w, places, i), size))
+            w.vector(op, r.fmt, row, r.width, w.at(new, w.mul(i, size)), row)
+    w.copy(out, sums, r.rows * size)
+
+
+def _block(r: Rows, machine: Machine) -> int:
+    """Rows of updates that have room beside the whole table; none if it does not fit."""
+    left = nram_room(machine) - 2048 - r.rows * r.width * r.item
+    return max(0, min(ROWS, r.named, left // (r.width * r.item + 4)))
 
 
 def _combine_rows(w: Writer, r: Rows, op: str, index: Value, updates: Value, out: Value) -> None:
@@ -133,6 +182,23 @@ def write_take_along(module: KernelModule, name: str, s: Lanes, machine: Machine
         w.copy(w.at(out, w.mul(lane, s.named * s.item)), found, s.named * s.item)
     w.finish()
     return LoweredGroup(name, "vector", mapping=f"{s.lanes} tables of {s.size} in NRAM")
+
+
+def write_take_shared(
+    module: KernelModule, name: str, s: Lanes, machine: Machine, cores: int
+) -> LoweredGroup:
+    """Parameters: tables, indices that all of them share, results."""
+    w = Writer(module, name, [GDRAM] * 3, machine, cores)
+    table, index, out = w.params
+    values, found = w.buffer("lane", s.size * s.item), w.buffer("found", s.named * s.item)
+    places = w.buffer("places", s.named * 4)
+    w.copy(places, index, s.named * 4)
+    with w.shared_loop(s.lanes) as lane:
+        w.copy(values, w.at(table, w.mul(lane, s.size * s.item)), s.size * s.item)
+        w.vector("VGATH", (s.fmt, I32), found, s.named, values, places, s.size)
+        w.copy(w.at(out, w.mul(lane, s.named * s.item)), found, s.named * s.item)
+    w.finish()
+    return LoweredGroup(name, "vector", mapping=f"{s.lanes} tables of {s.size} in NRAM, the same places")
 
 
 def write_scatter_along(
