@@ -12,7 +12,8 @@ import pytest
 import trilobite as tb
 from trilobite import cluster
 from trilobite.base.errors import ArgumentError
-from trilobite.cluster.timelines import _gathered, _of_rank, _spent
+from trilobite.cluster.talk import texts
+from trilobite.cluster.timelines import _of_rank, _spent
 
 
 def test_a_call_is_written_and_counted(tmp_path: Path) -> None:
@@ -28,9 +29,9 @@ def test_a_call_is_written_and_counted(tmp_path: Path) -> None:
 
 
 def test_texts_of_any_length_are_gathered() -> None:
-    texts = [b"first", b"", "a longer one with ü".encode()]
-    found = cluster.lockstep(lambda: _gathered(texts[cluster.rank()]), 3)
-    assert found == [texts] * 3
+    said = [b"first", b"", "a longer one with ü".encode()]
+    found = cluster.lockstep(lambda: texts(said[cluster.rank()]), 3)
+    assert found == [said] * 3
 
 
 def test_gaps_beside_collectives_are_waiting() -> None:

@@ -1,202 +1,164 @@
 """Checkpoints of any strategy and number of ranks, for any other: whole tensors by their names in the model.
 
-Enters: a model with its optimiser, split in whatever way (`DataParallel`, `Zero`, split layers). Leaves: a
-tree of whole arrays, which `tb.save` writes and one process reads as well; or, the other way, each rank's
-parts taken out of it. Names are those that the model has in one process. Gathering holds one whole copy on
-every member; the first rank writes it.
+Enters: a model with its optimiser, split in whatever way (`state.py`). Leaves: the directory that `tb.save`
+writes, with a file of each rank: every whole array is gathered by those who share it, and one of them writes
+it. One process reads it as well. On the way back each rank takes its parts out of one file at a time.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from trilobite.base.dtypes import BY_NAME
 from trilobite.base.errors import StateError
 from trilobite.base.locations import user_location
-from trilobite.cluster import collectives as c
-from trilobite.cluster.gradients import DataParallel
-from trilobite.cluster.groups import Group, part_of, rank
-from trilobite.cluster.sequence import share_parameters
-from trilobite.cluster.tensor_parallel import ColumnLinear, RowLinear, VocabularyEmbedding
+from trilobite.cluster import state as s
+from trilobite.cluster.groups import rank
+from trilobite.cluster.state import Array, Outline, Place
+from trilobite.cluster.talk import together, told
 from trilobite.cluster.zero import Zero
+from trilobite.framework.checkpoint import directory
+from trilobite.framework.checkpoint.durable import Written
+from trilobite.framework.checkpoint.manifest import Manifest
+from trilobite.framework.checkpoint.structure import Encoder, Slot, fill, slots
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.module import Module
 from trilobite.framework.optim.optimizer import Optimizer
-from trilobite.framework.tensor import Tensor, wrap
-
-Array = np.ndarray[Any, Any]
 
 
-class Split(NamedTuple):
-    """How members share a tensor: along an axis, each of so many equal blocks alone. `line`: its elements are
-    one line, of a tensor of this shape.
+def whole_state(module: Module, optimizer: Optimizer | None) -> dict[str, Any]:
+    """Parameters, buffers and optimiser state as one process has them: those that this rank has parts of."""
+    rows = list(s.places(module, optimizer))
+    arrays = s.kept(rows, lambda path: True)
+    return _tree(arrays, s.groups_of(module, optimizer))
+
+
+def _tree(leaves: Mapping[s.Path, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """Arrays, or what stands for them, by their paths."""
+    out: dict[str, Any] = {"model": {}, "buffers": {}, "state": {}, "groups": groups}
+    for path, leaf in leaves.items():
+        at = out
+        for key in path[:-1]:
+            at = at.setdefault(key, {})
+        at[path[-1]] = leaf
+    for path in leaves:
+        if path[0] == "model":
+            out["state"].setdefault(path[1], {})
+    return out
+
+
+# -- saving --------------------------------------------------------------------------------------------------
+
+
+def save(path: str | Path, module: Module, optimizer: Optimizer | None, extra: Any = None) -> None:
+    """Writes a checkpoint that any strategy on any number of ranks can `load`. All ranks call it; when it
+    returns, the files are there. They need a directory that all ranks see. `extra` is the first rank's.
     """
-
-    group: Group
-    axis: int
-    size: int
-    blocks: int = 1
-    line: tuple[int, ...] | None = None
-
-    def whole(self, t: Tensor) -> Array:
-        """The tensor of which every member gives its part."""
-        rows = t.detach().moveaxis(self.axis, 0)
-        stacked = rows.reshape((self.blocks, -1, *rows.shape[1:]))
-        joined = c.all_gather(stacked, 1, group=self.group, size=self.size // self.blocks).numpy()
-        out = np.moveaxis(joined.reshape((-1, *joined.shape[2:])), 0, self.axis)
-        return np.ascontiguousarray(out if self.line is None else out.reshape(self.line))
-
-    def part(self, whole: Array) -> Array:
-        """This member's part."""
-        rows = whole.reshape(-1) if self.line is not None else whole
-        each = self.size // self.blocks
-        begin, end = part_of(each, self.group)
-        at = [r for b in range(self.blocks) for r in range(b * each + begin, b * each + end)]
-        return np.ascontiguousarray(rows.take(at, axis=self.axis))
+    rows = list(s.places(module, optimizer))
+    found = s.outline(rows, s.groups_of(module, optimizer))
+    own = s.kept(rows, lambda p: found.keepers[p] == rank())
+    first = rank() == 0
+    with ExitStack() as stack:
+        tree, arrays = together(lambda: _encoded(found, own, extra if first else None))
+        work = told(together(lambda: stack.enter_context(directory.place_for(path)) if first else ""))[0]
+        files = told(together(lambda: directory.write_arrays(work, arrays, rank())))
+        manifest = Manifest({n: Written(*w) for rows in files for n, w in rows.items()}, tree, None)
+        together(lambda: directory.put_in_place(work, path, manifest) if first else None)
+    if first:
+        _note(path)
 
 
-class Held(NamedTuple):
-    """A parameter as a rank holds it: its name in the model, the tensor, and how it is split, if it is."""
-
-    name: str
-    tensor: Tensor
-    split: Split | None
-
-
-def held(module: Module) -> Iterator[Held]:
-    """All parameters of a model, whatever stands around or instead of its layers."""
-    if isinstance(module, Zero):
-        for (name, _), shard, shape in zip(
-            module.module.named_parameters(), module.shards, module._shapes, strict=True
-        ):
-            total = int(np.prod([int(d) for d in shape], dtype=np.int64))
-            yield Held(name, shard, Split(module.group, 0, total, line=tuple(int(d) for d in shape)))
-        return
-    owners = {id(p): m for m in module.modules() for p in m.__dict__.values() if isinstance(p, Tensor)}
-    for name, p in module.named_parameters():
-        yield Held(_plain(module, name), p, _split_of(owners.get(id(p)), p))
+def _encoded(found: Outline, own: Mapping[s.Path, Array], extra: Any) -> tuple[Any, dict[str, Array]]:
+    """The tree, and what this rank writes of it, by the names that arrays have in files."""
+    shown = {
+        # Without memory, one object each: the tree says where they lie and what they are.
+        p: np.broadcast_to(np.zeros((), BY_NAME[dtype]), shape)
+        for p, (dtype, shape) in found.types.items()
+    }
+    encoder = Encoder()
+    tree = encoder.encode({**_tree(shown, found.groups), "extra": extra})
+    names = {id(a): name for name, a in encoder.arrays.items()}
+    arrays = {names.pop(id(a)): own.get(p) for p, a in shown.items()}
+    besides = {name: encoder.arrays[name] for name in names.values()}  # those of `extra`
+    return tree, {n: a for n, a in {**arrays, **besides}.items() if a is not None}
 
 
-def _plain(module: Module, name: str) -> str:
-    """The name without the modules that only stand around others."""
-    out, at = [], module
-    for part in name.split("."):
-        if not isinstance(at, (DataParallel, share_parameters)):
-            out.append(part)
-        at = getattr(at, part)
-    return ".".join(out)
+# -- loading -------------------------------------------------------------------------------------------------
 
 
-def _split_of(owner: Any, p: Tensor) -> Split | None:
-    if isinstance(owner, ColumnLinear):
-        return Split(owner.group, 0, owner.size, owner.blocks)
-    if isinstance(owner, RowLinear) and p is owner.weight:
-        return Split(owner.group, 1, owner.size)
-    if isinstance(owner, VocabularyEmbedding):
-        return Split(owner.group, 0, owner.vocabulary)
-    return None
+def load(path: str | Path, module: Module, optimizer: Optimizer | None) -> Any:
+    """Takes over what `save` wrote, and gives what was `extra` there. Nothing changes unless all is well."""
+    rows = list(s.places(module, optimizer))
+    parts: list[tuple[Place, Array]] = []
+    with directory.stream(path) as (nest, files):
+        wanted = _wanted(nest, rows)
+        rest = {slot.array for slot in slots(nest["extra"])}
+        others: dict[str, Array] = {}
+        for arrays in files:
+            parts += [(p, p.part(a)) for name, a in arrays.items() for p in wanted.get(name, ())]
+            others |= {name: a for name, a in arrays.items() if name in rest}
+    take(module, optimizer, parts, nest["groups"])
+    if rank() == 0:
+        _note(path)
+    return fill(nest["extra"], others)
 
 
-def _buffers(module: Module) -> dict[str, Tensor]:
-    inner = module.module if isinstance(module, Zero) else module
-    return {_plain(inner, name): t for name, t in inner.named_buffers()}
+def _wanted(nest: Mapping[str, Any], rows: list[Place]) -> dict[str, list[Place]]:
+    """Which arrays of the files this rank needs."""
+    check_names(set(nest["model"]), rows)
+    out: dict[str, list[Place]] = {}
+    for p in rows:
+        slot: Slot = _at(nest, p.path)
+        out.setdefault(slot.array, []).append(p)
+    return out
 
 
-def whole_state(module: Module, optimizer: Optimizer) -> dict[str, Any]:
-    """Parameters, buffers and optimiser state as one process has them, on every rank."""
-    state: dict[str, dict[str, Any]] = {}
-    model: dict[str, Array] = {}
-    with no_grad():
-        for name, p, split in held(module):
-            model[name] = _whole(p, split)
-            rows = optimizer.state[p]
-            same = {k: t for k, t in rows.items() if tuple(t.shape) == tuple(p.shape)}
-            state[name] = {k: _whole(t, split if k in same else None) for k, t in rows.items()}
-    names = {id(h.tensor): h.name for h in held(module)}
-    groups = [
-        {
-            "names": [names[id(p)] for p in g["params"]],
-            "numbers": {k: v.item() for k, v in g.numbers().items()},
-        }
-        for g in optimizer.param_groups
-    ]
-    buffers = {name: np.array(t.detach().numpy()) for name, t in _buffers(module).items()}
-    return {"model": model, "buffers": buffers, "state": state, "groups": groups}
-
-
-def _whole(t: Tensor, split: Split | None) -> Array:
-    return np.array(t.detach().numpy()) if split is None else split.whole(t)
-
-
-def load_whole_state(module: Module, optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
+def load_whole_state(module: Module, optimizer: Optimizer | None, saved: Mapping[str, Any]) -> None:
     """Takes this rank's parts out of what `whole_state` gave, on however many ranks that was."""
-    mine = list(held(module))
-    _check_names({h.name for h in mine}, set(saved["model"]))
-    numbers = {name: g["numbers"] for g in saved["groups"] for name in g["names"]}
-    names = {id(h.tensor): h.name for h in mine}
+    rows = list(s.places(module, optimizer))
+    check_names(set(saved["model"]), rows)
+    parts = [(p, p.part(np.asarray(_at(saved, p.path)))) for p in rows]
+    take(module, optimizer, parts, saved["groups"])
+
+
+def take(module: Module, optimizer: Optimizer | None, parts: list[tuple[Place, Array]], groups: Any) -> None:
+    """Every place gets its part, the optimiser its numbers."""
     with no_grad():
-        for name, p, split in mine:
-            was = tuple(np.asarray(saved["model"][name]).shape)
-            _put(p, saved["model"][name], split)
-            for k, t in optimizer.state[p].items():
-                whole = np.asarray(saved["state"][name][k])
-                _put(t, whole, split if tuple(whole.shape) == was else None)
-        for name, t in _buffers(module).items():
-            _put(t, saved["buffers"][name], None)
-        for g in optimizer.param_groups:
-            for k, t in g.numbers().items():
-                _put(t, numbers[names[id(g["params"][0])]][k], None)
+        for place, part in parts:
+            place.take(part)
+        s.load_numbers(module, optimizer, groups)
         if isinstance(module, Zero) and module.stage < 3:
             module.gather_parameters()
 
 
-def _put(t: Tensor, whole: Any, split: Split | None) -> None:
-    array = np.asarray(whole)
-    part = array if split is None else split.part(array)
-    if tuple(part.shape) != tuple(t.shape):
-        raise StateError(
-            f"a saved tensor of {list(array.shape)}",
-            where=user_location(),
-            expected=f"one whose part here is {list(t.shape)}",
-        )
-    t._store(wrap(part.astype(t.dtype))._read())
+def _at(tree: Mapping[str, Any], path: s.Path) -> Any:
+    found: Any = tree
+    for key in path:
+        if key not in found:
+            raise StateError(
+                f"the checkpoint has no {'.'.join(path)}",
+                where=user_location(),
+                expected="what this model and its optimiser hold",
+            )
+        found = found[key]
+    return found
 
 
-def _check_names(own: set[str], saved: set[str]) -> None:
+def check_names(saved: set[str], rows: list[Place]) -> None:
+    """All names that the ranks have together, and those alone, are saved."""
+    own = {name for names in told([p.path[1] for p in rows if p.path[0] == "model"]) for name in names}
     if own != saved:
         raise StateError(
             f"the checkpoint lacks {sorted(own - saved)} and has {sorted(saved - own)} besides",
             where=user_location(),
             expected="the parameters of this model",
         )
-
-
-def save(path: str | Path, module: Module, optimizer: Optimizer, extra: Any = None) -> None:
-    """Writes a checkpoint that any strategy on any number of ranks can `load`. All ranks call it; when it
-    returns, the file is there.
-    """
-    from trilobite.framework.checkpoint import save as write
-
-    state = whole_state(module, optimizer)
-    if rank() == 0:
-        write(path, {**state, "extra": extra})
-        _note(path)
-    c.barrier()
-
-
-def load(path: str | Path, module: Module, optimizer: Optimizer) -> Any:
-    """Takes over what `save` wrote, and gives what was `extra` there."""
-    from trilobite.framework.checkpoint import load as read
-
-    found = read(path)
-    load_whole_state(module, optimizer, found)
-    if rank() == 0:
-        _note(path)
-    return found["extra"]
 
 
 def _note(path: str | Path) -> None:

@@ -18,6 +18,7 @@ from trilobite.base.locations import user_location
 from trilobite.cluster import collectives as c
 from trilobite.cluster.groups import Group
 from trilobite.cluster.meshes import Mesh
+from trilobite.cluster.splits import Split, Step, Turned
 from trilobite.framework.nn.layers.linear import Linear
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.parameter import Parameter
@@ -56,10 +57,15 @@ class SummaLinear(Module):
                 where=user_location(),
                 expected="a square",
             )
+        self.inputs, self.outputs = layer.in_features, layer.out_features
         weight = layer.weight.detach().numpy().T  # inputs × outputs
         self.weight = Parameter(block(weight, (self.rows,), (self.columns,)))
         bias = None if layer.bias is None else layer.bias.detach().numpy()
         self.bias = None if bias is None else Parameter(_block(bias, 0, (self.columns,)))
+
+    def splits(self) -> dict[str, tuple[Step, ...]]:
+        columns = Split(self.columns, -1, self.outputs)
+        return {"weight": (columns, Split(self.rows, 0, self.inputs), Turned()), "bias": (columns,)}
 
     def forward(self, input: Tensor) -> Tensor:
         out: Any = None
@@ -79,9 +85,14 @@ class CubeLinear(Module):
     def __init__(self, layer: Linear, mesh: Mesh, x: str = "x", y: str = "y", z: str = "z") -> None:
         super().__init__()
         self.x, self.y, self.z, self.others = mesh[x], mesh[y], mesh[z], mesh[x, z]
+        self.inputs, self.outputs = layer.in_features, layer.out_features
         self.weight = Parameter(block(layer.weight.detach().numpy(), (self.y, self.x), (self.z,)))
         bias = None if layer.bias is None else layer.bias.detach().numpy()
         self.bias = None if bias is None else Parameter(_block(bias, 0, (self.y,)))
+
+    def splits(self) -> dict[str, tuple[Step, ...]]:
+        rows, part = Split(self.y, 0, self.outputs), Split(self.x, 0, self.outputs // self.y.size)
+        return {"weight": (part, rows, Split(self.z, 1, self.inputs)), "bias": (rows,)}
 
     def forward(self, input: Tensor) -> Tensor:
         rows = c.all_gather(input, 0, group=self.y)

@@ -14,6 +14,7 @@ from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.cluster import collectives as c
 from trilobite.cluster.groups import Group, as_group, part_of
+from trilobite.cluster.splits import Split, Step
 from trilobite.framework.nn import functional as F
 from trilobite.framework.nn.layers.embedding import Embedding
 from trilobite.framework.nn.layers.linear import Linear
@@ -63,6 +64,10 @@ class ColumnLinear(Module):
         bias = None if layer.bias is None else _piece(layer.bias, 0, g, blocks)
         return cls(weight, bias, g, layer.out_features, gather, blocks)
 
+    def splits(self) -> dict[str, tuple[Step, ...]]:
+        rows = (Split(self.group, 0, self.size, self.blocks),)
+        return {"weight": rows, "bias": rows}
+
     def forward(self, input: Tensor) -> Tensor:
         out = F.linear(c.share(input, group=self.group), self.weight, self.bias)
         return c.all_gather(out, -1, group=self.group, size=self.size, shared=True) if self.gather else out
@@ -83,6 +88,9 @@ class RowLinear(Module):
         bias = None if layer.bias is None else Parameter(layer.bias.detach().numpy())
         return cls(_piece(layer.weight, 1, g), bias, g, layer.in_features)
 
+    def splits(self) -> dict[str, tuple[Step, ...]]:
+        return {"weight": (Split(self.group, 1, self.size),)}
+
     def forward(self, input: Tensor) -> Tensor:
         out = c.all_reduce(F.linear(input, self.weight), group=self.group, shared=True)
         return out if self.bias is None else out + self.bias
@@ -99,6 +107,9 @@ class VocabularyEmbedding(Module):
     def of(cls, layer: Embedding, group: Group | None = None) -> VocabularyEmbedding:
         g = as_group(group)
         return cls(_piece(layer.weight, 0, g), g, layer.num_embeddings)
+
+    def splits(self) -> dict[str, tuple[Step, ...]]:
+        return {"weight": (Split(self.group, 0, self.vocabulary),)}
 
     def forward(self, tokens: Tensor) -> Tensor:
         begin, end = part_of(self.vocabulary, self.group)

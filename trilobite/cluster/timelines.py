@@ -19,6 +19,7 @@ from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.cluster import collectives as c
 from trilobite.cluster.groups import rank, size
+from trilobite.cluster.talk import told
 from trilobite.framework.jit import Jitted
 
 LINES = {0: "kernels", 1: "collectives", 2: "waiting"}
@@ -49,7 +50,7 @@ def timeline(function: Any, *args: Any, path: str | Path) -> list[Spent]:
     profile = function.profile(*args)
     found = json.loads(profile.timeline().content)
     found["began"] = found.get("clock_ns", clocks[rank()]) - clocks[rank()]
-    everyone = [json.loads(text) for text in _gathered(json.dumps(found).encode())]
+    everyone = told(found)
     events = [e for k, one in enumerate(everyone) for e in _of_rank(one, k, everyone[0]["began"])]
     if rank() == 0:
         content = json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
@@ -65,16 +66,6 @@ def _clocks() -> list[int]:
     # On one machine they are one clock: differences are how late each left the barrier.
     near = max(shown) - min(shown) < 5_000_000
     return [min(shown)] * len(shown) if near else [int(s) for s in shown]
-
-
-def _gathered(text: bytes) -> list[bytes]:
-    """The text of every rank."""
-    own = np.frombuffer(text, np.uint8)
-    sizes = c.all_gather(np.array([own.size], np.int64)).tolist()
-    padded = np.zeros(max(sizes), np.uint8)
-    padded[: own.size] = own
-    rows = c.all_gather(padded).numpy().reshape(len(sizes), -1)
-    return [rows[k, :n].tobytes() for k, n in enumerate(sizes)]
 
 
 def _of_rank(found: dict[str, Any], k: int, first: int) -> list[dict[str, Any]]:

@@ -145,9 +145,14 @@ def shard(
         unshard(x)
     _pins[x._cell] = mesh, p
     if not p.is_whole:
-        own = tuple(slice(r.begin, r.end) for r in ranges(t.shape, p, mesh.shape, coordinates(mesh)))  # type: ignore[arg-type]
-        put(x._cell, Parts(mesh, t, p, np.ascontiguousarray(x._cell.value[own]).copy()))
+        put(x._cell, Parts(mesh, t, p, own_part(Parts(mesh, t, p, x._cell.value), x._cell.value)))
     return x
+
+
+def own_part(parts: Parts, whole: Array) -> Array:
+    """This rank's part of an array that lies as `parts` does."""
+    at = ranges(parts.type.shape, parts.placement, parts.mesh.shape, coordinates(parts.mesh))  # type: ignore[arg-type]
+    return np.ascontiguousarray(whole[tuple(slice(r.begin, r.end) for r in at)]).copy()
 
 
 def _shard_module(

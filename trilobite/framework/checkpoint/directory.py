@@ -50,7 +50,14 @@ def save(path: Any, tree: Any = None, *, metadata: Any = None, **settings: Any) 
         return
     encoder = Encoder()
     encoded = encoder.encode(tree)
-    notes = _encode_metadata(metadata)
+    draft = Manifest({}, encoded, _encode_metadata(metadata))
+    with place_for(path) as work:
+        put_in_place(work, path, draft._replace(files=write_arrays(work, encoder.arrays)))
+
+
+@contextmanager
+def place_for(path: Any) -> Iterator[str]:
+    """A directory beside the checkpoint's place, for its one writer to fill; what is left of it goes."""
     parent, name = durable.locate(path)
     target = os.path.join(parent, name)
     _require_replaceable(target)
@@ -60,8 +67,8 @@ def save(path: Any, tree: Any = None, *, metadata: Any = None, **settings: Any) 
             durable.sweep(parent, name)
             work = durable.beside(parent, name, "saving")
             try:
-                _write(work, Manifest({}, encoded, notes), encoder.arrays)
-                _commit(work, parent, target)
+                os.mkdir(work)
+                yield work
             finally:
                 durable.remove_tree(work)
 
@@ -92,19 +99,24 @@ def _require_replaceable(target: str) -> None:
     )
 
 
-def _write(work: str, draft: Manifest, arrays: Mapping[str, Array]) -> None:
-    """All that belongs to the checkpoint, flushed, in a directory beside its place; the manifest last."""
-    os.mkdir(work)
+def write_arrays(work: str, arrays: Mapping[str, Array], writer: int = 0) -> dict[str, durable.Written]:
+    """Arrays as files of the checkpoint, flushed; several writers may share a directory."""
     files: dict[str, durable.Written] = {}
     for shard in _shards(arrays):
-        unnamed = os.path.join(work, "unnamed")
+        unnamed = os.path.join(work, f"unnamed{writer}")
         written = durable.write_file(unnamed, _producer(safetensors.chunks(shard, {})))
         name = data_file_name(written.sha256)
         os.rename(unnamed, os.path.join(work, name))
         files[name] = written
-    text = render(draft._replace(files=files))
-    durable.write_file(os.path.join(work, NAME), _producer(iter([text])))
+    return files
+
+
+def put_in_place(work: str, path: Any, manifest: Manifest) -> None:
+    """All files are there: with the manifest, written last, they become the checkpoint at `path`."""
+    durable.write_file(os.path.join(work, NAME), _producer(iter([render(manifest)])))
     durable.sync_directory(work)
+    parent, name = durable.locate(path)
+    _commit(work, parent, os.path.join(parent, name))
 
 
 def _producer(chunks: Iterator[bytes]) -> Any:
@@ -176,22 +188,29 @@ def load(path: Any, like: Any = None, *, map_location: Any = None, **settings: A
     streams.check_settings(map_location, settings)
     if hasattr(path, "read"):
         return streams.read(path)
-    with _opened(path) as checkpoint:
-        nest = decode(checkpoint.manifest.tree, os.path.join(checkpoint.where, NAME))
+    with stream(path) as (nest, files):
         if like is not None:
-            matching.check(nest, like, checkpoint.where)
+            matching.check(nest, like, os.fsdecode(os.fspath(path)))
         arrays: dict[str, Array] = {}
-        for shard in _read(checkpoint, nest):
+        for shard in files:
             arrays.update(shard)
     values = fill(nest, arrays)
     return values if like is None else matching.rebuild(values, like)
 
 
+@contextmanager
+def stream(path: Any) -> Iterator[tuple[Any, Iterator[dict[str, Array]]]]:
+    """The tree of a checkpoint with a `Slot` for every array, and then its arrays, one file at a time."""
+    with _opened(path) as checkpoint:
+        nest = decode(checkpoint.manifest.tree, os.path.join(checkpoint.where, NAME))
+        yield nest, _read(checkpoint, nest)
+
+
 def verify(path: Any) -> None:
     """Read the checkpoint at `path` to its last byte; raise what `load` would raise. Holds one file at a
     time."""
-    with _opened(path) as checkpoint:
-        for _ in _read(checkpoint, decode(checkpoint.manifest.tree, os.path.join(checkpoint.where, NAME))):
+    with stream(path) as (_, files):
+        for _ in files:
             pass
 
 
