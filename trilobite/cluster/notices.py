@@ -161,3 +161,7 @@ class Patience:
 
 class Echo(ClusterError):
     """Another rank has failed; its own error says why."""
+
+
+class LostRank(ClusterError):
+    """Ranks have died, and the MPI of this run lets the others go on (`survival.py`)."""

@@ -6,11 +6,14 @@ process waits for it, names the rank and the signal, and passes the exit code on
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
 import signal
 import sys
 from typing import Any
+
+from trilobite.ir import ranks
 
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 
@@ -40,9 +43,13 @@ def watch(child: int) -> int:
         signal.signal(number, pass_on)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
+    survive = bool(os.environ.get("TRILOBITE_SURVIVE"))
+    then = "the others go on" if survive else "the job ends"
     if code < 0 and not ended:
         name = signal.Signals(-code).name
-        print(f"trilobite: rank {rank()} was killed by {name}: the job ends", file=sys.stderr, flush=True)
+        print(f"trilobite: rank {rank()} was killed by {name}: {then}", file=sys.stderr, flush=True)
+    if code != 0 and survive:
+        os.kill(os.getpid(), signal.SIGKILL)  # MPI tells the others of a signal, not of an exit code
     note = os.environ.get("TRILOBITE_JOB")
     if code != 0 and note:  # the launcher ends what MPI's own leaves running
         with open(note + ENDED, "w") as file:
@@ -55,6 +62,11 @@ def main() -> None:
     if child:
         sys.exit(watch(child))
     run(sys.argv[1], sys.argv[2:])
+    if getattr(ranks.transport(), "shrunken", False):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":
