@@ -83,6 +83,19 @@ def test_products_with_stable_weights_are_packed() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_weights_that_constants_scale_are_packed() -> None:
+    """A dequantised weight stays between runs, too; what is made of constants alone is folded elsewhere."""
+
+    def scaled(x: Any, w: Any) -> Any:
+        half = table["full"](shape=(9, 5), dtype=x.dtype, value=0.5)
+        weights = (table["mul"](w, half), half)
+        return [table["dot"](x, v, contract=((1,), (1,)), batch=((), ()), dtype=x.dtype) for v in weights]
+
+    graph, counters = record_graph(scaled, _types(4)[:2]), Counters()
+    prepack(graph, {graph.inputs[1]}, counters)
+    assert counters == {"dot_packed": 1}
+
+
 @pytest.mark.parametrize(
     "rows, dtype, stable",
     [(1, "float32", (1, 2)), (4, "int32", (1, 2)), (4, "float32", (0,)), (5000, "float32", (1, 2))],

@@ -209,6 +209,42 @@ def test_integers_less_their_zero_points() -> None:
     np.testing.assert_array_equal(run(graph, [x, zero, w])[0], expected)
 
 
+@pytest.mark.parametrize("dtype", [int8, uint8], ids=str)
+@pytest.mark.parametrize("stride, dilation, spread", [((1, 1), (1, 1), (1, 1)), ((2, 1), (1, 2), (1, 3))])
+def test_margins_of_a_zero_point_that_a_run_computes(
+    dtype: Any, stride: tuple[int, ...], dilation: tuple[int, ...], spread: tuple[int, ...]
+) -> None:
+    """As DynamicQuantizeLinear and ConvInteger are written: what lies around a picture is its zero point."""
+    rng = np.random.default_rng(9)
+    x, w = codes(rng, dtype, 2, 6, 7, 8), codes(rng, uint8, 5, 6, 3, 2)
+    zero = np.asarray(np.iinfo(dtype).max - 17, dtype)
+    window = {"stride": stride, "low": (1, 0), "high": (2, 1), "w_dilation": dilation, "x_dilation": spread}
+
+    def convolved(q: Tensor, z: Tensor, v: Tensor) -> Tensor:
+        low = q.astype(int32) - z.astype(int32)
+        kernel = v.astype(int32) - wrap(np.asarray(131, int32))
+        return primitive("conv", low, kernel, **window, groups=1, dtype=int32)
+
+    graph, counters = passed(convolved, x, zero, w)
+    assert counters == {"conv": 1}
+    dtypes = {v.type.dtype for e in graph.equations if e.primitive.name == "conv" for v in e.inputs}
+    assert dtypes == {np.dtype(int8)}
+    plain = tb.jit(convolved, target="reference")(wrap(x), wrap(zero), wrap(w)).numpy()
+    np.testing.assert_array_equal(run(graph, [x, zero, w])[0], plain)
+
+
+def test_a_zero_point_of_another_kind_stays_as_it_is_written() -> None:
+    """Signed bytes less an unsigned zero point leave what a byte holds."""
+    rng = np.random.default_rng(10)
+    x, w, zero = codes(rng, int8, 4, 40), codes(rng, int8, 40, 7), np.asarray(200, uint8)
+
+    def product(q: Tensor, z: Tensor, v: Tensor) -> Tensor:
+        return tb.matmul(q.astype(int32) - z.astype(int32), v.astype(int32))
+
+    graph, _ = passed(product, x, zero, w)
+    np.testing.assert_array_equal(run(graph, [x, zero, w])[0], (x.astype(int) - 200) @ w.astype(int))
+
+
 def test_moves_and_sums_between_grids() -> None:
     rng = np.random.default_rng(6)
     x = codes(rng, int8, 1, 6, 8, 8)

@@ -189,13 +189,14 @@ class _Walk:
         return Codes(c.q, None, point, found.axis) if bool((np.abs(point) <= 2 * HALF).all()) else None
 
     def _moving(self, e: Equation, c: Codes) -> Codes | None:
-        """A zero point that a run computes: one byte, widened and repeated."""
+        """A zero point that a run computes: one byte of the same kind, widened and repeated."""
         spread = self.constants.makers.get(e.inputs[1])
         if spread is None or spread.primitive.name != "broadcast" or spread.inputs[0].type.shape != ():
             return None
         point = spread.inputs[0]
         source = self.constants.makers.get(point)
-        if source is None or source.primitive.name != "cast" or source.inputs[0].type.dtype not in BYTES:
+        kind = uint8 if bool(c.zero) else int8
+        if source is None or source.primitive.name != "cast" or source.inputs[0].type.dtype != kind:
             return None
         zero = self.w.make("add", self.numbers(point), self.w.full((), int32, int(c.zero)))
         return Codes(c.q, None, np.array(0), None, zero)

@@ -6,13 +6,13 @@ are those of its windows. What depends on weights alone a target computes once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import int8, int32
+from trilobite.base.dtypes import bool_, int8, int32
 from trilobite.compiler.graph.passes.integers.forms import ROOM, Codes, Sums, Writer
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.primitives.dot import free_axes
@@ -53,8 +53,6 @@ def _place_in_conv(e: Equation, x: Codes, y: Codes) -> int | None:
     """The axis of the result that has scales of its own."""
     if not x.is_plain or y.moving is not None or y.axis not in (None, 0):
         return _NOWHERE
-    if x.moving is not None and _margins(e):
-        return _NOWHERE
     return None if y.axis is None else 1
 
 
@@ -70,7 +68,7 @@ def _convolved(w: Writer, e: Equation, x: Codes, y: Codes, terms: int) -> Var:
         low, high = attributes["low"], attributes["high"]
         between = tuple(d - 1 for d in attributes["x_dilation"])
         around = {"low": (0, 0, *low), "high": (0, 0, *high), "between": (0, 0, *between)}
-        q = w.make("pad", q, **around, value=int(x.zero))
+        q = _padded(w, x, around)
         none = (0,) * len(low)
         attributes |= {"low": none, "high": none, "x_dilation": (1,) * len(low)}
     total = w.make("conv", q, y.q, **attributes)
@@ -83,6 +81,16 @@ def _convolved(w: Writer, e: Equation, x: Codes, y: Codes, terms: int) -> Var:
         sums = w.make("conv", q, ones, **attributes)
         total = _less_windows(w, total, sums, x, y, terms)
     return total
+
+
+def _padded(w: Writer, x: Codes, around: Mapping[str, Any]) -> Var:
+    """Codes with their zero point around them. One that a run computes is a byte, too."""
+    if x.moving is None:
+        return w.make("pad", x.q, **around, value=int(x.zero))
+    inside = w.make("pad", w.full(x.q.type.shape, bool_, True), **around, value=False)
+    codes = w.make("pad", x.q, **around, value=0)
+    zero = w.along(w.cast(x.moving, int8), codes, None)
+    return w.make("select", inside, codes, zero)
 
 
 def _less_windows(w: Writer, total: Var, sums: Var, x: Codes, y: Codes, terms: int) -> Var:

@@ -28,7 +28,6 @@ from trilobite.compiler.targets.cpu.passes.bytes import (
 )
 from trilobite.compiler.targets.cpu.passes.layout_axes import (
     CONVOLUTIONS,
-    POINTWISE,
     REDUCTIONS,
     TIED,
     WINDOWS,
@@ -38,15 +37,18 @@ from trilobite.compiler.targets.cpu.passes.layout_axes import (
     inverse,
     mixes_channels,
     orders,
+    permuted,
+    permuted_attributes,
     weight_last,
     window_rank,
 )
+from trilobite.compiler.targets.cpu.passes.layout_pixels import pixels_at_once, wide_attributes, wide_weight
 from trilobite.compiler.targets.cpu.passes.layout_planes import fits, on_planes, stays
 from trilobite.compiler.targets.cpu.passes.layout_windows import last_window
 from trilobite.compiler.targets.cpu.passes.layout_winograd import stable_values, tile_of, tiled_attributes
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
-from trilobite.ir.types import Affine, Shape, TensorType, size_of
+from trilobite.ir.types import Affine, Shape, size_of
 from trilobite.native.host import Host
 
 _NEAR = 16  # bytes of a vector among which a lane's operand is chosen at no cost
@@ -75,10 +77,6 @@ def _is_counted(e: Equation) -> bool:
     """The forms made here, and the transposes of activations and gradients that are left."""
     name = e.primitive.name
     return name.startswith(_FORMS) or (name == "transpose" and e.inputs[0].type.ndim > 2)
-
-
-def permuted(t: TensorType, order: Order) -> TensorType:
-    return TensorType(tuple(t.shape[i] for i in order), t.dtype)
 
 
 class _Layout:
@@ -185,7 +183,7 @@ class _Layout:
         inputs = tuple(
             self.get(v, order if v.type.ndim == len(order) else identity(v.type.ndim)) for v in e.inputs
         )
-        made = self.emit(e, e.primitive.name, inputs, _permuted_attributes(e, order))
+        made = self.emit(e, e.primitive.name, inputs, permuted_attributes(e, order))
         self.keep(out, order, made)
 
     def broadcast(self, e: Equation) -> None:
@@ -247,11 +245,28 @@ class _Layout:
         if source not in self.bytes:
             self.bytes[source] = moved(partial(self.emit, e), source)
         form = integer_form(self.host, e, w in self.stable)
+        lanes = form.packing["lanes"]
+        count = 1 if form.tile or w not in self.stable else pixels_at_once(e, lanes)
+        if count > 1:
+            form = form._replace(attributes=wide_attributes(form.attributes, count))
+            w = self.wide_weight(e, count)
         panels = self.packed(e, w, form.packer, form.packing)
         made = self.emit(e, form.name, (self.bytes[source], panels), form.attributes)
+        if count > 1:
+            made = self.emit(e, "reshape", (made,), {"shape": permuted(e.outputs[0].type, last).shape})
         if made.type.dtype != dtype:
             made = self.emit(e, "cast", (made,), {"dtype": dtype})
         self.keep(e.outputs[0], last, made)
+
+    def wide_weight(self, e: Equation, count: int) -> Var:
+        """The weight for so many pixels at once; made once."""
+        w, stride = e.inputs[1], e.attributes["stride"][-1]
+        key = (w, "pixels", count, stride)
+        if key not in self.panels:
+            weight = self.get(w, identity(w.type.ndim))
+            made = self.panels[key] = wide_weight(partial(self.emit, e), weight, count, stride)
+            self.keep(made, identity(w.type.ndim), made)
+        return self.panels[key]
 
     def _as_planes(self, e: Equation) -> bool:
         """A convolution between values that lie as they are written, as quick there as with channels last."""
@@ -379,21 +394,6 @@ class _Layout:
 def _is_channelwise(e: Equation, w: Var) -> bool:
     """Is there one filter for each channel?"""
     return 1 < e.attributes["groups"] == w.type.shape[0] and w.type.shape[1] == 1
-
-
-def _permuted_attributes(e: Equation, order: Order) -> dict[str, Any]:
-    """Attributes that speak of axes, for axes in another order."""
-    name, attributes = e.primitive.name, dict(e.attributes)
-    if name in POINTWISE or order == identity(len(order)):
-        return attributes
-    for key in ("low", "high", "between", "start", "stop", "step", "shape"):
-        if key in attributes:
-            attributes[key] = tuple(attributes[key][i] for i in order)
-    if attributes.get("axis") is not None:
-        attributes["axis"] = order.index(attributes["axis"])
-    if "axes" in attributes:
-        attributes["axes"] = tuple(sorted(order.index(a) for a in attributes["axes"]))
-    return attributes
 
 
 def _alive(equations: list[Equation], outputs: list[Var]) -> list[Equation]:

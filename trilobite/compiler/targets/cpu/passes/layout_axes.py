@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from trilobite.compiler.graph.regions import extent
 from trilobite.ir.graph import Equation, Graph, Var
@@ -51,6 +52,25 @@ def channels_last(ndim: int, rank: int) -> Order:
 def weight_last(ndim: int) -> Order:
     """(K, C, *kernel) as (*kernel, C, K)."""
     return (*range(2, ndim), 1, 0)
+
+
+def permuted(t: TensorType, order: Order) -> TensorType:
+    return TensorType(tuple(t.shape[i] for i in order), t.dtype)
+
+
+def permuted_attributes(e: Equation, order: Order) -> dict[str, Any]:
+    """Attributes that speak of axes, for axes in another order."""
+    name, attributes = e.primitive.name, dict(e.attributes)
+    if name in POINTWISE or order == identity(len(order)):
+        return attributes
+    for key in ("low", "high", "between", "start", "stop", "step", "shape"):
+        if key in attributes:
+            attributes[key] = tuple(attributes[key][i] for i in order)
+    if attributes.get("axis") is not None:
+        attributes["axis"] = order.index(attributes["axis"])
+    if "axes" in attributes:
+        attributes["axes"] = tuple(sorted(order.index(a) for a in attributes["axes"]))
+    return attributes
 
 
 def mixes_channels(e: Equation) -> bool:

@@ -43,20 +43,27 @@ class _Packer:
         self.graph, self.counters, self.host = graph, Counters(), host
         self.total = counters
         self.settled = set(stable)
+        self.fixed: set[Var] = set()  # made of constants alone
         self.made: dict[Var, Equation] = {}
         self.packed: dict[tuple[Any, ...], Var] = {}
         self.out: list[Equation] = []
 
     def run(self) -> Graph:
         for e in self.graph.equations:
-            if e.inputs and all(v in self.settled for v in e.inputs) and not e.primitive.effect:
-                self.settled.update(e.outputs)
+            self.settle(e)
             self.made.update(dict.fromkeys(e.outputs, e))
             self.out.append(self.rewritten(e))
         self.total.update(self.counters)
         if not self.counters:
             return self.graph
         return Graph(self.graph.inputs, self.out, self.graph.outputs, self.graph.name)
+
+    def settle(self, e: Equation) -> None:
+        """Notes results that stay between runs: a weight times a constant scale does, too."""
+        if e.primitive.effect or not all(v in self.settled or v in self.fixed for v in e.inputs):
+            return
+        weights = any(v in self.settled for v in e.inputs)
+        (self.settled if weights else self.fixed).update(e.outputs)
 
     def rewritten(self, e: Equation) -> Equation:
         """A product of a row or rows with a matrix in its best form; anything else as it is."""
