@@ -30,6 +30,7 @@ def page(tmp_path: Path) -> Path:
     good.beside(tmp_path, ("a.png", "left", pixels()), ("b.png", "right", pixels()))
     good.numbers |= {"a picture": 0.1234, "joules": 0.002}
     good.check(True, "they are equal", "they are not")
+    good.code = ("kernel.mlu", f"// {NASTY}")
     bad.failed = NASTY
     bad.check(False, "they are equal", f"not equal {NASTY}")
     assert bad.wrong and not good.wrong

@@ -52,13 +52,27 @@ def test_a_launch_is_written_with_its_own_numbers(run: Run, tmp_path: Path) -> N
     run.report(tmp_path / "run.html")
     data = data_of((tmp_path / "run.html").read_text(encoding="utf-8"))
     (subject,) = data["subjects"]
-    assert data["title"] == f"dlp-s: {run.cycles:,} cycles"
+    assert data["title"] == "scale on dlp-s"
+    assert data["subjects"][0]["sentence"].startswith(
+        f"It ran on 1 core of dlp-s. It took {run.cycles:,} cycles, "
+    )
     assert subject["total"] == run.cycles and subject["target"] == "dlp:dlp-s"
     assert dict(subject["figures"])["cycles"] == f"{run.cycles:,}"
     stalls = next(t for t in subject["tables"] if t["title"] == "Stalls")
     assert all(sum(row[1:]) == run.cycles for row in stalls["rows"])
     energy = next(t for t in subject["tables"] if t["title"] == "Energy")
     assert sum(row[1] for row in energy["rows"]) == pytest.approx(run.energy.total * 1e6)
+
+
+def test_lines_of_a_kernel_beside_the_page_are_shown(tmp_path: Path) -> None:
+    device = Device("dlp-s")
+    (tmp_path / "scale.s").write_text(KERNEL, encoding="utf-8")
+    args = [device.array(np.ones(1000, np.float32)), 1000, 0.5]
+    device.launch(device.load(tmp_path / "scale.s")["scale"], args=args).report(tmp_path / "run.html")
+    (subject,) = data_of((tmp_path / "run.html").read_text(encoding="utf-8"))["subjects"]
+    table = next(t for t in subject["tables"] if t["title"] == "Where the cycles went, by line")
+    shown = [subject["sources"][row[1]] for row in table["rows"]]
+    assert shown and all(text in KERNEL for text in shown) and any("VLOAD" in text for text in shown)
 
 
 def test_lanes_hold_every_operation_of_the_timeline(run: Run) -> None:

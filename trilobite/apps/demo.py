@@ -47,7 +47,7 @@ def main(
             lambda p: parts.on_chip(p, output, picture, machine, chip_side),
         ),
         ("8-bit convolutions, bit for bit", lambda p: parts.int8(p, machine)),
-        ("A network learns to read digits", parts.digits),
+        ("A network learns to read digits", lambda p: parts.digits(p, output)),
         ("A BANG C kernel, run and checked", lambda p: parts.kernel(p, output)),
     ]
     done = [_part(f"{n} of {len(plan)}  {title}", title, run) for n, (title, run) in enumerate(plan, start=1)]

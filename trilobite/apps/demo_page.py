@@ -64,10 +64,11 @@ def _tiles(parts: Sequence[Part]) -> Iterator[str]:
     numbers = {name: value for part in parts for name, value in part.numbers.items()}
     found = [
         ("a picture", 1e3, "{:.0f} ms", "a picture in a style, on this CPU"),
-        ("chip seconds", 1e3, "{:.2f} ms", "a small one on the processor, simulated"),
-        ("joules", 1e3, "{:.1f} mJ", "that it takes there"),
-        ("levels apart", 1, "{:.3f} / 255", "between the two at most"),
+        ("chip seconds", 1e3, "{:.2f} ms", "a smaller one on the processor, simulated"),
+        ("joules", 1e3, "{:.1f} mJ", "energy of that one there"),
+        ("levels apart", 1, "{:.3f} / 255", "between CPU and processor, at most"),
         ("jit step", 1e3, "{:.2f} ms", "a compiled training step of 32 digits"),
+        ("read right", 100, "{:.1f} %", "of new digits read right afterwards"),
     ]
     tiles = [(form.format(numbers[n] * scale), text) for n, scale, form, text in found if n in numbers]
     if tiles:
@@ -82,10 +83,13 @@ def _section(part: Part) -> Iterator[str]:
     if part.lines:
         yield "<ul>" + "".join(_line(line) for line in part.lines) + "</ul>"
     if part.shown:
-        yield '<div class="row">' + "".join(_figure(*pair) for pair in part.shown) + "</div>"
+        kind = "row" if len(part.shown) > 1 else "wide"
+        yield f'<div class="{kind}">' + "".join(_figure(*pair) for pair in part.shown) + "</div>"
     if part.pairs:
         inside = "".join(f'<div class="pair">{_figure(*a)}{_figure(*b)}</div>' for a, b in part.pairs)
         yield f'<div class="pairs">{inside}</div>'
+    if part.code[1]:
+        yield f"<details><summary>{escape(part.code[0])}</summary><pre>{escape(part.code[1])}</pre></details>"
     if part.pages:
         links = "".join(f'<li><a href="{escape(n)}">{escape(n)}</a>{escape(t)}</li>' for n, t in part.pages)
         yield f'<ul class="pages">{links}</ul>'

@@ -24,6 +24,7 @@ class Part:
     shown: list[tuple[str, str]] = field(default_factory=list)
     pairs: list[tuple[tuple[str, str], tuple[str, str]]] = field(default_factory=list)  # side by side
     pages: list[tuple[str, str]] = field(default_factory=list)  # a file, and what it shows
+    code: tuple[str, str] = ("", "")  # a file, and its text
     numbers: dict[str, float] = field(default_factory=dict)
     failed: str = ""  # why it was left out
     wrong: bool = False  # a check did not hold

@@ -19,6 +19,7 @@ from trilobite.apps.style.pictures import Pixels
 
 STYLES = {2: "ink", 7: "stained glass", 11: "engraving", 18: "woodcut"}  # number: what it looks like
 CHIP_STYLES = (2, 7, 18)
+READ = 12  # new digits that are shown
 
 
 def _content(picture: str, side: int) -> Pixels:
@@ -50,8 +51,11 @@ def on_cpu(part: Part, output: Path, picture: str, side: int) -> None:
     began = time.perf_counter()
     painted = any_style(content, brush)
     part.numbers["any style"] = time.perf_counter() - began
-    part.show(output, "brush.png", "a pattern drawn by code", brush)
-    part.show(output, "any-style.png", "the photograph in the style of that pattern", painted)
+    part.beside(
+        output,
+        ("brush.png", "any picture is a style: this one was drawn by code", brush),
+        ("any-style.png", "the photograph in its style, by 8-bit networks", painted),
+    )
     part.say(f"any picture as the style, 8-bit networks: {part.numbers['any style'] * 1e3:.0f} ms")
 
 
@@ -74,9 +78,9 @@ def on_chip(part: Part, output: Path, picture: str, machine: str, side: int) -> 
             (f"chip-{number}.png", f"style {number}, painted by {machine}", painted),
             (f"chip-{number}-cpu.png", "painted by this CPU", reference),
         )
-    runs: list[Any] = on_chip.session.last_runs
-    cycles, seconds = sum(run.cycles for run in runs), sum(run.seconds for run in runs)
-    joules = sum(run.energy.total for run in runs)
+    subject = _report(part, output, machine, content, on_chip, on_cpu)
+    cycles, seconds = int(subject.numbers["cycles"]), subject.seconds
+    joules = subject.numbers["energy in µJ"] * 1e-6
     part.numbers |= {"cycles": cycles, "chip seconds": seconds, "joules": joules, "levels apart": apart}
     size, took = f"{content.shape[1]} x {content.shape[0]}", f"{seconds * 1e3:.2f} ms, {joules * 1e3:.1f} mJ"
     part.say(f"a picture of {size}: {cycles:,} cycles, {took} simulated")
@@ -85,23 +89,21 @@ def on_chip(part: Part, output: Path, picture: str, machine: str, side: int) -> 
         f"pictures of CPU and {machine} are at most {apart:.3f} of 255 levels apart",
         f"pictures of CPU and {machine} are {apart:.1f} of 255 levels apart; at most 1 was expected",
     )
-    _report(part, output, machine, content, on_chip, on_cpu)
 
 
-def _report(part: Part, output: Path, machine: str, content: Pixels, chip: Any, cpu: Any) -> None:
-    from trilobite.apps.style.real_time import style_weights
+def _report(part: Part, output: Path, machine: str, content: Pixels, chip: Any, cpu: Any) -> Any:
+    """Writes the page; leaves what it shows of the processor, whose figures the demo tells."""
     from trilobite.report.network import subjects_of
     from trilobite.report.page import write_page
 
-    height, width = (n - n % 4 for n in content.shape[:2])
-    image = np.ascontiguousarray(content[:height, :width].transpose(2, 0, 1)[None])
-    feeds = {"image": image, "style_weights": style_weights(CHIP_STYLES[0])}
+    feeds = chip.feeds(content, CHIP_STYLES[-1])  # the picture whose cycles are told
     with part.doing("writing the report"):
         subjects = [
             s for which in (cpu, chip) for s in subjects_of("26 styles", which.session.profile(feeds, 3))
         ]
         write_page(output / "report.html", f"One picture on this CPU and on {machine}", subjects)
     part.pages.append(("report.html", "where the time and the cycles of this network went, layer by layer"))
+    return subjects[-1]
 
 
 def int8(part: Part, machine: str) -> None:
@@ -121,7 +123,7 @@ def int8(part: Part, machine: str) -> None:
     )
 
 
-def digits(part: Part) -> None:
+def digits(part: Part, output: Path) -> None:
     """A digit reader: steps one by one as Python runs them, and the same step compiled."""
     from trilobite.apps import digits as reader
 
@@ -130,10 +132,28 @@ def digits(part: Part) -> None:
     part.numbers |= {"eager step": eager, "jit step": jitted}
     part.say(f"a training step of 32 digits: {eager * 1e3:.2f} ms eager, {jitted * 1e3:.2f} ms with tb.jit")
     began = time.perf_counter()
-    _, history = reader.train(data, epochs=1 if len(data.train[1]) > 10_000 else 4, progress=False)
+    network, history = reader.train(data, epochs=1 if len(data.train[1]) > 10_000 else 4, progress=False)
     right = history["validation_accuracy"][-1]
     counts = f"{len(data.train[1]):,} digits of {data.source}"
     part.say(f"{counts}, {time.perf_counter() - began:.1f} s of training: {right:.1%} of new ones read right")
+    part.numbers["read right"] = right
+    images, labels = (array[:READ] for array in data.test)
+    found = reader.read(network, images)
+    part.show(output, "digits.png", _reading(found, labels), _strip(images))
+
+
+def _reading(found: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> str:
+    wrong = [f"the {label} as {n}" for n, label in zip(found, labels, strict=True) if n != label]
+    said = f"read as {' '.join(map(str, found))}"
+    return f"{said}; wrong: {', '.join(wrong)}" if wrong else f"{said}, all of them right"
+
+
+def _strip(images: np.ndarray[Any, Any]) -> Pixels:
+    """Digits side by side, dark on light, each pixel large enough to be seen."""
+    row = np.concatenate([image[0] for image in images], axis=1)
+    light = 1 - (row - row.min()) / max(float(np.ptp(row)), 1e-6)
+    large = np.kron(light, np.ones((4, 4)))
+    return np.repeat(large[..., None], 3, axis=2).astype(np.float32)
 
 
 KERNEL = """
@@ -171,5 +191,6 @@ def kernel(part: Part, output: Path) -> None:
     part.say(f"saxpy of {x.size:,} floats on 16 cores: {run.cycles:,} cycles; no races, no memory errors")
     exact = np.array_equal(on_device.numpy(), np.float32(2.5) * x + y)
     part.check(exact, "the result is NumPy's, bit for bit", "the result is not NumPy's")
+    part.code = ("saxpy.mlu", KERNEL.strip())
     run.report(output / "kernel.html")
     part.pages.append(("kernel.html", "the kernel's timeline, stalls and energy"))

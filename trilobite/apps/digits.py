@@ -18,6 +18,7 @@ from trilobite.base.errors import ArgumentError, DataError
 from trilobite.framework import data, metrics, nn, optim
 from trilobite.framework.fit import History, fit
 from trilobite.framework.jit import jit
+from trilobite.framework.modes import no_grad
 from trilobite.framework.nn import functional as F
 from trilobite.framework.ops.conversion import asarray
 from trilobite.framework.random import manual_seed
@@ -105,6 +106,16 @@ def train(
         progress=progress,
     )
     return model, history
+
+
+def read(model: Network, images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The digit that the network sees in each image."""
+    was = model.training
+    model.eval()
+    with no_grad():
+        found = model(asarray(images)).numpy().argmax(axis=1)
+    model.train(was)
+    return np.asarray(found)
 
 
 def seconds_of_steps(digits: Digits, compiled: bool, count: int = 30) -> float:

@@ -66,15 +66,19 @@ def _inside(fusion: Equation) -> Sequence[Equation]:
 
 
 def _sentence(p: Any) -> str:
+    """Where it ran, how long it took, what bounds it: a sentence each."""
     floor = sum(row.floor for row in p.rows)
     share = floor / p.kernels if p.kernels else 0.0
     slowest = max(p.rows, key=lambda row: row.seconds, default=None)
-    tail = ""
-    if slowest is not None and p.kernels:
-        tail = (
-            f"; {slowest.name} takes {slowest.seconds / p.kernels:.0%} of it, bound by {_bound(p, slowest)}"
-        )
-    return f"{p.call * 1e3:.3f} ms a call on this CPU, kernels at {share:.0%} of their roofs{tail}."
+    threads = f"{p.roofline.threads} thread{'s' if p.roofline.threads > 1 else ''}"
+    said = (
+        f"It ran on {threads} of this CPU. A call took {amount(p.call, 's')}. "
+        f"Its kernels reach {share:.0%} of what arithmetic and memory of this machine allow."
+    )
+    if slowest is None or not p.kernels:
+        return said
+    spent = f"{slowest.seconds / p.kernels:.0%} of the kernels' time"
+    return f"{said} The longest is {slowest.name}: {spent}, bound by {_bound(p, slowest)}."
 
 
 def _figures(p: Any) -> list[tuple[str, str]]:

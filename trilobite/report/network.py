@@ -67,7 +67,9 @@ def _sentence(launch: str, profile: Any) -> str:
     if slowest is None:
         return launch
     where = f"{slowest.number} {slowest.name}"
-    return f"{launch} Longest: group {where}, {slowest.share:.0%} of the cycles, bound by {slowest.bound}."
+    return (
+        f"{launch} The longest layer is {where}: {slowest.share:.0%} of the cycles, bound by {slowest.bound}."
+    )
 
 
 def _equations(graph: Graph) -> Iterator[Equation]:

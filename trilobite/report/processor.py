@@ -6,8 +6,10 @@ computed here but sums of them. `network.py` adds what is known of a compiled ne
 
 from __future__ import annotations
 
+import linecache
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,7 @@ from trilobite.report.places import short_path
 from trilobite.report.subjects import Labels, Lane, Roofs, Subject, Table
 
 WORKING = ("scalar", "dispatch")  # what control does when it does not wait
+MEMORY_CORE = 0x80  # the number that traces give it
 LONGEST_PATH = 400  # rows of the critical path that the page lists
 
 
@@ -42,7 +45,9 @@ Find = Callable[[int], Where]
 
 def write_run(run: Run, path: str | Path) -> None:
     """The launch as one self-contained page: what `Run.report` calls."""
-    write_page(path, f"{run.machine.name}: {run.cycles:,} cycles", [processor_subject(run)])
+    subject = processor_subject(run)
+    subject = replace(subject, sources=_source_lines(run, Path(path).parent))
+    write_page(path, f"{subject.name} on {run.machine.name}", [subject])
 
 
 def processor_subject(run: Run, name: str = "", where: Find | None = None) -> Subject:
@@ -51,7 +56,7 @@ def processor_subject(run: Run, name: str = "", where: Find | None = None) -> Su
     labels = Labels()
     lanes = [lane for core in run.timeline.cores for lane in _lanes(run, core, labels, find)]
     return Subject(
-        name=name or run.machine.name,
+        name=name or entry_name(run),
         target=f"dlp:{run.machine.name}",
         sentence=_sentence(run),
         unit="cycles",
@@ -61,6 +66,7 @@ def processor_subject(run: Run, name: str = "", where: Find | None = None) -> Su
         labels=labels.texts,
         tables=list(_tables(run, find)),
         roofs=_roofs(run, find),
+        sources=_source_lines(run) if where is None else {},
         numbers={
             "time in µs": run.seconds * 1e6,
             "cycles": float(run.cycles),
@@ -85,21 +91,66 @@ def function_and_line(run: Run) -> Find:
     return find
 
 
+def _source_lines(run: Run, beside: Path | None = None) -> dict[str, str]:
+    """The text of the kernel's own lines, by place. Programs may know the name of a file only: it is looked
+    for where one works, and beside the page.
+    """
+    executed = {op.record.place for core in run.timeline.cores for op in core.operations}
+    found = {}
+    for place in sorted(executed):
+        file, _, line = run.program.where(place).rpartition(":")
+        text = linecache.getline(file, int(line)) or linecache.getline(
+            str((beside or Path()) / file), int(line)
+        )
+        if text.strip():
+            found[f"{short_path(file)}:{line}"] = text.strip()
+    return found
+
+
+def entry_name(run: Run) -> str:
+    """The kernel that was launched: of several entries the one before the first instruction that ran."""
+    entries = run.program.entries
+    firsts = [core.operations[0].record.place for core in run.timeline.cores if core.operations]
+    before = [(at, name) for name, at in entries.items() if firsts and at <= firsts[0]]
+    return max(before)[1] if before else next(iter(entries), "a program")
+
+
 def core_name(core: CoreTimes) -> str:
-    return f"{core.trace.cluster}.{'m' if core.trace.core == 0x80 else core.trace.core}"
+    return f"{core.trace.cluster}.{'m' if core.trace.core == MEMORY_CORE else core.trace.core}"
+
+
+_WAITS = {
+    "bandwidth": "the bandwidth of a memory",
+    "operand": "operands that are not there yet",
+    "scalar": "scalar instructions",
+    "dispatch": "instructions to be dispatched",
+    "fetch": "instructions to be fetched",
+    "queue full": "room in a full queue",
+    "sync": "other queues of their core",
+    "barrier": "other cores at a barrier",
+}
 
 
 def _sentence(run: Run) -> str:
+    """Where it ran, how long it took, what bounds it: a sentence each."""
     causes = run.stalls_by_cause()
-    waits = {cause: cycles for cause, cycles in causes.items() if cause not in ("busy", "idle", "launch")}
+    waits = {cause: cycles for cause, cycles in causes.items() if cause in _WAITS}
     roof = run.roofline
-    reached = roof.cycles / run.cycles if run.cycles else 0.0
     worst = max(waits, key=lambda cause: waits[cause]) if any(waits.values()) else ""
-    tail = f"; queues wait longest for {worst}" if worst else ""
+    tail = f" Its queues wait longest for {_WAITS[worst]} ({worst})." if worst else ""
+    reached = f", {roof.cycles / run.cycles:.0%} of them" if run.cycles else ""
     return (
-        f"{run.cycles:,} cycles ({run.seconds * 1e3:.3f} ms) and {run.energy.total * 1e3:.4g} mJ on "
-        f"{run.machine.name}: {reached:.0%} of the {_side(run)} roof{tail}."
+        f"It ran on {_cores(run)} of {run.machine.name}. It took {run.cycles:,} cycles, "
+        f"{amount(run.seconds, 's')} at {run.machine.clock_ghz:g} GHz, and {amount(run.energy.total, 'J')}. "
+        f"{_side(run).capitalize()} alone would need {roof.cycles:,.0f} cycles{reached}.{tail}"
     )
+
+
+def _cores(run: Run) -> str:
+    """`16 cores and 4 memory cores`: those that did anything."""
+    memory = sum(core.trace.core == MEMORY_CORE for core in run.timeline.cores)
+    counts = ((len(run.timeline.cores) - memory, "core"), (memory, "memory core"))
+    return " and ".join(f"{n} {what}{'s' if n > 1 else ''}" for n, what in counts if n) or "no core"
 
 
 def _side(run: Run) -> str:
@@ -145,7 +196,7 @@ def _tables(run: Run, find: Find) -> Iterator[Table]:
     causes = [cause for cause, cycles in run.stalls_by_cause().items() if cycles]
     rows = [
         [
-            f"{row.cluster}.{'m' if row.core == 0x80 else row.core} {row.queue}",
+            f"{row.cluster}.{'m' if row.core == MEMORY_CORE else row.core} {row.queue}",
             *(row.cycles[c] for c in causes),
         ]
         for row in run.stalls

@@ -129,19 +129,44 @@ def with_colours_of(picture: Pixels, source: Pixels) -> Pixels:
 
 
 def pattern(size: int = 256, seed: int = 7) -> Pixels:
-    """A painting of circles and waves drawn by code: a style picture that is nobody's."""
+    """A painting of whirls and lights in long strokes, drawn by code: a style picture that is nobody's."""
     rng = np.random.default_rng(seed)
     rows, columns = np.mgrid[0:size, 0:size].astype(np.float32) / size
-    palette = np.asarray(
-        [[0.05, 0.09, 0.28], [0.10, 0.30, 0.62], [0.95, 0.75, 0.20], [0.86, 0.36, 0.16], [0.92, 0.90, 0.80]],
-        np.float32,
-    )
-    field = np.zeros((size, size), np.float32)
-    for _ in range(9):
-        y, x, pitch = rng.random(), rng.random(), 14 + 22 * rng.random()
-        distance = np.hypot(rows - y, columns - x)
-        field += np.sin(pitch * distance + 3 * np.sin(5 * columns)) * np.exp(-4 * distance)
-    levels = (field - field.min()) / np.ptp(field) * (len(palette) - 1)
-    low = np.minimum(levels.astype(int), len(palette) - 2)
-    share = (levels - low)[..., None]
-    return np.asarray(palette[low] * (1 - share) + palette[low + 1] * share, np.float32)
+    along, across = np.full_like(rows, 0.25), 0.12 * np.sin(7 * columns)
+    light = np.zeros_like(rows)
+    for _ in range(7):
+        y, x, turn, width = rng.random(), rng.random(), rng.choice((-1, 1)), 0.06 + 0.12 * rng.random()
+        away = np.hypot(rows - y, columns - x)
+        near = np.exp(-((away / width) ** 2))
+        along += turn * near * (rows - y) / width * 2
+        across -= turn * near * (columns - x) / width * 2
+        light = np.maximum(light, np.exp(-((away / (0.45 * width)) ** 2)) + 0.45 * near)
+    strokes = _smeared(rng.random((size, size)).astype(np.float32), along, across)
+    night = np.asarray([[0.04, 0.08, 0.26], [0.08, 0.26, 0.56], [0.38, 0.62, 0.78]], np.float32)
+    day = np.asarray([[0.80, 0.38, 0.10], [0.96, 0.74, 0.18], [0.99, 0.95, 0.72]], np.float32)
+    share = np.clip(light, 0, 1)[..., None]
+    return np.asarray(_ramp(strokes, night) * (1 - share) + _ramp(strokes, day) * share, np.float32)
+
+
+def _smeared(noise: Pixels, along: Pixels, across: Pixels, steps: int = 14) -> Pixels:
+    """Noise averaged along the lines of a flow (x, y), each pixel from its own place; from 0 to 1."""
+    size = noise.shape[0]
+    length = np.hypot(along, across) + np.float32(1e-6)
+    along, across = along / length, across / length
+    total = np.zeros_like(noise)
+    for way in (-1, 1):
+        y, x = np.mgrid[0:size, 0:size].astype(np.float32)
+        for _ in range(steps):
+            at = np.clip(np.rint(y), 0, size - 1).astype(int), np.clip(np.rint(x), 0, size - 1).astype(int)
+            total += noise[at]
+            y, x = y + way * across[at], x + way * along[at]
+    low, high = np.quantile(total, (0.02, 0.98))
+    return np.asarray(np.clip((total - low) / max(high - low, 1e-6), 0, 1), np.float32)
+
+
+def _ramp(levels: Pixels, colours: Pixels) -> Pixels:
+    """Levels from 0 to 1 as colours between those given."""
+    at = levels * (len(colours) - 1)
+    low = np.minimum(at.astype(int), len(colours) - 2)
+    share = (at - low)[..., None]
+    return np.asarray(colours[low] * (1 - share) + colours[low + 1] * share, np.float32)

@@ -100,9 +100,14 @@ class Multistyle:
         if not _fits(whole, self.CHANNELS, memory):
             layers = multistyle_layers(assets.fetch("multistyle26"), shares)
             return _cut(paint(whole, layers, memory, self.target), pixels)
-        image = np.ascontiguousarray(whole.transpose(2, 0, 1)[None], np.float32)
-        out = self.session.run({"image": image, "style_weights": shares})["stylized"]
+        out = self.session.run(self.feeds(pixels, style))["stylized"]
         return _cut(np.asarray(out)[0].transpose(1, 2, 0), pixels)
+
+    @staticmethod
+    def feeds(pixels: Pixels, style: int | str | Mapping[int, float]) -> dict[str, np.ndarray[Any, Any]]:
+        """What the network is given for a picture."""
+        image = np.ascontiguousarray(_filled(pixels).transpose(2, 0, 1)[None], np.float32)
+        return {"image": image, "style_weights": style_weights(style)}
 
 
 class Transform:

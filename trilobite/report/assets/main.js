@@ -7,7 +7,18 @@ function overviewView(subject) {
     element("div", { class: "figures" }, ...subject.figures.map(([name, value]) => element("div", { class: "figure" }, element("b", {}, value), element("span", {}, name)))));
   if (heavy.length) box.append(element("h3", {}, "Where the time goes"), element("ol", {}, ...heavy.map((kernel) => element("li", {}, element("b", {}, percent(kernel.share)),
     ` ${kernel.name}${kernel.module ? ` of ${kernel.module}` : ""}, bound by ${kernel.bound} `, element("code", { class: "place" }, kernel.place)))));
+  else box.append(...linesView(subject));
   return box;
+}
+
+/** Of a launch without layers: the lines that kept queues busy longest. @param {Subject} subject @returns {Node[]} */
+function linesView(subject) {
+  const table = tableOf(subject, "Where the cycles went, by line");
+  const whole = table ? table.rows.reduce((sum, row) => sum + Number(row[3]), 0) : 0;
+  if (!table || !whole) return [];
+  return [element("h3", {}, "Where the busy cycles of all queues go"), element("ol", {}, ...table.rows.slice(0, 5).map((row) => element("li", {},
+    element("b", {}, percent(Number(row[3]) / whole)), ` ${row[0]}, executed ${shown(Number(row[2]))} times `, element("code", { class: "place" }, String(row[1])),
+    ...(subject.sources[String(row[1])] ? [element("code", { class: "source" }, subject.sources[String(row[1])])] : []))))];
 }
 
 /** @type {View[]} */
