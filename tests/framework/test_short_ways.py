@@ -59,3 +59,28 @@ def test_autocast_and_recordings_are_not_passed_by() -> None:
 def test_products_that_do_not_fit_are_refused_as_ever() -> None:
     with pytest.raises(ShapeError, match=r"matmul of shapes \(2, 3\) and \(2, 3\)"):
         tb.zeros((2, 3)) @ tb.zeros((2, 3))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("shape", [(), (0, 3), (9,), (4, 5)])
+def test_relu_has_the_bits_of_its_rule(shape: tuple[int, ...], dtype: type) -> None:
+    x = normal(*shape, dtype=dtype)
+    if dtype is not np.int32 and x.size > 4:
+        x.flat[:4] = np.nan, -0.0, np.inf, -np.inf
+    zero = np.zeros(x.shape, dtype)
+    want = table["select"].evaluate(table["le"].evaluate(x, zero), zero, x)
+    with np.errstate(all="raise"):
+        for value in (x, x.T.copy().T):
+            for out in (tb.relu(wrap(value)), tb.nn.functional.relu(wrap(value))):
+                assert out.dtype == want.dtype and out.numpy().tobytes() == want.tobytes()
+                assert not np.may_share_memory(out.numpy(), value)
+
+
+def test_products_of_vectors_have_the_bits_of_dot_and_warn_of_nothing() -> None:
+    for dtype in (np.float32, np.float64):
+        x, y = normal(30, dtype=dtype)[::2], normal(15, dtype=dtype)
+        want = table["dot"].evaluate(x, y, contract=((0,), (0,)), batch=((), ()), dtype=x.dtype)
+        assert (wrap(x) @ wrap(y)).numpy().tobytes() == want.tobytes()
+        huge = np.full(4, np.finfo(dtype).max, dtype)
+        with np.errstate(all="raise"):
+            assert np.isinf((wrap(huge) @ wrap(huge)).item())

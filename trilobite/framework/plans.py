@@ -21,8 +21,8 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import TrilobiteError
 from trilobite.base.locations import UNKNOWN
-from trilobite.framework.replay import Replay, divided, fits, is_fresh, whole
-from trilobite.framework.tensor import CLASSES, Tensor, wrap
+from trilobite.framework.replay import Replay, Run, divided, fits, is_fresh, whole
+from trilobite.framework.tensor import CLASSES, Tensor, wrap, wrap_recorded
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
@@ -36,7 +36,6 @@ from trilobite.ir.types import TensorType
 
 ndarray = np.ndarray
 Function = Callable[..., Any]
-Run = Callable[[list[Any]], list[Any]]
 _OFTEN = 16  # calls before a plan is made: making it takes as long as some dozen calls
 _SMALL = 1 << 12  # elements of an operand: from here on the way through `bind` is the smaller part
 _REMEMBERED = 4096  # kinds of calls
@@ -56,15 +55,21 @@ def planned(fn: Function, operands: Sequence[Any], attributes: dict[str, Any]) -
     edges: list[Any] = []
     if not _gathered(operands, ctx, key, arrays, edges):
         return None
-    for name, x in attributes.items():
-        key.append(name)
-        if not _told(x, key):
-            return None
+    if attributes and not _all_told(attributes, key):
+        return None
     kind = tuple(key)
     plan = _plans.get(kind)
     if plan is None:
         plan = _made_now(kind, fn, operands, attributes, arrays, edges)
     return None if plan is None or plan.forward is None else plan.run(ctx, arrays, edges)
+
+
+def _all_told(attributes: dict[str, Any], key: list[Any]) -> bool:
+    for name, x in attributes.items():
+        key.append(name)
+        if not _told(x, key):
+            return False
+    return True
 
 
 def _gathered(
@@ -79,9 +84,9 @@ def _gathered(
         value, edge = x, None
         if type(x) in CLASSES and x._view is None and x._extra is None:
             cell = x._cell
-            value = cell.value if cell.owner is None else None
-            if cell.leaf is not None and recording:
-                edge = (cell.leaf, 0)
+            value, leaf = (cell.value, cell.leaf) if cell.owner is None else (None, None)
+            if leaf is not None and recording:
+                edge = (leaf, 0)
         elif isinstance(x, Tensor):
             value = _shown(x)
         elif type(x) is not Taped and type(x) is not ndarray:
@@ -232,7 +237,7 @@ class Plan:
             return tuple(_result(ctx, o, arrays, node, i) for i, o in enumerate(outs[: self.count]))
         if not self.fresh:
             return _result(ctx, outs[0], arrays, node, 0)
-        return wrap(outs[0] if node is None else taped(ctx.ambient, outs[0], node))
+        return wrap(outs[0]) if node is None else wrap_recorded(ctx, outs[0], node)
 
 
 def _result(ctx: entry.Context, value: Any, arrays: list[Any], node: Node | None, index: int) -> Tensor:
@@ -247,7 +252,7 @@ class PlanNode(Node):
 
     __slots__ = ("arrays", "outs", "plan")
 
-    def __init__(self, plan: Plan, arrays: list[Any], edges: list[Any], outs: list[Any]) -> None:
+    def __init__(self, plan: Plan, arrays: list[Any], edges: list[Any], outs: Sequence[Any]) -> None:
         # as Node.__init__, without the call
         self.name, self.edges, self.order, self.time = plan.name, edges, next_order(), cells.now
         self.freed, self.hooks, self.types, self.location = False, None, None, UNKNOWN

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trilobite.base.dtypes import DType, accumulator
+from trilobite.base.dtypes import accumulator
 from trilobite.base.quiet import begin, end
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.common import OWN
@@ -24,6 +25,7 @@ from trilobite.ir.primitives.dot import as_small_product
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
+Run = Callable[[list[Array]], Sequence[Array]]
 Step = tuple[Callable[..., Any], int, int | None, tuple[int, ...] | None]
 _BROADCASTING = frozenset(
     "add sub mul div maximum minimum eq ne lt le gt ge and or xor select copysign atan2 hypot".split()
@@ -100,7 +102,7 @@ class Replay:
     """The calls of a part, in order, over a list of arrays that grows by one result each."""
 
     __slots__ = ("_constants", "_inputs", "_results", "_steps", "run")
-    run: Callable[[list[Array]], list[Array]]
+    run: Run
 
     def __init__(self, part: Part) -> None:
         self._inputs = len(part.inputs)
@@ -135,29 +137,32 @@ class Replay:
         self._steps.append((call, first, more[0] if more else None, rest or None))
         at[out] = self._inputs + len(self._constants) + len(self._steps) - 1
 
-    def _one_call(self) -> Callable[[list[Array]], list[Array]] | None:
+    def _one_call(self) -> Run | None:
         """The whole as one call with all operands in their order, if it is that."""
-        if len(self._steps) != 1 or self._constants or self._results != [self._inputs]:
+        if len(self._steps) != 1 or self._constants:
             return None
         call, first, second, rest = self._steps[0]
         places = [first, *(() if second is None else (second,)), *(rest or ())]
         if places != list(range(self._inputs)):
             return None
+        if isinstance(call, Total) and self._results == [self._inputs]:
+            return call.of_one
+        chosen = _chooser(self._results)
 
-        def run(arrays: list[Array]) -> list[Array]:
+        def run(arrays: list[Array]) -> Sequence[Array]:
             token = begin()
             try:
-                return [call(*arrays)]
+                return chosen([*arrays, call(*arrays)])
             finally:
                 end(token)
 
         return run
 
 
-def _walker(
-    steps: list[Step], constants: list[Array], results: list[int]
-) -> Callable[[list[Array]], list[Array]]:
-    def run(arrays: list[Array]) -> list[Array]:
+def _walker(steps: list[Step], constants: list[Array], results: list[int]) -> Run:
+    chosen = _chooser(results)
+
+    def run(arrays: list[Array]) -> Sequence[Array]:
         held = [*arrays, *constants]
         push = held.append
         token = begin()
@@ -171,9 +176,16 @@ def _walker(
                     push(call(held[a], held[b], *[held[i] for i in rest]))
         finally:
             end(token)
-        return [held[i] for i in results]
+        return chosen(held)
 
     return run
+
+
+def _chooser(places: list[int]) -> Run:
+    """The elements of a list at some places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda held: [held[i] for i in places]
 
 
 # -- single calls ----------------------------------------------------------------------------------------
@@ -187,7 +199,7 @@ def _call(e: Equation) -> Callable[..., Any]:
     if all(t.dtype.num < OWN for t in types):
         rule = getattr(rule, "for_numpys_dtypes", rule)
     if p.name == "reduce_sum" and accumulator(types[0].dtype) is types[0].dtype:
-        return _sum(attributes["axes"], types[0].dtype)
+        return Total(attributes["axes"], types[0])
     if p.name in _EXTREMES and types[0].dtype.num < OWN and 0 not in types[0].shape:
         return _extreme(_EXTREMES[p.name], attributes["axes"])
     if p.name == "select":
@@ -203,17 +215,27 @@ def _chosen(eager: Any, types: Sequence[TensorType], attributes: Any) -> Any:
     return eager.for_types(types, attributes) if hasattr(eager, "for_types") else eager
 
 
+_add_up, _asarray = np.add.reduce, np.asarray
 _EXTREMES = {"reduce_max": np.maximum, "reduce_min": np.minimum}
 
 
-def _sum(axes: tuple[int, ...], dtype: DType) -> Callable[[Array], Array]:
-    """The rule of `reduce_sum` for dtypes that add up in themselves."""
-    reduce, asarray = np.add.reduce, np.asarray
+class Total:
+    """The rule of `reduce_sum` for dtypes that add up in themselves: alone, or as one of several calls."""
 
-    def run(x: Array) -> Array:
-        return asarray(reduce(x if x.flags.c_contiguous else x.copy("C"), axes, dtype))
+    def __init__(self, axes: tuple[int, ...], operand: TensorType) -> None:
+        self.axes = None if len(axes) == len(operand.shape) else axes
+        self.dtype = operand.dtype
 
-    return run
+    def __call__(self, x: Array) -> Array:
+        return _asarray(_add_up(x if x.flags.c_contiguous else x.copy("C"), self.axes, self.dtype))
+
+    def of_one(self, arrays: list[Array]) -> list[Array]:
+        (x,) = arrays
+        token = begin()
+        try:
+            return [_asarray(_add_up(x if x.flags.c_contiguous else x.copy("C"), self.axes, self.dtype))]
+        finally:
+            end(token)
 
 
 def _extreme(ufunc: np.ufunc, axes: tuple[int, ...]) -> Callable[[Array], Array]:

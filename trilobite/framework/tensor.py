@@ -497,6 +497,18 @@ def wrap(value: Value) -> Tensor:
     return out
 
 
+def wrap_recorded(ctx: entry.Context, value: np.ndarray[Any, Any], node: Node) -> Tensor:
+    """`wrap(taped(...))` of an array outside of any recording, in one call."""
+    recorded = _make(Taped)
+    recorded.interpreter, recorded.primal, recorded.node, recorded.index = ctx.ambient, value, node, 0
+    recorded.shape, recorded.dtype = value.shape, value.dtype
+    cell = _make_cell(Cell)
+    cell.value, cell.leaf, cell.owner, cell.depth = recorded, None, None, ctx.depth
+    out = _make(Tensor)
+    out._cell, out._view, out._extra = cell, None, None
+    return out
+
+
 def accumulate(leaf: GradLeaf, ct: Value, shared: set[int]) -> None:
     """Add a cotangent to a leaf's gradient; the first one becomes the gradient, with memory of its own."""
     old = get_grad(leaf)

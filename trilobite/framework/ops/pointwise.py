@@ -348,14 +348,19 @@ def sigmoid(x: Any, /) -> Value:
     return _sigmoid(in_dtype(x, "sigmoid", REAL_FLOATS))
 
 
-def _plain_relu(x: Any) -> Value | None:
+def plain_relu(x: Any) -> Value | None:
     """relu of what is just an array of floats that NumPy has itself."""
-    if type(x) is not np.ndarray or x.dtype.kind != "f" or x.dtype.isbuiltin != 1 or not nobody_looks():
+    if (zero := _ZEROS.get(x.dtype)) is None or not nobody_looks():
         return None
-    return np.asarray(np.where(x <= 0, x.dtype.type(0), x))
+    out = x.copy()
+    np.putmask(out, np.less_equal(x, zero), zero)
+    return out
 
 
-@op(G, short=_plain_relu, plan=True)
+_ZEROS = {np.dtype(name): np.zeros((), name) for name in ("float16", "float32", "float64")}
+
+
+@op(G, short=plain_relu, plan=True)
 def relu(x: Any, /) -> Value:
     """x where it is positive, else 0; its slope at 0 is 0."""
     x = in_dtype(x, "relu", ORDERED)

@@ -37,6 +37,7 @@ from trilobite.ir.types import Affine, Dim
 G = "reduction"
 _sum_of = table["reduce_sum"].evaluate
 _WIDE = frozenset({dt.float32, dt.float64})  # they add up in themselves
+_add_up, _asarray = np.add.reduce, np.asarray
 
 
 def axes_of(axis: Any, ndim: int, what: str) -> tuple[int, ...]:
@@ -70,13 +71,13 @@ def accumulates_in(dtype: DType) -> DType:
 # -- sums and products -----------------------------------------------------------------------------------
 
 
-def _whole(x: Any, axis: Any = None) -> Value | None:
+def _whole(x: Any) -> Value | None:
     """The sum of all numbers of what is just an array of floats."""
-    if axis is not None or type(x) is not np.ndarray or x.dtype not in _WIDE or not nobody_looks():
+    if x.dtype not in _WIDE or not nobody_looks():
         return None
     token = begin()
     try:
-        return np.asarray(np.add.reduce(x if x.flags.c_contiguous else x.copy("C"), None, x.dtype))
+        return _asarray(_add_up(x if x.flags.c_contiguous else x.copy("C"), None, x.dtype))
     finally:
         end(token)
 
@@ -131,15 +132,9 @@ def _extreme(x: Any, axis: Any, keepdims: bool, what: str) -> Value:
 
 
 def _extreme_of_all(evaluate: Any) -> Any:
-    def short(x: Any, axis: Any = None) -> Value | None:
+    def short(x: Any) -> Value | None:
         """Of all numbers of what is just an array."""
-        if (
-            axis is not None
-            or type(x) is not np.ndarray
-            or x.dtype.kind not in "iuf"
-            or not x.size
-            or not nobody_looks()
-        ):
+        if x.dtype.kind not in "iuf" or not x.size or not nobody_looks():
             return None
         return evaluate(x, axes=tuple(range(x.ndim)))
 
@@ -191,10 +186,9 @@ def widened(x: Any, what: str) -> tuple[Value, DType]:
     return astype(x, dt.accumulator(dtype)), dtype
 
 
-def _plain_mean(x: Any, axis: Any = None) -> Value | None:
+def _plain_mean(x: Any) -> Value | None:
     """The mean of what is just an array of wide floats, by the steps of the long way."""
-    wide = type(x) is np.ndarray and (x.dtype == dt.float32 or x.dtype == dt.float64)
-    if axis is not None or not wide or not x.size or not nobody_looks():
+    if x.dtype not in _WIDE or not x.size or not nobody_looks():
         return None
     total = _sum_of(x, axes=tuple(range(x.ndim)))
     return np.asarray(total / x.dtype.type(x.size))

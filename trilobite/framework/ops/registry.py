@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from inspect import signature
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -82,7 +83,7 @@ def op(
     plan: bool = False,
 ) -> Callable[[F], F]:
     """Enter a function over values into the table. Its methods are its name unless said otherwise. `short`
-    gives the same result by less for operands of the commonest kind, in new memory; None for others. With
+    gives the same result by less if the first operand is just an array, in new memory, or None. With
     `plan`, small calls that come again are replayed: what it does depends on no values (`plans.py`).
     """
 
@@ -198,6 +199,7 @@ def lift(
 ) -> Callable[..., Any]:
     """The function over tensors that a function over values means."""
     words = Words(fn)
+    short_of = 0 if short is None else len(signature(short).parameters)
 
     @wraps(fn)
     def public(*args: Any, **kwargs: Any) -> Any:
@@ -207,8 +209,8 @@ def lift(
                 out = kwargs.pop("out")
                 found = public(*args, **kwargs)
                 return found if out is None else into(out, found)
-        elif short is not None and args and type(first := bare(args[0])) is np.ndarray:
-            found = short(first) if len(args) == 1 else short(first, *[bare(a) for a in args[1:]])
+        elif short is not None and len(args) == short_of and type(first := bare(args[0])) is np.ndarray:
+            found = short(first) if short_of == 1 else short(first, *args[1:])
             if found is not None:
                 return wrap(found)
         if plan and (done := planned(fn, args, kwargs)) is not None:

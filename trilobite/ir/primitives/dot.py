@@ -58,7 +58,7 @@ def _wide(operand: DType, result: DType) -> DType:
     return np.promote_types(accumulator(operand), accumulator(result))
 
 
-_one_thread = one_thread(np.matmul)
+_one_thread, _asarray = one_thread(np.matmul), np.asarray
 _AS_THEY_ARE: frozenset[DType] = frozenset({float32, float64})  # whose products are added in their own dtype
 _ALONE = 8192  # products of up to this many multiplications OpenBLAS never divides among threads
 
@@ -92,21 +92,22 @@ def as_small_product(x: TensorType, y: TensorType, contract: Axes, **_: Any) -> 
 
 def small_product(x: Array, y: Array) -> Array | None:
     """What `dot` gives for two small matrices or vectors of float32 or float64; None for others."""
-    dtype, sizes = x.dtype, x.shape
-    if dtype is not y.dtype or dtype not in _AS_THEY_ARE or y.shape[:1] != sizes[-1:]:
+    sizes, others, dtype = x.shape, y.shape, x.dtype
+    if dtype is not y.dtype or dtype not in _AS_THEY_ARE or len(sizes) != len(others):
         return None
-    fits = x.size * y.shape[1] <= _ALONE if len(sizes) == y.ndim == 2 else _are_short_vectors(x, y)
+    if len(sizes) == 2:
+        rows, inner = sizes
+        fits = others[0] == inner and rows * inner * others[1] <= _ALONE
+    else:
+        fits = sizes == others and len(sizes) == 1 and sizes[0] <= _ALONE
     if not fits:
         return None
     token = begin()
     try:
-        return np.asarray(_small_matrices(x, y))
+        plain = x.flags.c_contiguous and y.flags.c_contiguous
+        return _asarray(x.dot(y) if plain else _small_matrices(x, y))
     finally:
         end(token)
-
-
-def _are_short_vectors(x: Array, y: Array) -> bool:
-    return x.ndim == y.ndim == 1 and x.size <= _ALONE
 
 
 def _dot(x: Array, y: Array, contract: Axes, batch: Axes, dtype: DType) -> Array:

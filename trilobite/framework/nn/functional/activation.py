@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework import random
@@ -16,6 +18,7 @@ from trilobite.framework.ops import normalising
 from trilobite.framework.ops import pointwise as ops_pointwise
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.inplace import assign
+from trilobite.framework.ops.registry import bare
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -23,7 +26,9 @@ from trilobite.ir.primitives import table
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0)."""
-    return pointwise(c.relu, input, inplace)
+    value = None if inplace else bare(input)
+    found = ops_pointwise.plain_relu(value) if type(value) is np.ndarray else None
+    return pointwise(c.relu, input, inplace) if found is None else wrap(found)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
