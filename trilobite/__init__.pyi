@@ -123,6 +123,8 @@ from trilobite.framework.ops.conversion import as_tensor as as_tensor
 from trilobite.framework.ops.conversion import tensor as tensor
 from trilobite.framework.ops.dtypes import isdtype as isdtype
 from trilobite.framework.ops.dtypes import result_type as result_type
+from trilobite.framework.ops.low_rank import pca_lowrank as pca_lowrank
+from trilobite.framework.ops.low_rank import svd_lowrank as svd_lowrank
 from trilobite.framework.ops.makers import atleast_1d as atleast_1d
 from trilobite.framework.ops.makers import atleast_2d as atleast_2d
 from trilobite.framework.ops.makers import atleast_3d as atleast_3d
@@ -211,6 +213,7 @@ from trilobite.framework.pytorch import higher_order as _higher_order_ops
 from trilobite.framework.pytorch import library as library
 from trilobite.framework.pytorch import ops as ops
 from trilobite.framework.pytorch import profiler as profiler
+from trilobite.framework.pytorch import symbols as _subclasses
 from trilobite.framework.pytorch import testing as testing
 from trilobite.framework.pytorch import utils as utils
 from trilobite.framework.pytorch.amp import GradScaler as GradScaler
@@ -239,8 +242,11 @@ from trilobite.framework.pytorch.settings import set_num_interop_threads as set_
 from trilobite.framework.pytorch.settings import set_num_threads as set_num_threads
 from trilobite.framework.pytorch.settings import set_printoptions as set_printoptions
 from trilobite.framework.pytorch.settings import typename as typename
+from trilobite.framework.pytorch.symbols import DisableTorchFunctionSubclass as DisableTorchFunction
+from trilobite.framework.pytorch.symbols import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from trilobite.framework.pytorch.symbols import Event as Event
 from trilobite.framework.pytorch.symbols import ScriptFunction as ScriptFunction
+from trilobite.framework.pytorch.symbols import ScriptModule as ScriptModule
 from trilobite.framework.pytorch.symbols import Stream as Stream
 from trilobite.framework.pytorch.symbols import SymBool as SymBool
 from trilobite.framework.pytorch.symbols import SymFloat as SymFloat

@@ -169,3 +169,46 @@ def test_tensors_compared_as_pytorch_compares_them() -> None:
         tb.testing.assert_close(tb.tensor([1.0]), tb.tensor([1.0], dtype=tb.float64))
     with pytest.raises(ArgumentError, match="export"):
         tb.onnx.export()
+
+
+@pytest.mark.parametrize(
+    "name",
+    """utils.data.dataset utils.data.dataloader utils.data.sampler utils.data.distributed fx.node
+    fx.experimental.symbolic_shapes _subclasses.fake_tensor utils.data._utils.collate
+    distributions.relaxed_bernoulli distributions.wishart""".split(),
+)
+def test_rooms_inside_of_rooms(name: str) -> None:
+    assert importlib.import_module(f"trilobite.{name}") is not None
+
+
+def test_losses_of_others_begin_with_pytorchs_base() -> None:
+    from trilobite.nn.modules.loss import _Loss, _WeightedLoss
+
+    class Mine(_Loss):
+        def forward(self, x: Any, y: Any) -> Any:
+            return getattr((x - y).abs(), "sum" if self.reduction == "sum" else "mean")()
+
+    x, y = tb.tensor([1.0, 3.0]), tb.tensor([0.0, 0.0])
+    assert Mine(reduction="sum")(x, y).item() == 4 and Mine(size_average=True)(x, y).item() == 2
+    assert isinstance(nn.MSELoss(), _Loss) and _WeightedLoss(x).weight is x
+
+
+def test_operations_of_the_native_part_can_be_named_not_called() -> None:
+    assert tb.ops.aten._sparse_addmm.default is not None and tb.ops.aten.sort.stable is not None
+    with pytest.raises(StateError, match="aten::_sparse_addmm"):
+        tb.ops.aten._sparse_addmm(1)
+    assert not hasattr(tb.ops.aten, "no_such_operation")
+
+
+def test_shares_of_a_shuffled_dataset_are_disjoint_and_change_with_the_epoch() -> None:
+    from trilobite.utils.data import DistributedSampler, StackDataset
+
+    made = [DistributedSampler(range(20), 4, rank, seed=3) for rank in range(4)]
+    first = [list(s) for s in made]
+    assert sorted(i for share in first for i in share) == list(range(20))
+    for s in made:
+        s.set_epoch(1)
+    assert [list(s) for s in made] != first
+    assert StackDataset(a=[1, 2], b=[3, 4])[1] == {"a": 2, "b": 4}
+    with pytest.raises(ArgumentError, match="lengths"):
+        StackDataset([1], [2, 3])

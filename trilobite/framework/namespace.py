@@ -73,6 +73,7 @@ ROOMS = {
     "cluster": "trilobite.cluster",
     **{name: f"trilobite.framework.pytorch.{name}" for name in _FOR_PYTORCH.split()},
     "_dynamo": "trilobite.framework.pytorch.dynamo",
+    "_subclasses": "trilobite.framework.pytorch.symbols",
     "_higher_order_ops": "trilobite.framework.pytorch.higher_order",
     "distributions": "trilobite.framework.distributions",
     "special": "trilobite.framework.ops.special",
@@ -88,6 +89,15 @@ INNER_ROOMS = {
     "_higher_order_ops.associative_scan": "trilobite.framework.pytorch.higher_order",
     "jit.annotations": "trilobite.framework.pytorch.annotations",
     "nn.utils.rnn": "trilobite.framework.nn.packing",
+    **_rooms("pytorch.utils.data", "utils.data", "dataset dataloader sampler _utils"),
+    "utils.data._utils.collate": "trilobite.framework.pytorch.utils.data",
+    "_subclasses.fake_tensor": "trilobite.framework.pytorch.symbols",
+    "utils.data.distributed": "trilobite.framework.pytorch.utils.sharding",
+    **_rooms("pytorch.fx", "fx", "node graph proxy interpreter"),
+    **_rooms("pytorch.fx.experimental", "fx.experimental", "symbolic_shapes proxy_tensor"),
+    "utils.data._utils.pin_memory": "trilobite.framework.pytorch.utils.data",
+    "distributions.wishart": "trilobite.framework.distributions.matrices",
+    "distributions.logistic_normal": "trilobite.framework.distributions.matrices",
     "nn.utils.clip_grad": "trilobite.framework.optim.clipping",
     "nn.parallel": "trilobite.framework.nn.wrappers",
     "nn.attention": "trilobite.framework.nn.attention",
@@ -128,6 +138,12 @@ INNER_ROOMS = {
         "distributions",
         "categorical bernoulli binomial geometric poisson multinomial one_hot_categorical",
     ),
+    **_rooms(
+        "distributions.relaxed",
+        "distributions",
+        "relaxed_bernoulli relaxed_categorical half_cauchy weibull pareto inverse_gamma kumaraswamy "
+        "negative_binomial mixture_same_family",
+    ),
     **_rooms("distributions.multivariate", "distributions", "multivariate_normal independent dirichlet"),
     "nn.packing": "pad_sequence",
 }
@@ -140,6 +156,7 @@ _BY_ROOM = {
     "pytorch.modules": _SMALL_ROOMS,
     "ops.signals": "stft istft hann_window hamming_window blackman_window bartlett_window kaiser_window",
     "ops.special": "i0 polygamma mvlgamma",
+    "ops.low_rank": "svd_lowrank pca_lowrank",
     "ops.pytorch_names": (
         "detach narrow fill flipud fliplr split_with_sizes unsafe_split unsafe_chunk unsafe_split_with_sizes "
         "resolve_conj resolve_neg is_conj is_neg is_inference is_signed is_distributed frexp vander "
@@ -149,7 +166,10 @@ _BY_ROOM = {
         "empty_permuted is_anomaly_enabled "
         "is_deterministic_algorithms_warn_only_enabled get_autocast_gpu_dtype clear_autocast_cache"
     ),
-    "pytorch.symbols": "SymInt SymFloat SymBool Stream Event UntypedStorage ScriptFunction",
+    "pytorch.symbols": (
+        "SymInt SymFloat SymBool Stream Event UntypedStorage ScriptFunction ScriptModule "
+        "DisableTorchFunction DisableTorchFunctionSubclass"
+    ),
     "pytorch.amp": "GradScaler",
     "nn.containers": "ModuleDict ParameterDict",
     "nn.functional": (
@@ -209,6 +229,8 @@ def names() -> dict[str, Any]:
 
 def later(name: str) -> Any:
     """What is imported when it is first asked for."""
+    if name == "torch":  # PyTorch is an attribute of itself, and some sources say torch.torch
+        return importlib.import_module("trilobite")
     if name in ROOMS:
         return importlib.import_module(ROOMS[name])
     if name in LATER:

@@ -6,7 +6,9 @@ from trilobite.framework.distributions import (
     continuous,
     discrete,
     divergence,
+    matrices,
     multivariate,
+    relaxed,
     transformed,
     transforms,
 )
@@ -35,15 +37,32 @@ from trilobite.framework.distributions.discrete import (
     Poisson,
 )
 from trilobite.framework.distributions.divergence import kl_divergence, register_kl
+from trilobite.framework.distributions.matrices import LogisticNormal, Wishart
 from trilobite.framework.distributions.multivariate import Dirichlet, Independent, MultivariateNormal
+from trilobite.framework.distributions.relaxed import (
+    HalfCauchy,
+    InverseGamma,
+    Kumaraswamy,
+    LogitRelaxedBernoulli,
+    MixtureSameFamily,
+    NegativeBinomial,
+    OneHotCategoricalStraightThrough,
+    Pareto,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
+    Weibull,
+)
 from trilobite.framework.distributions.transformed import TransformedDistribution
 from trilobite.framework.distributions.transforms import (
+    AbsTransform,
     AffineTransform,
     ComposeTransform,
     ExpTransform,
     PowerTransform,
     SigmoidTransform,
+    SoftmaxTransform,
     SoftplusTransform,
+    StickBreakingTransform,
     TanhTransform,
     Transform,
 )
@@ -54,11 +73,17 @@ __all__ = [
     "HalfNormal", "Independent", "Laplace", "LogNormal", "Multinomial", "MultivariateNormal", "Normal",
     "OneHotCategorical", "Poisson", "PowerTransform", "SigmoidTransform", "SoftplusTransform", "StudentT",
     "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "constraints", "kl_divergence",
-    "register_kl", "transforms",
+    "register_kl", "transforms", "HalfCauchy", "InverseGamma", "Kumaraswamy", "LogitRelaxedBernoulli",
+    "MixtureSameFamily", "NegativeBinomial", "OneHotCategoricalStraightThrough", "Pareto",
+    "RelaxedBernoulli", "RelaxedOneHotCategorical", "Weibull", "AbsTransform", "LogisticNormal",
+    "SoftmaxTransform", "StickBreakingTransform", "Wishart",
 ]  # fmt: skip
 
 normal = uniform = beta = gamma = cauchy = laplace = gumbel = log_normal = continuous
 categorical = bernoulli = binomial = geometric = poisson = discrete
 multivariate_normal = independent = dirichlet = multivariate
 transformed_distribution = transformed
+relaxed_bernoulli = relaxed_categorical = half_cauchy = weibull = pareto = inverse_gamma = relaxed
+kumaraswamy = negative_binomial = mixture_same_family = relaxed
+wishart = logistic_normal = matrices
 distribution, kl = base, divergence  # PyTorch has a room for each

@@ -105,6 +105,17 @@ class Distribution:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
+def _standard_normal(shape: Any, dtype: Any, device: Any = None) -> Any:
+    from trilobite.framework.random import draws
+
+    return draws.normal(tuple(shape), dtype=dtype)
+
+
+def _sum_rightmost(value: Any, dim: int) -> Any:
+    """The sum over some last axes."""
+    return value.sum(axis=tuple(range(-dim, 0))) if dim > 0 else value
+
+
 def check(owner: str, name: str, value: Any, holds: Any, expected: str) -> None:
     """A parameter that makes no sense is an error where its values are known."""
     found = bottom(value._read()) if isinstance(value, Tensor) else value

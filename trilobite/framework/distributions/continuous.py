@@ -249,6 +249,12 @@ class Cauchy(_LocScale):
     def entropy(self) -> Any:
         return math.log(4 * math.pi) + self.scale.log()
 
+    def cdf(self, value: Any) -> Any:
+        return op("atan")((value - self.loc) / self.scale) / math.pi + 0.5
+
+    def icdf(self, value: Any) -> Any:
+        return self.loc + self.scale * op("tan")(math.pi * (value - 0.5))
+
 
 class Gumbel(_LocScale):
     """The largest of many."""

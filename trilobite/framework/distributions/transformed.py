@@ -8,7 +8,8 @@ from typing import Any
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework.distributions.base import Distribution, op
-from trilobite.framework.distributions.transforms import ComposeTransform, Transform, sum_rightmost
+from trilobite.framework.distributions.base import _sum_rightmost as sum_rightmost
+from trilobite.framework.distributions.transforms import ComposeTransform, Transform
 from trilobite.framework.modes import no_grad
 
 
@@ -30,6 +31,8 @@ class TransformedDistribution(Distribution):
                 expected="transforms of tb.distributions.transforms",
             )
         shape = (*base_distribution.batch_shape, *base_distribution.event_shape)
+        for transform in self.transforms:
+            shape = tuple(transform.forward_shape(shape))
         own = ComposeTransform(self.transforms).event_dim
         if own > len(shape):
             raise ArgumentError(

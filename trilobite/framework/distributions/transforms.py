@@ -13,12 +13,10 @@ from typing import Any
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework.distributions import constraints
+from trilobite.framework.distributions.base import _sum_rightmost as sum_rightmost
 from trilobite.framework.distributions.base import op
+from trilobite.framework.nn.functional import softplus
 from trilobite.framework.ops.shaping import handle
-
-
-def sum_rightmost(x: Any, axes: int) -> Any:
-    return x.sum(axis=tuple(range(-axes, 0))) if axes > 0 else x
 
 
 class Transform:
@@ -260,3 +258,61 @@ class SoftplusTransform(Transform):
 
 def _softplus(x: Any) -> Any:
     return op("logaddexp")(x, op("zeros_like")(x))
+
+
+class StickBreakingTransform(Transform):
+    """Numbers as shares of a stick of length 1, each of what those before have left: one share more than
+    there are numbers.
+    """
+
+    domain, codomain, event_dim = constraints.real_vector, constraints.simplex, 1
+
+    def _offset(self, n: int, dtype: Any) -> Any:
+        return op("log")(op("arange")(n, 0, -1, dtype=dtype))
+
+    def _call(self, x: Any) -> Any:
+        share = op("sigmoid")(x - self._offset(x.shape[-1], x.dtype))
+        left = op("cumprod")(1 - share, axis=-1)
+        one = op("ones_like")(share[..., :1])
+        join = op("concat")
+        return join([share, one], axis=-1) * join([one, left], axis=-1)
+
+    def _inverse(self, y: Any) -> Any:
+        head = y[..., :-1]
+        tiny = op("finfo")(y.dtype).smallest_normal
+        left = op("clip")(1 - op("cumsum")(head, axis=-1), tiny, None)
+        return head.log() - left.log() + self._offset(head.shape[-1], y.dtype)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        shifted = x - self._offset(x.shape[-1], x.dtype)
+        return (y[..., :-1].log() - softplus(shifted)).sum(axis=-1)
+
+    def forward_shape(self, shape: Any) -> Any:
+        return (*shape[:-1], shape[-1] + 1)
+
+    def inverse_shape(self, shape: Any) -> Any:
+        return (*shape[:-1], shape[-1] - 1)
+
+
+class SoftmaxTransform(Transform):
+    """Numbers as probabilities, up to a common factor; not one to one."""
+
+    domain, codomain, event_dim, bijective = constraints.real_vector, constraints.simplex, 1, False
+
+    def _call(self, x: Any) -> Any:
+        return op("softmax")(x, axis=-1)
+
+    def _inverse(self, y: Any) -> Any:
+        return y.log()
+
+
+class AbsTransform(Transform):
+    """The size of a number; its inverse is the positive one."""
+
+    codomain, bijective = constraints.nonnegative, False
+
+    def _call(self, x: Any) -> Any:
+        return x.abs()
+
+    def _inverse(self, y: Any) -> Any:
+        return y

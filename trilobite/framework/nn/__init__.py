@@ -32,6 +32,7 @@ from trilobite.framework.nn.layers.activation import (
     Tanhshrink,
     Threshold,
 )
+from trilobite.framework.nn.layers.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
 from trilobite.framework.nn.layers.attention import MultiheadAttention, RotaryEmbedding
 from trilobite.framework.nn.layers.convolution import (
     Conv1d,
@@ -56,6 +57,7 @@ from trilobite.framework.nn.layers.normalisation import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
+    CrossMapLRN2d,
     GroupNorm,
     InstanceNorm1d,
     InstanceNorm2d,
@@ -75,6 +77,8 @@ from trilobite.framework.nn.layers.pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
     LPPool1d,
     LPPool2d,
     LPPool3d,
@@ -85,7 +89,16 @@ from trilobite.framework.nn.layers.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from trilobite.framework.nn.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell
+from trilobite.framework.nn.layers.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    GRUCell,
+    LSTMCell,
+    RNNBase,
+    RNNCell,
+    RNNCellBase,
+)
 from trilobite.framework.nn.layers.resampling import (
     ChannelShuffle,
     PixelShuffle,
@@ -135,6 +148,7 @@ from trilobite.framework.nn.losses import (
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
@@ -205,4 +219,6 @@ __all__ = [
     "L1Loss", "MarginRankingLoss", "MSELoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss",
     "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss", "TripletMarginWithDistanceLoss",
     "Module", "Parameter", "functional_call", "Buffer", "DataParallel", "SyncBatchNorm", "RNNBase",
+    "RNNCellBase", "AdaptiveLogSoftmaxWithLoss", "CrossMapLRN2d", "FractionalMaxPool2d",
+    "FractionalMaxPool3d", "MultiLabelMarginLoss",
 ]  # fmt: skip

@@ -69,6 +69,14 @@ def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     return int(tensor.shape[1]) * kernel, int(tensor.shape[0]) * kernel
 
 
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    """The fan that is meant: `fan_in` or `fan_out`."""
+    found = dict(zip(("fan_in", "fan_out"), _calculate_fan_in_and_fan_out(tensor), strict=True))
+    if mode.lower() not in found:
+        raise ArgumentError(f"a fan of mode {mode!r}", where=user_location(), expected="fan_in or fan_out")
+    return found[mode.lower()]
+
+
 _fans = _calculate_fan_in_and_fan_out
 
 # -- plain ---------------------------------------------------------------------------------------------------

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trilobite.framework.nn import functional as F
 from trilobite.framework.nn.layers.base import FunctionLayer
+from trilobite.framework.nn.module import Module
+from trilobite.framework.tensor import Tensor
 
 
-class Loss(FunctionLayer):
+class _Loss(Module):
+    """What PyTorch's losses are, and those of others begin with: `reduction` is kept."""
+
+    reduction: str
+
+    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
+        if reduce is not None or size_average is not None:  # PyTorch's older words
+            reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
+        self.reduction = reduction
+
+
+class _WeightedLoss(_Loss):
+    """A loss with a weight for each class."""
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: Any = None, reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:  # fmt: skip
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+
+
+class Loss(FunctionLayer, _Loss):
     """A function of a prediction and a target."""
 
     inputs = 2
@@ -95,6 +121,12 @@ class MultiMarginLoss(Loss):
     """Margins between the target and the other classes."""
 
     function = F.multi_margin_loss
+
+
+class MultiLabelMarginLoss(Loss):
+    """A margin between the classes of each row and all others."""
+
+    function = F.multilabel_margin_loss
 
 
 class MultiLabelSoftMarginLoss(Loss):

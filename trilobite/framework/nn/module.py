@@ -440,3 +440,6 @@ def _convert(tensor: Tensor, dtype: dt.DType) -> None:
 
 def _indented(text: str) -> str:
     return text.replace("\n", "\n  ")
+
+
+_IncompatibleKeys = LoadResult  # as PyTorch calls it

@@ -24,6 +24,12 @@ class CustomOpDef:
         self.__name__, self.__doc__ = name.rpartition("::")[2], fn.__doc__
         self.default = self._opoverload = self
 
+    def __getattr__(self, name: str) -> Any:
+        """PyTorch names a version for each kind of arguments (`mm.out`, `sort.stable`): here it is one."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._differentiable is None or kwargs:
             return self._fn(*args, **kwargs)

@@ -14,6 +14,11 @@ from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
 from trilobite.framework.devices import CPU, device
 from trilobite.framework.ops.pairs import Pair
+from trilobite.framework.pytorch.symbols import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    ScriptModule,
+)
 from trilobite.framework.random.generator import Generator
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.types import dim
@@ -161,16 +166,22 @@ class safe_globals:
 serialization = Room(
     "How PyTorch's files are trusted.", safe_globals=safe_globals, add_safe_globals=_noted,
     get_unsafe_globals_in_checkpoint=lambda f: [], get_safe_globals=list, clear_safe_globals=_noted,
+    DEFAULT_PROTOCOL=2,
 )  # fmt: skip
 _custom_ops = Room("Sizes that only a run knows.", get_ctx=_noted)
 types = Room(
     "Kinds of arguments.", Number=int | float | bool, Device=Any, _dtype=np.dtype, _size=tuple, _int=int,
     _float=float, _bool=bool, _device=device, Tensor=Tensor, FileLike=Any, Storage=Any,
 )  # fmt: skip
+
+
+def _of_pythons_own() -> dict[str, Any]:
+    return {n: getattr(processes, n) for n in processes.__all__ if hasattr(processes, n)}
+
+
 multiprocessing = Room(
     "Processes: Python's own.", set_sharing_strategy=_noted, get_sharing_strategy=lambda: "file_system",
-    get_all_sharing_strategies=lambda: {"file_system"},
-    **{n: getattr(processes, n) for n in ("Process", "Queue", "Pool", "get_context", "cpu_count", "Manager")},
+    get_all_sharing_strategies=lambda: {"file_system"}, **_of_pythons_own(),
 )  # fmt: skip
 return_types = Room("Pairs of values and indices.", **{n: Pair for n in ("max", "min", "sort", "topk")})
 storage = Room("Memory of tensors.", UntypedStorage=type(None), TypedStorage=type(None))
@@ -224,5 +235,7 @@ _C = _NativePart(
     _functorch=Room("Transforms.", is_batchedtensor=_never, is_legacy_batchedtensor=_never),
     Generator=Generator, _get_accelerator=lambda: CPU, DispatchKey=_Keys(), DispatchKeySet=_Keys,
     _ExcludeDispatchKeyGuard=lambda keys: nullcontext(), _nn=Room("Functions of its layers."),
-    TensorBase=Tensor,
+    TensorBase=Tensor, DisableTorchFunctionSubclass=DisableTorchFunctionSubclass,
+    DisableTorchFunction=DisableTorchFunction, ScriptModule=ScriptModule, Graph=type(None), Node=type(None),
+    Value=type(None),
 )  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trilobite.base.errors import StateError
+from trilobite.base.locations import user_location
 from trilobite.framework.pytorch.library import CustomOpDef, registered
 
 
@@ -34,7 +36,32 @@ def _of_package(name: str) -> Any:
 
     tb: Any = importlib.import_module(__name__.partition(".")[0])
     fn = getattr(tb, name, None) or getattr(tb.nn.functional, name, None)
-    return None if fn is None else CustomOpDef(f"aten::{name}", fn)
+    if fn is not None:
+        return CustomOpDef(f"aten::{name}", fn)
+    named = name.startswith("_") or name.endswith("_backward") or name in _OF_ITS_TRACERS
+    return _Absent(f"aten::{name}") if named else None
+
+
+_OF_ITS_TRACERS = frozenset(
+    "_to_copy copy_ detach clone alias _unsafe_view _local_scalar_dense lift lift_fresh _pin_memory "
+    "is_pinned to slice _reshape_alias index_select cat index add sub mul div scatter_add embedding t "
+    "expand".split()
+)
+"""What packages name in tables for PyTorch's dispatcher, and never call."""
+
+
+class _Absent(CustomOpDef):
+    """An operation of PyTorch's native part that can be named, not called."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, self._refuse)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise StateError(
+            f"{self._name}, an operation of PyTorch's native part",
+            where=user_location(),
+            remedy="use the functions of tb",
+        )
 
 
 def load_library(path: str) -> None:

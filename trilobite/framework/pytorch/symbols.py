@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__path__: list[str] = []  # `import trilobite._subclasses.fake_tensor` looks for rooms under it
+
 
 class SymInt:
     """An integer that only a run of PyTorch's knows: nothing here is one."""
@@ -29,3 +31,33 @@ class UntypedStorage:
 
 class ScriptFunction:
     """A function of PyTorch's own language: nothing here is one."""
+
+
+class ScriptModule:
+    """A module of PyTorch's own language: nothing here is one."""
+
+
+class DisableTorchFunctionSubclass:
+    """Operations on subclasses give plain tensors meanwhile: here they do always."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+DisableTorchFunction = DisableTorchFunctionSubclass
+
+
+class FakeTensor:
+    """A tensor of PyTorch's tracers without values: nothing here is one."""
+
+
+class FakeTensorMode(DisableTorchFunctionSubclass):
+    """Tensors without values for PyTorch's tracers: sizes are found by recording here."""
+
+
+def is_fake(x: object) -> bool:
+    """Has it no values? Every tensor here has some."""
+    return False

@@ -69,6 +69,7 @@ from trilobite.framework.nn.functional.dropout import (
 )
 from trilobite.framework.nn.functional.embedding import embedding, embedding_bag
 from trilobite.framework.nn.functional.folding import fold, unfold
+from trilobite.framework.nn.functional.fractional import fractional_max_pool2d, fractional_max_pool3d
 from trilobite.framework.nn.functional.linear import bilinear, linear
 from trilobite.framework.nn.functional.loss import (
     binary_cross_entropy,
@@ -89,6 +90,7 @@ from trilobite.framework.nn.functional.margin import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
+from trilobite.framework.nn.functional.multi_head import multi_head_attention_forward
 from trilobite.framework.nn.functional.normalisation import (
     batch_norm,
     group_norm,
@@ -158,6 +160,15 @@ def _with_indices(fn: Callable[..., Any]) -> Callable[..., Any]:
 max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = map(
     _with_indices, (max_pool1d, max_pool2d, max_pool3d)
 )
+adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices = map(
+    _with_indices, (adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d)
+)
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution of (time, batch, channels) by a weight of (taps, in, out)."""
+    out = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return out.permute(2, 0, 1)  # type: ignore[no-any-return]
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
@@ -190,4 +201,7 @@ __all__ = [
     "upsample", "grid_sample", "affine_grid", "gumbel_softmax", "pdist", "multilabel_margin_loss",
     "upsample_nearest", "upsample_bilinear", "relu_", "elu_", "celu_", "selu_", "leaky_relu_", "hardtanh_",
     "threshold_", "rrelu_", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
+    "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d_with_indices", "multi_head_attention_forward", "fractional_max_pool2d",
+    "fractional_max_pool3d", "conv_tbc",
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.settings import check_sizes
 from trilobite.framework.ops.creation import ones, zeros
 from trilobite.framework.ops.meeting import astype
+from trilobite.framework.ops.registry import operators
 from trilobite.framework.tensor import Tensor
 
 
@@ -320,3 +321,17 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, " + shown(self, "alpha", "beta", "k")
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """LocalResponseNorm as Caffe's models have it: once the first channel is in the window it stays there,
+    as in PyTorch.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        squares: Any = input * input
+        channels, reach = squares.shape[1], int((self.size - 1) / 2)
+        sums = [squares[:, max(0, c - reach) : c + reach + 1].sum(axis=1) for c in range(channels)]
+        late = [s if c <= reach else s + squares[:, 0] for c, s in enumerate(sums)]
+        total = operators["stack"].public(late, axis=1)
+        return input * (self.k + total * (self.alpha / self.size)) ** -self.beta  # type: ignore[no-any-return]

@@ -161,6 +161,18 @@ class AdaptiveMaxPool2d(FunctionLayer):
     function = F.adaptive_max_pool2d
 
 
+class FractionalMaxPool2d(FunctionLayer):
+    """The largest of windows whose places are drawn."""
+
+    function = F.fractional_max_pool2d
+
+
+class FractionalMaxPool3d(FunctionLayer):
+    """The largest of windows whose places are drawn."""
+
+    function = F.fractional_max_pool3d
+
+
 class AdaptiveMaxPool3d(FunctionLayer):
     """Largest elements to a given size."""
 

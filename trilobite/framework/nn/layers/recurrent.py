@@ -353,6 +353,9 @@ class _Cell(Module):
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
+RNNCellBase = _Cell
+
+
 class RNNCell(_Cell):
     """One step of an RNN."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from trilobite.base.errors import StateError
 from trilobite.base.locations import user_location
 from trilobite.framework.pytorch.compiler import marked
@@ -34,4 +37,16 @@ def symbolic_trace(*args: object, **kwargs: object) -> None:
     )
 
 
-__all__ = ["GraphModule", "Node", "Proxy", "Tracer", "symbolic_trace", "wrap"]
+class Graph(Proxy):
+    """A graph of PyTorch's tracer: nothing here is one."""
+
+
+class Interpreter(Proxy):
+    """What runs PyTorch's graphs: there are none here."""
+
+
+Target = Any  # what a node calls
+
+node = graph = proxy = interpreter = sys.modules[__name__]  # PyTorch has a room for each
+
+__all__ = ["Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "symbolic_trace", "wrap"]

@@ -122,3 +122,7 @@ class GetAttrKey(NamedTuple):
 
 
 Context, KeyPath = Any, tuple[Any, ...]
+
+
+SUPPORTED_NODES = {kind: kind for kind in (tuple, list, dict)}
+"""Kinds of containers that are taken apart."""

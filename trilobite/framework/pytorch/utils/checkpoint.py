@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from trilobite.framework.checkpointing import checkpoint as _lean
 from trilobite.framework.modes import is_grad_enabled
+from trilobite.framework.tensor import Tensor
 
 _SETTINGS = ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop")
 
@@ -40,4 +42,26 @@ def checkpoint_sequential(functions: Any, segments: int, input: Any, **settings:
     return run(start, len(parts))(input)
 
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
+    """The generators of devices that hold the arguments: there are none but the CPU's."""
+    return [], []
+
+
+def set_device_states(devices: Sequence[int], states: Sequence[Any], **settings: Any) -> None:
+    """Of no device: there is none but the CPU."""
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Two contexts that change nothing."""
+    return nullcontext(), nullcontext()
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Tensors without their history, with their wish for a gradient; others as they are."""
+    return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs)
+
+
+__all__ = [
+    "checkpoint", "checkpoint_sequential", "detach_variable", "get_device_states", "noop_context_fn",
+    "set_device_states",
+]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -11,11 +12,26 @@ from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.creation import tensor
 from trilobite.framework.ops.registry import operators
-from trilobite.framework.random.calls import multinomial, randint, randperm
+from trilobite.framework.pytorch.utils.samplers import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from trilobite.framework.random.calls import randperm
 from trilobite.framework.random.generator import Generator
 from trilobite.framework.tensor import Tensor
 
 T = TypeVar("T")
+__path__: list[str] = []  # `import trilobite.utils.data.sampler` looks for rooms under it
+__all__ = [
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset",
+    "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler",
+    "TensorDataset", "WeightedRandomSampler", "default_collate", "default_convert", "get_worker_info",
+    "random_split",
+]  # fmt: skip
 
 
 class Dataset(Generic[T]):
@@ -83,6 +99,29 @@ class ConcatDataset(Dataset[Any]):
         return self.datasets[which][at - (self.cumulative_sizes[which - 1] if which else 0)]
 
 
+class StackDataset(Dataset[Any]):
+    """Items of several datasets side by side: tuples, or dictionaries by name."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.datasets: Any = kwargs or args
+        parts = list(kwargs.values() if kwargs else args)
+        if bool(args) == bool(kwargs) or len({len(d) for d in parts}) != 1:
+            raise ArgumentError(
+                f"StackDataset of lengths {[len(d) for d in parts]}",
+                where=user_location(),
+                expected="datasets of one length, all by place or all by name",
+            )
+        self._length = len(parts[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: d[index] for name, d in self.datasets.items()}
+        return tuple(d[index] for d in self.datasets)
+
+    def __len__(self) -> int:
+        return self._length
+
+
 class ChainDataset(IterableDataset[Any]):
     """Streams one after the other."""
 
@@ -111,107 +150,6 @@ def random_split(dataset: Any, lengths: Sequence[Any], generator: Generator | No
     order = randperm(n, generator=generator).tolist()
     ends = np.cumsum(sizes).tolist()
     return [Subset(dataset, order[e - s : e]) for s, e in zip(sizes, ends, strict=True)]
-
-
-# -- samplers ----------------------------------------------------------------------------------------------
-
-
-class Sampler(Generic[T]):
-    """An order of indices: give it `__iter__`."""
-
-    def __init__(self, data_source: Any = None) -> None:
-        pass
-
-    def __iter__(self) -> Iterator[Any]:
-        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
-
-
-class SequentialSampler(Sampler[int]):
-    """0, 1, 2, ..."""
-
-    def __init__(self, data_source: Any) -> None:
-        self.data_source = data_source
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(len(self.data_source)))
-
-    def __len__(self) -> int:
-        return len(self.data_source)
-
-
-class RandomSampler(Sampler[int]):
-    """All in random order, or some drawn with replacement."""
-
-    def __init__(
-        self, data_source: Any, replacement: bool = False, num_samples: int | None = None,
-        generator: Generator | None = None,
-    ) -> None:  # fmt: skip
-        self.data_source, self.replacement, self.generator = data_source, replacement, generator
-        self.num_samples = len(data_source) if num_samples is None else num_samples
-
-    def __iter__(self) -> Iterator[int]:
-        n = len(self.data_source)
-        if self.replacement:
-            yield from randint(0, n, (self.num_samples,), generator=self.generator).tolist()
-            return
-        left = self.num_samples
-        while left > 0:
-            yield from randperm(n, generator=self.generator).tolist()[:left]
-            left -= n
-
-    def __len__(self) -> int:
-        return self.num_samples
-
-
-class SubsetRandomSampler(Sampler[int]):
-    """Some indices in random order."""
-
-    def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
-        self.indices, self.generator = indices, generator
-
-    def __iter__(self) -> Iterator[int]:
-        return (self.indices[i] for i in randperm(len(self.indices), generator=self.generator).tolist())
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-
-class WeightedRandomSampler(Sampler[int]):
-    """Indices in proportion to weights."""
-
-    def __init__(
-        self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None
-    ) -> None:
-        self.weights = tensor(weights) if not isinstance(weights, Tensor) else weights
-        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
-
-    def __iter__(self) -> Iterator[int]:
-        drawn = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
-        return iter(drawn.tolist())
-
-    def __len__(self) -> int:
-        return self.num_samples
-
-
-class BatchSampler(Sampler[list[int]]):
-    """Indices of a sampler in batches."""
-
-    def __init__(self, sampler: Any, batch_size: int, drop_last: bool) -> None:
-        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
-
-    def __iter__(self) -> Iterator[list[int]]:
-        batch: list[int] = []
-        for i in self.sampler:
-            batch.append(i)
-            if len(batch) == self.batch_size:
-                yield batch
-                batch = []
-        if batch and not self.drop_last:
-            yield batch
-
-    def __len__(self) -> int:
-        n = len(self.sampler)
-        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
 
 # -- batches -----------------------------------------------------------------------------------------------
@@ -372,3 +310,33 @@ class DataLoader(Generic[T]):
 def get_worker_info() -> None:
     """None: workers are threads of one process, so a dataset is not copied."""
     return None
+
+
+class _BaseDataLoaderIter:
+    """The class of PyTorch's running loaders: loaders here are iterated by generators."""
+
+
+_SingleProcessDataLoaderIter = _MultiProcessingDataLoaderIter = _BaseDataLoaderIter
+np_str_obj_array_pattern = re.compile(r"[SaUO]")
+default_collate_err_msg_format = "a batch of {}: tensors, arrays, numbers, strings, dicts or lists"
+
+
+def collate_tensor_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    """Tensors of one shape, stacked."""
+    return operators["stack"].public(list(batch))
+
+
+def pin_memory(data: Any, device: Any = None) -> Any:
+    """The data: no device reads memory that is pinned."""
+    return data
+
+
+default_collate_fn_map = {Tensor: collate_tensor_fn}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DistributedSampler":
+        from trilobite.framework.pytorch.utils.sharding import DistributedSampler
+
+        return DistributedSampler
+    raise AttributeError(f"trilobite.utils.data has no {name!r}")

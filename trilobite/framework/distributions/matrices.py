@@ -1,0 +1,88 @@
+"""Distributions over matrices and over probabilities: Wishart, and normal numbers as a simplex."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
+from trilobite.framework.distributions.base import Distribution, broadcast, op, positive
+from trilobite.framework.distributions.continuous import Chi2, Normal
+from trilobite.framework.distributions.multivariate import Independent
+from trilobite.framework.distributions.transformed import TransformedDistribution
+from trilobite.framework.distributions.transforms import StickBreakingTransform
+from trilobite.framework.ops import linalg, special
+from trilobite.framework.random import draws
+
+
+class LogisticNormal(TransformedDistribution):
+    """Normal numbers broken from a stick: one more probability than there are numbers."""
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        positive("LogisticNormal", scale=scale)
+        loc, scale = broadcast(loc, scale)
+        self.loc, self.scale = loc, scale
+        super().__init__(Independent(Normal(loc, scale), 1), StickBreakingTransform())
+
+
+class Wishart(Distribution):
+    """Sums of squares of normal vectors: positive definite matrices, by Bartlett's factors."""
+
+    def __init__(
+        self, df: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:  # fmt: skip
+        given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]
+        if len(given) != 1:
+            raise ArgumentError(
+                "Wishart", where=user_location(),
+                expected="one of covariance_matrix, precision_matrix and scale_tril",
+            )  # fmt: skip
+        if scale_tril is None:
+            whole = covariance_matrix if precision_matrix is None else op("inverse")(precision_matrix)
+            scale_tril = op("cholesky")(whole)
+        n = scale_tril.shape[-1]
+        degrees = op("asarray")(df, dtype=scale_tril.dtype)
+        batch = op("broadcast_shapes")(tuple(scale_tril.shape[:-2]), tuple(degrees.shape))
+        self.df = op("broadcast_to")(degrees, batch)
+        self.scale_tril = op("broadcast_to")(scale_tril, (*batch, n, n))
+        positive("Wishart", df=self.df - (n - 1))
+        super().__init__(batch, (n, n))
+
+    @property
+    def covariance_matrix(self) -> Any:
+        return self.scale_tril @ self.scale_tril.mT
+
+    @property
+    def precision_matrix(self) -> Any:
+        return op("inverse")(self.covariance_matrix)
+
+    @property
+    def mean(self) -> Any:
+        return self.df[..., None, None] * self.covariance_matrix
+
+    @property
+    def variance(self) -> Any:
+        v = self.covariance_matrix
+        on = op("diagonal")(v, 0, -2, -1)
+        return self.df[..., None, None] * (v**2 + on[..., :, None] * on[..., None, :])
+
+    def _draw(self, shape: tuple[Any, ...]) -> Any:
+        n = self.event_shape[-1]
+        low = op("tril")(draws.normal(shape, dtype=self.df.dtype), k=-1)
+        degrees = self.df[..., None] - op("arange")(n, dtype=self.df.dtype)
+        roots = Chi2(op("broadcast_to")(degrees, shape[:-1]))._draw(tuple(shape[:-1])).sqrt()
+        factor = self.scale_tril @ (low + op("eye")(n, dtype=low.dtype) * roots[..., None, :])
+        return factor @ factor.mT
+
+    def log_prob(self, value: Any) -> Any:
+        n, df = self.event_shape[-1], self.df
+        half = op("diagonal")(self.scale_tril, 0, -2, -1).log().sum(axis=-1)
+        spread = linalg.solve(self.covariance_matrix + 0 * value, value + 0 * self.covariance_matrix)
+        trace = op("diagonal")(spread, 0, -2, -1).sum(axis=-1)
+        score = (df - n - 1) / 2 * linalg.slogdet(value).logabsdet - trace / 2
+        return score - df * n / 2 * math.log(2.0) - df * half - special.mvlgamma(df / 2, n)
+
+
+__all__ = ["LogisticNormal", "Wishart"]
