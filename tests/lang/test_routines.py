@@ -116,6 +116,28 @@ def test_buffers_without_a_place_avoid_those_that_have_one() -> None:
     assert {b.name: b.offset for b in program.buffers} == {"fixed": 64, "free": 192}
 
 
+@pytest.mark.parametrize("is_handed", [True, False])
+def test_what_one_routine_hands_to_the_next_lies_on_others(is_handed: bool) -> None:
+    """first fills `given` for second; a third, which does not use it, may lie there if it is handed."""
+    module = KernelModule()
+    given = module.add_buffer(Buffer("given", "nram", 256, handed=is_handed))
+    mine = {n: module.add_buffer(Buffer(n, "nram", 256)) for n in ("first", "second", "third")}
+    for name, buffer in mine.items():
+        b = function(module, f"do_{name}", [GDRAM], routine=True)
+        for used in (buffer, given) if name != "third" else (buffer,):
+            b.tensor("COPY", [b.address(used), b.function.params[0], b.integer(256)], is_async=True)
+        b.ret()
+    main = function(module, "main", [GDRAM], entry=True)
+    for name in mine:
+        main.call(f"do_{name}", [main.function.params[0]], [])
+    main.ret()
+    again = read(text.write(module))
+    assert again.buffers["given"].handed == is_handed
+    places = {b.name: b.offset for b in compile_module(again, Device("dlp-m").machine).buffers}
+    assert abs(places["given"] - places["first"]) >= 256 <= abs(places["given"] - places["second"])
+    assert (abs(places["given"] - places["third"]) < 256) == is_handed
+
+
 def test_text_keeps_routines_places_and_origins() -> None:
     module = scale_network(offset=64)
     written = text.write(module)

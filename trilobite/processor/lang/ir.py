@@ -209,7 +209,9 @@ class Member:
 class Buffer:
     """A static array. Space `stack` puts it into the frame of the running core.
 
-    With an `offset` it lies there, and whoever gave it answers for what else lies there at the same time.
+    With an `offset` it lies there, and whoever gave it answers for what else lies there at the same time. One
+    that is `handed` goes from one routine to the next: routines that do not use it may lie on its bytes, and
+    whoever calls them answers for the order.
     """
 
     name: str
@@ -224,6 +226,7 @@ class Buffer:
     local: tuple[str, str] = ("", "")  # the function and the name of the source's variable that lies in it
     members: tuple[Member, ...] = ()
     offset: int | None = None
+    handed: bool = False
 
 
 class Function:

@@ -33,7 +33,9 @@ STRING = r'"(?:[^"\\]|\\.)*"'
 LOCATION = re.compile(rf"\s*;\s*({STRING}):(\d+):(\d+)(?: of (.*?))?\s*$")
 FUNCTION = re.compile(r"(kernel|function|routine) @(\S+) -> \((.*)\) \{$")
 VARIABLE = re.compile(rf"var @(\d+) (\S+) ({STRING}) ({STRING})$")
-BUFFER = re.compile(r"buffer @(\S+) (\w+) (\d+) align (\d+) (\w+)\[([\dx]*)\] slots (\d+)(?: at (\d+))?$")
+BUFFER = re.compile(
+    r"buffer @(\S+) (\w+) (\d+) align (\d+) (\w+)\[([\dx]*)\] slots (\d+)(?: at (\d+))?( handed)?$"
+)
 HEAD = re.compile(rf"\^(\d+)\((.*)\):(?: ({STRING}))?$")
 ARGUMENT = re.compile(rf"%(\d+): (\S+?)(?: ({STRING}))?$")
 OPERATION = re.compile(r"(?:(%.*?) = )?(\w+) \((.*?)\)(?: (\{.*?\}))?(?: -> (.*))?$")
@@ -100,7 +102,7 @@ class _Reader:
         shape = tuple(int(extent) for extent in match[6].split("x") if extent)
         self.result.buffers[match[1]] = Buffer(
             match[1], match[2], int(match[3]), int(match[4]), location, match[5], shape, int(match[7]),
-            offset=int(match[8]) if match[8] else None,
+            offset=int(match[8]) if match[8] else None, handed=bool(match[9]),
         )  # fmt: skip
 
     def _type(self, name: str) -> Type:

@@ -67,6 +67,7 @@ def location_text(location: Location) -> str:
 def _buffer(buffer: Buffer) -> str:
     shape = "x".join(str(extent) for extent in buffer.shape)
     at = "" if buffer.offset is None else f" at {buffer.offset}"
+    at += " handed" if buffer.handed else ""
     return (
         f"buffer @{buffer.name} {buffer.space} {buffer.bytes} align {buffer.align} {buffer.element}[{shape}]"
         f" slots {buffer.slots}{at}{_at(buffer.location)}"

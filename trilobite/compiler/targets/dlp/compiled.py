@@ -24,6 +24,7 @@ from trilobite.compiler.targets.dlp.stages import SHARED, own_passes
 from trilobite.ir.graph import Graph
 from trilobite.processor.device import Device, DeviceArray
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
+from trilobite.processor.lang.scratchpad import ScratchpadOverflow
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.run import Run
 
@@ -66,12 +67,20 @@ class Compiled:
 
     @cached_property
     def network(self) -> Network:
+        return self._assembled(ahead=True)
+
+    def _assembled(self, ahead: bool) -> Network:
         stable = self.options.stable
-        return assemble(self.compilation.latest, self.machine, self.cores, self.share, stable)
+        return assemble(self.compilation.latest, self.machine, self.cores, self.share, stable, ahead)
 
     @cached_property
     def program(self) -> KernelProgram:
-        return compile_module(self.network.module, self.machine)
+        """The network's code. Where buffers of weights that come early do not fit after all, without them."""
+        try:
+            return compile_module(self.network.module, self.machine)
+        except ScratchpadOverflow:
+            self.network = self._assembled(ahead=False)
+            return compile_module(self.network.module, self.machine)
 
     def stages(self) -> dict[str, str]:
         """Every level as text: the graph after each pass, groups, mappings, kernel IR, instructions."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from trilobite.base.locations import UNKNOWN, Location
+from trilobite.compiler.targets.dlp.ahead import Call, Handing, plan_call
 from trilobite.compiler.targets.dlp.arena import GRAIN, Arena
+from trilobite.compiler.targets.dlp.contraction.function import Early
 from trilobite.compiler.targets.dlp.control import CONTROL, pointer_of, unfused
 from trilobite.compiler.targets.dlp.groups import ContractionPlan, contraction_plan
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
@@ -30,13 +32,21 @@ from trilobite.compiler.targets.dlp.layouts import (
     wanted_orders,
 )
 from trilobite.compiler.targets.dlp.lower import Setting, lower_copy, lower_group, operands_of
-from trilobite.compiler.targets.dlp.parts import Array, At, Called, Network, Packed, bytes_of
+from trilobite.compiler.targets.dlp.parts import (
+    Array,
+    At,
+    Called,
+    Network,
+    Packed,
+    bytes_of,
+    line_of,
+    reads_of,
+)
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.writer import GDRAM, Writer
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.processor.isa.formats import I64
 from trilobite.processor.lang.ir import KernelModule, Value
-from trilobite.processor.lang.ir import Location as SourceLine
 from trilobite.processor.machine import Machine
 
 ENTRY = "network"
@@ -47,7 +57,7 @@ class Assembler:
     """The entry while it is written."""
 
     def __init__(
-        self, graph: Graph, machine: Machine, cores: int, share: bool, stable: frozenset[int]
+        self, graph: Graph, machine: Machine, cores: int, share: bool, stable: frozenset[int], ahead: bool
     ) -> None:
         self.graph, self.machine, self.cores, self.share = graph, machine, cores, share
         self.stable = {v: i for i, v in enumerate(graph.inputs) if i in stable}
@@ -68,7 +78,8 @@ class Assembler:
         self.largest: list[tuple[int, str]] = []
         self.released: set[Var] = set()
         self.region_of: dict[Var, Graph] = {}
-        self.current = graph
+        self.current, self.pending = graph, cast("Call | None", None)
+        self.ahead, self.handing = ahead and machine.interlock != "ranges", Handing(machine)
 
     # -- places ----------------------------------------------------------------------------------------------
 
@@ -102,7 +113,7 @@ class Assembler:
 
     def run(self, graph: Graph) -> None:
         """All equations. Inputs are placed; what the graph's outputs need stays."""
-        uses = _reads(graph)
+        uses = reads_of(graph)
         kept = {self.owner.get(v, v) for v in graph.inputs} | set(graph.outputs)
         for e in graph.equations:
             self._equation(e)
@@ -223,10 +234,11 @@ class Assembler:
             **{v: self.order(w) for v, w in zip(region.inputs, inputs, strict=True)},
             **{v: self.order(w) for v, w in zip(region.outputs, outputs, strict=True)},
         }
-        group = self._function(kind, region, Layout(known), e.location)
         chosen = [inputs[i] for i in operands_of(kind, region)]
-        names = tuple(x.primitive.name for x in region.equations)
-        self._emit(group, [*chosen, *outputs], region.name, names, e.location)
+        call = Call(kind, region, Layout(known), [*chosen, *outputs], e.location)
+        plan_call(self, call)
+        self.flush(call)
+        self.pending = call
         for v, written in zip(e.outputs, outputs, strict=True):
             if written is not v:
                 self._relay(written, v)
@@ -273,30 +285,42 @@ class Assembler:
         self._note_order(v, order)
         return v
 
+    def flush(self, following: Call | None = None) -> None:
+        """The call that waits for its place in the entry; it may load what the following one needs."""
+        call, self.pending = self.pending, None
+        if call is None:
+            return
+        early, values = self.handing.link(call, following, self.share), list(call.values)
+        if following is not None and following.weights is not None and early is not None:
+            values.append(following.weights)
+        names = tuple(x.primitive.name for x in call.region.equations)
+        self._emit(self._function(call, early), values, call.region.name, names, call.location)
+
     def _emit(
         self, group: LoweredGroup, values: Sequence[Var], name: str, names: tuple[str, ...], at: Location
     ) -> None:
-        self.w.b.location = _line(at)
-        pointers = [self.pointer(v) for v in values]
         if not group.meets:
             self.settle()
+        self.w.b.location = line_of(at)
+        pointers = [self.pointer(v) for v in values]
         self.w.b.call(group.function, pointers, [])
         self.calls.append(Called(len(self.calls), group, name, names, at))
         self.is_open = True
 
-    def _function(self, kind: str, region: Graph, layout: Layout, at: Location) -> LoweredGroup:
-        key = (kind, region, layout.key)
+    def _function(self, call: Call, following: Early | None) -> LoweredGroup:
+        key = (call.key, call.handed, following.handed if following else "")
         if key in self.made and self.share:
             return self.made[key]
         self.named += 1
-        name = f"g{self.named}_{region.name}"
-        self.made[key] = lower_group(self.setting, name, kind, region, layout)
-        self._locate(self.made[key], at, region.name)
+        name = f"g{self.named}_{call.region.name}"
+        chosen = {"mapping": call.found, "handed": call.handed, "following": following} if call.found else {}
+        self.made[key] = lower_group(self.setting, name, call.kind, call.region, call.layout, **chosen)
+        self._locate(self.made[key], call.location, call.region.name)
         return self.made[key]
 
     def _locate(self, group: LoweredGroup, at: Location, name: str) -> None:
         """Every instruction of a routine knows the user's line that first asked for it, and the group."""
-        place = replace(_line(at), origin=(group.function, name))
+        place = replace(line_of(at), origin=(group.function, name))
         for op in self.module.functions[group.function].ops():
             op.location = place
 
@@ -306,11 +330,13 @@ class Assembler:
 
     def settle(self) -> None:
         """What groups have written is there for all cores."""
+        self.flush()
         if self.is_open:
             self.meet()
 
     def meet(self) -> None:
         """What any core has written before is there for all behind."""
+        self.flush()
         if self.is_open:
             self.w.b.sync()
             self.is_open = False
@@ -360,28 +386,15 @@ class Assembler:
                 self.copy(pointer_of(self, goal), self.pointer(v), bytes_of(v))
 
 
-def _reads(graph: Graph) -> dict[Var, int]:
-    found: dict[Var, int] = {}
-    for e in graph.equations:
-        for v in (*e.inputs, *e.outputs):
-            found.setdefault(v, 0)
-        for v in e.inputs:
-            found[v] += 1
-    return found
-
-
-def _line(location: Location) -> SourceLine:
-    return SourceLine(str(getattr(location, "file", "") or "<graph>"), int(getattr(location, "line", 0) or 0))
-
-
 def assemble(
     graph: Graph,
     machine: Machine,
     cores: int,
     share: bool = True,
     stable: frozenset[int] = frozenset(),
+    ahead: bool = True,
 ) -> Network:
     """A graph of fusions as one program. Without `share` equal groups have functions of their own, so that a
-    profile can tell them apart.
+    profile can tell them apart. Without `ahead` no group loads weights for the next.
     """
-    return Assembler(graph, machine, cores, share, stable).network()
+    return Assembler(graph, machine, cores, share, stable, ahead).network()

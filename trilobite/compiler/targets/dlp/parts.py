@@ -11,8 +11,9 @@ import numpy as np
 from trilobite.base.locations import Location
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
 from trilobite.compiler.targets.dlp.layouts import Order
-from trilobite.ir.graph import Var
+from trilobite.ir.graph import Graph, Var
 from trilobite.processor.lang.ir import KernelModule, Value
+from trilobite.processor.lang.ir import Location as SourceLine
 from trilobite.processor.machine import Machine
 
 Array = np.ndarray[Any, Any]
@@ -63,3 +64,19 @@ class Network:
 
 def bytes_of(v: Var) -> int:
     return prod(int(n) for n in v.type.shape) * v.type.dtype.itemsize
+
+
+def reads_of(graph: Graph) -> dict[Var, int]:
+    """How often each value of a graph is read."""
+    found: dict[Var, int] = {}
+    for e in graph.equations:
+        for v in (*e.inputs, *e.outputs):
+            found.setdefault(v, 0)
+        for v in e.inputs:
+            found[v] += 1
+    return found
+
+
+def line_of(location: Location) -> SourceLine:
+    """Where the user wrote it, for instructions."""
+    return SourceLine(str(getattr(location, "file", "") or "<graph>"), int(getattr(location, "line", 0) or 0))

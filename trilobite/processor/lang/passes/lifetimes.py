@@ -47,7 +47,8 @@ def layout_of(function: Function, buffers: list[Buffer], machine: Machine, share
 
 
 def layout_of_module(module: KernelModule, machine: Machine, share: bool) -> Layout:
-    """One layout for entries and routines: buffers of functions of which neither reaches the other share."""
+    """One layout for entries and routines: buffers of functions of which neither reaches the other share.
+    What several routines use keeps clear of everything, but for what one hands to the next."""
     users = _users(module)
     buffers = [buffer for buffer in module.buffers.values() if buffer in users]
     if not share:
@@ -82,7 +83,7 @@ def _together_in_module(
             found[buffer] |= others
     for a in buffers:
         for b in buffers:
-            is_common = len(users[a]) > 1 or len(users[b]) > 1
+            is_common = any(len(users[x]) > 1 and not x.handed for x in (a, b))
             if is_common or users[b][0] in reach[users[a][0]] or users[a][0] in reach[users[b][0]]:
                 found[a].add(b)
     return found

@@ -9,7 +9,8 @@ from trilobite.compiler.targets.dlp.contraction.lower import (
     accepts,
     expected_cycles,
     lower_contraction,
+    planned,
     preferred,
 )
 
-__all__ = ["accepts", "expected_cycles", "lower_contraction", "preferred"]
+__all__ = ["accepts", "expected_cycles", "lower_contraction", "planned", "preferred"]

@@ -10,12 +10,14 @@ from trilobite.compiler.targets.dlp.contraction.function import cycles_of
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import Nest
 from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.compiler.targets.dlp.contraction.predict import owed
 from trilobite.compiler.targets.dlp.contraction.search import (
     FINALISTS,
     MEASURED,
     Found,
     nothing_fits,
     search,
+    shape_of,
 )
 from trilobite.compiler.targets.dlp.contraction.space import is_legal
 from trilobite.compiler.targets.dlp.interfaces import Epilogue
@@ -26,18 +28,20 @@ FEW = 3  # that T1 times where a launch has many cores: one costs a quarter of a
 _KNOWN: dict[tuple[object, ...], Found] = {}
 
 
-def choose(nest: Nest, machine: Machine, cores: int, epilogue: Epilogue | None) -> Found:
-    """The best mapping of the space, with its predicted cycles."""
+def choose(nest: Nest, machine: Machine, cores: int, epilogue: Epilogue | None, early: int = 0) -> Found:
+    """The best mapping of the space, with its predicted cycles. With `early` another group loads the first
+    tile of the right operand, and that many cycles of it cost nothing."""
 
     def timer(mapping: Mapping) -> int:
-        return cycles_of(Plan(nest, mapping, machine, epilogue), cores)
+        alone = cycles_of(Plan(nest, mapping, machine, epilogue), cores, early > 0)
+        return alone + (owed(nest, machine, shape_of(nest, epilogue), mapping, early) if early else 0)
 
-    key = (nest.key, machine, cores, _epilogue_key(epilogue))
+    key = (nest.key, machine, cores, _epilogue_key(epilogue), early)
     if key not in _KNOWN:
         name = kept.name_of(*key)
         found = kept.get(name)
         if found is None or not _is_usable(nest, found.mapping, machine, epilogue):
-            found = _searched(nest, machine, cores, epilogue, timer)
+            found = _searched(nest, machine, cores, epilogue, timer, early)
             kept.put(name, found)
         _KNOWN[key] = found
     return _KNOWN[key]
@@ -48,9 +52,10 @@ def _is_usable(nest: Nest, mapping: Mapping, machine: Machine, epilogue: Epilogu
 
 
 def _searched(
-    nest: Nest, machine: Machine, cores: int, epilogue: Epilogue | None, timer: Callable[[Mapping], int]
-) -> Found:
-    found = search(nest, machine, cores, epilogue, timer, FINALISTS if cores == 1 else FEW)
+    nest: Nest, machine: Machine, cores: int, epilogue: Epilogue | None, timer: Callable[[Mapping], int],
+    early: int,
+) -> Found:  # fmt: skip
+    found = search(nest, machine, cores, epilogue, timer, FINALISTS if cores == 1 else FEW, early)
     if not found.best:
         raise nothing_fits(machine, found.smallest)
     return found.best[0]

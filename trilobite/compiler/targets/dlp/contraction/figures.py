@@ -63,6 +63,7 @@ class Shape:
     behind_parts: Behind = Behind()
     extras: tuple[Extra, ...] = ()
     parts_wide: bool = True
+    early: int = 0  # cycles for which the first tile of the right operand is loaded before the walk begins
 
 
 @dataclass(frozen=True)

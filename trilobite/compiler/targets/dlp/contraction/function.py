@@ -6,6 +6,9 @@ cycles.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+
 from trilobite.base.errors import KernelError
 from trilobite.compiler.targets.dlp.contraction.generate import Kernel
 from trilobite.compiler.targets.dlp.contraction.nest import Filter, Nest, View
@@ -16,10 +19,24 @@ from trilobite.processor.lang.codegen.compile import compile_module
 from trilobite.processor.lang.ir import Function, KernelModule, Value
 from trilobite.processor.lang.types import Pointer
 
+GDRAM = Pointer("gdram")
 
-def write(module: KernelModule, name: str, plan: Plan, crop: int = 0, cores: int = 1) -> Function:
+
+@dataclass(frozen=True)
+class Early:
+    """A group whose first weights are loaded while the one before it computes, into buffers of this name."""
+
+    handed: str
+    plan: Plan
+
+
+def write(
+    module: KernelModule, name: str, plan: Plan, crop: int = 0, cores: int = 1, handed: str = "",
+    following: Early | None = None,
+) -> Function:  # fmt: skip
     """The function of one contraction; the image begins `crop` bytes behind its pointer. All cores of a
-    launch meet before they touch memory; a single one waits for what is under way."""
+    launch meet before they touch memory; a single one waits for what is under way. With `handed` its own
+    first weights are there when it begins; it loads those of `following`, which its last pointer says."""
     overflow = plan.overflow()
     if overflow is not None:
         raise KernelError(
@@ -31,19 +48,26 @@ def write(module: KernelModule, name: str, plan: Plan, crop: int = 0, cores: int
     builder = Builder(module, function)
     extra, results = _counts(plan)
     params: list[Value] = [
-        builder.block.add_argument(Pointer("gdram"), f"p{number}") for number in range(2 + extra + results)
+        builder.block.add_argument(GDRAM, f"p{number}") for number in range(2 + extra + results)
     ]
     operands = params[:2][::-1] if plan.nest.swapped else params[:2]
     if crop:
         operands[0] = builder.offset(operands[0], builder.integer(crop))
-    kernel = Kernel(builder, plan, [*operands, *params[2 : 2 + extra]], params[2 + extra :])
+    kernel = Kernel(builder, plan, [*operands, *params[2 : 2 + extra]], params[2 + extra :], handed)
     if plan.waits or cores > 1:
         builder.sync()
     if cores > 1:
         builder.barrier("chip", "ipu")
-    kernel.emit()
+    ahead = None
+    if following is not None:
+        ahead = partial(_early, builder, following, function.blocks[0].add_argument(GDRAM, "weights"))
+    kernel.emit(ahead)
     builder.ret()
     return function
+
+
+def _early(builder: Builder, following: Early, weights: Value) -> None:
+    Kernel(builder, following.plan, [weights, weights], [], following.handed, is_other=True).load_early()
 
 
 def _counts(plan: Plan) -> tuple[int, int]:
@@ -51,15 +75,15 @@ def _counts(plan: Plan) -> tuple[int, int]:
     return (len(plan.epilogue.operands), len(plan.epilogue.results)) if plan.epilogue else (0, 1)
 
 
-def cycles_of(plan: Plan, cores: int) -> int:
-    """T1 of the plan alone, without data and without the launch."""
+def cycles_of(plan: Plan, cores: int, early: bool = False) -> int:
+    """T1 of the plan alone, without data and without the launch; with `early` its first weights are there."""
     machine, module = plan.machine, KernelModule("timed")
-    count = len(write(module, "group", plan).params)
+    count = len(write(module, "group", plan, handed="early" if early else "").params)
     entry = module.add_function(Function("main", entry=True))
     builder = Builder(module, entry)
     stay, go = entry.add_block("memory_core"), entry.add_block("compute")
     builder.branch(builder.special("isMpu"), stay, go)
-    args = [builder.block.add_argument(Pointer("gdram"), f"a{number}") for number in range(count)]
+    args = [builder.block.add_argument(GDRAM, f"a{number}") for number in range(count)]
     builder.block = stay
     builder.ret()
     builder.block = go

@@ -19,7 +19,7 @@ from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan, is_scalar
 from trilobite.compiler.targets.dlp.contraction.region import Regions
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
-from trilobite.compiler.targets.dlp.contraction.sharing import Members, Sharing, launched_clusters
+from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, Members, Sharing, launched_clusters
 from trilobite.compiler.targets.dlp.contraction.walk import Point, Stage, Walk
 from trilobite.compiler.targets.dlp.vector.formats import WORDS
 from trilobite.processor.isa.address import CLUSTER_SHIFT
@@ -27,26 +27,35 @@ from trilobite.processor.isa.formats import U8
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Buffer, Value
 
+HANDED = ("right", "parts_right")  # rooms that a routine fills for the one behind it
+
 
 class Kernel:
     """Writes one contraction at the builder's place. `pointers`: the image, the other operand, extras,
-    results."""
+    results. With `handed`, the name of the buffers of its right operand, the first tile of that is loaded by
+    the routine before (`load_early`), which only has these buffers (`is_other`)."""
 
     def __init__(
-        self, builder: Builder, plan: Plan, operands: Sequence[Value], results: Sequence[Value]
-    ) -> None:
+        self, builder: Builder, plan: Plan, operands: Sequence[Value], results: Sequence[Value],
+        handed: str = "", is_other: bool = False,
+    ) -> None:  # fmt: skip
         self.builder, self.plan, self.s = builder, plan, Scalars(builder)
         self.nest, self.mapping, self.count = plan.nest, plan.mapping, plan.count
-        self.operands, self.results = list(operands), list(results)
-        self.base = {room.name: self._buffer(room.name) for room in plan.rooms.values()}
+        self.operands, self.results, self.handed = list(operands), list(results), handed
+        rooms = [name for name in plan.rooms if not is_other or name in HANDED]
+        self.base = {name: self._buffer(name) for name in rooms}
         self.starts, self.trips = self._division()
         self.regions = Regions(self.s, plan, self.starts)
         self.finish = Finish(self.s, plan, self.base)
 
     def _buffer(self, name: str) -> Value:
-        room = self.plan.rooms[name]
-        made = Buffer(f"{self.builder.function.name}.{name}", room.space, room.bytes, slots=room.slots)
-        return self.builder.address(self.builder.module.add_buffer(made))
+        room, module = self.plan.rooms[name], self.builder.module
+        is_handed = bool(self.handed) and name in HANDED
+        full = f"{self.handed if is_handed else self.builder.function.name}.{name}"
+        if is_handed and full in module.buffers:
+            return self.builder.address(module.buffers[full])
+        made = Buffer(full, room.space, room.bytes, slots=room.slots, handed=is_handed)
+        return self.builder.address(module.add_buffer(made))
 
     def _division(self) -> tuple[dict[str, Int], dict[str, Int]]:
         """The first element of each dim that is this core's, and how many tiles are."""
@@ -93,8 +102,13 @@ class Kernel:
                 is_there = s.mul(is_there, s.compare("lt", first, extent))
         s.when(is_there, body, "there")
 
-    def emit(self) -> None:
+    def emit(self, following: Callable[[], None] | None = None) -> None:
+        """`following` writes what is loaded for the next routine: not behind vector instructions, which wait
+        for the unit."""
         plan, lead = self.plan, self.mapping.lead
+        between = None
+        if following is not None:
+            between = Stage("ahead", 0 if plan.has_body else 1, lambda _: following())
         self.finish.prepare()
         looped = [d for d in self.mapping.order if self.count[d] > 1 or not isinstance(self.trips[d], int)]
         meets = ("chip" if self.mapping.across else "cluster") if plan.shared else ""
@@ -104,22 +118,53 @@ class Kernel:
         store = Stage("store", early + lead + (1 if lead else 0), self._at_result(self._store))
         compute = Stage("compute", early + lead, self._at_result(self._compute))
         if early:
-            walk.emit([Stage("fill", 0, self._fill), load, store, compute])
+            fill = Stage("fill", 0, self._fill)
+            if plan.is_single and not (self.handed and plan.shared == ("right",)):
+                fill, load = Stage("fill", 0, self._fill_and_load), Stage("take", early, self._takes)
+            is_filled = plan.is_single and load.name == "load"
+            walk.emit([load, store, compute] if is_filled else [fill, load, store, compute], between)
             return
         # Behind a blocking instruction a copy of what it touches would wait for it: copies stand before it,
         # where the machine orders nothing by itself, and then the steps are apart.
-        walk.emit([load, store, compute] if plan.waits and lead else [load, compute, store])
+        walk.emit([load, store, compute] if plan.waits and lead else [load, compute, store], between)
+
+    def load_early(self) -> None:
+        """The first tile of the right operand, into buffers that nobody else uses meanwhile."""
+        at = Point(dict.fromkeys(DIMS, 0), {})
+        get = self._fill_part if "right" in self.plan.shared else self._load_tile
+        there = partial(self._where, at, "right", partial(get, "right", at))
+        self.s.when(self.s.compare("gt", self.s.product(self.trips.values()), 0), there, "early")
+
+    def _is_due(self, name: str, at: Point, is_fill: bool) -> Int:
+        """Whether a tile is loaded at this point; of what was loaded early, not the first one."""
+        s, due = self.s, at.is_first(self.s, self.plan.residences[name].zero)
+        if name != "right" or not self.handed or is_fill != (name in self.plan.shared):
+            return due
+        return s.mul(due, s.compare("ne", s.total(at.index.values()), 0))
 
     def _at_result(self, body: Callable[[Point], None]) -> Callable[[Point], None]:
         return lambda at: self._where(at, "out", partial(body, at))
 
     # loads
     def _load(self, at: Point) -> None:
-        for name in ("left", "right"):
-            r = self.plan.residences[name]
-            get = self._take if name in self.plan.shared else self._load_tile
+        self._directs(at)
+        self._takes(at)
+
+    def _fill_and_load(self, at: Point) -> None:
+        """All copies from DRAM."""
+        self._fill(at)
+        self._directs(at)
+
+    def _takes(self, at: Point) -> None:
+        self._operands(at, self.plan.shared, self._take)
+
+    def _operands(self, at: Point, names: Sequence[str], get: Callable[[str, Point], None]) -> None:
+        for name in names:
             there = partial(self._where, at, name, partial(get, name, at))
-            self.s.when(at.is_first(self.s, r.zero), there, name)
+            self.s.when(self._is_due(name, at, False), there, name)
+
+    def _directs(self, at: Point) -> None:
+        self._operands(at, [name for name in OPERANDS if name not in self.plan.shared], self._load_tile)
         for number, _ in enumerate(self.nest.extras[: len(self.operands) - 2]):
             r = self.plan.residences[f"extra{number}"]
             there = partial(self._where, at, "out", partial(self._load_extra, number, at))
@@ -135,7 +180,7 @@ class Kernel:
         """This core's parts of tiles, from DRAM into SRAM."""
         for name in self.plan.shared:
             there = partial(self._where, at, name, partial(self._fill_part, name, at))
-            self.s.when(at.is_first(self.s, self.plan.residences[name].zero), there, "fill")
+            self.s.when(self._is_due(name, at, True), there, "fill")
 
     def _fill_part(self, name: str, at: Point) -> None:
         s, tile, made = self.s, self._tile(name, at), self.plan.sharing(name)

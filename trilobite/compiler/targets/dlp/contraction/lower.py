@@ -11,7 +11,7 @@ from typing import Literal
 
 from trilobite.base.errors import KernelError
 from trilobite.compiler.targets.dlp.contraction.choose import choose
-from trilobite.compiler.targets.dlp.contraction.function import write
+from trilobite.compiler.targets.dlp.contraction.function import Early, write
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import Nest, crop, nest_of, refusal
 from trilobite.compiler.targets.dlp.contraction.places import Plan
@@ -52,19 +52,32 @@ def lower_contraction(
     epilogue: Epilogue | None,
     machine: Machine,
     cores: int,
-    mapping: Mapping | None = None,
+    mapping: Mapping | Found | None = None,
+    handed: str = "",
+    following: Early | None = None,
 ) -> LoweredGroup:
-    """Adds the function `name`. Without a mapping the search chooses one."""
+    """Adds the function `name`. Without a mapping the search chooses one. `handed` and `following` say what
+    groups do for each other (`write`)."""
     nest = nest_for(problem, epilogue)
-    found = Found(mapping, 0) if mapping else choose(nest, machine, cores, epilogue)
+    found = Found(mapping, 0) if isinstance(mapping, Mapping) else mapping
+    found = found or choose(nest, machine, cores, epilogue)
     chosen = found.mapping
     plan = Plan(nest, chosen, machine, epilogue)
-    write(module, name, plan, crop(problem), cores)
+    write(module, name, plan, crop(problem), cores, handed, following)
     has_rate = nest.left.rate in machine.core.mfu.macs_per_cycle
     lacks = f"the matrix unit of {machine.name} has no {nest.left.rate}: the vector unit multiplies"
     cost = Cost(found.timed or found.predicted, found.bound, macs=nest.macs) if found.predicted else None
     unit: Literal["matrix", "vector"] = "matrix" if has_rate else "vector"
     return LoweredGroup(name, unit, cost, str(chosen), meets=True, why="" if has_rate else lacks)
+
+
+def planned(
+    problem: Problem, epilogue: Epilogue | None, machine: Machine, cores: int, early: int
+) -> tuple[Plan, Found]:
+    """The choice for `lower_contraction`, and what it means; `early`: cycles in which weights come early."""
+    nest = nest_for(problem, epilogue)
+    found = choose(nest, machine, cores, epilogue, early)
+    return Plan(nest, found.mapping, machine, epilogue), found
 
 
 def expected_cycles(problem: Problem, epilogue: Epilogue | None, machine: Machine, cores: int) -> float:

@@ -61,6 +61,11 @@ def predicted(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping) -> f
     return float(Prediction(nest, machine, shape, figures, walking).cycles[0])
 
 
+def owed(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping, early: int) -> int:
+    """Cycles of the right operand's first tile that are left if so many are spent on it before."""
+    return max(0, round(float(figures_for(nest, machine, shape, [mapping]).right[0])) - early)
+
+
 class Prediction:
     """Costs of one batch. Attributes are arrays with one entry for each mapping."""
 
@@ -157,7 +162,8 @@ class Prediction:
             each = each + weight * (ps * with_store + (1 - ps) * without)
         nothing = 0 * left
         last = self._step(nothing, nothing, unit, nothing) + self.f.vector
-        return self._first(left + right, gl + gr) + (self.f.steps - 1) * each + last + self._ends(store)
+        first = left + np.maximum(right - self.shape.early, 0)
+        return self._first(first, gl + gr) + (self.f.steps - 1) * each + last + self._ends(store)
 
     def _first(self, load: Array, given: Array) -> Array:
         """Until the unit begins: a step's scalar work, the first loads, and what the cluster shares."""

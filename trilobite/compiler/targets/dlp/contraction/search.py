@@ -99,9 +99,11 @@ def search(
     epilogue: Epilogue | None,
     timer: Callable[[Mapping], int] | None = None,
     finalists: int = FINALISTS,
+    early: int = 0,
 ) -> Search:
-    """The best mappings. `timer` gives T1's cycles of one; without it T0 decides."""
-    space, shape = Space(nest, machine, cores), shape_of(nest, epilogue)
+    """The best mappings. `timer` gives T1's cycles of one; without it T0 decides. `early`: cycles for which
+    the first tile of the right operand is loaded while others compute."""
+    space, shape = Space(nest, machine, cores), replace(shape_of(nest, epilogue), early=early)
     seen = fitting = 0
     best: list[tuple[float, int, Mapping]] = []
     figures = space.figures(shape)
@@ -187,6 +189,13 @@ def _distinct(found: list[tuple[float, int, Mapping]]) -> list[tuple[float, int,
     for cycles, number, m in found:
         kept.setdefault((round(cycles, 6), m.tiles, m.clusters, m.cores, m.lead), (cycles, number, m))
     return list(kept.values())
+
+
+def last_step(plan: Plan) -> int:
+    """Cycles of the units in a step of a plan's walk."""
+    shape = shape_of(plan.nest, plan.epilogue)
+    made = figures_for(plan.nest, plan.machine, shape, [plan.mapping])
+    return round(float(made.unit[0] / made.steps[0] + made.vector[0]))
 
 
 def nothing_fits(machine: Machine, reason: str | None) -> KernelError:

@@ -5,7 +5,8 @@ kernel IR: a loop over steps in which each stage, guarded by whether its step ex
 Only the first stage counts, carrying from the innermost loop outwards, so that no division is needed; the
 others stand where it stood `delay` steps before. The next tile is worked out behind the step's instructions,
 while the units are busy. With `waits` every step begins with a wait for all queues: the machine orders
-nothing by itself.
+nothing by itself. What a routine loads for the next one stands behind its own last loads, beside the unit's
+last instruction, and before the last store, which does not wait for it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from functools import partial
 from trilobite.compiler.targets.dlp.contraction.mapping import Residence
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
 from trilobite.processor.lang.ir import Variable
+
+NEAR = ("move", "matrix", "vector")  # queues whose work stays on the chip
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,9 @@ class Stage:
     body: Callable[[Point], None]
 
 
+ORIGIN = Point({}, {})
+
+
 class _Place:
     """Variables that say where a stage stands."""
 
@@ -76,9 +82,10 @@ class Walk:
         self.residences = residences
         self.levels = list(levels)  # all loops, also those that run once: what residences count levels in
 
-    def emit(self, stages: Sequence[Stage]) -> None:
-        """The stages in the order in which a step's instructions stand."""
-        s = self.s
+    def emit(self, stages: Sequence[Stage], between: Stage | None = None) -> None:
+        """The stages in the order in which a step's instructions stand. `between` writes copies that nobody
+        here waits for; it stands before the unit's last instruction if it has no delay, else behind it."""
+        s, self.between = self.s, between
         steps = s.product(self.trips[d] for d in self.order)
         if isinstance(steps, int) and steps == 1:
             self._once(stages)
@@ -86,20 +93,45 @@ class Walk:
         last = max(stage.delay for stage in stages)
         turning = [name for name, r in self._turning().items() if name == r]
         places = [_Place(s, f"step{delay}", self.order, turning) for delay in range(last + 1)]
-        turns = s.select(s.compare("gt", steps, 0), s.add(steps, last), 0)
+        apart = 1 if between is not None and last else 0  # the last step, which only stores
+        turns = s.select(s.compare("gt", steps, 0), s.add(steps, last - apart), 0)
         s.loop(turns, lambda t: self._step(stages, places, t, steps), "steps")
+        if between is not None:  # a core without tiles, or a walk without steps apart, has not come to it
+            s.when(s.compare("eq", steps, 0) if apart else 1, lambda: between.body(ORIGIN), "idle")
+        if apart:
+            ends = [stage for stage in stages if stage.delay == last]
+            s.when(s.compare("gt", steps, 0), lambda: self._stored(ends, self._point(places[last])), "last")
+
+    def _stored(self, ends: Sequence[Stage], point: Point) -> None:
+        """The last results, once the units have made them."""
+        self.s.sync(*NEAR)
+        for stage in ends:
+            stage.body(point)
 
     def _once(self, stages: Sequence[Stage]) -> None:
         """A single tile: the stages one after the other. What cores give each other they do between the first
         stage and the one that computes; nobody waits for the last."""
         point = Point(dict.fromkeys(self.levels, 0), {})
         ordered = sorted(stages, key=lambda stage: (stage.delay, stage.name == "store"))
+        queues: tuple[
+            str, ...
+        ] = ()  # that are waited for: all, until copies for the next routine are under way
         for number, stage in enumerate(ordered):
             if number and self.waits:
-                self.s.builder.sync()
+                self.s.builder.sync(*queues)
             if number and stage.name != "store":
                 self._meet()
-            stage.body(point)
+            here = self.between if not queues and stage.name in ("take", "compute") else None
+            if here is not None:
+                queues = NEAR
+            for part in self._beside(stage, here):
+                part.body(point)
+
+    def _beside(self, stage: Stage, between: Stage | None) -> list[Stage]:
+        """A stage with what is loaded for the next routine."""
+        if between is None:
+            return [stage]
+        return [stage, between] if between.delay or stage.name == "take" else [between, stage]
 
     def _step(self, stages: Sequence[Stage], places: Sequence[_Place], t: Int, steps: Int) -> None:
         s, last = self.s, len(places) - 1
@@ -109,18 +141,21 @@ class Walk:
             s.builder.sync()
         self._meet()
         for stage in stages:
-            place = places[stage.delay]
-            s.when(
-                self._exists(stage, t, steps, last),
-                lambda stage=stage, place=place: stage.body(self._point(place)),  # type: ignore[misc]
-                stage.name,
-            )
+            for part in self._beside(stage, self.between if last and stage.name == "compute" else None):
+                truth = self._exists(part, t, steps, last)
+                if part is self.between:
+                    truth = s.compare("eq", t, s.add(steps, last - 2))
+                place = places[stage.delay]
+                s.when(truth, partial(self._body, part, place), part.name)
             if self.waits and last == 0:
                 s.builder.sync()
         for behind, before in zip(reversed(places[1:]), reversed(places[:-1]), strict=True):
             for to, of in zip(behind.variables(), before.variables(), strict=True):
                 s.assign(to, s.builder.get(of))
         self._advance(places[0])
+
+    def _body(self, stage: Stage, place: _Place) -> None:
+        stage.body(self._point(place))
 
     def _meet(self) -> None:
         if self.meets:

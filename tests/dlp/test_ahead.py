@@ -1,0 +1,138 @@
+"""Weights ahead of their group: the same bits as without, no race, and only where it is lawful."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trilobite.base import dtypes as dt
+from trilobite.compiler.targets.contract import Usage
+from trilobite.compiler.targets.dlp import compiled
+from trilobite.compiler.targets.dlp.compiled import Compiled
+from trilobite.compiler.targets.registry import executable, find
+from trilobite.ir import primitives  # noqa: F401, fills the table
+from trilobite.ir.evaluate import run
+from trilobite.ir.graph import Graph
+from trilobite.ir.primitive import table
+from trilobite.ir.transforms.record import record_graph
+from trilobite.ir.types import TensorType
+from trilobite.processor.lang.codegen.compile import compile_module
+from trilobite.processor.lang.ir import KernelModule
+from trilobite.processor.lang.scratchpad import ScratchpadOverflow
+from trilobite.processor.machine import Machine, load_machine
+
+Array = np.ndarray[Any, Any]
+# outputs, kernel, stride of one convolution behind the other
+CHAINS = {
+    "narrow": ((19, 1, 1), (7, 3, 1), (40, 1, 1), (5, 3, 2)),
+    "wide": ((64, 1, 1), (130, 3, 1), (64, 1, 1), (96, 3, 2), (256, 1, 1)),
+    "alike": ((16, 3, 1), (16, 3, 1), (16, 3, 1)),  # each loads for its like
+}
+
+
+def _small(clusters: int, cores: int) -> Machine:
+    """A part of dlp-m with scratchpads in which not everything finds room."""
+    machine = load_machine("dlp-m")
+    core = replace(
+        machine.core,
+        nram=replace(machine.core.nram, kib=96, reserved_kib=32),
+        wram=replace(machine.core.wram, kib=48),
+    )
+    noc = replace(machine.noc, shape=(1, clusters)) if clusters > 1 else machine.noc
+    return replace(machine, name="part", clusters=clusters, cores_per_cluster=cores, core=core, noc=noc)
+
+
+MACHINES = {"dlp-m": load_machine("dlp-m"), "2x2": _small(2, 2), "2x1": _small(2, 1)}
+
+
+def _chain(layers: tuple[tuple[int, int, int], ...], side: int) -> tuple[Graph, list[Array]]:
+    """Convolutions of codes with bias, scale and ReLU."""
+    rng, inputs = np.random.default_rng(len(layers) + side), 16
+    types = [TensorType((1, inputs, side, side), dt.int8)]
+    for outputs, kernel, _ in layers:
+        types += [
+            TensorType((outputs, inputs, kernel, kernel), dt.int8),
+            TensorType((outputs,), dt.int32),
+            TensorType((outputs,), dt.float32),
+        ]
+        inputs = outputs
+
+    def body(x: Any, *weights: Any) -> tuple[Any]:
+        for number, (_, kernel, stride) in enumerate(layers):
+            w, bias, scale = weights[3 * number : 3 * number + 3]
+            pad = (kernel // 2,) * 2
+            x = table["conv"](
+                x, w, stride=(stride,) * 2, low=pad, high=pad, x_dilation=(1, 1), w_dilation=(1, 1), groups=1,
+                dtype=dt.int32,
+            )  # fmt: skip
+            x = table["add"](x, table["broadcast"](bias, shape=x.shape, axes=(1,)))
+            zero = table["full"](shape=(x.shape[1],), value=0, dtype=dt.int8)
+            x = table["requantise"](x, scale, zero, axis=1, dtype=dt.int8)
+        return (x,)
+
+    values = [_values(rng, t) for t in types]
+    return record_graph(body, types, "chain"), values
+
+
+def _values(rng: np.random.Generator, t: TensorType) -> Array:
+    shape = tuple(map(int, t.shape))
+    if t.dtype == dt.float32:
+        return (rng.random(shape) / 400).astype(np.float32)
+    return rng.integers(-100, 100, shape).astype(t.dtype)
+
+
+def _linked(made: Compiled) -> list[str]:
+    """Routines that load weights for the one behind them."""
+    functions = made.network.module.functions.values()
+    return [f.name for f in functions if any(p.name == "weights" for p in f.params)]
+
+
+@pytest.mark.parametrize(
+    ("chain", "machine"),
+    [
+        ("alike", "2x1"), ("narrow", "2x2"),
+        *(pytest.param(chain, "dlp-m", marks=pytest.mark.long) for chain in CHAINS),
+        *(pytest.param(chain, "2x1", marks=pytest.mark.long) for chain in ("narrow", "wide")),
+        *(pytest.param(chain, "2x2", marks=pytest.mark.long) for chain in ("alike", "wide")),
+    ],
+)  # fmt: skip
+def test_weights_come_early_with_the_interpreters_bits(chain: str, machine: str) -> None:
+    graph, values = _chain(CHAINS[chain], 9 if machine == "2x2" else 13)
+    usage = Usage(stable=frozenset(range(1, len(values))), options=(("checks", True),))
+    made: Any = executable(graph, find(MACHINES[machine]), usage)
+    for _ in range(2):  # the second launch finds scratchpads full of the first one's bytes
+        assert np.array_equal(made(values)[0], run(graph, values)[0])
+    assert _linked(made.last.compiled)
+
+
+def test_no_weights_come_early_that_the_program_makes() -> None:
+    """The right operand of the second product is the first one's result."""
+    types = [TensorType((64, 64), dt.float32)] * 2
+
+    def body(x: Any, y: Any) -> tuple[Any]:
+        axes = {"contract": ((1,), (0,)), "batch": ((), ()), "dtype": dt.float32}
+        return (table["dot"](x, table["dot"](x, y, **axes), **axes),)
+
+    graph, rng = record_graph(body, types, "products"), np.random.default_rng(3)
+    values = [rng.standard_normal((64, 64)).astype(np.float32) for _ in types]
+    made: Any = executable(graph, find(MACHINES["2x2"]), Usage(options=(("checks", True),)))
+    np.testing.assert_allclose(made(values)[0], run(graph, values)[0], rtol=1e-4, atol=1e-3)
+    assert not _linked(made.last.compiled)
+
+
+def test_buffers_that_do_not_fit_after_all_come_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever links calls may be wrong about the room: then nothing comes early."""
+
+    def full(module: KernelModule, machine: Machine, **options: Any) -> Any:
+        if any(buffer.handed for buffer in module.buffers.values()):
+            raise ScratchpadOverflow("wram overflows", expected="less", remedy="use less")
+        return compile_module(module, machine, **options)
+
+    graph, values = _chain(CHAINS["alike"], 9)
+    monkeypatch.setattr(compiled, "compile_module", full)
+    made: Any = executable(graph, find(MACHINES["2x1"]), Usage(stable=frozenset(range(1, len(values)))))
+    assert np.array_equal(made(values)[0], run(graph, values)[0])
+    assert not _linked(made.last.compiled)
