@@ -42,7 +42,7 @@ PLACE = ROOT / ".mutants"
 KNOWN = ROOT / "tools" / "equivalent_mutants.txt"
 BEGIN, END = "<!-- campaign -->", "<!-- end of campaign -->"  # around the table of the page
 MOST_SECONDS = 6.0  # of processor time of the tests of one file that judge one mutant
-MOST_FILES = 6  # of tests that judge one mutant, besides those of its room
+MOST_FILES = 6  # of tests that judge one mutant, but for those of its room that need no process of their own
 PATIENCE = 3.0  # seconds of processor time for fixtures and first calls
 SLOWER = 6  # times what they took asleep: then a mutant hangs
 OWN = 4.0  # so much more are the words of its room's tests worth
@@ -201,7 +201,7 @@ class Campaign:
         for number, mutant in enumerate(self.mutants):
             tests = sorted(self._reaching(number, mutant, file, met), key=lambda row: row["seconds"])
             decided = verdicts.get(number, "survived") != "survived"
-            others = is_own(mutant, file) != own or (not own and self._is_enough(number))
+            others = is_own(mutant, file) != own or self._is_enough(number, own and not at_import)
             if tests and not decided and not others and mutant.at_import == at_import:
                 chosen = list(_within(tests))
                 limit = PATIENCE + SLOWER * sum(row["seconds"] for row in chosen)
@@ -223,7 +223,10 @@ class Campaign:
         entered = [row for row in met if self.entries[mutant.path] in row["met"]]
         return entered or (list(met) if is_own(mutant, file) else [])
 
-    def _is_enough(self, number: int) -> bool:
+    def _is_enough(self, number: int, is_cheap: bool) -> bool:
+        """The tests of a room are shown all that they reach, but not what needs a process of its own."""
+        if is_cheap:
+            return False
         tried = [row for row in _rows(self.folder / "verdicts.jsonl") if row["number"] == number]
         return len(tried) >= MOST_FILES
 
@@ -234,6 +237,10 @@ class Campaign:
             if found.get(row["number"], "survived") == "survived":
                 found[row["number"]] = row["verdict"]
         return found
+
+    def undecided(self) -> list[Mutant]:
+        verdicts = self.verdicts()
+        return [m for n, m in enumerate(self.mutants) if verdicts.get(n, "survived") == "survived"]
 
     def rows(self) -> list[dict[str, str]]:
         verdicts = self.verdicts()
@@ -349,7 +356,7 @@ def main() -> None:
         return write_page(Campaign(folder).rows(), given.seed)
     if not given.report:
         campaign = Campaign.begun(folder, given.count, given.seed, given.room)
-        files = by_relevance(test_files(given.tests), campaign.mutants)
+        files = by_relevance(test_files(given.tests), campaign.undecided())
         side_by_side(campaign, files, given.seconds, given.workers)
     rows = Campaign(folder).rows()
     print(table(rows))

@@ -243,3 +243,9 @@ def test_in_place_methods() -> None:
     i ^= 2
     i %= 4
     assert i.tolist() == [((v // 2 << 1 | 1) ^ 2) % 4 for v in (5, 6)]
+
+
+@pytest.mark.parametrize(("size", "shown"), [(9, 9), (10, 10), (11, 9), (12, 9)])
+def test_tables_of_up_to_ten_are_whole(size: int, shown: int) -> None:
+    html = tb.arange(size)._repr_html_()
+    assert html.count("<td") == shown and ("⋯" in html) == (size > 10)

@@ -294,3 +294,14 @@ def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
         load_safetensors(tmp_path / "none")
     with pytest.raises(StorageError, match="the file could not be saved: No such file"):
         save_safetensors(tmp_path / "none" / "x", {})
+
+
+@pytest.mark.parametrize("length", range(1, 10))
+def test_data_begin_at_a_multiple_of_eight(length: int, tmp_path: Path) -> None:
+    """Readers map the file and look at the numbers where they lie."""
+    path = tmp_path / "a.safetensors"
+    save_safetensors(path, {"n" * length: np.arange(3, dtype=np.float64)})
+    raw = path.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    assert size % 8 == 0 and len(raw) == 8 + size + 24
+    assert json.loads(raw[8 : 8 + size])["n" * length]["data_offsets"] == [0, 24]

@@ -142,6 +142,8 @@ def test_sizes_and_random_inputs() -> None:
             sizes_of([wrong])
     rng = np.random.default_rng(0)
     assert drawn(Input("x", F32, ("n", 3, None, "w")), {"n": 2, "w": 8}, rng).shape == (2, 3, 224, 8)
+    assert drawn(Input("x", F32, ("n", "c", "h", "w")), {}, rng).shape == (1, 1, 224, 224)
+    assert drawn(Input("x", F32, ("n", "t", None)), {}, rng).shape == (1, 1, 1)  # no picture
     assert drawn(Input("x", np.dtype(np.bool_), (9,)), {}, rng).dtype == np.bool_
 
 

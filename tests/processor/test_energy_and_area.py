@@ -10,7 +10,7 @@ import pytest
 from trilobite.processor import Device, load_machine
 from trilobite.processor.machine.load import preset_names
 from trilobite.processor.sim.area import area_of
-from trilobite.processor.sim.energy import MACS, PUBLISHED, energy_table
+from trilobite.processor.sim.energy import MACS, PUBLISHED, bank_pj_per_byte, energy_table
 
 
 def test_every_action_has_a_source() -> None:
@@ -19,6 +19,16 @@ def test_every_action_has_a_source() -> None:
         assert source == PUBLISHED or source.startswith("default: "), action
     published = {name for name, entry in MACS.items() if entry.source == PUBLISHED}
     assert published == {"int8", "fp16", "fp32"}
+
+
+def test_published_energies() -> None:
+    """At 45 nm (Horowitz, ISSCC 2014): picojoules an operation, and an access of 64 bits by size."""
+    assert (MACS["int8"].picojoules, MACS["fp16"].picojoules) == pytest.approx((0.2 + 0.1, 1.1 + 0.9))
+    assert MACS["fp32"].picojoules == pytest.approx(3.7 + 0.9)
+    pad = load_machine("dlp-s").core.nram
+    for kib, access in ((8, 10.0), (32, 20.0), (1024, 100.0)):
+        assert bank_pj_per_byte(replace(pad, kib=kib, banks=1)) == pytest.approx(access / 8)
+    assert dict((row[0], row[1]) for row in energy_table(load_machine("dlp-s")))["dram byte"] == 1300 / 8
 
 
 def test_a_launch_says_which_units_rest_on_defaults() -> None:

@@ -99,10 +99,23 @@ def test_passes_are_listed_with_what_fired() -> None:
     assert re.search(r"layout +skipped", text)
 
 
+def test_rules_that_fired_most_come_first() -> None:
+    def f(x: Any) -> Any:
+        return x.reshape(6).reshape(2, 3).reshape(3, 2).reshape(6) * 1.0 + 0.0 - 0.0
+
+    groups = re.split(r"\n(?=\S)", passes_text(tb.make_graph(f)(tb.ones((2, 3)))))
+    counts = [[int(n) for n in re.findall(r"^ {24} *(\d+) ", group, re.MULTILINE)] for group in groups]
+    assert any(len(set(each)) > 1 for each in counts)  # else no order could be seen
+    assert all(each == sorted(each, reverse=True) for each in counts)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ({"emit": "wasm"}, "there is no level 'wasm'\n  expected: one of graph, program"),
+        ({"emit": "cse"}, "there is no level 'cse'\n  expected: one of graph, program"),
+        ({"emit": "fuse"}, "there is no level 'fuse'\n  expected: one of graph, program"),
+        ({"emit": "memory", "stop_after": "cse"}, "the level 'memory' after the pass 'cse'"),
         ({"stop_after": "fold"}, "there is no pass 'fold'\n  expected: one of inline"),
         ({"emit": "asm", "stop_after": "cse"}, "the level 'asm' after the pass 'cse'"),
         ({"skip": ["fuse"]}, "the pass 'fuse' cannot be left out"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -137,7 +138,7 @@ def random_split(dataset: Any, lengths: Sequence[Any], generator: Generator | No
     """Parts of a dataset, by numbers of items or by fractions, drawn at random."""
     n = len(dataset)
     sizes = list(lengths)
-    if any(isinstance(v, float) for v in sizes) and sum(sizes) <= 1 + 1e-9:
+    if math.isclose(sum(sizes), 1.0) and any(isinstance(v, float) for v in sizes) and min(sizes) >= 0:
         sizes = [int(n * f) for f in sizes]
         for i in range(n - sum(sizes)):
             sizes[i % len(sizes)] += 1
@@ -145,7 +146,7 @@ def random_split(dataset: Any, lengths: Sequence[Any], generator: Generator | No
         raise ArgumentError(
             f"random_split of {n} items into {list(lengths)}",
             where=user_location(),
-            expected=f"lengths that add up to {n}",
+            expected=f"lengths that add up to {n}, or fractions that add up to 1",
         )
     order = randperm(n, generator=generator).tolist()
     ends = np.cumsum(sizes).tolist()
