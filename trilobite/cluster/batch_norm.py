@@ -12,7 +12,8 @@ from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.functional.calling import write
 from trilobite.framework.nn.layers import normalisation
 from trilobite.framework.nn.module import Module
-from trilobite.framework.tensor import Tensor
+from trilobite.framework.ops.registry import operators
+from trilobite.framework.tensor import Tensor, wrap
 
 
 class BatchNorm(normalisation.SyncBatchNorm):
@@ -28,9 +29,13 @@ class BatchNorm(normalisation.SyncBatchNorm):
             return out
         self._check(input, 1)
         axes = (0, *range(2, input.ndim))
-        count = float(np.prod([input.shape[a] for a in axes])) * self.group.size
+        own = float(np.prod([input.shape[a] for a in axes]))
         shape = (1, -1, *[1] * (input.ndim - 2))
-        mean = c.all_reduce(input.sum(axis=axes), group=self.group) / count
+        # The count travels with the sums: batches need not be of one size.
+        sums = operators["concatenate"].public([input.sum(axis=axes), wrap(np.full(1, own)).to(input.dtype)])
+        total = c.all_reduce(sums, group=self.group)
+        count = total[-1].detach()
+        mean = total[:-1] / count
         centred = input - mean.reshape(shape)
         var = c.all_reduce((centred * centred).sum(axis=axes), group=self.group) / count
         normed: Tensor = centred * (var.reshape(shape) + self.eps) ** -0.5

@@ -56,11 +56,13 @@ class Experts(Module):
         return [getattr(self, f"expert{e}") for e in range(begin, end)]
 
     def places(self, tokens: int) -> int:
-        """How many tokens an expert takes."""
-        return math.ceil(self.top * tokens * self.group.size / self.count * self.capacity)
+        """How many tokens an expert takes, of those that all members have."""
+        return math.ceil(self.top * tokens / self.count * self.capacity)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        room = self.places(int(x.shape[0]))
+    def forward(self, x: Tensor, tokens: int | None = None) -> tuple[Tensor, Tensor]:
+        """`tokens` are those of all members, where each has not the same number."""
+        everyone = int(x.shape[0]) * self.group.size if tokens is None else tokens
+        room = self.places(everyone)
         chances = F.softmax(self.gate(x), -1)
         chosen = _best(chances, self.top)
         laid = self._laid(chosen, room)
@@ -76,7 +78,7 @@ class Experts(Module):
         pairs = zip(laid, weights, strict=True)
         mixed = [einsum("tec,ecd->td", d * w.reshape((-1, 1, 1)), back) for d, w in pairs]
         result: Tensor = mixed[0] if self.top == 1 else mixed[0] + mixed[1]
-        return result, self._balance(chosen[0], chances)
+        return result, self._balance(chosen[0], chances, float(everyone))
 
     def _laid(self, chosen: Sequence[Tensor], room: int) -> list[Tensor]:
         """For each choice, which token lies in which place of which expert: (tokens, experts, places)."""
@@ -92,9 +94,8 @@ class Experts(Module):
             filled = filled + counts.sum(axis=0)
         return out
 
-    def _balance(self, mask: Tensor, chances: Tensor) -> Tensor:
+    def _balance(self, mask: Tensor, chances: Tensor, tokens: float) -> Tensor:
         """experts · Σ (part of the tokens) · (mean chance), over the tokens of all members."""
-        tokens = float(int(mask.shape[0]) * self.group.size)
         parts = c.all_reduce(mask.sum(axis=0), group=self.group) / tokens
         means = c.all_reduce(chances.sum(axis=0), group=self.group) / tokens
         loss: Tensor = (parts * means).sum() * float(self.count)

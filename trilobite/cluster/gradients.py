@@ -12,7 +12,7 @@ from typing import Any
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.cluster import collectives as c
-from trilobite.cluster.groups import Group, as_group
+from trilobite.cluster.groups import Group, as_group, part_of
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.module import Module
 from trilobite.framework.tensor import Tensor, wrap
@@ -107,12 +107,41 @@ def _squares(t: Tensor) -> Any:
     return (wide.to(float64) ** 2).sum()
 
 
+def rows_of_all(strategy: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """How many rows the batch of all ranks has: `rows`, or as many on each as here."""
+    first = next(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))
+    own, group = int(first.shape[0]), strategy.group
+    if strategy.rows is None:
+        return own * int(group.size)
+    begin, end = part_of(strategy.rows, group)
+    if end - begin != own:
+        raise ArgumentError(
+            f"{own} rows on member {group.index} of {group.size}",
+            where=user_location(),
+            expected=f"{end - begin}, its part of {strategy.rows}",
+            remedy="rows = None for batches of the same size on all ranks",
+        )
+    return int(strategy.rows)
+
+
+def weight_of(strategy: Any) -> float:
+    """What the mean over this member's rows counts for in the mean over all, times the members."""
+    if strategy.rows is None:
+        return 1.0
+    begin, end = part_of(strategy.rows, strategy.group)
+    return float((end - begin) * strategy.group.size / strategy.rows)
+
+
 class DataParallel(Module):
     """Every rank has the model and a part of the batch.
 
     The batch of one process is that of all ranks, in rank order; the loss is the mean over it. `backward()`
     as often as you like (gradients add up), then `reduce_gradients()`, then the optimiser's step.
+    Where parts are uneven (the last batch of an epoch, cut as `own_rows` and `BatchSampler` do), say how many
+    rows all ranks have, `dp.rows = 7`, and take `(loss * dp.weight).backward()`.
     """
+
+    rows: int | None = None
 
     def __init__(self, module: Module, group: Group | None = None) -> None:
         super().__init__()
@@ -125,9 +154,13 @@ class DataParallel(Module):
         """
         from trilobite.cluster.randomness import one_randomness
 
-        first = next(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))
-        with one_randomness(self.group, total=first.shape[0] * self.group.size):
+        with one_randomness(self.group, total=rows_of_all(self, args, kwargs)):
             return self.module(*args, **kwargs)
+
+    @property
+    def weight(self) -> float:
+        """What a loss counts for where parts are uneven."""
+        return weight_of(self)
 
     def reduce_gradients(self) -> None:
         """Gradients of the mean loss over all ranks."""

@@ -13,13 +13,13 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.cluster import collectives as c
-from trilobite.cluster.gradients import clip_grad_norm_, same_start
+from trilobite.cluster.gradients import clip_grad_norm_, rows_of_all, same_start, weight_of
 from trilobite.cluster.groups import Group, as_group
 from trilobite.cluster.randomness import one_randomness
 from trilobite.framework.checkpointing import checkpoint
@@ -27,6 +27,7 @@ from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.module import Module
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.skeleton import functional_call
+from trilobite.framework.nn.state import LoadResult
 from trilobite.framework.ops.creation import zeros
 from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.tensor import Tensor
@@ -37,8 +38,10 @@ class Zero(Module):
 
     `optimizer` makes one for parameters: `lambda ps: optim.Adam(ps, lr=1e-3)`. `units` are the modules of
     stage 3 whose parameters come and go together; with `again` they go after the forward pass and come again,
-    with what they computed, in the backward pass.
+    with what they computed, in the backward pass. Uneven batches: as `DataParallel` says.
     """
+
+    rows: int | None = None
 
     def __init__(
         self, module: Module, optimizer: Callable[[list[Parameter]], Optimizer], stage: int = 1,
@@ -84,14 +87,8 @@ class Zero(Module):
         index = {p: k for k, p in enumerate(self._whole)}
         claimed: set[int] = set()
         for unit in units:
+            # Units may share a parameter (tied weights): each gathers it, and their gradients add up.
             places = {name: index[p] for name, p in unit.named_parameters()}
-            if claimed & set(places.values()):
-                raise ArgumentError(
-                    "a parameter belongs to two units of stage 3",
-                    where=user_location(),
-                    expected="units that share none",
-                    remedy="name the module around both of them as one unit",
-                )
             claimed |= set(places.values())
             self._wrap(unit, places, again)
         left = [k for k in range(len(self._whole)) if k not in claimed]
@@ -102,8 +99,8 @@ class Zero(Module):
                 where=user_location(),
                 expected="every parameter in one of the units",
             )
+        self._empty()
         for p in self._whole:
-            p._cell.value = zeros((0,), dtype=p.dtype)._read()  # its elements are the shards' now
             p.requires_grad_(False)
 
     def _wrap(self, unit: Module, places: dict[str, int], again: bool) -> None:
@@ -119,11 +116,52 @@ class Zero(Module):
 
     # -- a step ----------------------------------------------------------------------------------------------
 
+    @property
+    def weight(self) -> float:
+        """What a loss counts for where parts are uneven."""
+        return weight_of(self)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module on this rank's part of the batch."""
-        first = next(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))
-        with one_randomness(self.group, total=first.shape[0] * self.group.size):
+        with one_randomness(self.group, total=rows_of_all(self, args, kwargs)):
             return self.module(*args, **kwargs)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """That of the module in one process, whole on every member. All members call it."""
+        if self.stage < 3:
+            return self.module.state_dict(*args, **kwargs)
+        self._bring_back()
+        try:
+            found = self.module.state_dict(*args, **kwargs)
+            return {name: t.clone() for name, t in found.items()}
+        finally:
+            self._empty()
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> LoadResult:
+        """Takes this member's parts out of whole parameters, as `state_dict` gives them."""
+        if self.stage == 3:
+            self._bring_back()
+        try:
+            return self.module.load_state_dict(state_dict, strict)
+        finally:
+            with no_grad():
+                for p, q in zip(self._whole, self.shards, strict=True):
+                    q._store(self._shard(p)._read())
+            if self.stage == 3:
+                self._empty()
+
+    def _bring_back(self) -> None:
+        """Whole parameters in the module, for a moment."""
+        with no_grad():
+            for k, p in enumerate(self._whole):
+                p._cell.value = self._gathered(k).detach()._read()
+
+    def _empty(self) -> None:
+        """The elements of the module's own parameters are the shards' now."""
+        for p in self._whole:
+            p._cell.value = zeros((0,), dtype=p.dtype)._read()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         for p in (*self._whole, *self.shards):
