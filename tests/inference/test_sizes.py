@@ -77,6 +77,64 @@ def test_one_graph_serves_all_sizes(target: str) -> None:
     assert "for all [s0, s1, 8]" in text
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
+def test_positions_are_counted_in_any_dtype(dtype: Any) -> None:
+    """A size cast to floats and counted up to, as `torch.arange(n, dtype=...)` is written; and one from which
+    something is computed, as the scale of attention is.
+    """
+    to = {np.float32: 1, np.float64: 11, np.int32: 6, np.int64: 7}[dtype]
+    nodes = [
+        node("Shape", "x", "s"), node("Gather", "s one", "n"), node("Cast", "n", "f", to=to),
+        node("Range", "begin f step", "t"), node("Cast", "n", "r", to=1), node("Sqrt", "r", "root"),
+        node("Sub", "n one", "before"), node("Range", "before n one", "last"), node("Div", "x root", "y"),
+    ]  # fmt: skip
+    constants = {"one": np.array(1), "begin": np.array(2, dtype), "step": np.array(1, dtype)}
+    proto = model(nodes, {"x": (np.float32, ["b", "n"])}, ["t", "last", "y"], constants)
+    session = tb.inference.load(proto)
+    for b, n in ((2, 5), (3, 9), (4, 31), (2, 7)):
+        x = rng.standard_normal((b, n)).astype(np.float32)
+        found = session.run({"x": x})
+        assert found["t"].dtype == dtype
+        np.testing.assert_array_equal(found["t"], np.arange(2, n))
+        np.testing.assert_array_equal(found["last"], [n - 1])
+        np.testing.assert_allclose(found["y"], x / np.sqrt(np.float32(n)), rtol=1e-6)
+    assert "2 compilations" in session.explain()
+
+
+@pytest.mark.parametrize("start, step", [(0.5, 1.0), (0.0, 2.0)])
+def test_other_steps_up_to_a_size_are_compiled_per_size(start: float, step: float) -> None:
+    nodes = [
+        node("Shape", "x", "s"), node("Gather", "s zero", "n"), node("Cast", "n", "f", to=1),
+        node("Range", "begin f step", "u"), node("ReduceSum", "x", "total", keepdims=0),
+        node("Add", "u total", "t"),
+    ]  # fmt: skip
+    constants = {"zero": np.array(0), "begin": np.float32(start), "step": np.float32(step)}
+    session = tb.inference.load(model(nodes, {"x": (np.float32, ["n"])}, ["t"], constants))
+    for n in (5, 8, 12):
+        found = session.run({"x": np.ones(n, np.float32)})["t"]
+        np.testing.assert_array_equal(found, np.arange(start, n, step, np.float32) + n)
+    assert "in steps of" in session.explain()
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_sort_is_one_graph(largest: int, axis: int) -> None:
+    """TopK of all elements, as exporters write sort and argsort; equal elements keep their order."""
+    nodes = [
+        node("Shape", "x", "s"), node("Slice", "s from to", "k"),
+        node("TopK", "x k", "v i", axis=axis, largest=largest),
+    ]  # fmt: skip
+    constants = {"from": np.array([axis]), "to": np.array([axis + 1])}
+    session = tb.inference.load(model(nodes, {"x": (np.float32, ["b", "n"])}, ["v", "i"], constants))
+    for shape in ((3, 6), (4, 9), (7, 31), (2, 5)):
+        x = rng.integers(-4, 4, shape).astype(np.float32)
+        found = session.run({"x": x})
+        order = np.argsort(-x if largest else x, axis=axis, kind="stable")
+        np.testing.assert_array_equal(found["i"], order)
+        np.testing.assert_array_equal(found["v"], np.take_along_axis(x, order, axis))
+    assert "2 compilations" in session.explain()
+
+
 def test_what_a_table_holds_bounds_the_symbol() -> None:
     """Beyond 32 positions there is no row: the error is NumPy's broadcasting in words, not other numbers."""
     proto, _ = self_attention()

@@ -52,9 +52,8 @@ def _places(x: Value, axis: int, descending: bool) -> Value:
     """Descending is sorted back to front and turned round: equal elements stay in their own order."""
     if not descending:
         return ordered(x, axis)[1]
-    places = _backwards(ordered(_backwards(x, axis), axis)[1], axis)
-    last = broadcast_to(scalar(x.shape[axis] - 1, dt.int64), x.shape)
-    return table["sub"](last, places)
+    numbers = _backwards(counter(x, axis), axis)
+    return _backwards(table["sort"](_backwards(x, axis), numbers, axis=axis, keys=1)[1], axis)
 
 
 def _operand(x: Any, axis: int, what: str) -> tuple[Value, int]:

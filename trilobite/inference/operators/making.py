@@ -12,6 +12,7 @@ from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.operators.shaping import fixed, ints
+from trilobite.inference.program.symbolic import as_number
 from trilobite.inference.tensors import DTYPES
 
 Array = np.ndarray[Any, Any]
@@ -40,11 +41,8 @@ def constant_of_shape(node: Node, shape: Array) -> Any:
 @operator("Range", since=11, known=(0, 1, 2))
 def arange(node: Node, start: Array, limit: Array, step: Array) -> Any:
     first, end, by = (v.reshape(()) for v in (start, limit, step))
-    if end.dtype == np.dtype(object):
-        counted = tb.arange(end.item() - int(first)) if int(by) == 1 else None
-        if counted is None:
-            raise ShapeError(f"{node.label()} in steps of {by} to a size that a run decides")
-        return counted + int(first)
+    if any(v.dtype == np.dtype(object) for v in (first, end, by)):
+        return _counted(node, first, end, by)
     count = max(int(np.ceil((end.astype(np.float64) - first.astype(np.float64)) / by.astype(np.float64))), 0)
     if count > 2**31:
         raise ArgumentError(f"{node.label()} has {count} elements", expected="at most 2 to the 31")
@@ -52,6 +50,14 @@ def arange(node: Node, start: Array, limit: Array, step: Array) -> Any:
         return (first + np.arange(count).astype(first.dtype) * by).astype(first.dtype)
     wide = first.astype(np.float32) + np.arange(count, dtype=np.float32) * by.astype(np.float32)
     return wide.astype(first.dtype)
+
+
+def _counted(node: Node, first: Array, end: Array, by: Array) -> Tensor:
+    """Up to a size that a run decides, or from one on, in steps of 1."""
+    if by.dtype == np.dtype(object) or by != 1 or (first.dtype.kind == "f" and first % 1):
+        raise ShapeError(f"{node.label()} in steps of {by} from {first} to a size that a run decides")
+    begin, stop = (v.item() if v.dtype == np.dtype(object) else int(v) for v in (first, end))
+    return (tb.arange(stop - begin) + as_number(begin)).astype(by.dtype)
 
 
 @operator("EyeLike", since=9)

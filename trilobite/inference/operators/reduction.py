@@ -12,6 +12,7 @@ from trilobite.base.dtypes import accumulator, is_inexact
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import operator
+from trilobite.ir.types import Affine
 
 Axes = tuple[int, ...] | None
 
@@ -120,9 +121,15 @@ def top_k_by_attribute(node: Node, x: Tensor) -> tuple[Tensor, Tensor]:
 
 @operator("TopK", since=10, known=(1,))
 def top_k(node: Node, x: Tensor, k: Any) -> tuple[Tensor, Tensor]:
-    values, places = tb.topk(
-        x, int(k.reshape(())), node.attribute("axis", -1), largest=bool(node.attribute("largest", 1))
+    count, axis, largest = (
+        k.reshape(()).item(),
+        node.attribute("axis", -1),
+        bool(node.attribute("largest", 1)),
     )
+    if isinstance(count, Affine) and count == x.shape[axis]:  # all of them: how exporters write a sort
+        order = tb.argsort(x, axis=axis, descending=largest, stable=True)
+        return tb.take_along_axis(x, order, axis=axis), order
+    values, places = tb.topk(x, int(count), axis, largest=largest)
     return values, places
 
 

@@ -19,6 +19,7 @@ from trilobite.inference.program.symbolic import evaluated
 from trilobite.inference.program.values import Known, as_array, as_tensor, known, outside
 
 _WRONG = (TypeError, LookupError, ValueError, AttributeError, AssertionError, ArithmeticError, MemoryError)
+REAL = {1: np.dtype(np.float32), 11: np.dtype(np.float64)}  # as which sizes are counted (`torch.arange`)
 LARGE = 1 << 16  # elements: larger results of "make an array" operators belong into the compiled graph
 
 
@@ -34,6 +35,10 @@ def apply(node: Node, row: Row, operands: Sequence[Any]) -> list[Any]:
 def _of_known(node: Node, row: Row, operands: Sequence[Any]) -> list[Any] | None:
     """Results that are known as well; None if they had better be recorded."""
     if any(v is not None and v.is_symbolic for v in operands):
+        if any(v is not None and v.real is not None for v in operands):
+            return None
+        if node.op == "Cast" and node.attributes["to"] in REAL:
+            return [Known(operands[0].array, REAL[node.attributes["to"]])]
         try:
             return [Known(r) for r in evaluated(node, [None if v is None else v.array for v in operands])]
         except ShapeError:

@@ -28,10 +28,13 @@ _VECTOR = 1 << 16  # bytes of scales, zero points and biases of a quantised netw
 class Known:
     """An array that nobody writes, with its tensor, which is made once and outside of all recordings."""
 
-    __slots__ = ("_lock", "_tensor", "array", "limit")
+    __slots__ = ("_lock", "_tensor", "array", "limit", "real")
 
-    def __init__(self, array: Array) -> None:
-        """Kernels want arrays that lie row by row: else every run would copy it."""
+    def __init__(self, array: Array, real: Any = None) -> None:
+        """Kernels want arrays that lie row by row: else every run would copy it. Sizes that a run decides are
+        whole numbers, unless a model has made them of the `real` dtype.
+        """
+        self.real = real
         plain = array.dtype.hasobject or (array.flags.c_contiguous and array.flags.aligned)
         self.array = array if plain else np.require(array, requirements=("C", "A"))
         self._lock = renewed_in_child(threading.Lock())
@@ -57,7 +60,8 @@ class Known:
 
     def tensor(self) -> Tensor:
         if self.is_symbolic:
-            return tensor_of(self.array)
+            sizes = tensor_of(self.array)
+            return sizes if self.real is None else sizes.astype(self.real)
         if self.array.nbytes <= self.limit:
             return wrap(self.array)
         with self._lock:
