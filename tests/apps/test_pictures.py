@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 
-from trilobite.apps.style import pictures
+from trilobite.apps.style import command, pictures
 from trilobite.base.errors import ArgumentError, FileError
 
 RNG = np.random.default_rng(5)
@@ -95,3 +96,42 @@ def test_the_pattern_is_the_same_everywhere_and_has_many_colours() -> None:
     pattern = pictures.to_bytes(pictures.pattern(64))
     assert np.array_equal(pattern, pictures.to_bytes(pictures.pattern(64)))
     assert len(np.unique(pattern.reshape(-1, 3), axis=0)) > 500
+
+
+@pytest.mark.parametrize("ending", pictures.ANIMATIONS)
+def test_all_frames_of_an_animation_come_and_go(ending: str, tmp_path: Path) -> None:
+    frames = [np.full((6, 9, 3), level, np.float32) for level in (0.1, 0.5, 0.9)]
+    path = tmp_path / f"moving{ending}"
+    pictures.write_frames(path, frames, [40, 200, 80])
+    found = pictures.read_frames(path)
+    assert found.milliseconds == [40, 200, 80] and len(found.pictures) == 3
+    for want, got in zip(frames, found.pictures, strict=True):
+        assert np.abs(want - got.pixels).max() <= 0.03
+    assert np.array_equal(pictures.read(path).pixels, found.pictures[0].pixels)
+
+
+def test_frames_of_one_picture_are_that_picture(tmp_path: Path) -> None:
+    pictures.write(tmp_path / "still.png", pictures.pattern(16))
+    found = pictures.read_frames(tmp_path / "still.png", 8)
+    assert len(found.pictures) == 1 and found.pictures[0].size == (8, 8)
+
+
+def test_a_folder_goes_on_past_what_is_no_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "_by_network", lambda *rest: lambda pixels: 1 - pixels)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").write_text("no picture")
+    pictures.write(tmp_path / "in" / "b.png", pictures.pattern(12))
+    pictures.write_frames(
+        tmp_path / "in" / "c.gif", [pictures.pattern(12), pictures.pattern(12, 3)], [50, 70]
+    )
+    with pytest.raises(typer.Exit):
+        command.style(tmp_path / "in", output=tmp_path / "out")
+    said = capsys.readouterr()
+    assert "1 of 3  left out: the picture cannot be read" in said.out and "1 of 3 pictures" in said.err
+    want = pictures.to_bytes(1 - pictures.read(tmp_path / "in" / "b.png").pixels)
+    assert np.abs(want - pictures.to_bytes(pictures.read(tmp_path / "out" / "b.png").pixels)).max() <= 1
+    assert pictures.read_frames(tmp_path / "out" / "c.gif").milliseconds == [50, 70]
+    with pytest.raises(ArgumentError, match="an animation of 2 frames"):
+        command.style(tmp_path / "in" / "c.gif", output=tmp_path / "c.jpg")

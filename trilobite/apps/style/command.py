@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from trilobite.apps.style import pictures
-from trilobite.apps.style.pictures import Picture, Pixels
+from trilobite.apps.style.pictures import Frames, Picture, Pixels
 from trilobite.base.errors import ArgumentError, FileError
 
 Stylise = Callable[[Pixels], Pixels]
@@ -29,7 +29,9 @@ LITE = {
 
 
 def style(
-    content: Annotated[Path, typer.Argument(help="a picture, or a folder of pictures or video frames")],
+    content: Annotated[
+        Path, typer.Argument(help="a picture, an animation, or a folder of pictures or video frames")
+    ],
     style: Annotated[str, typer.Argument(help="a number 0-25, a mixture 3:0.7,11:0.3, or a picture")] = "7",
     output: Annotated[Path, typer.Option("--output", "-o", help="a picture, or a folder")] = Path(
         "styled.png"
@@ -71,20 +73,55 @@ def style(
 
     paint = prepared(on)
     again = prepared("cpu") if compare and on != "cpu" else None
-    jobs = list(_jobs(content, output))
+    jobs, failed = list(_jobs(content, output)), 0
     for number, (source, place) in enumerate(jobs, start=1):
-        picture = pictures.read(source, size or None)
-        showing[:] = [lambda so_far, to=place, of=picture: _finish(to, of, so_far, keep_colours)]  # type: ignore[misc]
-        began = time.perf_counter()
-        painted = paint(picture.pixels)
-        seconds = time.perf_counter() - began
-        _finish(place, picture, painted, keep_colours)
-        height, width = picture.size
         which = f"{number} of {len(jobs)}  " if len(jobs) > 1 else ""
-        typer.echo(f"{which}{place}: {width} x {height} on {on} in {seconds:.2f} s")
+        try:
+            found = _frames(source, place, size or None)
+        except FileError as error:
+            if len(jobs) == 1:
+                raise
+            failed += 1
+            typer.echo(f"{which}left out: {error}")
+            continue
+        still = found.pictures[0]
+        showing[:] = [lambda so_far, to=place, of=still: _finish(to, of, so_far, keep_colours)]  # type: ignore[misc]
+        began = time.perf_counter()
+        painted = [paint(picture.pixels) for picture in found.pictures]
+        seconds = time.perf_counter() - began
+        if len(painted) == 1:
+            _finish(place, still, painted[0], keep_colours)
+        else:
+            _animate(place, found, painted, keep_colours)
+        height, width = still.size
+        many = f"{len(painted)} frames of " if len(painted) > 1 else ""
+        typer.echo(f"{which}{place}: {many}{width} x {height} on {on} in {seconds:.2f} s")
         if again is not None:
             showing.clear()
-            typer.echo(f"  {difference(painted, again(picture.pixels))}")
+            beside = [again(picture.pixels) for picture in found.pictures]
+            typer.echo(f"  {difference(np.stack(painted), np.stack(beside))}")
+    if failed:
+        typer.echo(f"{failed} of {len(jobs)} pictures could not be read.", err=True)
+        raise typer.Exit(1)
+
+
+def _frames(source: Path, place: Path, side: int | None) -> Frames:
+    """What is painted; an animation only where the result can be one, asked before anything runs."""
+    found = pictures.read_frames(source, side)
+    if len(found.pictures) > 1 and place.suffix.lower() not in pictures.ANIMATIONS:
+        raise ArgumentError(
+            f"an animation of {len(found.pictures)} frames as {place}",
+            expected=f"one of the endings {', '.join(pictures.ANIMATIONS)}",
+            remedy="give -o painted.gif",
+        )
+    return found
+
+
+def _animate(place: Path, found: Frames, painted: list[Pixels], keep_colours: bool) -> None:
+    if keep_colours:
+        pairs = zip(painted, found.pictures, strict=True)
+        painted = [pictures.with_colours_of(new, picture.pixels) for new, picture in pairs]
+    pictures.write_frames(place, painted, found.milliseconds)
 
 
 def _finish(place: Path, picture: Picture, painted: Pixels, keep_colours: bool) -> None:

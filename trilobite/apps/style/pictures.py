@@ -6,6 +6,7 @@ Enters: the path of any picture that Pillow reads. Leaves: an array, and what ha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,12 @@ from trilobite.base.errors import ArgumentError, FileError
 Pixels = np.ndarray[Any, np.dtype[np.float32]]
 LARGEST = 100_000_000  # pixels; a file that claims more is refused before it is unpacked
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+ANIMATED = (
+    "GIF",
+    "PNG",
+    "WEBP",
+)  # formats whose frames follow each other; those of others are pages or depth
+ANIMATIONS = (".gif", ".png", ".webp")
 
 
 class Picture(NamedTuple):
@@ -31,28 +38,56 @@ class Picture(NamedTuple):
         return self.pixels.shape[0], self.pixels.shape[1]
 
 
+class Frames(NamedTuple):
+    """The pictures of a file, and how long each is shown; a still picture is one frame."""
+
+    pictures: list[Picture]
+    milliseconds: list[int]
+
+
 def read(path: str | Path, largest_side: int | None = None) -> Picture:
     """The picture as a camera's owner sees it: EXIF orientation applied, grey and palettes made RGB.
 
-    Where it is transparent its colours are laid on white; the alpha channel comes back with `write`.
+    Where it is transparent its colours are laid on white; the alpha channel comes back with `write`. Of an
+    animation it is the first frame.
     """
+    return _read(path, largest_side, 1).pictures[0]
+
+
+def read_frames(path: str | Path, largest_side: int | None = None) -> Frames:
+    """Every frame of an animated GIF, PNG or WebP; of any other file its picture."""
+    return _read(path, largest_side, None)
+
+
+def _read(path: str | Path, largest_side: int | None, most: int | None) -> Frames:
+    found = Frames([], [])
     try:
         with Image.open(path) as opened:
-            if opened.width * opened.height > LARGEST:
+            count = getattr(opened, "n_frames", 1) if opened.format in ANIMATED and most is None else 1
+            if opened.width * opened.height * count > LARGEST:
+                many = f" in {count} frames" if count > 1 else ""
                 raise FileError(
-                    f"a picture of {opened.width} x {opened.height}",
+                    f"a picture of {opened.width} x {opened.height}{many}",
                     where=path,
                     expected=f"at most {LARGEST} pixels",
                     remedy="make it smaller first",
                 )
-            upright = ImageOps.exif_transpose(opened)
-            upright.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        if isinstance(error, FileError):
+            for number in range(count):
+                opened.seek(number)
+                upright = ImageOps.exif_transpose(opened)
+                upright.load()
+                found.pictures.append(_picture(upright, largest_side))
+                found.milliseconds.append(int(opened.info.get("duration") or 100))
+    except (OSError, EOFError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        if isinstance(error, (FileError, ArgumentError)):
             raise
         raise FileError(
             f"the picture cannot be read: {error}", where=path, expected="PNG, JPEG, WebP, BMP, TIFF or GIF"
         ) from error
+    return found
+
+
+def _picture(upright: Image.Image, largest_side: int | None) -> Picture:
     if largest_side is not None:
         upright = _within(upright, largest_side)
     transparent = upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info
@@ -99,15 +134,25 @@ def to_bytes(pixels: Pixels) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.asarray(levels, np.uint8)
 
 
+def write_frames(path: str | Path, frames: Sequence[Pixels], milliseconds: Sequence[int]) -> None:
+    """An animation that goes round for ever. The ending must be one of `ANIMATIONS`."""
+    first, *others = (Image.fromarray(to_bytes(pixels)) for pixels in frames)
+    _save(first, path, save_all=True, append_images=others, duration=list(milliseconds), loop=0)
+
+
 def write(path: str | Path, pixels: Pixels, alpha: Pixels | None = None) -> None:
     """PNG, JPEG or whatever the ending says; the alpha channel where the format can hold it."""
     image = Image.fromarray(to_bytes(pixels))
     suffix = Path(path).suffix.lower()
     if alpha is not None and suffix in (".png", ".webp", ".tif", ".tiff"):
         image.putalpha(Image.fromarray(to_bytes(resized_plane(alpha, *pixels.shape[:2]))))
+    _save(image, path)
+
+
+def _save(image: Image.Image, path: str | Path, **options: Any) -> None:
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        image.save(path, quality=92)  # formats without loss ignore it
+        image.save(path, quality=92, **options)  # formats without loss ignore the quality
     except (OSError, ValueError) as error:
         raise FileError(
             f"the picture cannot be written: {error}",
