@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 
 from trilobite.base import dtypes as dt
 from trilobite.compiler.targets.contract import Usage
-from trilobite.compiler.targets.dlp import compiled
+from trilobite.compiler.targets.dlp import ahead, compiled
 from trilobite.compiler.targets.dlp.compiled import Compiled
+from trilobite.compiler.targets.dlp.contraction.places import Plan
 from trilobite.compiler.targets.registry import executable, find
 from trilobite.ir import primitives  # noqa: F401, fills the table
 from trilobite.ir.evaluate import run
@@ -29,6 +31,7 @@ Array = np.ndarray[Any, Any]
 CHAINS = {
     "narrow": ((19, 1, 1), (7, 3, 1), (40, 1, 1), (5, 3, 2)),
     "wide": ((64, 1, 1), (130, 3, 1), (64, 1, 1), (96, 3, 2), (256, 1, 1)),
+    "mixed": ((16, 1, 1), (16, 3, 1), (16, 1, 1), (16, 3, 1), (16, 1, 1)),
     "alike": ((16, 3, 1), (16, 3, 1), (16, 3, 1)),  # each loads for its like
 }
 
@@ -121,6 +124,28 @@ def test_no_weights_come_early_that_the_program_makes() -> None:
     made: Any = executable(graph, find(MACHINES["2x2"]), Usage(options=(("checks", True),)))
     np.testing.assert_allclose(made(values)[0], run(graph, values)[0], rtol=1e-4, atol=1e-3)
     assert not _linked(made.last.compiled)
+
+
+def test_equal_groups_with_different_mappings_are_different_routines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How much of a group's weights its neighbour hides decides its mapping: here one of two alike adds its
+    sums in two parts."""
+    turns, chosen = count(), ahead.plan_of
+
+    def parted(*given: Any) -> Any:
+        plan, found = chosen(*given)
+        if next(turns) != 1:
+            return plan, found
+        tiles = (*found.mapping.tiles[:-1], 8)
+        mapping = replace(found.mapping, tiles=tiles)
+        return Plan(plan.nest, mapping, plan.machine, plan.epilogue), replace(found, mapping=mapping)
+
+    monkeypatch.setattr(ahead, "plan_of", parted)
+    graph, values = _chain(CHAINS["mixed"], 13)
+    usage = Usage(stable=frozenset(range(1, len(values))), options=(("checks", True),))
+    made: Any = executable(graph, find(MACHINES["2x2"]), usage)
+    assert np.array_equal(made(values)[0], run(graph, values)[0])
+    calls = [c.group for c in made.last.compiled.network.calls if c.group.unit == "matrix"]
+    assert calls[1].mapping != calls[3].mapping and calls[1].function != calls[3].function
 
 
 def test_buffers_that_do_not_fit_after_all_come_late(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,9 @@ class Call:
 
     @property
     def key(self) -> tuple[object, ...]:
-        return self.kind, self.region, self.layout.key
+        """What its routine depends on beside its neighbours: equal groups may have different mappings, for
+        another one hides more of their weights."""
+        return self.kind, self.region, self.layout.key, self.found.mapping if self.found else None
 
 
 class Handing:
@@ -57,34 +59,38 @@ class Handing:
         self.buffers: dict[str, Buffer] = {}
         self.users: dict[tuple[object, ...], list[Buffer]] = {}  # of the functions that were linked so far
         self.names: dict[tuple[object, ...], str] = {}
+        self.owners: dict[tuple[object, ...], int] = {}  # of buffers that are not handed on
+        self.linked = 0
 
     def link(self, first: Call, second: Call | None, share: bool) -> Early | None:
         """What the first call loads for the second, if it does; then the second has its name."""
         if second is None or second.weights is None or second.plan is None or first.plan is None:
             return None
-        key = second.key if share else (*second.key, id(second))
+        self.linked += 1
+        key = second.key if share else (*second.key, self.linked)
         name = self.names.setdefault(key, f"ahead{len(self.names)}")
         if name == first.handed:  # its like stands before it and still uses them
             name += "_2"
-        ahead = self._rooms(second.plan, name, only=True)
+        ahead = self._rooms(second, name, only=True)
         tried = {
             **self.users,
-            (first.key, first.handed, name): [*self._rooms(first.plan, first.handed), *ahead],
-            (second.key, name, ""): self._rooms(second.plan, name),
+            (first.key, first.handed, name): [*self._rooms(first, first.handed), *ahead],
+            (second.key, name, ""): self._rooms(second, name),
         }
         if not self._fit(tried):
             return None
         self.users, second.handed = tried, name
         return Early(name, second.plan)
 
-    def _rooms(self, plan: Plan, handed: str, only: bool = False) -> list[Buffer]:
+    def _rooms(self, call: Call, handed: str, only: bool = False) -> list[Buffer]:
         """Of WRAM and SRAM; the others have nothing to do with it."""
-        found = []
-        for room in plan.rooms.values():
+        assert call.plan is not None
+        found, owner = [], self.owners.setdefault(call.key, len(self.owners))
+        for room in call.plan.rooms.values():
             is_handed = room.name in HANDED and bool(handed)
             if room.space not in ("wram", "sram") or (only and not is_handed):
                 continue
-            name = f"{handed if is_handed else id(plan)}.{room.name}"
+            name = f"{handed if is_handed else owner}.{room.name}"
             found.append(self.buffers.setdefault(name, Buffer(name, room.space, room.bytes)))
         return found
 

@@ -49,12 +49,12 @@ class Kernel:
         self.finish = Finish(self.s, plan, self.base)
 
     def _buffer(self, name: str) -> Value:
-        room, module = self.plan.rooms[name], self.builder.module
-        is_handed = bool(self.handed) and name in HANDED
+        room, module, is_handed = self.plan.rooms[name], self.builder.module, self.handed and name in HANDED
         full = f"{self.handed if is_handed else self.builder.function.name}.{name}"
         if is_handed and full in module.buffers:
+            assert module.buffers[full].bytes == room.bytes, f"{full} is of another mapping"
             return self.builder.address(module.buffers[full])
-        made = Buffer(full, room.space, room.bytes, slots=room.slots, handed=is_handed)
+        made = Buffer(full, room.space, room.bytes, slots=room.slots, handed=bool(is_handed))
         return self.builder.address(module.add_buffer(made))
 
     def _division(self) -> tuple[dict[str, Int], dict[str, Int]]:

@@ -113,9 +113,7 @@ class Walk:
         stage and the one that computes; nobody waits for the last."""
         point = Point(dict.fromkeys(self.levels, 0), {})
         ordered = sorted(stages, key=lambda stage: (stage.delay, stage.name == "store"))
-        queues: tuple[
-            str, ...
-        ] = ()  # that are waited for: all, until copies for the next routine are under way
+        queues: tuple[str, ...] = ()  # that are waited for: all, until the next routine's copies begin
         for number, stage in enumerate(ordered):
             if number and self.waits:
                 self.s.builder.sync(*queues)
