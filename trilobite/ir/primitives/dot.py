@@ -66,7 +66,7 @@ _ALONE = 8192  # products of up to this many multiplications OpenBLAS never divi
 def _product(a: Array, b: Array) -> Array:
     """One matrix product, or a batch of them, whose bits depend on the operands alone."""
     small = a.shape[-2] * a.shape[-1] * b.shape[-1] <= _ALONE
-    if small and a.ndim == 2 and a.dtype in _AS_THEY_ARE:
+    if small and a.ndim == 2 and a.dtype in _AS_THEY_ARE and a.size != 1 != b.size:
         product: Array = a.dot(b)  # the same routine of BLAS, at a third of the call's time
         return product
     out: Array = np.matmul(a, b) if small else _one_thread(a, b)
@@ -74,6 +74,8 @@ def _product(a: Array, b: Array) -> Array:
 
 
 def _small_matrices(x: Array, y: Array) -> Any:
+    if x.size == 1 or y.size == 1:  # which `dot` takes for a factor, and a factor of 0 makes 0 of NaN
+        return np.matmul(x, y)
     x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
     return x.dot(y if y.flags.c_contiguous else np.ascontiguousarray(y))
 

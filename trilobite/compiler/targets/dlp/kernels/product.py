@@ -123,28 +123,37 @@ def _store(w: Writer, p: Product, tile: _Tile, sums: Value) -> None:
 
 
 def _vector(w: Writer, p: Product) -> str:
-    """Row by row: every element of x scales a row of y, which is added."""
+    """Row by row: every element of x scales a row of y, which is added. A tile of y serves several rows."""
     b, m, n, k = p.sizes
     fmt: Format = format_of(p.x.dtype)
     item = p.x.dtype.itemsize
-    room = (nram_room(w.machine) - 2048) // item
-    tn = max(1, min(n, room // 4, 2048))
-    tk = max(1, min(k, room // tn - 3))
-    y, sums, scaled = (w.buffer(s, size * item) for s, size in (("y", tk * tn), ("sums", tn), ("scaled", tn)))
+    tm, tn, tk = sizes = _vector_sizes(p, w.machine, w.cores)
+    parts = (("x", tm * tk), ("y", tk * tn), ("sums", tm * tn), ("scaled", tn))
+    x, y, sums, scaled = (w.buffer(name, size * item) for name, size in parts)
     zero = Constant(fmt, 0.0 if fmt.kind == "float" else 0)
-    with w.shared_loop(b * m * -(-n // tn)) as number:
-        tile = _Tile(w, p, (1, tn, tk), number)
-        w.vector("VSET", fmt, sums, tile.n, zero)
+    with w.shared_loop(b * -(-m // tm) * -(-n // tn)) as number:
+        tile = _Tile(w, p, sizes, number)
+        w.vector("VSET", fmt, sums, w.mul(tile.m, tile.n), zero)
         with w.loop(0, k, tk) as at:
             depth = tk if k % tk == 0 else w.least(tk, w.sub(k, at))
+            here = _place(w, w.params[0], p.x, tile.batch, tile.row, at)
+            strided_copy(w, x, here, [Axis(tile.m, tk, p.x.strides[1]), Axis(depth, 1, p.x.strides[2])], item)
             there = _place(w, w.params[1], p.y, tile.batch, at, tile.column)
             axes = [Axis(depth, tile.n, p.y.strides[1]), Axis(tile.n, 1, p.y.strides[2])]
             strided_copy(w, y, there, axes, item)
-            with w.loop(0, depth) as i:
-                place = _place(w, w.params[0], p.x, tile.batch, tile.row, w.add(at, i))
-                factor = w.load(fmt, place)
-                row = w.at(y, w.mul(i, w.mul(tile.n, item)))
-                w.vector("VMS", fmt, scaled, tile.n, row, factor)
-                w.vector("VAV", fmt, sums, tile.n, sums, scaled)
+            with w.loop(0, tile.m) as r, w.loop(0, depth) as i:
+                factor = w.load(fmt, x, w.mul(w.add(w.mul(r, tk), i), item))
+                total = w.at(sums, w.mul(r, w.mul(tile.n, item)))
+                w.vector("VMS", fmt, scaled, tile.n, w.at(y, w.mul(i, w.mul(tile.n, item))), factor)
+                w.vector("VAV", fmt, total, tile.n, total, scaled)
         _store(w, p, tile, sums)
-    return f"{m}x{n}x{k}, rows of {tn} on the vector unit"
+    return f"{m}x{n}x{k}, {tm} rows of {tn} on the vector unit"
+
+
+def _vector_sizes(p: Product, machine: Machine, cores: int) -> tuple[int, int, int]:
+    """Rows, columns and depth of a tile: long rows, then as many that share one as leave work for all."""
+    b, m, n, k = p.sizes
+    room = (nram_room(machine) - 2048) // p.x.dtype.itemsize
+    tn = max(1, min(n, room // 4, 2048))
+    tm = max(1, min(m, 16, room // (4 * tn), -(-b * m * -(-n // tn) // cores)))
+    return tm, tn, max(1, min(k, (room - (tm + 1) * tn) // (tm + tn)))
