@@ -305,13 +305,20 @@ def table(rows: Sequence[dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def write_page(rows: Sequence[dict[str, str]], seed: int) -> None:
-    """The table into the page, with the day and the commit that it holds for."""
+def write_page(campaign: Campaign, seed: int) -> None:
+    """The table into the page, with the day, the commit that it holds for, and how far it came."""
+    rows, looked = campaign.rows(), {row["file"] for row in _rows(campaign.folder / "met.jsonl")}
     command = ["git", "log", "-1", "--format=%h"]
     commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     page = ROOT / "docs" / "testing.md"
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    told = f"{len(rows)} mutants, seed {seed}, {time.strftime('%Y-%m-%d')}, commit {commit}:"
+    told = f"{len(rows)} mutants, seed {seed}, {time.strftime('%Y-%m-%d')}, commit {commit}"
+    told += f", {len(looked)} of {len(test_files([]))} files of tests looked at"
+    told += (
+        ":"
+        if looked >= set(test_files([]))
+        else "; unfinished, what the others would notice counts as survived:"
+    )
     made = f"{before}{BEGIN}\n{told}\n\n{table(rows)}\n{END}{rest.partition(END)[2]}"
     page.write_text(made, encoding="utf-8")
 
@@ -353,7 +360,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = PLACE / str(given.seed)
     if given.page:
-        return write_page(Campaign(folder).rows(), given.seed)
+        return write_page(Campaign(folder), given.seed)
     if not given.report:
         campaign = Campaign.begun(folder, given.count, given.seed, given.room)
         files = by_relevance(test_files(given.tests), campaign.undecided())

@@ -90,6 +90,9 @@ def test_wrong_settings_are_refused(tmp_path: Path) -> None:
         optimise.Settings(optimiser="sgd")
     with pytest.raises(ArgumentError, match="squares of 30 pixels"):
         training.Plan(side=30)
+    for wrong in ({"steps": 0}, {"batch": 0}, {"steps": -1, "batch": 0}):
+        with pytest.raises(ArgumentError, match="at least 1 of each"):
+            training.Plan(**wrong)
     with pytest.raises(DataError, match="no pictures to learn from"):
         training.Squares(tmp_path, training.Plan())
 

@@ -518,6 +518,19 @@ def test_device_memory_is_counted_and_reused() -> None:
         device.array(np.zeros(3), address=0)
 
 
+def test_arrays_at_addresses_of_their_own_may_touch_but_not_share_a_byte() -> None:
+    device = Device("dlp-s")
+    held = [device.array(np.zeros(24, np.uint8), address=1000)]
+    for start in (999, 1000, 1023, 977):
+        with pytest.raises(ArgumentError, match="cannot be placed"):
+            device.array(np.zeros(24, np.uint8), address=start)
+    held += [device.array(np.zeros(24, np.uint8), address=start) for start in (976, 1024, 64, (1 << 20) - 24)]
+    for start in (63, (1 << 20) - 23):
+        with pytest.raises(ArgumentError, match="cannot be placed"):
+            device.array(np.zeros(24, np.uint8), address=start)
+    assert [each.address for each in held] == [1000, 976, 1024, 64, (1 << 20) - 24]
+
+
 def test_programs_from_files(tmp_path) -> None:
     from trilobite.processor.tools.commands import asm
 

@@ -178,6 +178,8 @@ def test_the_command_prints_the_table_and_writes_it_into_the_page(
     (folder / "drawn.json").write_text(json.dumps(two))
     row = {"number": 0, "verdict": "survived", "file": "tests/errors/test_a.py", "witness": ""}
     (folder / "verdicts.jsonl").write_text(json.dumps(row) + "\n")
+    looked = {"file": "tests/errors/test_a.py", "others": False, "met": []}
+    (folder / "met.jsonl").write_text(json.dumps(looked) + "\n")
     (tree / "docs").mkdir()
     page = tree / "docs" / "testing.md"
     page.write_text(f"before\n{mutate.BEGIN}\nan old table\n{mutate.END}\nafter\n")
@@ -192,6 +194,7 @@ def test_the_command_prints_the_table_and_writes_it_into_the_page(
         mutate.main()
         told = page.read_text()
         assert told.startswith(f"before\n{mutate.BEGIN}\n2 mutants, seed 7, 20")
+        assert ", 1 of 1 files of tests looked at:\n" in told
         assert told.endswith(f"| all | 0 | 2 | 0 | 0% |\n{mutate.END}\nafter\n")
         assert "an old table" not in told
 

@@ -28,6 +28,21 @@ def error(x: np.ndarray, grid: Grid) -> float:  # type: ignore[type-arg]
 def test_extremes_over_batches_without_what_is_not_finite() -> None:
     found = seen(np.array([1.0, np.nan, -2.0]), np.array([np.inf, 3.5]))
     assert found.chosen(Scheme(), True) == (-2.0, 3.5)
+
+
+@pytest.mark.parametrize("calibration", ["minmax", "percentile", "entropy"])
+def test_one_number_is_its_own_range_and_nothing_is_zero(calibration: str) -> None:
+    scheme = Scheme(calibration=calibration)
+    assert seen(np.full(7, 2.5)).chosen(scheme, True) == (2.5, 2.5)
+    assert seen(np.array([np.nan])).chosen(scheme, True) == (0.0, 0.0)
+
+
+def test_least_loss_moves_both_ends_of_a_symmetric_range() -> None:
+    """A few far outliers on both sides cost less when they are cut off."""
+    x = np.random.default_rng(3).normal(size=20_000)
+    x[:2] = -60.0, 60.0
+    low, high = seen(x).chosen(Scheme(calibration="entropy"), True)
+    assert -30 < low < -2 and 2 < high < 30 and low == pytest.approx(-high)
     assert seen(np.array([np.nan])).chosen(Scheme(), True) == (0.0, 0.0)
 
 
