@@ -212,3 +212,42 @@ def test_shares_of_a_shuffled_dataset_are_disjoint_and_change_with_the_epoch() -
     assert StackDataset(a=[1, 2], b=[3, 4])[1] == {"a": 2, "b": 4}
     with pytest.raises(ArgumentError, match="lengths"):
         StackDataset([1], [2, 3])
+
+
+def test_a_class_beside_module_may_make_the_instance_and_set_attributes() -> None:
+    class Mixin:
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            made = super().__new__(cls)
+            made.config, made.note = kwargs, tb.tensor([1.0])
+            return made
+
+    class Plain(nn.Module):
+        def __init__(self, width: int = 2) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, width)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x)
+
+    class Before(Mixin, Plain):
+        pass
+
+    class After(Plain, Mixin):
+        pass
+
+    for kind in (Before, After):
+        model = kind(width=4)
+        assert model.config == {"width": 4} and model.training and list(model.state_dict())
+        assert tb.jit(model)(tb.zeros((2, 3))).shape == (2, 4)
+
+
+def test_random_states_and_older_words_of_factors() -> None:
+    tb.manual_seed(3)
+    with tb.random.fork_rng(devices=[]):
+        inside = tb.rand(4)
+    assert np.array_equal(inside.numpy(), tb.rand(4).numpy())
+    assert tb.random.get_rng_state().shape == tb.get_rng_state().shape
+    x = tb.tensor(R.normal(size=(5, 3)))
+    for some, width in ((True, 3), (False, 5)):
+        q, r = tb.qr(x, some=some)
+        assert q.shape == (5, width) and np.allclose((q @ r).numpy(), x.numpy())

@@ -43,10 +43,16 @@ class Module(hooked.Hooked, Habits):
     _owner: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Module:
-        self = super().__new__(cls)
-        recorder = entry.context().recorder
-        self.__dict__.update(_slots={}, _hooks=None, _owner=recorder, training=True)
+        make = super().__new__  # of a class beside this one, perhaps, which wants the arguments
+        self: Module = make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
+        self._begin()
         return self
+
+    def _begin(self) -> None:
+        """What every module has, before any attribute."""
+        if "_slots" not in self.__dict__:
+            recorder = entry.context().recorder
+            self.__dict__.update(_slots={}, _hooks=None, _owner=recorder, training=True)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise StateError(
@@ -77,8 +83,11 @@ class Module(hooked.Hooked, Habits):
         if isinstance(getattr(type(self), name, None), property):
             object.__setattr__(self, name, value)
             return
-        if name in self.__dict__ and self.__dict__[name] is value:  # also what `self.count += 1` ends with
+        own = self.__dict__
+        if name in own and own[name] is value:  # also what `self.count += 1` ends with
             return
+        if "_slots" not in own:  # set by another class's __new__, which runs first
+            self._begin()
         self._refuse_recorded(name)
         count_change()
         kind = _kind_of(value, self._slots.get(name))

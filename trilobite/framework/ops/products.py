@@ -110,7 +110,7 @@ def _linalg(name: str) -> Any:
 
 _FORWARDED = {
     "det": "det", "slogdet": "slogdet", "inverse": "inv", "matrix_power": "matrix_power",
-    "matrix_exp": "matrix_exp", "qr": "qr", "logdet": "logdet",
+    "matrix_exp": "matrix_exp", "logdet": "logdet",
     "cholesky_solve": "cholesky_solve", "cholesky_inverse": "cholesky_inverse",
 }  # fmt: skip
 
@@ -137,6 +137,12 @@ def cross(x: Any, other: Any, dim: int | None = None) -> Tensor:
         threes = [i for i, d in enumerate(shape) if d == 3]
         dim = threes[0] if threes and handle(other).ndim == len(shape) else -1
     return _linalg("cross")(x, other, axis=dim)  # type: ignore[no-any-return]
+
+
+@tensor_op("linear algebra")
+def qr(x: Any, some: bool = True, *, mode: str | None = None) -> Any:
+    """`tb.linalg.qr`, also with PyTorch's older word: `some=False` means the complete Q."""
+    return _linalg("qr")(x, mode=("reduced" if some else "complete") if mode is None else mode)
 
 
 @tensor_op("linear algebra")

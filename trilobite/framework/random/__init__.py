@@ -45,3 +45,12 @@ __all__ = [
     "gamma", "gumbel", "randint", "bernoulli", "permutation", "choice", "categorical", "rand", "randn",
     "randperm", "rand_like", "randn_like", "randint_like",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """What PyTorch keeps in this room: states of the generator."""
+    if name in ("fork_rng", "get_rng_state", "set_rng_state", "initial_seed", "seed", "default_generator"):
+        from trilobite.framework.random import generator
+
+        return getattr(generator, name)
+    raise AttributeError(f"trilobite.random has no {name!r}")

@@ -6,6 +6,8 @@ A generator holds a key in a cell; every draw splits it, as draws split the glob
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -96,3 +98,14 @@ def seed() -> int:
     chosen = int(np.random.default_rng().integers(2**63))
     default_generator.manual_seed(chosen)
     return chosen
+
+
+@contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, **settings: Any) -> Iterator[None]:
+    """Draws inside leave the global generator where it was."""
+    before = get_rng_state()
+    try:
+        yield
+    finally:
+        if enabled:
+            set_rng_state(before)
