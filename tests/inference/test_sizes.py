@@ -116,6 +116,40 @@ def test_other_steps_up_to_a_size_are_compiled_per_size(start: float, step: floa
     assert "in steps of" in session.explain()
 
 
+@pytest.mark.parametrize("shift", [-2, 2])
+def test_a_roll_is_one_graph(shift: int) -> None:
+    """A shift modulo the size of its axis, as torch.export writes a roll; and a number over a size."""
+    nodes = [
+        node("Shape", "x", "s"), node("Slice", "s from to", "n"), node("Mod", "shift n", "cut"),
+        node("Sub", "n cut", "at"), node("Slice", "x at n axis", "front"),
+        node("Slice", "x zero at axis", "back"),
+        node("Concat", "front back", "y", axis=1), node("Div", "shift n", "none"),
+        node("Add", "at none", "z"),
+    ]  # fmt: skip
+    constants = {
+        "from": np.array([1]), "to": np.array([2]), "axis": np.array([1]), "zero": np.array([0]),
+        "shift": np.array([shift]),
+    }  # fmt: skip
+    session = tb.inference.load(model(nodes, {"x": (np.float32, ["b", "n"])}, ["y", "z"], constants))
+    for shape in ((2, 6), (3, 9), (4, 31), (2, 5)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        found = session.run({"x": x})
+        np.testing.assert_array_equal(found["y"], np.roll(x, shift, axis=1))
+        assert found["z"] == shape[1] - shift % shape[1]
+    assert "2 compilations" in session.explain()
+
+
+def test_a_shift_beyond_small_sizes_bounds_them() -> None:
+    nodes = [
+        node("Shape", "x", "s"), node("Mod", "shift s", "cut"), node("Slice", "x cut s", "y"),
+        node("Relu", "y", "z"),
+    ]  # fmt: skip
+    session = tb.inference.load(model(nodes, {"x": (np.float32, ["n"])}, ["z"], {"shift": np.array([5])}))
+    for n in (3, 9, 31, 4, 5):
+        x = rng.standard_normal(n).astype(np.float32)
+        np.testing.assert_array_equal(session.run({"x": x})["z"], np.maximum(x[5 % n :], 0))
+
+
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_sort_is_one_graph(largest: int, axis: int) -> None:

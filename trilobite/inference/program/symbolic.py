@@ -165,9 +165,28 @@ def _elementwise(function: Callable[[Any, Any], Any]) -> Callable[..., Array]:
 def _divided(a: Any, b: Any) -> Any:
     if isinstance(a, Affine) and a.bounds()[0] < 0:
         raise ShapeError(f"{a} over {b}: which way it is rounded depends on the symbols")
+    if isinstance(b, Affine) and not isinstance(a, Affine):
+        _small(a, b)
+        return 0  # rounded towards it
     if isinstance(a, Affine) or isinstance(b, Affine):
         return a // b
     return int(a) // int(b) if (a >= 0) == (b > 0) else -(-int(a) // int(b))
+
+
+def _modulo(a: Any, b: Any) -> Any:
+    """With the sign of the divisor, as a roll by a negative shift takes it."""
+    if isinstance(b, Affine) and not isinstance(a, Affine):
+        number = _small(a, b)
+        return number if number >= 0 else b + number
+    return a % b
+
+
+def _small(number: Any, size: Affine) -> int:
+    """A number nearer to 0 than a size ever is."""
+    found = int(number)
+    if abs(found) >= size.bounds()[0]:
+        raise ShapeError(f"whether {found} is less than {size} depends on the symbols")
+    return found
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -235,7 +254,7 @@ RULES: dict[str, Callable[..., Array]] = {
     "Sub": _elementwise(lambda a, b: a - b),
     "Mul": _elementwise(lambda a, b: a * b),
     "Div": _elementwise(_divided),
-    "Mod": _elementwise(lambda a, b: a % b),
+    "Mod": _elementwise(_modulo),
     "Equal": _elementwise(_equal),
     "Less": _elementwise(lambda a, b: bool(a < b)),
     "Greater": _elementwise(lambda a, b: bool(a > b)),
