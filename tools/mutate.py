@@ -215,13 +215,14 @@ class Campaign:
     def _reaching(
         self, number: int, mutant: Mutant, file: str, met: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """The tests that pass by; for what runs when its file is imported, those that enter the file, or all
-        of the room's.
+        """The tests that pass by; for what runs when its file is imported, all of the room's, and of others
+        those that enter the file.
         """
         if not mutant.at_import:
             return [row for row in met if number in row["met"]]
-        entered = [row for row in met if self.entries[mutant.path] in row["met"]]
-        return entered or (list(met) if is_own(mutant, file) else [])
+        if is_own(mutant, file):
+            return list(met)
+        return [row for row in met if self.entries[mutant.path] in row["met"]]
 
     def _is_enough(self, number: int, is_cheap: bool) -> bool:
         """The tests of a room are shown all that they reach, but not what needs a process of its own."""
