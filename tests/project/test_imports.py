@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -163,3 +164,17 @@ def test_rooms_of_the_framework_open_under_the_names_of_the_package() -> None:
     assert "trilobite.nn" in found
     with pytest.raises(AssertionError, match=r"No module named 'trilobite\.absent'"):
         loaded("import trilobite.absent")
+
+
+def test_names_in_texts_lead_to_no_target_either(root: Path) -> None:
+    """Tables that import by name pass the contracts by: they name no target's folder but for the schedules,
+    which `tb.schedules` offers, and a target is known by its registry.
+    """
+    inside = re.compile(r'"trilobite\.compiler\.targets\.(?:cpu|dlp|reference)[\w.]*"')
+    found = {
+        str(file.relative_to(root)): inside.findall(file.read_text())
+        for file in (root / "trilobite").rglob("*.py")
+        if "compiler/targets" not in file.as_posix()
+    }
+    named = {file: texts for file, texts in found.items() if texts}
+    assert named == {"trilobite/framework/namespace.py": ['"trilobite.compiler.targets.cpu.schedules"']}

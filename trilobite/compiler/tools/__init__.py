@@ -1,7 +1,7 @@
 """Looking at what the compiler made, whatever the target: every level as text, and where the time goes.
 
 Enters: a graph, or what `tb.jit` gave. Leaves: text, and what a target tells of its programs. May import
-`compiler.targets.contract` and `registry`, and no target. Read `levels.py` first.
+`compiler.targets.contract`, `compiler.targets.registry` and `ir`, and no target. Read `levels.py` first.
 """
 
 from trilobite.compiler.tools.levels import level_text, passes_text

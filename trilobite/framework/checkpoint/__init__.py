@@ -3,6 +3,10 @@
 A run's state is a pytree; `save` and `load` keep one, `Checkpointer` keeps a run's last few. Beside them
 stand the formats that others speak: safetensors both ways, NumPy's `.npz` both ways, PyTorch's `.pth`
 inwards.
+
+Enters: trees of tensors and arrays; files from anywhere. Leaves: files; trees, or a refusal. May import
+`base` and `framework.devices` alone, so files can be read without tensors. Read `directory.py` first, then
+`checkpointer.py`.
 """
 
 from trilobite.framework.checkpoint.checkpointer import Checkpointer

@@ -2,6 +2,9 @@
 
 Everything here works on NumPy arrays and on whatever has `__array__`, `__len__` and `__getitem__`; nothing
 here knows tensors. Pillow, scikit-learn and multiprocessing are imported when they are first needed.
+
+Enters: items. Leaves: batches, in an order that a seed decides. May import `base` alone. Read `dataset.py`
+first, then `loader.py`.
 """
 
 from trilobite.framework.data import idx, transforms

@@ -1,4 +1,8 @@
-"""`tb.distributions`: draws, densities and divergences of distributions, under PyTorch's names."""
+"""`tb.distributions`: draws, densities and divergences of distributions, under PyTorch's names.
+
+Enters: parameters as tensors. Leaves: draws, densities, entropies as tensors. May import `framework` and
+`ir`. Read `base.py` first.
+"""
 
 from trilobite.framework.distributions import (
     base,

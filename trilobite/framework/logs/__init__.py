@@ -2,6 +2,8 @@
 
 All share one protocol, `Logger.log(step, {name: value})` and `close()`; each call is complete in the file
 when it returns.
+
+Enters: a step and numbers by name. Leaves: files. May import `base` alone. Read `logger.py` first.
 """
 
 from trilobite.framework.logs.csv_log import CSVLogger, read_csv

@@ -1,6 +1,9 @@
 """Metrics: functions for one batch, and classes that accumulate over batches, merge and save their state.
 
 They read anything with `__array__` and compute on the host in NumPy; they are not differentiable.
+
+Enters: predictions and targets, batch after batch. Leaves: numbers, and state that can be saved. May import
+`base` alone. Read `base.py` first.
 """
 
 from trilobite.framework.metrics.base import Metric

@@ -1,4 +1,8 @@
-"""Networks: `tb.nn`. Modules, layers, losses, initialisers; functions without state in `tb.nn.functional`."""
+"""Networks: `tb.nn`. Modules, layers, losses, initialisers; functions without state in `tb.nn.functional`.
+
+Enters: tensors. Leaves: tensors, and trees of parameters. May import `framework` and `ir`; a module holds
+state in cells and knows nothing of compilers. Read `module.py` first, then `layers/linear.py`.
+"""
 
 from trilobite.framework.nn import functional, init
 from trilobite.framework.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential

@@ -1,7 +1,8 @@
 """The operator table, filled: importing this room defines every operation and gives Tensor its methods.
 
 Enters: tensors, arrays, numbers. Leaves: tensors. An operation is one function over values that binds
-primitives; it may import `tensor` and `ir`, not `nn` or `jit`. Read `registry.py` first, then `linear.py`.
+primitives; it may import `ir` and, of `framework`, what stands below `nn` and `jit`. Read `registry.py`
+first, then `linear.py`.
 """
 
 from trilobite.framework.methods import attach

@@ -2,6 +2,9 @@
 
 Everything a step changes lives in tensors: a step recorded by `jit` and the same step run eagerly give the
 same bits. (LBFGS alone is eager only, and says so.)
+
+Enters: parameters with gradients. Leaves: the same cells, written. May import `framework`, `ir` and `base`.
+Read `optimizer.py` first, then `sgd.py`.
 """
 
 from trilobite.framework.optim import lr_scheduler, swa_utils

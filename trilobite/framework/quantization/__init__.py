@@ -2,6 +2,9 @@
 
 A model is recorded, its batch norms are folded, its values are observed while it runs on data, and its
 convolutions and products are written anew on integers. What leaves is a module like any other.
+
+Enters: a module and batches of data. Leaves: a module on integers. May import `framework`, `compiler.graph`,
+`compiler.targets.registry`, `ir` and `base`. Read `api.py` first.
 """
 
 from __future__ import annotations

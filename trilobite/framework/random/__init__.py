@@ -2,6 +2,9 @@
 
 The same key gives the same bits, uniforms and integers on every target, eager and compiled; normals of
 up to 32 bits within 1 ulp, those of float64 within 3: logarithm and sine differ in the last place.
+
+Enters: a key, a shape, a dtype. Leaves: tensors. May import `framework`, `ir` and `base`. Read `keys.py`
+first, then `draws.py`.
 """
 
 from trilobite.framework.random.continuous import uniform_value

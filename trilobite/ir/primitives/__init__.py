@@ -1,5 +1,8 @@
 """The primitives, one module a family. The table knows all names and imports a family when it is first
 needed. A target's own primitives stand with the target and enter the same table.
+
+Enters: values, attributes, types. Leaves: types, numbers, rules of derivatives and batching. May import `ir`
+and `base`. Read `elementwise.py` first, then `dot.py`.
 """
 
 from trilobite.ir.primitive import table

@@ -3,6 +3,9 @@
 `PASSES` is the part that all targets share: from a recording to a graph of primitives in simple terms. Layout
 and fusion follow; they know their target. Every pass takes a graph and options, and gives a graph of the same
 meaning and how often each of its rules fired.
+
+Enters: a graph and `Options`. Leaves: a graph, and counts of what fired. May import `compiler.graph` and
+`ir`, no target. Read `simplify.py` first, then `cse.py`.
 """
 
 from __future__ import annotations

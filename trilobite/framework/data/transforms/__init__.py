@@ -3,6 +3,9 @@
 In: an array (images are height × width or height × width × channels, any dtype) and a generator. Out: a new
 array; the input is never written to. The loader hands each item its own generator, so nothing depends on
 workers or timing.
+
+Enters: an item and a generator. Leaves: a new item. May import `base` and `framework.data`. Read `base.py`
+first.
 """
 
 from trilobite.framework.data.transforms.base import Compose, Item, Lambda, Transform, apply, apply_to_item

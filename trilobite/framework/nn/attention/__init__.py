@@ -1,4 +1,8 @@
-"""`tb.nn.attention`: which kernel attention uses is the compiler's choice; naming one changes nothing."""
+"""`tb.nn.attention`: which kernel attention uses is the compiler's choice; naming one changes nothing.
+
+Enters: queries, keys, values and the user's functions of scores. Leaves: tensors. May import `framework` and
+`base`. Read `flex_attention.py` first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Functions of tensors without state: what the layers are made of."""
+"""Functions of tensors without state: what the layers are made of.
+
+Enters: tensors. Leaves: tensors; what has a name of its own in a graph becomes a composite (`../composites`).
+May import `framework`, `ir` and `base`, no modules. Read `calling.py` first, then `activation.py`.
+"""
 
 from collections.abc import Callable
 from functools import wraps

@@ -1,4 +1,8 @@
-"""`tb.nn.utils`: gradients clipped, parameters as one vector, parametrised weights, packed sequences."""
+"""`tb.nn.utils`: gradients clipped, parameters as one vector, parametrised weights, packed sequences.
+
+Enters: modules and their parameters. Leaves: the same, changed. May import `framework` and `base`. Read
+`parametrize.py` first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`tb.autograd`: derivatives of tensors that were computed already, over the tape of `backward()`."""
+"""`tb.autograd`: derivatives of tensors that were computed already, over the tape of `backward()`.
+
+Enters: outputs and what they were computed from. Leaves: gradients. May import `framework`, `ir` and `base`.
+Read `graph.py` first.
+"""
 
 from __future__ import annotations
 

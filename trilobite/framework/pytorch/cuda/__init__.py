@@ -1,4 +1,7 @@
-"""`tb.cuda`: there is no GPU, and this says so. What only waits for one or clears its memory does nothing."""
+"""`tb.cuda`: there is no GPU, and this says so. What only waits for one or clears its memory does nothing.
+
+Enters: questions about GPUs. Leaves: that there is none. May import `framework`. Read `amp.py` first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`tb._dynamo`: PyTorch's compiler of Python frames, which is not here; marks for it change nothing."""
+"""`tb._dynamo`: PyTorch's compiler of Python frames, which is not here; marks for it change nothing.
+
+Enters: functions with marks. Leaves: the same functions. May import `framework.pytorch`. Read `utils.py`
+first.
+"""
 
 from typing import Any
 

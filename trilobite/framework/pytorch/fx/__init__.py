@@ -1,4 +1,8 @@
-"""`tb.fx`: marks for PyTorch's symbolic tracer. `tb.jit` records plain Python and needs none."""
+"""`tb.fx`: marks for PyTorch's symbolic tracer. `tb.jit` records plain Python and needs none.
+
+Enters: functions and modules with marks. Leaves: the same. May import `framework` and `base`. Read
+`graph_module.py` first.
+"""
 
 from __future__ import annotations
 

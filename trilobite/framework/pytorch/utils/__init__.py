@@ -1,4 +1,8 @@
-"""`tb.utils`: what PyTorch keeps under this name: data, checkpoint, and rooms that come in when asked for."""
+"""`tb.utils`: what PyTorch keeps under this name: data, checkpoint, and rooms that come in when asked for.
+
+Enters: calls as PyTorch's users write them. Leaves: what `tb.data`, `tb.checkpoint` and others give. May
+import `framework` and `base`. Read `data.py` first.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""The instruction table, one module per family. A new row goes to its family's end: opcodes are places."""
+"""The instruction table, one module per family. A new row goes to its family's end: opcodes are places.
+
+Enters: a meaning and operands. Leaves: rows. May import `processor.isa` alone. Read `scalar.py` first.
+"""

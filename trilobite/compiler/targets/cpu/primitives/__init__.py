@@ -3,6 +3,9 @@
 Only this target's passes make them. They stand in the one table of primitives, with meaning and types like
 all others, so that graphs of them are printed, verified and interpreted; a family is imported when one of its
 names is asked for. Their meaning is stated by the plain primitives of `ir`.
+
+Enters: values and attributes. Leaves: types and numbers. May import `ir` and `base`. Read `conv_last.py`
+first.
 """
 
 from trilobite.ir.primitives import table

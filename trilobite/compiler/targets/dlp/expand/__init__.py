@@ -3,7 +3,9 @@
 Enters: a graph after the shared passes. Leaves: a graph of the same meaning (floats within rounding) in fewer
 primitives: elementwise rows of the vector unit on formats that it computes, moves of data, reductions over
 one run of axes, rows by index, sorted lines, products, control flow. A rule is a function over values that
-binds primitives; `terms` has the words. Rules stand by family, one module each.
+binds primitives; `terms` has the words. Rules stand by family, one module each. May import this target's
+`contraction`, `kernels` and `vector` (what they take), `primitives`, `problems` and `shapes`,
+`compiler.graph`, `processor` and `ir`. Read `rule.py` first.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 `FORMS` is the table by name; the header (`headers.py`), the lowering (`lower/tensor.py`), the manual page
 (`manual.py`) and the tests read it. What is not in it does not exist: clang refuses the name with its line.
+
+Enters: a name. Leaves: a row. May import nothing outside of the table. Read `row.py` first.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""Matrix products: fusions of kind "dot"; `lower.py` first."""
+"""Matrix products: fusions of kind "dot".
+
+Enters: a region whose root is a product. Leaves: kernels and steps. May import what `contraction` may. Read
+`lower.py` first, then `blocked.py`.
+"""

@@ -1,1 +1,5 @@
-"""Convolutions of images whose channels are planes; `steps.py` first."""
+"""Convolutions of images whose channels are planes.
+
+Enters: a convolution whose operands lie as they are written. Leaves: kernels and steps. May import what
+`contraction` may. Read `steps.py` first.
+"""

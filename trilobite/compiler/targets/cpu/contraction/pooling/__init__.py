@@ -1,1 +1,5 @@
-"""Pooling: fusions of kind "window"; `lower.py` first."""
+"""Pooling: fusions of kind "window".
+
+Enters: a region whose root is a window. Leaves: kernels and steps. May import what `contraction` may. Read
+`lower.py` first.
+"""

@@ -1,1 +1,4 @@
-"""Gradients of convolutions in their weight; `steps.py` first."""
+"""Gradients of convolutions in their weight.
+
+Enters: a `Problem`. Leaves: kernels and steps. May import what `contraction` may. Read `steps.py` first.
+"""

@@ -1,1 +1,5 @@
-"""3x3 convolutions of floats by tiles of outputs, after Winograd; `steps.py` first."""
+"""3x3 convolutions of floats by tiles of outputs, after Winograd.
+
+Enters: a 3x3 `Problem`. Leaves: three steps a chunk: to points, products, back. May import what `contraction`
+may. Read `steps.py` first.
+"""
