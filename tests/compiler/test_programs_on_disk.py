@@ -180,15 +180,12 @@ def test_keys_see_options_machine_compiler_and_tuning(own: Cache, monkeypatch: p
         patch.setattr(program_store, "_tuning", lambda: "tuned")
         keys.append(key())
     here = program_store.features()
-    program_store._circumstances.cache_clear()
     with monkeypatch.context() as patch:
         patch.setattr(program_store, "features", lambda: dataclasses.replace(here, l2=here.l2 * 2))
         keys.append(key())
-    program_store._circumstances.cache_clear()
     with monkeypatch.context() as patch:
         patch.setattr(program_store, "_ROOMS", ("base", "ir", "compiler/graph"))
         keys.append(key())
-    program_store._circumstances.cache_clear()
     assert len(set(keys)) == len(keys)
 
 

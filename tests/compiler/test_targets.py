@@ -155,7 +155,6 @@ def test_another_package_registers_by_an_entry_point(tmp_path: Path) -> None:
         env={"PYTHONPATH": f"{root}:{tmp_path}", "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=60,
     )
     assert done.stdout.strip() == "<lambda> on outside:7: 3 equations", done.stderr
 
@@ -169,7 +168,7 @@ def test_a_name_imports_nothing_of_other_targets() -> None:
         "parts = 'trilobite.processor', '.cpu', '.dlp'\n"
         "print([m for m in sys.modules for p in parts if m.startswith('trilobite') and p in m])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
 
 
@@ -191,7 +190,6 @@ def test_a_kind_of_kernel_is_loaded_when_there_is_one(tmp_path: Path) -> None:
         env={**os.environ, "TRILOBITE_CACHE": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
     )
     rooms, convolutions = done.stdout.splitlines()
     # Attention says which calls are its own.

@@ -23,6 +23,7 @@ from pathlib import Path
 LIMITS = {
     "objects": 512 << 20,
     "programs": 128 << 20,
+    "sources": 1 << 20,
     "machines": 1 << 20,
     "mappings": 16 << 20,
     "bang": 256 << 20,

@@ -11,8 +11,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 from trilobite.base.collection import uncollected
@@ -23,6 +21,7 @@ from trilobite.compiler.program.program import Program
 from trilobite.compiler.program.program_file import decode, encode
 from trilobite.compiler.targets.cpu.kernel import pack, unpack
 from trilobite.ir.graph import Graph
+from trilobite.native import sources
 from trilobite.native.disk import Cache, directory, shared
 from trilobite.native.host import features
 
@@ -113,25 +112,10 @@ def _chosen(options: Options) -> Iterator[str]:
             yield f"{name} {sorted(value) if isinstance(value, frozenset) else value!r}"
 
 
-@lru_cache(maxsize=1)
 def _circumstances() -> str | None:
     """The machine and the compiler: every file of it by its content, so that no change goes unnoticed."""
-    package = Path(__file__).resolve().parents[3]
-    try:
-        files = [line for room in _ROOMS for line in sorted(_files(str(package / room)))]
-    except OSError:  # not in a directory
-        return None
-    return "\n".join([repr(features()), *files])
-
-
-def _files(folder: str) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                yield from _files(entry.path)
-            elif entry.name.endswith((".py", ".ll")):
-                with open(entry.path, "rb") as file:
-                    yield f"{entry.path} {hashlib.blake2b(file.read(), digest_size=16).hexdigest()}"
+    files = sources.digest(_ROOMS)
+    return None if files is None else f"{features()!r}\n{files}"
 
 
 def _tuning() -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trilobite.base.dtypes import int64
-from trilobite.compiler.graph.overlap import LOCAL
 from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.program.program import (
     Arrival,
@@ -28,7 +27,6 @@ from trilobite.compiler.program.program import (
     Value,
     While,
 )
-from trilobite.compiler.targets.cpu.reductions import reduction
 from trilobite.ir import ranks
 from trilobite.ir.types import TensorType
 from trilobite.native import driver
@@ -103,6 +101,8 @@ class Rows:
             words = self._moved((*step.inputs, step.output))
             self._append(driver.Host(self.runner.exchanged(step, words)), step)
             return
+        from trilobite.compiler.targets.cpu.reductions import reduction  # most programs exchange nothing
+
         row = at.row(_call_of(step), reduction)
         self.posted.append(row)
         self._native(row.start, (row.address, *(v.place for v in step.inputs)), step)
@@ -196,6 +196,8 @@ class Rows:
 
 def is_local(step: Exchange) -> bool:
     """Does no other rank take part? Then it is done when it has begun."""
+    from trilobite.compiler.graph.overlap import LOCAL
+
     return step.name in LOCAL
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, fields
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.search import Found
+from trilobite.native import sources
 from trilobite.native.disk import shared
 
 _ROOMS = ("compiler/targets/dlp", "processor/lang", "processor/isa", "processor/sim", "processor/machine")
@@ -23,7 +22,7 @@ _ROOMS = ("compiler/targets/dlp", "processor/lang", "processor/isa", "processor/
 
 def name_of(*decides: object) -> str | None:
     """The name of an entry; None where nothing can be kept."""
-    compiler = _compiler()
+    compiler = sources.digest(_ROOMS)  # so that no change of the compiler goes unnoticed
     if compiler is None or shared("mappings").place is None:
         return None
     return hashlib.sha256(f"{compiler} {decides!r}".encode()).hexdigest()
@@ -51,16 +50,3 @@ def _read(values: dict[str, Any]) -> Found:
     chosen = {f.name: given[f.name] for f in fields(Mapping)}
     listed: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in chosen.items()}
     return Found(Mapping(**listed), **values)
-
-
-@lru_cache(maxsize=1)
-def _compiler() -> str | None:
-    """Every file of the rooms by its content, so that no change goes unnoticed."""
-    package, found = Path(__file__).resolve().parents[4], hashlib.sha256()
-    try:
-        for room in _ROOMS:
-            for path in sorted((package / room).rglob("*.py")):
-                found.update(str(path.relative_to(package)).encode() + path.read_bytes())
-    except OSError:  # not in a directory
-        return None
-    return found.hexdigest()
