@@ -116,11 +116,11 @@ class Graph:
         """Itself: a module that holds a graph is copied, the table of primitives is not."""
         return self
 
-    @property
+    @cached_property
     def input_types(self) -> tuple[TensorType, ...]:
         return tuple(v.type for v in self.inputs)
 
-    @property
+    @cached_property
     def output_types(self) -> tuple[TensorType, ...]:
         return tuple(v.type for v in self.outputs)
 

@@ -10,6 +10,7 @@ side in one group.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,17 @@ class _Group:
     body: list[Equation]  # with copies of the floating ones that they read when they joined
     why: str = ""
     refusals: list[str] = field(default_factory=list)  # why equations that tried to join could not
+    largest: int = 0  # elements of the largest value that they read or make, if sizes are known
+    symbolic: bool = False  # is the size of one of these values a symbol?
+    single: bool = True  # are they all single numbers?
+
+    def enter(self, e: Equation) -> None:
+        self.equations.append(e)
+        for v in (*e.inputs, *e.outputs):
+            known = [d for d in v.type.shape if isinstance(d, int)]
+            self.symbolic |= len(known) < v.type.ndim
+            self.single &= v.type.ndim == 0
+            self.largest = max(self.largest, math.prod(known))
 
 
 class _Fuser:
@@ -223,13 +235,10 @@ class _Fuser:
 
     @staticmethod
     def _grows(group: _Group, e: Equation) -> bool:
-        """Is the group's work on fewer elements than this equation's? A scalar is better read than computed
-        again by every element.
-        """
-        seen = [v for x in group.equations for v in (*x.inputs, *x.outputs)]
-        if any(_symbolic(v) for v in (*seen, *e.outputs)):
-            return all(not v.type.shape for v in seen) and bool(e.outputs[0].type.shape)
-        return bool(max(size_of(v.type.shape) for v in seen) < size_of(e.outputs[0].type.shape))
+        """Is the group's work on fewer elements than the equation's? A scalar is read, not made by each."""
+        if group.symbolic or any(map(_symbolic, e.outputs)):
+            return group.single and bool(e.outputs[0].type.shape)
+        return bool(group.largest < size_of(e.outputs[0].type.shape))
 
     def _sources(self, e: Equation) -> list[Var]:
         """What an equation reads once its floating operands are its own."""
@@ -270,7 +279,7 @@ class _Fuser:
     def _enter(self, e: Equation, at: int) -> None:
         group = self.groups[at]
         group.body = self._with_copies(group.body, e)
-        group.equations.append(e)
+        group.enter(e)
         if group.kind == "loops" and e.primitive.name in _REDUCTIONS and not _symbolic(e.inputs[0]):
             self._note_reduction(e, at)
         for v in e.outputs:

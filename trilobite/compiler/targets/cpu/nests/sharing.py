@@ -7,8 +7,10 @@ written, whatever the order of units.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from trilobite.compiler.targets.cpu.loops.index import Index, bounds
 from trilobite.compiler.targets.cpu.loops.ir import (
@@ -19,18 +21,25 @@ from trilobite.compiler.targets.cpu.loops.ir import (
     Nest,
     Node,
     Statement,
+    Target,
     ranges_of,
 )
+
+Access = TypeVar("Access", Load, Target)
 
 
 @dataclass(frozen=True)
 class _Use:
-    """A statement that reads or writes a buffer, with its place in the text and the loops around it."""
+    """A statement that reads or writes a buffer, with its place in the text and the loops around it, and what
+    it reads there (`loads`) or where it writes (`targets`).
+    """
 
     nest: int
     order: int
     statement: Statement
     around: tuple[str, ...]
+    loads: tuple[Load, ...] = ()
+    targets: tuple[Target, ...] = ()
 
 
 def shared(nests: Sequence[Nest], inputs: int, outputs: int) -> tuple[tuple[int, int], ...]:
@@ -39,11 +48,11 @@ def shared(nests: Sequence[Nest], inputs: int, outputs: int) -> tuple[tuple[int,
     writes: dict[str, list[_Use]] = {}
     for k, nest in enumerate(nests):
         for order, (s, around) in enumerate(_statements(nest.body, ())):
-            use = _Use(k, order, s, around)
-            for name in {load.buffer for load in s.loads()}:
-                reads.setdefault(name, []).append(use)
-            for name in {t.buffer for t in s.targets}:
-                writes.setdefault(name, []).append(use)
+            use = partial(_Use, k, order, s, around)
+            for name, loads in _by_buffer(s.loads()).items():
+                reads.setdefault(name, []).append(use(loads=tuple(loads)))
+            for name, targets in _by_buffer(s.targets).items():
+                writes.setdefault(name, []).append(use(targets=tuple(targets)))
     buffers = {b.name: b for nest in nests for b in nest.arguments}
     xs = [(i, buffers[f"x{i}"]) for i in range(inputs) if f"x{i}" in buffers]
     ys = [(k, buffers[f"y{k}"]) for k in range(outputs) if f"y{k}" in buffers]
@@ -51,8 +60,15 @@ def shared(nests: Sequence[Nest], inputs: int, outputs: int) -> tuple[tuple[int,
         (k, i)
         for k, y in ys
         for i, x in xs
-        if _same_size(x, y) and _may_share(nests, reads.get(x.name, []), writes[y.name], x.name, y.name)
+        if _same_size(x, y) and _may_share(nests, reads.get(x.name, []), writes[y.name])
     )
+
+
+def _by_buffer(uses: Iterable[Access]) -> dict[str, list[Access]]:
+    found: dict[str, list[Access]] = {}
+    for use in uses:
+        found.setdefault(use.buffer, []).append(use)
+    return found
 
 
 def _statements(nodes: tuple[Node, ...], around: tuple[str, ...]) -> list[tuple[Statement, tuple[str, ...]]]:
@@ -71,7 +87,7 @@ def _same_size(x: Buffer, y: Buffer) -> bool:
     return x.shape == y.shape and x.dtype.itemsize == y.dtype.itemsize
 
 
-def _may_share(nests: Sequence[Nest], reads: Sequence[_Use], writes: Sequence[_Use], x: str, y: str) -> bool:
+def _may_share(nests: Sequence[Nest], reads: Sequence[_Use], writes: Sequence[_Use]) -> bool:
     first = min(u.nest for u in writes)
     if any(u.nest > first for u in reads):
         return False
@@ -82,22 +98,23 @@ def _may_share(nests: Sequence[Nest], reads: Sequence[_Use], writes: Sequence[_U
     if len(there) != 1:
         return False
     (write,) = there
-    (target,) = (t for t in write.statement.targets if t.buffer == y)
+    (target,) = write.targets
     once = all(any(v in i.variables for i in target.index) for v in write.around)
     if target.combine is not None or not once:
         return False
-    return all(_is_before(nests[first], u, write, x, target.index) for u in here)
+    return all(_is_before(nests[first], u, write, target.index) for u in here)
 
 
-def _is_before(nest: Nest, read: _Use, write: _Use, x: str, target: tuple[Index, ...]) -> bool:
-    """Is what this statement reads of x never overwritten before?"""
-    loads = [load for load in read.statement.loads() if load.buffer == x]
+def _is_before(nest: Nest, read: _Use, write: _Use, target: tuple[Index, ...]) -> bool:
+    """Is what this statement reads never overwritten before?"""
     if read.statement is write.statement:
         # The same element, by the same iteration, which reads before it writes.
-        return all(load in read.statement.leaves and load.index == target for load in loads)
+        return all(load.index == target and load in read.statement.leaves for load in read.loads)
     apart = read.order < write.order and read.around[-1:] != write.around[-1:]
     return (
-        apart and bool(read.around) and all(_same_row(nest, read.around[0], load, target) for load in loads)
+        apart
+        and bool(read.around)
+        and all(_same_row(nest, read.around[0], load, target) for load in read.loads)
     )
 
 
