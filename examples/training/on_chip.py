@@ -138,12 +138,31 @@ def transformer(steps: int, machine: str = "dlp-m", batch: int = 4) -> Record:
     return train(lambda: tb.zoo.create("char_transformer", **options), draw, steps, machine, adam=True)
 
 
+def sensitivity(steps: int, adam: bool, seeds: int = 3) -> float:
+    """How far curves of the CPU alone come apart when weights begin one unit in the last place apart, or as
+    they are: what any other order of sums may do too."""
+    draw, curves = digits(8), []
+    for seed in range(seeds + 1):
+        tb.manual_seed(0)
+        one, rng = trainer(lambda: tb.zoo.create("lenet"), "cpu", adam), np.random.default_rng(0)
+        for p in one.model.parameters():
+            values = p.detach().numpy().copy()
+            towards = np.random.default_rng(seed).choice([-np.inf, np.inf], values.shape)
+            p.data.copy_(tb.tensor(np.nextafter(values, towards.astype(np.float32)) if seed else values))
+        curves.append([float(one.step(*draw(rng))) for _ in range(steps)])
+    return max(Record(free=list(zip(c, curves[0], strict=True))).curve_error for c in curves[1:])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=["lenet", "transformer"])
+    parser.add_argument("what", choices=["lenet", "transformer", "sensitivity"])
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--machine", default="dlp-m")
     given = parser.parse_args()
+    if given.what == "sensitivity":
+        for name, adam in (("SGD", False), ("Adam", True)):
+            print(f"LeNet by {name}, weights one ulp apart on the CPU: {sensitivity(given.steps, adam):.2%}")
+        return
     found = {"lenet": lenet, "transformer": transformer}[given.what](given.steps, given.machine)
     print(f"{given.what}, {given.steps} steps on {given.machine}")
     print(
