@@ -62,8 +62,8 @@ def built(model: Any) -> tuple[Any, Any, Any]:
 
 
 def train(copies: c.Copies) -> Any:
-    tb.manual_seed(3)
     model, opt, step = built(make())
+    tb.manual_seed(3)
     done = copies.restore(model, opt) or 0
     print(f"from {done} on {c.size()}", flush=True)
     x, y = c.own_rows(tb.tensor(X)), c.own_rows(tb.tensor(Y))
