@@ -193,6 +193,18 @@ def test_an_endless_loop_is_ended_and_named(tmp_path: Path) -> None:
     assert "where: max_pool2x2 with batch=" in str(caught.value)
 
 
+def test_what_was_found_wrong_is_told_though_the_search_for_a_smaller_input_ends(tmp_path: Path) -> None:
+    text = "import os\ncalls = []\n" + material("vgg19", "solution").replace(
+        "def max_pool2x2(x):\n",
+        "def max_pool2x2(x):\n    calls.append(0)\n    if len(calls) > 1: os._exit(3)\n    return x\n",
+    )
+    with pytest.raises(LabError) as caught:
+        check(load("vgg19"), write(tmp_path, text), seed=7, cases=1, seconds=100)
+    told = str(caught.value)
+    assert told.startswith("wrong: ") and "where: max_pool2x2 with batch=" in told
+    assert "found:" in told and "smaller inputs were not tried" in told and "--seconds" in told
+
+
 def test_a_file_that_takes_all_memory_is_ended(tmp_path: Path) -> None:
     text = "import numpy as np\nheld = []\nwhile True: held.append(np.ones(1 << 24))\n"
     with pytest.raises(

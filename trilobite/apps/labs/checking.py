@@ -139,7 +139,11 @@ def _resident(process: int) -> int:
 def _unfinished(lab: Lab, last: dict[str, Any], ended: str, took: float) -> LabError:
     doing = last.get("doing", "starting")
     sizes = ", ".join(f"{name}={value}" for name, value in last.get("sizes", {}).items())
-    if ended == "the clock":
+    found = "\n    ".join(last.get("found", ()))
+    if found:  # it ended while a smaller input was looked for
+        what, expected = f"wrong: {found}", "a right result; smaller inputs were not tried to the end"
+        remedy = "mend this first, or give more time: --seconds"
+    elif ended == "the clock":
         what, expected = f"your file was still running after {took:.0f} s", "an end"
         remedy = "look for a loop that does not end; try the sizes above by hand"
     elif ended == "memory":

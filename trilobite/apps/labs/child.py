@@ -37,11 +37,11 @@ def main(name: str, file: str, seed: int, cases: int, seconds: float, descriptor
             report.write(json.dumps(line) + "\n")
             report.flush()
 
-        def tell(part: str, sizes: Sizes) -> None:
-            write({"doing": part, "sizes": sizes})
+        def tell(part: str, sizes: Sizes, found: tuple[str, ...]) -> None:
+            write({"doing": part, "sizes": sizes, "found": found})
 
         try:
-            tell("reading the file", {})
+            tell("reading the file", {}, ())
             student = read(Path(file))
             verdicts = grade(lab, student, seed, cases or None, tell)
         except TrilobiteError as error:

@@ -1,7 +1,8 @@
 """Grading in the student's own process: every part on fresh random cases, small ones first.
 
 Enters: a lab, a student's module, a seed. Leaves: one verdict a part. What it is doing is told to
-`tell` before each case, so that a process that never comes back can still be asked what it was doing.
+`tell` before each case, and what was found to be wrong before a smaller input is looked for, so that a
+process that never comes back can still be asked what it was doing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from trilobite.apps.labs.smallest import Case, attempt, smallest
 from trilobite.apps.labs.task import Fault, Lab, Part, Sizes, show
 from trilobite.base.errors import FileError
 
-Tell = Callable[[str, Sizes], None]
+Tell = Callable[[str, Sizes, tuple[str, ...]], None]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def read(path: Path) -> ModuleType:
     return module
 
 
-def quiet(_part: str, _sizes: Sizes) -> None:
+def quiet(_part: str, _sizes: Sizes, _found: tuple[str, ...]) -> None:
     """Tells nobody."""
 
 
@@ -80,16 +81,15 @@ def grade_part(
     for number in range(cases):
         case = seed + number
         sizes = _sizes(part, number, cases, case)
-        tell(part.name, sizes)
+        tell(part.name, sizes, ())
         inputs = part.make(np.random.default_rng(case), sizes)
         fault = attempt(part, student, inputs)
         if fault is not None and not fault.shown:
             return Verdict(part.name, number + 1, tuple(fault.lines()))
         if fault is not None:
-            tell(f"{part.name} (looking for a smaller input)", sizes)
-            return Verdict(
-                part.name, number + 1, _problem(smallest(part, student, Case(sizes, case, inputs, fault)))
-            )
+            tell(part.name, sizes, tuple(fault.lines()))
+            found = smallest(part, student, Case(sizes, case, inputs, fault))
+            return Verdict(part.name, number + 1, _problem(found))
     return Verdict(part.name, cases)
 
 

@@ -2,7 +2,7 @@
 
 Enters: a part, the student's module, a case that failed. Leaves: a case with sizes as small as they go while
 it fails, and values as plain as they go: whole numbers, then zeros. It is a greedy search within a number of
-tries, so what it gives fails for certain and is small, not proven smallest.
+tries and seconds, so what it gives fails for certain and is small, not proven smallest.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def smallest(part: Part, student: ModuleType, case: Case) -> Case:
         if better is None:
             break
         found = better
-    return _plainer(part, student, found)
+    return _plainer(part, student, found, deadline)
 
 
 def _smaller(part: Part, case: Case) -> Iterator[tuple[Sizes, int]]:
@@ -96,12 +96,12 @@ def _steps_down(part: Part, sizes: Sizes) -> Iterator[Sizes]:
                 yield {**sizes, name: lower}
 
 
-def _plainer(part: Part, student: ModuleType, case: Case) -> Case:
+def _plainer(part: Part, student: ModuleType, case: Case, deadline: float) -> Case:
     found, tries = case, TRIES
     for name in part.plain:
         for change in _changes(found.inputs[name]):
             tries -= 1
-            if tries < 0:
+            if tries < 0 or time.monotonic() > deadline:
                 return found
             values = found.inputs[name].copy()
             if not change(values):
