@@ -13,6 +13,7 @@ import pytest
 
 import trilobite as tb
 from trilobite.base.errors import ArgumentError, DeviceError, MachineError
+from trilobite.compiler.targets.dlp import target as dlp_target
 from trilobite.compiler.targets.dlp.devices import shared_device
 from trilobite.processor.machine import load_machine
 
@@ -225,3 +226,17 @@ def test_the_same_graph_gives_the_same_binary() -> None:
         program = f.lower(*args).compile().last.compiled.program
         words.append((program.listing(), program.data))
     assert words[0] == words[1]
+
+
+def test_programs_of_sizes_long_unused_leave_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dlp_target, "KEPT", 3)
+    device = shared_device(load_machine("dlp-s")).device
+    f = tb.jit(lambda x: tb.exp(x) + x, target="dlp:dlp-s", shapes=[(tb.dim("n", max=64),)])
+    used = []
+    for n in (5, 6, 7, 8, 9, 5, 40, 5):
+        x = normal(n)
+        np.testing.assert_allclose(f(x).numpy(), np.exp(x.numpy()) + x.numpy(), rtol=1e-5)
+        gc.collect()
+        used.append(device.statistics.used)
+    program = used[1] - used[0]
+    assert program > 0 and max(used[3:6]) < used[2] + program, used

@@ -2,7 +2,7 @@
 
 Enters: a machine (a preset's name, a YAML file, a description) and recorded graphs. Leaves: executables whose
 `last_run` has cycles, joules and the timeline of the last call. Graphs with symbolic sizes are compiled for
-each choice of them.
+each choice of them; the last few stay.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from trilobite.processor.machine import Machine, load_machine, preset_names
 from trilobite.processor.sim.run import Run
 
 CHOICES = ("checks", "skip")
+KEPT = 16  # choices of symbolic sizes whose programs stay on the device, each with an arena
 SIZES = Sizes(scaled=1 << 18, merged=1 << 16)  # the other figures are of passes that it leaves out
 
 
@@ -58,8 +59,12 @@ class Processed(Executable):
     def _loaded(self, values: Sequence[Any]) -> Loaded | Parted:
         sizes: Mapping[Symbol, int] = sizes_of(self.graph, values) if self.graph.symbols else {}
         key = self._key = tuple(sorted(sizes.items()))
-        if key not in self.made:
+        if key in self.made:
+            self.made[key] = self.made.pop(key)  # the last that was used stands last
+        else:
             graph = specialise(self.graph, sizes) if sizes else self.graph
+            while len(self.made) >= KEPT:
+                del self.made[next(iter(self.made))]
             self.made[key] = self._load(graph)
         return self.made[key]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+from trilobite.base.collection import uncollected
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.address import LETTERS, address
 from trilobite.processor.isa.disassembler import instruction_text
@@ -25,7 +26,6 @@ from trilobite.processor.lang.codegen.legalise import legalise, share
 from trilobite.processor.lang.codegen.registers import Allocation, allocate
 from trilobite.processor.lang.codegen.select import RULES
 from trilobite.processor.lang.codegen.variables import VariablePlace, homes_in_frame, noted_places
-from trilobite.processor.lang.collection import uncollected
 from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Location, Member, Variable
 from trilobite.processor.lang.passes.argument_table import take_from_table
 from trilobite.processor.lang.passes.dead_code import remove_dead_code

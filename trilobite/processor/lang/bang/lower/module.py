@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from trilobite.base.collection import uncollected
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I32, I64, Format
 from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
@@ -23,7 +24,6 @@ from trilobite.processor.lang.bang.lower.initial import initialise
 from trilobite.processor.lang.bang.lower.memory import is_guard, store_leaves
 from trilobite.processor.lang.bang.lower.memory_core import divide_work, reachable
 from trilobite.processor.lang.bang.lower.scalars import type_of
-from trilobite.processor.lang.collection import uncollected
 from trilobite.processor.lang.ir import (
     NOWHERE,
     Argument,
