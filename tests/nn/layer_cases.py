@@ -172,6 +172,8 @@ NORMS = [
     C("RMSNorm", (2, 3), eps=0.1, x=N(3, 2, 3)),
     C("LocalResponseNorm", 3, alpha=0.3, beta=0.6, k=1.5, x=N(2, 5, 3)),
     C("LocalResponseNorm", 2, alpha=0.1, x=N(2, 3, 2, 2)),
+    C("CrossMapLRN2d", 3, alpha=0.3, beta=0.6, k=1.5, x=N(2, 5, 3, 2)),
+    C("CrossMapLRN2d", 4, alpha=0.2, x=N(1, 6, 2, 2)),
 ]
 
 CONVOLUTIONS = [
@@ -393,6 +395,8 @@ LOSSES = [
     C("HingeEmbeddingLoss", 1.2, x=(N(3, 4), Choice((3, 4), (-1.0, 1.0))), fixed=(1,)),
     C("SoftMarginLoss", x=(N(3, 4), Choice((3, 4), (-1.0, 1.0))), fixed=(1,)),
     C("MultiMarginLoss", p=2, margin=0.8, x=(N(4, 5), Ints((4,), 5))),
+    C("MultiLabelMarginLoss", x=(N(3, 4), Given([[3, 0, -1, 1], [-1, 2, 0, 1], [1, 2, 3, 0]]))),
+    C("MultiLabelMarginLoss", reduction="none", x=(N(2, 5), Given([[4, 1, 2, -1, 0], [0, -1, 3, 2, 1]]))),
     C("MultiLabelSoftMarginLoss", x=(N(4, 5), Choice((4, 5), (0.0, 1.0))), fixed=(1,)),
     C("CosineEmbeddingLoss", margin=0.1, x=(N(4, 3), N(4, 3), Choice((4,), (-1.0, 1.0))), fixed=(2,)),
     C("MarginRankingLoss", margin=0.3, x=(N(5), N(5), Choice((5,), (-1.0, 1.0))), fixed=(2,)),

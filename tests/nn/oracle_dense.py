@@ -171,6 +171,18 @@ def local_response_norm(w: Weights, c: Case, x: Array) -> Array:
     return out
 
 
+@oracle("CrossMapLRN2d")
+def cross_map_lrn(w: Weights, c: Case, x: Array) -> Array:
+    """PyTorch's sums over a window that moves: channel 0 comes in and is never taken out again."""
+    n, alpha = c.args[0], c.kwargs["alpha"]
+    beta, k = c.kwargs.get("beta", 0.75), c.kwargs.get("k", 1.0)
+    out, reach = np.empty_like(x), (n - 1) // 2
+    for i in range(x.shape[1]):
+        near = [j for j in range(x.shape[1]) if abs(i - j) <= reach or (j == 0 and i > reach)]
+        out[:, i] = x[:, i] / (k + alpha / n * (x[:, near] ** 2).sum(1)) ** beta
+    return out
+
+
 # -- tables ------------------------------------------------------------------------------------------------
 
 
@@ -404,6 +416,16 @@ def multi_margin(c: Case, x: Array, y: Array) -> Array:
             max(0, c.kwargs["margin"] - row[t] + v) ** c.kwargs["p"] for j, v in enumerate(row) if j != t
         ]
         out[i] = sum(terms) / len(row)
+    return out
+
+
+@loss("MultiLabelMarginLoss")
+def multi_label_margin(c: Case, x: Array, y: Array) -> Array:
+    out = np.zeros(len(x))
+    for i, (row, labels) in enumerate(zip(x, y.tolist(), strict=True)):
+        true = labels[: labels.index(-1)] if -1 in labels else labels
+        others = [v for j, v in enumerate(row) if j not in true]
+        out[i] = sum(max(0, 1 - row[t] + v) for t in true for v in others) / len(row)
     return out
 
 

@@ -106,7 +106,7 @@ def small_product(x: Array, y: Array) -> Array | None:
         return None
     token = begin()
     try:
-        plain = x.flags.c_contiguous and y.flags.c_contiguous
+        plain = x.flags.c_contiguous and y.flags.c_contiguous and x.size != 1 != y.size
         return _asarray(x.dot(y) if plain else _small_matrices(x, y))
     finally:
         end(token)
