@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trilobite.base.errors import ArgumentError
-from trilobite.base.locations import user_location
 from trilobite.framework.distributions.base import Distribution, broadcast, op, positive
 from trilobite.framework.distributions.continuous import Chi2, Normal
-from trilobite.framework.distributions.multivariate import Independent
+from trilobite.framework.distributions.multivariate import Independent, triangular_factor
 from trilobite.framework.distributions.transformed import TransformedDistribution
 from trilobite.framework.distributions.transforms import StickBreakingTransform
 from trilobite.framework.ops import linalg, special
@@ -33,15 +31,7 @@ class Wishart(Distribution):
         self, df: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None,
         validate_args: bool | None = None,
     ) -> None:  # fmt: skip
-        given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]
-        if len(given) != 1:
-            raise ArgumentError(
-                "Wishart", where=user_location(),
-                expected="one of covariance_matrix, precision_matrix and scale_tril",
-            )  # fmt: skip
-        if scale_tril is None:
-            whole = covariance_matrix if precision_matrix is None else op("inverse")(precision_matrix)
-            scale_tril = op("cholesky")(whole)
+        scale_tril = triangular_factor("Wishart", covariance_matrix, precision_matrix, scale_tril)
         n = scale_tril.shape[-1]
         degrees = op("asarray")(df, dtype=scale_tril.dtype)
         batch = op("broadcast_shapes")(tuple(scale_tril.shape[:-2]), tuple(degrees.shape))

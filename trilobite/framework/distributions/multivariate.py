@@ -53,6 +53,19 @@ class Independent(Distribution):
         return self._summed(self.base_dist.entropy())
 
 
+def triangular_factor(name: str, covariance: Any, precision: Any, scale_tril: Any) -> Any:
+    """The factor of a covariance that is given in one of three forms."""
+    if sum(m is not None for m in (covariance, precision, scale_tril)) != 1:
+        raise ArgumentError(
+            name,
+            where=user_location(),
+            expected="one of covariance_matrix, precision_matrix and scale_tril",
+        )
+    if scale_tril is not None:
+        return scale_tril
+    return op("cholesky")(covariance if precision is None else op("inverse")(precision))
+
+
 class MultivariateNormal(Distribution):
     """A normal vector, by its covariance, precision or the triangular factor of the covariance."""
 
@@ -66,15 +79,7 @@ class MultivariateNormal(Distribution):
         scale_tril: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]
-        if len(given) != 1:
-            raise ArgumentError(
-                "MultivariateNormal", where=user_location(),
-                expected="one of covariance_matrix, precision_matrix and scale_tril",
-            )  # fmt: skip
-        if scale_tril is None:
-            whole = covariance_matrix if precision_matrix is None else op("inverse")(precision_matrix)
-            scale_tril = op("cholesky")(whole)
+        scale_tril = triangular_factor("MultivariateNormal", covariance_matrix, precision_matrix, scale_tril)
         n = scale_tril.shape[-1]
         batch = op("broadcast_shapes")(tuple(scale_tril.shape[:-2]), tuple(loc.shape[:-1]))
         self.loc = op("broadcast_to")(loc, (*batch, n))
