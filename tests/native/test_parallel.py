@@ -33,6 +33,12 @@ def test_any_number_of_threads_gives_the_same_bytes(cores: int, makers: Makers) 
     assert compile_all(TEXTS, cores=cores) == ALONE
 
 
+def _until_threads_rest() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "trilobite compiles":
+            thread.join()
+
+
 def test_other_threads_do_what_they_can(makers: Makers, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
 
@@ -42,13 +48,40 @@ def test_other_threads_do_what_they_can(makers: Makers, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(parallel, "compile_object", noted)
     begin(TEXTS, cores=3)
-    for thread in threading.enumerate():
-        if thread.name == "trilobite compiles":
-            thread.join()
+    _until_threads_rest()
     assert set(compiled) == {"trilobite compiles"}
     assert len(compiled) == len(TEXTS)
     assert compile_all(TEXTS, cores=3) == ALONE
     assert len(compiled) == len(TEXTS)  # what was begun ahead is not made again
+
+
+def test_kernels_made_ahead_stay_while_others_are_collected(
+    makers: Makers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training step has two programs, and the second has many kernels: it lost those above a few."""
+    compiled: list[str] = []
+
+    def noted(text: str, *rest: object) -> bytes:
+        compiled.append(text)
+        return compile_object(text, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(parallel, "compile_object", noted)
+    monkeypatch.setattr(parallel, "_KEPT", 2)
+    begin(TEXTS[4:], cores=2)
+    compile_all(TEXTS[:4], cores=1)
+    assert compile_all(TEXTS[4:], cores=1) == {symbol(*one): ALONE[symbol(*one)] for one in TEXTS[4:]}
+    assert len(compiled) == len(TEXTS)
+
+
+def test_of_kernels_that_nobody_asks_for_the_latest_stay(
+    makers: Makers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "_AHEAD", 3)
+    begin(TEXTS[4:], cores=2)
+    _until_threads_rest()
+    compile_all(TEXTS[:4], cores=1)
+    assert len(makers._objects) == len(makers._parts) == 3
+    assert compile_all(TEXTS, cores=2) == ALONE
 
 
 def test_one_core_begins_nothing_ahead(makers: Makers) -> None:

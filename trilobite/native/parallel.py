@@ -23,6 +23,7 @@ _WORTH = 0.02  # seconds of work for which another thread is started
 _PER_KERNEL = 0.004  # seconds, and per character at each level: measured on GEMM and convolution texts
 _PER_CHARACTER = (4e-7, 5e-7, 9e-7, 1.5e-6)
 _KEPT = 256  # objects of functions that further kernels may have
+_AHEAD = 8192  # kernels that nobody has asked for yet
 
 
 def compile_all(wanted: Sequence[Text], cores: int | None = None) -> dict[str, bytes]:
@@ -110,13 +111,18 @@ class Makers:
         return {name: prepare(code, name, called) for name, (code, called) in made.items()}
 
     def _let_go(self, names: Iterable[str]) -> None:
-        """Kernels that were collected are kept by others; of functions the latest stay."""
+        """Kernels that were collected are kept by others. Of functions the latest stay, and of kernels that
+        were made ahead for programs which will ask for them.
+        """
         for name in names:
             self._parts.pop(name, None)
             self._objects.pop(name, None)
             self._known.discard(name)
-        for name in list(self._objects)[: max(0, len(self._objects) - _KEPT)]:
+        ahead = [name for name in self._objects if name in self._parts]
+        functions = [name for name in self._objects if name not in self._parts]
+        for name in (*ahead[: max(0, len(ahead) - _AHEAD)], *functions[: max(0, len(functions) - _KEPT)]):
             del self._objects[name]
+            self._parts.pop(name, None)
             self._known.discard(name)
 
     def _forget(self) -> None:
