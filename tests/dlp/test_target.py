@@ -231,7 +231,8 @@ def test_the_same_graph_gives_the_same_binary() -> None:
 def test_programs_of_sizes_long_unused_leave_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dlp_target, "KEPT", 3)
     device = shared_device(load_machine("dlp-s")).device
-    f = tb.jit(lambda x: tb.exp(x) + x, target="dlp:dlp-s", shapes=[(tb.dim("n", max=64),)])
+    f = tb.jit(lambda x: tb.exp(x) + x, target="dlp:dlp-s", shapes=[(tb.dim("n", max=64),)],
+               options={"sizes": "each"})  # fmt: skip
     used = []
     for n in (5, 6, 7, 8, 9, 5, 40, 5):
         x = normal(n)

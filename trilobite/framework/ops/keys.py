@@ -282,7 +282,7 @@ class _Planner:
         steps: list[Step] = []
         start, stop = tuple(s.start for s in self.spans), tuple(s.stop for s in self.spans)
         step = tuple(s.step for s in self.spans)
-        if any(start) or stop != self.shape or any(s != 1 for s in step):
+        if any(s != 0 for s in start) or stop != self.shape or any(s != 1 for s in step):
             steps.append((table["slice"], {"start": start, "stop": stop, "step": step}))
         if self.turned:
             steps.append((table["reverse"], {"axes": tuple(self.turned)}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trilobite.base.errors import DeviceError
 from trilobite.compiler.graph.passes.dce import dce
 from trilobite.compiler.graph.regions import outer_first
@@ -40,14 +42,27 @@ def _inner(e: Equation) -> list[Graph]:
     return [g for name, g in e.regions() if e.primitive.name != "call" or name == "graph"]
 
 
+def refused(equations: Sequence[Equation]) -> list[Equation]:
+    """Those of them, and of their regions, that the processor does not run."""
+    found = [e for e in equations if e.primitive.name in REFUSED]
+    for e in equations:
+        found += [x for r in _inner(e) for g in outer_first(r, _inner) for x in refused_alone(g)]
+    return found
+
+
+def refused_alone(graph: Graph) -> list[Equation]:
+    return [e for e in graph.equations if e.primitive.name in REFUSED]
+
+
 def check(graph: Graph) -> None:
     """Raises an error that names every such equation with its line, unless nobody needs what it gives."""
-    found = [e for g in outer_first(dce(graph), _inner) for e in g.equations if e.primitive.name in REFUSED]
+    found = refused(dce(graph).equations)
     if not found:
         return
     lines = dict.fromkeys(f"{e.primitive.name} ({e.location}): {REFUSED[e.primitive.name]}" for e in found)
     raise DeviceError(
         "the graph has operations that the processor does not run: " + "; ".join(lines),
         expected="operations that have a program on the processor",
-        remedy='compile this function for the host: tb.jit(f, target="cpu")',
+        remedy='allow the host: tb.jit(f, target=..., options={"host": True}); or compile it for the host: '
+        'tb.jit(f, target="cpu")',
     )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import DeviceError
+from trilobite.ir.transforms.cells import Cell, is_exposed
 from trilobite.processor.device import Device, DeviceArray
 
 Array = np.ndarray[Any, Any]
@@ -68,3 +69,15 @@ def address_of(device: Device, array: Array) -> int | None:
     start = array.ctypes.data - device.memory.gdram.ctypes.data
     inside = start >= 0 and start + array.nbytes <= len(device.memory.gdram)
     return start if inside and start % 256 == 0 else None
+
+
+def settle(device: Device, cell: Cell, value: Any) -> None:
+    """The cell's array in the device's memory, unless it is there or somebody outside may write it."""
+    held = cell.held
+    if type(held) is not np.ndarray or held is not value or not held.size:
+        return
+    if address_of(device, held) is not None or is_exposed(held, 0):
+        return
+    block = allocated(device, held.nbytes, f"state of {held.dtype}{list(held.shape)}")
+    block.write(np.ascontiguousarray(held).reshape(-1).view(np.uint8))
+    cell.value = resident_array(block, held.shape, held.dtype)

@@ -1,8 +1,8 @@
 """The target `dlp`: a graph to one program of a processor, and its runs.
 
 Enters: a machine (a preset's name, a YAML file, a description) and recorded graphs. Leaves: executables whose
-`last_run` has cycles, joules and the timeline of the last call. Graphs with symbolic sizes are compiled for
-each choice of them; the last few stay.
+`last_run` has cycles, joules and the timeline of the last call. Graphs with symbolic sizes are compiled once,
+for their bounds; what has no such form is compiled for each choice of sizes, and the last few stay.
 """
 
 from __future__ import annotations
@@ -16,31 +16,37 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import ArgumentError
+from trilobite.compiler.graph.bounded import Bounded, bound
+from trilobite.compiler.graph.bounded.scope import at_bounds
 from trilobite.compiler.graph.fuse import FusionPolicy
 from trilobite.compiler.graph.passes import Options, Pass
-from trilobite.compiler.graph.passes.inline import specialise
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.passes.inline import inline, specialise
 from trilobite.compiler.graph.passes.split_stable import split_stable
 from trilobite.compiler.graph.pipeline import Sizes
 from trilobite.compiler.targets.contract import NOBODY, Executable, Target, Usage
 from trilobite.compiler.targets.dlp.compiled import Compiled, Loaded
 from trilobite.compiler.targets.dlp.devices import shared_device
 from trilobite.compiler.targets.dlp.groups import policy
+from trilobite.compiler.targets.dlp.hosted import Hosted
 from trilobite.compiler.targets.dlp.packed import Parted
 from trilobite.compiler.targets.dlp.parts import Called
 from trilobite.compiler.targets.dlp.profile import Profile, cycles_by_function, owners, profile_of
-from trilobite.compiler.targets.dlp.refusals import check
-from trilobite.compiler.targets.dlp.resident import address_of, allocated, resident_array
+from trilobite.compiler.targets.dlp.refusals import check, refused
+from trilobite.compiler.targets.dlp.resident import settle
+from trilobite.compiler.targets.dlp.sized import Sized, too_large
 from trilobite.compiler.targets.dlp.stages import SHARED, own_passes
 from trilobite.ir.evaluate import sizes_of
 from trilobite.ir.graph import Graph
-from trilobite.ir.transforms.cells import Cell, is_exposed
+from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.types import Symbol
 from trilobite.processor.device import Device
 from trilobite.processor.machine import Machine, load_machine, preset_names
 from trilobite.processor.sim.run import Run
 
-CHOICES = ("checks", "skip")
+CHOICES = ("checks", "host", "sizes", "skip")
 KEPT = 16  # choices of symbolic sizes whose programs stay on the device, each with an arena
+Program = Loaded | Parted | Sized
 SIZES = Sizes(scaled=1 << 18, merged=1 << 16)  # the other figures are of passes that it leaves out
 
 
@@ -52,25 +58,45 @@ class Processed(Executable):
         chosen = dict(usage.options)
         self.checks = bool(chosen.get("checks", False)) or None
         self.options = Options(sizes=SIZES, stable=usage.stable, skip=frozenset(chosen.get("skip", ())))
-        self.made: dict[tuple[tuple[Symbol, int], ...], Loaded | Parted] = {}
-        self.last: Loaded | Parted | None = None
+        self.bounded: Bounded | None = None
+        self.each = "as asked for" if chosen.get("sizes") == "each" else ""  # why sizes have programs each
+        self.made: dict[tuple[tuple[Symbol, int], ...], Program] = {}
+        self.last: Program | None = None
         self._key: tuple[tuple[Symbol, int], ...] = ()
 
-    def _loaded(self, values: Sequence[Any]) -> Loaded | Parted:
+    def _loaded(self, values: Sequence[Any]) -> Program:
         sizes: Mapping[Symbol, int] = sizes_of(self.graph, values) if self.graph.symbols else {}
+        if sizes and self._for_all() is not None:
+            sizes = {}
         key = self._key = tuple(sorted(sizes.items()))
         if key in self.made:
             self.made[key] = self.made.pop(key)  # the last that was used stands last
         else:
-            graph = specialise(self.graph, sizes) if sizes else self.graph
             while len(self.made) >= KEPT:
                 del self.made[next(iter(self.made))]
-            self.made[key] = self._load(graph)
+            self.made[key] = self._load(specialise(self.graph, sizes)) if sizes else self._load(self.graph)
         return self.made[key]
 
-    def _load(self, graph: Graph) -> Loaded | Parted:
+    def _for_all(self) -> Bounded | None:
+        """The graph at the bounds of its symbols; None where each choice of sizes has a program."""
+        if self.each == "" and self.bounded is None:
+            found = bound(inline(self.graph))
+            if isinstance(found, str):
+                self.each = found
+            else:
+                self.each = too_large(found, self.machine)
+                self.bounded = found if not self.each else None
+        return self.bounded
+
+    def _load(self, graph: Graph) -> Program:
         """What depends on weights alone becomes a program of its own."""
         device = shared_device(self.machine).device
+        if graph.symbols:
+            assert self.bounded is not None
+            return Sized(graph, self.bounded, self._program(self.bounded.graph, device), device)
+        return self._program(graph, device)
+
+    def _program(self, graph: Graph, device: Device) -> Loaded | Parted:
         whole = Compiled(graph, self.machine, self.options)
         stable = self.options.stable
         halves = split_stable(whole.shared, stable) if stable else None
@@ -90,7 +116,7 @@ class Processed(Executable):
             self._loaded(values)
             for place, cell in owners.items():
                 if place < len(values):
-                    _settle_on(shared.device, cell, values[place])
+                    settle(shared.device, cell, values[place])
 
     def run(self, values: list[Any], old: list[Any], held: int) -> list[Any]:
         with shared_device(self.machine).turn:
@@ -116,6 +142,9 @@ class Processed(Executable):
         """The program of the last call; of a graph that never ran, if its sizes are known."""
         if self.last is not None:
             return self.last.compiled
+        bounded = self._for_all() if self.graph.symbols else None
+        if bounded is not None:
+            return Compiled(bounded.graph, self.machine, self.options)
         if self.graph.symbols:
             raise ArgumentError(
                 f"{self.graph.name} has symbolic sizes and was never called",
@@ -130,8 +159,11 @@ class Processed(Executable):
         calls = compiled.network.calls
         shares = _shares(self.last_run, calls) if self.last_run is not None else {}
         lines = []
-        if isinstance(self.last, Parted):
-            many = len(self.last.first.compiled.network.calls)
+        last = self.last.program if isinstance(self.last, Sized) else self.last
+        if self.graph.symbols:
+            lines.append(f"  {self._sizes_said()}")
+        if isinstance(last, Parted):
+            many = len(last.first.compiled.network.calls)
             lines.append(f"  {many} groups on weights alone run again only when a weight has changed")
         for call in calls:
             share = f"{shares[call.group.function]:6.1%} " if shares else ""
@@ -142,11 +174,19 @@ class Processed(Executable):
             )
         return lines
 
+    def _sizes_said(self) -> str:
+        """How this graph's symbolic sizes are compiled."""
+        made = self._for_all()
+        if made is None:
+            return f"compiled for each choice of sizes, of which {KEPT} are kept: {self.each}"
+        each = ", ".join(f"{s.name} up to {s.upper}" for s in sorted(self.graph.symbols) if s.of is None)
+        return f"compiled once for {each}; the sizes of a call are arguments"
+
     def memory(self) -> Memory:
         """Device memory that the program needs: values between operations, constants, inputs and results."""
         network = self._compiled().network
         sizes = [
-            sum(prod(int(n) for n in t.shape) * t.dtype.itemsize for t in types)
+            sum(prod(at_bounds(t).shape) * t.dtype.itemsize for t in types)
             for types in (self.graph.input_types, self.graph.output_types)
         ]
         return Memory(
@@ -166,7 +206,9 @@ class Processed(Executable):
         compiled = self.last.compiled
         found = profile_of(self.last.last_run, compiled.network.calls, self.machine)
         source = compiled
-        if isinstance(self.last, Parted):
+        if isinstance(self.last, Sized) and isinstance(self.last.program, Parted):
+            source = Compiled(self.last.made.graph, self.machine, self.options)
+        elif isinstance(self.last, Parted):
             graph = specialise(self.graph, dict(self._key)) if self._key else self.graph
             source = Compiled(graph, self.machine, self.options)
         return replace(found, compiled=compiled, whole=source)
@@ -182,18 +224,6 @@ class Processed(Executable):
             "seconds": run.seconds, "cycles": run.cycles, "joules": run.energy.total,
             "bytes to device": link.to_device, "bytes from device": link.from_device,
         }  # fmt: skip
-
-
-def _settle_on(device: Device, cell: Cell, value: Any) -> None:
-    """The cell's array in the device's memory, unless it is there or somebody outside may write it."""
-    held = cell.held
-    if type(held) is not np.ndarray or held is not value or not held.size:
-        return
-    if address_of(device, held) is not None or is_exposed(held, 0):
-        return
-    block = allocated(device, held.nbytes, f"state of {held.dtype}{list(held.shape)}")
-    block.write(np.ascontiguousarray(held).reshape(-1).view(np.uint8))
-    cell.value = resident_array(block, held.shape, held.dtype)
 
 
 def _shares(run: Run, calls: Sequence[Called]) -> dict[str, float]:
@@ -235,7 +265,14 @@ class Processor(Target):
                 expected=f"one of {', '.join(CHOICES)}",
                 remedy='for example tb.jit(f, target="dlp:dlp-s", options={"checks": True})',
             )
-        check(graph)
+        asked = dict(usage.options).get("sizes", "once")
+        if asked not in ("once", "each"):
+            raise ArgumentError(
+                f"the option sizes={asked!r}",
+                expected='"once": one program for all sizes; "each": one for each choice of them',
+            )
+        if not dict(usage.options).get("host", False):
+            check(graph)
         return graph, usage
 
     def passes(self) -> Sequence[Pass]:
@@ -244,8 +281,11 @@ class Processor(Target):
     def fusion(self) -> FusionPolicy:
         return policy(self.machine)
 
-    def load(self, lowered: tuple[Graph, Usage]) -> Processed:
-        return Processed(lowered[0], self.machine, lowered[1])
+    def load(self, lowered: tuple[Graph, Usage]) -> Executable:
+        graph, usage = lowered
+        if dict(usage.options).get("host", False) and refused(dce(graph).equations):
+            return Hosted(graph, usage, self.machine, lambda part, of: Processed(part, self.machine, of))
+        return Processed(graph, self.machine, usage)
 
 
 def dlp(argument: object) -> Target:

@@ -26,6 +26,7 @@ from trilobite.framework.ops.meeting import astype
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.types import Affine
 
 Ints = tuple[int, ...]
 _AVERAGES = (avg_pool1d, avg_pool2d, avg_pool3d)
@@ -61,6 +62,9 @@ def _even(plane: Ints, wanted: Ints) -> Ints | None:
 
 def _adaptive_average(space: int, input: Tensor, output_size: Any) -> Tensor:
     plane, wanted = _sizes(f"adaptive_avg_pool{space}d", input, space, output_size)
+    if all(w == 1 for w in wanted) and any(isinstance(n, Affine) for n in plane):
+        whole: Tensor = input.mean(axis=tuple(range(input.ndim - space, input.ndim)), keepdims=True)
+        return whole
     even = _even(plane, wanted)
     if even is not None and all(even):
         return _AVERAGES[space - 1](input, even)

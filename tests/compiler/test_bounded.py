@@ -1,0 +1,58 @@
+"""Symbolic sizes at their bounds: the same results whatever lies behind the real sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.compiler.arrays import assert_same_bits, assert_within_rounding, inputs_of, rounding_spread
+from tests.compiler.random_graphs import random_graph
+from trilobite.base.dtypes import is_float
+from trilobite.compiler.graph.bounded import bound
+from trilobite.compiler.graph.passes.inline import inline
+from trilobite.ir.evaluate import run, sizes_of
+from trilobite.ir.graph import Graph
+from trilobite.ir.types import TensorType
+from trilobite.ir.verify import verify
+
+
+def at_bounds(t: TensorType, value: Any, rng: np.random.Generator) -> Any:
+    """The value with anything at all behind it."""
+    shape = tuple(d if isinstance(d, int) else d.bounds()[1] for d in t.shape)
+    out = rng.integers(0, 255, (*shape, t.dtype.itemsize), np.uint8).view(t.dtype).reshape(shape)
+    if t.dtype == np.bool_:
+        out = rng.integers(0, 2, shape).astype(np.bool_)
+    if is_float(t.dtype):
+        out[...] = np.nan
+    out[tuple(slice(n) for n in value.shape)] = value
+    return out
+
+
+def through_bounds(graph: Graph, values: list[Any], rng: np.random.Generator) -> list[Any]:
+    made = bound(inline(graph))
+    assert not isinstance(made, str), made
+    verify(made.graph)
+    sizes = sizes_of(graph, values)
+    given = [at_bounds(t, v, rng) for t, v in zip(graph.input_types, values, strict=True)]
+    found = run(made.graph, [*given, *(np.asarray(d.value(sizes), np.int64) for d in made.sizes)])
+    real = [tuple(d if isinstance(d, int) else d.value(sizes) for d in t.shape) for t in graph.output_types]
+    return [x[tuple(slice(n) for n in shape)] for x, shape in zip(found, real, strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_random_graph(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sample = random_graph(seed, symbolic=True)
+    for wild in (False, True):
+        values = inputs_of(sample.graph, rng, wild)
+        want = run(sample.graph, values)
+        spread = rounding_spread(sample.graph, values, rng) if any(sample.rough) else None
+        with np.errstate(all="ignore"):
+            got = through_bounds(sample.graph, list(values), rng)
+        for i, rough in enumerate(sample.rough):
+            if rough:
+                assert_within_rounding(got[i], want[i], spread[i], f"seed {seed}, result {i}")
+            else:
+                assert_same_bits(got[i], want[i], f"seed {seed}, result {i}")
