@@ -7,13 +7,17 @@ and `hasattr` are asked for by a text in the code. Nothing is run.
 from __future__ import annotations
 
 import functools
+import opcode
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from trilobite.framework.snapshots import MISSING
 
 OWN = __name__.partition(".")[0] + "."
-ASKING = frozenset({"getattr", "hasattr", "attrgetter"})
+ASKING = frozenset({"getattr", "hasattr", "attrgetter", "methodcaller", "__getattribute__"})
+# with one of these, code may come by any attribute of what it has
+REFLECTING = frozenset({"getattr", "vars", "__dict__", "asdict", "astuple", "fields", "eval", "exec"})
+_IMPORT = opcode.opmap["IMPORT_NAME"]
 
 
 class _Everything:
@@ -56,9 +60,18 @@ def asked_by_code(code: CodeType) -> frozenset[str]:
     if not ASKING.isdisjoint(code.co_names):
         for constant in code.co_consts:
             texts = constant if isinstance(constant, tuple) else (constant,)
-            found.update(t for t in texts if isinstance(t, str) and t.isidentifier())
+            parts = (part for t in texts if isinstance(t, str) for part in t.split("."))
+            found.update(part for part in parts if part.isidentifier())
     inner = (asked_by_code(c) for c in code.co_consts if isinstance(c, CodeType))
     return frozenset(found).union(*inner)
+
+
+@functools.lru_cache(maxsize=4096)
+def imported_by_code(code: CodeType) -> frozenset[str]:
+    """Modules that the code may import when it runs."""
+    inner = (imported_by_code(c) for c in code.co_consts if isinstance(c, CodeType))
+    named = code.co_names if _IMPORT in code.co_code[::2] else ()
+    return frozenset(named).union(*inner)
 
 
 def plain_function(value: Any) -> FunctionType | None:
@@ -73,8 +86,10 @@ def plain_function(value: Any) -> FunctionType | None:
             value = value.__func__
         elif isinstance(value, property):
             value = value.fget
-        elif isinstance(value, functools.partial):
+        elif isinstance(value, functools.partial | functools.partialmethod | functools.cached_property):
             value = value.func
+        elif isinstance(value, functools._lru_cache_wrapper):
+            value = value.__wrapped__
         else:
             value = getattr(value, "fn", None) if type(value).__module__.startswith(OWN) else None
     return None

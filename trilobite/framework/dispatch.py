@@ -55,7 +55,7 @@ class Dispatch:
         self.rows = [(row.type.shape, row.type.dtype) for row in call.signature.leaves]
         self.grad_enabled, self.autocast = call.signature.grad_enabled, call.signature.autocast
         self.changes = changes()
-        self.guards = e.guards if e.guards.places else None
+        self.guards = e.guards if e.guards.places or e.guards.classes else None
         self._find_cells()
         self.grads: list[tuple[GradLeaf, bool]] = list(e.grads)
         self.watched = list(dict.fromkeys([*(leaf for leaf, _ in e.grad_was), *(g for g, _ in e.grads)]))

@@ -7,23 +7,29 @@ is noted, whether this recording came by it or not.
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from abc import ABCMeta
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from enum import Enum
+from enum import EnumType
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from trilobite.framework.class_guards import ClassGuard
 from trilobite.framework.code_names import (
     EVERYTHING,
     OWN,
+    REFLECTING,
     asked_by_code,
     asked_by_methods,
+    imported_by_code,
     in_class,
     names_of_class,
     names_of_code,
@@ -31,12 +37,23 @@ from trilobite.framework.code_names import (
     plain_function,
 )
 from trilobite.framework.guards import Attributes, Current, Guards, Place, forget, look_at
-from trilobite.framework.snapshots import ATOMS, CONTAINERS, LARGEST, MISSING, can_change, seen
+from trilobite.framework.snapshots import (
+    ATOMS,
+    CHANGING,
+    CONTAINERS,
+    LARGEST,
+    MISSING,
+    can_change,
+    is_too_large,
+    seen,
+)
 from trilobite.framework.tensor import Tensor
 
 DEEPEST = 12  # attributes of attributes, functions that call functions
 MOST = 4096  # places that one recording looks at in every call
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "scipy", "torch", "jax", "pytest"}
+_HOLDING = frozenset({"types", "argparse", "collections"})  # whose objects hold what is the user's
+_OF_FUNCTIONS = {"__code__": "the code", "__defaults__": "a default", "__kwdefaults__": "a default"}
 _MAKING = frozenset({"__init__", "__post_init__", "__call__", "__new__"})
 
 
@@ -53,7 +70,7 @@ class _Walk:
     def place(self, place: Place, names: frozenset[str], depth: int) -> None:
         value = place.now()
         if isinstance(value, ModuleType):
-            self.python_module(value, names)
+            self.python_module(value, names, depth)
             return
         self.note(place, value)
         if value is not MISSING:
@@ -65,42 +82,46 @@ class _Walk:
             return
         self.known.add(place.identity)
         if len(self.guards.places) == MOST:
-            warnings.warn(
-                f"a recorded function depends on more than {MOST} values of Python; changes of {place.name} "
-                "and of further ones are not seen: pass them as arguments",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            _warn(f"depends on more than {MOST} values of Python", f"{place.name} and of further ones")
+        if is_too_large(value):
+            _warn(f"reads {place.name}, a large {type(value).__name__}", "its elements")
         if len(self.guards.places) < MOST:
             self.guards.places.append(place)
             self.guards.seen.append(seen(value))
 
     def value(self, value: Any, names: frozenset[str], name: str, depth: int) -> None:
         """What is reached through a value."""
-        if type(value) in ATOMS or isinstance(value, Tensor | np.ndarray | Enum) or depth > DEEPEST:
+        if type(value) in ATOMS or isinstance(value, Tensor) or depth > DEEPEST:
+            return
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             return
         while type(value).__module__.startswith(OWN) and "fn" in (_attributes(value) or ()):
             value = value.fn  # a compiled function, a rule: what it stands for
-        if isinstance(value, functools.partial):
-            for part in (value.func, *value.args, *value.keywords.values()):
-                self.value(part, names, name, depth + 1)
-            return
         if isinstance(value, MethodType):
             self.value(value.__self__, names | {value.__func__.__name__}, name, depth)
+        if self.indirect(value, names, name, depth):
+            return
         function = plain_function(value)
         if function is not None:
             self.function(function, depth)
         elif isinstance(value, type):
             self.class_(value, names | _MAKING, depth)
-        elif not self.indirect(value, names, name, depth):
+        else:
             self.elements(value, names, name, depth)
             if type(value) not in CONTAINERS:
                 self.object(value, names, name, depth)
 
     def indirect(self, value: Any, names: frozenset[str], name: str, depth: int) -> bool:
         """Is it a reference to what it stands for here and now?"""
-        if isinstance(value, weakref.ref):
+        if isinstance(value, functools.partial):
+            for key in ("func", "args", "keywords"):
+                self.place(Place(Attributes(value), key, f"{key} of a partial"), names, depth + 1)
+        elif isinstance(value, weakref.ref):
             self.value(value(), names, name, depth + 1)
+        elif isinstance(value, weakref.ProxyTypes):
+            self.value(value.__reduce__.__self__, names, name, depth + 1)
+        elif isinstance(value, operator.attrgetter | operator.methodcaller):
+            self.names |= {part for text in value.__reduce__()[1] for part in str(text).split(".")}
         elif isinstance(value, ContextVar):
             self.place(Place(Current(value), None, value.name), names, depth + 1)
         elif isinstance(value, threading.local):
@@ -111,11 +132,13 @@ class _Walk:
         return True
 
     def elements(self, value: Any, names: frozenset[str], name: str, depth: int) -> None:
+        if isinstance(value, np.ndarray):
+            value = value.ravel().tolist()
         if not isinstance(value, CONTAINERS):
             return
-        inside: Iterable[Any] = value.values() if isinstance(value, dict) else value
-        for n, element in enumerate(inside):
-            if n < LARGEST:
+        inside: Iterable[Any] = (*value.values(), *value) if isinstance(value, Mapping) else value
+        for element in itertools.islice(inside, LARGEST):
+            if type(element) not in ATOMS:
                 self.value(element, names, name, depth + 1)
 
     def function(self, function: FunctionType, depth: int) -> None:
@@ -132,23 +155,33 @@ class _Walk:
             self.place(Place(function.__globals__, name, name), names, depth)
         for name in sorted(names & function.__dict__.keys()):
             self.place(Place(function.__dict__, name, f"{function.__name__}.{name}"), names, depth)
-        for key in ("__defaults__", "__kwdefaults__"):
-            if can_change(getattr(function, key)):
-                name = f"a default of {function.__name__}"
-                self.note(Place(Attributes(function), key, name), getattr(function, key))
+        for key in sorted(imported_by_code(code) & sys.modules.keys()):
+            self.python_module(sys.modules[key], names, depth)
+        for key, what in _OF_FUNCTIONS.items():
+            if getattr(function, key):
+                place = Place(Attributes(function), key, f"{what} of {function.__name__}")
+                self.note(place, getattr(function, key))
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self.value(value, names, "a default", depth + 1)
 
-    def python_module(self, module: ModuleType, names: frozenset[str]) -> None:
-        """Settings in a file of the user's: `settings.T`."""
+    def python_module(self, module: ModuleType, names: frozenset[str], depth: int) -> None:
+        """Settings in a file of the user's: `settings.T`. Of the package's own files, functions that may be
+        replaced.
+        """
         name = module.__name__
-        if module in self.known or _is_library(name):
+        own = f"{name}.".startswith(OWN)
+        if (module, names) in self.known or (_is_library(name) and not own):
             return
-        self.known.add(module)
+        self.known.add((module, names))
         for key in sorted(names & vars(module).keys()):
             value = vars(module)[key]
-            if type(value) in ATOMS or isinstance(value, (FunctionType, *CONTAINERS, np.ndarray)):
-                self.place(Place(vars(module), key, f"{name}.{key}"), names, DEEPEST)
+            place = Place(vars(module), key, f"{name}.{key}")
+            if own and isinstance(value, ModuleType):
+                self.python_module(value, names, depth)
+            elif own and isinstance(value, FunctionType):
+                self.note(place, value)
+            elif not own and (_is_plain(value) or not _is_installed(module)):
+                self.place(place, names, depth + 1)
 
     def object(self, value: Any, names: frozenset[str], name: str, depth: int) -> None:
         cls: Any = type(value)
@@ -163,41 +196,62 @@ class _Walk:
         if getattr(cls, "guarded_whole", False) and isinstance(attributes, dict):
             for key in sorted(attributes):  # of the package, and its own code reads all of it
                 self.place(Place(attributes, key, f"{cls.__name__}.{key}"), names, depth + 1)
-        if cls.__module__ == "builtins" or cls.__module__.startswith(OWN):
+        if cls.__module__ in ("builtins", "threading") or cls.__module__.startswith(OWN):
             return
+        self.own_attributes(value, attributes if isinstance(attributes, dict) else None, names, depth)
+
+    def own_attributes(
+        self, value: Any, attributes: dict[str, Any] | None, names: frozenset[str], depth: int
+    ) -> None:
+        cls: Any = type(value)
         mine = names_of_methods(cls, names)
         asked = mine & (self.asked | asked_by_methods(cls, mine))
-        own: dict[str, Any] = attributes if isinstance(attributes, dict) else {}
+        own = attributes or {}
+        self.note(Place(Attributes(value), "__class__", f"the class of a {cls.__name__}"), cls)
+        machinery = _is_library(cls.__module__) and cls.__module__ not in _HOLDING
         for key in sorted(mine & own.keys()):
-            self.place(Place(own, key, f"{cls.__name__}.{key}"), mine, depth + 1)
+            place = Place(own, key, f"{cls.__name__}.{key}")
+            if machinery and not _is_plain(own[key]):
+                self.note(place, own[key])
+            else:
+                self.place(place, mine, depth + 1)
         for key in sorted(mine - own.keys()):
             found = in_class(cls, key)
             if _is_slot(found):
                 self.place(Place(Attributes(value), key, f"{cls.__name__}.{key}"), mine, depth + 1)
-            elif isinstance(attributes, dict) and (key in asked or _is_setting(found)):
+            elif attributes is not None and (key in asked or _may_be_hidden(found)):
                 self.note(Place(attributes, key, f"{cls.__name__}.{key}"), MISSING)  # may get one of its own
+        if not REFLECTING.isdisjoint(mine | self.names):
+            self.plain_attributes(own, cls.__name__)
         self.class_(cls, mine, depth)
+
+    def plain_attributes(self, own: dict[str, Any], name: str) -> None:
+        """Whatever their names: code may build those when it runs."""
+        for key, value in own.items():
+            if type(value) in ATOMS or (isinstance(value, CHANGING) and not is_too_large(value)):
+                self.note(Place(own, key, f"{name}.{key}"), value)
 
     def class_(self, cls: Any, names: frozenset[str], depth: int) -> None:
         """A class: settings in it, methods that may be replaced, with what they read."""
-        if _is_library(cls.__module__) or issubclass(cls, Enum) or (cls, names) in self.known:
+        if _is_library(cls.__module__) or (cls, names) in self.known:
             return
         self.known.add((cls, names))
-        for base in cls.__mro__:
+        if type(cls) not in (type, ABCMeta, EnumType):
+            self.class_(type(cls), names, depth)
+        for base in cls.__mro__:  # each, since `super()` passes over the first
             if not _is_library(base.__module__):
+                self.guards.classes.setdefault(base, ClassGuard(base)).note(names)
                 for key in sorted(names & vars(base).keys()):
                     self.class_attribute(base, key, vars(base)[key], names, depth)
 
     def class_attribute(self, owner: Any, key: str, found: Any, names: frozenset[str], depth: int) -> None:
-        name = f"{owner.__name__}.{key}"
         function = plain_function(found)
         if function is not None:
-            if (owner, key) not in self.known:
-                self.known.add((owner, key))
-                self.note(Place(vars(owner), key, name), found)
             self.function(function, depth + 1)
-        elif _is_setting(found):
-            self.place(Place(Attributes(owner), key, name), names, DEEPEST)
+        elif can_change(found):
+            self.place(Place(Attributes(owner), key, f"{owner.__name__}.{key}"), names, depth + 1)
+        else:
+            self.value(found, names, f"{owner.__name__}.{key}", depth + 1)
 
     def tree(self, root: Any, depth: int) -> None:
         """A module and all under it, with what their own code names."""
@@ -215,6 +269,8 @@ class _Walk:
                     and can_change(value)
                 ):
                     self.note(Place(module.__dict__, key, f"{kind.__name__}.{key}"), value)
+            for row in module._hooks.all() if module._hooks is not None else ():
+                self.value(row.fn, self.names, f"a hook of {kind.__name__}", depth + 1)
             if named is EVERYTHING:
                 continue
             for value in [v for k, v in module.__dict__.items() if k in named and k not in module._slots]:
@@ -234,8 +290,28 @@ def _is_slot(found: Any) -> bool:
     return type(found).__name__ == "member_descriptor"
 
 
-def _is_setting(found: Any) -> bool:
-    return found is not MISSING and (type(found) in ATOMS or isinstance(found, (*CONTAINERS, np.ndarray)))
+def _may_be_hidden(found: Any) -> bool:
+    """Something in a class that an attribute of the object itself would come before?"""
+    return found is not MISSING and not hasattr(type(found), "__set__")
+
+
+def _is_plain(value: Any) -> bool:
+    """A setting or a function, not an object with a life of its own?"""
+    return type(value) in ATOMS or isinstance(value, (FunctionType, *CHANGING))
+
+
+def _is_installed(module: ModuleType) -> bool:
+    """Not the user's own file: of what others wrote only settings and functions are looked at."""
+    where = str(getattr(module, "__file__", None) or "")
+    return "site-packages" in where or "dist-packages" in where
+
+
+def _warn(what: str, unseen: str) -> None:
+    warnings.warn(
+        f"a recorded function {what}; changes of {unseen} are not seen: pass them as arguments",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def _is_library(name: str) -> bool:

@@ -11,15 +11,17 @@ It neither records nor runs anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from types import CellType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trilobite.framework.code_names import names_of_class
+from trilobite.framework.class_guards import ClassGuard
+from trilobite.framework.code_names import REFLECTING, names_of_class
 from trilobite.framework.snapshots import MISSING, Atom, Object, frozen, same, shown, told
 from trilobite.framework.tensor import Tensor, wrap
 
@@ -90,6 +92,7 @@ class Guards:
         self.places: list[Place] = []
         self.seen: list[Any] = []
         self.modules: dict[Any, Any] = {}  # module -> what it looked like
+        self.classes: dict[type, ClassGuard] = {}
         self.lifted: list[tuple[Place, Tensor]] = []  # numbers that are inputs of the recording
         self.entries: list[tuple[Any, Any, Any]] = []
         self.variables: list[tuple[Any, Any]] = []
@@ -97,8 +100,12 @@ class Guards:
     def settle(self) -> None:
         """All places are known: they are laid out for `hold`, which every call passes."""
         rows = list(zip(self.places, self.seen, strict=True))
-        self.entries = [(p.holder.get, p.key, s) for p, s in rows if type(p.holder) is not CellType]
+        self.entries = [(_getter(p.holder), p.key, s) for p, s in rows if type(p.holder) is not CellType]
         self.variables = [(p.holder, s) for p, s in rows if type(p.holder) is CellType]
+        inputs = {place.identity for place, _ in self.lifted}
+        for cls, guard in self.classes.items():
+            owners = ((base, name) for base in cls.__mro__ for name in vars(base) if name in guard.found)
+            guard.skipped = frozenset(name for base, name in owners if (id(base), name) in inputs)
 
     def hold(self) -> bool:
         """Is everything but modules as it was? What is the same object is not looked into unless it is a
@@ -115,7 +122,7 @@ class Guards:
                     return False
         except ValueError:  # a variable that was deleted
             return False
-        return True
+        return not self.classes or all(guard.holds() for guard in self.classes.values())
 
     def differs(self) -> tuple[str, Place | None]:
         """What is not as it was, for a reader, and where; an empty text if nothing is."""
@@ -123,10 +130,20 @@ class Guards:
             now = place.now()
             if now is not seen and not same(now, seen):
                 return f"{place.name} is {shown(now)} instead of {shown(seen)}", place
+        for guard in self.classes.values():
+            name = None if guard.holds() else guard.differs()
+            if name is not None:
+                return self._class_differs(guard, name)
         for place, _ in self.lifted:
             if type(place.now()) not in NUMBERS:
                 return f"{place.name} is {shown(place.now())} instead of a number", place
         return "", None
+
+    def _class_differs(self, guard: ClassGuard, name: str) -> tuple[str, Place | None]:
+        owner, now = guard.place(name)
+        place = Place(Attributes(owner), name, f"{owner.__name__}.{name}")
+        text = f"{place.name} is {shown(now)} instead of {shown(guard.found[name])}"
+        return text, place if type(now) in NUMBERS and type(guard.found[name]) in NUMBERS else None
 
     def module_differs(self) -> tuple[str, Place | None]:
         """The same of modules."""
@@ -151,15 +168,21 @@ class Guards:
                 tensor._cell.value = np.asarray(value, held.dtype)
 
 
+def _getter(holder: Any) -> Callable[[Any, Any], Any]:
+    """`holder.get`, without a step through Python where that can be had."""
+    return partial(getattr, holder.of) if type(holder) is Attributes else holder.get
+
+
 def look_at(module: Any) -> dict[str, Any]:
     """A module as its code may see it: attributes that its class names, all entries, hooks."""
     kind: Any = type(module)
     named = names_of_class(kind)
     own, slots = module.__dict__, module._slots
+    everything = any(name in named for name in REFLECTING)  # names may be built when the code runs
     found = {
         name: frozen(value)
         for name, value in own.items()
-        if name in slots or (name in named and name not in module.HIDDEN)
+        if name in slots or ((everything or name in named) and name not in module.HIDDEN)
     }
     found["its class"] = Object(kind)
     found["the order of its entries"] = tuple(slots)

@@ -7,18 +7,28 @@ by what they hold, all else by identity.
 
 from __future__ import annotations
 
+import array
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from operator import is_
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from trilobite.native.ownership import Count, counter
+
 ATOMS = (int, float, complex, bool, str, bytes, type(None))
-CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-LARGEST = 256  # elements of a container that are looked at
-DEEPEST = 4  # containers in containers, attributes of attributes
-MOST_BYTES = 1 << 24  # of a NumPy array that is compared
+_MAPPINGS: tuple[Any, ...] = (dict, MappingProxyType)
+_VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_MEMORY = (np.ndarray, bytearray, memoryview, array.array)
+CONTAINERS: tuple[Any, ...] = (list, tuple, set, frozenset, deque, *_MAPPINGS, *_VIEWS)
+CHANGING = (*CONTAINERS, *_MEMORY)  # look otherwise though they are the same object
+LARGEST = 4096  # elements of a container that are looked at
+DEEPEST = 8  # containers in containers
+MOST_BYTES = 1 << 24  # of an array that is compared
+_MANY = 64  # elements that machine code compares
 MISSING = object()
 
 
@@ -46,11 +56,12 @@ class Object:
 
 
 class Contents(NamedTuple):
-    """What a NumPy array holds."""
+    """What an array or another piece of memory holds."""
 
+    kind: type
     shape: tuple[int, ...]
     dtype: Any
-    data: bytes
+    data: Any
 
 
 def frozen(value: Any, depth: int = 0) -> Any:
@@ -58,10 +69,12 @@ def frozen(value: Any, depth: int = 0) -> Any:
     if type(value) in ATOMS:
         zero = type(value) is float and value == 0
         return Atom(type(value), "nan" if value != value else value, str(value) if zero else "")
-    if type(value) is np.ndarray and value.nbytes <= MOST_BYTES:
-        return Contents(value.shape, value.dtype, value.tobytes())
+    if isinstance(value, np.generic) and value.dtype.kind != "O":
+        return Contents(type(value), (), value.dtype, value.tobytes())
+    if isinstance(value, _MEMORY):
+        return _contents(value, depth)
     if isinstance(value, CONTAINERS) and depth < DEEPEST and len(value) <= LARGEST:
-        if isinstance(value, dict):
+        if isinstance(value, _MAPPINGS):
             return type(value), tuple((_key(k), frozen(v, depth + 1)) for k, v in value.items())
         if isinstance(value, set | frozenset):
             return type(value), frozenset(_key(v) for v in value)
@@ -69,8 +82,32 @@ def frozen(value: Any, depth: int = 0) -> Any:
     return Object(value)
 
 
+def _contents(value: Any, depth: int) -> Any:
+    if isinstance(value, np.ma.MaskedArray):
+        return _contents(value.data, depth), _contents(np.ma.getmaskarray(value), depth)
+    if is_too_large(value):
+        return Object(value)
+    if not isinstance(value, np.ndarray):
+        return Contents(type(value), (), getattr(value, "typecode", ""), bytes(value))
+    if value.dtype.hasobject:
+        elements = tuple(frozen(v, depth + 1) for v in value.flat) if depth < DEEPEST else ()
+        return Contents(type(value), value.shape, value.dtype, elements)
+    return Contents(type(value), value.shape, value.dtype, value.tobytes())
+
+
+def is_too_large(value: Any) -> bool:
+    """Would looking at it cost more than most calls?"""
+    if isinstance(value, np.ndarray | memoryview):
+        return value.nbytes > MOST_BYTES or (
+            isinstance(value, np.ndarray) and value.dtype.hasobject and value.size > LARGEST
+        )
+    if isinstance(value, bytearray | array.array):
+        return len(value) > MOST_BYTES
+    return isinstance(value, CONTAINERS) and len(value) > LARGEST
+
+
 def _key(value: Any) -> Any:
-    return value if type(value) in ATOMS else Object(value)
+    return frozen(value) if type(value) in ATOMS else Object(value)
 
 
 class Snapshot:
@@ -81,44 +118,58 @@ class Snapshot:
     def __init__(self, value: Any) -> None:
         self.kind = type(value)
         self.content = frozen(value)
-        parts = None if isinstance(value, np.ndarray | set | frozenset) else list(_elements(value))
-        simple = parts is not None and len(parts) <= 2 * LARGEST and not any(map(can_change, parts))
-        self.elements = parts if simple else None
+        whole = isinstance(value, (*_MEMORY, set, frozenset)) or is_too_large(value)
+        parts = None if whole else list(_elements(value))
+        self.elements = parts if parts is not None and not any(map(can_change, parts)) else None
 
     def matches(self, now: Any) -> bool:
         """First whether the very same elements are in it, which is quick."""
         if type(now) is not self.kind:
             return False
         elements = self.elements
-        if elements is not None:
-            found = list(_elements(now))
-            if len(found) == len(elements) and all(map(is_, found, elements)):
-                return True
+        if elements is not None and len(now) <= LARGEST and _identical(_elements(now), elements):
+            return True
         return bool(frozen(now) == self.content)
 
 
+def _identical(now: Iterable[Any], elements: list[Any]) -> bool:
+    found = now if type(now) is list else list(now)
+    if len(found) != len(elements):
+        return False
+    if len(found) > _MANY:
+        return _native_count()(found, elements) >= 0
+    return all(map(is_, found, elements))
+
+
+@lru_cache(maxsize=1)
+def _native_count() -> Count:
+    return counter()
+
+
 def _elements(value: Any) -> Iterable[Any]:
-    return (*value, *value.values()) if isinstance(value, dict) else value
+    return (*value, *value.values()) if isinstance(value, _MAPPINGS) else value
 
 
 def can_change(value: Any, depth: int = 0) -> bool:
     """May it look otherwise though it is the same object? Objects are looked into elsewhere."""
     if type(value) is tuple:
         return depth < DEEPEST and any(can_change(v, depth + 1) for v in value)
-    return isinstance(value, (*CONTAINERS, np.ndarray))
+    return isinstance(value, CHANGING)
 
 
 def seen(value: Any) -> Any:
     """What to keep of a value to compare with later."""
-    return Snapshot(value) if isinstance(value, (*CONTAINERS, np.ndarray)) else value
+    return Snapshot(value) if isinstance(value, CHANGING) else value
 
 
 def same(now: Any, kept: Any) -> bool:
     """Of values that are not the same object: do they mean the same?"""
     if type(kept) is Snapshot:
         return kept.matches(now)
-    if type(now) is not type(kept) or type(now) not in ATOMS:
+    if type(now) is not type(kept):
         return False
+    if type(now) not in ATOMS:
+        return isinstance(now, np.generic) and bool(frozen(now) == frozen(kept))
     return bool(now == kept and (now or repr(now) == repr(kept))) or bool(now != now and kept != kept)
 
 
@@ -128,7 +179,7 @@ def shown(value: Any) -> str:
         return "gone"
     if isinstance(value, Snapshot):
         return f"another {value.kind.__name__}" if value.kind is np.ndarray else "another container"
-    if type(value) in ATOMS:
+    if type(value) in ATOMS or isinstance(value, np.generic):
         return repr(value)
     return f"{'another ' if not isinstance(value, type) else ''}{type(value).__name__}"
 
