@@ -9,8 +9,8 @@ import pytest
 import typer
 from PIL import Image
 
-from trilobite.apps.style import command, pictures
-from trilobite.base.errors import ArgumentError, FileError
+from trilobite.apps.style import command, pictures, real_time
+from trilobite.base.errors import ArgumentError, FileError, TrilobiteError
 
 RNG = np.random.default_rng(5)
 
@@ -73,7 +73,7 @@ def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
     with pytest.raises(FileError, match="the picture cannot be read"):
         pictures.read(tmp_path / "a.png")
-    with pytest.raises(FileError, match="the picture cannot be read"):
+    with pytest.raises(FileError, match="there is no such picture"):
         pictures.read(tmp_path / "absent.png")
     with pytest.raises(FileError, match="the picture cannot be written"):
         pictures.write(tmp_path / "a.nothing", np.zeros((2, 2, 3), np.float32))
@@ -135,3 +135,27 @@ def test_a_folder_goes_on_past_what_is_no_picture(
     assert pictures.read_frames(tmp_path / "out" / "c.gif").milliseconds == [50, 70]
     with pytest.raises(ArgumentError, match="an animation of 2 frames"):
         command.style(tmp_path / "in" / "c.gif", output=tmp_path / "c.jpg")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"output": "painted.xyz"}, "one of the endings .png"),
+        ({"output": "painted"}, "a picture as 'painted'"),
+        ({"on": "gpu"}, "there is no target 'gpu'"),
+        ({"on": "dlp:nothing"}, "there is no machine 'nothing'"),
+        ({"style": "starry"}, "or the path of a picture"),
+        ({"style": "starry.jpg"}, "there is no such picture"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_painted(
+    given: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.fromarray(random_bytes(8, 8, 3)).save(tmp_path / "a.png")
+    monkeypatch.setattr(real_time, "_load", lambda *_: None)
+    output = Path(given.get("output", "b.png"))
+    with pytest.raises(TrilobiteError, match=said):
+        command.style(
+            tmp_path / "a.png", given.get("style", "7"), output=tmp_path / output, on=given.get("on", "cpu")
+        )
+    assert not (tmp_path / output).exists()

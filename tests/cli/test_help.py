@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import typer
 
-from trilobite.base.errors import TrilobiteError
-from trilobite.cli import COMMANDS
+import trilobite
+from trilobite.base.errors import DeviceError, FileError, TrilobiteError
+from trilobite.base.locations import Location
+from trilobite.cli import COMMANDS, shown
 from trilobite.cli.application import load
 from trilobite.processor.machine.description import DEFAULT
 
@@ -71,3 +73,15 @@ def test_check_refuses_before_it_says_no_errors(
     with pytest.raises(TrilobiteError, match=problem):
         check(str(source), **{"arg": ["random:f32:64", "64"], **words})
     assert "no errors" not in capsys.readouterr().out
+
+
+def test_places_in_our_own_code_are_not_shown_at_a_shell() -> None:
+    package = Path(trilobite.__file__).parent
+    for file, told in (
+        (package / "apps" / "x.py", False),
+        (package / "zoo" / "x.py", True),
+        ("net.py", True),
+    ):
+        error = DeviceError("what", where=Location(str(file), 3, "f"), expected="that")
+        assert ("where:" in shown(error)) == told and "expected: that" in shown(error)
+    assert "where: a.png" in shown(FileError("what", where="a.png"))

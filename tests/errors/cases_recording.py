@@ -14,7 +14,7 @@ from .wrong_use import X, keep, wrong
     DeviceError,
     "there is no target 'gpu'",
     "one of cpu, dlp, reference",
-    'tb.jit(f, target="reference") runs everywhere',
+    "take cpu, or dlp:MACHINE with one of `trilobite machines`",
 )
 def jit_target() -> Any:
     return tb.jit(lambda a: a, target="gpu")(X)

@@ -53,6 +53,31 @@ def test_numbers_for_reading() -> None:
 
 
 @needs_node
+def test_times_have_the_unit_that_fits_and_shares_are_percent() -> None:
+    assert evaluate("[33316049, 4200, 7].map(n => timed(n, 'ns'))") == ["33.32 ms", "4.200 µs", "7 ns"]
+    assert evaluate("timed(1234567, 'cycles')") == "1,234,567 cycles"
+    assert evaluate("[cellText('share', 0.347), cellText('µs', 0.347), cellText('MFU', null)]") == [
+        "35 %", "0.3470", "–",
+    ]  # fmt: skip
+
+
+@needs_node
+def test_empty_cells_come_last_both_ways() -> None:
+    for sign, order in ((1, [1, 2, 3, None]), (-1, [3, 2, 1, None])):
+        assert evaluate(f"[2, null, 3, 1].sort((a, b) => byCell(a, b, {sign}))") == order
+
+
+@needs_node
+def test_modules_of_a_comparison_are_those_of_the_run_and_sum_to_it() -> None:
+    kernels = [{"module": "a", "time": 3e6}, {"module": "", "time": 1e6}]
+    run = json.dumps({"unit": "ns", "total": 9e6, "seconds": 0.006, "kernels": kernels})
+    found = evaluate(f"[...moduleSeconds({run})]")
+    assert {name: round(s, 9) for name, s in found} == {
+        "a": 0.003, "(the network itself)": 0.001, "(outside kernels)": 0.002,
+    }  # fmt: skip
+
+
+@needs_node
 def test_events_are_found_by_time() -> None:
     some = lane([0, 10, 20], [5, 5, 5])
     asked = [-1, 0, 5, 7, 10, 14.5, 20, 25, 26]

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from trilobite.apps.demo_page import write_index
+from trilobite.apps.demo_page import next_steps, write_index
 from trilobite.apps.demo_part import Part
 from trilobite.base.errors import TrilobiteError
 from trilobite.processor.machine.description import DEFAULT
@@ -60,10 +60,8 @@ def main(
         f"\n{seconds:.0f} s in all{f', {len(failed)} parts with a word of warning' if failed else ''}."
     )
     typer.echo(f"Open    {page.resolve().as_uri()}")
-    typer.echo(
-        "Try     trilobite style YOUR.jpg 11 -o styled.png      (styles 0 to 25, or a picture as the style)"
-    )
-    typer.echo(f"        trilobite profile resnet18 --on cpu --on dlp:{machine} -o report.html")
+    for number, (what, line) in enumerate(next_steps(machine)):
+        typer.echo(f"{'' if number else 'Try':<8}{line}   ({what})")
     if any(part.wrong for part in done) or all(part.failed for part in done):
         raise typer.Exit(1)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
@@ -42,12 +44,33 @@ simulated processor {escape(machine)}. All of it was computed in {seconds:.0f} s
 
 
 def _next(machine: str) -> str:
-    return (
-        "trilobite style YOUR.jpg 11 -o styled.png             # styles 0 to 25, mixtures 3:0.7,11:0.3\n"
-        "trilobite style YOUR.jpg PAINTING.jpg -o styled.png   # any picture as the style\n"
-        f"trilobite profile resnet18 --on cpu --on dlp:{machine} -o report.html\n"
-        "trilobite kernel run saxpy.mlu                        # a BANG C kernel of your own\n"
-    )
+    return "\n".join(f"# {what}\n{line}" for what, line in next_steps(machine))
+
+
+def next_steps(machine: str) -> list[tuple[str, str]]:
+    """What one might do next, and the line to type: the command as this shell finds it."""
+    trilobite = command_name()
+    return [
+        (
+            "another style: 0 to 25, or a mixture such as 3:0.7,11:0.3",
+            f"{trilobite} style YOUR.jpg 11 -o styled.png",
+        ),
+        ("any picture as the style", f"{trilobite} style YOUR.jpg PAINTING.jpg -o styled.png"),
+        (
+            "where the time of a network goes, on both",
+            f"{trilobite} profile resnet18 --on cpu --on dlp:{machine} -o report.html",
+        ),
+        ("watch something in the browser while it runs", f"{trilobite} studio digits"),
+        ("the labs of the course", f"{trilobite} labs"),
+    ]
+
+
+def command_name() -> str:
+    """`trilobite` where the shell finds it, else its path: its environment need not be active."""
+    beside = Path(sys.executable).parent / "trilobite"
+    if shutil.which("trilobite") or not beside.is_file():
+        return "trilobite"
+    return str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside)
 
 
 def _hero(parts: Sequence[Part]) -> Iterator[str]:
@@ -104,7 +127,7 @@ def _line(text: str) -> str:
 
 
 def _figure(name: str, caption: str) -> str:
-    image = f'<img src="{escape(name)}" alt="{escape(caption)}" loading="lazy">'
+    image = f'<img src="{escape(name)}" alt="{escape(caption)}">'
     linked = f'<a href="{escape(name)}">{image}</a>'
     return f"<figure>{linked}<figcaption>{escape(caption)}</figcaption></figure>"
 

@@ -19,6 +19,7 @@ from trilobite.apps.style.pictures import Pixels
 
 STYLES = {2: "ink", 7: "stained glass", 11: "engraving", 18: "woodcut"}  # number: what it looks like
 CHIP_STYLES = (2, 7, 18)
+MEASURED_CALLS = 20  # of the CPU for the report: others on the machine disturb some
 READ = 12  # new digits that are shown
 
 
@@ -99,7 +100,9 @@ def _report(part: Part, output: Path, machine: str, content: Pixels, chip: Any, 
     feeds = chip.feeds(content, CHIP_STYLES[-1])  # the picture whose cycles are told
     with part.doing("writing the report"):
         subjects = [
-            s for which in (cpu, chip) for s in subjects_of("26 styles", which.session.profile(feeds, 3))
+            s
+            for which, n in ((cpu, MEASURED_CALLS), (chip, 1))
+            for s in subjects_of("26 styles", which.session.profile(feeds, n))
         ]
         write_page(output / "report.html", f"One picture on this CPU and on {machine}", subjects)
     part.pages.append(("report.html", "where the time and the cycles of this network went, layer by layer"))

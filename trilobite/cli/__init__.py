@@ -7,7 +7,10 @@ that it belongs to, not here.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from trilobite.base.errors import TrilobiteError
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -70,4 +73,24 @@ def main() -> None:
     try:
         application(COMMANDS)()
     except TrilobiteError as error:
-        sys.exit(f"trilobite: {error}")
+        sys.exit(f"trilobite: {shown(error)}")
+
+
+def shown(error: TrilobiteError) -> str:
+    """The error's text. A place in our own code, or in what called it, tells somebody at a shell nothing."""
+    from trilobite.base.locations import Location
+
+    if not isinstance(error.where, Location) or not _is_ours(error.where.file):
+        return str(error)
+    return str(type(error)(error.what, expected=error.expected, remedy=error.remedy))
+
+
+def _is_ours(file: str) -> bool:
+    from pathlib import Path
+
+    import trilobite
+
+    path, package = Path(file), Path(trilobite.__file__).parent
+    if path.is_relative_to(package):
+        return not path.is_relative_to(package / "zoo")
+    return not {"typer", "click"}.isdisjoint(path.parts)

@@ -71,8 +71,9 @@ def _sentence(p: Any) -> str:
     share = floor / p.kernels if p.kernels else 0.0
     slowest = max(p.rows, key=lambda row: row.seconds, default=None)
     threads = f"{p.roofline.threads} thread{'s' if p.roofline.threads > 1 else ''}"
+    lost = f" {_disturbed(p)}" if p.disturbed > p.call / 10 else ""
     said = (
-        f"It ran on {threads} of this CPU. A call took {amount(p.call, 's')}. "
+        f"It ran on {threads} of this CPU. A call took {amount(p.call, 's')}.{lost} "
         f"Its kernels reach {share:.0%} of what arithmetic and memory of this machine allow."
     )
     if slowest is None or not p.kernels:
@@ -81,16 +82,25 @@ def _sentence(p: Any) -> str:
     return f"{said} The longest is {slowest.name}: {spent}, bound by {_bound(p, slowest)}."
 
 
+def _disturbed(p: Any) -> str:
+    return (
+        f"In {amount(p.disturbed, 's')} of it kernels took longer than they did in other calls: "
+        "something else ran on this machine."
+    )
+
+
 def _figures(p: Any) -> list[tuple[str, str]]:
     flops, moved = sum(row.flops for row in p.rows), sum(row.bytes for row in p.rows)
     found = [
         ("time", f"{amount(p.call, 's')}, least of {p.repeats}"),
-        ("in kernels", amount(p.kernels, "s")),
+        ("in kernels, each at its quickest", amount(p.kernels, "s")),
         ("outside kernels", amount(p.elsewhere, "s")),
         ("arithmetic", f"{amount(flops, 'FLOP')}, {amount(flops / max(p.kernels, 1e-12), 'FLOP/s')}"),
         ("read and written by kernels", amount(moved, "B")),
         ("threads", str(p.roofline.threads)),
     ]
+    if p.disturbed > p.call / 10:
+        found.insert(3, ("lost to other programs", amount(p.disturbed, "s")))
     if p.fused is not None:
         found.append(("memory between kernels", amount(p.arena, "B")))
     return found

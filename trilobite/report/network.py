@@ -55,11 +55,12 @@ def layers_table(profile: Any) -> Table:
     """Groups of a compiled network: cycles, what bounds them, predicted beside simulated, the mapping."""
     head = "group,operations,cycles,share,bound by,unit,MFU,DRAM bytes,µJ,predicted,mapping,line".split(",")
     rows = [
-        [f"{r.number} {r.name}", r.operations, r.cycles, r.share, r.bound, r.unit, r.utilisation,
-         r.dram_bytes, r.joules * 1e6, r.predicted, r.mapping, r.where]
+        [f"{r.number} {r.name}", r.operations, r.cycles, r.share, r.bound, r.unit, r.utilisation or None,
+         r.dram_bytes, r.joules * 1e6, r.predicted or None, r.mapping, r.where]
         for r in profile.rows
     ]  # fmt: skip
-    return Table("Layers", head, rows, "Predicted cycles come from the model that chose the mapping.")
+    note = "MFU: how full the matrix unit is. Predicted cycles come from the model that chose the mapping."
+    return Table("Layers", head, rows, note)
 
 
 def _sentence(launch: str, profile: Any) -> str:

@@ -134,6 +134,8 @@ _WAITS = {
 def _sentence(run: Run) -> str:
     """Where it ran, how long it took, what bounds it: a sentence each."""
     causes = run.stalls_by_cause()
+    begun = max((row.cycles.get("launch", 0) for row in run.stalls), default=0)
+    launch = f" Starting it takes {begun:,} of them." if begun > run.cycles / 10 else ""
     waits = {cause: cycles for cause, cycles in causes.items() if cause in _WAITS}
     roof = run.roofline
     worst = max(waits, key=lambda cause: waits[cause]) if any(waits.values()) else ""
@@ -141,8 +143,8 @@ def _sentence(run: Run) -> str:
     reached = f", {roof.cycles / run.cycles:.0%} of them" if run.cycles else ""
     return (
         f"It ran on {_cores(run)} of {run.machine.name}. It took {run.cycles:,} cycles, "
-        f"{amount(run.seconds, 's')} at {run.machine.clock_ghz:g} GHz, and {amount(run.energy.total, 'J')}. "
-        f"{_side(run).capitalize()} alone would need {roof.cycles:,.0f} cycles{reached}.{tail}"
+        f"{amount(run.seconds, 's')} at {run.machine.clock_ghz:g} GHz, and {amount(run.energy.total, 'J')}."
+        f"{launch} {_side(run).capitalize()} alone would need {roof.cycles:,.0f} cycles{reached}.{tail}"
     )
 
 

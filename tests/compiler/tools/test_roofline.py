@@ -49,7 +49,7 @@ def test_the_chains_are_all_run(dtype: np.dtype) -> None:
     code = kernels([(peak_text(host, dtype), 0)])
     driver.Table([driver.Call(code.addresses[0], 0, 1)], [out.ctypes.data], scratch=64, alive=code).run()
     # x -> x / 2 + 1/4 has the fixed point 1/2, wherever it begins
-    np.testing.assert_array_equal(out.view(dtype)[: host.lanes(dtype.itemsize)], CHAINS / 2)
+    np.testing.assert_array_equal(out.view(dtype)[: host.tile_lanes(dtype.itemsize)], CHAINS / 2)
 
 
 @pytest.mark.parametrize("host", [SSE2, AARCH64], ids=["sse2", "aarch64"])

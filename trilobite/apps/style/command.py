@@ -17,6 +17,7 @@ import typer
 from trilobite.apps.style import pictures
 from trilobite.apps.style.pictures import Frames, Picture, Pixels
 from trilobite.base.errors import ArgumentError, FileError
+from trilobite.compiler.targets.registry import find
 
 Stylise = Callable[[Pixels], Pixels]
 METHODS = ("auto", "network", "optimise")
@@ -60,8 +61,7 @@ def style(
     compare: Annotated[bool, typer.Option(help="run on the CPU too, and say how far apart they are")] = False,
 ) -> None:
     """Paint a picture in the style of another."""
-    if method not in METHODS:
-        raise ArgumentError(f"a method {method!r}", expected=", ".join(METHODS))
+    _check(content, output, on, method)
     optimised = method == "optimise" or (method == "auto" and bool(weights))
     room = memory << 20 or None
     showing: list[Callable[[Pixels], None]] = []  # where pictures so far go
@@ -103,6 +103,15 @@ def style(
     if failed:
         typer.echo(f"{failed} of {len(jobs)} pictures could not be read.", err=True)
         raise typer.Exit(1)
+
+
+def _check(content: Path, output: Path, on: str, method: str) -> None:
+    """What can be known to be wrong before anything is read, fetched or painted."""
+    if method not in METHODS:
+        raise ArgumentError(f"a method {method!r}", expected=", ".join(METHODS))
+    if not content.is_dir() and not output.is_dir():
+        pictures.check_ending(output)
+    find(on)
 
 
 def _frames(source: Path, place: Path, side: int | None) -> Frames:
@@ -159,12 +168,16 @@ def _by_network(style: str, network: str, strength: float, target: Any, memory: 
 
     if network:
         return Transform(network, target, memory)
-    if Path(style).suffix.lower() in pictures.EXTENSIONS:
-        painted_style = pictures.read(style).pixels
+    if _is_picture(style):
         any_style = AnyStyle(target)
-        return lambda pixels: any_style(pixels, painted_style, strength)
+        code = any_style.read_style(pictures.read(style).pixels)  # once for all pictures of a folder
+        return lambda pixels: any_style.paint(pixels, code, strength)
     multistyle = Multistyle(target, memory)
     return lambda pixels: multistyle(pixels, style)
+
+
+def _is_picture(style: str) -> bool:
+    return Path(style).suffix.lower() in pictures.EXTENSIONS or Path(style).is_file()
 
 
 def _by_optimisation(
@@ -181,7 +194,7 @@ def _by_optimisation(
     extractor = features.vgg19(weights) if weights else features.efficientnet()
     tuned: dict[str, Any] = {} if weights else LITE
     settings = optimise.Settings(steps=steps, optimiser=optimiser, target=target, **tuned)
-    if Path(style).suffix.lower() not in pictures.EXTENSIONS:
+    if not _is_picture(style):
         raise ArgumentError(
             f"a style {style!r} to optimise for", expected="a picture", remedy="give the path of a painting"
         )

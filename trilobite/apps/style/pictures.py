@@ -61,6 +61,8 @@ def read_frames(path: str | Path, largest_side: int | None = None) -> Frames:
 
 def _read(path: str | Path, largest_side: int | None, most: int | None) -> Frames:
     found = Frames([], [])
+    if not Path(path).is_file():
+        raise FileError("there is no such picture", where=path, remedy="check the path")
     try:
         with Image.open(path) as opened:
             count = getattr(opened, "n_frames", 1) if opened.format in ANIMATED and most is None else 1
@@ -147,6 +149,17 @@ def write(path: str | Path, pixels: Pixels, alpha: Pixels | None = None) -> None
     if alpha is not None and suffix in (".png", ".webp", ".tif", ".tiff"):
         image.putalpha(Image.fromarray(to_bytes(resized_plane(alpha, *pixels.shape[:2]))))
     _save(image, path)
+
+
+def check_ending(path: str | Path) -> None:
+    """Refuses a name that no picture can be written under, before one is painted."""
+    if Path(path).suffix.lower() not in EXTENSIONS:
+        raise FileError(
+            f"a picture as {Path(path).name!r}",
+            where=path,
+            expected=f"one of the endings {', '.join(EXTENSIONS)}",
+            remedy="give -o painted.png",
+        )
 
 
 def _save(image: Image.Image, path: str | Path, **options: Any) -> None:

@@ -59,7 +59,8 @@ def _parts(style: int | str | Mapping[int, float]) -> Mapping[int, float]:
         return {int(number): float(share or 1) for number, _, share in pairs}
     except ValueError:
         raise ArgumentError(
-            f"a style {style!r}", expected='a number such as 7, or a mixture such as "3:0.7,11:0.3"'
+            f"a style {style!r}",
+            expected='a number such as 7, a mixture such as "3:0.7,11:0.3", or the path of a picture',
         ) from None
 
 
@@ -148,9 +149,12 @@ class AnyStyle:
 
     def __call__(self, pixels: Pixels, style: Pixels, strength: float = 1.0) -> Pixels:
         """`strength` below 1 mixes the style with the picture's own."""
+        return self.paint(pixels, self.read_style(style), strength)
+
+    def paint(self, pixels: Pixels, code: np.ndarray[Any, Any], strength: float = 1.0) -> Pixels:
+        """The same of a style that was read before."""
         if not 0 <= strength <= 1:
             raise ArgumentError(f"a strength of {strength}", expected="a number from 0 to 1")
-        code = self.read_style(style)
         if strength < 1:
             code = np.float32(strength) * code + np.float32(1 - strength) * self.read_style(pixels)
         side = self.CONTENT_SIDE

@@ -20,6 +20,7 @@ import trilobite as tb
 from trilobite.apps.style.pictures import Pixels
 from trilobite.base.errors import ArgumentError
 from trilobite.framework.nn import functional as F
+from trilobite.framework.progress import Progress
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 LEAST = 1 << 20  # bytes of one strip; smaller ones cost more than they save
@@ -55,10 +56,11 @@ def paint(pixels: Pixels, layers: Sequence[Layer], memory: int, target: Any = "c
     if memory < LEAST:
         raise ArgumentError(f"{memory} bytes for strips", expected=f"at least {LEAST}")
     kept = {layer.adds for layer in layers if layer.adds is not None}
-    with tempfile.TemporaryDirectory(prefix="trilobite-strips-") as directory:
+    with tempfile.TemporaryDirectory(prefix="trilobite-strips-") as directory, Progress() as bar:
         store = _Store(Path(directory), memory // 4)
         x: Array = np.ascontiguousarray(pixels.transpose(2, 0, 1), np.float32)
         results: dict[int, Array] = {}
+        bar.start("painting in strips, layer by layer", len(layers))
         for number, layer in enumerate(layers):
             added = None if layer.adds is None else results[layer.adds]
             x = _run(layer, x, added, store, memory // 4, target)
@@ -66,6 +68,7 @@ def paint(pixels: Pixels, layers: Sequence[Layer], memory: int, target: Any = "c
                 results[number] = x
             for done in [n for n in results if not _is_read_later(n, number, layers)]:
                 del results[done]
+            bar.advance({})
         return np.ascontiguousarray(x.transpose(1, 2, 0))
 
 

@@ -19,8 +19,8 @@ MEASURED, SIMULATED = "measured", "simulated"
 FORMS: Mapping[str, tuple[str, ...]] = {
     # kernels in seconds, beside the roofs of the machine they ran on
     MEASURED: (
-        "name", "repeats", "call", "kernels", "elsewhere", "rows", "events", "roofline", "target", "fused",
-        "arena", "listings",
+        "name", "repeats", "call", "kernels", "elsewhere", "disturbed", "rows", "events", "roofline",
+        "target", "fused", "arena", "listings",
     ),
     # the run of a processor, cycle by cycle, and its program group by group
     SIMULATED: ("run", "rows", "compiled", "arena", "owners", "spans"),

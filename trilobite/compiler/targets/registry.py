@@ -65,7 +65,7 @@ def _family(family: str, target: object) -> Factory:
                 f"there is no target {target!r}",
                 where=user_location(),
                 expected=f"one of {', '.join(families())}",
-                remedy='tb.jit(f, target="reference") runs everywhere',
+                remedy="take cpu, or dlp:MACHINE with one of `trilobite machines`",
             )
         module, _, name = place.partition(":")
         _families[family] = getattr(import_module(module), name)

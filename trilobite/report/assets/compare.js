@@ -6,13 +6,16 @@ function ratioText(a, b) {
   return ratio < 1 ? `${(1 / ratio).toFixed(2)} times less` : `${ratio.toFixed(2)} times more`;
 }
 
-/** Time of every module in seconds. @param {Subject} subject @returns {Map<string, number>} */
+/** Time of every module in seconds, and what is left of the whole. @param {Subject} subject @returns {Map<string, number>} */
 function moduleSeconds(subject) {
-  const whole = subject.kernels.reduce((sum, k) => sum + k.time, 0), found = new Map();
+  const found = new Map(), scale = subject.unit === "ns" ? 1e-9 : subject.total ? subject.seconds / subject.total : 0;
+  let rest = subject.seconds;
   for (const kernel of subject.kernels) {
-    const name = kernel.module || "(the network itself)", seconds = whole ? kernel.time / whole * subject.seconds : 0;
+    const name = kernel.module || "(the network itself)", seconds = kernel.time * scale;
     found.set(name, (found.get(name) || 0) + seconds);
+    rest -= seconds;
   }
+  if (rest > subject.seconds * 1e-3) found.set("(outside kernels)", rest);
   return found;
 }
 
@@ -36,7 +39,7 @@ function compareView(subjects) {
     const value = (/** @type {Subject} */ s, /** @type {string} */ name) => (s.figures.find((pair) => pair[0] === name) || ["", "–"])[1];
     place.replaceChildren(element("p", { class: "sentence" }, said),
       ...(both.length ? [tableView({ title: "Numbers of both", head: ["", "first", "second", "the second needs"], rows: both.map((name) => [name, a.numbers[name], b.numbers[name], ratioText(a.numbers[name], b.numbers[name])]), note: "" })] : []),
-      ...(rows.length ? [tableView({ title: "Time of every module", head: ["module", "first, µs", "second, µs", "the second needs"], rows, note: "Largest difference first. Kernels' shares of the whole time." })] : []),
+      ...(rows.length ? [tableView({ title: "Time of every module", head: ["module", "first, µs", "second, µs", "the second needs"], rows, note: "Largest difference first; each column sums to the whole time of its run." })] : []),
       tableView({ title: "Figures", head: ["figure", names[Number(first.value)], names[Number(second.value)]], rows: figures.map((name) => [name, value(a, name), value(b, name)]), note: "" }));
   };
   first.addEventListener("change", show); second.addEventListener("change", show);

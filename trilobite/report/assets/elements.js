@@ -39,6 +39,19 @@ function scaled(value, unit) {
   return `${value.toPrecision(3)} ${unit}`.trim();
 }
 
+/** A time or a count of the axis; nanoseconds in the unit that fits. @param {number} value @param {string} unit @returns {string} */
+function timed(value, unit) {
+  if (unit !== "ns") return `${shown(value)} ${unit}`;
+  const [size, name] = timeUnit(value);
+  return `${shown(value / size)} ${name}`;
+}
+
+/** Of a span of nanoseconds the unit to write it in: how many they are, and its name. @param {number} span @returns {[number, string]} */
+function timeUnit(span) { return span >= 1e6 ? [1e6, "ms"] : span >= 1e3 ? [1e3, "µs"] : [1, "ns"]; }
+
+/** How wide a chart is drawn: as wide as the screen up to a limit, so that its letters stay readable on a phone. */
+function chartWidth() { return Math.min(Math.max(window.innerWidth - 24, 320), 900); }
+
 /** @param {number} share @returns {string} */
 function percent(share) { return `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`; }
 

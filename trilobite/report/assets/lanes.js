@@ -59,11 +59,12 @@ function tickStep(rough) {
 /** @param {CanvasRenderingContext2D} ink @param {number} width @param {number} height @param {number} from @param {number} to @param {string} unit */
 function drawAxis(ink, width, height, from, to, unit) {
   const step = tickStep((to - from) / Math.max((width - NAMES) / 110, 1));
+  const [size, name] = unit === "ns" ? timeUnit(to - from) : [1, unit];
   ink.strokeStyle = colour("line"); ink.fillStyle = colour("soft");
   for (let n = Math.ceil(from / step); n * step <= to; n++) {
     const x = NAMES + (n * step - from) / (to - from) * (width - NAMES);
     ink.beginPath(); ink.moveTo(x, AXIS - 6); ink.lineTo(x, height); ink.stroke();
-    ink.fillText(shown(Math.round(n * step * 1000) / 1000), x + 3, 14);
+    ink.fillText(shown(Number((n * step / size).toPrecision(12))), x + 3, 14);
   }
-  ink.fillText(unit, 6, 14);
+  ink.fillText(name, 6, 14);
 }

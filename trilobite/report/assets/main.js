@@ -73,6 +73,7 @@ function start(data, page) {
   runs.addEventListener("change", () => go(chosen, Number(runs.value)));
   window.addEventListener("hashchange", follow);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { palette.clear(); show(); });
+  matchMedia("(max-width: 40rem)").addEventListener("change", show);
   page.replaceChildren(element("header", {}, element("h1", {}, data.title), ...(many ? [element("label", { class: "run" }, "run ", runs)] : [])), tabs, view);
   follow();
 }

@@ -13,14 +13,14 @@ function memoryCurve(rows) {
 
 /** Bytes in use over time, and who owns the peak. @param {Subject} subject */
 function memoryView(subject) {
-  const { at, use } = memoryCurve(subject.memory), width = 900, height = 280, edge = 74, foot = 30;
+  const { at, use } = memoryCurve(subject.memory), width = chartWidth(), height = 280, edge = 74, foot = 30;
   const top = use.reduce((a, b) => Math.max(a, b), 1), last = at[at.length - 1] || 1, peak = at[use.indexOf(top)] || 0;
   const X = (/** @type {number} */ t) => edge + t / last * (width - edge - 14), Y = (/** @type {number} */ b) => height - foot - b / top * (height - foot - 26);
   const path = `M${edge},${Y(0)}` + at.map((t, i) => ` L${X(t).toFixed(1)},${Y(i ? use[i - 1] : 0).toFixed(1)} L${X(t).toFixed(1)},${Y(use[i]).toFixed(1)}`).join("");
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `memory over time, at most ${shown(top)} bytes`, tabindex: 0 });
   for (const share of [0, 0.25, 0.5, 0.75, 1])
     svg.append(drawn("line", { x1: edge, x2: width - 14, y1: Y(share * top), y2: Y(share * top), class: "grid" }), drawn("text", { x: edge - 8, y: Y(share * top) + 4, "text-anchor": "end" }, scaled(share * top, "B")));
-  const step = Math.max(tickStep(last / 10), 1);
+  const step = Math.max(tickStep(last / (width / 90)), 1);
   for (let t = 0; t < last - step / 2; t += step) svg.append(drawn("text", { x: X(t), y: height - 12, "text-anchor": "middle" }, shown(t)));
   svg.append(drawn("text", { x: width - 14, y: height - 12, "text-anchor": "end" }, "kernel"),
     drawn("path", { d: `${path} L${X(last)},${Y(0)} L${edge},${Y(0)} Z`, class: "area" }), drawn("path", { d: path, class: "curve" }),

@@ -3,7 +3,7 @@ function roofAt(peak, band, x) { return Math.min(peak, band * x); }
 
 /** Operations a byte against operations a second, both logarithmic; the roofs, and a point a kernel. @param {Subject} subject */
 function rooflineView(subject) {
-  const roofs = /** @type {Roofs} */ (subject.roofs), width = 900, height = 440, edge = 72, foot = 46;
+  const roofs = /** @type {Roofs} */ (subject.roofs), width = chartWidth(), height = Math.min(440, Math.max(width * 0.75, 300)), edge = 72, foot = 46;
   const measured = subject.target === "cpu" ? "measured" : "simulated";
   const top = Math.max(...roofs.peaks.map((p) => p[1]), 1), band = Math.max(...roofs.bandwidths.map((b) => b[1]), 1);
   const slow = Math.min(...roofs.bandwidths.map((b) => b[1]));

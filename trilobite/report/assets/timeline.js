@@ -47,7 +47,7 @@ function timelineView(subject) {
   const choose = (/** @type {number} */ lane, /** @type {number} */ number) => {
     row = lane; event = number;
     const chosen = subject.lanes[lane], start = chosen.start[number], end = start + chosen.length[number];
-    tip.textContent = `${chosen.name}: ${shown(start)} to ${shown(end)} ${subject.unit}, ${shown(chosen.length[number])} long\n${subject.labels[chosen.label[number]][0]}`;
+    tip.textContent = `${chosen.name}: ${subject.unit === "ns" ? timed(start, "ns") : shown(start)} to ${timed(end, subject.unit)}, ${subject.unit === "ns" ? timed(chosen.length[number], "ns") : shown(chosen.length[number])} long\n${subject.labels[chosen.label[number]][0]}`;
     later();
   };
   const fill = () => {
@@ -104,7 +104,7 @@ function timelineView(subject) {
   });
   new ResizeObserver(later).observe(canvas);
   const events = subject.lanes.reduce((sum, lane) => sum + lane.start.length, 0);
-  return element("section", {}, element("h2", {}, "Timeline"), element("p", { class: "note" }, `${shown(events)} events in ${subject.lanes.length} lanes, ${shown(subject.total)} ${subject.unit} in all.`),
+  return element("section", {}, element("h2", {}, "Timeline"), element("p", { class: "note" }, `${shown(events)} events in ${subject.lanes.length} lane${subject.lanes.length > 1 ? "s" : ""}, ${timed(subject.total, subject.unit)} in all.`),
     legend(kinds.map((kind) => [kind, kind])),
     element("div", { class: "controls" }, button("+", () => zoom(0.5, (from + to) / 2), { "aria-label": "zoom in" }), button("−", () => zoom(2, (from + to) / 2), { "aria-label": "zoom out" }),
       button("all", () => show(0, whole)), find), element("div", { class: "lanes" }, canvas), tip);

@@ -100,6 +100,11 @@ class Profile(targets.Profile):
         """Of the quickest call: its kernels' own time taken off."""
         return max(self.call - sum(e.end - e.begin for e in self.events) * 1e-9, 0.0)
 
+    @property
+    def disturbed(self) -> float:
+        """Of the quickest call: what its kernels took beyond their own least times. The three sum to it."""
+        return max(self.call - self.kernels - self.elsewhere, 0.0)
+
     def __str__(self) -> str:
         from trilobite.compiler.targets.cpu.tools.profile_forms import table
 

@@ -28,7 +28,7 @@ from trilobite.native.llvm.text import Text, vector
 from trilobite.native.memory import zeros
 from trilobite.native.pool import threads
 
-VERSION = 1
+VERSION = 2
 CHAINS = 12  # independent ones: enough to hide the latency of two units of five cycles each
 _TURNS = 1 << 19  # of every chain: long beside the time in which another thread wakes
 SIZES = tuple(1 << b for b in range(14, 28))  # bytes of all three arrays together
@@ -93,8 +93,10 @@ def _best(a: Roofline, b: Roofline) -> Roofline:
 
 
 def peak_text(host: Host, dtype: DType) -> str:
-    """Per unit `_TURNS` rounds of independent multiply-adds; the sums are stored so that none is dropped."""
-    t, lanes = Text(host), host.lanes(dtype.itemsize)
+    """Per unit `_TURNS` rounds of independent multiply-adds; the sums are stored so that none is dropped.
+    In the widest registers that any kernel sums in: those of tiles.
+    """
+    t, lanes = Text(host), host.tile_lanes(dtype.itemsize)
     kind = vector("float" if dtype == float32 else "double", lanes)
     out = t.argument(0, "ptr")
     slope, step = t.constant(kind, 0.5), t.constant(kind, 0.25)
@@ -133,7 +135,7 @@ def triad_text(host: Host) -> str:
 def _peak(host: Host, dtype: DType, count: int) -> float:
     out = zeros(64 * count, np.uint8)
     seconds = _quickest(peak_text(host, dtype), [int(out.ctypes.data)], count, out)
-    return 2.0 * count * _TURNS * CHAINS * host.lanes(dtype.itemsize) / seconds
+    return 2.0 * count * _TURNS * CHAINS * host.tile_lanes(dtype.itemsize) / seconds
 
 
 def _triad(host: Host, size: int, count: int) -> float:
