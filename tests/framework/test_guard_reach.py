@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import copy
 import dataclasses
 import enum
 import functools
@@ -296,3 +297,41 @@ def test_classes_are_guarded_where_their_versions_are_unknown_too(
 def test_this_interpreter_tells_versions() -> None:
     """Which keeps the cost of a class at one look; not a matter of being right."""
     assert versions_are_told()
+
+
+def test_marks_of_the_users_on_tensors() -> None:
+    """`p.no_decay = True` is a habit; a recording that reads such a mark sees it change."""
+    layer, loose = nn.Linear(4, 4), tb.ones(4)
+    layer.weight.scale = 2.0  # type: ignore[attr-defined]
+    f = tb.jit(lambda x: layer(x) * layer.weight.scale * getattr(loose, "factor", 1.0))  # type: ignore[attr-defined]
+    first = f(X).detach().numpy().copy()
+    layer.weight.scale = 6.0  # type: ignore[attr-defined]
+    np.testing.assert_allclose(f(X).detach().numpy(), 3 * first, rtol=1e-6)
+    loose.factor = 0.5  # type: ignore[attr-defined]
+    np.testing.assert_allclose(f(X).detach().numpy(), 1.5 * first, rtol=1e-6)
+    assert copy.deepcopy(layer).weight.scale == 6.0
+
+
+def test_a_compiled_function_inside_that_was_recorded_before() -> None:
+    """What the inner recording depends on, the outer one depends on."""
+    norm = nn.BatchNorm1d(4)
+    optimizer = tb.optim.SGD(norm.parameters(), lr=0.1)
+    inner = tb.jit(norm)
+
+    @tb.jit
+    def update(x: tb.Tensor) -> tb.Tensor:
+        optimizer.zero_grad()
+        loss = norm(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    inner(X), update(X)
+    outer, twice = tb.jit(lambda x: inner(x) * 1.0), tb.jit(lambda x: update(x) * 1.0)
+    outer(X), twice(X)
+    norm.eval()
+    np.testing.assert_allclose(outer(X).detach().numpy(), norm(X).detach().numpy(), rtol=1e-5, atol=1e-6)
+    optimizer.param_groups[0]["maximize"] = True
+    before = norm.weight.detach().numpy().copy()
+    twice(X)
+    assert (norm.weight.detach().numpy() > before).all()

@@ -91,7 +91,10 @@ class _Walk:
 
     def value(self, value: Any, names: frozenset[str], name: str, depth: int) -> None:
         """What is reached through a value."""
-        if type(value) in ATOMS or isinstance(value, Tensor) or depth > DEEPEST:
+        if type(value) in ATOMS or depth > DEEPEST:
+            return
+        if isinstance(value, Tensor):
+            self.marks(value)
             return
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             return
@@ -110,6 +113,14 @@ class _Walk:
             self.elements(value, names, name, depth)
             if type(value) not in CONTAINERS:
                 self.object(value, names, name, depth)
+
+    def marks(self, tensor: Tensor) -> None:
+        """Attributes that the user gave a tensor."""
+        own = tensor.__dict__
+        for key in sorted(self.names & own.keys()):
+            self.note(Place(own, key, f"a tensor's {key}"), own[key])
+        for key in sorted(n for n in self.asked - own.keys() if in_class(type(tensor), n) is MISSING):
+            self.note(Place(own, key, f"a tensor's {key}"), MISSING)
 
     def indirect(self, value: Any, names: frozenset[str], name: str, depth: int) -> bool:
         """Is it a reference to what it stands for here and now?"""
@@ -269,6 +280,9 @@ class _Walk:
                     and can_change(value)
                 ):
                     self.note(Place(module.__dict__, key, f"{kind.__name__}.{key}"), value)
+            for key in module._slots:
+                if isinstance(module.__dict__[key], Tensor) and module.__dict__[key].__dict__:
+                    self.marks(module.__dict__[key])
             for row in module._hooks.all() if module._hooks is not None else ():
                 self.value(row.fn, self.names, f"a hook of {kind.__name__}", depth + 1)
             if named is EVERYTHING:

@@ -31,7 +31,7 @@ from trilobite.framework.deferred_gradients import can_wait, forward
 from trilobite.framework.delivery import Witness, deliver, forget_gradients, old_gradients, shared_cells
 from trilobite.framework.dispatch import MISS, Dispatch
 from trilobite.framework.guards import NUMBERS, Place
-from trilobite.framework.recordings import Entry, still_holds, trace
+from trilobite.framework.recordings import Entry, hand_on, still_holds, trace
 from trilobite.framework.signature import Call, Signature, describe, hold, take_apart
 from trilobite.framework.transforms import check_function
 from trilobite.ir.evaluate import distinct
@@ -251,6 +251,7 @@ class Jitted:
 
     def _run(self, e: Entry, call: Call) -> Any:
         target = target_now(self._target)
+        hand_on(e, entry.threads.context.recorder)
         e.guards.refresh()
         self._prepare(e, call, target)
         with _state_lock(e):

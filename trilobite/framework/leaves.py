@@ -5,6 +5,7 @@ While a function is recorded, gradients are notes of the recording: they become 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,11 +25,18 @@ if TYPE_CHECKING:
 class GradLeaf(Leaf):
     """The node of a tensor that requires a gradient, and the gradient itself."""
 
-    __slots__ = ("__weakref__", "grad")
+    __slots__ = ("__weakref__", "after", "grad")
 
     def __init__(self) -> None:
         super().__init__()
         self.grad: Tensor | None = None
+        self.after: list[Callable[[], Any]] | None = None  # called when a gradient has been added
+
+
+def hooks_of(leaf: Leaf) -> tuple[Any, ...]:
+    """All that is called when a gradient arrives at a leaf."""
+    before = [hook for row in (leaf.hooks or {}).values() for hook in row]
+    return (*before, *(getattr(leaf, "after", None) or ()))
 
 
 def get_grad(leaf: GradLeaf) -> Tensor | None:

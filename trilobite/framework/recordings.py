@@ -19,7 +19,7 @@ from trilobite.framework.change_counter import changes
 from trilobite.framework.foreign_draws import told_if_drawn
 from trilobite.framework.guard_walk import guards_of
 from trilobite.framework.guards import Guards, Place, numbers_as_tensors
-from trilobite.framework.leaves import GradLeaf, get_grad
+from trilobite.framework.leaves import GradLeaf, get_grad, hooks_of
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.registry import read as read_strong
 from trilobite.framework.signature import Call, Dynamic, Static
@@ -30,8 +30,8 @@ from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
-from trilobite.ir.transforms.record import Recording, record
-from trilobite.ir.transforms.tape import Boundary, Taped
+from trilobite.ir.transforms.record import Recorder, Recording, record
+from trilobite.ir.transforms.tape import Boundary, Leaf, Taped
 from trilobite.ir.types import TensorType, type_of
 
 
@@ -52,6 +52,8 @@ class Entry:
     ]  # captured cells that held gradients, and through which view
     captured: list[Any]  # (type, requires a gradient) per captured cell
     switches: list[tuple[Any, bool]]  # modules and the mode they were in
+    forms: list[tuple[Any, Any]]  # optimisers and the form of their update
+    hooks: list[tuple[Leaf, tuple[Any, ...]]]  # of tensors that the function reads
     checked: int
     differentiable: bool  # does any output continue on the tape outside?
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -95,6 +97,8 @@ def trace(
     captured = [(_type_seen(c), requires(c)) for c in recording.cells]
     grad_was = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "grad was"]
     switches = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "training"]
+    forms = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "form"]
+    hooks = [(c.leaf, hooks_of(c.leaf)) for c in recording.cells if c.leaf is not None]
     seen = ((leaf, get_grad(leaf)) for leaf, _ in grad_was)
     grad_cells = [
         (g._cell, leaf, g._view) for leaf, g in seen if g is not None and g._cell in recording.cells
@@ -109,6 +113,8 @@ def trace(
         grad_cells,
         captured,
         switches,
+        forms,
+        hooks,
         changes(),
         any(recording.tracked),
     )
@@ -119,6 +125,7 @@ def trace(
     }
     statics = [r.value for r in rows if isinstance(r, Static)]
     called = [k[1] for k in notes if isinstance(k, tuple) and k[0] == "module"]
+    called += [hook for _, row in hooks for hook in row]
     e.guards = guards_of(fn, statics, called, numbers)
     e.usage = _usage(e, len(dynamic), options)
     e.lock = _state_lock(e)
@@ -238,6 +245,15 @@ def still_holds(e: Entry, call: Call) -> str:
     return _python_differs(e)
 
 
+def hand_on(e: Entry, recorder: Recorder | None) -> None:
+    """A recording that becomes a part of another: what it depends on, that one depends on."""
+    while recorder is not None:
+        for what, rows in (("training", e.switches), ("form", e.forms)):
+            for of, was in rows:
+                recorder.notes.setdefault((what, of), was)
+        recorder = recorder.parent
+
+
 def _python_differs(e: Entry) -> str:
     """What the function would find otherwise than when it was recorded; modules only if one has changed."""
     reason, e.changed = e.guards.differs()
@@ -246,6 +262,10 @@ def _python_differs(e: Entry) -> str:
     for module, mode in e.switches:
         if module.__dict__.get("training") != mode:
             return f"{type(module).__name__} is in {'evaluation' if mode else 'training'} mode now"
+    if any(optimizer.form() != was for optimizer, was in e.forms):
+        return "parameters or settings of an optimiser were changed"
+    if any(hooks_of(leaf) != was for leaf, was in e.hooks):
+        return "a tensor that the function reads has other hooks"
     reason, e.changed = e.guards.module_differs()
     if not reason:
         e.checked = changes()

@@ -6,6 +6,7 @@ and function.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ _make, _make_cell = object.__new__, Cell.__new__
 class Tensor(Attached):
     """An n-dimensional array that can be differentiated, traced and compiled."""
 
-    __slots__ = ("__weakref__", "_cell", "_extra", "_view")
+    __slots__ = ("__dict__", "__weakref__", "_cell", "_extra", "_view")  # the dict is for marks of the user's
     __array_priority__ = 1000
     _cell: Cell
     _view: tuple[Step, ...] | None
@@ -387,8 +388,31 @@ class Tensor(Attached):
         def call(ct: Value) -> Value | None:
             return _from_hook(hook(wrap(ct)), ct)
 
+        vars(call)["__wrapped__"] = hook  # what a recording looks into
+        if isinstance(value.node, Leaf):
+            count_change()
         row.append(call)
         return Remover(row, call)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], Any]) -> Remover:
+        """Call `hook(tensor)` whenever backward has added to the gradient of this leaf."""
+        leaf = self._cell.leaf
+        if not isinstance(leaf, GradLeaf) or self._view is not None:
+            raise GradientError(
+                "register_post_accumulate_grad_hook() on a tensor that keeps no gradient",
+                where=user_location(),
+                expected="a leaf that requires a gradient",
+                remedy="x.requires_grad_(), or register_hook() for what is computed",
+            )
+
+        def call() -> None:
+            hook(self)
+
+        vars(call)["__wrapped__"] = hook
+        leaf.after = [] if leaf.after is None else leaf.after
+        count_change()
+        leaf.after.append(call)
+        return Remover(leaf.after, call)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
@@ -400,6 +424,8 @@ class Tensor(Attached):
             )
         out = type(self).__new__(type(self))
         out._cell, out._view, out._extra = Cell(copied(self.detach()._read())), None, None
+        if self.__dict__:
+            out.__dict__.update(copy.deepcopy(self.__dict__, memo))
         if self.requires_grad:
             out._cell.leaf = GradLeaf()
         memo[id(self)] = out
@@ -419,6 +445,7 @@ class Remover:
     def remove(self) -> None:
         if self._call in self._row:
             self._row.remove(self._call)
+            count_change()
 
     __call__ = remove
 
@@ -512,11 +539,12 @@ def wrap_recorded(ctx: entry.Context, value: np.ndarray[Any, Any], node: Node) -
 def accumulate(leaf: GradLeaf, ct: Value, shared: set[int]) -> None:
     """Add a cotangent to a leaf's gradient; the first one becomes the gradient, with memory of its own."""
     old = get_grad(leaf)
+    total = None if old is None else bind(table["add"], old._read(), ct)
     if old is None:
         set_grad(leaf, wrap(own(ct, shared)))
-        return
-    total = bind(table["add"], old._read(), ct)
-    if isinstance(total, Taped):  # create_graph: the sum itself can be differentiated
+    elif isinstance(total, Taped):  # create_graph: the sum itself can be differentiated
         set_grad(leaf, wrap(total))
     else:
         old._store(total)
+    for call in list(leaf.after or ()):
+        call()

@@ -3,7 +3,8 @@
 Numbers (learning rate, momentum, ...) are 0-d float64 tensors, so that a jitted step sees them change:
 assigning to `group["lr"]` writes into the tensor that is there. A number that was absent when the group
 was made (a weight decay of 0, say) has no term in the update, and switches (bools and names) decide its
-form: both stay as they are.
+form: assigning to those makes another form, and recordings of the step record anew. Other names are the
+user's own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,11 @@ import numpy as np
 from trilobite.base.dtypes import float64, is_float, is_inexact
 from trilobite.base.errors import ArgumentError, DTypeError, StateError
 from trilobite.base.locations import user_location
+from trilobite.framework.change_counter import count_change
+from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.creation import to_array
+from trilobite.framework.optim.step_hooks import CountedList
 from trilobite.framework.tensor import Tensor, wrap
 
 
@@ -64,7 +69,11 @@ FINITE = Rule("finite", math.isfinite)
 
 
 class Group(dict[str, Any]):
-    """`params`, numbers and switches by name. What may be assigned are the numbers, in place."""
+    """`params`, numbers and switches by name, and what the user keeps with them. Numbers are assigned in
+    place; what decides the form of the update is told to the optimiser, and counts as a change.
+    """
+
+    owner: Any = None  # the optimiser
 
     def __init__(
         self,
@@ -72,26 +81,69 @@ class Group(dict[str, Any]):
         numbers: Mapping[str, Any],
         switches: Mapping[str, Any],
         optional: Iterable[str],
+        pairs: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        super().__init__(params=params, **switches)
-        absent = set(optional)
+        super().__init__(params=CountedList(params), **switches)
+        absent, self.pairs = set(optional), dict(pairs or {})
         for name, given in numbers.items():
             there = isinstance(given, Tensor) or name not in absent or given != 0
             super().__setitem__(name, number(name, given) if there else 0.0)
 
+    def __missing__(self, name: str) -> Any:
+        """PyTorch's `group["betas"]`, of the numbers that it stands for."""
+        if name not in self.pairs:
+            raise KeyError(name)
+        return tuple(self[part] for part in self.pairs[name])
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self.pairs
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401  this is what `get` means here
+
     def __setitem__(self, name: str, value: Any) -> None:
         current = self.get(name)
-        if isinstance(current, Tensor):
+        if name in self.pairs:
+            for part, given in zip(self.pairs[name], value, strict=True):
+                self[part] = given
+        elif isinstance(current, Tensor):
             with no_grad():
                 current.copy_(_plain_number(name, value))
-        elif name not in self:
+        elif name not in self and is_misspelt(name, self):
             raise StateError(
                 f"a parameter group has no {name!r}",
                 where=user_location(),
                 expected=f"one of {', '.join(self.numbers())}",
             )
-        elif value != current:
-            raise _fixed(name, current)
+        elif name not in self or not _is_equal(current, value):
+            self._reform(name, value)
+
+    def _reform(self, name: str, value: Any) -> None:
+        """Another form of the update: refused as a whole if it makes no sense."""
+        refuse_during_recording(f"{name} of a parameter group is changed")
+        before = dict(self)
+        if name == "params":
+            value = CountedList(check_parameters("a parameter group", value))
+        elif type(before.get(name)) is float or name == "initial_lr":
+            value = number(name, value.item() if isinstance(value, Tensor) else value)
+        super().__setitem__(name, value)
+        try:
+            self._check()
+        except ArgumentError:
+            super().clear()
+            super().update(before)
+            raise
+        count_change()
+
+    def _check(self) -> None:
+        if self.owner is not None:
+            self.owner.check_group(self)
+            self.belongs_to(self.owner)
+            self.owner.complete(self)
+
+    def belongs_to(self, optimizer: Any) -> None:
+        self.owner = optimizer
+        self["params"].told = self._check
 
     def add(self, name: str, given: Any) -> Tensor:
         """A further number, kept and saved with the group; the one that is there if there is one."""
@@ -99,6 +151,15 @@ class Group(dict[str, Any]):
             super().__setitem__(name, number(name, given))
         found: Tensor = self[name]
         return found
+
+    def update(self, *given: Any, **named: Any) -> None:
+        for name, value in dict(*given, **named).items():
+            self[name] = value
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            self[name] = default
+        return self[name]
 
     def numbers(self) -> dict[str, Tensor]:
         return {name: value for name, value in self.items() if isinstance(value, Tensor)}
@@ -112,26 +173,41 @@ class Group(dict[str, Any]):
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise StateError(
-            "the names of a parameter group are fixed",
+            "what a parameter group has stays there",
             where=user_location(),
             expected='group["lr"] = value',
         )
 
-    __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse
+    __delitem__ = pop = popitem = clear = __ior__ = _refuse
 
     def __reduce__(self) -> Any:
-        return _restored, (dict(self),)
+        return _restored, (dict(self), self.pairs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Group:
-        return _restored({k: copy.deepcopy(v, memo) for k, v in self.items()})
+        return _restored({k: copy.deepcopy(v, memo) for k, v in self.items()}, self.pairs)
 
 
-def _restored(entries: dict[str, Any]) -> Group:
+def _restored(entries: dict[str, Any], pairs: dict[str, tuple[str, ...]]) -> Group:
     """A group with these entries as they are."""
     out = Group.__new__(Group)
+    out.pairs = pairs
     for name, value in entries.items():
         dict.__setitem__(out, name, value)
     return out
+
+
+_OTHER_WORDS = frozenset({"rate", "learning_rate", "decay", "wd", "l2", "beta", "epsilon"})
+
+
+def is_misspelt(name: str, known: Iterable[str]) -> bool:
+    """Meant for a setting, it would be kept and never read. Any other name is the user's own."""
+    return name in _OTHER_WORDS or bool(get_close_matches(name, list(known), 1, 0.8))
+
+
+def _is_equal(a: Any, b: Any) -> bool:
+    if isinstance(a, list) or isinstance(b, list | Tensor):
+        return False
+    return type(a) in (type(b), float) and bool(a == b)
 
 
 def _plain_number(name: str, value: Any) -> Any:
@@ -144,22 +220,6 @@ def _plain_number(name: str, value: Any) -> Any:
             )
         return value
     return number(name, value)
-
-
-def _fixed(name: str, current: Any) -> StateError:
-    if current == 0.0 and not isinstance(current, bool):
-        return StateError(
-            f"{name} was 0 when the optimiser was made, so its update has no such term",
-            where=user_location(),
-            expected=f"{name} stays 0",
-            remedy=f"make the optimiser with a {name} other than 0, and change that",
-        )
-    return StateError(
-        f"{name} of a parameter group was changed",
-        where=user_location(),
-        expected=f"{name} stays {current!r}: it decides the form of the update",
-        remedy="make another optimiser",
-    )
 
 
 def check_parameters(owner: str, params: Any) -> list[Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from trilobite.framework.change_counter import count_change
 from trilobite.framework.jit import refuse_during_recording
 from trilobite.ir.transforms import bind as entry
 
@@ -25,6 +26,7 @@ class Guarded:
     def __setattr__(self, name: str, value: Any) -> None:
         self.refuse_recorded(f"{type(self).__name__}.{name} is set")
         object.__setattr__(self, name, value)
+        count_change()
 
     def refuse_recorded(self, what: str) -> None:
         """An error if a function is being recorded that this object was not made in."""

@@ -112,7 +112,7 @@ class LBFGS(Optimizer):
         )
 
     def check_group(self, group: Group) -> None:
-        if self.param_groups:
+        if any(g is not group for g in self.param_groups):
             raise ArgumentError(
                 "LBFGS with several parameter groups",
                 where=user_location(),

@@ -22,9 +22,11 @@ from trilobite.base.locations import user_location
 from trilobite.framework.modes import enable_grad, no_grad
 from trilobite.framework.optim.arithmetic import ZERO, add, cast, real_shape
 from trilobite.framework.optim.blocks import is_large, update_in_blocks
-from trilobite.framework.optim.group import Group, Rule, check_parameters
+from trilobite.framework.optim.group import Group, Rule, check_parameters, is_misspelt
 from trilobite.framework.optim.guard import Guarded
 from trilobite.framework.optim.state import load_optimizer, load_plain, save_optimizer, save_plain
+from trilobite.framework.optim.step_hooks import CountedList, StepHooks, hooked
+from trilobite.framework.snapshots import Object, frozen
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry
@@ -43,7 +45,7 @@ class Slot(NamedTuple):
     start: float
 
 
-class Optimizer(Guarded):
+class Optimizer(StepHooks, Guarded):
     """The base of all optimisers. `param_groups` holds the groups, `state` what is kept for each
     parameter.
     """
@@ -59,6 +61,8 @@ class Optimizer(Guarded):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            setattr(cls, "step", hooked(cls.__dict__["step"]))  # noqa: B010  mypy would have it never change
         made = cls.__dict__.get("__init__")
         if made is not None and cls.__module__.startswith("trilobite.framework.optim."):
             setattr(cls, "__init__", _without_hints(made))  # noqa: B010  mypy would have it never change
@@ -75,7 +79,7 @@ class Optimizer(Guarded):
             return
         self._plain = False
         self._defaults = {**numbers, **switches}
-        self.param_groups: list[Any] = []
+        self.param_groups: list[Any] = CountedList()
         self.state: Any = {}
         self._made_for: dict[Tensor, tuple[Any, DType]] = {}
         for group in _as_groups(params):
@@ -119,16 +123,33 @@ class Optimizer(Guarded):
         self._refuse_twice(params)
         numbers = {k: v for k, v in settings.items() if k in self.rules}
         switches = {k: v for k, v in settings.items() if k not in self.rules}
-        made = Group(params, numbers, switches, self.optional)
+        made = Group(params, numbers, switches, self.optional, self.pairs)
         self.check_group(made)
         self.param_groups.append(made)
-        for p in params:
-            self._made_for[p] = (p.shape, p.dtype)
-            self.state[p] = {name: _state_tensor(p, start) for name, start in self.slots(made).items()}
+        made.belongs_to(self)
+        self.complete(made)
+
+    def complete(self, group: Group) -> None:
+        """Settings or parameters of a group are other ones: what its update keeps is there for each."""
+        for p in group["params"]:
+            self._made_for.setdefault(p, (p.shape, p.dtype))
+            kept = self.state.setdefault(p, {})
+            for name, start in self.slots(group).items():
+                if name not in kept:
+                    kept[name] = _state_tensor(p, start)
+
+    def form(self) -> Any:
+        if self._plain:
+            return ()
+        groups = (
+            (tuple(map(Object, g["params"])), tuple(g.numbers()), frozen(g.switches()))
+            for g in self.param_groups
+        )
+        return tuple(groups), tuple(Object(h) for row in self.__dict__.get("_step_hooks") or () for h in row)
 
     def _settings(self, group: Mapping[str, Any]) -> dict[str, Any]:
         given = spread_pairs(self.pairs, {k: v for k, v in group.items() if k != "params"})
-        unknown = [k for k in given if k not in self._defaults]
+        unknown = [k for k in given if k not in self._defaults and is_misspelt(k, self._defaults)]
         if unknown:
             raise ArgumentError(
                 f"{self.name} has no setting {unknown[0]!r}",
@@ -141,7 +162,7 @@ class Optimizer(Guarded):
         return settings
 
     def _refuse_twice(self, params: Sequence[Tensor]) -> None:
-        seen = set(self.state)
+        seen = {p for group in self.param_groups for p in group["params"]}
         for i, p in enumerate(params):
             if p in seen:
                 raise ArgumentError(
@@ -180,6 +201,7 @@ class Optimizer(Guarded):
 
     # -- the walk --------------------------------------------------------------------------------------
 
+    @hooked
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient. A closure, if given, computes the loss (and
         gradients) first.
@@ -283,7 +305,13 @@ class Optimizer(Guarded):
                 out.__dict__[name] = defaultdict(dict, pairs) if self._plain and name == "state" else pairs
             else:
                 out.__dict__[name] = copy.deepcopy(value, memo)
+        out._adopt()
         return out
+
+    def _adopt(self) -> None:
+        for group in self.param_groups:
+            if isinstance(group, Group):
+                group.belongs_to(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "state": list(self.state.items()), "_made_for": list(self._made_for.items())}
@@ -293,6 +321,7 @@ class Optimizer(Guarded):
         rows = dict(state.pop("state"))
         self.__dict__.update(state, _made_for=dict(state.pop("_made_for")))
         self.__dict__["state"] = defaultdict(dict, rows) if self._plain else rows
+        self._adopt()
 
     def __repr__(self) -> str:
         rows = []
