@@ -71,6 +71,8 @@ def neutral(dtype: DType, kind: str) -> Any:
     """What changes no sum, product, extreme, conjunction or disjunction."""
     if kind in ("max", "logsumexp", "min"):
         return lowest(dtype, 1 if kind == "min" else -1)
+    if kind == "and" and is_integer(dtype):
+        return -1 if integer_range(dtype)[0] else integer_range(dtype)[1]  # all bits
     return {"sum": -0.0 if is_float(dtype) else 0, "prod": 1, "and": True, "or": False}[kind]
 
 
