@@ -8,6 +8,7 @@ import numpy as np
 
 import trilobite as tb
 from trilobite import cluster as c
+from trilobite.cluster.exchanges import ROUND
 
 SHAPES = ((4, 3), (0, 4), (), (8, 5, 64), (400, 24))
 DTYPES = (tb.float64, tb.float32, tb.bfloat16, tb.int32, tb.complex64)
@@ -66,6 +67,8 @@ def work() -> list[Any]:
     for size, width in ((2, 3), (2, 4000), (5, 1500)):  # parts that are empty, parts on both sides of small
         few = tb.tensor(rng.normal(size=(c.parts(size, 4)[c.rank()], width)))
         out += [c.all_gather(few, size=size), c.reduce_scatter(c.all_gather(few, size=size))]
+    long = tb.tensor(rng.normal(size=4 * 2 * (ROUND // 8) + 1))  # three rounds, the last of a single element
+    out += [c.all_reduce(long), tb.jit(c.all_reduce)(long), c.all_reduce(long, "max", group=halves)]
     if c.rank() == 0:
         c.send(tb.tensor(rng.normal(size=(300, 300))), 1)
         c.send(tb.tensor(rng.normal(size=(3,))), 1, tag=5)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -43,6 +42,7 @@ from trilobite.native.memory import empty
 
 SMALL = 8192  # bytes that travel with the word
 WORD = 512  # bytes of a word: two digests, then text
+ROUND = 1 << 20  # bytes of a sum that a member makes at a time
 LARGEST = 1 << 30  # bytes of one message: MPI counts in 32 bits
 X, OUT = At(OPERAND, 0), At(RESULT, 0)
 
@@ -166,11 +166,15 @@ class Exchange:
 
     def swap(self, sent: dict[int, tuple[At, int]], came: dict[int, tuple[At, int]]) -> None:
         """Bytes to members, by their places in the group, and from them; then all are there."""
+        self.post(sent, came)
+        self.ops.append(Arrived())
+
+    def post(self, sent: dict[int, tuple[At, int]], came: dict[int, tuple[At, int]]) -> None:
+        """The same, without waiting for them."""
         for kind, rows in ((Receive, came), (Send, sent)):
             for k, (at, size) in rows.items():
                 for begin in range(0, size, LARGEST):
                     self.ops.append(kind(at + begin, min(LARGEST, size - begin), k, self.wires.data))
-        self.ops.append(Arrived())
 
     def reduce(self, to: At, places: Sequence[At], count: int, op: str) -> None:
         """The arrays at these places as one, in order."""
@@ -232,21 +236,37 @@ def _all_reduce(e: Exchange) -> None:
     if e.small or e.n == 1:
         e.reduce(OUT, e.places(), count, op)
         return
-    ends = np.cumsum([0, *parts(count, e.n)]).tolist()
-    cut = list(pairwise(ends))
-    begin, end = cut[e.own]
-    length = (end - begin) * size
-    room = {k: e._memory(length) for k in e.others}
-    e.swap(
-        {k: (X + cut[k][0] * size, (cut[k][1] - cut[k][0]) * size) for k in e.others},
-        {k: (room[k], length) for k in e.others},
-    )
-    own = X + begin * size
-    e.reduce(OUT + begin * size, [room.get(k, own) for k in range(e.n)], end - begin, op)
-    e.swap(
-        {k: (OUT + begin * size, length) for k in e.others},
-        {k: (OUT + cut[k][0] * size, (cut[k][1] - cut[k][0]) * size) for k in e.others},
-    )
+    rounds = _rounds(count, e.n, size)
+    room = [{k: e._memory(rounds[0][e.own][1] * size) for k in e.others} for _ in rounds[:2]]
+
+    def terms(j: int) -> None:
+        """What the others need of this rank's operand in a round, and what comes for its own sum."""
+        to = {k: (X + rounds[j][k][0] * size, rounds[j][k][1] * size) for k in e.others}
+        e.post(to, {k: (room[j % 2][k], rounds[j][e.own][1] * size) for k in e.others})
+
+    terms(0)
+    e.ops.append(Arrived())
+    for j, row in enumerate(rounds):
+        if j + 1 < len(rounds):
+            terms(j + 1)  # on its way while these are added up
+        begin, length = row[e.own]
+        own = OUT + begin * size
+        e.reduce(own, [room[j % 2].get(k, X + begin * size) for k in range(e.n)], length, op)
+        sums = {k: (OUT + row[k][0] * size, row[k][1] * size) for k in e.others}
+        e.swap({k: (own, length * size) for k in e.others}, sums)
+
+
+def _rounds(count: int, n: int, size: int) -> list[list[tuple[int, int]]]:
+    """Of each round, where the piece begins that each member adds up, and its length: what comes for it is
+    still in the cache when it is added, and so is the sum when it is sent.
+    """
+    each = parts(count, n)
+    step = max(1, ROUND // size)
+    begins = np.cumsum([0, *each]).tolist()
+    return [
+        [(begins[k] + min(at, each[k]), min(step, max(0, each[k] - at))) for k in range(n)]
+        for at in range(0, max(each), step)
+    ]
 
 
 def _reduce_scatter(e: Exchange) -> None:
