@@ -118,10 +118,9 @@ def measured(plan: cluster.Plan, make: Callable[[], cluster.Task]) -> float:
 
 
 def main() -> None:
-    machine = cluster.measure(2.0)
-    mine = (machine.flops, machine.stream, machine.kernel, machine.latency, machine.bandwidth)
-    figures = cluster.broadcast(np.array(mine)).tolist()  # one plan for all ranks
-    machine = cluster.Machine(*figures[:3], memory=machine.memory, latency=figures[3], bandwidth=figures[4])
+    machine = cluster.measure(4.0)
+    if cluster.rank() == 0:
+        print(machine, flush=True)
     errors = []
     for name, make in NETWORKS.items():
         tb.manual_seed(0)

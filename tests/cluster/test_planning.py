@@ -122,7 +122,7 @@ def test_kinds_of_names() -> None:
 
 
 def test_elementwise_chains_are_one_pass_over_memory() -> None:
-    machine = cluster.Machine(kernel=1e-9)
+    machine = cluster.Machine(kernel=1e-9, cache=1.0)
     x = tb.zeros(1 << 20)
 
     def seconds(n: int) -> float:
@@ -133,9 +133,26 @@ def test_elementwise_chains_are_one_pass_over_memory() -> None:
 
         graph = tb.jit(chain).lower(x).graph
         assert alive(graph) <= 4 << 20
-        return work(graph, machine)
+        return work(graph, machine, 8 << 20)
 
     assert seconds(2) == pytest.approx(2 * 4 * (1 << 20) / machine.stream, rel=0.2)
+
+
+def test_what_caches_hold_is_quicker() -> None:
+    """A step that fits touches everything at the caches' speed; one that is much larger, at the memory's."""
+    machine = cluster.Machine(stream=1e9, cache=1e6, cached=1e10)
+    assert machine.through(1e6, 0.5e6) == pytest.approx(1e-4)
+    assert machine.through(1e6, 1e12) == pytest.approx(1e-3, rel=1e-3)
+    assert 1e-4 < machine.through(1e6, 2e6) < 1e-3
+    graph = tb.jit(lambda x: x * 2.0).lower(tb.zeros(1 << 20)).graph
+    assert 5 * work(graph, machine, 1e6) < work(graph, machine, 1e9)
+
+
+def test_where_caches_end_is_where_loops_get_slower() -> None:
+    found = machines._of_memory({1 << 20: 5e10, 1 << 22: 4e10, 1 << 24: 3e10, 1 << 26: 1e10, 1 << 27: 1e10})
+    assert found == {"stream": 1e10, "cache": float(1 << 24), "cached": 5e10}
+    flat = machines._of_memory({1 << 20: 1e10, 1 << 27: 1e10})
+    assert flat["stream"] == flat["cached"] == 1e10
 
 
 def test_machines_in_files(tmp_path: Path) -> None:
@@ -152,8 +169,9 @@ def test_machines_in_files(tmp_path: Path) -> None:
 
 
 def test_measured_figures_are_figures() -> None:
-    flops, stream, kernel = machines._computing(0.05)
-    assert 1e8 < flops < 1e14 and 1e8 < stream < 1e13 and 1e-9 < kernel < 1e-2
+    found = cluster.Machine(**machines._computing(0.05))
+    assert 1e8 < found.flops < 1e14 and 1e-9 < found.kernel < 1e-2
+    assert 1e7 < found.stream <= found.cached < 1e14
 
 
 def test_dry_run_prints_plans(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from trilobite.nn import functional as F
 import trilobite as tb
 from trilobite import cluster as c
 from trilobite import nn, optim
-from trilobite.base.errors import ArgumentError
+from trilobite.base.errors import ArgumentError, ClusterError
 
 ROWS = 7
 RNG = np.random.default_rng(5)
@@ -57,7 +57,7 @@ def one_process(steps: int) -> Any:
     return losses, {n: p.detach().numpy() for n, p in model.named_parameters()}
 
 
-def train(stage: int, steps: int, weigh: bool = True) -> Any:
+def train(stage: int, steps: int, jitted: bool = False) -> Any:
     model: Any = made()
     at: Any
     if stage:
@@ -72,16 +72,19 @@ def train(stage: int, steps: int, weigh: bool = True) -> Any:
 
     at.rows = ROWS
     tb.manual_seed(3)
-    losses = []
     x, y = c.own_rows(tb.tensor(X)), c.own_rows(tb.tensor(Y))
-    for _ in range(steps):
+
+    def step(x: Any, y: Any) -> Any:
         opt.zero_grad()
-        loss = loss_of(at(x), y) * (at.weight if weigh else 1.0)
+        loss = loss_of(at(x), y)
         loss.backward()
         at.reduce_gradients()
         clip(0.4)
         opt.step()
-        losses.append(c.all_reduce(loss.detach(), "mean").item())
+        return c.all_reduce(loss.detach() * at.weight, "mean")
+
+    run = tb.jit(step) if jitted else step
+    losses = [run(x, y).item() for _ in range(steps)]
     whole = at.parameters_whole() if stage else dict(model.named_parameters())
     return losses, {n: p.detach().numpy() for n, p in whole.items()}
 
@@ -97,9 +100,66 @@ def test_uneven_batches_train_as_one_process(stage: int, n: int) -> None:
             np.testing.assert_allclose(parameters[name], array, rtol=1e-9, atol=1e-12)
 
 
-def test_without_the_weights_it_is_noticed() -> None:
-    losses = c.lockstep(train, 2, 0, 2, False)[0][0]
-    assert abs(losses[0] - one_process(1)[0][0]) > 1e-4
+@pytest.mark.parametrize("stage", [0, 2])
+def test_uneven_batches_of_compiled_steps(stage: int) -> None:
+    losses, want = one_process(3)
+    found, parameters = c.lockstep(train, 2, stage, 3, True)[1]
+    np.testing.assert_allclose(found, losses, rtol=1e-11)
+    for name, array in want.items():
+        np.testing.assert_allclose(parameters[name], array, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 3])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_uneven_parts_that_nobody_has_mentioned_are_an_error_on_all_ranks(stage: int, jitted: bool) -> None:
+    errors: list[str] = []
+
+    def rank() -> None:
+        model = made()
+        at = c.Zero(model, adam, stage) if stage else c.DataParallel(model)
+        run = tb.jit(lambda x: at(x).sum()) if jitted else lambda x: at(x).sum()
+        even = tb.tensor(X[: ROWS - 1])
+        run(c.own_rows(even))  # a batch that divides; then the last one of an epoch
+        try:
+            run(c.own_rows(tb.tensor(X)))
+        except ClusterError as error:
+            errors.append(str(error))
+
+    c.lockstep(rank, 2)
+    assert len(errors) == 2
+    for text in errors:
+        assert "4 rows on every rank" in text and "3 rows on every rank; if uneven, set .rows" in text
+
+
+def test_models_that_only_look_may_have_any_rows() -> None:
+    """Without gradients, or in evaluation, nobody asks the others."""
+
+    def rank() -> Any:
+        dp = c.DataParallel(made())
+        with tb.no_grad():
+            dp(c.own_rows(tb.tensor(X)))
+        dp.eval()
+        return dp(c.own_rows(tb.tensor(X))).shape[0] if c.rank() == 0 else 0
+
+    assert c.lockstep(rank, 2) == [4, 0]
+
+
+def test_a_batch_is_found_in_any_arguments() -> None:
+    class Nested(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+
+        def forward(self, batch: Any, scale: float = 1.0) -> Any:
+            return {"out": self.inner(batch["x"]) * scale}
+
+    def rank() -> Any:
+        dp = c.DataParallel(Nested())
+        with pytest.raises(ArgumentError, match="no tensor with rows"):
+            dp(3)
+        return dp({"x": tb.ones((3, 2))}, scale=2.0)["out"].shape
+
+    assert c.lockstep(rank, 2) == [(3, 2)] * 2
 
 
 def test_a_part_of_another_size_is_refused() -> None:

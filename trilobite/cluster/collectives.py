@@ -136,9 +136,9 @@ def receive(
     return _bind("cluster_receive", token, **kind, source=int(source), tag=int(tag))
 
 
-def barrier(*, group: Group | None = None) -> None:
-    """Wait until all members are here."""
-    _bind("cluster_barrier", _NO_TOKEN, groups=as_group(group).groups)
+def barrier(about: str = "", *, group: Group | None = None) -> None:
+    """Wait until all members are here; where they do not say the same of what it is `about`, all raise."""
+    _bind("cluster_barrier", _NO_TOKEN, groups=as_group(group).groups, about=about)
 
 
 def own_rows(x: Any, axis: int = 0, *, group: Group | None = None) -> Tensor:

@@ -7,14 +7,19 @@ with all the data has them. Buckets change no bits: every element is summed alon
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
+import numpy as np
+
+from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.cluster import collectives as c
 from trilobite.cluster.groups import Group, as_group, part_of
-from trilobite.framework.modes import no_grad
+from trilobite.framework.modes import is_grad_enabled, no_grad
 from trilobite.framework.nn.module import Module
+from trilobite.framework.rules import custom_vjp
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitives import table
 
@@ -108,10 +113,13 @@ def _squares(t: Tensor) -> Any:
 
 
 def rows_of_all(strategy: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """How many rows the batch of all ranks has: `rows`, or as many on each as here."""
-    first = next(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))
-    own, group = int(first.shape[0]), strategy.group
+    """How many rows the batch of all ranks has: `rows`, or as many on each as here. Ranks that train and
+    disagree raise, all of them: their means would count rows unequally.
+    """
+    own, group = _own_rows(args, kwargs), strategy.group
     if strategy.rows is None:
+        if group.size > 1 and strategy.training and is_grad_enabled():
+            c.barrier(f"{own} rows on every rank; if uneven, set .rows to their sum", group=group)
         return own * int(group.size)
     begin, end = part_of(strategy.rows, group)
     if end - begin != own:
@@ -122,6 +130,42 @@ def rows_of_all(strategy: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
             remedy="rows = None for batches of the same size on all ranks",
         )
     return int(strategy.rows)
+
+
+def _own_rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    found = [t for t in pytree.leaves((tuple(args), dict(kwargs)), is_tensor) if is_tensor(t) and t.ndim]
+    if not found:
+        raise ArgumentError(
+            "a data-parallel model that is given no tensor with rows",
+            where=user_location(),
+            expected="a batch: this rank's part of it",
+        )
+    return int(found[0].shape[0])
+
+
+def is_tensor(x: Any) -> bool:
+    return isinstance(x, Tensor)
+
+
+@cache
+def _counting(weight: float) -> custom_vjp:
+    """Gives what it is given; gradients count `weight` times."""
+    rule = custom_vjp(lambda x: x)
+    rule.defvjp(lambda x: (x, ()), lambda _, g: (g * weight,))
+    return rule
+
+
+def weighed(strategy: Any, out: Any) -> Any:
+    """What a model gives on this member's rows: gradients of a mean over them become this member's part in
+    those of the mean over all rows, times the members.
+    """
+    weight = weight_of(strategy)
+    if weight == 1.0:
+        return out
+    count = _counting(weight)
+    return pytree.map(
+        lambda t: count(t) if is_tensor(t) and t.requires_grad else t, out, is_leaf=is_tensor
+    )
 
 
 def weight_of(strategy: Any) -> float:
@@ -138,7 +182,8 @@ class DataParallel(Module):
     The batch of one process is that of all ranks, in rank order; the loss is the mean over it. `backward()`
     as often as you like (gradients add up), then `reduce_gradients()`, then the optimiser's step.
     Where parts are uneven (the last batch of an epoch, cut as `own_rows` and `BatchSampler` do), say how many
-    rows all ranks have, `dp.rows = 7`, and take `(loss * dp.weight).backward()`.
+    rows all ranks have: `dp.rows = 7`. Then gradients count by rows; `loss * dp.weight` does, too, for
+    who wants the mean of losses. Uneven parts of which nobody has said so are an error on all ranks.
     """
 
     rows: int | None = None
@@ -155,12 +200,17 @@ class DataParallel(Module):
         from trilobite.cluster.randomness import one_randomness
 
         with one_randomness(self.group, total=rows_of_all(self, args, kwargs)):
-            return self.module(*args, **kwargs)
+            return weighed(self, self.module(*args, **kwargs))
 
     @property
     def weight(self) -> float:
-        """What a loss counts for where parts are uneven."""
+        """What this member's mean loss counts for in the mean of all, where parts are uneven."""
         return weight_of(self)
+
+    def mean_over_ranks(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """What all members know of these, each as its mean: for decisions that all must take alike."""
+        line = np.array([float(v) for v in numbers.values()])
+        return dict(zip(numbers, c.all_reduce(line, "mean", group=self.group).tolist(), strict=True))
 
     def reduce_gradients(self) -> None:
         """Gradients of the mean loss over all ranks."""

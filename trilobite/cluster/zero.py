@@ -19,7 +19,7 @@ from typing import Any
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.cluster import collectives as c
-from trilobite.cluster.gradients import clip_grad_norm_, rows_of_all, same_start, weight_of
+from trilobite.cluster.gradients import clip_grad_norm_, rows_of_all, same_start, weighed, weight_of
 from trilobite.cluster.groups import Group, as_group
 from trilobite.cluster.randomness import one_randomness
 from trilobite.framework.checkpointing import checkpoint
@@ -118,13 +118,13 @@ class Zero(Module):
 
     @property
     def weight(self) -> float:
-        """What a loss counts for where parts are uneven."""
+        """What this member's mean loss counts for in the mean of all, where parts are uneven."""
         return weight_of(self)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module on this rank's part of the batch."""
         with one_randomness(self.group, total=rows_of_all(self, args, kwargs)):
-            return self.module(*args, **kwargs)
+            return weighed(self, self.module(*args, **kwargs))
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """That of the module in one process, whole on every member. All members call it."""

@@ -24,6 +24,7 @@ from trilobite.framework.loop import Batch, EarlyStopping, History, Loop, Predic
 from trilobite.framework.optim import GradScaler, Optimizer, ParameterAverage, Schedule
 from trilobite.framework.progress import Progress
 from trilobite.framework.tensor import Tensor
+from trilobite.ir.ranks import is_first
 
 __all__ = ["EarlyStopping", "History", "fit", "supervised"]
 
@@ -66,6 +67,7 @@ def fit(
     - `precision`: bfloat16, or float16 (then with loss scaling). `jit`: True, or the name of a target.
     - `early_stopping`: how it is enough, or just for how many epochs validation_loss may not improve.
     - `checkpoint` saves after every epoch, and every `save_every` steps if the loader can resume.
+    - With many processes, `model` is a `cluster.DataParallel`; the first rank writes logs and checkpoints.
     - `logs`: loggers, or paths: *.csv, *.jsonl, or a directory for TensorBoard. They get a row per epoch,
       and the loss every `log_every` steps.
     """
@@ -82,7 +84,7 @@ def fit(
         loop.advance = compiled(loop.train_step, target="reference" if jit is True else jit)
     loop.restore()
     with ExitStack() as closing:
-        loop.logs = [_opened(log, loop, closing) for log in logs]
+        loop.logs = [_opened(log, loop, closing) for log in logs if is_first()]
         loop.bar = closing.enter_context(Progress(progress))
         return loop.run(epochs)
 

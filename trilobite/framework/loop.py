@@ -29,6 +29,7 @@ from trilobite.framework.modes import no_grad
 from trilobite.framework.optim import ReduceLROnPlateau, clip_grad_norm_
 from trilobite.framework.progress import Progress
 from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.ranks import is_first
 
 Batch = Any
 Row = dict[str, float]
@@ -135,6 +136,8 @@ class Loop:
         for batch in self.train:
             self._take(_tensors(batch))
         row = {"loss": self.running.compute(), **self._validate()}
+        if hasattr(self.parts["model"], "mean_over_ranks"):  # all of them decide alike what follows
+            row = self.parts["model"].mean_over_ranks(row)
         row["lr"] = self.parts["optimizer"].param_groups[0]["lr"].item()
         self._end_epoch({**row, "seconds": time.perf_counter() - started})
 
@@ -167,6 +170,8 @@ class Loop:
         optimizer.zero_grad()
         loss = self._loss(batch)
         (loss if scaler is None else scaler.scale(loss)).backward()
+        if hasattr(self.parts["model"], "reduce_gradients"):  # one of many ranks
+            self.parts["model"].reduce_gradients()
         if self.clip_norm is not None:
             if scaler is not None:
                 scaler.unscale_(optimizer)
@@ -251,7 +256,7 @@ class Loop:
 
     def save(self) -> None:
         """Everything the rest of the run depends on, if there is a place for it."""
-        if self.checkpointer is not None:
+        if self.checkpointer is not None and is_first():
             self.checkpointer.save(self.step, self._state())
 
     def _state(self) -> dict[str, Any]:

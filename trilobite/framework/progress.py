@@ -10,15 +10,19 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trilobite.ir.ranks import is_first
+
 Listener = Callable[[str, Mapping[str, float]], None]
 listeners: list[Listener] = []  # are told the name and numbers of every step, whether or not a bar is shown
 
 
 class Progress:
-    """A context manager. Without a terminal, or when it is not wanted, its methods do nothing."""
+    """A context manager. Without a terminal, when it is not wanted, or on another rank than the first, its
+    methods show nothing.
+    """
 
     def __init__(self, wanted: bool = True) -> None:
-        self._wanted = wanted and sys.stdout.isatty()
+        self._wanted = wanted and sys.stdout.isatty() and is_first()
         self._bar: Any = None
         self._task: Any = None
         self._name = ""

@@ -140,6 +140,11 @@ def transport() -> Transport:
     return _here.transport or _process[0]
 
 
+def is_first() -> bool:
+    """Is this the process that speaks for all: writes logs, shows progress? The only one is."""
+    return transport().rank == 0
+
+
 def install(found: Transport) -> None:
     """From now on this process is a rank of many."""
     _process[0] = found

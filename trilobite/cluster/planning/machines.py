@@ -7,7 +7,7 @@ reach each other by a fast link, those of different nodes by a slow one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,22 @@ import yaml
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.cluster.collectives import broadcast
 from trilobite.cluster.groups import size, world
 from trilobite.cluster.sharding.conversion import Costs, Link
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Of one device: float operations a second in products, bytes a second through its memory, seconds that
-    a kernel takes at least, bytes of memory. Of links: seconds to begin a message, bytes a second.
+    """Of one device: float operations a second in products, bytes a second through its memory, and through
+    its caches for what these hold; seconds that a kernel takes at least, bytes of memory. Of links: seconds
+    to begin a message, bytes a second.
     """
 
     flops: float = 5e10
     stream: float = 1e10
+    cache: float = 1e6  # bytes
+    cached: float = 4e10
     kernel: float = 2e-6
     memory: float = 8e9
     devices_per_node: int = 1 << 30
@@ -45,6 +49,11 @@ class Machine:
                 where=user_location(),
                 expected="more than 0",
             )
+
+    def through(self, nbytes: float, since: float) -> float:
+        """Seconds for bytes that were touched so many bytes ago: as much of them as caches hold is there."""
+        missed = max(0.0, 1.0 - self.cache / since) if since else 0.0
+        return nbytes * (missed / self.stream + (1.0 - missed) / max(self.cached, self.stream))
 
     def costs(self, mesh: Sequence[int]) -> Costs:
         """What splitting weighs on a mesh of these: the last side's neighbours are nearest."""
@@ -79,18 +88,14 @@ def described(path: str | Path) -> Machine:
 
 def measure(seconds: float = 2.0, memory: float | None = None) -> Machine:
     """The figures of this machine with the ranks that there are: products, memory, kernels, messages. All
-    ranks call it.
+    ranks call it, and get the same.
     """
-    flops, stream, kernel = _computing(seconds / 2)
-    found = {
-        "flops": flops,
-        "stream": stream,
-        "kernel": kernel,
-        "memory": memory or _memory() / max(1, size()),
-    }
+    found = _computing(seconds / 2) | {"memory": memory or _memory() / max(1, size())}
     if size() > 1:
         found["latency"], found["bandwidth"] = _messages(seconds / 2)
         found |= {"node_latency": found["latency"], "node_bandwidth": found["bandwidth"]}
+        line = broadcast(np.array(list(found.values()))).tolist()  # plans must be alike on all ranks
+        found = dict(zip(found, line, strict=True))
     return Machine(**found)  # type: ignore[arg-type]
 
 
@@ -100,7 +105,7 @@ def _memory() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-def _best(run: Callable[[], Any], seconds: float) -> float:
+def _median(run: Callable[[], Any], seconds: float) -> float:
     """The median of as many runs as fit."""
     run()
     times: list[float] = []
@@ -112,20 +117,43 @@ def _best(run: Callable[[], Any], seconds: float) -> float:
     return float(np.median(times))
 
 
-def _computing(seconds: float) -> tuple[float, float, float]:
+SIZES = tuple(1 << k for k in range(20, 28))  # bytes that a loop over memory touches
+
+
+def _computing(seconds: float) -> dict[str, float]:
     import trilobite as tb
 
     n = 512
     a, b = tb.rand(n, n), tb.rand(n, n)
     product = tb.jit(lambda x, y: x @ y)
-    flops = 2.0 * n**3 / _best(lambda: product(a, b), seconds / 3)
-    big = tb.rand(16 << 20)  # more than caches hold
-    scaled = tb.jit(lambda x: x * 1.5 + 0.5)
-    stream = 2.0 * 4 * (16 << 20) / _best(lambda: scaled(big), seconds / 3)
+    flops = 2.0 * n**3 / _median(lambda: product(a, b), seconds / 3)
     small = tb.rand(8, 8)
     chain = tb.jit(lambda x: _chain(x, 16))
-    kernel = _best(lambda: chain(small), seconds / 3) / 16
-    return flops, stream, kernel
+    kernel = _median(lambda: chain(small), seconds / 6) / 16
+    speeds = {size: _speed(size, seconds / 2 / len(SIZES)) for size in SIZES}
+    return {"flops": flops, "kernel": kernel, **_of_memory(speeds)}
+
+
+def _speed(size: int, seconds: float) -> float:
+    """Bytes a second of a compiled loop that reads and writes one array of half that size again and again."""
+    import trilobite as tb
+
+    x = tb.rand(size // 8)
+
+    def change(x: Any) -> None:
+        x.mul_(0.999)
+
+    loop = tb.jit(change)
+    return size / _median(lambda: loop(x), seconds)
+
+
+def _of_memory(speeds: Mapping[int, float]) -> dict[str, float]:
+    """Speeds in caches and in memory, and where the one ends: by bytes touched, the speeds of loops."""
+    sizes = sorted(speeds)
+    cached, stream = max(speeds.values()), speeds[sizes[-1]]
+    middle = (cached * stream) ** 0.5
+    cache = max((s for s in sizes if speeds[s] >= middle), default=sizes[0])
+    return {"stream": stream, "cache": float(cache), "cached": cached}
 
 
 def _chain(x: Any, n: int) -> Any:
@@ -150,7 +178,7 @@ def _messages(seconds: float) -> tuple[float, float]:
 
 
 def _best_together(run: Callable[[], Any], seconds: float) -> float:
-    """As `_best`, equally often on all ranks."""
+    """As `_median`, equally often on all ranks."""
     from trilobite.cluster.collectives import all_reduce
 
     run()

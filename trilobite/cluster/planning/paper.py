@@ -1,4 +1,4 @@
-"""Plans without processes: `trilobite launch --dry-run -n 4096 train.py`, and `trilobite measure`.
+"""Plans without processes: `trilobite launch --dry-run -n 4096 train.py`, and `trilobite cluster measure`.
 
 A script says what it trains in a function `task()`, or `task(layers)` with a number `LAYERS` beside it for
 models whose layers are alike. It is run under another name than `__main__`, so that nothing trains.
@@ -49,14 +49,18 @@ def dry_run(script: str, arguments: list[str], ranks: int, machine: str) -> str:
     return "\n".join([head, *map(str, (fit or made)[:SHOWN])])
 
 
-def measure(
+def cluster(
+    action: Annotated[str, typer.Argument(help="measure: what messages, products and memory take.")],
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="How many processes exchange messages.")] = 1,
     out: Annotated[str, typer.Option(help="A YAML file for what was found.")] = "",
     seconds: Annotated[float, typer.Option(help="How long to measure.")] = 4.0,
 ) -> None:
     """Measure products, memory, kernels and messages of this machine, for plans."""
-    if ranks < 1 or seconds <= 0:
-        raise ArgumentError(f"{ranks} ranks for {seconds} s", expected="at least one, and some time")
+    if action != "measure" or ranks < 1 or seconds <= 0:
+        raise ArgumentError(
+            f"cluster {action} with {ranks} ranks for {seconds} s",
+            expected="trilobite cluster measure, at least one rank, and some time",
+        )
     with TemporaryDirectory() as folder:
         file = Path(out or Path(folder) / "machine.yaml")
         code = f"from trilobite.cluster.planning.paper import measured; measured({str(file)!r}, {seconds!r})"
@@ -69,7 +73,7 @@ def measure(
 
 
 def measured(path: str, seconds: float) -> None:
-    """What each process of `measure` runs; the first writes the file."""
+    """What each process of `cluster measure` runs; the first writes the file."""
     from trilobite.cluster.groups import rank
     from trilobite.cluster.planning import machines
 

@@ -1,8 +1,9 @@
 """What a plan would cost: seconds and bytes of one rank, from its graph alone.
 
 Operations cost what the primitives say, at the machine's speed; values that are written to memory cost their
-bytes. An elementwise value that one elementwise reader takes is not written: it is fused. Memory is that of
-the inputs and of what is alive at the worst moment.
+bytes, at the speed of caches as far as these still hold them: by how many bytes were touched since. An
+elementwise value that one elementwise reader takes is not written: it is fused. Memory is that of the inputs
+and of what is alive at the worst moment.
 """
 
 from __future__ import annotations
@@ -53,7 +54,12 @@ def predicted(made: Partition, machine: Machine, names: tuple[str, ...]) -> Pred
     for c in made.collectives:
         along[c.sides[0]] += c.seconds * c.times
     state = sum(nbytes(v.type) for v in made.graph.inputs)
-    return Predicted(work(made.graph, machine), along, state, state + alive(made.graph))
+    peak = _footprint(made.graph)
+    return Predicted(work(made.graph, machine, peak), along, state, peak)
+
+
+def _footprint(graph: Graph) -> float:
+    return sum(nbytes(v.type) for v in graph.inputs) + alive(graph)
 
 
 def _readers(graph: Graph) -> dict[Var, list[str]]:
@@ -80,10 +86,13 @@ def _written(graph: Graph) -> set[Var]:
     return out
 
 
-def work(graph: Graph, machine: Machine, times: float = 1.0) -> float:
-    """Seconds of computing, collectives left out."""
-    written, total = _written(graph), 0.0
+def work(graph: Graph, machine: Machine, footprint: float) -> float:
+    """Seconds of computing, collectives left out. All that a step touches are `footprint` bytes, its inputs
+    were touched that long ago, and so was memory that something new is written to.
+    """
+    written, total, touched = _written(graph), 0.0, footprint
     there = written | set(graph.inputs)  # what is read from memory
+    last = dict.fromkeys(graph.inputs, 0.0)  # of each value, how many bytes had been touched when it was
     known: dict[int, float] = {}
     for e in graph.equations:
         name = e.primitive.name
@@ -92,7 +101,7 @@ def work(graph: Graph, machine: Machine, times: float = 1.0) -> float:
         inner = 0.0
         for _, region in e.regions():
             if id(region) not in known:
-                known[id(region)] = work(region, machine)
+                known[id(region)] = work(region, machine, _footprint(region))
             inner += known[id(region)] * (int(e.attributes["length"]) if name == "scan" else 1)
         if inner:
             total += inner
@@ -103,10 +112,15 @@ def work(graph: Graph, machine: Machine, times: float = 1.0) -> float:
         read = [v for v in e.inputs if v in there]
         if name in _FUSED:  # what is fused together reads a value once
             there -= set(read)
-        moved = sum(nbytes(v.type) for v in (*made, *read))
+        moving = 0.0
+        for v in (*read, *made):
+            size = nbytes(v.type)
+            moving += machine.through(size, min(footprint, touched - last.get(v, 0.0)))
+            touched += size
+            last[v] = touched
         fast = flops / machine.flops if name in ("dot", *_CONVOLUTIONS) else 0.25 * flops / machine.flops
-        total += max(fast, moved / machine.stream) + (machine.kernel if made else 0.0)
-    return total * times
+        total += max(fast, moving) + (machine.kernel if made else 0.0)
+    return total
 
 
 _CONVOLUTIONS = ("conv", "conv_input_grad", "conv_weight_grad")

@@ -105,7 +105,7 @@ receive: Primitive = Primitive(
 )  # fmt: skip
 
 
-def _barrier_type(token: TensorType, groups: Groups) -> TensorType:
+def _barrier_type(token: TensorType, groups: Groups, about: str = "") -> TensorType:
     check_groups("cluster_barrier", groups)
     _check_token("cluster_barrier", token)
     return TOKEN
@@ -122,5 +122,5 @@ barrier: Primitive = Primitive(
     "cluster_barrier", "token", type=_barrier_type,
     evaluate=by_all("cluster_barrier", lambda arrays, attributes: [x.copy() for x in arrays]),
     jvp=(lambda t: t,), vjp=(lambda t: t,), batch=_barrier_batch, cost=free, effect=True,
-    doc="the token, once all members are there",
+    doc="the token, once all members are there and mean the same (`about`)",
 )  # fmt: skip
