@@ -17,7 +17,7 @@ from trilobite import cluster, nn, optim
 from trilobite.base.errors import ArgumentError
 from trilobite.cluster.planning import machines
 from trilobite.cluster.planning.prediction import alive, work
-from trilobite.cluster.planning.search import Judge, kind
+from trilobite.cluster.planning.search import SPARE, Judge, kind
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -70,11 +70,30 @@ def test_columns_then_rows_are_found() -> None:
 def test_plans_stay_within_memory() -> None:
     task = mlp((256, 2048, 256), 64)
     free = cluster.plans(task, 2)
-    tight = cluster.Machine(memory=sorted(p.memory for p in free)[len(free) // 2])
+    tight = cluster.Machine(memory=SPARE * sorted(p.memory for p in free)[len(free) // 2])
     found = cluster.plans(task, 2, tight)
-    assert found[0].memory <= tight.memory < max(p.memory for p in found)
-    fits = [p.memory <= tight.memory for p in found]
-    assert fits == sorted(fits, reverse=True)
+    assert SPARE * found[0].memory <= tight.memory < SPARE * max(p.memory for p in found)
+    fits = [p.fits for p in found]
+    assert True in fits and False in fits and fits == sorted(fits, reverse=True)
+    assert "does not fit" in str(found[-1]) and "does not fit" not in str(found[0])
+
+
+@pytest.mark.parametrize("zero", [0, 1, 3])
+@pytest.mark.parametrize("model", [1, 2])
+def test_a_compiled_step_stays_within_what_was_predicted(zero: int, model: int) -> None:
+    """With the room that plans leave; and the predicted bytes are not many times too many."""
+    splits = (("0.weight", (("model", 0),)), ("2.weight", (("model", 1),))) if model == 2 else ()
+    plan = Judge(mlp((64, 256, 64), 512), cluster.Machine()).judged(
+        cluster.Plan((2 // model, model), splits, zero)
+    )
+
+    def rank() -> cluster.Plan:
+        return cluster.measured(plan, mlp((64, 256, 64), 512), steps=1)
+
+    for found in cluster.lockstep(rank, 2):
+        assert found.measured is not None and found.measured[0] > 0
+        assert 0.4 * plan.memory < found.measured[1] < SPARE * plan.memory
+        assert "measured:" in str(found)
 
 
 def test_a_plan_that_is_applied_trains_as_one_process() -> None:

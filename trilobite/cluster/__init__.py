@@ -36,6 +36,7 @@ _NAMES = {
     "sharding.function": "sharded",
     "planning.search": "Task Plan plans",
     "planning.machines": "Machine described measure",
+    "planning.measurement": "measured",
     "sequence": "SequenceColumnLinear SequenceRowLinear share_parameters ring_attention",
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}

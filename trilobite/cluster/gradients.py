@@ -163,9 +163,7 @@ def weighed(strategy: Any, out: Any) -> Any:
     if weight == 1.0:
         return out
     count = _counting(weight)
-    return pytree.map(
-        lambda t: count(t) if is_tensor(t) and t.requires_grad else t, out, is_leaf=is_tensor
-    )
+    return pytree.map(lambda t: count(t) if is_tensor(t) and t.requires_grad else t, out, is_leaf=is_tensor)
 
 
 def weight_of(strategy: Any) -> float:

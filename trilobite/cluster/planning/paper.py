@@ -44,7 +44,7 @@ def dry_run(script: str, arguments: list[str], ranks: int, machine: str) -> str:
     else:
         stages = [n for n in STAGES if n <= min(ranks, layers)]
         made = plans(task, ranks, at, layers=layers, stages=stages)
-    fit = [p for p in made if p.memory <= at.memory]
+    fit = [p for p in made if p.fits]
     head = f"{len(fit)} of {len(made)} plans for {ranks} ranks fit into memory"
     return "\n".join([head, *map(str, (fit or made)[:SHOWN])])
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from trilobite.cluster.planning.machines import Machine
 from trilobite.cluster.sharding.partition import Partition
+from trilobite.compiler.targets.contract import Usage
 from trilobite.ir.graph import Graph, Var
 from trilobite.ir.types import TensorType, size_of
 
@@ -29,7 +30,7 @@ class Predicted(NamedTuple):
 
     work: float
     along: dict[str, float]
-    state: float  # bytes of inputs: parameters, gradients, optimiser state, the batch
+    state: float  # bytes of what enters and leaves: parameters, gradients, optimiser state, the batch
     peak: float  # bytes at the worst moment, state included
 
     @property
@@ -49,17 +50,23 @@ def nbytes(t: TensorType) -> float:
     return float(size_of(t.shape)) * t.dtype.itemsize
 
 
-def predicted(made: Partition, machine: Machine, names: tuple[str, ...]) -> Predicted:
+def predicted(made: Partition, machine: Machine, names: tuple[str, ...], usage: Usage) -> Predicted:
+    """`usage` says which results take the place of an input, and which that of the step before (gradients:
+    both are there for a moment).
+    """
     along = dict.fromkeys(names, 0.0)
     for c in made.collectives:
         along[c.sides[0]] += c.seconds * c.times
     state = sum(nbytes(v.type) for v in made.graph.inputs)
-    peak = _footprint(made.graph)
-    return Predicted(work(made.graph, machine, peak), along, state, peak)
+    in_place = {out for out, _ in usage.donated}
+    new = [i for i in range(len(made.graph.outputs)) if i not in in_place]
+    results = sum(nbytes(made.graph.outputs[i].type) * (1 + (i in usage.replaced)) for i in new)
+    peak = state + results + alive(made.graph)
+    return Predicted(work(made.graph, machine, peak), along, state + results, peak)
 
 
 def _footprint(graph: Graph) -> float:
-    return sum(nbytes(v.type) for v in graph.inputs) + alive(graph)
+    return sum(nbytes(v.type) for v in (*graph.inputs, *graph.outputs)) + alive(graph)
 
 
 def _readers(graph: Graph) -> dict[Var, list[str]]:
@@ -126,29 +133,34 @@ def work(graph: Graph, machine: Machine, footprint: float) -> float:
 _CONVOLUTIONS = ("conv", "conv_input_grad", "conv_weight_grad")
 
 
-def alive(graph: Graph) -> float:
-    """Bytes of values at the worst moment, inputs left out; what replaces an input takes its place."""
-    written = _written(graph)
+def _last_uses(graph: Graph) -> dict[Var, int]:
+    """The last equation that needs each value. What is sent stays until what comes of it is first read."""
     last: dict[Var, int] = {}
+    first: dict[Var, int] = {}
     for i, e in enumerate(graph.equations):
         for v in e.inputs:
             last[v] = i
-    inputs = [v.type for v in graph.inputs]
+            first.setdefault(v, i)
+    end = len(graph.equations) - 1
+    for i, e in enumerate(graph.equations):
+        if e.primitive.name.startswith("cluster_"):
+            for v in e.inputs:
+                last[v] = max(last[v], min((first.get(o, end) for o in e.outputs), default=i))
+    return last
+
+
+def alive(graph: Graph) -> float:
+    """Bytes of values at the worst moment, inputs and results left out."""
+    written, last = _written(graph) - set(graph.outputs), _last_uses(graph)
     now = worst = 0.0
     ends: dict[int, list[Var]] = {}
     for i, e in enumerate(graph.equations):
         for _, region in e.regions():
-            worst = max(worst, now + alive(region))
+            worst = max(worst, now + alive(region) + sum(nbytes(v.type) for v in region.outputs))
         for v in e.outputs:
             if v in written and v in last:
                 now += nbytes(v.type)
                 ends.setdefault(last[v], []).append(v)
         worst = max(worst, now)
         now -= sum(nbytes(v.type) for v in ends.pop(i, ()))
-    kept = 0.0
-    for v in graph.outputs:
-        if v.type in inputs:
-            inputs.remove(v.type)
-        else:
-            kept += nbytes(v.type)
-    return worst + kept
+    return worst

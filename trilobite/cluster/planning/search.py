@@ -32,6 +32,7 @@ from trilobite.ir.types import TensorType, size_of, type_of
 NAMES = ("data", "model")
 FEW = 27  # splits of all parameters together that are all tried
 EXPOSED = 0.3  # of the sums of gradients, what is waited for: decision 29 measured it
+SPARE = 1.5  # memory that must be there for a predicted byte: compiled steps took 0.6 to 1.4
 SMALL = 0.005  # of all elements: parameters below stay whole
 Sides = tuple[tuple[str, int], ...]
 
@@ -63,6 +64,8 @@ class Plan:
     seconds: float = field(default=0.0, compare=False)
     memory: float = field(default=0.0, compare=False)
     parts: tuple[tuple[str, float], ...] = field(default=(), compare=False)  # where the seconds go
+    fits: bool = field(default=True, compare=False)  # into the memory of a rank?
+    measured: tuple[float, float] | None = field(default=None, compare=False)  # seconds and bytes
 
     @property
     def ranks(self) -> int:
@@ -75,7 +78,12 @@ class Plan:
         stages = f", {self.stages} pipeline stages of {self.micro} micro-batches" if self.stages > 1 else ""
         head = f"data {self.mesh[0]} × model {self.mesh[1]}{zero}{stages}: {time_text(self.seconds)} a step, "
         where = ", ".join(f"{name} {time_text(s)}" for name, s in self.parts)
-        return "\n".join([f"{head}{size_text(self.memory)} a rank ({where})", *named])
+        lines = [f"{head}{size_text(self.memory)} a rank ({where})", *named]
+        if self.measured is not None:
+            lines.insert(
+                1, f"  measured: {time_text(self.measured[0])}, {size_text(self.measured[1])} a rank"
+            )
+        return "\n".join(lines if self.fits else [*lines, "  does not fit into the memory that there is"])
 
     def apply(self, task: Task) -> Sharded:
         """Split the task's tensors on this run's ranks, and its step. Stages of a pipeline are written by
@@ -183,10 +191,16 @@ class Judge:
                 free[len(ins)] = outs[c]
             ins.append(lie.get(c) or whole(2, c.held.ndim))
         ins += [whole(2, len(v.shape)) for v in e.recording.values]
-        found = predicted(settled(e, place, ins, free), self.machine, NAMES)
+        found = predicted(settled(e, place, ins, free), self.machine, NAMES, e.usage)
         if plan.zero == 0:  # sums of gradients go on while the rest is computed
             found.along["data"] *= EXPOSED
         return found
+
+    def judged(self, plan: Plan) -> Plan:
+        """A plan that somebody has written, of one stage, with what it would cost."""
+        made = _judged([self], None, plan, plan.zero, 1, 1, self.machine)
+        assert made is not None  # one stage is always possible
+        return made
 
 
 def plans(
@@ -215,7 +229,7 @@ def plans(
                     made = _judged(judges, depth, plan, zero, n, micro, at)
                     if made is not None:
                         found[made] = made
-    return sorted(found.values(), key=lambda p: (p.memory > at.memory, p.seconds))
+    return sorted(found.values(), key=lambda p: (not p.fits, p.seconds))
 
 
 def _candidates(
@@ -302,9 +316,10 @@ def _judged(
         plan.splits,
         zero,
         stages,
-        micro,
+        micro if stages > 1 else 1,
         plan.alike,
         work + inner + outer,
         state + kept,
         parts,
+        SPARE * (state + kept) <= machine.memory,
     )
