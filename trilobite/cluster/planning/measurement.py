@@ -41,7 +41,7 @@ def memory(step: Sharded, task: Task) -> float:
     entered, and what it needs in between. Gradients are there twice, of this step and of the last.
     """
     plan = step.plan(*task.args)
-    report = executable(plan.made.graph, target_now("cpu"), plan.usage).memory()
+    report = executable(plan.made.graph, target_now(step._target), plan.usage).memory()
     in_place = {out for out, _ in plan.usage.donated}
     outs = [nbytes(v.type) * (1 + (i in plan.usage.replaced))
             for i, v in enumerate(plan.made.graph.outputs) if i not in in_place]  # fmt: skip
