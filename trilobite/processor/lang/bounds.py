@@ -39,18 +39,19 @@ class Array:
 @dataclass(frozen=True)
 class CallNote:
     """What the source calls an instruction: the intrinsic, its parameters by operand, whether source and
-    result must lie apart, or the source at least ahead; and the arrays that its operands may lie in."""
+    result must lie apart, or only so that what is done in order, `elements` or `pieces`, is read before the
+    result reaches it; and the arrays that its operands may lie in."""
 
     name: str = ""
     parameters: tuple[tuple[str, str], ...] = ()
     apart: bool = False
     arrays: tuple[tuple[str, tuple[Array, ...]], ...] = ()
-    ahead: bool = False
+    in_order: str = ""
     read: frozenset[str] = frozenset()  # operands that are read, and those that are written
     written: frozenset[str] = frozenset()
 
 
-CALL = "call"  # attribute of a tensor operation: the name, parameters, `apart` and `ahead` of its CallNote
+CALL = "call"  # attribute of a tensor operation: the name, parameters, `apart` and `in_order` of its CallNote
 Sources = dict[str, tuple[Buffer, ...]]  # operand -> the arrays it may lie in
 _UNKNOWN = Points(spaces=frozenset([EVERYWHERE]))
 
@@ -110,7 +111,7 @@ def notes_of(
     for op, at in places.items():
         if op.opcode not in ("tensor", "load", "store"):
             continue
-        name, parameters, apart, ahead = op.attrs.get(CALL, ("", (), False, False))
+        name, parameters, apart, in_order = op.attrs.get(CALL, ("", (), False, ""))
         arrays = tuple(
             (operand, tuple(_array(buffer, offsets[buffer]) for buffer in buffers))
             for operand, buffers in sources.get(op, {}).items()
@@ -121,7 +122,7 @@ def notes_of(
                 frozenset(a.operand for a in used if chosen(a))
                 for chosen in (attrgetter("reads"), attrgetter("writes"))
             )
-            notes[_place(op, at, made)] = CallNote(name, parameters, apart, arrays, ahead, read, written)
+            notes[_place(op, at, made)] = CallNote(name, parameters, apart, arrays, in_order, read, written)
     return notes
 
 

@@ -74,8 +74,8 @@ class ArrayChecker:
         self, core: Core, queue: str, note: CallNote, spans: tuple[Sequence[Span], Sequence[Span]]
     ) -> None:
         for read, write in product(*spans):
-            if note.ahead and read.low >= write.low and read.high >= write.high:
-                continue  # each element is read before the result reaches it
+            if note.in_order and _is_read_in_time(read, write, note.in_order):
+                continue
             key = (self._said.line(core.pc), "overlap")
             if key not in self._seen and read.key == write.key and read != write and _meet(read, write):
                 self._seen.add(key)
@@ -153,6 +153,28 @@ def _meet(read: Span, write: Span) -> bool:
     before = np.where(at > 0, a[np.maximum(at - 1, 0)] + read.row > b, False)
     behind = np.where(at < a.size, a[np.minimum(at, a.size - 1)] < b + write.row, False)
     return bool((before | behind).any())
+
+
+def _is_read_in_time(read: Span, write: Span, in_order: str) -> bool:
+    """Whether everything is read before the result reaches it: of elements, which a vector that begins with
+    its source holds before it writes; of pieces, which go one after the other, each from front to back."""
+    if in_order == "elements":
+        return read.low == write.low or (read.low >= write.low and read.high >= write.high)
+    if not read.axes and not write.axes:
+        return False  # one piece
+    piece = min(read.row, write.row)
+    a, b = _pieces(read, piece), _pieces(write, piece)
+    if a is None or b is None or a.size != b.size or (np.diff(a) < 0).any() or (np.diff(b) < 0).any():
+        return False
+    return bool((b <= a).all() and (b[:-1] + piece <= a[1:]).all())
+
+
+def _pieces(span: Span, piece: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None:
+    """Where pieces of this size begin, in ascending order; None if rows do not consist of them."""
+    starts = _rows(span)
+    if starts is None or span.row % piece or starts.size * (span.row // piece) > MOST_ROWS:
+        return None
+    return (starts[:, None] + np.arange(0, span.row, piece)).reshape(-1)
 
 
 def _rows(span: Span) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None:

@@ -77,6 +77,7 @@ class Diagnostic:
     line: int
     column: int
     message: str
+    asked: str = ""  # the file of the line that asked for the template's instance it lies in
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}: {self.message}"
@@ -247,12 +248,12 @@ def diagnostics(errors: str) -> list[Diagnostic]:
 
 
 def _led_here(found: re.Match[str], errors: str, before: Diagnostic | None) -> Diagnostic:
-    said = Diagnostic(found[1], int(found[2]), int(found[3]), found[4])
+    following = _DIAGNOSTIC.search(errors, found.end())
+    notes = list(_REQUESTED.finditer(errors, found.end(), following.start() if following else len(errors)))
+    said = Diagnostic(found[1], int(found[2]), int(found[3]), found[4], notes[-1][1] if notes else "")
     own = tuple(str(folder) for folder in require_clang().folders)
     if not own or not said.file.startswith(own):
         return said
-    following = _DIAGNOSTIC.search(errors, found.end())
-    notes = _REQUESTED.finditer(errors, found.end(), following.start() if following else len(errors))
     place = next((note for note in notes if not note[1].startswith(own)), None)
     if place is not None:
         return replace(said, file=place[1], line=int(place[2]), column=int(place[3]))

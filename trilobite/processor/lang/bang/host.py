@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from trilobite.processor.lang.bang.host_items import TEMPLATE, Item, items, lines, name_of, plain
 from trilobite.processor.lang.bang.launches import LAUNCH, Launching, second_forms
 
-Fault = tuple[str, int, str]  # file, line, message
+Fault = tuple[str, int, int, str]  # file, line, column, message
 _UNKNOWN = re.compile(r"(?:unknown type name|undeclared identifier|no type named|no member named) '(\w+)'")
 _ABSENT = re.compile(r"(unknown type name|undeclared identifier) '(\w+)'")
 _VALUES = (
@@ -37,10 +37,10 @@ def without_host_items(text: str, faults: Iterable[Fault]) -> str:
     A template that such a function launches is still instantiated, if it can be.
     """
     known = list(faults)
-    unknown = {name for _, _, message in known for name in _UNKNOWN.findall(message)}
-    text = second_forms(text, {file for file, _, _ in known}, unknown)
-    places = _places(text, {(file, line) for file, line, _ in known if not file.startswith(LAUNCH)})
+    unknown = {name for *_, message in known for name in _UNKNOWN.findall(message)}
+    text = second_forms(text, {fault[0] for fault in known}, unknown)
     found = items(text)
+    places = _places(text, [fault for fault in known if not fault[0].startswith(LAUNCH)], found)
     faulty = [i for i in found if not i.is_device and any(i.start <= place < i.end for place in places)]
     launching = Launching.of(text, found) if faulty else None
     for item in reversed(_with_dependants(text, faulty, found)):
@@ -89,19 +89,32 @@ def _declared(text: str, item: Item) -> set[str]:
 def with_absent_names(text: str, faults: Iterable[Fault]) -> str:
     """The text with stand-ins for what device code takes from headers that are not there: a type that a
     kernel gets by value is an enumeration, and the values of the libraries' data types are public."""
-    device = [item for item in items(text) if item.is_device]
+    found = items(text)
+    device = [item for item in found if item.is_device]
     made: dict[str, None] = {}
-    for file, line, message in faults:
-        for kind, name in _ABSENT.findall(message):
+    for fault in faults:
+        for kind, name in _ABSENT.findall(fault[-1]):
             prefix = name[: name.find("_DTYPE_") + len("_DTYPE_")]
             declared = f"typedef int {name};" if kind == "unknown type name" else _DATA_TYPES.get(prefix)
             if declared is None or declared in made:
                 continue
-            places = _places(text, {(file, line)})
+            places = _places(text, [fault], found)
             if any(item.start <= place < item.end for item in device for place in places):
                 made[declared] = None
     return f'# 1 "absent" 3\n{" ".join(made)}\n{text}' if made else text
 
 
-def _places(text: str, faults: set[tuple[str, int]]) -> list[int]:
-    return [offset for offset, file, line in lines(text) if (file, line) in faults]
+def _places(text: str, faults: Iterable[Fault], found: list[Item]) -> list[int]:
+    """Where in the text clang found faults. A macro may write a namespace and all that is in it in one line,
+    so the column counts; where nothing stands at it, the beginning of the line is the place."""
+    columns: dict[tuple[str, int], set[int]] = {}
+    for file, line, column, _ in faults:
+        columns.setdefault((file, line), set()).add(column)
+    made = []
+    for offset, file, line in lines(text):
+        for column in columns.get((file, line), ()):
+            row = text[offset : text.find("\n", offset)].encode()
+            exact = offset + len(row[: max(column - 1, 0)].decode(errors="replace"))
+            is_there = column <= len(row) and any(item.start <= exact < item.end for item in found)
+            made.append(exact if is_there else offset)
+    return made

@@ -66,7 +66,10 @@ def _plain(name: str) -> str:
 
 def _is_named(name: str, wanted: str) -> bool:
     """Whether an instance may be called so: by its name alone, or without the last parameters."""
-    return name.partition("<")[0] == wanted or (wanted.endswith(">") and name.startswith(wanted[:-1] + ","))
+    own = re.sub(r"^.*>::", "", name)  # a class's function by its own name
+    return wanted in (own, own.partition("<")[0]) or (
+        wanted.endswith(">") and name.startswith(wanted[:-1] + ",")
+    )
 
 
 class BangKernel(KernelSource):

@@ -24,10 +24,12 @@ from trilobite.processor.lang.bang.host_items import (
 from trilobite.processor.lang.bang.rewrite import chunks
 
 LAUNCH = "<launch "  # the file that a kept instantiation is said to lie in
+GUESS = f"{LAUNCH}guess "  # the same of one that nobody wrote
 ENTRY = 'annotate("bang.entry")'
 _KEEP = "__attribute__((used)) static auto __launch"
 _ELSE = " // else "
 _LAUNCHER = re.compile(r"(.*?void \w+)\((.*?)\)( \{.*)$")
+_INDEX = re.compile(r"[Ii](?:dx|nd|nt)|[Oo]ffset|[Pp]os|^I$")
 _STANDARD = frozenset(("ptrdiff_t", "ssize_t", "nullptr_t", "max_align_t"))
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _LAUNCHED = re.compile(
@@ -132,26 +134,56 @@ def _launching_templates(text: str, found: list[Item]) -> frozenset[str]:
 
 def instantiated(text: str, entry: str) -> str:
     """The text with one more instance, `name<types>`, of a kernel template, if it has that template."""
+    owner = re.search(r"(\w+)\s*<.*>\s*::\s*\w+\s*$", entry)
+    if owner is not None:
+        return _behind_class(text, owner[1], f"&{entry[owner.start() :]};")
     name = entry.partition("<")[0].split("::")[-1].strip()
-    for item in reversed(items(text)):
-        head = text[item.start : item.body]
-        if item.is_function and ENTRY in head and name_of(head) == name:
-            call = f"{name}<{entry.partition('<')[2]}"
-            row = kept(text, item.end, [f"{_KEEP}_{item.end} = &{call};"])
-            return text[: item.end] + row + text[item.end :]
+    return _behind_kernel(text, name, f"&{name}<{entry.partition('<')[2]};", LAUNCH)
+
+
+def with_guessed_instances(text: str) -> str:
+    """The text with an instance of every kernel template: numbers are floats, what is called an index is an
+    integer; if clang refuses that, the first is a float and the others are integers."""
+    for name, parameters in _kernel_templates(text):
+        guesses = [
+            ["int" if _INDEX.search(parameter) else "float" for parameter in parameters],
+            ["float", *["int"] * (len(parameters) - 1)] if len(parameters) > 1 else ["int"],
+        ]
+        first, second = (f"&{name}<{', '.join(types)}>;" for types in guesses)
+        text = _behind_kernel(text, name, first, GUESS, second)
     return text
 
 
-def kernel_templates(text: str) -> list[tuple[str, int]]:
-    """Kernel templates whose parameters are all types, and how many those are."""
+def _behind_kernel(text: str, name: str, instance: str, file: str, other: str = "") -> str:
+    for item in reversed(items(text)):
+        head = text[item.start : item.body]
+        if item.is_function and ENTRY in head and name_of(head) == name:
+            kept_name = f"{_KEEP}_{item.end} = "
+            line = f"{kept_name}{instance}" + (f"{_ELSE}{kept_name}{other}" if other else "")
+            return text[: item.end] + kept(text, item.end, [line], file) + text[item.end :]
+    return text
+
+
+def _behind_class(text: str, name: str, instance: str) -> str:
+    """The same of a function of a class template."""
+    for item in items(text):
+        head = plain(text[item.start : item.end]).partition("{")[0]
+        if not item.is_function and re.search(rf"\b(?:struct|class)\s+{name}\b[^;]*$", head):
+            line = f"{_KEEP}_{item.end} = {instance}"
+            return text[: item.end] + kept(text, item.end, [line]) + text[item.end :]
+    return text
+
+
+def _kernel_templates(text: str) -> list[tuple[str, list[str]]]:
+    """Kernel templates whose parameters are all types, and what those are called."""
     found = []
     for item in items(text):
         head = text[item.start : item.body]
         template = TEMPLATE.match(plain(head))
         if item.is_function and template and ENTRY in head:
-            kinds = [part.split()[0] for part in template[1][9:].strip("<> ").split(",") if part.split()]
-            if kinds and all(kind in ("typename", "class") for kind in kinds):
-                found.append((name_of(head), len(kinds)))
+            words = [part.split() for part in template[1][9:].strip("<> ").split(",") if part.split()]
+            if words and all(word[0] in ("typename", "class") for word in words):
+                found.append((name_of(head), [word[-1] for word in words]))
     return found
 
 
@@ -174,12 +206,12 @@ def second_forms(text: str, files: set[str], unknown: set[str]) -> str:
     return _KEPT.sub(replaced, text)
 
 
-def kept(text: str, at: int, rows: list[str]) -> str:
+def kept(text: str, at: int, rows: list[str], said_to_lie: str = LAUNCH) -> str:
     """Lines, each said to lie in a file of its own."""
     if not rows:
         return ""
     file, line = _place_of(text, at)
-    made = [f'\n# 1 "{LAUNCH}{at}.{i}>"\n{row}' for i, row in enumerate(rows)]
+    made = [f'\n# 1 "{said_to_lie}{at}.{i}>"\n{row}' for i, row in enumerate(rows)]
     return "".join(made) + f'\n# {line} "{file}"\n'
 
 

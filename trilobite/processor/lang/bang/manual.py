@@ -58,7 +58,7 @@ def _line(row: Intrinsic) -> str:
     types = " ".join(t for t in row.types if t) or "-"
     gives = f"; gives {row.returns}" if row.returns != "void" else ""
     line = row.line.replace("|", "\\|")
-    place = "yes" if row.in_place else "from its end" if row.ahead else "no"
+    place = "yes" if row.in_place else "from its end or beginning" if row.ahead else "no"
     lines = "lines" if row.alignment == VECTOR_2XX else "-"
     memory = row.space or "-"
     operands += f" | {_touched(row, '<&')} | {_touched(row, '>&')}"

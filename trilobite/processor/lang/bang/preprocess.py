@@ -15,7 +15,12 @@ from pathlib import Path
 from trilobite.base.errors import KernelError
 from trilobite.processor.lang.bang import clang
 from trilobite.processor.lang.bang.headers import INCLUDE, known_names
-from trilobite.processor.lang.bang.surroundings import named_algorithms, read, taken_for_granted
+from trilobite.processor.lang.bang.surroundings import (
+    folders_above,
+    named_algorithms,
+    read,
+    taken_for_granted,
+)
 from trilobite.processor.machine import Machine
 
 _INTRINSIC = re.compile(r"undeclared identifier '(__(?:bang|trc|grid|memcpy|vv|sync)_\w+)'")
@@ -102,7 +107,7 @@ def preprocessed(
 
 def _supplied(file: Path, name: str, folder: Path, missing: list[str]) -> list[str]:
     """A missing header: from a folder above the source if it is there, else an empty one."""
-    for above in file.resolve().parents:
+    for above in folders_above(file):
         if (above / name).is_file():
             return ["-I", str(above)]
     target = (folder / name.lstrip("/")).resolve()

@@ -17,7 +17,7 @@ from trilobite.processor.lang.bang import clang, device_library
 from trilobite.processor.lang.bang.columns import in_columns_of, placed
 from trilobite.processor.lang.bang.folding import folded, unfolded
 from trilobite.processor.lang.bang.host import with_absent_names, without_host_items
-from trilobite.processor.lang.bang.launches import instantiated, kernel_templates
+from trilobite.processor.lang.bang.launches import GUESS, instantiated, with_guessed_instances
 from trilobite.processor.lang.bang.llvm.module import Module
 from trilobite.processor.lang.bang.lower.module import ModuleLowering
 from trilobite.processor.lang.bang.preprocess import Options, architecture, preprocessed, refused
@@ -122,11 +122,15 @@ class _Text:
                 if more:
                     text += more
                     continue
+                if "bang.entry" not in llvm and any(d.asked.startswith(GUESS) for d in first):
+                    return "", first  # no guess at a template's types was right
                 if first:
                     clang.remember(self.whole, level, llvm)
                 return llvm, []
             first = first or faults
-            places = [(d.file, d.line, d.message) for d in faults]
+            guessed = {d.asked for d in faults if d.asked.startswith(GUESS)}
+            places = [(d.file, d.line, d.column, d.message) for d in faults if d.asked not in guessed]
+            places += [(file, 1, 1, "") for file in guessed]
             shorter = without_host_items(with_absent_names(text, places) if self.missing else text, places)
             if shorter == text:
                 break
@@ -139,9 +143,7 @@ def _to_compile(plain: str, options: Options, with_instances: bool) -> str:
     text = rewrite(plain)
     if "<" in options.entry:
         text = instantiated(text, options.entry)
-    for name, count in kernel_templates(text) if with_instances else ():
-        text = instantiated(text, f"{name}<{', '.join(['float'] * count)}>")
-    return text
+    return with_guessed_instances(text) if with_instances else text
 
 
 def _lowered(

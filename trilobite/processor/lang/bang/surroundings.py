@@ -10,7 +10,7 @@ which alone takes clang half a second, the few parts that a source names.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ _MATH = (
 )
 _CALLED = re.compile(rf"\b({'|'.join(_MATH.split())})\s*\(")
 _NAMED = re.compile(r"\bstd::|\b(?:numeric_limits|is_same|enable_if)\b")
+_OF_THE_SYSTEM = ("/", "/usr", "/usr/local")
 _TRAITS = ("limits", "type_traits")
 _ALGORITHMS = re.compile(r"#[ \t]*include[ \t]*<algorithm>")
 _EVERY_NAME = re.compile(r"\busing\s+namespace\s+std\b")
@@ -105,9 +106,17 @@ def _elsewhere(
     return list(own), list(absent)
 
 
+def folders_above(file: Path) -> Iterator[Path]:
+    """Where a header that is missing may lie: in a folder above the source, or in its `include`."""
+    for folder in file.resolve().parents:
+        yield folder
+        if str(folder) not in _OF_THE_SYSTEM:
+            yield folder / "include"
+
+
 def _found(mark: str, name: str, current: Path, known: Sequence[Path], file: Path) -> Path | None:
     near = (current.parent,) if mark == '"' else ()
-    above = file.resolve().parents if mark == '"' or "/" in name else ()
+    above = folders_above(file) if mark == '"' or "/" in name else ()
     places = (*near, *known, *above)
     return next(((place / name).resolve() for place in places if (place / name).is_file()), None)
 

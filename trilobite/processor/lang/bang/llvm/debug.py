@@ -80,6 +80,15 @@ class Debug:
             number = self.reference(number, "var") or number
         return self.fields(number).get("name", "")
 
+    def member_name(self, number: int | None) -> str:
+        """The name, of a class's function behind that of the class."""
+        name, owner = self.name(number), ""
+        declared = self.reference(number, "declaration") if number is not None else None
+        scope = self.reference(declared or number, "scope") if number is not None else None
+        if scope is not None and self.kind(scope) == "DICompositeType":
+            owner = self.name(scope)
+        return f"{owner}::{name}" if owner else name
+
     def scope_name(self, number: int) -> str:
         """The function that a scope, or a variable's scope, belongs to."""
         first = scope = self.reference(number, "scope")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from trilobite.processor.isa.formats import F16, F32, I32, I64, U32, Format
+from trilobite.processor.isa.formats import F16, F32, I32, I64, U8, U16, U32, Format
 from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.llvm.values import Assembly
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
@@ -25,6 +25,9 @@ _FUNCTION = re.compile(r"(cos|abs|log2|pow2|sin|sqrt|rsqrt|exp)\.gpr\.(f32|f16)\
 _COPY = re.compile(r"(?:ld|st|mv)((?:\.\w+)+)\s+(\[.*)$", re.DOTALL)
 _SPACES = frozenset(("nram", "wram", "sram", "gdram", "ldram", "const"))
 _DIVIDE = re.compile(r"div\.scalar\.nram\.(f32|f16)\s+(.*)$", re.DOTALL)
+_GATHER = re.compile(
+    r"gather(?:\.\w+)?\.nram\.nram\.nram(?:\.b(?P<bits>8|16|32))?\.[us]32\s+(?P<operands>\[.*)$", re.DOTALL
+)
 _INDEX = re.compile(r"index\.vvr\.(f32|f16|s32|u32)\s+(\$\d+),\s*(\$\d+),\s*(\S+)$")
 _IGNORED = re.compile(r"(mv\.(sreg\.gpr|gpr\.sreg)|readperf\.\w+|pv\.[pv]\.\S+)\b")
 
@@ -102,6 +105,9 @@ def _shaped(f: FunctionLowering, text: str, held: Registers) -> Lowered | None:
     divided = _DIVIDE.match(text)
     if divided:
         return _divide(f, divided, held)
+    gathered = _GATHER.match(text)
+    if gathered:
+        return _gather(f, gathered, held)
     index = _INDEX.match(text)
     if index is None:
         return None
@@ -151,16 +157,40 @@ def _copy(f: FunctionLowering, found: re.Match[str], held: Registers) -> Lowered
 
 
 def _divide(f: FunctionLowering, found: re.Match[str], held: Registers) -> Lowered | None:
-    """A number over a vector."""
+    """A vector over a number, or a number over a vector: what comes first is divided."""
     fmt = _FORMATS[found[1]]
     places, numbers = _operands(f, found[2], held)
     scalars = [number for number in numbers if is_float(number.type)]
     counts = [number for number in numbers if not is_float(number.type)]
     if len(places) != 2 or len(scalars) != 1 or len(counts) != 1:
         return None
-    n = word(f.builder, counts[0])
-    f.builder.tensor("VRECIP", [places[0], n, places[1]], [fmt])
-    f.builder.tensor("VMS", [places[0], n, places[0], scalars[0]], [fmt])
+    is_vector_first = found[2].split(",")[1].strip().startswith("[")
+    row = "VDS" if is_vector_first else "VRDS"
+    f.builder.tensor(row, [places[0], word(f.builder, counts[0]), places[1], scalars[0]], [fmt])
+    return ()
+
+
+def _gather(f: FunctionLowering, found: re.Match[str], held: Registers) -> Lowered | None:
+    """n elements, each from the source and as many bytes behind it as its offset says."""
+    places, numbers = _operands(f, found["operands"], held)
+    if len(places) != 3 or len(numbers) != 1:
+        return None
+    b, fmt = f.builder, {"8": U8, "16": U16}.get(found["bits"] or "", U32)
+    dst, src, offsets = places
+    n = word(b, numbers[0])
+    loop, done = Block("gather"), Block("gathered")
+    at = f.function.blocks.index(b.block) + 1
+    f.function.blocks[at:at] = [loop, done]
+    place = loop.add_argument(I64)
+    b.branch(b.arithmetic("gt", I64, n, b.integer(0)), loop, done, [b.integer(0)])
+    b.block = loop
+    step = b.arithmetic("mul", I64, place, b.integer(U32.bits // 8))
+    offset = b.convert(b.load(U32, b.offset(offsets, step)), I64)
+    element = b.load(fmt, b.offset(src, offset))
+    b.store(fmt, element, b.offset(dst, b.arithmetic("mul", I64, place, b.integer(fmt.bits // 8))))
+    following = b.arithmetic("add", I64, place, b.integer(1))
+    b.branch(b.arithmetic("lt", I64, following, n), loop, done, [following])
+    b.block = done
     return ()
 
 

@@ -52,7 +52,7 @@ def _copied(f: FunctionLowering, call: Call, row: str, operands: list[Value], fl
     f.builder.tensor(row, operands, is_async="async" in flags)
     made = f.builder.block.ops[-1]
     made.attrs[DIRECTION] = direction
-    made.attrs[CALL] = (call.form.name, (("dst", "dst"), ("a", "src")), True, False)
+    made.attrs[CALL] = (call.form.name, (("dst", "dst"), ("a", "src")), True, "pieces")
 
 
 def _check_direction(f: FunctionLowering, call: Call, name: str) -> None:

@@ -23,7 +23,7 @@ def check_contract(f: FunctionLowering, call: Call) -> None:
         if p.sign in "#%" and isinstance(value, Constant) and value.integer < 0:
             f.refuse(f"{call.form.name}: {p.name} is {value.integer}, a count is at least 0")
     _check_memories(f, call)
-    if not call.form.in_place:
+    if not call.form.in_place and not call.form.ahead:
         _check_in_place(f, call)
     if call.form.alignment == VECTOR_2XX and f.owner.machine.name.startswith("mlu2"):
         _check_alignment(f, call)

@@ -137,7 +137,7 @@ class ModuleLowering:
         taken: set[str] = set()
         for mangled in entries:
             found = self.llvm.function(mangled)
-            name = self.llvm.debug.name(found.debug) if found is not None else mangled
+            name = self.llvm.debug.member_name(found.debug) if found is not None else mangled
             name = self._readable(name) or mangled
             self._names[mangled] = mangled if name in taken else name
             taken.add(name)

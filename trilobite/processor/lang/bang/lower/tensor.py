@@ -60,7 +60,7 @@ def lower_intrinsic(f: FunctionLowering, i: Instruction, label: str) -> Lowered:
     last = f.builder.block
     for op in [*first.ops[at:], *(last.ops if last is not first else ())]:
         if op.opcode == "tensor" and CALL not in op.attrs:
-            op.attrs[CALL] = (form.name, (), not form.in_place, form.ahead)
+            op.attrs[CALL] = (form.name, (), not form.in_place, form.in_order)
     return _returned(f, i, made)
 
 
@@ -123,7 +123,7 @@ def emit(
     given = flags or tuple(flag.choices[0] for flag in promise.row.flags)
     made = f.builder.tensor(mnemonic, values, formats, given)
     named = tuple(zip(promise.fields, operands, strict=True))
-    f.builder.block.ops[-1].attrs[CALL] = (call.form.name, named, not call.form.in_place, call.form.ahead)
+    f.builder.block.ops[-1].attrs[CALL] = (call.form.name, named, not call.form.in_place, call.form.in_order)
     return made
 
 

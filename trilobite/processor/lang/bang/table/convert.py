@@ -44,6 +44,16 @@ def _vector(source: str, target: str, mode: str) -> list[Intrinsic]:
         plain = "{ for (long __i = 0; __i < n; ++__i) { double __x = src[__i]; dst[__i] = __dlp_whole<%s>(%s); } }" % (
             _c(d), _SLOW[mode])  # fmt: skip
     made = [form(name, f"dst>{d} src<{s} n#", (), plain, line, in_place=_bits(d) <= _bits(s), ahead=True)]
+    if (source, target) == ("half", "uchar"):  # sources for older parts give it room to work in
+        made.append(
+            form(
+                name,
+                "dst>u8 src<f16 scratch<f16 n#",
+                (),
+                "{ %s(dst, src, n); }" % name,
+                f"{line}; scratch stays as it is",
+            )
+        )
     if (s in FLOATS and d in FLOATS) or not wide:
         return made
     made.append(form(name, f"dst>{d} src<{s} n# position:", (), _positioned(name, d, is_narrow, mode, s),

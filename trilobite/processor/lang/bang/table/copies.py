@@ -115,8 +115,9 @@ INTRINSICS = (
          _GATHER.replace("__memcpyNAME", _MASKED + "__memcpy_async").replace("direction", "GDRAM2NRAM"),
          "masked gather from GDRAM", space="any"),
     form("__extension", "dst>void src<void index<u8 n% direction? count:", (),
-         "{ for (long __i = 0, __k = 0; __i < count; ++__i) if (index[__i >> 3] >> (__i & 7) & 1) "
-         "__memcpy((char *)dst + __i * n, (const char *)src + n * __k++, n, direction); }", "pieces put where a bit is set"),
+         "{ long __at = 0; for (long __i = 0; __i < count; ++__i) { if (index[__i] == 0) continue; "
+         "__memcpy((char *)dst + __at, (const char *)src + n * __i, n, direction, n, 0, index[__i] - 1); "
+         "__at += n * index[__i]; } }", "piece i of n bytes, index[i] times (assumed)"),
     form("__bang_lock", "a: b:", (), "@nothing", "bus arbitration: no effect on values", space=""),
     form("__bang_unlock", "a: b:", (), "@nothing", "bus arbitration: no effect on values", space=""),
     *(form(f"__load_{s}", "p<T", NUMBERS, "{ return *p; }", "a scalar", returns="T", space=s)

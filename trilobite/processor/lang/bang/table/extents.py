@@ -56,7 +56,7 @@ _POOLED = {"dst": _OUTPUTS, "src": "h*w*c"}
 _RULES: tuple[tuple[str, dict[str, str]], ...] = (
     (r"__(bang_)?gather(_async)?", {"dst": f"?{_PIECES}B", "src": "?offset+nB", "offset": "count", "mask": "(count+7)//8B"}),
     (r"__scatter(_async)?", {"dst": "?offset+nB", "src": f"?{_PIECES}B", "offset": "count", "mask": "(count+7)//8B"}),
-    (r"__extension", {"dst": "n*countB", "src": "?n*countB", "index": "(count+7)//8"}),
+    (r"__extension", {"dst": "?255*n*countB", "src": "n*countB", "index": "count"}),
     (r"__bang_(max|min)pool_value_index", {"dst": f"{_OUTPUTS} and as many at byte offset", "src": "h*w*c"}),
     (r"__bang_\w+pool_bp|__bang_unpool", {"dst": "h*w*c", "src": _OUTPUTS, "mask": _OUTPUTS}),
     (r"__bang_(trans_)?tiling_\w+", {"dst": "by counts and strides", "src": "by counts and strides"}),
@@ -72,6 +72,7 @@ _RULES: tuple[tuple[str, dict[str, str]], ...] = (
     (r"__bang_histogram", {"dst": "64", "kernel": "64"}),
     (r"__bang_(arg)?(max|min)", {"dst": "?8B"}),
     (r"__bang_reduce_sum", {"dst": "?n"}),
+    (r"__bang_half2uchar\w*", {"scratch": "0"}),
     (r"__bang_expand_channel_mul(_add)?", {"dst": "n*channels", "b": "n*channels", "add": "n*channels", "a": "n", "scratch": "0"}),
     (r"__bang_matmul", {"dst": "m*n", "left": "m*k", "right": "n*k"}),
     (r"__bang_mlp", {"dst": "height", "src": "width", "bias": "height", "right": "height*width"}),

@@ -60,7 +60,11 @@ class Intrinsic:
     space: str = "nram"
     in_place: bool = True
     alignment: str = FREE
-    ahead: bool = False  # from the first element on: a source that ends no earlier may lie on the result
+    ahead: bool = False  # a source that ends no earlier, or begins with the result, may lie on it
+
+    @property
+    def in_order(self) -> str:
+        return "elements" if self.ahead else ""
 
     @property
     def is_body(self) -> bool:
