@@ -110,8 +110,10 @@ def case(name: str) -> Case:
     if name == "gpt":
         tokens = rng.integers(0, VOCABULARY, (BATCH, LENGTH + 1))
         return Case(GPT, tokens[:, :-1], tokens[:, 1:])
-    shapes = {"mlp": (BATCH, 6), "convolutions": (BATCH, 3, 5, 5), "lstm": (BATCH, 3, 4)}
-    models = {"mlp": MLP, "convolutions": Convolutions, "lstm": LSTM}
+    shapes = {"mlp": (BATCH, 6), "convolutions": (BATCH, 3, 5, 5), "lstm": (BATCH, 3, 4),
+              "resnet18": (BATCH, 3, 32, 32)}  # fmt: skip
+    models: dict[str, Any] = {"mlp": MLP, "convolutions": Convolutions, "lstm": LSTM}
+    models["resnet18"] = lambda: tb.zoo.create("resnet18_32x32")
     return Case(models[name], rng.normal(size=shapes[name]), classes)
 
 

@@ -18,6 +18,7 @@ SPLITS: dict[str, dict[str, Any]] = {
         "head.weight": COLUMNS, "*.qkv.weight": COLUMNS,
     },
     "lstm": {"lstm.weight_hh_l1": COLUMNS, "out.weight": ROWS},
+    "resnet18": {"layer*.*.conv1.weight": COLUMNS, "layer*.*.conv2.weight": ROWS, "fc.weight": ROWS},
     "convolutions": {"conv.weight": ROWS, "stem.weight": COLUMNS, "out.weight": ROWS},
 }  # fmt: skip
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +207,32 @@ def test_a_job_goes_on_without_its_dead(
         found, want = np.load(tmp_path / "final.npz"), one_process(12)
         for key, array in want.items():
             np.testing.assert_allclose(found[key], array, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(8))
+def test_a_job_goes_on_whenever_ranks_die(seed: int, openmpi: Path, tmp_path: Path) -> None:
+    """Two or three of four ranks are killed at random moments: in a step, while state is kept or restored,
+    while the others shrink.
+    """
+    rng = random.Random(seed)
+    name, kills, steps = rng.choice(["data", "zero2", "zero3"]), rng.choice([2, 3]), 150
+    env = {k: v for k, v in os.environ.items() if k not in start.SIZES} | {"PYTHONPATH": str(ROOT)}
+    command = [str(openmpi), "-m", "trilobite", "launch", "--survive", "-n", "4"]
+    command += [str(HERE / "script_survive.py"), name, str(steps), str(tmp_path)]
+    job = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    victims = [tmp_path / f"pid{r}" for r in rng.sample(range(4), kills)]
+    while not all((tmp_path / f"pid{r}").exists() for r in range(4)) and job.poll() is None:
+        time.sleep(0.02)
+    for victim in victims:
+        time.sleep(rng.random() ** 2 * 1.5)
+        os.kill(int(victim.read_text()), signal.SIGKILL)
+    out, err = job.communicate(timeout=240)
+    assert job.returncode == 0 and out.count(f"ended on {4 - kills}") == 4 - kills, (out[-3000:], err[-3000:])
+    found, want = np.load(tmp_path / "final.npz"), one_process(steps)
+    for key, array in want.items():
+        np.testing.assert_allclose(found[key], array, rtol=1e-7, atol=1e-10)
 
 
 @pytest.mark.long

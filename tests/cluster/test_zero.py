@@ -29,7 +29,7 @@ from trilobite.base.errors import ArgumentError
 def train(name: str, n: int, stage: int, how: str = "") -> Trained:
     """What every rank does."""
     at, shapes = case(name), {k: v.shape for k, v in one_process(name).parameters.items()}
-    zero = c.Zero(made(name), adam, stage, again=how == "again")
+    zero = c.Zero(c.over_all_ranks(made(name)), adam, stage, again=how == "again")
     tb.manual_seed(3)
     rows = slice(c.rank() * BATCH // n, (c.rank() + 1) * BATCH // n)
     x, y = tb.tensor(at.x[rows]), tb.tensor(at.y[rows])

@@ -1,15 +1,17 @@
 """`tb.checkpoint`: a function that keeps its arguments instead of its intermediates, and runs again for the
 gradient.
 
-Eagerly the second run happens on the same tape, with the random state of the first and with its writes to
-tensors undone afterwards; gradients of everything it reads, arguments or not, go where they would have gone.
-In a recording the function becomes a `call` whose backward graph recomputes behind a barrier.
+Eagerly the second run happens on the same tape, with the random state and the context variables of the first
+and with its writes to tensors undone afterwards; gradients of everything it reads, arguments or not, go where
+they would have gone. In a recording the function becomes a `call` whose backward graph recomputes behind a
+barrier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
+from contextvars import Context, copy_context
+from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -74,11 +76,14 @@ def _is_dual_or_batched(v: Value) -> bool:
 class _Again(Node):
     """The node of a checkpointed call. Its edges are found when it runs again."""
 
-    __slots__ = ("arguments", "count", "fn", "key", "tape")
+    __slots__ = ("arguments", "count", "fn", "key", "surroundings", "tape")
 
-    def __init__(self, tape: Tape, fn: Fn, arguments: _Arguments, key: Value, count: int) -> None:
+    def __init__(
+        self, tape: Tape, fn: Fn, arguments: _Arguments, key: Value, surroundings: Context, count: int
+    ) -> None:
         super().__init__(getattr(fn, "__name__", "checkpoint"), ())
         self.tape, self.fn, self.arguments, self.key, self.count = tape, fn, arguments, key, count
+        self.surroundings = surroundings
 
     def outputs(self) -> int:
         return self.count
@@ -90,9 +95,9 @@ class _Again(Node):
     def pull(self, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
         self.check_kept(self.arguments.values)
         since = next_order()
-        outs, _ = read_tree(
-            _replay(self.tape, self.key, lambda: self.arguments.call(self.fn, self.arguments.values))
-        )
+        # The backward pass runs outside of what the call stood in: which part of a batch this is, for one.
+        call = partial(self.surroundings.copy().run, self.arguments.call, self.fn, self.arguments.values)
+        outs, _ = read_tree(_replay(self.tape, self.key, call))
         roots = [(o, ct) for o, ct in zip(outs, cotangents, strict=True) if ct is not None and tape.tracks(o)]
         older: dict[tuple[Node, int], Value] = {}
         fresh = backward(tape, roots, again=again, retain=again, since=since, older=older)
@@ -103,11 +108,12 @@ class _Again(Node):
 def _eager(fn: Fn, a: _Arguments) -> Any:
     key = read(random.state)
     key = key.copy() if isinstance(key, np.ndarray) else key
+    surroundings = copy_context()
     outs, tree = read_tree(a.call(fn, a.values))
     tape = _highest_tape(outs)
     if tape is None:
         return tree.unflatten(map(wrap, outs))
-    node = _Again(tape, fn, a, key, len(outs))
+    node = _Again(tape, fn, a, key, surroundings, len(outs))
     marked = [tape.wrap(tape.strip(o), node, i) if tape.tracks(o) else o for i, o in enumerate(outs)]
     return tree.unflatten(map(wrap, marked))
 
