@@ -149,7 +149,7 @@ class Core:
         return Operands(values)
 
     def _tensor(self, prepared: Prepared) -> None:
-        if self.observer is None and prepared.plain:
+        if prepared.plain:
             self._planned(prepared)
         else:
             self._shown(prepared)
@@ -165,6 +165,8 @@ class Core:
             if len(plans) >= MOST:
                 plans.clear()
             plan = plans[key] = Plan(self, prepared, self.operands(prepared))
+        if self.observer is not None:  # who is told before anything changes
+            self.observer.tensor(self, prepared, plan.operands, plan.reads, plan.writes)
         for register, value in zip(prepared.outputs, plan.run(self), strict=True):
             self.registers[register] = value & MASK
         if self.traced:
@@ -172,11 +174,11 @@ class Core:
             if not plan.records:
                 plan.records = self._records(prepared, plan.operands)
             self.trace.tail.extend(plan.records)
-        if self.native is not None and self.kernels:
+        if self.observer is None and self.native is not None and self.kernels:
             self.native.visited(self.pc, plan.operands)
 
     def _shown(self, prepared: Prepared) -> None:
-        """The same in the sight of an observer, who is told before anything changes."""
+        """The same of an instruction that no plan can hold."""
         row = prepared.row
         o = self.operands(prepared)
         if row.mnemonic == "RV":

@@ -25,7 +25,7 @@ from trilobite.processor.tools.memory_checker import MemoryChecker
 from trilobite.processor.tools.native_checks import checked_code, is_translated
 from trilobite.processor.tools.poison import Poison
 from trilobite.processor.tools.races import RaceChecker
-from trilobite.processor.tools.spans import spans_of
+from trilobite.processor.tools.spans import Span, spans_of
 from trilobite.processor.tools.wording import Wording
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 NATIVE_AFTER = 1 << 11  # interpreted instructions, for every so many of the program's
 COMPILED_AT_ONCE = 64
+MOST_MET = 1 << 14  # operands whose places are remembered
 BRANCHES = frozenset("JUMP CALL RET CB CBZ CBNZ BEQ BNE BLT BGE BLTU BGEU".split())
 SILENT = frozenset("NOP HALT TRAP BARRIER PRINT".split())
 
@@ -57,6 +58,7 @@ class Checks:
             self.poison = None
         self._behind: Prepared | None = None  # an instruction whose queue is waited for once it is done
         self._queue = ""
+        self._met: dict[int, tuple[Operands, str, tuple[list[Span], list[Span]]]] = {}
 
     def began(self, cores: Sequence[Core]) -> None:
         self.races.began(cores)
@@ -98,11 +100,19 @@ class Checks:
         reads: Sequence[Region],
         writes: Sequence[Region],
     ) -> None:
-        queue = queue_of(prepared.row, reads, writes)
-        spans = spans_of(self.memory, core.place, reads), spans_of(self.memory, core.place, writes)
+        met = self._met.get(id(operands))
+        if met is None:  # operands that come again are the same object
+            if len(self._met) >= MOST_MET:
+                self._met.clear()
+            spans = spans_of(self.memory, core.place, reads), spans_of(self.memory, core.place, writes)
+            queue = queue_of(prepared.row, reads, writes)
+            self._met[id(operands)] = operands, queue, spans
+        else:
+            _, queue, spans = met
         self.races.tensor(core, queue, *spans, lambda: self._is_copied(core, prepared, reads, writes))
         self.bytes.tensor(core, prepared, queue, operands, reads, writes, spans)
-        self.arrays.tensor(core, queue, operands, reads, writes, spans)
+        if met is None:
+            self.arrays.tensor(core, queue, operands, reads, writes, spans)
         if self.poison is not None:
             self.poison.tensor(core, queue, writes)
         if prepared.outputs:

@@ -165,14 +165,17 @@ class CheckedCode(CoreCode):
             for number, surface in enumerate(surfaces):
                 self._fill_pages(number, surface, thread)
         self._boxes = []
+        slots = self._slots()
+        slots[:, READ_LOW : WRITE_HIGH + 1] = (native_state.FAR, 0, native_state.FAR, 0)
+        slots[:, BOX_COUNT] = 0
         for number, surface in enumerate(surfaces):
-            slot = self._slot(number)
-            slot[READ_LOW : WRITE_HIGH + 1] = (native_state.FAR, 0, native_state.FAR, 0)
             boxes = _unknown_reads(surface, clock) if surface is not None else None
-            slot[BOX_COUNT] = 0 if boxes is None else len(boxes) // 2
             if boxes is not None:
-                slot[BOXES] = boxes.ctypes.data
+                slots[number, BOX_COUNT], slots[number, BOXES] = len(boxes) // 2, boxes.ctypes.data
                 self._boxes.append(boxes)
+
+    def _slots(self) -> Array:
+        return self.state[SLOTS:][: SLOT_COUNT * SLOT_WORDS].reshape(SLOT_COUNT, SLOT_WORDS)
 
     def _slot(self, number: int) -> Array:
         return self.state[SLOTS + number * SLOT_WORDS :][:SLOT_WORDS]
@@ -198,8 +201,10 @@ class CheckedCode(CoreCode):
 
     def _note_uses(self, thread: int, last: int) -> None:
         """Tells the planes between which bytes this stretch read and wrote."""
-        for number in range(SLOT_COUNT):
-            low, high, write_low, write_high = self._slot(number)[READ_LOW:].tolist()
+        for number, ends in enumerate(self._slots()[:, READ_LOW : WRITE_HIGH + 1].tolist()):
+            low, high, write_low, write_high = ends
+            if not (high or write_high):
+                continue
             surface, key = self._surface(number), self._keys[number]
             if surface is None or key is None:
                 continue
