@@ -28,7 +28,20 @@ from trilobite.apps.style.train_command import CHECKPOINTS, LOSSES, NETWORK, los
 PAGE = ROOT / "docs" / "style_training.md"
 PLACE = ROOT / "out" / "style-training"
 STEPS, KEEP, KILLED = 400, 50, 230  # killed 30 steps behind a checkpoint: those steps are done twice
-SETTINGS = ("--steps", STEPS, "--keep-every", KEEP, "--batch", 2, "--side", 128, "--width", 32)
+SETTINGS = (
+    "--steps",
+    STEPS,
+    "--keep-every",
+    KEEP,
+    "--batch",
+    2,
+    "--side",
+    128,
+    "--width",
+    32,
+    "--style-weight",
+    0.5,
+)
 PHOTOS = ("chelsea", "coffee", "rocket")
 WINDOW = 20  # steps that one point of the smoothed curve is the mean of
 

@@ -28,7 +28,7 @@ def page(tmp_path: Path) -> Path:
     for n in range(3):
         good.show(tmp_path, f"p{n}.png", f"picture {n}", pixels())
     good.beside(tmp_path, ("a.png", "left", pixels()), ("b.png", "right", pixels()))
-    good.numbers |= {"a picture": 0.1234, "joules": 0.002}
+    good.numbers |= {"a picture": 0.1234, "width": 12, "height": 8, "joules": 0.002}
     good.check(True, "they are equal", "they are not")
     good.code = ("kernel.mlu", f"// {NASTY}")
     bad.failed = NASTY
@@ -41,7 +41,12 @@ def test_the_page_names_licences_and_figures(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for asset in assets.ASSETS.values():
         assert asset.credit in text
-    assert "123 ms" in text and "2.0 mJ" in text and "agrees: they are equal" in text
+    assert (
+        "a picture of 12 x 8 in a style" in text
+        and "123 ms" in text
+        and "2.0 mJ" in text
+        and "agrees: they are equal" in text
+    )
     assert "<script" not in text and "DIFFERS: not equal" in text
 
 

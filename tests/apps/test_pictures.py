@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from PIL import Image
 
 from trilobite.apps.style import command, pictures, real_time
 from trilobite.base.errors import ArgumentError, FileError, TrilobiteError
+from trilobite.processor import device
 
 RNG = np.random.default_rng(5)
 
@@ -159,3 +161,14 @@ def test_mistakes_are_told_before_anything_is_painted(
             tmp_path / "a.png", given.get("style", "7"), output=tmp_path / output, on=given.get("on", "cpu")
         )
     assert not (tmp_path / output).exists()
+
+
+def test_what_processors_took_is_added_up_and_told() -> None:
+    run = SimpleNamespace(cycles=1_000_000, seconds=1e-3, energy=SimpleNamespace(total=2.5e-3))
+    with command._simulated(wanted=True) as cost:
+        for tell in device.listeners * 2:
+            tell(run)  # type: ignore[arg-type]
+    assert str(cost) == ": 2,000,000 cycles, 2.00 ms, 5.00 mJ simulated"
+    with command._simulated(wanted=False) as nothing:
+        assert not device.listeners
+    assert str(nothing) == "" and not device.listeners

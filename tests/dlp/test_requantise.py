@@ -96,7 +96,7 @@ def test_the_end_of_a_block_is_one_group_bit_for_bit(
     target = f"dlp:{odd_machine if machine == 'odd' else machine}"
     made = executable(graph, target, Usage(options=(("checks", True),)))
     assert np.array_equal(made(operands)[0], run(graph, operands)[0])
-    lines = [line for line in made.stages["mapping"].splitlines() if "relay" not in line]
+    lines = [line for line in made.stages["mapping"].splitlines() if "reorder" not in line]
     assert len(lines) == 1 and " matrix " in lines[0]
     isa = made.stages["isa"]
     assert ("VDS" in isa) == (step_ == 0.037)

@@ -46,7 +46,7 @@ def main(
             f"The same network on the processor {machine}",
             lambda p: parts.on_chip(p, output, picture, machine, chip_side),
         ),
-        ("8-bit convolutions, bit for bit", lambda p: parts.int8(p, machine)),
+        ("8-bit networks, bit for bit", lambda p: parts.int8(p, output, picture, machine)),
         ("A network learns to read digits", lambda p: parts.digits(p, output)),
         ("A BANG C kernel, run and checked", lambda p: parts.kernel(p, output)),
     ]
@@ -60,8 +60,8 @@ def main(
         f"\n{seconds:.0f} s in all{f', {len(failed)} parts with a word of warning' if failed else ''}."
     )
     typer.echo(f"Open    {page.resolve().as_uri()}")
-    for number, (what, line) in enumerate(next_steps(machine)):
-        typer.echo(f"{'' if number else 'Try':<8}{line}   ({what})")
+    for number, (_, line) in enumerate(next_steps(machine)):
+        typer.echo(f"{'' if number else 'Try':<8}{line}")
     if any(part.wrong for part in done) or all(part.failed for part in done):
         raise typer.Exit(1)
 

@@ -86,14 +86,23 @@ def _tiles(parts: Sequence[Part]) -> Iterator[str]:
     """The figures that people ask for first."""
     numbers = {name: value for part in parts for name, value in part.numbers.items()}
     found = [
-        ("a picture", 1e3, "{:.0f} ms", "a picture in a style, on this CPU"),
-        ("chip seconds", 1e3, "{:.2f} ms", "a smaller one on the processor, simulated"),
+        ("a picture", 1e3, "{:.0f} ms", "a picture of {width:.0f} x {height:.0f} in a style, on this CPU"),
+        (
+            "chip seconds",
+            1e3,
+            "{:.2f} ms",
+            "a picture of {chip width:.0f} x {chip height:.0f} on the processor, simulated",
+        ),
         ("joules", 1e3, "{:.1f} mJ", "energy of that one there"),
         ("levels apart", 1, "{:.3f} / 255", "between CPU and processor, at most"),
         ("jit step", 1e3, "{:.2f} ms", "a compiled training step of 32 digits"),
         ("read right", 100, "{:.1f} %", "of new digits read right afterwards"),
     ]
-    tiles = [(form.format(numbers[n] * scale), text) for n, scale, form, text in found if n in numbers]
+    tiles = [
+        (form.format(numbers[n] * scale), text.format_map(numbers))
+        for n, scale, form, text in found
+        if n in numbers
+    ]
     if tiles:
         inside = "".join(
             f'<div class="tile"><b>{escape(a)}</b><span>{escape(b)}</span></div>' for a, b in tiles

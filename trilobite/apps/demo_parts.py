@@ -43,7 +43,7 @@ def on_cpu(part: Part, output: Path, picture: str, side: int) -> None:
         painted = network(content, number)
         spent.append(time.perf_counter() - began)
         part.show(output, f"style-{number}.png", f"style {number}, {look}: {spent[-1] * 1e3:.0f} ms", painted)
-    part.numbers["a picture"] = min(spent)
+    part.numbers |= {"a picture": min(spent), "width": width, "height": height}
     part.say(f"{len(spent)} styles of {width} x {height} pixels, {min(spent) * 1e3:.0f} ms each at best")
     brush = pictures.pattern()
     with part.doing("compiling the 8-bit pair for any style"):
@@ -83,6 +83,7 @@ def on_chip(part: Part, output: Path, picture: str, machine: str, side: int) -> 
     cycles, seconds = int(subject.numbers["cycles"]), subject.seconds
     joules = subject.numbers["energy in µJ"] * 1e-6
     part.numbers |= {"cycles": cycles, "chip seconds": seconds, "joules": joules, "levels apart": apart}
+    part.numbers |= {"chip width": content.shape[1], "chip height": content.shape[0]}
     size, took = f"{content.shape[1]} x {content.shape[0]}", f"{seconds * 1e3:.2f} ms, {joules * 1e3:.1f} mJ"
     part.say(f"a picture of {size}: {cycles:,} cycles, {took} simulated")
     part.check(
@@ -109,8 +110,8 @@ def _report(part: Part, output: Path, machine: str, content: Pixels, chip: Any, 
     return subjects[-1]
 
 
-def int8(part: Part, machine: str) -> None:
-    """Convolutions of the 8-bit pair, alone: the same bits from CPU and processor."""
+def int8(part: Part, output: Path, picture: str, machine: str) -> None:
+    """The 8-bit pair: convolutions alone, then the picture of both networks, on CPU and processor."""
     from trilobite.apps.style.int8 import compare, convolutions
 
     equal, shown = 0, []
@@ -123,6 +124,35 @@ def int8(part: Part, machine: str) -> None:
         equal == len(shown),
         f"{equal} convolutions of the style transform, each bit for bit on CPU and {machine}",
         f"{len(shown) - equal} of {len(shown)} convolutions have other bits on {machine}",
+    )
+    _any_style(part, output, picture, machine)
+
+
+def _any_style(part: Part, output: Path, picture: str, machine: str) -> None:
+    """Any picture as the style, by the 8-bit networks of both."""
+    from trilobite.apps.style.real_time import AnyStyle
+
+    content, brush = _content(picture, AnyStyle.CONTENT_SIDE), pictures.pattern()
+    reference = AnyStyle()(content, brush)
+    on_chip = AnyStyle(f"dlp:{machine}")
+    with part.doing(f"compiling the 8-bit pair for {machine}, and simulating it"):
+        painted = on_chip(content, brush)
+    apart = float(np.abs(painted.astype(np.float64) - reference).max() * 255)
+    runs = [run for session in (on_chip.reader, on_chip.painter) for run in session.last_runs]
+    cycles, joules = sum(run.cycles for run in runs), sum(run.energy.total for run in runs)
+    part.numbers |= {"pair cycles": cycles, "pair joules": joules, "pair levels apart": apart}
+    side = AnyStyle.CONTENT_SIDE
+    part.say(f"any style at {side} x {side}: {cycles:,} cycles, {joules * 1e3:.1f} mJ simulated")
+    same = "the same" if apart == 0 else f"at most {apart:.3f} of 255 levels apart"
+    part.check(
+        apart <= 1,
+        f"pictures of CPU and {machine} are {same}",
+        f"pictures of CPU and {machine} are {apart:.1f} of 255 levels apart; at most 1 was expected",
+    )
+    part.beside(
+        output,
+        ("any-chip.png", f"any style, painted by {machine}", painted),
+        ("any-chip-cpu.png", "painted by this CPU", reference),
     )
 
 

@@ -8,7 +8,7 @@ the page's own script and style stand in `assets/`. Read `subjects.py` first. Ma
 from __future__ import annotations
 
 from trilobite.report.page import write_page
-from trilobite.report.processor import processor_subject, write_run
+from trilobite.report.processor import launch_subject, processor_subject, write_run
 from trilobite.report.subjects import Subject
 
-__all__ = ["Subject", "processor_subject", "write_page", "write_run"]
+__all__ = ["Subject", "launch_subject", "processor_subject", "write_page", "write_run"]

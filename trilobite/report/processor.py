@@ -45,9 +45,13 @@ Find = Callable[[int], Where]
 
 def write_run(run: Run, path: str | Path) -> None:
     """The launch as one self-contained page: what `Run.report` calls."""
-    subject = processor_subject(run)
-    subject = replace(subject, sources=_source_lines(run, Path(path).parent))
+    subject = launch_subject(run, Path(path).parent)
     write_page(path, f"{subject.name} on {run.machine.name}", [subject])
+
+
+def launch_subject(run: Run, beside: Path) -> Subject:
+    """With the lines of its source, which may lie in this directory."""
+    return replace(processor_subject(run), sources=_source_lines(run, beside))
 
 
 def processor_subject(run: Run, name: str = "", where: Find | None = None) -> Subject:

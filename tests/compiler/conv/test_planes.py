@@ -62,6 +62,9 @@ def test_random_geometry(rank: int, dtype: DType) -> None:
         ((2, 130, 9, 29), (66, 130, 3, 3), 2, 1),  # sums wait for the next block of depth
         ((1, 2, 40, 50), (8, 2, 3, 3), 3, 1),
         ((1, 1, 8, 9), (1, 1, 1, 2), 1, 0),
+        ((2, 4, 20, 150), (3, 4, 9, 9), 1, 4),  # few filters: most panels are read where they lie
+        ((1, 70, 9, 120), (8, 70, 3, 3), 1, 1),  # the same through blocks of depth
+        ((1, 6, 11, 211), (5, 6, 3, 3), 2, 1),
     ],
 )
 def test_sizes(x: Any, w: Any, stride: int, pad: int) -> None:
@@ -110,6 +113,18 @@ def test_epilogues_read_channels_and_pixels_of_several_images(long: bool) -> Non
         for _ in range(12 if long else 0):
             want = want - b[:, None, None]
         np.testing.assert_array_equal(got, want)
+
+
+def test_pixels_read_where_they_lie_and_packed_ones_have_the_same_bits() -> None:
+    """A filter among few, and the same one among many, whose pixels are packed."""
+    rng = np.random.default_rng(8)
+    graph, (x, _), _ = case(rng, (1, 5, 12, 130), (3, 5, 3, 3))
+    more = random(rng, (40, 45), float32)
+    pack = table["gemm_pack"].evaluate
+    many, _, _ = case(rng, (1, 5, 12, 130), (40, 5, 3, 3))
+    (few,) = native(graph, [x, pack(more[:3], contract=1, width=FILTERS)])
+    (all_,) = native(many, [x, pack(more, contract=1, width=FILTERS)])
+    np.testing.assert_array_equal(few, all_[:, :3])
 
 
 def test_symbolic_batches() -> None:

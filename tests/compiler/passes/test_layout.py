@@ -139,6 +139,18 @@ def test_pixels_of_narrow_floats_are_columns_of_a_product() -> None:
     assert found["dot"] == 1 and not found["transpose"] and not found["conv_planes"]
 
 
+def test_few_filters_over_many_pixels_leave_the_channels_in_front() -> None:
+    """Between convolutions of many filters, too: most lanes of the direct kernel would stay empty."""
+
+    def net(x: Any, w: Any, v: Any, u: Any) -> Any:
+        return conv(relu(conv(relu(conv(x, w)), v, pad=0)), u)
+
+    graph = check(record(net, (1, 32, 64, 64), (32, 32, 3, 3), (3, 32, 7, 7), (32, 3, 3, 3)))
+    assert names(graph)["conv_winograd"] == 1
+    few = [e for e in graph.equations if e.primitive.name == "conv_planes" and e.attributes["filters"] == 3]
+    assert [e.attributes["kernel"] for e in few] == [(7, 7)]
+
+
 def test_single_pixels_between_convolutions_go_channels_last() -> None:
     def net(x: Any, w: Any, v: Any, u: Any) -> Any:
         return conv(relu(conv(relu(conv(x, w)), v, pad=0)), u)

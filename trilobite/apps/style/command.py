@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,8 @@ from trilobite.apps.style import pictures
 from trilobite.apps.style.pictures import Frames, Picture, Pixels
 from trilobite.base.errors import ArgumentError, FileError
 from trilobite.compiler.targets.registry import find
+from trilobite.processor import device
+from trilobite.processor.sim.run import Run
 
 Stylise = Callable[[Pixels], Pixels]
 METHODS = ("auto", "network", "optimise")
@@ -87,7 +90,8 @@ def style(
         still = found.pictures[0]
         showing[:] = [lambda so_far, to=place, of=still: _finish(to, of, so_far, keep_colours)]  # type: ignore[misc]
         began = time.perf_counter()
-        painted = [paint(picture.pixels) for picture in found.pictures]
+        with _simulated(not optimised) as cost:
+            painted = [paint(picture.pixels) for picture in found.pictures]
         seconds = time.perf_counter() - began
         if len(painted) == 1:
             _finish(place, still, painted[0], keep_colours)
@@ -95,7 +99,7 @@ def style(
             _animate(place, found, painted, keep_colours)
         height, width = still.size
         many = f"{len(painted)} frames of " if len(painted) > 1 else ""
-        typer.echo(f"{which}{place}: {many}{width} x {height} on {on} in {seconds:.2f} s")
+        typer.echo(f"{which}{place}: {many}{width} x {height} on {on} in {seconds:.2f} s{cost}")
         if again is not None:
             showing.clear()
             beside = [again(picture.pixels) for picture in found.pictures]
@@ -103,6 +107,39 @@ def style(
     if failed:
         typer.echo(f"{failed} of {len(jobs)} pictures could not be read.", err=True)
         raise typer.Exit(1)
+
+
+class _Cost:
+    """What processors took while a picture was painted; cycles, seconds and joules are added up."""
+
+    def __init__(self) -> None:
+        self.cycles, self.seconds, self.joules = 0, 0.0, 0.0
+
+    def add(self, run: Run) -> None:
+        self.cycles += run.cycles
+        self.seconds += run.seconds
+        self.joules += run.energy.total
+
+    def __str__(self) -> str:
+        if not self.cycles:
+            return ""
+        took = f"{self.seconds * 1e3:,.2f} ms, {self.joules * 1e3:,.2f} mJ"
+        return f": {self.cycles:,} cycles, {took} simulated"
+
+
+@contextmanager
+def _simulated(wanted: bool) -> Iterator[_Cost]:
+    """Adds up the launches of processors meanwhile. Timing hundreds of steps would take as long as running
+    them, so those of an optimisation are not wanted.
+    """
+    found = _Cost()
+    if wanted:
+        device.listeners.append(found.add)
+    try:
+        yield found
+    finally:
+        if wanted:
+            device.listeners.remove(found.add)
 
 
 def _check(content: Path, output: Path, on: str, method: str) -> None:

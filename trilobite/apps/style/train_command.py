@@ -30,6 +30,10 @@ def style_train(
     width: Annotated[int, typer.Option(help="channels at full size; 32 is the published network")] = 32,
     blocks: Annotated[int, typer.Option(help="residual blocks")] = 5,
     keep_every: Annotated[int, typer.Option(help="steps between checkpoints")] = 100,
+    style_weight: Annotated[
+        float,
+        typer.Option(help="how strongly the style counts beside the content; 0: what suits the features"),
+    ] = 0.0,
     weights: Annotated[str, typer.Option(help="VGG19's weights; left out, EfficientNet-Lite0's")] = "",
     seed: Annotated[int, typer.Option(help="of weights and squares")] = 0,
 ) -> None:
@@ -38,7 +42,9 @@ def style_train(
     from trilobite.framework.progress import Progress
 
     extractor = features.vgg19(weights) if weights else features.efficientnet()
-    tuned: dict[str, Any] = {} if weights else LITE
+    tuned: dict[str, Any] = dict({} if weights else LITE)
+    if style_weight:
+        tuned["style_weight"] = style_weight
     plan = Plan(steps, batch, side, width=width, blocks=blocks, keep_every=keep_every, seed=seed, **tuned)
     painting = pictures.read(style, 512).pixels
     output.mkdir(parents=True, exist_ok=True)

@@ -74,11 +74,13 @@ def _program(
     machines = [name.removeprefix("dlp:") for name in on or [DEFAULT]]
     if output.endswith(".html"):
         from trilobite.processor.tools.launching import named_launch
-        from trilobite.report import processor_subject, write_page
+        from trilobite.report import launch_subject, write_page
 
         made = [named_launch(source, machine, entry, arg, dim, task) for machine in machines]
         runs = [m.device.launch(m.kernel, m.args, m.dim, m.task) for m in made]
-        typer.echo(f"wrote {write_page(output, source, [processor_subject(run) for run in runs])}")
+        subjects = [launch_subject(run, Path(source).parent) for run in runs]
+        title = f"{Path(source).name}: where the cycles go"
+        typer.echo(f"wrote {write_page(output, title, subjects)}")
         return
     for machine in machines:
         launched(source, machine, entry, arg, dim, task, output)

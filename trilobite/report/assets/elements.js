@@ -53,7 +53,7 @@ function timeUnit(span) { return span >= 1e6 ? [1e6, "ms"] : span >= 1e3 ? [1e3,
 function chartWidth() { return Math.min(Math.max(window.innerWidth - 24, 320), 900); }
 
 /** @param {number} share @returns {string} */
-function percent(share) { return `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`; }
+function percent(share) { return `${(share * 100).toFixed(share >= 0.1 || share === 0 ? 0 : share >= 0.001 ? 1 : 2)} %`; }
 
 /** Colours of the style sheet by name, read once for light and once for dark. @type {Map<string, string>} */
 const palette = new Map();

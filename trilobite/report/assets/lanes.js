@@ -64,7 +64,7 @@ function drawAxis(ink, width, height, from, to, unit) {
   for (let n = Math.ceil(from / step); n * step <= to; n++) {
     const x = NAMES + (n * step - from) / (to - from) * (width - NAMES);
     ink.beginPath(); ink.moveTo(x, AXIS - 6); ink.lineTo(x, height); ink.stroke();
-    ink.fillText(shown(Number((n * step / size).toPrecision(12))), x + 3, 14);
+    ink.fillText(Number((n * step / size).toPrecision(12)).toLocaleString("en", { maximumFractionDigits: 6 }), x + 3, 14);
   }
   ink.fillText(name, 6, 14);
 }

@@ -21,7 +21,7 @@ function memoryView(subject) {
   for (const share of [0, 0.25, 0.5, 0.75, 1])
     svg.append(drawn("line", { x1: edge, x2: width - 14, y1: Y(share * top), y2: Y(share * top), class: "grid" }), drawn("text", { x: edge - 8, y: Y(share * top) + 4, "text-anchor": "end" }, scaled(share * top, "B")));
   const step = Math.max(tickStep(last / (width / 90)), 1);
-  for (let t = 0; t < last - step / 2; t += step) svg.append(drawn("text", { x: X(t), y: height - 12, "text-anchor": "middle" }, shown(t)));
+  for (let t = 0; X(t) < width - 76; t += step) svg.append(drawn("text", { x: X(t), y: height - 12, "text-anchor": "middle" }, shown(t)));
   svg.append(drawn("text", { x: width - 14, y: height - 12, "text-anchor": "end" }, "kernel"),
     drawn("path", { d: `${path} L${X(last)},${Y(0)} L${edge},${Y(0)} Z`, class: "area" }), drawn("path", { d: path, class: "curve" }),
     drawn("circle", { cx: X(peak), cy: Y(top), r: 5, class: "peak" }), drawn("text", { x: Math.min(X(peak) + 8, width - 60), y: Y(top) - 8 }, "peak"));

@@ -79,6 +79,7 @@ class Assembler:
         self.released: set[Var] = set()
         self.region_of: dict[Var, Graph] = {}
         self.current, self.pending = graph, cast("Call | None", None)
+        self.place = UNKNOWN  # of the equation whose operands are being arranged
         self.ahead, self.handing = ahead and machine.interlock != "ranges", Handing(machine)
 
     # -- places ----------------------------------------------------------------------------------------------
@@ -209,24 +210,25 @@ class Assembler:
                 self._keep(copy, Packed(self.stable[v], order))
             else:
                 self.take(copy)
-                self._relay(v, copy)
+                self._reorder(v, copy)
         return self.copies[key]
 
-    def _relay(self, v: Var, copy: Var) -> None:
+    def _reorder(self, v: Var, copy: Var) -> None:
         """A call that copies a value into another order."""
         shape, item = extents(v), v.type.dtype.itemsize
         strides = strides_in(shape, self.order(v)), strides_in(shape, self.order(copy))
-        key = ("relay", shape, item, strides)
+        key = ("reorder", shape, item, strides)
         if key not in self.made or not self.share:
             self.named += 1
-            self.made[key] = lower_copy(self.setting, f"g{self.named}_relay", shape, item, strides)
-        self._emit(self.made[key], [v, copy], "relay", ("transpose",), UNKNOWN)
+            self.made[key] = lower_copy(self.setting, f"g{self.named}_reorder", shape, item, strides)
+        self._emit(self.made[key], [v, copy], "reorder", ("transpose",), self.place)
 
     def _call(self, e: Equation, kind: str, region: Graph) -> None:
         if all(bytes_of(v) == 0 for v in e.outputs):
             for v in e.outputs:
                 self.take(v)
             return
+        self.place = e.location
         inputs, result = self._arranged(e, kind, region)
         is_weight = region.equations[-1].primitive.name == "conv_weight_grad"
         outputs = [self._place(v, result, is_weight) for v in e.outputs]
@@ -241,7 +243,7 @@ class Assembler:
         self.pending = call
         for v, written in zip(e.outputs, outputs, strict=True):
             if written is not v:
-                self._relay(written, v)
+                self._reorder(written, v)
                 self.give(written)
                 self.released.add(written)
 

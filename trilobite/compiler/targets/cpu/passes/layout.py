@@ -43,7 +43,7 @@ from trilobite.compiler.targets.cpu.passes.layout_axes import (
     window_rank,
 )
 from trilobite.compiler.targets.cpu.passes.layout_pixels import pixels_at_once, wide_attributes, wide_weight
-from trilobite.compiler.targets.cpu.passes.layout_planes import fits, on_planes, stays
+from trilobite.compiler.targets.cpu.passes.layout_planes import fits, is_worth_moving, on_planes, stays
 from trilobite.compiler.targets.cpu.passes.layout_windows import last_window
 from trilobite.compiler.targets.cpu.passes.layout_winograd import stable_values, tile_of, tiled_attributes
 from trilobite.ir.graph import Dense, Equation, Graph, Var
@@ -83,7 +83,7 @@ class _Layout:
     def __init__(self, graph: Graph, host: Host, accuracy: str, stable: Collection[int]) -> None:
         self.graph, self.host, self.accuracy = graph, host, accuracy
         self.stable = stable_values(graph, stable)
-        self.order = orders(graph, self.stays)
+        self.order = orders(graph, self.stays, self.moves)
         self.versions: dict[Var, dict[Order, Var]] = {v: {identity(v.type.ndim): v} for v in graph.inputs}
         self.equations: list[Equation] = []
         self.maker = {v: e for e in graph.equations for v in e.outputs}
@@ -269,9 +269,17 @@ class _Layout:
         return self.panels[key]
 
     def _as_planes(self, e: Equation) -> bool:
-        """A convolution between values that lie as they are written, as quick there as with channels last."""
+        """A convolution between values that lie as they are written, as quick there as with channels last; or
+        one that is so much quicker there that its values are moved for it.
+        """
+        if not fits(e, self.host) or self.tile(e):
+            return False
         plain = e.inputs[0] not in self.order and e.outputs[0] not in self.order
-        return plain and fits(e, self.host) and not self.tile(e) and on_planes(e, self.host)
+        return on_planes(e, self.host) if plain else is_worth_moving(e, self.host)
+
+    def moves(self, e: Equation) -> bool:
+        """Is a convolution so much quicker on planes that values around it follow?"""
+        return fits(e, self.host) and not self.tile(e) and is_worth_moving(e, self.host)
 
     def stays(self, e: Equation) -> bool:
         return stays(e, self.host) and not self.tile(e)

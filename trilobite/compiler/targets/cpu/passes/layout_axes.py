@@ -195,9 +195,13 @@ class _Ballot:
         return max(self.votes[root].items(), key=lambda item: (item[1], (root, item[0]) in self._wanted))[0]
 
 
-def orders(graph: Graph, stays: Callable[[Equation], bool] = mixes_channels) -> dict[Var, Order]:
+def orders(
+    graph: Graph,
+    stays: Callable[[Equation], bool] = mixes_channels,
+    moves: Callable[[Equation], bool] = lambda e: False,
+) -> dict[Var, Order]:
     """The order of each value that does not lie as it is written. `stays`: does a convolution run as well
-    between values that do?
+    between values that do? `moves`: does it run much better there, whatever lies around it?
     """
     components = _tied_values(graph)
     ballot = _Ballot(components)
@@ -206,8 +210,10 @@ def orders(graph: Graph, stays: Callable[[Equation], bool] = mixes_channels) -> 
     for e in graph.equations:
         for v in _plain(e):
             ballot.vote(v, identity(v.type.ndim))
+        plainly, wanted = moves(e), not stays(e)
         for v, order in _wishes(e):
-            ballot.vote(v, order, anchor=True, wanted=not stays(e))
+            wish = identity(v.type.ndim) if plainly else order
+            ballot.vote(v, wish, anchor=True, wanted=wanted or plainly)
     best = {root: ballot.best(root) for root in ballot.anchored}
     out: dict[Var, Order] = {}
     for v in (*graph.inputs, *(v for e in graph.equations for v in e.outputs)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from trilobite.base.dtypes import float32, float64
-from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, VECTORS
+from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, STRAIGHT, VECTORS
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
 from trilobite.compiler.targets.cpu.contraction.tiling import VECTORS as COLUMNS
 from trilobite.compiler.targets.cpu.passes.layout_axes import mixes_channels
@@ -21,9 +21,11 @@ from trilobite.native.host import Host
 
 _TILE = 6  # of a step of depth of a full register tile, in either kernel
 _LAST = (0, 3, 4.5)  # of a tile of so many vectors of pixels
-_PACKED = 4  # of a row of a panel of pixels
+_PACKED = 4  # of a row of a panel of pixels, where it is packed
 _COPIED = 0.7  # of an element copied between zeros
 _MOVED = 1.2  # of an element that changes its place
+_STARTED = 6000  # of the kernels more that copy and move
+_GAIN = 0.75  # of the direct kernel's cycles: less is not worth what moving costs other kernels
 
 
 def stays(e: Equation, host: Host) -> bool:
@@ -34,18 +36,33 @@ def stays(e: Equation, host: Host) -> bool:
 
 
 def on_planes(e: Equation, host: Host) -> bool:
-    """Of a convolution that fits: is it as quick there?"""
+    """Of a convolution that fits, between values as they are written: is it as quick there?"""
+    planes, direct, moved = _cycles(e, host)
+    return planes <= direct + moved
+
+
+def is_worth_moving(e: Equation, host: Host) -> bool:
+    """Of a convolution that fits, between values with their channels last: is it quicker there by more than
+    moving its channels to the front and back? Few filters leave most lanes of the direct kernel empty.
+    """
+    planes, direct, moved = _cycles(e, host)
+    return planes + moved + _STARTED <= _GAIN * direct
+
+
+def _cycles(e: Equation, host: Host) -> tuple[float, float, float]:
+    """Of the kernel of planes, of the direct one, and of moving channels of source and result."""
     (x, w), (y,) = (v.type.shape for v in e.inputs), (e.outputs[0].type.shape,)
     channels, filters, pixels = int(x[1]), int(w[0]), prod(map(int, y[2:]))
-    depth, lanes = channels * prod(map(int, w[2:])), host.lanes(e.inputs[0].type.dtype.itemsize)
+    size, depth = e.inputs[0].type.dtype.itemsize, channels * prod(map(int, w[2:]))
+    lanes = host.tile_lanes(size) if int(y[-1]) >= host.tile_lanes(size) else host.lanes(size)
     source = channels * prod(map(int, x[2:]))
     tiles = -(-pixels // ROWS) * -(-filters // (COLUMNS * lanes))
-    direct = _TILE * tiles * depth + _MOVED * (source + filters * pixels)
+    direct, moved = _TILE * tiles * depth, _MOVED * (source + filters * pixels)
     panels, rest = divmod(-(-pixels // lanes), VECTORS)
-    steps = -(-filters // FILTERS) * (_TILE * panels + _LAST[rest]) + _PACKED * -(
-        -pixels // (VECTORS * lanes)
-    )
-    return steps * depth + (0 if mixes_channels(e) else _COPIED * source) <= direct
+    copied = _PACKED if filters > STRAIGHT * FILTERS else 0
+    steps = -(-filters // FILTERS) * (_TILE * panels + _LAST[rest])
+    steps += copied * -(-pixels // (VECTORS * lanes))
+    return steps * depth + (0 if mixes_channels(e) else _COPIED * source), direct, moved
 
 
 def fits(e: Equation, host: Host) -> bool:

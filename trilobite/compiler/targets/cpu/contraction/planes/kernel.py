@@ -13,7 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, VECTORS, PlaneTile
+from trilobite.compiler.targets.cpu.contraction.planes.tile import (
+    FILTERS,
+    STRAIGHT,
+    VECTORS,
+    PlaneTile,
+    StraightTile,
+)
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
 from trilobite.compiler.targets.cpu.contraction.words import EpilogueWords, Form, W, Words, read
 from trilobite.compiler.targets.cpu.epilogue import Epilogue, emit_epilogue
@@ -72,6 +78,8 @@ class _Piece:
     count: Value
     begins: Value
     ends: Value
+    straight: Value  # are the pixels read where they lie,
+    source: Value  # from here on?
 
 
 class Planes:
@@ -83,6 +91,7 @@ class Planes:
         self.pixels, self.packed = pixels_of(tiling), self.t.scratch
         self.sums = self.t.address(self.t.scratch, self.w.sums_at)
         self.tiles = [PlaneTile(self.t, tiling, v) for v in range(1, VECTORS + 1)]
+        self.straight = StraightTile(self.t, tiling, VECTORS)
         self.pair = PlaneTile(self.t, tiling, 1, panels=2)  # one vector alone would wait for its own sums
 
     def text(self) -> str:
@@ -94,7 +103,7 @@ class Planes:
             image, run = t.udiv(segment.index, w.runs), t.urem(segment.index, w.runs)
             with t.loop(low, high, w.block, name="block") as block:
                 self._block(image, run, block.index, t.smin(t.add(block.index, w.block), high))
-        for tile in (*self.tiles, self.pair):
+        for tile in (*self.tiles, self.straight, self.pair):
             tile.emit()
         return t.module()
 
@@ -111,9 +120,15 @@ class Planes:
             with t.loop(low, high, name="panel") as panel:
                 pixel = t.mul(panel.index, self.pixels)
                 width = t.smin(t.sub(w.pixels, pixel), self.pixels)
-                self._pack(source, panel.index, width, k.index, count)
+                numbers = self._places(panel.index)
+                begin = t.address(source, numbers[1])
+                few = t.icmp("sle", w.filter_panels, STRAIGHT)
+                full = t.and_(t.icmp("eq", width, self.pixels), t.icmp("ne", numbers[0], 0))
+                straight = t.and_(few, full)
+                with t.when(t.not_(straight)):
+                    self._pack(source, numbers, width, k.index, count)
                 line = t.mul(t.sub(panel.index, low), w.run)
-                piece = _Piece(image, pixel, width, k.index, count, begins, ends)
+                piece = _Piece(image, pixel, width, k.index, count, begins, ends, straight, begin)
                 narrow = t.icmp("sle", width, self.tiling.lanes)
                 pairs = t.add(first, t.select(narrow, t.and_(t.sub(last, first), -2), 0))
                 for start, stop, step in ((first, pairs, 2), (pairs, last, 1)):
@@ -123,14 +138,18 @@ class Planes:
 
     # -- pixels ----------------------------------------------------------------------------------------------
 
-    def _pack(self, source: Value, panel: Value, width: Value, first: Value, count: Value) -> None:
+    def _places(self, panel: Value) -> list[Value]:
+        """The words of a panel of pixels."""
+        t = self.t
+        entry = t.address(self.w.places, t.mul(panel, 8 * PLACES))
+        return [t.load_type("i64", t.address(entry, 8 * i)) for i in range(PLACES)]
+
+    def _pack(self, source: Value, numbers: list[Value], width: Value, first: Value, count: Value) -> None:
         """The rows of a panel's pixels side by side. Mostly they are one run of memory; of a last panel that
         is not full, nothing beyond is read. Else each vector is the end of one run and the beginning of the
         next.
         """
-        t, w, lanes, size = self.t, self.w, self.tiling.lanes, self.tiling.size
-        entry = t.address(w.places, t.mul(panel, 8 * PLACES))
-        numbers = [t.load_type("i64", t.address(entry, 8 * i)) for i in range(PLACES)]
+        t, lanes, size = self.t, self.tiling.lanes, self.tiling.size
         whole, full = t.icmp("ne", numbers[0], 0), t.icmp("eq", width, self.pixels)
         begins, nexts = ([t.address(source, n) for n in numbers[i::3]] for i in (1, 2))
 
@@ -194,6 +213,12 @@ class Planes:
             with t.when(piece.ends):
                 self._finish(piece, number, sums, FILTERS)
 
+        def straight() -> None:
+            rows = t.address(w.offsets, t.mul(piece.first, 8))
+            t.call(self.straight.name, weights, apart, rows, *operands[3:], piece.source)
+            with t.when(piece.ends):
+                self._finish(piece, number, sums, FILTERS)
+
         def at_once() -> None:
             found = self.tiles[-1].found(*operands)
             for i in range(FILTERS):
@@ -203,12 +228,17 @@ class Planes:
             t.call(self.pair.name, *operands)
             with t.when(piece.ends):
                 self._finish(piece, number, sums, 2 * FILTERS)
-        elif not epilogue.short:
-            in_memory()
-        else:
+            return
+
+        def packed() -> None:
+            if not epilogue.short:
+                in_memory()
+                return
             whole = t.and_(t.icmp("eq", piece.width, self.pixels), piece.ends)
             whole = t.and_(whole, t.icmp("sle", t.add(number, FILTERS), w.filters))
             t.either(whole, at_once, in_memory)
+
+        t.either(piece.straight, straight, packed)
 
     # -- results ---------------------------------------------------------------------------------------------
 

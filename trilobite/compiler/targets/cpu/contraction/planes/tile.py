@@ -13,6 +13,7 @@ from trilobite.native.llvm.text import Text, Value
 
 FILTERS = 4  # of a panel: 4 x 3 accumulators, 3 vectors of pixels and a broadcast fill 16 registers
 VECTORS = 3
+STRAIGHT = 2  # panels of filters: of so few, a panel of pixels in one run of memory is read where it lies
 _UNROLL = 4
 _PARAMETERS = ("ptr noalias", "i64", "ptr noalias", "i64", "ptr noalias", "i1")
 
@@ -48,7 +49,7 @@ class PlaneTile(RegisterTile):
         t, tiling = self.t, self.tiling
         pixels, panels, sums = carried[0], carried[1 : 1 + self.panels], carried[1 + self.panels :]
         for u in range(steps):
-            first = t.address(pixels, u * self.pitch, tiling.operand)
+            first = self.row(pixels, u)
             places = [t.address(first, v * tiling.lanes, tiling.operand) for v in range(self.vectors)]
 
             def element(i: int, u: int = u) -> Value:
@@ -58,4 +59,33 @@ class PlaneTile(RegisterTile):
             row = [t.load(tiling.operand, at, tiling.lanes) for at in places]
             sums = self.multiplied(row, element, sums)
         after = [t.address(p, steps * FILTERS, tiling.operand) for p in panels]
-        return [t.address(pixels, steps * self.pitch, tiling.operand), *after, *sums]
+        return [self.advanced(pixels, steps), *after, *sums]
+
+    def row(self, pixels: Value, number: int) -> Value:
+        """Where a row of the panel of pixels begins."""
+        return self.t.address(pixels, number * self.pitch, self.tiling.operand)
+
+    def advanced(self, pixels: Value, rows: int) -> Value:
+        return self.row(pixels, rows)
+
+
+class StraightTile(PlaneTile):
+    """The same of pixels that were not packed: `pixels` is a table of how far rows are from `source`, which
+    is one more parameter. Where few filters share them, reading them once more is cheaper than a copy.
+    """
+
+    source: Value
+
+    @property
+    def name(self) -> str:
+        return f"straight{self.rows}x{self.vectors}"
+
+    def emit(self) -> None:
+        with self.t.function(self.name, (*_PARAMETERS, "ptr noalias")) as (*p, self.source):
+            self.store(self.found(*p), self.places(p[4]))
+
+    def row(self, pixels: Value, number: int) -> Value:
+        return self.t.address(self.source, self.t.load_type("i64", self.t.address(pixels, 8 * number)))
+
+    def advanced(self, pixels: Value, rows: int) -> Value:
+        return self.t.address(pixels, 8 * rows)
