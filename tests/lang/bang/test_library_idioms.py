@@ -291,3 +291,57 @@ __mlu_global__ void k(uint8_t *y, half *x, int n) {
     x = rng.uniform(0, 255, 77).astype(np.float16)
     got, _ = run(written(text, tmp_path), "k", [np.zeros(77, np.uint8), x, 77])
     np.testing.assert_array_equal(got, np.floor(x))
+
+
+WRAPPED = """#include "lib/handles.h"
+#include <memory>
+#include <bang.h>
+namespace dev { class Handle { public: class Internal; }; }
+class dev::Handle::Internal { libHandle_t held; public: int cores() const; };
+struct Doubled {
+  static constexpr size_t inputs = 1;
+  template <typename T> __mlu_device__ void operator()(T *y, const T *x, size_t n) const { __bang_add(y, x, x, n); }
+};
+template <size_t N, typename Op, typename T, typename... Args>
+__mlu_global__ void each(size_t n, const ptrdiff_t *strides, T *out, const void *const *inputs, Args... args) {
+  static_assert(N == Op::inputs, "inputs");
+  __nram__ T a[64], b[64];
+  const T *x = (const T *)inputs[0];
+  for (size_t i = taskId; i < n; i += taskDim) {
+    __memcpy(a, x + i * strides[0], 64 * sizeof(T), GDRAM2NRAM);
+    Op()(b, a, 64);
+    __memcpy(out + i * 64, b, 64 * sizeof(T), NRAM2GDRAM);
+  }
+}
+template <size_t N, typename Op, typename T, typename... Args>
+void wrapper(size_t n, const ptrdiff_t *strides, T *out, const void *const *inputs, cnrtQueue_t queue,
+             const std::shared_ptr<dev::Handle::Internal> &internal, Args... args) {
+  cnrtDim3_t dim;
+  dim.x = internal->cores();
+  each<N, Op, T><<<dim, CNRT_FUNC_TYPE_BLOCK, queue>>>(n, strides, out, inputs, args...);
+}
+template <typename T, typename... Args>
+void launchDoubled(size_t n, const void *strides, void *out, const void *const *inputs, cnrtQueue_t queue,
+                   const std::shared_ptr<dev::Handle::Internal> &internal, Args... args) {
+  wrapper<Doubled::inputs, Doubled, T>(n, reinterpret_cast<const ptrdiff_t *>(strides), reinterpret_cast<T *>(out), inputs,
+                                       queue, internal, args...);
+}
+template void launchDoubled<half>(size_t, const void *, void *, const void *const *, cnrtQueue_t, const std::shared_ptr<dev::Handle::Internal> &);
+template void launchDoubled<float>(size_t, const void *, void *, const void *const *, cnrtQueue_t, const std::shared_ptr<dev::Handle::Internal> &);
+"""
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("half", np.float16), ("float", np.float32)])
+def test_a_launch_behind_two_host_templates(
+    kind: str, dtype: type, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """The inner one needs a class that cannot be compiled; the pointers among its parameters stay pointers."""
+    device = Device("mlu370-x4")
+    x = rng.standard_normal((5, 80)).astype(dtype)
+    held, out = device.array(x), device.array(np.zeros((5, 64), dtype))
+    inputs = device.array(np.array([held.address], np.uint64))
+    kernel = BangKernel(written(WRAPPED, tmp_path), f"each<1, Doubled, {kind}>", Options(contracts=True))
+    device.launch(
+        kernel, [5, device.array(np.array([80])), out, inputs], (4, 1, 1), checks=True, traced=False
+    )
+    np.testing.assert_array_equal(out.numpy(), x[:, :64] * 2)

@@ -61,6 +61,7 @@ def _plain(name: str) -> str:
     """The name of an instance with the types behind its typedefs, out of its namespaces: `a::k<int64_t>` is
     `k<long>`."""
     words = re.sub(r"\w+", lambda found: _TYPEDEFS.get(found[0], found[0]), re.sub(r"\b\w+\s*::", "", name))
+    words = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", words)  # clang writes 2UL where a parameter is a size
     return re.sub(r"\s*([<>,*&])\s*", r"\1", words)
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 
+from trilobite.processor.lang.bang.headers import INCLUDE
 from trilobite.processor.lang.bang.host_items import (
     TEMPLATE,
     Item,
@@ -30,7 +32,10 @@ _KEEP = "__attribute__((used)) static auto __launch"
 _ELSE = " // else "
 _LAUNCHER = re.compile(r"(.*?void \w+)\((.*?)\)( \{.*)$")
 _INDEX = re.compile(r"[Ii](?:dx|nd|nt)|[Oo]ffset|[Pp]os|^I$")
-_STANDARD = frozenset(("ptrdiff_t", "ssize_t", "nullptr_t", "max_align_t"))
+_STANDARD = frozenset(
+    "size_t ptrdiff_t ssize_t nullptr_t max_align_t intptr_t uintptr_t int8_t int16_t int32_t int64_t "
+    "uint8_t uint16_t uint32_t uint64_t".split()
+)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _LAUNCHED = re.compile(
     r"((?:[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?\s*::\s*)*[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?)\s*/\*launch\*/\s*\("
@@ -71,7 +76,8 @@ class Launching:
         named = [f"{name}<{types}>" for name, types in _CALLED.findall(inside) if name in self.hosts]
         given = parameters_of(head)
         names = {word for p in given for word in re.findall(r"\b[A-Za-z]\w*_t\b", p)}
-        unknown = unknown | {name for name in names - _STANDARD if not _is_declared(self.own, name)}
+        strange = names - _STANDARD - _of_our_headers()
+        unknown = unknown | {name for name in strange if not _is_declared(self.own, name)}
         params = ", ".join(_known(p, unknown) for p in given)
         template = TEMPLATE.match(plain(head))
         if template is not None:
@@ -101,6 +107,13 @@ class Launching:
         """Whether a name gives every argument of its template: then it means one instance without a call."""
         wanted = self.kernels.get(_last(name), 0)
         return wanted > 0 and wanted == _counted(name.partition("<")[2].join("<>"))
+
+
+@lru_cache(maxsize=1)
+def _of_our_headers() -> frozenset[str]:
+    """Types that the device's headers and the runtime's declare."""
+    texts = [path.read_text(encoding="utf-8") for path in INCLUDE.glob("*.h")]
+    return frozenset(name for text in texts for name in re.findall(r"\b[A-Za-z]\w*_t\b", text))
 
 
 def _last(name: str) -> str:
