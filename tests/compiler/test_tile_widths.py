@@ -24,6 +24,7 @@ from tests.compiler.gemm import products
 from trilobite.base.dtypes import float32, float64
 from trilobite.compiler.targets.cpu.contraction.gemm.tiling import plan_for, plan_of, plans
 from trilobite.compiler.targets.cpu.contraction.tiling import tiling_of, tilings
+from trilobite.compiler.targets.cpu.passes.bytes import panel_lanes
 from trilobite.compiler.targets.cpu.passes.layout import layout
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
@@ -70,14 +71,17 @@ def test_wide_tiles_are_chosen_where_columns_fill_them(columns: int, panel: int)
     assert plan_for(AVX2, float32, columns) == plan_of(AVX2, float32)
 
 
-def test_integers_keep_their_width_and_depth_is_cut_alike() -> None:
+def test_integers_have_both_widths_and_depth_is_cut_alike() -> None:
     for operand, result in (("int8", "int32"), ("int32", "int32"), ("int64", "int64")):
         pair = np.dtype(operand), np.dtype(result)
-        assert tilings(AVX512, *pair) == tilings(AVX2, *pair)
+        narrow, wide = tilings(AVX512, *pair)
+        assert (narrow,) == tilings(AVX2, *pair) and wide.lanes == 2 * narrow.lanes
+    assert [panel_lanes(AVX512, n) for n in (8, 16, 24, 40, 96)] == [16, 16, 32, 16, 32]
+    assert [panel_lanes(AVX2, n) for n in (8, 96)] == [16, 16]
     assert plans(AVX512, np.dtype("int32"), True) == plans(AVX2, np.dtype("int32"), True)
     for dtype in (float32, float64):
-        narrow, wide = plans(AVX512, dtype)
-        assert wide.columns == 2 * narrow.columns and wide.k_block == narrow.k_block
+        narrow_plan, wide_plan = plans(AVX512, dtype)
+        assert wide_plan.columns == 2 * narrow_plan.columns and wide_plan.k_block == narrow_plan.k_block
 
 
 def test_machines_of_two_widths_have_two_names() -> None:
@@ -139,7 +143,7 @@ def results(graph: Graph, values: list[Array]) -> bytes:
 @both
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("groups", [1, 3])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "int32"])
 def test_convolutions_have_the_same_bits(form: str, groups: int, dtype: str, widths: Any) -> None:
     """The widest panels of either machine, over the same random geometry."""
     found: list[list[bytes]] = []

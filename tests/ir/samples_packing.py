@@ -62,7 +62,7 @@ def _conv_integer_panels(rng: Rng) -> Rows:
     for dtype, low, high in ((np.int8, -64, 65), (np.int8, -128, 128), (np.uint8, 0, 256)):
         for shape, groups in (((6, 5, 3, 2), 2), ((3, 4), 1), ((5, 6, 2), 1)):
             w = rng.integers(low, high, shape).astype(dtype)
-            settings = {"groups": groups, "lanes": 4, "zero": 128, "bytes": high < 128}
+            settings = {"groups": groups, "lanes": 4, "zero": 128, "limit": 128 if high < 128 else 0}
             yield [w], {**settings, "transposed": False}
             if len(shape) == 2:
                 yield [w], {**settings, "transposed": True}
@@ -71,7 +71,7 @@ def _conv_integer_panels(rng: Rng) -> Rows:
 def _conv_integer(rng: Rng) -> Rows:
     for small in (True, False):
         low, high = (-64, 65) if small else (-128, 128)
-        packing = {"lanes": 4, "zero": 128, "bytes": True, "transposed": False}
+        packing = {"lanes": 4, "zero": 128, "limit": 256, "transposed": False}
         for x, w, groups in (((2, 5, 6, 4), (6, 2, 3, 2), 2), ((2, 3, 7), (5, 7), 1)):
             weight = rng.integers(low, high, w).astype(np.int8)
             words = table["conv_integer_panels"].evaluate(weight, groups=groups, **packing)

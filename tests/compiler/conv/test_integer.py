@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,20 +13,47 @@ from trilobite.base import dtypes as dt
 from trilobite.compiler.graph.pipeline import Options
 from trilobite.compiler.targets.cpu.contraction.convolution import lower_root
 from trilobite.compiler.targets.cpu.contraction.integer.panels import lower_integer_panels
-from trilobite.compiler.targets.cpu.contraction.multiply import multiplies_bytes
+from trilobite.compiler.targets.cpu.contraction.multiply import has_dots, neighbours_limit
 from trilobite.compiler.targets.cpu.epilogue import epilogue_of
-from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER
+from trilobite.compiler.targets.cpu.primitives.conv_integer import ANY_BYTES, HEADER, IN_16_BITS
 from trilobite.compiler.targets.cpu.target import compile_graph
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives import table
 from trilobite.ir.types import Symbol, TensorType, affine, type_of
+from trilobite.native import host
 from trilobite.native.host import AARCH64, SSE2, Host, features
 from trilobite.native.objects import assembly
 
 Array = np.ndarray[Any, Any]
 LANES = 2 * features().lanes(4)
-FORMS = (1, 2) if multiplies_bytes(features()) else (2,)
+WIDE = 2 * features().tile_lanes(4)
+
+
+@pytest.fixture
+def without_dots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine as if it had no VNNI."""
+    triple, cpu, flags, version = host._facts()
+    plain = flags.replace("+avx512vnni", "-avx512vnni").replace("+avxvnni", "-avxvnni")
+    monkeypatch.setattr(host, "_facts", lambda: (triple, cpu, plain, version))
+    features.cache_clear()
+    yield
+    monkeypatch.undo()
+    features.cache_clear()
+
+
+@pytest.fixture(params=["narrow", "wide", "without dots", "wide without dots"])
+def lanes(request: pytest.FixtureRequest) -> int:
+    """Columns of panels, on this machine or on one without VNNI."""
+    kind = request.param
+    if "wide" in kind and WIDE == LANES:
+        pytest.skip("tiles of this machine have one width")
+    if "without" in kind:
+        if not has_dots(features(), 8):
+            pytest.skip("this machine has no VNNI")
+        request.getfixturevalue("without_dots")
+    return WIDE if "wide" in kind else LANES
+
 
 # x[N, *space, C], filters, kernel, window
 CASES: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
@@ -51,13 +79,15 @@ CASES: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-def attributes(kernel: tuple[int, ...], filters: int, zero: int, window: dict[str, Any]) -> dict[str, Any]:
+def attributes(
+    kernel: tuple[int, ...], filters: int, zero: int, window: dict[str, Any], lanes: int = LANES
+) -> dict[str, Any]:
     rank = len(kernel)
     ones, zeros = (1,) * rank, (0,) * rank
     shape = {"stride": ones, "low": zeros, "high": zeros, "x_dilation": ones, "w_dilation": ones, **window}
     groups = shape.pop("groups", 1)
     return {
-        "columns": filters // groups, "kernel": kernel, "groups": groups, "lanes": LANES, "zero": zero,
+        "columns": filters // groups, "kernel": kernel, "groups": groups, "lanes": lanes, "zero": zero,
         "dtype": dt.int32, **(shape if kernel else {}),
     }  # fmt: skip
 
@@ -72,10 +102,9 @@ def weights(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, small:
     return w.astype(dtype)
 
 
-def packed(w: Array, groups: int, zero: int, *, transposed: bool = False) -> Array:
-    how = {
-        "groups": groups, "lanes": LANES, "zero": zero, "bytes": 1 in FORMS, "transposed": transposed,
-    }  # fmt: skip
+def packed(w: Array, groups: int, zero: int, *, transposed: bool = False, lanes: int = LANES) -> Array:
+    limit = neighbours_limit(features())
+    how = {"groups": groups, "lanes": lanes, "zero": zero, "limit": limit, "transposed": transposed}
     graph = region("conv_integer_panels", [type_of(w)], how)
     (want,) = run(graph, [w])
     for pieces in (1, 3):
@@ -87,15 +116,17 @@ def packed(w: Array, groups: int, zero: int, *, transposed: bool = False) -> Arr
 @pytest.mark.parametrize("small", [True, False], ids=["small", "full"])
 @pytest.mark.parametrize("dtype", [dt.int8, dt.uint8], ids=str)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{c[1]}")
-def test_every_bit(case: Any, dtype: Any, small: bool) -> None:
+def test_every_bit(case: Any, dtype: Any, small: bool, lanes: int) -> None:
     shape, filters, kernel, window = case
     rng = np.random.default_rng(filters)
     zero = 128 if dtype == dt.int8 else 0
-    attrs = attributes(kernel, filters, zero, window)
+    attrs = attributes(kernel, filters, zero, window, lanes)
     groups = attrs["groups"]
     w = weights(rng, (filters, shape[-1] // groups, *kernel), dtype, small)
-    panels = packed(w, groups, zero)
-    assert panels[0] == (1 if small and 1 in FORMS else 2) or not w.size
+    panels = packed(w, groups, zero, lanes=lanes)
+    limit = neighbours_limit(features())
+    fits = limit >= IN_16_BITS if small else limit == ANY_BYTES and dtype == dt.int8
+    assert panels[0] == (1 if fits else 2) or not w.size
     x = rng.integers(0, 256, shape).astype(np.uint8)
     x.reshape(-1)[: x.size // 3] = 255  # where 16 bits would overflow first
     graph = region("conv_integer", [type_of(x), type_of(panels)], attrs)
@@ -118,7 +149,7 @@ def reference(x: Array, w: Array, kernel: tuple[int, ...], zero: int, window: di
     return np.moveaxis(found, 1, -1)
 
 
-@pytest.mark.skipif(1 not in FORMS, reason="this host has no instruction for products of bytes")
+@pytest.mark.skipif(not neighbours_limit(features()), reason="this host has no products of bytes")
 @pytest.mark.parametrize(
     ("four", "form"),
     [
@@ -127,13 +158,13 @@ def reference(x: Array, w: Array, kernel: tuple[int, ...], zero: int, window: di
         ([100, 0, 100, 0], 1), ([0, 100, 100, 0], 1),
     ],
 )  # fmt: skip
-def test_the_form_at_its_limits(four: list[int], form: int) -> None:
+def test_the_form_at_its_limits(four: list[int], form: int, lanes: int) -> None:
     w = np.zeros((3, 8), np.int8)
     w[1, 4:] = four
-    panels = packed(w, 1, 128)
-    assert panels[0] == form
+    panels = packed(w, 1, 128, lanes=lanes)
+    assert panels[0] == (1 if neighbours_limit(features()) == ANY_BYTES else form)
     x = np.array([[255] * 8, [0] * 8, [0, 255] * 4, [255, 0] * 4, [1, 2, 3, 4, 5, 6, 7, 8]], np.uint8)
-    graph = region("conv_integer", [type_of(x), type_of(panels)], attributes((), 3, 128, {}))
+    graph = region("conv_integer", [type_of(x), type_of(panels)], attributes((), 3, 128, {}, lanes))
     (got,) = native(graph, [x, panels])
     np.testing.assert_array_equal(got, (x.astype(np.int32) - 128) @ w.T.astype(np.int32))
 
@@ -143,7 +174,7 @@ def test_unsigned_128_is_no_signed_byte() -> None:
     w[0, 0] = 128
     assert packed(w, 1, 0)[0] == 2
     w[0, 0] = 127
-    assert packed(w, 1, 0)[0] == (1 if 1 in FORMS else 2)
+    assert packed(w, 1, 0)[0] == (1 if neighbours_limit(features()) else 2)
 
 
 def test_a_transposed_weight() -> None:
@@ -289,7 +320,7 @@ def test_a_weight_may_change_its_form() -> None:
 @pytest.mark.parametrize("host", [SSE2, AARCH64], ids=["sse2", "aarch64"])
 def test_text_compiles_for_other_machines(host: Host) -> None:
     lanes = 2 * host.lanes(4)
-    how = {"groups": 1, "lanes": lanes, "zero": 128, "bytes": multiplies_bytes(host), "transposed": False}
+    how = {"groups": 1, "lanes": lanes, "zero": 128, "limit": neighbours_limit(host), "transposed": False}
     graph = region("conv_integer_panels", [TensorType((9, 5, 3, 3), dt.int8)], how)
     steps = lower_integer_panels(graph.equations[0], host).steps
     attrs = {**attributes((3, 3), 9, 128, {}), "lanes": lanes}

@@ -23,7 +23,7 @@ from trilobite.compiler.targets.cpu.contraction.planes.steps import as_it_lies, 
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS
 from trilobite.compiler.targets.cpu.contraction.problem import problem
 from trilobite.compiler.targets.cpu.contraction.rowwise.steps import Rows, lower_rowwise
-from trilobite.compiler.targets.cpu.contraction.tiling import tiling_of, tilings
+from trilobite.compiler.targets.cpu.contraction.tiling import VECTORS, tiling_of, tilings
 from trilobite.compiler.targets.cpu.contraction.weight_grad.steps import lower_filter_grad, lower_weight_grad
 from trilobite.compiler.targets.cpu.contraction.winograd.steps import (
     lower_winograd,
@@ -109,8 +109,9 @@ def _refused_integer(e: Equation) -> str | None:
         return "a product or a tiled convolution of bytes whose rows are symbolic"
     if e.primitive.name == "conv_integer_tiles" and e.inputs[0].type.shape[-1] < source_lanes(features()):
         return "a tiled convolution of fewer channels than fill a vector"
-    columns = 2 * features().lanes(4)
-    return None if e.attributes["lanes"] == columns else f"panels that are not of {columns} columns"
+    widths = sorted({VECTORS * features().lanes(4), VECTORS * features().tile_lanes(4)})
+    fits, listed = e.attributes["lanes"] in widths, " or ".join(map(str, widths))
+    return None if fits else f"panels that are not of {listed} columns"
 
 
 def _symbolic(e: Equation) -> bool:

@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.convert import widen
-from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add, pair_products, quad_products
+from trilobite.compiler.targets.cpu.contraction.multiply import add_pairs, add_quads, multiply_add
 from trilobite.compiler.targets.cpu.contraction.tiling import VECTORS, Tiling
 from trilobite.native.llvm.text import Text, Value
 from trilobite.native.llvm.types import vector
@@ -63,13 +64,16 @@ class RegisterTile:
         if self.tiling.multiply == "single":
             return multiply_add(t, one, column, total)
         if self.tiling.multiply == "pairs":
-            return t.add(total, pair_products(t, one, column, lanes))
+            return add_pairs(t, one, column, total, lanes)
+        return add_quads(t, one, column, total, lanes, partial(self._ones, k))
+
+    def _ones(self, k: int) -> Value:
+        """16-bit ones for sum `k`. Kept in a register they would drive a sum out of its own. Read from as
+        many places as there are sums, they are operands in memory, within one line of the cache.
+        """
         assert self.ones is not None
-        # Ones in a register would drive a sum out of its own. Read from as many places as there are sums,
-        # they are operands in memory, within one line of the cache.
-        place = t.address(self.ones, 2 * k if lanes <= 8 else 0)
-        ones = t.load_type(vector("i16", 2 * lanes), place)
-        return t.add(total, quad_products(t, one, column, ones, lanes))
+        place = self.t.address(self.ones, 2 * k if self.tiling.lanes <= 8 else 0)
+        return self.t.load_type(vector("i16", 2 * self.tiling.lanes), place)
 
     def wide(self, value: Value, stored: DType) -> Value:
         return widen(self.t, value, stored, self.tiling.accumulator)

@@ -94,7 +94,7 @@ def tiling_for(host: Host, operand: DType, result: DType, panel: int) -> Tiling:
 def tilings(host: Host, operand: DType, result: DType) -> tuple[Tiling, ...]:
     """All that this machine has, the one with the shortest vectors first."""
     plain = tiling(host, operand, result)
-    lanes = host.tile_lanes(plain.size) if is_float(plain.accumulator) else plain.lanes
+    lanes = host.tile_lanes(plain.size)
     return (plain,) if lanes == plain.lanes else (plain, replace(plain, lanes=lanes))
 
 

@@ -11,17 +11,17 @@ from math import prod
 from typing import Any, NamedTuple
 
 from trilobite.base.dtypes import DType, bits, int8, int32, is_integer, uint8
-from trilobite.compiler.targets.cpu.contraction.multiply import multiplies_bytes
+from trilobite.compiler.targets.cpu.contraction.multiply import neighbours_limit
+from trilobite.compiler.targets.cpu.contraction.tiling import Tiling, is_filled
+from trilobite.compiler.targets.cpu.primitives.conv_integer import ANY_BYTES, IN_16_BITS
 from trilobite.compiler.targets.cpu.primitives.conv_integer_tiles import WHOLE, fits
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host
 
 BYTES = (int8, uint8)
-_PRODUCTS = 150e9  # operations a second of tiles at their points, as of weights of all 8 bits
-_DIRECT = {True: 185e9, False: 150e9}  # and of direct convolutions, with four or two products an instruction
-_BEFORE, _AFTER = 12e9, 8e9  # elements transformed a second, before and after the products
-_CACHED, _READ = 1 << 20, 28e9  # bytes of a weight that stay close to the core; of larger ones read a second
+_BEFORE, _AFTER = 12e9, 8e9  # elements of tiles transformed a second, before and after the products
+_CACHED = 1 << 20  # bytes of a weight that stay close to the core
 _LEAST = 16  # channels and filters: those that are transformed at once
 Emit = Callable[[str, tuple[Var, ...], Mapping[str, Any]], Var]
 
@@ -60,11 +60,19 @@ def moved(emit: Emit, x: Var) -> Var:
     return emit("xor", (cast, high), {})
 
 
-def panel_attributes(host: Host, x: DType, groups: int = 1, *, transposed: bool = False) -> dict[str, Any]:
-    """Of `conv_integer_panels`, for activations that were `x`."""
+def panel_lanes(host: Host, columns: int) -> int:
+    """Columns of a panel: of wider vectors where the machine has such, and columns of a group fill them."""
+    plain, wide = (Tiling(int32, int32, int32, lanes) for lanes in (host.lanes(4), host.tile_lanes(4)))
+    return (wide if is_filled(wide, plain, columns) else plain).columns
+
+
+def panel_attributes(
+    host: Host, x: DType, columns: int, groups: int = 1, *, transposed: bool = False
+) -> dict[str, Any]:
+    """Of `conv_integer_panels`, for activations that were `x` and so many columns a group."""
     return {
-        "groups": groups, "lanes": 2 * host.lanes(4), "zero": zero_of(x), "bytes": multiplies_bytes(host),
-        "transposed": transposed,
+        "groups": groups, "lanes": panel_lanes(host, columns), "zero": zero_of(x),
+        "limit": neighbours_limit(host), "transposed": transposed,
     }  # fmt: skip
 
 
@@ -75,6 +83,24 @@ def conv_attributes(panels: Mapping[str, Any], columns: int, kernel: tuple[Any, 
 
 
 # -- which form --------------------------------------------------------------------------------------------
+
+
+class Rates(NamedTuple):
+    """Operations a second of direct convolutions and of products at the points of tiles, whose weights are
+    larger; bytes a second of weights that do not stay close. Measured on one core; their ratios decide.
+    """
+
+    direct: float
+    products: float
+    read: float
+
+
+_RATES = {
+    0: Rates(150e9, 150e9, 28e9),  # Zen 3, two products an instruction
+    IN_16_BITS: Rates(185e9, 150e9, 28e9),  # Zen 3
+    ANY_BYTES: Rates(950e9, 520e9, 120e9),  # Zen 5, VNNI in 64 bytes
+}
+"""By `neighbours_limit`."""
 
 
 class IntegerForm(NamedTuple):
@@ -91,7 +117,7 @@ def integer_form(host: Host, e: Equation, stable: bool) -> IntegerForm:
     """By tiles where that is quicker for a weight that stays between runs, else direct."""
     (x, w), a = (v.type for v in e.inputs), dict(e.attributes)
     kept = a["dtype"] if bits(a["dtype"]) <= 32 else int32
-    how = panel_attributes(host, x.dtype, a["groups"])
+    how = panel_attributes(host, x.dtype, int(w.shape[0]) // a["groups"], a["groups"])
     if stable and (tile := _tile(host, e)):
         packing = {"tile": tile, **{k: how[k] for k in ("lanes", "zero")}}
         tiled = {**packing, "columns": int(w.shape[0]), "low": a["low"], "high": a["high"], "dtype": kept}
@@ -101,9 +127,7 @@ def integer_form(host: Host, e: Equation, stable: bool) -> IntegerForm:
 
 
 def _tile(host: Host, e: Equation) -> int:
-    """Outputs along one side of a tile that make it quickest; 0: direct. The figures are those of one core
-    with AVX2; their ratios, which decide, change little.
-    """
+    """Outputs along one side of a tile that make it quickest; 0: direct."""
     (x, w), y, a = (v.type for v in e.inputs), e.outputs[0].type, e.attributes
     plain = w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1
     if not plain or any(a[k] != (1, 1) for k in ("stride", "w_dilation")) or isinstance(x.shape[0], Affine):
@@ -112,17 +136,17 @@ def _tile(host: Host, e: Equation) -> int:
     if min(filters, depth) < _LEAST or not fits(depth, x.dtype, w.dtype):
         return 0
     batch, height, width = int(x.shape[0]), *(int(n) for n in y.shape[2:])
-    direct = 2.0 * batch * height * width * 9 * depth * filters / _DIRECT[multiplies_bytes(host)]
-    best, least = 0, direct
+    rates = _RATES[neighbours_limit(host)]
+    best, least = 0, 2.0 * batch * height * width * 9 * depth * filters / rates.direct
     for tile, whole in WHOLE.items():
         tiles = batch * -(-height // tile) * -(-width // tile)
-        found = _seconds(tiles, whole.points, depth, filters)
+        found = _seconds(rates, tiles, whole.points, depth, filters)
         if found < least:
             best, least = tile, found
     return best
 
 
-def _seconds(tiles: int, points: int, depth: int, filters: int) -> float:
+def _seconds(rates: Rates, tiles: int, points: int, depth: int, filters: int) -> float:
     weight = points * filters * depth
-    found = 2.0 * tiles * weight / _PRODUCTS + tiles * points * (depth / _BEFORE + filters / _AFTER)
-    return found + 2 * weight / _READ if 2 * weight > _CACHED else found
+    found = 2.0 * tiles * weight / rates.products + tiles * points * (depth / _BEFORE + filters / _AFTER)
+    return found + 2 * weight / rates.read if 2 * weight > _CACHED else found

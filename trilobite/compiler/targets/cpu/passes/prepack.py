@@ -109,9 +109,9 @@ class _Packer:
             self.out.append(Equation(table[name], inputs, attributes, (out,), e.location))
             return out
 
-        how = panel_attributes(self.host, x.type.dtype, transposed=contract == 0)
-        packed = self.once(e, "conv_integer_panels", y, how)
         columns = int(y.type.shape[1 - contract])
+        how = panel_attributes(self.host, x.type.dtype, columns, transposed=contract == 0)
+        packed = self.once(e, "conv_integer_panels", y, how)
         dtype = e.attributes["dtype"]
         kept = dtype if bits(dtype) <= 32 else int32
         attributes = {**conv_attributes(how, columns, ()), "dtype": kept}

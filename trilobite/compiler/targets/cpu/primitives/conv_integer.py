@@ -7,8 +7,9 @@ A weight is one run of 32-bit words, made for instructions that multiply neighbo
 the form, then 31 words of 16-bit ones, which kernels multiply by (the widest vector, of 16 words, begins at
 word 1); then the panels of every group, each a row of `lanes` sums to begin with (-zero times the sum of a
 column) and, for every tap and every four channels, one row (form 1) of four bytes to a lane or two rows
-(form 2) of two 16-bit numbers to a lane. Form 1 takes half the memory and is chosen where its 16-bit sums of
-two products cannot overflow: |a| + |b| <= 128 for all neighbours, 255·128 < 2^15.
+(form 2) of two 16-bit numbers to a lane. Form 1 takes half the memory and is chosen where all numbers are
+signed bytes and |a| + |b| <= `limit` for all neighbours: 128 where sums of two products are kept in 16 bits,
+which hold 255·128; 256, which is always so, where there is VNNI; 0 where bytes are not multiplied.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ HEADER = 32
 """Words before the first panel."""
 ONES = 0x00010001
 """Of which the header is full, but for its first word."""
-LIMIT = 128
-"""What the sizes of two neighbours may add up to in form 1."""
+IN_16_BITS, ANY_BYTES = 128, 256
+"""Limits of form 1 (`neighbours_limit`)."""
+_SIGNED = 127  # the largest signed byte
 
 
 def quads(depth: int) -> int:
@@ -64,7 +66,7 @@ def _sizes(w: TensorType | Array, transposed: bool) -> tuple[int, int, int]:
 
 
 def _panels_type(
-    w: TensorType, groups: int, lanes: int, zero: int, bytes: bool, transposed: bool
+    w: TensorType, groups: int, lanes: int, zero: int, limit: int, transposed: bool
 ) -> TensorType:
     if w.dtype not in (int8, uint8):
         raise DTypeError(f"conv_integer_panels of {w}", expected="int8 or uint8")
@@ -78,7 +80,7 @@ def _panels_type(
     return TensorType((weight_words(filters, depth, taps, groups, lanes),), int32)
 
 
-def _panels(w: Array, groups: int, lanes: int, zero: int, bytes: bool, transposed: bool) -> Array:
+def _panels(w: Array, groups: int, lanes: int, zero: int, limit: int, transposed: bool) -> Array:
     filters, depth, taps = _sizes(w, transposed)
     each = filters // groups
     panels, fours = -(-each // lanes), quads(depth)
@@ -86,8 +88,8 @@ def _panels(w: Array, groups: int, lanes: int, zero: int, bytes: bool, transpose
     filled = np.zeros((groups, panels * lanes, fours * 4, taps), np.int32)
     filled[:, :each, :depth] = numbers
     cut = filled.reshape(groups, panels, lanes, fours, 2, 2, taps)
-    fits = np.abs(cut).sum(axis=5).max(initial=0) <= LIMIT and cut.max(initial=0) < LIMIT
-    form = 1 if bytes and fits else 2
+    fits = np.abs(cut).sum(axis=5).max(initial=0) <= limit and cut.max(initial=0) <= _SIGNED
+    form = 1 if limit and fits else 2
     if form == 1:
         rows = cut.transpose(0, 1, 6, 3, 2, 4, 5).astype(np.int8)
     else:

@@ -17,7 +17,7 @@ from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.panels import WeightWords
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
-from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER, LIMIT, ONES, panel_words
+from trilobite.compiler.targets.cpu.primitives.conv_integer import HEADER, ONES, panel_words
 from trilobite.ir.graph import Equation
 from trilobite.native.host import Host
 from trilobite.native.llvm.text import Text, Value
@@ -47,8 +47,8 @@ def lower_integer_panels(e: Equation, host: Host) -> Lowering:
     words: _Words[Content] = _Words(weight, Operand("temporary", 0), groups * panels, a["zero"], sizes)
     kinds, args = forms(words), contents(words)
     units = groups * panels
-    check = Step(_check_kernel(host, w.dtype, lanes, a["bytes"], kinds), args, units)
-    write = Step(_write_kernel(host, w.dtype, lanes, kinds), args, max(units, 1))
+    check = Step(_check_kernel(host, w.dtype, lanes, a["limit"], kinds), args, units)
+    write = Step(_write_kernel(host, w.dtype, lanes, a["limit"], kinds), args, max(units, 1))
     why = f"a weight of bytes in words, panels of {lanes} columns"
     return Lowering((check, write), (max(4 * units, 4),), why=why)
 
@@ -91,7 +91,7 @@ class Columns:
 
 
 @lru_cache(maxsize=64)
-def _check_kernel(host: Host, dtype: DType, lanes: int, bytes: bool, words: _Words[Form]) -> NativeKernel:
+def _check_kernel(host: Host, dtype: DType, lanes: int, limit: int, words: _Words[Form]) -> NativeKernel:
     t = Text(host)
     w: _Words[Value] = read(t, words)
 
@@ -99,13 +99,14 @@ def _check_kernel(host: Host, dtype: DType, lanes: int, bytes: bool, words: _Wor
         sizes = [t.smax(v, t.sub(t.constant("i32", 0), v)) for v in four]
         for a, b in (sizes[:2], sizes[2:]):
             so_far = t.smax(so_far, t.add(a, b))
-        for v in four:  # 128 itself is no signed byte
-            so_far = t.smax(so_far, t.add(v, 1))
+        for v in four if is_unsigned(dtype) else ():
+            no_signed_byte = t.icmp("sgt", v, 127)
+            so_far = t.smax(so_far, t.select(no_signed_byte, t.constant("i32", limit + 1), 0))
         return so_far
 
     with t.loop(t.begin, t.end, name="panel") as unit:
-        start = t.constant("i32", 0 if bytes else LIMIT + 1)
-        with t.loop(0, lanes if bytes else 0, carried=[start], name="lane") as lane:
+        start = t.constant("i32", 0 if limit else 1)
+        with t.loop(0, lanes if limit else 0, carried=[start], name="lane") as lane:
             columns = Columns(t, w.weight, dtype, unit.index, lane.index, lanes)
             lane.next(columns.each(lane.values[0], worst))
         t.store_type(lane.results[0], t.address(w.fits, unit.index, int32))
@@ -113,13 +114,13 @@ def _check_kernel(host: Host, dtype: DType, lanes: int, bytes: bool, words: _Wor
 
 
 @lru_cache(maxsize=64)
-def _write_kernel(host: Host, dtype: DType, lanes: int, words: _Words[Form]) -> NativeKernel:
+def _write_kernel(host: Host, dtype: DType, lanes: int, limit: int, words: _Words[Form]) -> NativeKernel:
     t = Text(host)
     w: _Words[Value] = read(t, words)
     with t.loop(0, w.all, carried=[t.constant("i32", 0)], name="note") as note:
         mine = t.load_type("i32", t.address(w.fits, note.index, int32))
         note.next(t.smax(note.values[0], mine))
-    bytes = t.icmp("sle", note.results[0], LIMIT)
+    bytes = t.icmp("sle", note.results[0], limit)
     with t.when(t.icmp("eq", t.begin, 0)):
         header(t, w.weight.out, t.select(bytes, t.constant("i32", 1), t.constant("i32", 2)))
     with t.loop(t.begin, t.smin(t.end, w.all), name="panel") as unit:

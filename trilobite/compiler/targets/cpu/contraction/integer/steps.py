@@ -19,7 +19,7 @@ from trilobite.compiler.targets.cpu.contraction.direct.kernel import scratch_of
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words
 from trilobite.compiler.targets.cpu.contraction.integer.kernel import FormWords, IntegerWords, integer_text
 from trilobite.compiler.targets.cpu.contraction.integer.rows import rows_step
-from trilobite.compiler.targets.cpu.contraction.multiply import multiplies_bytes
+from trilobite.compiler.targets.cpu.contraction.multiply import neighbours_limit
 from trilobite.compiler.targets.cpu.contraction.problem import (
     Part,
     Problem,
@@ -70,7 +70,7 @@ def lower_integer(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
     steps = [rows_step(host, where, positions, each, units, p.groups, p.depth, zero, margin or (0, 0))]
     copied, real = p.depth % 4 != 0, 1.0  # also of form 1; how much of the depth is not filled up
     room = (positions + units * sum(margin or ())) * (p.groups * quads(p.depth) * 8)
-    kinds = (1, 2) if multiplies_bytes(host) else (2,)
+    kinds = (1, 2) if neighbours_limit(host) else (2,)
     if margin is not None:
         taps //= p.parts[0].kernel[-1]
         real = p.depth / (4 * quads(p.depth))

@@ -53,7 +53,7 @@ def lower_integer_tiles(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     x, columns = e.inputs[0].type, int(e.outputs[0].type.shape[-1])
     plain = Tiling(int32, int32, int32, e.attributes["lanes"] // 2)
     tile, whole = e.attributes["tile"], WHOLE[e.attributes["tile"]]
-    kept = replace(plain, result=e.attributes["dtype"])
+    kept = replace(plain, result=e.attributes["dtype"], lanes=host.lanes(4))  # of transforms
     p, part = tiles_of(e, tile, whole.side)
     width = 4 * quads(p.channels)
     total = part.positions * int(x.shape[0]) if columns else 0
