@@ -82,7 +82,7 @@ class Session:
                 expected="operators of docs/onnx.md",
             )
         self.model, self.target, self.threads = model, target, threads
-        self._graph, self.attentions = recognised(model.graph)
+        self._graph, self.recognised = recognised(model.graph)
         self._options = options
         self.program = Program(self._graph, target, options=options)
         self._types = {i.name: i for i in model.graph.inputs}
@@ -175,7 +175,8 @@ class Session:
 
     def explain(self) -> str:
         """The steps, and for which sizes each was compiled."""
-        head = [f"attention found in written-out form: {self.attentions}"] if self.attentions else []
+        named = ", ".join(f"{count} {op}" for op, count in sorted(self.recognised.items()))
+        head = [f"found in written-out form: {named}"] if named else []
         return "\n".join([*head, *self.program.describe()])
 
     def profile(self, inputs: Mapping[str, Any], repeats: int = 10) -> Profile:

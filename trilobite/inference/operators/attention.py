@@ -10,7 +10,7 @@ from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.primitives import primitive
-from trilobite.inference.operators.registry import find, operator
+from trilobite.inference.operators.registry import operator
 from trilobite.inference.operators.shaping import fixed, reshaped
 from trilobite.inference.tensors import DTYPES
 
@@ -227,18 +227,3 @@ def flex_attention(node: Node, q: Tensor, k: Tensor, v: Tensor, *outer: Tensor) 
     scores = inlined(node, "score_mod", outer, scores)
     weights = inlined(node, "prob_mod", outer, tb.softmax(scores, -1))
     return tb.matmul(weights.astype(q.dtype), v)
-
-
-@operator("Attention", domain="trilobite.fused")
-def written_out(node: Node, q: Tensor, keys: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """What `recognise` found: the keys come transposed; shapes that broadcast are computed as written."""
-    scale, softmax = node.attributes["scale"], node.attributes["softmax"]
-    axis = softmax.attribute("axis", -1 if softmax.version >= 13 else 1)
-    rank = max(q.ndim, keys.ndim, 0 if mask is None else mask.ndim)
-    alike = q.ndim >= 3 and q.shape[:-2] == keys.shape[:-2] == v.shape[:-2] and axis in (-1, rank - 1)
-    if alike and (mask is None or (mask.dtype == q.dtype and mask.ndim <= q.ndim)):
-        return F.scaled_dot_product_attention(q, tb.matrix_transpose(keys), v, mask, scale=scale)
-    scores = tb.matmul(q, keys) * scale
-    row = find("", "Softmax", softmax.version)
-    assert row is not None
-    return tb.matmul(row.function(softmax, scores if mask is None else scores + mask), v)

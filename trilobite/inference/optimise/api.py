@@ -18,6 +18,7 @@ from trilobite.base.errors import FileError, StateError
 from trilobite.inference.formats import NETWORKS, to_onnx
 from trilobite.inference.optimise.constants import fold_constants
 from trilobite.inference.optimise.join import join_layers
+from trilobite.inference.optimise.naming import name_groups
 from trilobite.inference.optimise.network import Array, Network, Shape, bodies
 from trilobite.inference.optimise.redundant import remove_redundant
 from trilobite.inference.optimise.sharing import remove_unused, share_constants, share_nodes
@@ -27,6 +28,7 @@ REWRITES: tuple[tuple[str, Callable[[Network], int]], ...] = (
     ("nodes computed", fold_constants),
     ("redundant nodes left out", remove_redundant),
     ("nodes joined with layers", join_layers),
+    ("groups made one node", name_groups),
     ("equal nodes made one", share_nodes),
     ("equal constants made one", share_constants),
     ("unused nodes removed", remove_unused),
