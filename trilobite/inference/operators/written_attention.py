@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import trilobite as tb
 from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import find, operator
-from trilobite.inference.recognise.attention import DOMAIN, Step
+
+DOMAIN = "trilobite.fused"
+
+
+class Step(NamedTuple):
+    """What happens to scores: Mul, Div by a number or an operand, Add of an operand, Where with a number."""
+
+    op: str
+    operand: int = -1  # place among the node's operands
+    number: float = 1.0
+    kept: bool = True  # of Where: scores stay where the condition holds
 
 
 @operator("Attention", domain=DOMAIN)

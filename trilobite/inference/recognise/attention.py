@@ -12,23 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from trilobite.inference.model import Node
+from trilobite.inference.operators.written_attention import DOMAIN, Step
 from trilobite.inference.recognise.view import Found, View
 
-DOMAIN = "trilobite.fused"
 _LOW = -1e8  # beside it, scores of less than 8 leave no trace in float32
 _FLOAT = 1  # ONNX's number of the dtype in which a softmax of shorter floats is computed
-
-
-class Step(NamedTuple):
-    """What happens to scores: Mul, Div by a number or an operand, Add of an operand, Where with a number."""
-
-    op: str
-    operand: int = -1  # place among the node's operands
-    number: float = 1.0
-    kept: bool = True  # of Where: scores stay where the condition holds
 
 
 @dataclass
