@@ -17,8 +17,8 @@ from trilobite.cli import COMMANDS
 from trilobite.cli.application import application
 from trilobite.cli.models import feeds as reading
 from trilobite.cli.models.feeds import Pixels, drawn, feeds, sizes_of, sound
-from trilobite.cli.models.subject import Input
-from trilobite.cli.models.verbs import apart, described
+from trilobite.cli.models.subject import Input, ZooSubject, open_model
+from trilobite.cli.models.verbs import apart, described, write_outputs
 
 onnx = pytest.importorskip("onnx")
 RNG = np.random.default_rng(2)
@@ -267,3 +267,33 @@ def test_inspect_counts_the_work_of_a_run(model: Path) -> None:
     assert found["operations"] == pytest.approx(sum(work.values()))
     assert found["sizes"] == {"image": [1, 3, 6, 5]}
     assert "million operations" in call(*words).output
+
+
+def test_a_network_of_the_zoo_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = open_model("mlp", "reference")
+    assert isinstance(found, ZooSubject)
+    with pytest.raises(ArgumentError, match="there is no model 'mlpp'"):
+        open_model("mlpp")
+
+
+def test_inspect_names_each_node(tmp_path: Path) -> None:
+    helper, t = onnx.helper, onnx.TensorProto
+    nodes = [helper.make_node("Relu", ["x"], ["r"], name="first"), helper.make_node("Neg", ["r"], ["y"])]
+    sides = [helper.make_tensor_value_info(name, t.FLOAT, [3]) for name in "xy"]
+    graph = helper.make_graph(nodes, "two", sides[:1], sides[1:])
+    path = tmp_path / "two.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    told = json.loads(call("inspect", path, "--json").output)
+    assert [row["name"] for row in told["layers"]] == ["first", "y"]
+    done = json.loads(call("optimize", path, "-o", tmp_path / "small.onnx", "--json").output)
+    assert 0 <= done["seconds"] < 600
+
+
+@pytest.mark.parametrize("most", [1.0, 255.0])
+def test_a_picture_as_output_is_written_in_its_range(tmp_path: Path, most: float) -> None:
+    image = np.zeros((1, 3, 4, 5), np.float32)
+    image[:, 0], image[:, 1] = most, most * 0.4
+    write_outputs(str(tmp_path / "out.png"), {"y": image})
+    pixels = np.asarray(Image.open(tmp_path / "out.png"))
+    assert pixels.shape == (4, 5, 3) and (pixels[2, 3] == (255, 102, 0)).all()

@@ -195,3 +195,15 @@ def test_a_kind_of_kernel_is_loaded_when_there_is_one(tmp_path: Path) -> None:
     # Attention says which calls are its own.
     assert rooms == "['contraction.attention', 'contraction.gemm']", done.stderr
     assert convolutions == "['planes', 'planes.tile']"  # the size of a tile, which layouts are decided by
+
+
+def test_targets_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = f"{__name__}:Noting"
+    monkeypatch.setattr(registry, "_places", lambda: {"elsewhere": place, "absent": "no.such.room:Target"})
+    assert {"cpu", "reference", "dlp", "elsewhere"} <= set(registry.families())
+
+
+def test_a_graph_that_others_call_runs_on_a_target_that_is_new(made: list[Noting]) -> None:
+    graph = tb.make_graph(lambda x: x * 2.0)(tb.zeros(3))
+    found = registry._elsewhere(graph, "noting:unheard")
+    assert found([np.float32([1, 2, 3])])[0].tolist() == [2.0, 4.0, 6.0]

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+Model = tuple[Any, dict[str, Any]]  # a ModelProto, and values of its inputs
+
 onnx = pytest.importorskip("onnx")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from typing import Any
@@ -12,7 +13,7 @@ from harness import example
 
 import trilobite as tb
 from trilobite import dlp
-from trilobite.base.errors import ArgumentError, KernelError
+from trilobite.base.errors import ArgumentError, KernelError, TrilobiteError
 from trilobite.processor import Device
 
 elementwise = example("elementwise")
@@ -157,3 +158,21 @@ def test_autotune_refuses_what_cannot_work() -> None:
     x = dev.array(np.ones(4, np.float32))
     with pytest.raises(KernelError, match="nram overflows by"):
         tuned.best(dev, [x, x, 4])
+
+
+def test_without_a_derivative_nobody_differentiates_it() -> None:
+    x = tb.tensor([0.5, -1.0], requires_grad=True)
+    with pytest.raises(TrilobiteError):
+        dlp.operation(forward)(x).sum().backward()
+
+
+def test_a_launch_without_sizes_is_one_task() -> None:
+    known = inspect.signature(dlp.Launcher.__call__).parameters
+    assert known["dim"].default == (1, 1, 1) and known["task"].default == "block"
+
+
+def test_names_that_are_near_are_suggested() -> None:
+    with pytest.raises(AttributeError, match=r"has no 'operatoin'; it has operation"):
+        dlp.operatoin
+    with pytest.raises(AttributeError, match=r"has no 'zebra'$"):
+        dlp.zebra

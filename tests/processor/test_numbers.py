@@ -300,3 +300,32 @@ def test_fma_as_machine_code(fmt, rng) -> None:
     call = routine_call(Instruction(row, (0,) * 5, (fmt,)), Operands({"n": count}), [target], [a, b, c])
     assert call is not None and call()
     assert target.tobytes() == want.tobytes()
+
+
+def rounded(exact: Fraction, bits: int) -> float:
+    """To the nearest number of so many significant bits, ties to even; far from the ends of the range."""
+    if not exact:
+        return 0.0
+    size = abs(exact)
+    scale = Fraction(2) ** (bits - 1 - math.floor(math.log2(size)))
+    while size * scale >= 1 << bits:
+        scale /= 2
+    while size * scale < 1 << (bits - 1):
+        scale *= 2
+    return math.copysign(float(Fraction(round(size * scale)) / scale), exact)
+
+
+def test_one_rounding_of_sums_next_to_the_middle_of_two_floats() -> None:
+    """a * b is half a step of c, but for bits that float64 loses when it adds them."""
+    near = [1 + s * Fraction(1, 1 << k) for k in (12, 15, 16, 18, 20, 22) for s in (1, -1)]
+    rows = [
+        (float(p), float(s * q / (1 << 24)), float(u * (1 + Fraction(m, 1 << 23))))
+        for p in near
+        for q in near
+        for s in (1, -1)
+        for u in (1, -1)
+        for m in (1, 2, 5)
+    ]
+    a, b, c = (np.array(column, np.float32) for column in zip(*rows, strict=True))
+    wanted = [rounded(Fraction(x) * Fraction(y) + Fraction(z), 24) for x, y, z in rows]
+    assert fma32(a, b, c).tolist() == wanted

@@ -8,6 +8,7 @@ import json
 import re
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from trilobite.base.errors import FileError
 from trilobite.processor import Device, Run
 from trilobite.report import Subject, processor_subject, write_page
 from trilobite.report.amounts import amount
+from trilobite.report.network import _sentence
 from trilobite.report.page import kept_subjects, page_text
 from trilobite.report.processor import function_and_line
 from trilobite.report.subjects import Lane, Table
@@ -181,3 +183,13 @@ def test_a_page_without_runs_is_refused(data: str | None, tmp_path: Path) -> Non
 )  # fmt: skip
 def test_amounts_have_four_digits_and_a_prefix(value: float, unit: str, said: str) -> None:
     assert amount(value, unit) == said
+
+
+def test_the_sentence_of_a_network_names_its_longest_layer() -> None:
+    rows = [
+        SimpleNamespace(number=i, name=f"layer{i}", cycles=c, share=c / 10, bound="dram")
+        for i, c in enumerate((3, 6, 1))
+    ]
+    said = _sentence("It ran.", SimpleNamespace(rows=rows))
+    assert said == "It ran. The longest layer is 1 layer1: 60% of the cycles, bound by dram."
+    assert _sentence("It ran.", SimpleNamespace(rows=[])) == "It ran."

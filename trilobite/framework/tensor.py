@@ -385,8 +385,11 @@ class Tensor(Attached):
             row = self._extra.setdefault("hooks", row)
         row = _hang(value, row)
 
-        def call(ct: Value) -> Value | None:
-            return _from_hook(hook(wrap(ct)), ct)
+        def call(ct: Value) -> Value:
+            shown = wrap(ct)
+            changed = _from_hook(hook(shown), ct)
+            # Who listens may keep the tensor: the gradient goes on, and is added to, in memory of its own.
+            return copied(shown._read() if changed is None else changed)
 
         vars(call)["__wrapped__"] = hook  # what a recording looks into
         if isinstance(value.node, Leaf):

@@ -14,7 +14,6 @@ from trilobite.base import pytree
 from trilobite.inference import export, load
 
 pytest.importorskip("onnx")
-pytestmark = pytest.mark.long
 nn, F = tb.nn, tb.nn.functional
 Array = np.ndarray[Any, Any]
 _rng = np.random.default_rng(0)
@@ -115,3 +114,29 @@ def test_layers(name: str) -> None:
 @pytest.mark.parametrize("name", list(FUNCTIONS))
 def test_functions(name: str) -> None:
     same(FUNCTIONS[name], SEQUENCE)
+
+
+SPREAD = [((1, 2), 0), ((2, 1), (1, 0)), ((2, 3), 1)]
+
+
+@pytest.mark.parametrize(("stride", "padding"), SPREAD)
+def test_convolutions_spread_along_one_axis(stride: tuple[int, int], padding: Any) -> None:
+    w = tb.asarray(normal(4, 5, 3, 2))
+    model = export(lambda x: F.conv_transpose2d(x, w, stride=stride, padding=padding), IMAGE)
+    wanted = F.conv_transpose2d(tb.asarray(IMAGE), w, stride=stride, padding=padding).numpy()
+    (found,) = load(model, target="reference").run({model.graph.input[0].name: IMAGE}).values()
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_constant_of_one_axis_is_known_by_its_own_shape() -> None:
+    """Divisors without zeros need no guard; which rows they belong to is not forgotten."""
+    divisors, places = np.array([2, 3, 5]), np.array([2, 0, 1])
+
+    def f(x: Any) -> Any:
+        whole = (x * 100).astype(tb.int32)
+        rows = whole // tb.asarray(divisors.astype(np.int32))[:, None]
+        return tb.take_along_axis(rows, tb.broadcast_to(tb.asarray(places)[:, None], (3, 8)), axis=0)
+
+    model = export(f, ROWS)
+    (found,) = load(model, target="reference").run({model.graph.input[0].name: ROWS}).values()
+    assert (found == f(tb.asarray(ROWS)).numpy()).all()

@@ -220,3 +220,11 @@ def test_the_path_as_text() -> None:
     short = critical_text(run, limit=2).splitlines()
     assert short[-1].startswith("and ") and short[-1].endswith(" cycles")
     assert len(short) == 5
+
+
+def test_roofs_rise_with_the_clock() -> None:
+    text = program(["load", "weights", "sync", "matrix", "sync"])
+    machine = load_machine("dlp-m")
+    slow, fast = (roofline_points(launch(text, replace(machine, clock_ghz=ghz))) for ghz in (0.5, 2.0))
+    assert [p.peak for p in fast] == pytest.approx([4 * p.peak for p in slow], rel=1e-12)
+    assert all(p.seconds > 0 for p in slow)
