@@ -174,6 +174,19 @@ def pooled() -> Iterator[Figure]:
     yield Figure("Gemmini, ResNet-50", cycles / 1e6, 38.4, "M cycles", None, "one image, int8")
 
 
+def with_published_times() -> dict[str, tuple[Run, float]]:
+    """Runs for a table of modelling options, with the seconds that their papers' figures mean."""
+    tb.manual_seed(0)
+    make, shape, tops, _, _ = TPU["MLP0"]
+    model = make()
+    weights = sum(p.numel() for p in model.parameters() if p.ndim > 1)
+    q, x = quantised_resnet50()
+    return {
+        "TPU v1 MLP0, compiled": (timed(model, shape, "tpu-v1"), 2 * shape[0] * weights / tops / 1e12),
+        "NVDLA 512 ResNet-50, compiled": (_time(q, x, "nvdla-512"), 1 / NVDLA[512]),
+    }
+
+
 def figures() -> Iterator[Figure]:
     yield from tpu()
     yield from networks()

@@ -470,8 +470,13 @@ def page() -> str:
         result = {None: "reported", True: "pass", False: "miss"}[gate.passed]
         cells = (gate.name, gate.ours, gate.published, gate.error, gate.aim, result, gate.note)
         lines.append("| " + " | ".join(cells) + " |")
-    graphs = loaded(HERE / "compiled.py").page()
-    return HEAD + "\n".join(lines) + "\n" + graphs + code_lengths() + kernel_languages().page()
+    graphs, choices = loaded(HERE / "compiled.py"), loaded(HERE / "modelling.py")
+    runs = {f"MLU370-X4 step {step}": (ladder_step(step), LADDER[step] * 1e-3) for step in (4, 5)}
+    parts = (
+        HEAD, "\n".join(lines) + "\n", graphs.page(), choices.ladder(),
+        choices.options({**runs, **graphs.with_published_times()}), code_lengths(), kernel_languages().page(),
+    )  # fmt: skip
+    return "".join(parts)
 
 
 def main() -> None:
