@@ -114,3 +114,18 @@ def test_an_unknown_way_of_sizes_is_named() -> None:
     f = tb.jit(lambda x: x, target="dlp:dlp-s", options={"sizes": "often"})
     with pytest.raises(ArgumentError, match="the option sizes='often'"):
         f(tb.ones(3))
+
+
+def test_a_quantised_network_takes_batches_of_any_size() -> None:
+    """Its graph has a symbol of its own, which stands for the function's."""
+    rng = np.random.default_rng(0)
+    layers = tb.nn.Conv2d(3, 4, 3, padding=1), tb.nn.ReLU(), tb.nn.Flatten(), tb.nn.Linear(100, 3)
+    net = tb.nn.Sequential(*layers)
+    quantised = tb.quantize(net.eval(), [normal(rng, 2, 3, 5, 5)])
+    shapes = [(N, None, None, None)]
+    fast = {t: tb.jit(lambda x: quantised(x), target=t, shapes=shapes) for t in ("cpu", "dlp:tpu-v1")}
+    for n in (3, 1):
+        x = normal(rng, n, 3, 5, 5)
+        want = quantised(x).numpy()
+        for f in fast.values():
+            np.testing.assert_array_equal(f(x).numpy(), want)

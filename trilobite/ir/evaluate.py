@@ -62,7 +62,9 @@ def _attributes(e: Equation, sizes: Mapping[Symbol, int]) -> Mapping[str, Any]:
 
 
 def sizes_of(graph: Graph, values: Sequence[Value]) -> dict[Symbol, int]:
-    """What the symbols of a graph are for these values, which must be of its inputs' types."""
+    """What the symbols of a graph are for these values, which must be of its inputs' types: numbers, or sizes
+    of the recording that runs it.
+    """
     if len(values) != len(graph.inputs):
         raise ShapeError(
             f"{graph.name} takes {len(graph.inputs)} values",
@@ -75,7 +77,7 @@ def sizes_of(graph: Graph, values: Sequence[Value]) -> dict[Symbol, int]:
             a != b for a, b in zip(t.shape, v.shape, strict=True) if not isinstance(a, Affine)
         ):
             raise ShapeError(f"input {i} of {graph.name} is {v.dtype}{list(v.shape)}", expected=t)
-    if not graph.symbols or any(isinstance(d, Affine) for v in values for d in v.shape):
+    if not graph.symbols:
         return {}
     return bind_symbols((t.shape, v.shape) for t, v in zip(graph.input_types, values, strict=True))
 
