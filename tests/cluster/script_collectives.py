@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 
 import trilobite as tb
 from trilobite import cluster as c
+from trilobite.base.errors import ClusterError
 from trilobite.cluster.exchanges import ROUND
 
 SHAPES = ((4, 3), (0, 4), (), (8, 5, 64), (400, 24))
@@ -87,4 +89,12 @@ wanted = c.lockstep(work, 4)[c.rank()]
 assert len(got) == len(wanted)
 for k, (a, b) in enumerate(zip(got, wanted, strict=True)):
     assert a == b, f"result {k}: {a[:2]} against {b[:2]}"
+child = os.fork()  # a copy of a rank is none: it knows whose it is, and MPI is left alone
+if child == 0:
+    try:
+        c.barrier()
+    except ClusterError as error:
+        os._exit(0 if f"that rank {c.rank()} has started" in str(error) else 2)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 print("same", flush=True)

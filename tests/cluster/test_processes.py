@@ -21,6 +21,7 @@ import pytest
 import trilobite as tb
 from trilobite.base.errors import ClusterError
 from trilobite.cluster import start
+from trilobite.cluster.children import NOTE
 from trilobite.cluster.launch import environment, launcher
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -141,6 +142,27 @@ def test_a_size_that_mpi_does_not_see_is_an_error(name: str) -> None:
         [sys.executable, "-c", code], env={**env, name: "1"}, capture_output=True, text=True
     )
     assert done.stdout.strip() == "1", done.stderr
+
+
+def test_what_a_rank_starts_is_no_rank() -> None:
+    """It knows whose it is; MPI, which would end the job, is not asked."""
+    code = "from trilobite import cluster; print(cluster.rank(), 'of', cluster.size()); cluster.barrier()"
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PMI_SIZE": "4",
+        "PMI_RANK": "3",
+        "PMI_FD": "77",
+        NOTE: "1 3 4",
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.stdout.strip() == "3 of 4"
+    assert "cluster_barrier in a process that rank 3 has started" in done.stderr, done.stderr
+
+
+def test_a_launch_inside_a_rank_is_a_job_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NOTE, "1 3 4")
+    assert NOTE not in environment(2, 1, 60.0)
 
 
 def test_a_size_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

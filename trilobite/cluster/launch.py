@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from trilobite.base.errors import ArgumentError, ClusterError
+from trilobite.cluster.children import NOTE
 from trilobite.cluster.process import ENDED
 
 LAUNCHERS = ("mpiexec", "mpirun")
@@ -61,7 +62,7 @@ def survivors() -> list[str]:
 def environment(ranks: int, threads: int, patience: float) -> dict[str, str]:
     """What the ranks find in theirs: as many threads as each has cores."""
     each = threads or max(1, len(os.sched_getaffinity(0)) // ranks)
-    out = dict(os.environ)
+    out = {name: value for name, value in os.environ.items() if name != NOTE}
     for name in ("TRILOBITE_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         out[name] = str(each)
     out["TRILOBITE_PATIENCE"] = str(patience)

@@ -268,6 +268,10 @@ class Mpi:
 
     # -- the end ---------------------------------------------------------------------------------------------
 
+    def leave(self) -> None:
+        """This process is a copy of the rank: nothing of it is its to end."""
+        atexit.unregister(self._end)
+
     def _end(self) -> None:
         """What was sent arrives; who still waits for this rank learns that it has ended."""
         if self.mpi.Is_finalized():

@@ -8,12 +8,14 @@ processes that each train alone, and nobody notices.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 
 from trilobite.base.errors import ClusterError
+from trilobite.cluster import children
 from trilobite.ir import ranks
 
-SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
+SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 """Where launchers say how many processes there are."""
 
 _once = threading.Lock()
@@ -42,7 +44,10 @@ def started() -> None:
         if _done:
             return
         sizes = promised()
-        if any(n > 1 for n in sizes.values()):
+        above = children.parent()
+        if above is not None:
+            ranks.install(children.Child(*above))
+        elif any(n > 1 for n in sizes.values()):
             ranks.install(_join(sizes))
         _done.append(True)
 
@@ -70,4 +75,17 @@ def _join(sizes: dict[str, int]) -> ranks.Transport:
             )
     from trilobite.cluster.mpi import Mpi
 
-    return Mpi(MPI)
+    joined = Mpi(MPI)
+    children.note(joined.rank, joined.size)
+    os.register_at_fork(after_in_child=_forked)
+    return joined
+
+
+def _forked() -> None:
+    """A copy of a rank is none: it leaves MPI alone, also at its end."""
+    at = ranks.process_transport()
+    if isinstance(at, children.Child):
+        return
+    ranks.install(children.Child(at.rank, at.size))
+    sys.excepthook = sys.__excepthook__
+    at.leave()  # type: ignore[attr-defined]

@@ -40,7 +40,7 @@ class Call(NamedTuple):
     @property
     def signature(self) -> str:
         """What all members say alike. Parts of uneven sizes differ along the axis that they share."""
-        kept = {k: v for k, v in self.attributes.items() if k not in ("groups", "part")}
+        kept = {k: v for k, v in self.attributes.items() if k not in ("groups", "part") and v != ""}
         shape: tuple[Any, ...] = self.type.shape
         if self.name == "cluster_all_gather" and kept.get("sizes") is not None:
             shape = tuple("part" if i == kept["axis"] else d for i, d in enumerate(shape))
@@ -138,6 +138,11 @@ _process: list[Transport] = [Alone()]
 def transport() -> Transport:
     """The transport of this thread's rank."""
     return _here.transport or _process[0]
+
+
+def process_transport() -> Transport:
+    """That of the process, whatever rank this thread plays."""
+    return _process[0]
 
 
 def is_first() -> bool:
