@@ -11,12 +11,11 @@ from __future__ import annotations
 import atexit
 import ctypes
 import hashlib
-import os
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from traceback import format_exception, format_exception_only
+from traceback import format_exception_only
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from trilobite.base.errors import ClusterError
 from trilobite.base.locations import Location
 from trilobite.cluster.exchanges import LOCAL, WORD, Exchange, Wires
 from trilobite.cluster.in_process import check_peer, wrong_message
-from trilobite.cluster.notices import Echo, LostRank, Notices, Patience
+from trilobite.cluster.notices import Echo, LostRank, Notices, Patience, shown
 from trilobite.cluster.probes import AnyOf, Probed
 from trilobite.ir.ranks import Array, Call
 from trilobite.ir.types import TensorType, short_name
@@ -276,6 +275,9 @@ class Mpi:
         """What was sent arrives; who still waits for this rank learns that it has ended."""
         if self.mpi.Is_finalized():
             return
+        if self._left or any(posted.block.state != DONE for posted in self._posted.values()):
+            # MPI ends after Python's memory is gone: what may still arrive needs a place until then.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         limit = time.monotonic() + 30
         with suppress(self.mpi.Exception):  # to those who have died nothing can be said
             self.notices.say("ended", 0, (), "")
@@ -292,24 +294,10 @@ class Mpi:
         if not echo:
             with suppress(self.mpi.Exception):
                 self.notices.say("failed", 0, (), "".join(format_exception_only(error)).strip())
-        sys.stderr.write(f"rank {self.rank} of {self.size}: {_shown(error, trace)}\n")
+        sys.stderr.write(f"rank {self.rank} of {self.size}: {shown(error, trace)}\n")
         sys.stderr.flush()
         time.sleep(4.0 if echo else 1.0)  # others hear of it, and say what they were about
         self.mpi.COMM_WORLD.Abort(1)
-
-
-def _shown(error: BaseException, trace: TracebackType | None) -> str:
-    """An error as a rank shows it: one that ranks raise together names its lines itself."""
-    if isinstance(error, Echo):
-        return f"ended, since {error.what}"
-    if isinstance(error, ClusterError):
-        return str(error)
-    while trace is not None and trace.tb_frame.f_code.co_filename in _STARTERS:
-        trace = trace.tb_next
-    return "".join(format_exception(type(error), error, trace)).rstrip()
-
-
-_STARTERS = ("<frozen runpy>", os.path.join(os.path.dirname(__file__), "process.py"))
 
 
 class Traffic(NamedTuple):

@@ -11,6 +11,8 @@ import json
 import os
 import time
 from collections.abc import Collection
+from traceback import format_exception
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from trilobite.base.errors import ClusterError
@@ -165,3 +167,17 @@ class Echo(ClusterError):
 
 class LostRank(ClusterError):
     """Ranks have died, and the MPI of this run lets the others go on (`survival.py`)."""
+
+
+def shown(error: BaseException, trace: TracebackType | None) -> str:
+    """An error as a rank shows it: one that ranks raise together names its lines itself."""
+    if isinstance(error, Echo):
+        return f"ended, since {error.what}"
+    if isinstance(error, ClusterError):
+        return str(error)
+    while trace is not None and trace.tb_frame.f_code.co_filename in _STARTERS:
+        trace = trace.tb_next
+    return "".join(format_exception(type(error), error, trace)).rstrip()
+
+
+_STARTERS = ("<frozen runpy>", os.path.join(os.path.dirname(__file__), "process.py"))
