@@ -20,7 +20,7 @@ WIDTH, LAYERS, ROWS, STEPS, ROUNDS = 512, 12, 128, 10, 7
 
 
 def waited() -> float:
-    return sum(row.waited for row in cluster.traffic())
+    return float(sum(row.waited for row in cluster.traffic()))
 
 
 def spent(run: Any) -> tuple[float, float]:
