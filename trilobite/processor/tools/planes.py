@@ -166,8 +166,10 @@ class Surface:
             page.view(page.reader(thread), offset, row, axes)[...] = count
 
 
-def runs(values: Array) -> Iterator[tuple[int, int, int]]:
+def runs(values: Array) -> Iterable[tuple[int, int, int]]:
     """(start, end, value) of each run of equal values."""
+    if len(values) == 1:  # a scalar access
+        return ((0, 1, int(values[0])),)
     edges = np.flatnonzero(values[1:] != values[:-1]) + 1
     starts = [0, *edges.tolist()]
     return zip(starts, [*starts[1:], len(values)], values[starts].tolist(), strict=True)
