@@ -110,6 +110,39 @@ def test_experts_on_ranks_train_as_one_process(n: int, top: int, capacity: float
     check_equal(found, of_all([train_mixture(1, top, capacity)]))
 
 
+def train_on_mesh(top: int, capacity: float) -> Trained:
+    """Two rows of ranks with the same tokens' experts: the capacity counts the tokens of all four."""
+    mesh = c.mesh((2, 2), ("data", "expert"))
+    tb.manual_seed(2)
+    gate, experts = nn.Linear(WIDTH, COUNT).double(), [expert() for _ in range(COUNT)]
+    everyone = mesh["data", "expert"]
+    model = c.Experts(gate, experts, mesh["expert"], top=top, capacity=capacity, batch=everyone)
+    opt = adam(model.parameters())
+    rows = slice(everyone.index * TOKENS // 4, (everyone.index + 1) * TOKENS // 4)
+    x, y = tb.tensor(X[rows]), tb.tensor(Y[rows])
+    losses, grads = [], []
+    for _ in range(STEPS):
+        opt.zero_grad()
+        out, balance = model(x)
+        loss = F.mse_loss(x + out, y) + 0.1 * balance
+        loss.backward()
+        c.reduce_gradients(model.gate.parameters(), everyone)
+        model.mean_gradients()
+        for one in model.own():
+            c.reduce_gradients(one.parameters(), mesh["data"])
+        losses.append(c.all_reduce(loss.detach(), "mean").item())
+        grads.append(gradients(model))
+        opt.step()
+    return Trained(losses, grads[0], grads[-1], copied(dict(model.named_parameters())))
+
+
+@pytest.mark.parametrize(("top", "capacity"), [(1, 0.7), pytest.param(2, 1.0, marks=pytest.mark.long)])
+def test_data_and_experts_on_one_mesh_train_as_one_process(top: int, capacity: float) -> None:
+    check_equal(
+        of_all(c.lockstep(train_on_mesh, 4, top, capacity)), of_all([train_mixture(1, top, capacity)])
+    )
+
+
 def test_unscaled_experts_are_caught() -> None:
     found = of_all(c.lockstep(train_mixture, 2, 2, 1, 1.0, "unscaled"))
     assert apart(found, of_all([train_mixture(1, 1, 1.0)]))[0] > 1e-3

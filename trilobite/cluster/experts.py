@@ -34,8 +34,11 @@ class Experts(Module):
 
     def __init__(
         self, gate: Module, experts: Sequence[Module | Callable[[], Module]], group: Group | None = None, *,
-        top: int = 1, capacity: float = 1.25,
+        top: int = 1, capacity: float = 1.25, batch: Group | None = None,
     ) -> None:  # fmt: skip
+        """`batch`: all ranks that share the tokens, where more than the members of `group` do, each with
+        experts of its own group (`mesh["data", "expert"]`).
+        """
         super().__init__()
         if top not in (1, 2) or capacity <= 0:
             raise ArgumentError(
@@ -45,6 +48,7 @@ class Experts(Module):
             )
         self.gate, self.group, self.count = gate, as_group(group), len(experts)
         self.top, self.capacity = top, capacity
+        self.batch = self.group if batch is None else batch
         begin, end = part_of(len(experts), self.group)
         for e in range(begin, end):
             found: Any = experts[e]
@@ -61,7 +65,7 @@ class Experts(Module):
 
     def forward(self, x: Tensor, tokens: int | None = None) -> tuple[Tensor, Tensor]:
         """`tokens` are those of all members, where each has not the same number."""
-        everyone = int(x.shape[0]) * self.group.size if tokens is None else tokens
+        everyone = int(x.shape[0]) * self.batch.size if tokens is None else tokens
         room = self.places(everyone)
         chances = F.softmax(self.gate(x), -1)
         chosen = _best(chances, self.top)
@@ -85,8 +89,8 @@ class Experts(Module):
         out, filled = [], wrap(np.zeros(self.count, chosen[0].dtype))
         line = wrap(np.arange(room).astype(chosen[0].dtype))
         for mask in chosen:
-            counts = c.all_gather(mask.sum(axis=0).reshape((1, -1)), group=self.group)
-            before = counts[: self.group.index].sum(axis=0) + filled
+            counts = c.all_gather(mask.sum(axis=0).reshape((1, -1)), group=self.batch)
+            before = counts[: self.batch.index].sum(axis=0) + filled
             place = mask.cumsum(axis=0) - mask + before
             at = (place * mask).sum(axis=-1)
             fits = (at.reshape((-1, 1)) == line).to(mask.dtype)
@@ -96,14 +100,15 @@ class Experts(Module):
 
     def _balance(self, mask: Tensor, chances: Tensor, tokens: float) -> Tensor:
         """experts · Σ (part of the tokens) · (mean chance), over the tokens of all members."""
-        parts = c.all_reduce(mask.sum(axis=0), group=self.group) / tokens
-        means = c.all_reduce(chances.sum(axis=0), group=self.group) / tokens
+        parts = c.all_reduce(mask.sum(axis=0), group=self.batch) / tokens
+        means = c.all_reduce(chances.sum(axis=0), group=self.batch) / tokens
         loss: Tensor = (parts * means).sum() * float(self.count)
         return loss
 
     def mean_gradients(self) -> None:
         """Gradients of this rank's experts hold what all members' tokens make of them: as the gradient of the
-        mean loss. Those of the gate are reduced like others.
+        mean loss. Those of the gate are reduced like others, over `batch`; with ranks that have the same
+        experts (along "data"), those of the experts are then reduced over these.
         """
         with no_grad():
             for expert in self.own():
