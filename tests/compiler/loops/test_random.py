@@ -170,7 +170,7 @@ def interpreted(region: Graph, values: list[Array]) -> list[Array]:
     for nest, step in zip(nests, lowering.steps, strict=True):
         verify(nest)
         arrays = []
-        for b, a in zip(nest.arguments, step.args, strict=True):
+        for b, a in zip(nest.arguments, step.args, strict=False):  # sizes follow the buffers
             assert isinstance(a, Operand)
             if a.role == "temporary":
                 count = int(np.prod([int(d) for d in b.shape]))

@@ -21,6 +21,7 @@ from trilobite.compiler.targets.cpu.loops.emit_values import Lane, Scope, linear
 from trilobite.compiler.targets.cpu.loops.index import Index, bounds
 from trilobite.compiler.targets.cpu.loops.ir import Leaf, Load, Loop, Statement, Target
 from trilobite.ir.graph import Graph, Var
+from trilobite.ir.types import Affine
 from trilobite.native.llvm.flow import Loop as LlvmLoop
 from trilobite.native.llvm.text import Value
 
@@ -130,8 +131,8 @@ class Inner:
 
     def _runs(self) -> bool:
         """Is it known that the loop has at least one iteration?"""
-        if self.node.start:
-            return False
+        if self.node.start or self.node.runs:
+            return self.node.runs
         spans = [bounds(e, self.scope.ranges) for e in self.node.extent]
         return all(span is not None and span[0] >= 1 for span in spans)
 
@@ -178,21 +179,32 @@ class Inner:
         """Whole blocks of vectors, then single vectors, then single elements."""
         lanes, unroll = self.lanes, max(self.node.unroll, 1)
         found, at = self._start(lanes, unroll), first
+        left = None if first.number != 0 else self._left(lanes * unroll)
         if unroll > 1:
-            stop = self._whole(at, n, lanes * unroll)
+            stop = self._whole(at, n, lanes * unroll, left)
             found = self._range(at, stop, lanes, found)
             at = stop
         single = [self._pairwise([f[k] for f in found], k) for k in range(len(self.kept))]
-        stop = self._whole(at, n, lanes)
+        stop = at if left is not None and left < lanes and unroll > 1 else self._whole(at, n, lanes, left)
         (single,) = self._range(at, stop, lanes, [single])
         last = [folded(self.text, by, parts) for by, parts in zip(self.by, single, strict=True)]
         return self._range(stop, n, 0, [last])[0]
 
-    def _whole(self, start: Value, stop: Value, step: int) -> Value:
+    def _left(self, step: int) -> int | None:
+        """How many iterations follow the last whole step, where that is known of a symbolic number."""
+        (first, *others) = self.node.extent
+        n = first.constant
+        if others or not first.is_constant or not isinstance(n, Affine) or any(c % step for _, c in n.terms):
+            return None
+        return n.constant % step
+
+    def _whole(self, start: Value, stop: Value, step: int, left: int | None) -> Value:
         """Where the last whole step from start ends that fits before stop."""
         t = self.text
         if start.number is not None and stop.number is not None:
             return t.constant("i64", start.number + (stop.number - start.number) // step * step)
+        if left is not None:
+            return stop if left % step == 0 else t.sub(stop, left % step)
         iterations = t.sub(stop, start)
         return (
             t.add(start, t.and_(iterations, -step))
@@ -202,7 +214,9 @@ class Inner:
 
     def _range(self, start: Value, stop: Value, lanes: int, found: list[Accumulators]) -> list[Accumulators]:
         """Iterations from start to stop, one copy of the body per list of accumulators."""
-        if start.number is not None and stop.number is not None and start.number >= stop.number:
+        if start is stop or (
+            start.number is not None and stop.number is not None and start.number >= stop.number
+        ):
             return found
         copies, width = len(found), max(lanes, 1)
         carried = [v for accumulators in found for parts in accumulators for v in parts]

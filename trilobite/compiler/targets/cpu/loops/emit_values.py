@@ -70,10 +70,13 @@ class Scope:
     def size(self, d: Dim) -> Value:
         if not isinstance(d, Affine):
             return self.text.constant("i64", d)
-        out = self.text.constant("i64", d.constant)
-        for symbol, c in d.terms:
-            out = self.text.add(self.text.mul(self.sizes[symbol], c), out)
-        return out
+        found = self._remembered(d)
+        if found is None:
+            found = self.text.constant("i64", d.constant)
+            for symbol, c in d.terms:
+                found = self.text.add(self.text.mul(self.sizes[symbol], c), found)
+            self._known[-1][d] = found
+        return found
 
     def extent(self, node: Loop) -> Value:
         out = self.index(node.extent[0])

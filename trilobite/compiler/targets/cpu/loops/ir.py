@@ -194,6 +194,7 @@ class Loop:
     unroll: int = 1
     ahead: tuple[Ahead, ...] = ()
     start: tuple[Index, ...] = ()  # of skewed loops: the first iteration is the largest of these, or 0
+    runs: bool = False  # it has an iteration, though its bounds may not show it
 
 
 Node = Loop | Statement | Micro

@@ -7,6 +7,7 @@ range of units; what a unit computes and in which order depends on the shapes al
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from trilobite.base.dtypes import accumulator, bool_
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
@@ -24,6 +25,7 @@ from trilobite.compiler.targets.cpu.loops.ir import (
     statements,
 )
 from trilobite.compiler.targets.cpu.loops.transform import extent_of, fuse_pair, split_loop
+from trilobite.compiler.targets.cpu.nests.sizes import sized
 from trilobite.ir.primitives.call import graph_flops
 from trilobite.native.host import Host
 
@@ -196,8 +198,16 @@ def _blocks(row: Loop, least: int) -> Loop:
     return replace(split_loop(row, block), kind="parallel")
 
 
-def kernel(nest: Nest, host: Host) -> NativeKernel:
-    return NativeKernel(nest.name, emit(nest, host), 0, local_offsets(nest)[1], str(nest))
+def kernel(nest: Nest, host: Host) -> tuple[NativeKernel, tuple[int, ...]]:
+    """The kernel of a nest, and the sizes that a run passes to it after buffers and symbols."""
+    form, sizes = sized(nest)
+    text, scratch = _written(form, host)
+    return NativeKernel(nest.name, text, 0, scratch, str(nest)), sizes
+
+
+@lru_cache(maxsize=512)
+def _written(form: Nest, host: Host) -> tuple[str, int]:
+    return emit(form, host), local_offsets(form)[1]
 
 
 def units(nest: Nest) -> Index:

@@ -377,12 +377,10 @@ class _Assembly:
         done = fetched(vectorised(nest, self.host))
         turns = units(done).constant
         words = [self.operands[b.name] for b in done.arguments]
-        sizes = [Affine(0, [(s, 1)]) for s in done.symbols]
-        amount = work(done)
+        symbols = [Affine(0, [(s, 1)]) for s in done.symbols]
+        made, sizes = kernel(done, self.host)
         self.nests.append(done)
-        self.steps.append(
-            Step(kernel(done, self.host), (*words, *sizes), turns, flops(done), amount <= 2 * BLOCK)
-        )
+        self.steps.append(Step(made, (*words, *symbols, *sizes), turns, flops(done), work(done) <= 2 * BLOCK))
 
 
 def _by_block(node: Node, names: set[str], rows: Rows) -> Node:
