@@ -50,6 +50,19 @@ def test_register_tiles_with_what_is_cut_off(sizes: tuple[int, int, int], dtype:
         assert_same_bits(got, want)
 
 
+@pytest.mark.parametrize("columns", [8, 16, 24, 32])
+def test_tiles_of_any_width_give_the_same_bits(columns: int) -> None:
+    """Wide registers are taken where they are filled; every element adds its products in order all the same."""
+    nest, rng = product(12, 96, 37), np.random.default_rng(4)
+    a, b, c = (rng.standard_normal(buffer.shape).astype(np.float32) for buffer in nest.arguments)
+    found = []
+    for width in (8, columns):
+        s = sc.Schedule(nest).tile("i", "j", 6, width).reorder("i_o", "j_o", "k", "i_i", "j_i")
+        found.append(c.copy())
+        s.vectorise("j_i", 8).tensorise("k", "register_tile").compile()(a, b, found[-1])
+    assert_same_bits(found[1], found[0])
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -39,7 +39,10 @@ class _Product:
 
     @property
     def lanes(self) -> int:
-        return features().lanes(self.dtype.itemsize)
+        """Those of the widest registers that hold tiles, where they are filled; the bits are the same."""
+        host, size = features(), self.dtype.itemsize
+        wide = host.tile_lanes(size) if self.dtype.kind == "f" else host.lanes(size)
+        return host.lanes(size) if size_of(self.j) % wide else wide
 
     @property
     def vectors(self) -> int:
