@@ -52,7 +52,7 @@ def test_register_tiles_with_what_is_cut_off(sizes: tuple[int, int, int], dtype:
 
 @pytest.mark.parametrize("columns", [8, 16, 24, 32])
 def test_tiles_of_any_width_give_the_same_bits(columns: int) -> None:
-    """Wide registers are taken where they are filled; every element adds its products in order all the same."""
+    """Wide registers are taken where they are filled; each element adds its products in order."""
     nest, rng = product(12, 96, 37), np.random.default_rng(4)
     a, b, c = (rng.standard_normal(buffer.shape).astype(np.float32) for buffer in nest.arguments)
     found = []
