@@ -345,3 +345,30 @@ def test_a_launch_behind_two_host_templates(
         kernel, [5, device.array(np.array([80])), out, inputs], (4, 1, 1), checks=True, traced=False
     )
     np.testing.assert_array_equal(out.numpy(), x[:, :64] * 2)
+
+
+FINITE = """#include <bang.h>
+template <typename T> __mlu_global__ void found(T *x, int *first, int n) {
+  __nram__ T a[128], t[128];
+  __memcpy(a, x, n * sizeof(T), GDRAM2NRAM);
+  if (sizeof(T) == sizeof(half)) {
+    __bang_band_scalar(t, a, (half)INFINITY, n);
+    __bang_eq_scalar(t, t, (half)INFINITY, n);
+  } else {
+    __bang_band_scalar(t, a, (float)INFINITY, n);
+    __bang_eq_scalar(t, t, (float)INFINITY, n);
+  }
+  first[0] = __bang_findfirst1(t, n);
+}
+template __mlu_global__ void found<half>(half *, int *, int);
+template __mlu_global__ void found<float>(float *, int *, int);
+"""
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("half", np.float16), ("float", np.float32)])
+@pytest.mark.parametrize("bad", [0.5, np.inf, -np.inf, np.nan])
+def test_bits_of_floats(kind: str, dtype: type, bad: float, tmp_path: Path, rng: np.random.Generator) -> None:
+    x = rng.standard_normal(77).astype(dtype)
+    x[40] = bad
+    _, first = run(written(FINITE, tmp_path), f"found<{kind}>", [x, np.zeros(1, np.int32), 77])
+    assert first[0] == (-1 if np.isfinite(bad) else 40)

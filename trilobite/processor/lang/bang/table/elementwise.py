@@ -138,6 +138,12 @@ def _fusion() -> list[Intrinsic]:
 _TZ = """{
     for (long __i = 0; __i < n; ++__i) dst[__i] = __dlp_add_tz(a[__i], bAT);
 }"""
+_OF_BITS = (
+    "{ if (sizeof(T) == 2) { union { T value; unsigned short bits; } __u; __u.value = c; "
+    "NAME((unsigned short *)dst, (const unsigned short *)src, __u.bits, n); } else { "
+    "union { T value; unsigned int bits; } __u; __u.value = c; "
+    "NAME((unsigned int *)dst, (const unsigned int *)src, __u.bits, n); } }"
+)
 _NAN = """{
     for (long __i = 0; __i < n; ++__i)
         dst[__i] = a[__i] != a[__i] ? a[__i] : bAT != bAT ? bAT : a[__i] OP bAT ? a[__i] : bAT;
@@ -194,6 +200,8 @@ INTRINSICS = (
     form("__bang_band_scalar", "dst>T src<T c=T n#", INTEGERS, "VBANDS dst n src c", "bits of a and c"),
     form("__bang_bor_scalar", "dst>T src<T c=T n#", INTEGERS, "VBORS dst n src c", "bits of a or c"),
     form("__bang_bxor_scalar", "dst>T src<T c=T n#", INTEGERS, "VBXORS dst n src c", "bits of one of a and c"),
+    *(form(f"__bang_{op}_scalar", "dst>T src<T c=T n#", FLOATS, _OF_BITS.replace("NAME", f"__bang_{op}_scalar"), line)
+      for op, line in (("band", "bits of a and c"), ("bor", "bits of a or c"), ("bxor", "bits of one of a and c"))),
     form("__bang_and_scalar", "dst>T src<T c=T n#", NUMBERS,
          "{ if (c == (T)0) __bang_write_zero(dst, n); else __bang_ne_scalar(dst, src, (T)0, n); }", "both are not 0"),
     form("__bang_or_scalar", "dst>T src<T c=T n#", NUMBERS,
@@ -201,7 +209,8 @@ INTRINSICS = (
     form("__bang_xor_scalar", "dst>T src<T c=T n#", NUMBERS,
          "{ if (c != (T)0) __bang_not(dst, src, n); else __bang_ne_scalar(dst, src, (T)0, n); }", "exactly one is not 0"),
     form("__bang_srl", "dst>T src<T c=T n#", ("u8", "u16", "u32", "u64"), "VSHRS dst n src c", "a >> c, zeros from above"),
-    form("__bang_srl", "dst>T src<T c=T n#", ("i32",), "VSHRS:u32 dst n src c", "a >> c, zeros from above"),
+    *(form("__bang_srl", "dst>T src<T c=T n#", (f"i{bits}",), f"VSHRS:u{bits} dst n src c", "a >> c, zeros from above")
+      for bits in (32, 8, 16, 64)),
     form("__bang_sll", "dst>T src<T c=T n#", INTEGERS, "VSHLS dst n src c", "a << c"),
     form("__bang_sra", "dst>T src<T c=T n#", ("i8", "i16", "i32", "i64"), "VSHRS dst n src c", "a >> c, with the sign"),
     form("__bang_add_tz", "dst>T a<T b<T n#", ("f32", "f16"), _TZ.replace("bAT", "b[__i]"), "a + b, rounded to zero"),
