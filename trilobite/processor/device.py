@@ -34,6 +34,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from trilobite.base.collection import uncollected
 from trilobite.base.errors import ArgumentError, DeviceError, ShapeError
 from trilobite.processor.isa.assembler import assemble
 from trilobite.processor.isa.binary import load as load_object
@@ -330,18 +331,11 @@ class Device:
         from trilobite.processor.sim.dry_launch import execute_dry
 
         chosen, words = self._chosen(kernel, args, dim, task)
-        done = execute_dry(
-            self.machine,
-            self.memory,
-            chosen.program,
-            chosen.place,
-            words,
-            dim,
-            task,
-            seed,
-            limit,
-            trace_limit,
-        )
+        with uncollected():
+            done = execute_dry(
+                self.machine, self.memory, chosen.program, chosen.place, words, dim, task, seed, limit,
+                trace_limit,
+            )  # fmt: skip
         return Run(self.machine, chosen.program, done)
 
     def _chosen(

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from trilobite.base.collection import uncollected
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.isa.address import NAMES, split
 from trilobite.processor.isa.program import Program
@@ -55,7 +56,8 @@ class Run:
 
     @cached_property
     def timeline(self) -> Timeline:
-        return replay(self.machine, self.trace)
+        with uncollected():
+            return replay(self.machine, self.trace)
 
     @property
     def cycles(self) -> int:
