@@ -107,7 +107,14 @@ def test_a_size_without_a_bound_is_compiled_size_by_size_and_says_why() -> None:
     f = tb.jit(lambda x: x + 1, target="dlp:dlp-s", shapes=[(tb.dim("n"), None)])
     x = normal(np.random.default_rng(0), 3, 5)
     np.testing.assert_array_equal(f(x).numpy(), x.numpy() + 1)
-    assert "the largest it can be, takes" in str(f.explain(x))
+    assert "n may be as large as 2147483647" in str(f.explain(x))
+
+
+def test_a_value_too_large_at_its_bounds_is_compiled_size_by_size() -> None:
+    f = tb.jit(lambda x: x + 1, target="dlp:dlp-s", shapes=[(tb.dim("n", max=8000), None)])
+    x = normal(np.random.default_rng(0), 1, 10000)
+    np.testing.assert_array_equal(f(x).numpy(), x.numpy() + 1)
+    assert "the largest it can be, takes 320000000 bytes" in str(f.explain(x))
 
 
 def test_an_unknown_way_of_sizes_is_named() -> None:

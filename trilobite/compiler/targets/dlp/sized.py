@@ -28,10 +28,14 @@ from trilobite.processor.sim.run import Run
 Array = np.ndarray[Any, Any]
 PART = 16  # one of so many parts of a machine's memory is the most that one value may need
 MOST = 1 << 28  # bytes of one value; beyond, the sizes that come are likely far below the bound
+OPEN = 1 << 13  # a size that may be larger was not bounded by somebody who knows what comes
 
 
 def too_large(made: Bounded, machine: Machine) -> str:
     """Why a graph at its bounds is not for a machine; nothing, if it is."""
+    for d in made.sizes:
+        if d.bounds()[1] > OPEN:
+            return f"{d} may be as large as {d.bounds()[1]}, more than {OPEN}"
     most = min(machine.dram.gib * 2**30 // PART, MOST)
     values = [*made.graph.inputs, *(v for e in made.graph.equations for v in e.outputs)]
     for v in values:
