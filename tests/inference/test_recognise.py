@@ -199,3 +199,26 @@ def test_attention_in_a_branch() -> None:
     for choice, want in ((True, expected(x, 1.0)), (False, x["v"] ** 2)):
         found = session.run(x | {"c": np.array(choice)})["y"]
         np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("bhqd,bhkd->bhqk", "bhqk,bhkd->bhqd", 1), ("bhid, bhdj -> bhij", "bhij,bhjd->bhid", 1),
+        ("...qd,...kd->...qk", "...qk,...kd->...qd", 1), ("bhqd,bhkd->bhqk", "bhqk,bhdk->bhqd", 0),
+        ("bhqd,hbkd->bhqk", "bhqk,bhkd->bhqd", 0),
+    ],
+)  # fmt: skip
+def test_products_as_einsum(first: str, second: str, found: int) -> None:
+    nodes = [
+        node("Einsum", "q k", "s", equation=first), node("Softmax", "s", "p", axis=-1),
+        node("Einsum", "p v", "y", equation=second),
+    ]  # fmt: skip
+    shape = [2, 2, 4, 4]
+    proto = model(nodes, {n: (np.float32, shape) for n in ("q", "k", "v")}, ["y"])
+    session = tb.inference.load(proto)
+    assert session.recognised["Attention"] == found
+    q, k, v = (rng.standard_normal(shape).astype(np.float32) for _ in range(3))
+    e = np.exp(np.einsum(first.replace(" ", ""), q, k).astype(np.float64))
+    want = np.einsum(second, e / e.sum(-1, keepdims=True), v)
+    np.testing.assert_allclose(session.run({"q": q, "k": k, "v": v})["y"], want, rtol=1e-4, atol=1e-5)

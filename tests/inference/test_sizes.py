@@ -293,3 +293,12 @@ def test_the_number_of_sizes_kept_is_bounded() -> None:
     for n in range(6, 240, 3):
         session.run({"x": np.ones(n, np.float32)})
     assert len(session.program.steps[0].functions) <= 64
+
+
+def test_squeeze_without_axes_drops_what_is_one_in_each_run() -> None:
+    """A size that varies may be 1, also after others were met."""
+    nodes = [node("Relu", "x", "r"), node("Squeeze", "r", "y")]
+    session = tb.inference.load(model(nodes, {"x": (np.float32, ["b", 1, "n"])}, ["y"]))
+    for shape in ((3, 1, 4), (2, 1, 5), (1, 1, 6), (2, 1, 1), (1, 1, 1), (4, 1, 7)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        np.testing.assert_array_equal(session.run({"x": x})["y"], np.maximum(x, 0).squeeze())

@@ -79,10 +79,17 @@ def squeeze(node: Node, x: Tensor, axes: Array | None = None) -> Tensor:
 
 
 def _squeezed(x: Tensor, axes: Sequence[int] | None) -> Tensor:
-    if not any(isinstance(d, Affine) for d in x.shape) or axes is None:
+    if not any(isinstance(d, Affine) for d in x.shape):
         return tb.squeeze(x, axes)
-    gone = {a % x.ndim for a in axes}
+    gone = {a for a, d in enumerate(x.shape) if _is_one(d)} if axes is None else {a % x.ndim for a in axes}
     return reshaped(x, [d for a, d in enumerate(x.shape) if a not in gone])
+
+
+def _is_one(size: Any) -> bool:
+    """Where a size that varies may be 1, a result has as many axes as each run says."""
+    if isinstance(size, Affine) and size.bounds()[0] <= 1 <= size.bounds()[1]:
+        raise ShapeError(f"Squeeze: whether {size} is 1 depends on the symbols", remedy="name the axes")
+    return bool(size == 1)
 
 
 @operator("Unsqueeze")

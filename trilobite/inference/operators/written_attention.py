@@ -26,7 +26,8 @@ class Step(NamedTuple):
 
 @operator("Attention", domain=DOMAIN)
 def written_attention(node: Node, q: Tensor, keys: Tensor, v: Tensor, *operands: Tensor) -> Tensor:
-    """The keys come transposed."""
+    """The keys come transposed if they are `turned`."""
+    keys = keys if node.attributes["turned"] else tb.matrix_transpose(keys)
     given: tuple[Tensor, ...] = (q, keys, v, *operands)
     steps: Sequence[Step] = node.attributes["steps"]
     softmax: Node = node.attributes["softmax"]

@@ -10,6 +10,7 @@ the usual guard (Where, IsNaN) around a softmax makes them; without that guard O
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,10 @@ from trilobite.inference.model import Node
 from trilobite.inference.operators.written_attention import DOMAIN, Step
 from trilobite.inference.recognise.view import Found, View
 
+_EINSUM = re.compile(
+    r"(?P<lead>[a-z]*|\.\.\.)(?P<row>[a-z])(?P<sum>[a-z]),(?P=lead)(?P<second>[a-z]{2})->"
+    r"(?P=lead)(?P=row)(?P<column>[a-z])"
+)
 _LOW = -1e8  # beside it, scores of less than 8 leave no trace in float32
 _FLOAT = 1  # ONNX's number of the dtype in which a softmax of shorter floats is computed
 
@@ -40,7 +45,7 @@ class _Trail:
 
 def attention(last: Node, view: View) -> Found | None:
     """What a product of weights and values stands for."""
-    if last.op != "MatMul" or last.domain:
+    if _product_form(last) != "rows":
         return None
     trail = _Trail()
     softmax = _softmax(last.inputs[0], view, trail)
@@ -53,9 +58,27 @@ def attention(last: Node, view: View) -> Found | None:
         return None
     trail = ways[0]
     inputs = (*product.inputs, last.inputs[1], *trail.operands)
-    attributes: dict[str, Any] = {"steps": tuple(reversed(trail.steps)), "softmax": softmax}
+    turned = _product_form(product) == "rows"
+    attributes: dict[str, Any] = {
+        "steps": tuple(reversed(trail.steps)), "softmax": softmax, "turned": turned,
+    }  # fmt: skip
     node = Node("Attention", inputs, last.outputs, attributes, DOMAIN, 1, last.name)
     return Found(node, last, [*trail.nodes, product])
+
+
+def _product_form(node: Node) -> str:
+    """How a product of matrices sums: over "rows" of the second, or its "columns"; "" if it is another."""
+    if node.domain or node.op not in ("MatMul", "Einsum"):
+        return ""
+    if node.op == "MatMul":
+        return "rows"
+    match = _EINSUM.fullmatch(node.attribute("equation", "").replace(" ", ""))
+    if match is None or len({*match.group("lead", "row", "sum", "column")}) < 4:
+        return ""
+    second = match["second"]
+    if second == match["sum"] + match["column"]:
+        return "rows"
+    return "columns" if second == match["column"] + match["sum"] else ""
 
 
 def _softmax(name: str, view: View, trail: _Trail) -> Node | None:
@@ -78,8 +101,8 @@ def _softmax(name: str, view: View, trail: _Trail) -> Node | None:
 
 def _back(name: str, view: View, ways: list[_Trail]) -> Node | None:
     """The product of queries and keys before a value; `ways` then holds how it is reached."""
-    product = view.maker(name, "MatMul")
-    if product is not None:
+    product = view.maker(name, "MatMul", "Einsum")
+    if product is not None and _product_form(product):
         return product
     for inner, trail in _before(name, view, ways[0]):
         found = [trail]
