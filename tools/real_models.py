@@ -207,14 +207,14 @@ CASES: dict[str, Case] = {
         again=(lambda: {"input_1": real(5, 76, 32, 1) * 10},),
     ),
     "wake word: hey mycroft": Case(
-        WAKE, _WAKE + "hey_mycroft_v0.1.onnx", lambda: {"onnx::Flatten_0": real(1, 16, 96) * 8}, 1e-4
+        WAKE, _WAKE + "hey_mycroft_v0.1.onnx", lambda: {"input_1": real(1, 16, 96) * 8}, 1e-4
     ),
     "speech quality (DNSMOS)": Case(
         SPEECH, "speechmos/dnsmos_models/sig_bak_ovr.onnx", lambda: {"input_1": real(1, 144160) - 0.5}, 1e-3
     ),
     "echo quality (AECMOS)": Case(
         SPEECH, "speechmos/aecmos_models/Run_1663915512_Stage_0.onnx",
-        lambda: {"input": real(1, 3, 96, 513), "h0": real(4, 1, 64)}, 1e-3,
+        lambda: {"input": real(1, 3, 96, 160), "h0": real(4, 1, 64)}, 1e-3,
     ),
     "concealment quality (PLCMOS)": Case(
         SPEECH, "speechmos/plcmos_models/plcmos_v2.onnx",
