@@ -16,7 +16,7 @@ from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.loops.ir import Nest
 from trilobite.compiler.targets.cpu.nests import defaults
 from trilobite.compiler.targets.cpu.nests.lower import accepts, lower, lowered, nests_of
-from trilobite.compiler.targets.cpu.nests.sizes import sized
+from trilobite.compiler.targets.cpu.nests.sizes import _room, sized
 from trilobite.ir.graph import Graph
 from trilobite.ir.types import dim
 
@@ -77,6 +77,12 @@ def test_a_size_is_the_word_that_it_stands_for() -> None:
     form, sizes = sized(first)
     assert set(sizes) == {96, 96 // 32, 40 // 4}  # a row, its vectors, four rows at a time
     assert len(form.symbols) == len(sizes)
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 100, 8191, 8193, 9000, 100_000, 1_000_001])
+def test_locals_are_hardly_larger_than_they_must_be(n: int) -> None:
+    room = _room(n, 4)
+    assert n <= room <= (2 * n + 16 if n <= 8192 else 1.25 * n + 16)
 
 
 # -- random regions ------------------------------------------------------------------------------------------

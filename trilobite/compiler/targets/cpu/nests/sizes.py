@@ -35,6 +35,7 @@ from trilobite.ir.types import Affine, Dim, Symbol
 LEAST = 8  # smaller numbers stay: they cost nothing, and text is written out for them
 MULTIPLES = (2, 3, 4)  # of a stride, for the rows that one iteration takes
 LINE = 64  # bytes
+SMALL = 1 << 15  # bytes of a local that may be twice as large as it must
 MOST = 2**31 - 1
 
 
@@ -54,6 +55,15 @@ def _is_plain(node: Node) -> bool:
     if isinstance(node, Statement) and any(not isinstance(x, Load) or x.guards for x in node.leaves):
         return False
     return all(isinstance(atom, str) for i in node_indices(node) for atom, _ in i.terms)
+
+
+def _room(n: int, itemsize: int) -> int:
+    """Elements of a local: the next power of two, of a large one the next eighth of it; and a line, so that
+    two locals do not lie on the same sets of the cache.
+    """
+    whole = 1 << (n - 1).bit_length()
+    part = whole if whole * itemsize <= SMALL else whole // 8
+    return -(-n // part) * part + LINE // itemsize
 
 
 class _Lifted:
@@ -107,13 +117,12 @@ class _Lifted:
         return Nest("nest", tuple(map(self._buffer, self.old.buffers)), body, names)
 
     def _buffer(self, b: Buffer) -> Buffer:
-        """Arguments of no size; locals of the next power of two, and a line, so that few sizes differ."""
-        name = self.buffers[b.name]
+        """Arguments of no size; locals rounded up, so that few sizes differ."""
         if b.kind == "argument":
-            return Buffer(name, b.dtype, (1,), (), b.kind)
+            return Buffer(self.buffers[b.name], b.dtype, (1,), (), b.kind)
         (n,) = b.shape
         assert isinstance(n, int)
-        return Buffer(name, b.dtype, ((1 << (n - 1).bit_length()) + LINE // b.dtype.itemsize,), (), b.kind)
+        return Buffer(self.buffers[b.name], b.dtype, (_room(n, b.dtype.itemsize),), (), b.kind)
 
     def _node(self, node: Node) -> Node:
         if isinstance(node, Statement):
