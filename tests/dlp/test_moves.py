@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,3 +84,38 @@ def test_interleaving_costs_about_its_elements() -> None:
     fast = tb.jit(lambda x, y: tb.stack([x, y], axis=-1), target="dlp:dlp-s")
     assert np.array_equal(fast(x, y).numpy(), np.stack([x.numpy(), y.numpy()], -1))
     assert fast.last_run.cycles < 2 * 40000
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_with_a_step_or_backwards_are_picked_on_chip(seed: int, odd_machine: Path) -> None:
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, 5)), int(rng.integers(1, 40)), int(rng.integers(20, 3000)))
+    step = int(rng.choice([-9, -3, -2, -1, 2, 3, 5, 8, 13]))
+    dtype = [np.int8, np.float16, np.float32, np.int64][seed % 4]
+    x = tb.tensor(rng.integers(-100, 100, shape).astype(dtype))
+    start = int(rng.integers(0, 7))
+
+    def f(v: tb.Tensor) -> tb.Tensor:
+        part = v[..., start:] if step > 0 else tb.flip(v[..., : v.shape[-1] - start], axis=-1)
+        return part[..., :: abs(step)]
+
+    machine = ("dlp-s", "dlp-m", str(odd_machine))[seed % 3]
+    fast = tb.jit(f, target=f"dlp:{machine}", options={"checks": True})
+    np.testing.assert_array_equal(fast(x).numpy(), f(x).numpy())
+
+
+def test_a_long_row_backwards_is_picked_in_pieces(odd_machine: Path) -> None:
+    x = tb.tensor(np.random.default_rng(0).normal(size=(2, 40001)).astype(np.float32))
+    for machine in ("dlp-m", str(odd_machine)):
+        fast = tb.jit(lambda v: tb.flip(v, axis=1), target=f"dlp:{machine}", options={"checks": True})
+        np.testing.assert_array_equal(fast(x).numpy(), x.numpy()[:, ::-1])
+
+
+def test_a_reversed_row_takes_little_more_than_a_copy() -> None:
+    x = tb.tensor(np.random.default_rng(0).normal(size=(256, 512)).astype(np.float32))
+    cycles = []
+    for f in (lambda v: v[:, 1:], lambda v: tb.flip(v, axis=1), lambda v: v[:, ::2]):
+        fast = tb.jit(f, target="dlp:dlp-s")
+        fast(x)
+        cycles.append(fast.last_run.cycles)
+    assert max(cycles) < 3 * cycles[0], cycles

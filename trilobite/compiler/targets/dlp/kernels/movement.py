@@ -12,6 +12,7 @@ from math import prod
 
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup
 from trilobite.compiler.targets.dlp.kernels.passes import row_strides
+from trilobite.compiler.targets.dlp.kernels.picked import is_picked, write_picked
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, collapsed, shared_copy, strided_copy
 from trilobite.compiler.targets.dlp.vector.formats import WORDS
 from trilobite.compiler.targets.dlp.writer import GDRAM, Int, Writer, nram_room
@@ -49,10 +50,12 @@ class Moves:
         if 0 in [a.extent for a in axes]:
             return
         pair = _turned(left)
-        if pair is None or self.item not in WORDS:
-            shared_copy(self.w, dst, src, axes, self.item)
-        else:
+        if pair is not None and self.item in WORDS:
             _through_nram(self.w, dst, src, left, pair, self.item)
+        elif is_picked(left, self.item):
+            write_picked(self.w, dst, src, left, self.item)
+        else:
+            shared_copy(self.w, dst, src, axes, self.item)
 
     def fill(self, dst: Value, count: int, fmt: Format, value: int | float) -> None:
         """A run of device memory with one number."""
