@@ -14,7 +14,7 @@ import pytest
 
 from trilobite.base.errors import FileError
 from trilobite.inference import load
-from trilobite.inference.formats.tflite import convert
+from trilobite.inference.formats.tflite import convert, file
 from trilobite.inference.formats.tflite.file import read
 from trilobite.inference.formats.tflite.names import CODES
 from trilobite.inference.formats.tflite.rules import RULES
@@ -146,3 +146,24 @@ def test_doubtful_files_are_refused(fault: str, tmp_path: Path) -> None:
     path.write_bytes(change((FILES / "unary.tflite").read_bytes()))
     with pytest.raises(FileError, match=message):
         convert(path)
+
+
+def test_constants_without_elements_are_known() -> None:
+    """The shape of a scalar has no numbers that a file could hold; what an operator makes is no constant."""
+    whole, number = np.dtype(np.int32), np.dtype(np.float32)
+    values = [
+        file.Value("x", (1,), number, None, None),
+        file.Value("shape", (0,), whole, None, None),
+        file.Value("y", (), number, None, None),
+        file.Value("none", (0, 3), number, None, None),
+        file.Value("huge", (0, 2**31 - 1, 2**31 - 1, 2**31 - 1), number, None, None),
+    ]
+    operators = [
+        file.Operator("RESHAPE", [0, 1], [2], None),
+        file.Operator("SLICE", [0], [3], None),
+    ]
+    graph = file.Subgraph("g", values, operators, [0], [2])
+    file._check_indices(graph, "here")
+    arrays = [v.array for v in file._with_empty(graph)]
+    assert [a is None for a in arrays] == [True, False, True, True, True]
+    assert arrays[1] is not None and arrays[1].shape == (0,) and arrays[1].dtype == whole

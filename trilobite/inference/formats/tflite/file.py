@@ -6,6 +6,7 @@ unpacked. Does not know what operators mean.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -92,7 +93,25 @@ def _subgraph(g: Table, names: list[str], buffers: list[Table], data: memoryview
         operators.append(Operator(names[code], o.ints(1), o.ints(2), o.table(4)))
     found = Subgraph(g.text(4), values, operators, g.ints(1), g.ints(2))
     _check_indices(found, where)
-    return found
+    return found._replace(values=_with_empty(found))
+
+
+def _with_empty(g: Subgraph) -> list[Value]:
+    """Constants without elements, such as the shape of a scalar: the file holds no numbers of them."""
+    made = {*g.inputs, *(i for o in g.operators for i in o.outputs)}
+    return [
+        v._replace(array=np.zeros(v.shape, v.dtype)) if _is_empty(v) and i not in made else v
+        for i, v in enumerate(g.values)
+    ]
+
+
+def _is_known(v: Value) -> bool:
+    return _is_state(v) or _is_empty(v)
+
+
+def _is_empty(v: Value) -> bool:
+    sizes = [max(d, 1) for d in v.shape]
+    return v.array is None and 0 in v.shape and min(v.shape) >= 0 and math.prod(sizes) < 1 << 31
 
 
 def _check_indices(g: Subgraph, where: str) -> None:
@@ -109,7 +128,7 @@ def _check_indices(g: Subgraph, where: str) -> None:
             raise corrupt(f"a tensor has number {bad[0]}", where, f"{lowest} to {n - 1}")
     made = {i for i, v in enumerate(g.values) if v.array is not None} | set(g.inputs)
     for o in g.operators:
-        missing = [i for i in o.inputs if i >= 0 and i not in made and not _is_state(g.values[i])]
+        missing = [i for i in o.inputs if i >= 0 and i not in made and not _is_known(g.values[i])]
         if missing:
             name = shown(g.values[missing[0]].name)
             raise corrupt(f"{o.name} reads {name} before anything makes it", where, "operators in order")
