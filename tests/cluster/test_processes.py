@@ -23,6 +23,7 @@ from trilobite.base.errors import ClusterError
 from trilobite.cluster import start
 from trilobite.cluster.children import NOTE
 from trilobite.cluster.launch import environment, launcher
+from trilobite.cluster.notices import crowded
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent
@@ -176,6 +177,13 @@ def test_ranks_share_the_cores() -> None:
     assert environment(1, 0, 60.0)["TRILOBITE_THREADS"] == str(cores)
     assert environment(10 * cores, 0, 60.0)["OMP_NUM_THREADS"] == "1"
     assert environment(2, 3, 60.0)["OPENBLAS_NUM_THREADS"] == "3"
+
+
+@pytest.mark.parametrize(("said", "wanted"), [("", False), ("1", False), (str(10**6), True)])
+def test_ranks_that_share_cores_give_way(said: str, wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPI_LOCALNRANKS", said)
+    monkeypatch.delenv("OMPI_COMM_WORLD_LOCAL_SIZE", raising=False)
+    assert crowded() is wanted
 
 
 def test_a_missing_launcher_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from trilobite.base.errors import ClusterError
 from trilobite.base.locations import Location
 from trilobite.cluster.exchanges import LOCAL, WORD, Exchange, Wires
 from trilobite.cluster.in_process import check_peer, wrong_message
-from trilobite.cluster.notices import Echo, LostRank, Notices, Patience, shown
+from trilobite.cluster.notices import CROWDED, Echo, LostRank, Notices, Patience, shown
 from trilobite.cluster.probes import AnyOf, Probed
 from trilobite.ir.ranks import Array, Call
 from trilobite.ir.types import TensorType, short_name
@@ -321,6 +321,8 @@ class Posted:
         self.result = self.exchange.result
         count = np.zeros(1, np.int64) if call.name in LOCAL else at.count(call.members)
         self.block = Block(at.link, self.exchange.ops, count, self.exchange.alive)
+        if CROWDED:
+            self.block.words[19] = 0  # machine code does not wait: Python does, and gives way
         at._posted[self.block.address] = self
         self.slow = 0.0  # seconds that Python waited
         self.held: Any = None  # arrays that are read and written while it is under way

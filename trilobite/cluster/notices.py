@@ -23,6 +23,18 @@ BEAT = 0.4  # seconds between two words
 SURE = 3  # words that say the same before they are believed
 
 
+def crowded() -> bool:
+    """Are there more ranks on this machine than cores, as far as launchers say? Then who waits keeps others
+    from what it waits for.
+    """
+    names = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
+    said = next((os.environ[name] for name in names if os.environ.get(name, "").isdecimal()), "0")
+    return int(said) > (os.cpu_count() or 1)
+
+
+CROWDED = crowded()
+
+
 def longest() -> float:
     """Seconds after which a wait ends the job, whatever the others do."""
     return float(os.environ.get("TRILOBITE_PATIENCE", "inf"))
@@ -115,11 +127,14 @@ class Patience:
     def look(self, missing: Collection[int]) -> None:
         """Called again and again while waiting: gives way to others, and raises when there is no hope."""
         self.looks += 1
-        if self.looks < 200:
+        if self.looks < 200 and not CROWDED:
             return
         # Data moves while MPI is asked; for ranks that have not come yet nothing can be done but to wait.
-        time.sleep(0 if self.looks < 2000 or not missing else 50e-6)
-        if self.looks % 256:
+        if self.looks < 2000 or not missing:
+            os.sched_yield()
+        else:
+            time.sleep(50e-6)
+        if self.looks % (16 if CROWDED else 256):  # a look takes longer where others get the core meanwhile
             return
         now = time.monotonic()
         if now - self.begun > 0.02:

@@ -6,6 +6,7 @@ reach each other by a fast link, those of different nodes by a slow one.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -17,8 +18,9 @@ import yaml
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
-from trilobite.cluster.collectives import broadcast
+from trilobite.cluster.collectives import barrier, broadcast
 from trilobite.cluster.groups import size, world
+from trilobite.cluster.notices import CROWDED
 from trilobite.cluster.sharding.conversion import Costs, Link
 
 
@@ -40,6 +42,7 @@ class Machine:
     bandwidth: float = 4e9
     node_latency: float = 5e-5
     node_bandwidth: float = 1e9
+    exposed: float = 0.3  # of sums of gradients, what is waited for while the rest is computed
 
     def __post_init__(self) -> None:
         bad = [f.name for f in fields(self) if not getattr(self, f.name) > 0]
@@ -94,27 +97,27 @@ def measure(seconds: float = 2.0, memory: float | None = None) -> Machine:
     if size() > 1:
         found["latency"], found["bandwidth"] = _messages(seconds / 2)
         found |= {"node_latency": found["latency"], "node_bandwidth": found["bandwidth"]}
+        if CROWDED:
+            found["exposed"] = 1.0  # who computes takes the core from who sends
         line = broadcast(np.array(list(found.values()))).tolist()  # plans must be alike on all ranks
         found = dict(zip(found, line, strict=True))
     return Machine(**found)  # type: ignore[arg-type]
 
 
 def _memory() -> float:
-    import os
-
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-def _median(run: Callable[[], Any], seconds: float) -> float:
-    """The median of as many runs as fit."""
+def _each(run: Callable[[], Any], seconds: float) -> float:
+    """Seconds of a run in the mean of as many as fit, while all ranks do the same: they may share cores."""
     run()
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(times) < 5 or (time.perf_counter() < end and len(times) < 200):
-        begun = time.perf_counter()
+    if size() > 1:
+        barrier()
+    begun, count = time.perf_counter(), 0
+    while count < 5 or time.perf_counter() - begun < seconds:
         run()
-        times.append(time.perf_counter() - begun)
-    return float(np.median(times))
+        count += 1
+    return (time.perf_counter() - begun) / count
 
 
 SIZES = tuple(1 << k for k in range(20, 28))  # bytes that a loop over memory touches
@@ -126,10 +129,10 @@ def _computing(seconds: float) -> dict[str, float]:
     n = 512
     a, b = tb.rand(n, n), tb.rand(n, n)
     product = tb.jit(lambda x, y: x @ y)
-    flops = 2.0 * n**3 / _median(lambda: product(a, b), seconds / 3)
+    flops = 2.0 * n**3 / _each(lambda: product(a, b), seconds / 3)
     small = tb.rand(8, 8)
     chain = tb.jit(lambda x: _chain(x, 16))
-    kernel = _median(lambda: chain(small), seconds / 6) / 16
+    kernel = _each(lambda: chain(small), seconds / 6) / 16
     speeds = {size: _speed(size, seconds / 2 / len(SIZES)) for size in SIZES}
     return {"flops": flops, "kernel": kernel, **_of_memory(speeds)}
 
@@ -144,7 +147,7 @@ def _speed(size: int, seconds: float) -> float:
         x.mul_(0.999)
 
     loop = tb.jit(change)
-    return size / _median(lambda: loop(x), seconds)
+    return size / _each(lambda: loop(x), seconds)
 
 
 def _of_memory(speeds: Mapping[int, float]) -> dict[str, float]:
@@ -178,7 +181,7 @@ def _messages(seconds: float) -> tuple[float, float]:
 
 
 def _best_together(run: Callable[[], Any], seconds: float) -> float:
-    """As `_median`, equally often on all ranks."""
+    """The median of runs, equally many on all ranks."""
     from trilobite.cluster.collectives import all_reduce
 
     run()
