@@ -125,3 +125,14 @@ def test_outputs_that_are_constants_may_be_written() -> None:
     session = tb.inference.load(model(nodes, {"x": (np.float32, [2])}, ["y", "z"], {"k": k}))
     session.run({"x": k})["y"][:] = 7
     assert session.run({"x": k})["y"].tolist() == [-1, 2]
+
+
+def test_a_large_weight_that_is_turned_is_held_once() -> None:
+    """Exporters write a linear layer as a Transpose of its weight and a product."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((200, 300)).astype(np.float32)
+    nodes = [node("Transpose", "w", "t", perm=[1, 0]), node("MatMul", "x t", "y")]
+    session = tb.inference.load(model(nodes, {"x": (np.float32, [5, 300])}, ["y"], {"w": w}))
+    x = rng.standard_normal((5, 300)).astype(np.float32)
+    np.testing.assert_allclose(session.run({"x": x})["y"], x @ w.T, rtol=1e-4, atol=1e-4)
+    assert list(session.program.constants) == ["w"] and session.program.weights() == w.nbytes

@@ -78,6 +78,9 @@ _KEPT = {
     "MatMulNBits",
     "Dropout",
 }  # folded, they would take more memory or lose a pattern
+_LARGE = (
+    1 << 16
+)  # bytes of a weight that is not turned here: the model holds it, and kernels read it as it lies
 
 
 def partition(
@@ -130,6 +133,8 @@ def _fold(node: Node, row: Row, s: _State) -> bool:
     if any(n and v is None for n, v in zip(names, operands, strict=True)):
         return False
     if any(v is not None and v.is_host for v in operands):
+        return False
+    if node.op == "Transpose" and operands[0] is not None and operands[0].array.nbytes >= _LARGE:
         return False
     results = apply(node, row, operands)
     if not all(isinstance(r, Known) for r in results):
