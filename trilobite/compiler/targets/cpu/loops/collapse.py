@@ -52,10 +52,7 @@ class _Flat:
         self.buffers = {b.name: b for b in nest.buffers}
 
     def place(self, name: str, index: tuple[Index, ...]) -> tuple[Index, ...]:
-        out = Index(0)
-        for i, step in zip(index, self.buffers[name].steps, strict=True):
-            out = out + self.index(i) * step
-        return (out,)
+        return (self.buffers[name].flat(tuple(map(self.index, index))),)
 
     def index(self, index: Index) -> Index:
         """Loads inside an index become flat too."""

@@ -141,10 +141,7 @@ class _Function:
         return f"(({self.index(atom.index)}) {sign} {self.size(atom.by)})"
 
     def place(self, buffer: Buffer, index: tuple[Index, ...]) -> str:
-        flat = Index(0)
-        for i, step in zip(index, buffer.steps, strict=True):
-            flat = flat + i * step
-        return f"{buffer.name}[{self.index(flat)}]"
+        return f"{buffer.name}[{self.index(buffer.flat(index))}]"
 
     def _guards(self, guards: tuple[Index, ...]) -> str:
         return " && ".join(f"{self.index(g)} >= 0" for g in guards)

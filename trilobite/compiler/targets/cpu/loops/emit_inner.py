@@ -138,7 +138,7 @@ class Inner:
 
     def _base(self, name: str, index: Sequence[Index]) -> None:
         buffer = self.scope.buffers[name]
-        flat = self.scope.flat(buffer, index)
+        flat = buffer.flat(index)
         if linear(flat, self.node.var) and self._settled(flat):
             self.scope.pointer(buffer, flat.without(self.node.var))
 
@@ -274,7 +274,7 @@ class Inner:
 
     def _write(self, target: Target, value: Value, lane: Lane) -> None:
         buffer = self.scope.buffers[target.buffer]
-        flat = self.scope.flat(buffer, target.index)
+        flat = buffer.flat(target.index)
         if target.combine is not None:
             there = self.scope.leaf(Load(target.buffer, target.index), lane)
             value = self._combined(target, there, value, lane.lanes)

@@ -123,13 +123,6 @@ class Scope:
 
     # -- addresses -----------------------------------------------------------------------------------------
 
-    def flat(self, buffer: Buffer, index: Sequence[Index]) -> Index:
-        """The number of the element in memory."""
-        out = Index(0)
-        for i, step in zip(index, buffer.steps, strict=True):
-            out = out + i * step
-        return out
-
     def pointer(self, buffer: Buffer, flat: Index) -> Value:
         """The address of an element whose index is known; remembered."""
         key = ("address", buffer.name, flat)
@@ -205,7 +198,7 @@ class Scope:
 
     def scalar_load(self, load: Load) -> Value:
         buffer = self.buffers[load.buffer]
-        flat = self.flat(buffer, load.index)
+        flat = buffer.flat(load.index)
         if not load.guards:
             return self.text.load(buffer.dtype, self.pointer(buffer, flat))
         return self._guarded(
@@ -239,7 +232,7 @@ class Scope:
 
     def _vector_load(self, load: Load, lane: Lane) -> Value:
         buffer = self.buffers[load.buffer]
-        flat = self.flat(buffer, load.index)
+        flat = buffer.flat(load.index)
         fixed = [g for g in load.guards if lane.var not in g.variables]
         moving = [g for g in load.guards if lane.var in g.variables]
         fill = self.fill(buffer.dtype, load.fill, lane.lanes)

@@ -8,7 +8,7 @@ how the loops run (their kinds) are apart: `schedule` changes the second alone. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -44,6 +44,13 @@ class Buffer:
     @property
     def steps(self) -> Shape:
         return self.strides or row_major(self.shape)
+
+    def flat(self, index: Sequence[Index]) -> Index:
+        """The number of an element in memory."""
+        out = Index(0)
+        for i, step in zip(index, self.steps, strict=True):
+            out = out + i * step
+        return out
 
     @property
     def bytes(self) -> int:

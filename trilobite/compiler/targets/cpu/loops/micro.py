@@ -40,13 +40,6 @@ class _Copy:
     write: Index
 
 
-def _flat(buffer: Buffer, index: tuple[Index, ...]) -> Index:
-    out = Index(0)
-    for i, step in zip(index, buffer.steps, strict=True):
-        out = out + i * step
-    return out
-
-
 def _matched(nest: Nest, node: Loop) -> _Copy | str:
     inner = node.body[0] if len(node.body) == 1 else None
     if not isinstance(inner, Loop) or len(inner.body) != 1 or not isinstance(inner.body[0], Statement):
@@ -57,7 +50,7 @@ def _matched(nest: Nest, node: Loop) -> _Copy | str:
     if not plain or not isinstance(load, Load) or load.guards or len(s.targets) != 1 or s.targets[0].combine:
         return "its statement is not a plain copy"
     source, target = nest.buffer(load.buffer), nest.buffer(s.targets[0].buffer)
-    read, write = _flat(source, load.index), _flat(target, s.targets[0].index)
+    read, write = source.flat(load.index), target.flat(s.targets[0].index)
     for a, b in ((node, inner), (inner, node)):
         if read.coefficient(a.var) == 1 and write.coefficient(b.var) == 1:
             return _Copy(a, b, load, source, target, read, write)

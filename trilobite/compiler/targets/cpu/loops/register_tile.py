@@ -70,21 +70,14 @@ def matched(nest: Nest, k: Loop) -> _Product | str:
     target, leaves = s.targets[0], [leaf for leaf in s.leaves if isinstance(leaf, Load) and not leaf.guards]
     if target.combine != "add" or len(leaves) != 2 or nest.buffer(target.buffer).dtype not in _DTYPES:
         return "its statement does not add products of two elements of 32 or 64 bits"
-    places = [(nest.buffer(x.buffer), _flat(nest.buffer(x.buffer), x.index)) for x in leaves]
-    sums = nest.buffer(target.buffer), _flat(nest.buffer(target.buffer), target.index)
+    places = [(nest.buffer(x.buffer), nest.buffer(x.buffer).flat(x.index)) for x in leaves]
+    sums = nest.buffer(target.buffer), nest.buffer(target.buffer).flat(target.index)
     if target.buffer in (leaves[0].buffer, leaves[1].buffer):
         return f"{target.buffer} is read by its own sum"
     for row, column in (places, places[::-1]):
         if j.var not in row[1].variables and i.var not in column[1].variables:
             return _checked(_Product(k, i, j, sums[0].dtype, sums, row, column))
     return f"no factor stays while {i.var} moves and the other while {j.var} does"
-
-
-def _flat(buffer: Buffer, index: tuple[Index, ...]) -> Index:
-    out = Index(0)
-    for at, step in zip(index, buffer.steps, strict=True):
-        out = out + at * step
-    return out
 
 
 def _checked(p: _Product) -> _Product | str:

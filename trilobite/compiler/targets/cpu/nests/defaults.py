@@ -6,6 +6,7 @@ range of units; what a unit computes and in which order depends on the shapes al
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -101,30 +102,28 @@ def _unroll(node: Loop, lanes: int) -> int:
 
 def work(nest: Nest) -> float:
     """Element operations of a nest, at the largest sizes."""
-    return sum(_work(node) for node in nest.body)
+    return _total(nest.body, _work)
 
 
-def _work(node: Node) -> float:
-    if isinstance(node, Loop):
-        known = [upper(e.constant) for e in node.extent if e.is_constant]
-        return (min(known) if known else 1) * sum(map(_work, node.body))
-    if isinstance(node, Statement):
-        return 1.0 + len(node.leaves) + graph_flops(node.body)
-    return sum(map(_work, node.meaning))
+def _work(s: Statement) -> float:
+    return 1.0 + len(s.leaves) + graph_flops(s.body)
 
 
 def flops(nest: Nest) -> float:
     """Arithmetic of a nest at the largest sizes: its scalar graphs, and one operation to combine."""
-    return sum(_flops(node) for node in nest.body)
+    return _total(nest.body, lambda s: graph_flops(s.body) + sum(t.combine is not None for t in s.targets))
 
 
-def _flops(node: Node) -> float:
-    if isinstance(node, Loop):
-        known = [upper(e.constant) for e in node.extent if e.is_constant]
-        return (min(known) if known else 1) * sum(map(_flops, node.body))
-    if isinstance(node, Statement):
-        return graph_flops(node.body) + sum(t.combine is not None for t in node.targets)
-    return sum(map(_flops, node.meaning))
+def _total(nodes: tuple[Node, ...], each: Callable[[Statement], float]) -> float:
+    """What all iterations of all statements come to."""
+    total = 0.0
+    for node in nodes:
+        if isinstance(node, Loop):
+            known = [upper(e.constant) for e in node.extent if e.is_constant]
+            total += min(known, default=1) * _total(node.body, each)
+        else:
+            total += each(node) if isinstance(node, Statement) else _total(node.meaning, each)
+    return total
 
 
 def parallelised(nest: Nest, block: int = BLOCK) -> Nest:
@@ -181,7 +180,7 @@ def _reduces(row: Loop) -> bool:
 
 def _block_size(row: Loop, block: int) -> int:
     """Iterations that make one unit, a multiple of the longest vectors."""
-    each = sum(map(_work, row.body))
+    each = _total(row.body, _work)
     return max(int(4 * block / each) // 256, 4) * 256
 
 
