@@ -201,7 +201,7 @@ def test_the_layout_pass_cuts_panels_by_columns() -> None:
         (AVX512, 80, 5, 32), (AVX512, 64, 5, 32), (AVX2, 64, 5, 16),  # what is left takes tiles of one vector
         (AVX512, 40, 3, 16), (AVX512, 64, 3, 32), (AVX2, 64, 3, 16),  # tiles of outputs have no such tile
     ):  # fmt: skip
-        graph = recorded(64, filters, 32, kernel=kernel, pad=kernel // 2, batch=8)
+        graph = recorded(64, filters, 14, kernel=kernel, pad=kernel // 2, batch=8)
         names = {e.primitive.name: e.attributes for e in layout(graph, host=host).equations}
         assert names["conv_panels"]["lanes"] == panel
         assert ("conv_winograd" in names) == (kernel == 3)

@@ -172,7 +172,7 @@ def test_a_launch_without_sizes_is_one_task() -> None:
 
 
 def test_names_that_are_near_are_suggested() -> None:
-    with pytest.raises(AttributeError, match=r"has no 'operatoin'; it has operation"):
-        dlp.operatoin
+    with pytest.raises(AttributeError, match=r"has no 'opertn'; it has operation"):
+        dlp.opertn
     with pytest.raises(AttributeError, match=r"has no 'zebra'$"):
         dlp.zebra

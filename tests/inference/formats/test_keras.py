@@ -196,3 +196,12 @@ def test_doubtful_manifests_are_refused(text: str, message: str, tmp_path: Path)
 def test_an_ending_that_no_reader_has() -> None:
     with pytest.raises(ArgumentError, match=r"ends in '\.xyz' is no network"):
         to_onnx("model.xyz")
+
+
+@pytest.mark.parametrize(("at", "value"), [(4, 1), (4, 7), (5, 200)])
+def test_a_tree_of_another_kind_or_depth_is_no_tree(tmp_path: Path, at: int, value: int) -> None:
+    content = bytearray((FILES / "sequential.h5").read_bytes())
+    content[content.index(b"TREE") + at] = value
+    (tmp_path / "a.h5").write_bytes(content)
+    with pytest.raises(FileError):
+        convert(tmp_path / "a.h5")
