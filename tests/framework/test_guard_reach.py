@@ -335,3 +335,18 @@ def test_a_compiled_function_inside_that_was_recorded_before() -> None:
     before = norm.weight.detach().numpy().copy()
     twice(X)
     assert (norm.weight.detach().numpy() > before).all()
+
+
+def test_a_walk_does_not_wander_into_installed_packages() -> None:
+    """An assert of a test names pytest's own machinery, which leads to all of it."""
+    entries = []
+
+    @tb.jit
+    def f(x: tb.Tensor) -> tb.Tensor:
+        assert x.shape == X.shape, "another shape"
+        return x * 2
+
+    f(X)
+    for row in f.entries.values():
+        entries += row
+    assert entries and len(entries[0].guards.places) < 20 and len(entries[0].guards.classes) < 3

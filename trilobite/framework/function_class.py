@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from trilobite.base.errors import ArgumentError, GradientError
 from trilobite.base.locations import user_location
 from trilobite.framework.rules import custom_vjp
 from trilobite.framework.tensor import Tensor
+from trilobite.ir.transforms import bind as entry
 
 
 def _not_written(method: str) -> GradientError:
@@ -49,11 +52,12 @@ class Function:
         def fwd(*inner: Any) -> Any:
             ctx = Context(needs)
             out = cls._forward(ctx, inner)
+            ctx.leaves = {n: a for n, t in enumerate(ctx.tensors()) for a in _leaf_behind(t, inner, args)}
             contexts[:] = [ctx]
             return out, ctx.tensors()
 
         def bwd(saved: Any, ct: Any) -> Any:
-            ctx = contexts[0].with_saved(saved)
+            ctx = contexts[0].with_saved(_with_leaves(saved, contexts[0].leaves, ct))
             cts = cls.backward(ctx, *(ct if isinstance(ct, (tuple, list)) else (ct,)))
             cts = tuple(cts) if isinstance(cts, (tuple, list)) else (cts,)
             while len(cts) > len(args) and cts[-1] is None:
@@ -84,6 +88,21 @@ class Function:
         return ctx.without_gradient(out)
 
 
+def _leaf_behind(saved: Tensor, inner: Sequence[Any], args: Sequence[Any]) -> list[Tensor]:
+    """The argument that a saved tensor is, if that is a leaf of the eager tape."""
+    pairs = zip(inner, args, strict=True)
+    return [a for i, a in pairs if i is saved and isinstance(a, Tensor) and a._cell.leaf is not None][:1]
+
+
+def _with_leaves(saved: Sequence[Tensor], leaves: dict[int, Tensor], ct: Any) -> Sequence[Tensor]:
+    """What was saved; in a plain backward pass leaves are themselves: code may differentiate by them."""
+    cotangents = ct if isinstance(ct, (tuple, list)) else (ct,)
+    plain = all(c is None or type(c._cell.held) is np.ndarray for c in cotangents)
+    if not plain or entry.threads.context.recorder is not None:
+        return saved
+    return [leaves.get(n, t) for n, t in enumerate(saved)]
+
+
 class Context:
     """What `Function.forward` leaves for `backward`: tensors by save_for_backward, anything else as
     attributes.
@@ -92,6 +111,7 @@ class Context:
     def __init__(self, needs_input_grad: tuple[bool, ...] = ()) -> None:
         self._saved: tuple[Tensor | None, ...] = ()
         self._fixed: tuple[Any, ...] = ()
+        self.leaves: dict[int, Tensor] = {}  # of what was saved, arguments that require gradients
         self.needs_input_grad = needs_input_grad
 
     def save_for_backward(self, *tensors: Any) -> None:

@@ -51,7 +51,15 @@ from trilobite.framework.tensor import Tensor
 
 DEEPEST = 12  # attributes of attributes, functions that call functions
 MOST = 4096  # places that one recording looks at in every call
-_LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "scipy", "torch", "jax", "pytest"}
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {
+    "numpy",
+    "ml_dtypes",
+    "scipy",
+    "torch",
+    "jax",
+    "pytest",
+    "_pytest",
+}
 _HOLDING = frozenset({"types", "argparse", "collections"})  # whose objects hold what is the user's
 _OF_FUNCTIONS = {"__code__": "the code", "__defaults__": "a default", "__kwdefaults__": "a default"}
 _MAKING = frozenset({"__init__", "__post_init__", "__call__", "__new__"})
@@ -162,8 +170,10 @@ class _Walk:
         names = self.names
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
             self.place(Place(cell, None, name), names, depth)
+        installed = _is_installed(code.co_filename)
         for name in sorted(names_of_code(code) & function.__globals__.keys()):
-            self.place(Place(function.__globals__, name, name), names, depth)
+            if not installed or _is_plain(function.__globals__[name]):
+                self.place(Place(function.__globals__, name, name), names, DEEPEST if installed else depth)
         for name in sorted(names & function.__dict__.keys()):
             self.place(Place(function.__dict__, name, f"{function.__name__}.{name}"), names, depth)
         for key in sorted(imported_by_code(code) & sys.modules.keys()):
@@ -191,8 +201,10 @@ class _Walk:
                 self.python_module(value, names, depth)
             elif own and isinstance(value, FunctionType):
                 self.note(place, value)
-            elif not own and (_is_plain(value) or not _is_installed(module)):
+            elif not own and not _is_installed(getattr(module, "__file__", None)):
                 self.place(place, names, depth + 1)
+            elif not own and _is_plain(value):
+                self.place(place, names, DEEPEST)
 
     def object(self, value: Any, names: frozenset[str], name: str, depth: int) -> None:
         cls: Any = type(value)
@@ -314,10 +326,9 @@ def _is_plain(value: Any) -> bool:
     return type(value) in ATOMS or isinstance(value, (FunctionType, *CHANGING))
 
 
-def _is_installed(module: ModuleType) -> bool:
+def _is_installed(file: str | None) -> bool:
     """Not the user's own file: of what others wrote only settings and functions are looked at."""
-    where = str(getattr(module, "__file__", None) or "")
-    return "site-packages" in where or "dist-packages" in where
+    return file is not None and ("site-packages" in file or "dist-packages" in file)
 
 
 def _warn(what: str, unseen: str) -> None:

@@ -17,6 +17,7 @@ from trilobite.framework import display
 from trilobite.framework.ops.registry import methods, operators
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.transforms import cells
+from trilobite.ir.transforms.tape import moment
 from trilobite.ir.types import Affine
 
 REFLECTED = {
@@ -61,7 +62,8 @@ def _in_place(name: str, public: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         from trilobite.framework.ops.inplace import assign
 
-        return assign(self, public(self, *args, **kwargs), name)
+        since = moment()
+        return assign(self, public(self, *args, **kwargs), name, since)
 
     return method
 
@@ -70,7 +72,10 @@ def _in_place_operator(name: str, public: Callable[..., Any]) -> Callable[..., A
     def dunder(self: Tensor, other: Any, /) -> Any:
         from trilobite.framework.ops.inplace import assign
 
-        return assign(self, public(self, other), name) if isinstance(other, _OPERANDS) else NotImplemented
+        if not isinstance(other, _OPERANDS):
+            return NotImplemented
+        since = moment()
+        return assign(self, public(self, other), name, since)
 
     return dunder
 

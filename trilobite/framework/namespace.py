@@ -55,7 +55,7 @@ OTHERS: dict[str, Any] = {
     "__array_namespace_info__": NamespaceInfo,
 }
 
-_FOR_PYTORCH = "cuda backends amp autograd utils distributed func fx ops library testing profiler"
+_FOR_PYTORCH = "cuda backends amp autograd utils distributed func functional fx ops library testing profiler"
 ROOMS = {
     "nn": "trilobite.framework.nn",
     "optim": "trilobite.framework.optim",
@@ -125,7 +125,7 @@ INNER_ROOMS = {
     "nn.modules.transformer": "trilobite.framework.nn.layers.transformer",
     "nn.modules.upsampling": "trilobite.framework.nn.layers.resampling",
     "distributions.distribution": "trilobite.framework.distributions.base",
-    "distributions.utils": "trilobite.framework.distributions.base",
+    "distributions.utils": "trilobite.framework.distributions.conversions",
     "distributions.kl": "trilobite.framework.distributions.divergence",
     "distributions.transformed_distribution": "trilobite.framework.distributions.transformed",
     **_rooms(

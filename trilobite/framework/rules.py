@@ -15,7 +15,7 @@ from trilobite.base.dtypes import is_inexact
 from trilobite.base.errors import ArgumentError, GradientError
 from trilobite.base.locations import user_location
 from trilobite.framework.control import Closed
-from trilobite.framework.tensor import wrap
+from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.transforms import is_tensor, read_tree, vjp
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
@@ -93,9 +93,15 @@ class custom_vjp:
             out, residuals = _kept(self.fn.__name__, self.fwd(*a.fill(operands)))
             values, tree = read_tree(out)
             trees[:] = [tree]
-            return values, lambda cts: self._pull(
-                residuals, tree.unflatten(wrap(_dense(c, v)) for c, v in zip(cts, values, strict=True)), a
-            )
+
+            def pullback(cts: Sequence[Any]) -> list[Any]:
+                dense = (wrap(_dense(c, v)) for c, v in zip(cts, values, strict=True))
+                return self._pull(residuals, tree.unflatten(dense), a)
+
+            vars(pullback)["kept"] = [
+                t._cell.held for t in pytree.flatten(residuals, is_tensor)[0] if isinstance(t, Tensor)
+            ]
+            return values, pullback
 
         outs = tape.opaque(self.fn.__name__, linearize, a.values)
         return trees[0].unflatten(map(wrap, outs))

@@ -29,7 +29,7 @@ from trilobite.ir.transforms.backward import backward
 from trilobite.ir.transforms.bind import Traced, bind
 from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.transforms.record import see_outer
-from trilobite.ir.transforms.tape import Leaf, Node, Taped, taped
+from trilobite.ir.transforms.tape import Leaf, Node, Taped, excuse, taped
 from trilobite.ir.types import Shape
 
 if TYPE_CHECKING:
@@ -101,8 +101,10 @@ class Tensor(Attached):
             self._extra = {}
         self._extra[key] = value
 
-    def _store(self, new: Value) -> None:
-        """Replace what the tensor shows. Through a view, the base changes there and nowhere else."""
+    def _store(self, new: Value, since: int | None = None) -> None:
+        """Replace what the tensor shows. Through a view, the base changes there and nowhere else. `since` is
+        when the operation began whose result this is, if it is one in place.
+        """
         cell, ctx = self._cell, entry.threads.context
         if cell.leaf is not None and ctx.ambient.level > ctx.grad_off and not self._is_detached():
             raise GradientError(
@@ -124,6 +126,8 @@ class Tensor(Attached):
         ):
             return
         cells.stamp(old)
+        if since is not None and type(new) is Taped:
+            excuse(new.node, since)
         cells.write(cell, new if self._view is None else update(old, self._view, new))
 
     def _store_memory(self, old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> bool:

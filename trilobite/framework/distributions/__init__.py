@@ -41,7 +41,7 @@ from trilobite.framework.distributions.discrete import (
     Poisson,
 )
 from trilobite.framework.distributions.divergence import kl_divergence, register_kl
-from trilobite.framework.distributions.matrices import LogisticNormal, Wishart
+from trilobite.framework.distributions.matrices import LKJCholesky, LogisticNormal, Wishart
 from trilobite.framework.distributions.multivariate import Dirichlet, Independent, MultivariateNormal
 from trilobite.framework.distributions.relaxed import (
     HalfCauchy,
@@ -69,6 +69,9 @@ from trilobite.framework.distributions.transforms import (
     StickBreakingTransform,
     TanhTransform,
     Transform,
+    biject_to,
+    identity_transform,
+    transform_to,
 )
 
 __all__ = [
@@ -77,7 +80,8 @@ __all__ = [
     "HalfNormal", "Independent", "Laplace", "LogNormal", "Multinomial", "MultivariateNormal", "Normal",
     "OneHotCategorical", "Poisson", "PowerTransform", "SigmoidTransform", "SoftplusTransform", "StudentT",
     "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "constraints", "kl_divergence",
-    "register_kl", "transforms", "HalfCauchy", "InverseGamma", "Kumaraswamy", "LogitRelaxedBernoulli",
+    "LKJCholesky", "biject_to", "identity_transform", "register_kl", "transform_to", "transforms",
+    "HalfCauchy", "InverseGamma", "Kumaraswamy", "LogitRelaxedBernoulli",
     "MixtureSameFamily", "NegativeBinomial", "OneHotCategoricalStraightThrough", "Pareto",
     "RelaxedBernoulli", "RelaxedOneHotCategorical", "Weibull", "AbsTransform", "LogisticNormal",
     "SoftmaxTransform", "StickBreakingTransform", "Wishart",

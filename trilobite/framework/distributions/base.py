@@ -4,6 +4,7 @@ gradients. Draws take their keys from the global generator.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from trilobite.base import dtypes as dt
@@ -36,6 +37,7 @@ class Distribution:
     """The base: `sample`, `rsample`, `log_prob`, `entropy`, `mean`, `variance`."""
 
     guarded_whole = True  # a recording depends on every attribute
+    _validate_args = False
     has_rsample = False
     has_enumerate_support = False
     event_dims = 0
@@ -43,19 +45,50 @@ class Distribution:
     def __init__(
         self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None
     ) -> None:
-        self._batch, self._event = Size(batch_shape), Size(event_shape)
+        self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
 
     @property
     def batch_shape(self) -> Size:
-        return self._batch
+        return self._batch_shape
 
     @property
     def event_shape(self) -> Size:
-        return self._event
+        return self._event_shape
 
     def _extended(self, sample_shape: Any) -> tuple[Any, ...]:
         lead = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
-        return (*lead, *self._batch, *self._event)
+        return (*lead, *self._batch_shape, *self._event_shape)
+
+    def _extended_shape(self, sample_shape: Any = ()) -> Size:
+        return Size(self._extended(sample_shape))
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """The same distribution for a larger batch: its parameters are repeated as views."""
+        new, had = tuple(batch_shape), len(self._batch_shape)
+        out = copy.copy(self) if _instance is None else _instance
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor) and tuple(value.shape[:had]) == tuple(self._batch_shape):
+                value = op("broadcast_to")(value, (*new, *value.shape[had:]))
+            elif isinstance(value, Distribution):
+                value = value.expand((*new, *value.batch_shape[had:]))
+            out.__dict__[name] = value
+        out.__dict__["_batch_shape"] = Size(new)
+        return out
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """For `expand` of a class written for PyTorch: an object that its parameters are put into."""
+        if _instance is None and type(self).__init__ is not getattr(cls, "__init__", None):
+            raise NotImplementedError(
+                f"{type(self).__name__} with an __init__ of its own has to define expand"
+            )
+        return type(self).__new__(type(self)) if _instance is None else _instance
+
+    def _validate_sample(self, value: Any) -> None:
+        """Values are not checked: densities outside of the support are what the formula gives."""
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Parameters are always checked, values never."""
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         raise NotImplementedError

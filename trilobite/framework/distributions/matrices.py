@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
 from trilobite.framework.distributions.base import Distribution, broadcast, op, positive
-from trilobite.framework.distributions.continuous import Chi2, Normal
+from trilobite.framework.distributions.continuous import Beta, Chi2, Normal
 from trilobite.framework.distributions.multivariate import Independent, triangular_factor
 from trilobite.framework.distributions.transformed import TransformedDistribution
 from trilobite.framework.distributions.transforms import StickBreakingTransform
@@ -75,4 +79,38 @@ class Wishart(Distribution):
         return score - df * n / 2 * math.log(2.0) - df * half - special.mvlgamma(df / 2, n)
 
 
-__all__ = ["LogisticNormal", "Wishart"]
+class LKJCholesky(Distribution):
+    """Triangular factors of correlation matrices (Lewandowski, Kurowicka, Joe 2009): their density is a power
+    of the determinant. Drawn row by row, each a direction in a ball of a radius with a beta law.
+    """
+
+    def __init__(self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None) -> None:
+        if dim < 2:
+            raise ArgumentError(f"LKJCholesky of dim {dim}", where=user_location(), expected="at least 2")
+        positive("LKJCholesky", concentration=concentration)
+        (self.concentration,) = broadcast(concentration)
+        self.dim = dim
+        super().__init__(tuple(self.concentration.shape), (dim, dim))
+
+    def _draw(self, shape: tuple[Any, ...]) -> Any:
+        n, dtype = self.dim, self.concentration.dtype
+        row = op("arange")(n - 1, dtype=dtype)  # of those below the first, which is (1, 0, ..., 0)
+        spread = self.concentration[..., None] + (n - 2 - row) / 2
+        radius = Beta(0.5 + row / 2 + 0 * spread, spread)
+        length = radius._draw((*shape[:-2], n - 1)).sqrt()[..., None]
+        way = op("tril")(draws.normal((*shape[:-2], n, n), dtype=dtype), k=-1)[..., 1:, :]
+        rows = length * way / (way * way).sum(axis=-1, keepdims=True).sqrt()
+        below = op("concat")([op("zeros_like")(rows[..., :1, :]), rows], axis=-2)
+        rest = (1 - (below * below).sum(axis=-1)).clamp(float(np.finfo(dtype).tiny)).sqrt()
+        return below + op("eye")(n, dtype=dtype) * rest[..., None]
+
+    def log_prob(self, value: Any) -> Any:
+        n, power = self.dim, self.concentration
+        on = op("diagonal")(value, 0, -2, -1)[..., 1:]
+        order = 2 * (power[..., None] - 1) + n - op("arange")(2, n + 1, dtype=value.dtype)
+        alpha = power + (n - 1) / 2
+        whole = (n - 1) / 2 * math.log(math.pi) + special.mvlgamma(alpha - 0.5, n - 1)
+        return (order * on.log()).sum(axis=-1) - whole + op("lgamma")(alpha) * (n - 1)
+
+
+__all__ = ["LKJCholesky", "LogisticNormal", "Wishart"]

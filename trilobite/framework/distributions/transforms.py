@@ -58,7 +58,7 @@ class Transform:
 
     @property
     def inv(self) -> Transform:
-        return _Inverse(self)
+        return _InverseTransform(self)
 
     def _call(self, x: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward direction")
@@ -88,7 +88,7 @@ class _Pair:
         self.x = self.y = None
 
 
-class _Inverse(Transform):
+class _InverseTransform(Transform):
     """Another transform, read backwards."""
 
     def __init__(self, of: Transform) -> None:
@@ -316,3 +316,57 @@ class AbsTransform(Transform):
 
     def _inverse(self, y: Any) -> Any:
         return y
+
+
+identity_transform = ComposeTransform([])
+
+
+class LowerCholeskyTransform(Transform):
+    """Any matrix as a triangular one with a positive diagonal."""
+
+    event_dim = 2
+
+    def __call__(self, x: Any) -> Any:
+        on = op("diagonal")(x, 0, -2, -1).exp()
+        return op("tril")(x, k=-1) + op("eye")(x.shape[-1], dtype=x.dtype) * on[..., None]
+
+    def _back(self, y: Any) -> Any:
+        on = op("diagonal")(y, 0, -2, -1).log()
+        return op("tril")(y, k=-1) + op("eye")(y.shape[-1], dtype=y.dtype) * on[..., None]
+
+
+class Ways:
+    """From a set of values to a transform of real numbers into it; `register` adds one of the user's own."""
+
+    def __init__(self, simplex: type[Transform]) -> None:
+        self._known: dict[Any, Any] = {
+            id(constraints.simplex): lambda c: simplex(),
+            id(constraints.lower_cholesky): lambda c: LowerCholeskyTransform(),
+        }
+
+    def register(self, constraint: Any, factory: Any = None) -> Any:
+        """`register(constraint, factory)`, or as a decorator; a class stands for its objects."""
+        if factory is None:
+            return lambda f: self.register(constraint, f)
+        self._known[constraint if isinstance(constraint, type) else id(constraint)] = factory
+        return factory
+
+    def __call__(self, constraint: Any) -> Any:
+        found = self._known.get(id(constraint), self._known.get(type(constraint)))
+        if found is not None:
+            return found(constraint)
+        if constraint.bounds is None:
+            raise NotImplementedError(f"there is no transform into {constraint}")
+        low, high = constraint.bounds
+        if low is None and high is None:
+            return identity_transform
+        if low is None or high is None:
+            one_sided = AffineTransform(high if low is None else low, -1.0 if low is None else 1.0)
+            plain = high is None and isinstance(low, (int, float)) and low == 0
+            return ExpTransform() if plain else ComposeTransform([ExpTransform(), one_sided])
+        if isinstance(low, (int, float)) and (low, high) == (0, 1):
+            return SigmoidTransform()
+        return ComposeTransform([SigmoidTransform(), AffineTransform(low, high - low)])
+
+
+transform_to, biject_to = Ways(SoftmaxTransform), Ways(StickBreakingTransform)

@@ -280,7 +280,7 @@ class ParameterDict(_Named):
         self.update(parameters or {})
 
     def _checked(self, entry: Any) -> Any:
-        return entry if isinstance(entry, Parameter) else Parameter(entry)
+        return entry if entry is None or isinstance(entry, Parameter) else Parameter(entry)
 
     def _enter(self, key: str, entry: Any) -> None:
         self.register_parameter(key, entry)

@@ -17,9 +17,9 @@ from trilobite.framework.tensor import Tensor, wrap
 _RANK = ("bool", "int", "float", "complex")
 
 
-def assign(x: Tensor, result: Tensor, what: str) -> Tensor:
-    """Store the result of an operation in the tensor itself: its shape must fit, its dtype may not be of a
-    higher kind.
+def assign(x: Tensor, result: Tensor, what: str, since: int | None = None) -> Tensor:
+    """Store the result of an operation, which began at `since`, in the tensor itself: its shape must fit, its
+    dtype may not be of a higher kind.
     """
     value = result._read()
     if value.shape != x.shape:
@@ -36,7 +36,7 @@ def assign(x: Tensor, result: Tensor, what: str) -> Tensor:
             expected="a dtype that it casts to without loss of kind",
             remedy="x = x + y, which makes a new tensor",
         )
-    x._store(astype(value, x.dtype))
+    x._store(astype(value, x.dtype), since)
     return x
 
 

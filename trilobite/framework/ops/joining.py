@@ -196,9 +196,10 @@ def narrow(x: Tensor, axis: int, start: int, length: int) -> Tensor:
 
 
 @op(G)
-def tile(x: Any, repetitions: Any, /) -> Value:
+def tile(x: Any, repetitions: Any = (), /, *, dims: Any = None) -> Value:
     """The whole tensor this many times along each axis, axes aligned from the right."""
     x = as_value(x)
+    repetitions = repetitions if dims is None else dims
     times = tuple(repetitions) if isinstance(repetitions, (tuple, list)) else (repetitions,)
     n = max(len(times), x.ndim)
     times = (1,) * (n - len(times)) + times

@@ -338,7 +338,7 @@ def binary(
     evaluate, direct = primitive.evaluate, accepts.direct if fn is None else frozenset()
     over_values = _over_two(name, primitive, accepts, fn, bools)
 
-    def public(x1: Any, x2: Any = None, /, **settings: Any) -> Tensor:
+    def public(x1: Any = None, x2: Any = None, /, **settings: Any) -> Tensor:
         if settings or x2 is None:
             return with_settings(name, public, x1, x2, settings)  # type: ignore[no-any-return]
         ctx = entry.threads.context
@@ -387,8 +387,9 @@ def _over_two(
 
 def with_settings(name: str, public: Callable[..., Any], x: Any, y: Any, settings: dict[str, Any]) -> Any:
     """PyTorch's settings: `alpha` scales the second operand of a sum, `rounding_mode` rounds a quotient;
-    `other` and `exponent` are words for the second operand.
+    `input` is a word for the first operand, `other` and `exponent` for the second.
     """
+    x = settings.pop("input", x)
     y = settings.pop("other", settings.pop("exponent", y))
     out = settings.pop("out", None)
     if out is not None:
@@ -397,7 +398,7 @@ def with_settings(name: str, public: Callable[..., Any], x: Any, y: Any, setting
     fits = (mode is None or (name == "divide" and mode in ("floor", "trunc"))) and (
         (type(alpha) is int and alpha == 1) or name in ("add", "subtract")
     )
-    if settings or y is None or not fits:
+    if settings or x is None or y is None or not fits:
         given = {**settings, **({} if mode is None else {"rounding_mode": mode})}
         raise _NoTensor(
             f"{name}({'x' if y is None else 'x, y'}{''.join(f', {k}={v!r}' for k, v in given.items())})",

@@ -143,8 +143,10 @@ class Words:
             for word, names in _ALSO.items()
             if word not in own and any(name in own for name in names)
         }
-        if "dim0" not in self.known and "axis1" in own:
-            self.known["dim1"] = "axis1"  # diagonal(dim1, dim2), but transpose(dim0, dim1)
+        if "axis1" in self.places:  # transpose(dim0, dim1), but diagonal(dim1, dim2)
+            self.known |= {"axis0": "axis1", "axis1": "axis2"}
+        elif "axis1" in own:
+            self.known["dim1"] = "axis1"
         for name in self.places:
             self.known.setdefault(name, name)
 
@@ -152,6 +154,8 @@ class Words:
         """Arguments as the function takes them: own words, positional ones in their places."""
         known = self.known
         named = {known.get(k, k): v for k, v in kwargs.items()}
+        if len(named) != len(kwargs):
+            raise TypeError(f"one argument was given under several names: {', '.join(kwargs)}")
         if self.places and not self.places.keys().isdisjoint(named):
             for name, place in self.places.items():
                 if name in named and place == len(args):

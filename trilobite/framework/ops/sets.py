@@ -142,7 +142,7 @@ def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -
     return UniqueInverse(_values(g, size, fill_value, "unique_inverse"), _inverse(g, x))
 
 
-@op(G, methods=("unique",))
+@op(G, methods=())
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> Value:
     """The unique elements, sorted."""
     return _values(_grouped(as_value(x)), size, fill_value, "unique_values")

@@ -15,7 +15,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axes_in, axis_in, is_number
 from trilobite.framework.ops.meeting import as_value
 from trilobite.framework.ops.meeting import broadcast_shapes as shapes_together
-from trilobite.framework.ops.registry import alias, copy_value, method, tensor_op
+from trilobite.framework.ops.registry import alias, copy_value, method, operators, tensor_op
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.views import Step
 from trilobite.ir.primitives import table
@@ -259,8 +259,10 @@ def transpose(x: Any, axis1: Any = None, axis2: Any = None, /) -> Tensor:
 
 
 @method("transpose")
-def transpose_method(x: Tensor, *axes: Any) -> Tensor:
+def transpose_method(x: Tensor, *axes: Any, **named: Any) -> Tensor:
     """Two axes exchanged, as in PyTorch; more are a permutation, none reverses all axes, as in NumPy."""
+    if named:
+        return operators["transpose"].public(x, *axes, **named)  # type: ignore[no-any-return]
     axes = tuple(listed(axes))
     return transpose(x, *axes) if len(axes) in (0, 2) else permute_dims(x, axes)
 
@@ -317,9 +319,9 @@ def broadcast_to(x: Any, /, shape: Any) -> Tensor:
 
 
 @method("expand")
-def expand(x: Tensor, *sizes: Any) -> Tensor:
+def expand(x: Tensor, *sizes: Any, size: Any = (), implicit: bool = False) -> Tensor:
     """Axes of size 1 repeated to these sizes; -1 keeps a size. A view that cannot be written to."""
-    want = tuple(listed(sizes))
+    want = tuple(listed(sizes or size))
     lead = len(want) - x.ndim
     return broadcast_to(
         x, tuple(x.shape[i - lead] if d == -1 and i >= lead else d for i, d in enumerate(want))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
@@ -222,8 +224,11 @@ def _by_slices(x: Any, axis: int, index: Any, source: Any, kind: str, what: str)
 
 @op(G)
 @number_as_line
-def index_add(x: Any, axis: int, index: Any, source: Any) -> Value:
-    """x with the slices of a source added to the slices along an axis that the indices name."""
+def index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any = 1) -> Value:
+    """x with alpha times the slices of a source added to the slices along an axis that the indices name."""
+    if alpha != 1:
+        source = as_value(source)
+        source = table["mul"](source, broadcast_to(np.asarray(alpha, source.dtype), source.shape))
     return _by_slices(x, axis, index, source, "add", "index_add")
 
 

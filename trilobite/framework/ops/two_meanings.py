@@ -46,11 +46,24 @@ def say_once(name: str, text: str) -> None:
 
 def _replace(name: str, public: Public, *also: str, method: Public | None = None) -> None:
     """Give a row (and its other names) another public function; its methods, if given, a further one."""
+    public = _by_word(public)
     for label in (name, *also):
         row = operators[label]
         operators[label] = row._replace(public=public, methods=row.methods if method is None else ())
         for m in row.methods if method is not None else ():
             methods[m] = method or public
+
+
+def _by_word(public: Public) -> Public:
+    """The first operand may come as PyTorch's `input=`."""
+
+    @wraps(public)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if not args and "input" in kwargs:
+            args = (kwargs.pop("input"),)
+        return public(*args, **kwargs)
+
+    return called
 
 
 def _standard(name: str) -> Public:

@@ -95,6 +95,24 @@ class Node:
                 )
 
 
+def moment() -> int:
+    """Nodes that are made from now on have a higher order."""
+    return next(_sequence)
+
+
+def excuse(node: Node, since: int) -> None:
+    """The result of an operation that began at `since` was just written over its own operand. On a tape a
+    write makes a new value, so what the operation kept of the old one is as it was: its nodes need not
+    fear that write.
+    """
+    waiting = [node]
+    while waiting:
+        at = waiting.pop()
+        if at.order > since and at.time != cells.now:
+            at.time = cells.now
+            waiting += [edge[0] for edge in at.edges if edge is not None]
+
+
 class Leaf(Node):
     """Where differentiation ends: an argument of `grad`, or a tensor that requires a gradient."""
 
@@ -248,7 +266,8 @@ class PullbackNode(Node):
         self.linearize = self.pullback = None  # type: ignore[assignment]
 
     def pull(self, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
-        self.check_kept(self.inputs)
+        # going forward again takes the operands; else what the rule itself kept, where it says so
+        self.check_kept(self.inputs if again else getattr(self.pullback, "kept", self.inputs))
         full = [
             zeros(t) if ct is None and is_inexact(t.dtype) else ct
             for ct, t in zip(cotangents, self.types or (), strict=True)
