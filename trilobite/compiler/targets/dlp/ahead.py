@@ -142,6 +142,6 @@ def plan_call(a: Assembler, call: Call) -> None:
 def _is_given(a: Assembler, v: Var) -> bool:
     """An input or a constant: nothing in the program writes it."""
     place = a.env[v].place
-    if place is None or place.space == "arena":
+    if place is None or place.space in ("arena", "near"):
         return False
     return place.space == "kept" or place.index >= len(a.graph.outputs)

@@ -11,6 +11,11 @@ class Arena:
         self.top = 0
         self.peak = 0
 
+    def has_room(self, size: int, limit: int) -> bool:
+        """Whether so many bytes find a place below the limit."""
+        needed = -(-max(size, 1) // GRAIN) * GRAIN
+        return self.top + needed <= limit or any(room >= needed for _, room in self.free)
+
     def take(self, size: int) -> int:
         """Where that many bytes lie; of nothing, a place that nobody reads."""
         needed = -(-max(size, 1) // GRAIN) * GRAIN

@@ -67,20 +67,22 @@ class Compiled:
 
     @cached_property
     def network(self) -> Network:
-        return self._assembled(ahead=True)
+        return self._assembled(ahead=True, near=True)
 
-    def _assembled(self, ahead: bool) -> Network:
+    def _assembled(self, ahead: bool, near: bool) -> Network:
         stable = self.options.stable
-        return assemble(self.compilation.latest, self.machine, self.cores, self.share, stable, ahead)
+        return assemble(self.compilation.latest, self.machine, self.cores, self.share, stable, ahead, near)
 
     @cached_property
     def program(self) -> KernelProgram:
-        """The network's code. Where buffers of weights that come early do not fit after all, without them."""
-        try:
-            return compile_module(self.network.module, self.machine)
-        except ScratchpadOverflow:
-            self.network = self._assembled(ahead=False)
-            return compile_module(self.network.module, self.machine)
+        """The network's code. Where buffers of weights that come early, or values that stay on chip, do not
+        fit after all, without them."""
+        for near in (True, False):
+            try:
+                return compile_module(self.network.module, self.machine)
+            except ScratchpadOverflow:
+                self.network = self._assembled(ahead=False, near=near)
+        return compile_module(self.network.module, self.machine)
 
     def stages(self) -> dict[str, str]:
         """Every level as text: the graph after each pass, groups, mappings, kernel IR, instructions."""

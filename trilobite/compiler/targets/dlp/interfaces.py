@@ -29,12 +29,23 @@ from trilobite.processor.lang.ir import Value
 
 
 @dataclass(frozen=True)
+class Home:
+    """Where on chip a tensor lies from one group to the next: whole in one memory, or cut into parts of
+    `part` bytes, one in the SRAM of each cluster, in order. All lie equally far from where theirs begins."""
+
+    space: Literal["nram", "sram"]
+    clusters: int = 1
+    part: int = 0
+
+
+@dataclass(frozen=True)
 class Tensor:
-    """A tensor in device memory: extents and strides of its axes, in elements."""
+    """A tensor in device memory, or at home on chip: extents and strides of its axes, in elements."""
 
     shape: tuple[int, ...]
     dtype: DType
     strides: tuple[int, ...]
+    home: Home | None = None
 
     @property
     def size(self) -> int:
@@ -55,10 +66,10 @@ def row_major(shape: Sequence[int], dtype: DType) -> Tensor:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value begins: a byte of the program's arena, of the block that was loaded with the program, or
-    of what argument number `index` points at."""
+    """Where a value begins: a byte of the program's arena, of the block that was loaded with the program, of
+    what argument number `index` points at, or of the memory that keeps values on chip."""
 
-    space: Literal["arena", "kept", "argument"]
+    space: Literal["arena", "kept", "argument", "near"]
     index: int = 0
     offset: int = 0
 
@@ -204,6 +215,7 @@ __all__ = [
     "Convolution",
     "Cost",
     "Epilogue",
+    "Home",
     "LoweredGroup",
     "Place",
     "Problem",

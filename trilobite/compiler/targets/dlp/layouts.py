@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from trilobite.compiler.targets.dlp.interfaces import Home
 from trilobite.compiler.targets.dlp.problems import are_matrices
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.ir.graph import Equation, Var
@@ -45,10 +46,10 @@ def strides_in(shape: Sequence[int], order: Order) -> tuple[int, ...]:
 
 
 class Layout:
-    """Orders of a group's values."""
+    """Orders of a group's values, and homes of those that stay on chip."""
 
-    def __init__(self, orders: Mapping[Var, Order]) -> None:
-        self.orders = dict(orders)
+    def __init__(self, orders: Mapping[Var, Order], homes: Mapping[Var, Home] | None = None) -> None:
+        self.orders, self.homes = dict(orders), dict(homes or {})
 
     def order(self, v: Var) -> Order:
         return self.orders.get(v, row_major(len(v.type.shape)))
@@ -57,8 +58,8 @@ class Layout:
         return strides_in(extents(v), self.order(v))
 
     @property
-    def key(self) -> tuple[Order, ...]:
-        return tuple(self.orders.values())
+    def key(self) -> tuple[object, ...]:
+        return (*self.orders.values(), *(self.homes.get(v) for v in self.orders))
 
 
 def wanted_orders(e: Equation, orders: Sequence[Order]) -> list[Order]:

@@ -7,6 +7,7 @@ lowered once by whoever calls this.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -267,12 +268,15 @@ def contraction_of(region: Graph, layout: Layout, machine: Machine) -> tuple[Pro
     if isinstance(plan, str):
         raise IRError(f"a group that is no product: {plan}")
     e = plan.equation
+    home, last = layout.homes.get(e.inputs[0]), layout.homes.get(region.outputs[0])
     if e.primitive.name == "dot":
-        problem: Problem = product_of(e, [layout.strides(v) for v in e.inputs])
+        made = product_of(e, [layout.strides(v) for v in e.inputs])
+        problem: Problem = replace(made, x=replace(made.x, home=home), out=replace(made.out, home=last))
         placed: Callable[..., Tensor] = product_result
     else:
         out = layout.strides(region.outputs[0])
-        problem = convolution_of(e, [*(layout.strides(v) for v in e.inputs), out])
+        conv = convolution_of(e, [*(layout.strides(v) for v in e.inputs), out])
+        problem = replace(conv, x=replace(conv.x, home=home), y=replace(conv.y, home=last))
         placed = convolution_result
     if isinstance(problem, Product) and accepts(problem, machine) is not None:
         return problem, None
@@ -308,8 +312,11 @@ def _epilogue(
     inputs: tuple[Var, ...] = (e.outputs[0], *plan.operands)
     body = Chain(chain.equations, inputs, region.outputs, chain.numbers, machine, on_unit=near)
     pairs = zip(plan.operands, plan.strides, strict=True)
-    operands = tuple(placed(e, v.type.dtype, strides) for v, strides in pairs)
-    results = tuple(placed(e, v.type.dtype, layout.strides(v)) for v in region.outputs)
+    homes = layout.homes
+    operands = tuple(replace(placed(e, v.type.dtype, strides), home=homes.get(v)) for v, strides in pairs)
+    results = tuple(
+        replace(placed(e, v.type.dtype, layout.strides(v)), home=homes.get(v)) for v in region.outputs
+    )
     drain, end, equations = drain_of(plan, region)
     if not drain:
         return Epilogue(operands, results, body)

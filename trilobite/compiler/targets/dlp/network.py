@@ -17,9 +17,9 @@ import numpy as np
 from trilobite.base.locations import UNKNOWN, Location
 from trilobite.compiler.targets.dlp.ahead import Call, Handing, plan_call
 from trilobite.compiler.targets.dlp.arena import GRAIN, Arena
+from trilobite.compiler.targets.dlp.arranged import arranged
 from trilobite.compiler.targets.dlp.contraction.function import Early
 from trilobite.compiler.targets.dlp.control import CONTROL, pointer_of, unfused
-from trilobite.compiler.targets.dlp.groups import ContractionPlan, contraction_plan
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, shared_copy
 from trilobite.compiler.targets.dlp.layouts import (
@@ -29,9 +29,9 @@ from trilobite.compiler.targets.dlp.layouts import (
     result_order,
     row_major,
     strides_in,
-    wanted_orders,
 )
 from trilobite.compiler.targets.dlp.lower import Setting, lower_copy, lower_group, operands_of
+from trilobite.compiler.targets.dlp.onchip import Near, near_values
 from trilobite.compiler.targets.dlp.parts import (
     Array,
     At,
@@ -46,7 +46,7 @@ from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.writer import GDRAM, Writer
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.processor.isa.formats import I64
-from trilobite.processor.lang.ir import KernelModule, Value
+from trilobite.processor.lang.ir import Buffer, KernelModule, Value
 from trilobite.processor.machine import Machine
 
 ENTRY = "network"
@@ -57,14 +57,16 @@ class Assembler:
     """The entry while it is written."""
 
     def __init__(
-        self, graph: Graph, machine: Machine, cores: int, share: bool, stable: frozenset[int], ahead: bool
-    ) -> None:
+        self, graph: Graph, machine: Machine, cores: int, share: bool, stable: frozenset[int], ahead: bool,
+        near: bool,
+    ) -> None:  # fmt: skip
         self.graph, self.machine, self.cores, self.share = graph, machine, cores, share
         self.stable = {v: i for i, v in enumerate(graph.inputs) if i in stable}
         self.orders: dict[Var, Order] = {}
         self.copies: dict[tuple[Var, Order, int], Var] = {}  # of values in another order, by region
         self.module = KernelModule(graph.name)
-        self.setting = Setting(self.module, machine, cores)
+        self.near = near_values(graph, machine, cores) if near else Near()
+        self.setting = Setting(self.module, self.near.without(machine), cores)
         self.made: dict[Any, LoweredGroup] = {}
         self.w = Writer(self.module, ENTRY, [GDRAM], machine, cores, entry=True)
         self.arena = Arena()
@@ -80,7 +82,7 @@ class Assembler:
         self.region_of: dict[Var, Graph] = {}
         self.current, self.pending = graph, cast("Call | None", None)
         self.place = UNKNOWN  # of the equation whose operands are being arranged
-        self.ahead, self.handing = ahead and machine.interlock != "ranges", Handing(machine)
+        self.ahead, self.handing = ahead and machine.interlock != "ranges", Handing(self.setting.machine)
 
     # -- places ----------------------------------------------------------------------------------------------
 
@@ -100,6 +102,9 @@ class Assembler:
         self.region_of[v] = self.current
         if v in self.results:
             self.env[v] = At(Place("argument", self.results[v]))
+            return
+        if v in self.near.homes:
+            self.env[v] = At(Place("near", 0, self.near.offsets[v]))
             return
         self.env[v] = At(Place("arena", 0, self.arena.take(bytes_of(v))))
         self.owner[v] = v
@@ -139,6 +144,7 @@ class Assembler:
 
     base: Value  # of the arena
     block: Value  # of what is loaded with the program
+    near_base: Value | None = None  # of what stays on chip
 
     def _forget_copies(self, family: Sequence[Var]) -> None:
         """Copies of a value go with it."""
@@ -229,7 +235,7 @@ class Assembler:
                 self.take(v)
             return
         self.place = e.location
-        inputs, result = self._arranged(e, kind, region)
+        inputs, result = arranged(self, e, kind, region)
         is_weight = region.equations[-1].primitive.name == "conv_weight_grad"
         outputs = [self._place(v, result, is_weight) for v in e.outputs]
         known = {
@@ -237,7 +243,9 @@ class Assembler:
             **{v: self.order(w) for v, w in zip(region.outputs, outputs, strict=True)},
         }
         chosen = [inputs[i] for i in operands_of(kind, region)]
-        call = Call(kind, region, Layout(known), [*chosen, *outputs], e.location)
+        pairs = (*zip(region.inputs, inputs, strict=True), *zip(region.outputs, outputs, strict=True))
+        homes = {v: self.near.homes[w] for v, w in pairs if w in self.near.homes}
+        call = Call(kind, region, Layout(known, homes), [*chosen, *outputs], e.location)
         plan_call(self, call)
         self.flush(call)
         self.pending = call
@@ -246,36 +254,6 @@ class Assembler:
                 self._reorder(written, v)
                 self.give(written)
                 self.released.add(written)
-
-    def _arranged(self, e: Equation, kind: str, region: Graph) -> tuple[list[Var], Order]:
-        """A group's operands in the orders it wants, and the order of its results."""
-        if kind == "loops":
-            shape = extents(e.outputs[0])
-            full = [self.order(v) for v in e.inputs if extents(v) == shape]
-            found = next((o for o in full if o != row_major(len(o))), row_major(len(shape)))
-            return [self.ordered(v, found) if extents(v) == shape else v for v in e.inputs], found
-        if kind == "contraction":
-            return self._with_epilogue(e, region)
-        (inner,) = region.equations
-        given = dict(zip(region.inputs, e.inputs, strict=True))
-        orders = [self.order(given[v]) for v in inner.inputs]
-        wanted = wanted_orders(inner, orders)
-        ready = {v: self.ordered(given[v], w) for v, w in zip(inner.inputs, wanted, strict=True)}
-        return [ready[v] for v in region.inputs], result_order(inner, wanted)
-
-    def _with_epilogue(self, e: Equation, region: Graph) -> tuple[list[Var], Order]:
-        """The product's operands as it wants them, what has the result's shape in the result's order."""
-        plan = contraction_plan(region)
-        assert isinstance(plan, ContractionPlan)
-        inner, given = plan.equation, dict(zip(region.inputs, e.inputs, strict=True))
-        wanted = wanted_orders(inner, [self.order(given[v]) for v in inner.inputs])
-        ready = {v: self.ordered(given[v], w) for v, w in zip(inner.inputs, wanted, strict=True)}
-        result, shape = result_order(inner, wanted), extents(inner.outputs[0])
-        for v in region.inputs:
-            if v not in ready:
-                whole = extents(v) == shape
-                ready[v] = self.ordered(given[v], result if whole else row_major(len(v.type.shape)))
-        return [ready[v] for v in region.inputs], result
 
     def _place(self, v: Var, order: Order, is_weight: bool) -> Var:
         """Memory for a result in this order. One that somebody wants row-major is written elsewhere first."""
@@ -360,6 +338,9 @@ class Assembler:
             w.b.block = stay
             w.b.ret()
             w.b.block = go
+        if self.near.size:
+            near = Buffer("near", self.near.space, self.near.size, offset=0)
+            self.near_base = w.b.address(self.module.add_buffer(near))
         first = len(self.graph.outputs)
         self.base, self.block = self.argument(0), self.argument(1 + first + len(self.graph.inputs))
         for i, v in enumerate(self.graph.inputs):
@@ -395,8 +376,10 @@ def assemble(
     share: bool = True,
     stable: frozenset[int] = frozenset(),
     ahead: bool = True,
+    near: bool = True,
 ) -> Network:
     """A graph of fusions as one program. Without `share` equal groups have functions of their own, so that a
-    profile can tell them apart. Without `ahead` no group loads weights for the next.
+    profile can tell them apart. Without `ahead` no group loads weights for the next, without `near` all
+    values between groups go through DRAM.
     """
-    return Assembler(graph, machine, cores, share, stable, ahead).network()
+    return Assembler(graph, machine, cores, share, stable, ahead, near).network()

@@ -16,6 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.compiler.targets.dlp.contraction.behind import Extra, Shape
+from trilobite.compiler.targets.dlp.contraction.near import (
+    SEARCHED,
+    is_aligned,
+    is_near,
+    near_cycles,
+    searched_clusters,
+)
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, Nest, View
 from trilobite.compiler.targets.dlp.contraction.sharing import Sharing, busiest_link
 from trilobite.compiler.targets.dlp.contraction.traffic import Copy, copy_cost
@@ -24,46 +32,6 @@ from trilobite.processor.sim.timing.arrays import product_cycles
 
 Array = Any  # of NumPy, one entry for each mapping
 ISSUE = 12  # cycles between two vector instructions of a body
-
-
-@dataclass(frozen=True)
-class Extra:
-    """An operand or a result of the epilogue: where it lies; whether vector instructions read it."""
-
-    view: View | Filter
-    is_result: bool
-    is_vector: bool
-    is_read: bool = True
-    is_scalar: bool = False
-
-
-@dataclass(frozen=True)
-class Behind:
-    """Vector instructions behind the sums: bytes of an element that pass the lanes, how many instructions,
-    bytes of an element of scratch memory, bytes of NRAM and WRAM whatever the tile."""
-
-    lanes: int = 0
-    instructions: int = 0
-    scratch: int = 0
-    nram: int = 0
-    wram: int = 0
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What the cost depends on beside the nest: bytes of an element of the sums and of the results, whether
-    nothing follows the sums, the vector instructions that follow whole sums and those that follow sums which
-    came in parts, and extra tensors. `parts_wide`: sums in parts leave the unit in the accumulator's format
-    whatever the drain does to whole ones."""
-
-    sums: int
-    results: tuple[int, ...]
-    is_direct: bool
-    behind: Behind = Behind()
-    behind_parts: Behind = Behind()
-    extras: tuple[Extra, ...] = ()
-    parts_wide: bool = True
-    early: int = 0  # cycles for which the first tile of the right operand is loaded before the walk begins
 
 
 @dataclass(frozen=True)
@@ -104,12 +72,14 @@ class Figures:
     store: Array
     given_left: Array
     given_right: Array
+    given_store: Array
     vector: Array
     elements: dict[str, Array]
     split: Array
     meets: Array
     scalar: Array
     sram: Array
+    meets_left: Array
 
     def take(self, rows: Array) -> Figures:
         """The same of some rows."""
@@ -139,23 +109,26 @@ def ceil_div(a: Array, b: Array) -> Array:
 
 def figures_of(
     nest: Nest, machine: Machine, shape: Shape, tiles: dict[str, Array], parts: dict[str, Array],
-    shared: dict[str, Together],
+    shared: dict[str, Together], outer: Array,
 ) -> Figures:  # fmt: skip
-    """`tiles` and `parts` by dim; `shared` says who loads the left, the right operand together."""
-    made = _Tilings(nest, machine, shape, tiles, parts, shared)
+    """`tiles` and `parts` by dim; `shared` says who loads the left, the right operand together, `outer` in
+    how many parts clusters have dim p."""
+    made = _Tilings(nest, machine, shape, tiles, parts, shared, outer)
     left, right, store = made.transfers
     return Figures(
         made.count, made.steps, made.unit, left, right, store, made.given("left"), made.given("right"),
-        made.vector, made.elements, made.split, made.meets, made.scalar, made.sram,
+        made.given_store, made.vector, made.elements, made.split, made.meets, made.scalar, made.sram,
+        made.shared["left"].parts > 1,
     )  # fmt: skip
 
 
 class _Tilings:
     def __init__(
         self, nest: Nest, machine: Machine, shape: Shape, tiles: dict[str, Array], parts: dict[str, Array],
-        shared: dict[str, Together],
+        shared: dict[str, Together], outer: Array,
     ) -> None:  # fmt: skip
         self.nest, self.machine, self.shape, self.parts, self.shared = nest, machine, shape, parts, shared
+        self.outer = outer
         e = nest.extents
         self.size = len(tiles["p"])
         self.tile = {d: np.minimum(tiles[d], e[d]) for d in DIMS}
@@ -314,17 +287,41 @@ class _Tilings:
             result: View | Filter = self.nest.filter
         else:
             left, right, result = self._image_copy(), self._filter_copy(self.nest.filter), self.nest.other
-        views = [x for x in self.shape.extras if x.is_result] or [Extra(result, True, False)]
-        store = sum((self._cycles_of(self._result_copy(x.view, True)) for x in views), np.zeros(self.size))
-        for extra in self.shape.extras:
-            if not (extra.is_result or extra.is_vector or extra.is_scalar):
-                store = store + self._cycles_of(self._result_copy(extra.view, False))
+        store = np.zeros(self.size)
+        for extra in self._whole_extras(result):
+            if not is_near(extra.view):
+                store = store + self._cycles_of(self._result_copy(extra.view, extra.is_result))
         own = self.nest.own
         return (
-            self._load(left, "left") * self._filled(own["left"]),
+            self._load(left, "left") * self._filled(own["left"]) * (0 if self._left_near else 1),
             self._load(right, "right") * self._filled(own["right"]),
             store * self._filled(own["out"]),
         )
+
+    def _whole_extras(self, result: View | Filter) -> list[Extra]:
+        """Results, and operands of the epilogue that have a number for every place."""
+        found = [x for x in self.shape.extras if x.is_result] or [Extra(result, True, False)]
+        return found + [x for x in self.shape.extras if not (x.is_result or x.is_vector or x.is_scalar)]
+
+    @property
+    def _left_near(self) -> bool:
+        return self.nest.kind != "weight_grad" and is_near(self.nest.image)
+
+    @cached_property
+    def given_store(self) -> Array:
+        """Cycles of the bus for results and extras of a tile that are at home on chip."""
+        t, found = self.tile, np.zeros(self.size)
+        result: View | Filter = self.nest.filter if self.nest.kind == "weight_grad" else self.nest.other
+        for extra in self._whole_extras(result):
+            if isinstance(v := extra.view, View) and v.home is not None:
+                piece = t["n"] * v.item * np.where(t["n"] * v.item == v.column, t["q"], 1)
+                size = self.elements["out"] * v.item
+                found = found + self._near(v, size, piece, self.machine.cores_per_cluster)
+        return found * self._filled(self.nest.own["out"])
+
+    def _near(self, view: View, size: Array, piece: Array, takers: Array) -> Array:
+        p = self.count["p"], self.tile["p"], self.outer, self.parts["p"] // self.outer
+        return near_cycles(self.machine, view, size, piece, takers, is_aligned(self.nest, view, *p))
 
     def _filled(self, dims: tuple[str, ...]) -> Array:
         """How much of its tiles an operand fills on average: the last one may be smaller."""
@@ -345,6 +342,7 @@ class _Tilings:
         if self.nest.kind != "product":
             uneven = self.nest.extents["p"] % self.tile["p"] != 0
             found = found + 230 + np.where(self.count["q"] > 1, 220, 0) + np.where(uneven, 130, 0)
+        found = found + SEARCHED * searched_clusters(self.nest)
         return np.maximum(found, 130)
 
     def _load(self, copy: Copy, name: str) -> Array:
@@ -362,12 +360,19 @@ class _Tilings:
         """Bytes of parts of tiles, twice: the next ones come while these go."""
         found = np.zeros(self.size)
         for name, x in self.shared.items():
+            if name == "left" and self._left_near:
+                continue
             found = found + np.where(x.parts > 1, 2 * x.kinds * self.elements[name] * self.nest.image.item, 0)
         return found
 
     def given(self, name: str) -> Array:
         """Cycles of the bus and of the network that take a shared tile to the cores."""
         m, x = self.machine, self.shared[name]
+        if name == "left" and self._left_near:
+            v, (_, columns), t = self.nest.image, self._places_in, self.tile
+            piece = t["k"] * v.item * np.where(t["k"] * v.item == v.column, columns, 1)
+            takers = np.where(x.parts > 1, x.kinds, m.cores_per_cluster)
+            return self._near(v, self.elements["left"] * v.item, piece, takers)
         bus = max(1, min(m.sram.bus_bytes_per_cycle, m.sram.bytes_per_cycle))
         size = self.elements[name] * self.nest.image.item
         carried = np.maximum(size * x.kinds / bus, size * x.links / max(1, m.noc.link_bytes_per_cycle))

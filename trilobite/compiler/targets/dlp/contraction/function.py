@@ -6,6 +6,7 @@ cycles.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,11 +14,15 @@ from trilobite.base.errors import KernelError
 from trilobite.compiler.targets.dlp.contraction.generate import Kernel
 from trilobite.compiler.targets.dlp.contraction.nest import Filter, Nest, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.compiler.targets.dlp.interfaces import Home
 from trilobite.processor import Device
+from trilobite.processor.isa.address import LETTERS, address
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.codegen.compile import compile_module
 from trilobite.processor.lang.ir import Function, KernelModule, Value
+from trilobite.processor.lang.scratchpad import room_of
 from trilobite.processor.lang.types import Pointer
+from trilobite.processor.machine import Machine
 
 GDRAM = Pointer("gdram")
 
@@ -46,9 +51,10 @@ def write(
         )
     function = module.add_function(Function(name))
     builder = Builder(module, function)
-    extra, results = _counts(plan)
+    extra = len(plan.epilogue.operands) if plan.epilogue else 0
     params: list[Value] = [
-        builder.block.add_argument(GDRAM, f"p{number}") for number in range(2 + extra + results)
+        builder.block.add_argument(Pointer(home.space) if home else GDRAM, f"p{number}")
+        for number, home in enumerate(_homes(plan))
     ]
     operands = params[:2][::-1] if plan.nest.swapped else params[:2]
     if crop:
@@ -70,31 +76,48 @@ def _early(builder: Builder, following: Early, weights: Value) -> None:
     Kernel(builder, following.plan, [weights, weights], [], following.handed, is_other=True).load_early()
 
 
-def _counts(plan: Plan) -> tuple[int, int]:
-    """Operands and results of the epilogue, or the one result."""
-    return (len(plan.epilogue.operands), len(plan.epilogue.results)) if plan.epilogue else (0, 1)
+def _homes(plan: Plan) -> list[Home | None]:
+    """Of operands and results, in the order of the parameters."""
+    nest = plan.nest
+    first = [nest.image.home, nest.other.home if nest.kind == "weight_grad" else None]
+    result = None if nest.kind == "weight_grad" else nest.other.home
+    more: Sequence[View | Filter] = nest.extras
+    return [
+        *(first[::-1] if nest.swapped else first),
+        *([v.home if isinstance(v, View) else None for v in more] if more else [result]),
+    ]
 
 
 def cycles_of(plan: Plan, cores: int, early: bool = False) -> int:
     """T1 of the plan alone, without data and without the launch; with `early` its first weights are there."""
     machine, module = plan.machine, KernelModule("timed")
-    count = len(write(module, "group", plan, handed="early" if early else "").params)
+    write(module, "group", plan, handed="early" if early else "")
+    homes, sizes = _homes(plan), _sizes(plan)
     entry = module.add_function(Function("main", entry=True))
     builder = Builder(module, entry)
     stay, go = entry.add_block("memory_core"), entry.add_block("compute")
     builder.branch(builder.special("isMpu"), stay, go)
-    args = [builder.block.add_argument(GDRAM, f"a{number}") for number in range(count)]
+    given = [builder.block.add_argument(GDRAM, f"a{n}") for n, home in enumerate(homes) if home is None]
     builder.block = stay
     builder.ret()
     builder.block = go
+    far = iter(given)
+    args = [next(far) if home is None else _at_home(builder, home, machine) for home in homes]
     builder.call("group", args, ())
     builder.ret()
     device = Device(machine)
-    arrays = [device.empty((size,), "uint8") for size in _sizes(plan)]
+    arrays = [device.empty((size,), "uint8") for size, home in zip(sizes, homes, strict=True) if home is None]
     task = f"union{cores // machine.cores_per_cluster}" if cores > 1 else "block"
     kernel = device.load(compile_module(module, machine))["main"]
     run = device.time(kernel, arrays, dim=(cores, 1, 1), task=task)
     return run.cycles - machine.cycles(machine.launch.overhead_ns)
+
+
+def _at_home(builder: Builder, home: Home, machine: Machine) -> Value:
+    """A place on chip for a tensor, behind what buffers may fill; all lie at the same, for nobody looks at
+    values."""
+    at = address(LETTERS[home.space], room_of(machine, home.space))
+    return builder.cast(builder.integer(at), Pointer(home.space))
 
 
 def _sizes(plan: Plan) -> list[int]:

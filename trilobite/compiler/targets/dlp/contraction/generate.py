@@ -7,22 +7,21 @@ asynchronous and run steps ahead of, or behind, the unit; edges of tiles are num
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from typing import cast
 
-from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile, merged
+from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile
 from trilobite.compiler.targets.dlp.contraction.finish import Finish
+from trilobite.compiler.targets.dlp.contraction.homes import Rows, copy_rows, is_apart, is_own
 from trilobite.compiler.targets.dlp.contraction.mapping import ceil_div
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan, is_scalar
 from trilobite.compiler.targets.dlp.contraction.region import Regions
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
-from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, Members, Sharing, launched_clusters
+from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, launched_clusters
+from trilobite.compiler.targets.dlp.contraction.together import SharedLoads, Tile
 from trilobite.compiler.targets.dlp.contraction.walk import Point, Stage, Walk
 from trilobite.compiler.targets.dlp.vector.formats import WORDS
-from trilobite.processor.isa.address import CLUSTER_SHIFT
 from trilobite.processor.isa.formats import U8
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Buffer, Value
@@ -30,7 +29,7 @@ from trilobite.processor.lang.ir import Buffer, Value
 HANDED = ("right", "parts_right")  # rooms that a routine fills for the one behind it
 
 
-class Kernel:
+class Kernel(SharedLoads):
     """Writes one contraction at the builder's place. `pointers`: the image, the other operand, extras,
     results. With `handed`, the name of the buffers of its right operand, the first tile of that is loaded by
     the routine before (`load_early`), which only has these buffers (`is_other`)."""
@@ -113,13 +112,13 @@ class Kernel:
         looped = [d for d in self.mapping.order if self.count[d] > 1 or not isinstance(self.trips[d], int)]
         meets = ("chip" if self.mapping.across else "cluster") if plan.shared else ""
         walk = Walk(self.s, looped, self.trips, plan.residences, self.mapping.order, plan.waits, meets)
-        early = 1 if plan.shared else 0
+        early = 1 if plan.filled else 0
         load = Stage("load", early, self._load)
         store = Stage("store", early + lead + (1 if lead else 0), self._at_result(self._store))
         compute = Stage("compute", early + lead, self._at_result(self._compute))
         if early:
             fill = Stage("fill", 0, self._fill)
-            if plan.is_single and not (self.handed and plan.shared == ("right",)):
+            if plan.is_single and not (self.handed and plan.filled == ("right",)):
                 fill, load = Stage("fill", 0, self._fill_and_load), Stage("take", early, self._takes)
             is_filled = plan.is_single and load.name == "load"
             walk.emit([load, store, compute] if is_filled else [fill, load, store, compute], between)
@@ -131,7 +130,7 @@ class Kernel:
     def load_early(self) -> None:
         """The first tile of the right operand, into buffers that nobody else uses meanwhile."""
         at = Point(dict.fromkeys(DIMS, 0), {})
-        get = self._fill_part if "right" in self.plan.shared else self._load_tile
+        get = self._fill_part if "right" in self.plan.filled else self._load_tile
         there = partial(self._where, at, "right", partial(get, "right", at))
         self.s.when(self.s.compare("gt", self.s.product(self.trips.values()), 0), there, "early")
 
@@ -178,96 +177,17 @@ class Kernel:
     # operands that several cores load together
     def _fill(self, at: Point) -> None:
         """This core's parts of tiles, from DRAM into SRAM."""
-        for name in self.plan.shared:
+        for name in self.plan.filled:
             there = partial(self._where, at, name, partial(self._fill_part, name, at))
             self.s.when(self._is_due(name, at, True), there, "fill")
-
-    def _fill_part(self, name: str, at: Point) -> None:
-        s, tile, made = self.s, self._tile(name, at), self.plan.sharing(name)
-        mine: Int = 0
-        if made.within:
-            mine = self._weighted(1, made.cores.weights(True))
-        if made.across:
-            mine = s.add(mine, s.mul(self._weighted(0, made.clusters.weights(True)), made.sharers))
-        first, count, step, axes = self._part(tile, made.parts, mine)
-        to = s.offset(self._parts(name, at), s.mul(first, step))
-        outer = axes[-1]
-        source = s.offset(s.offset(tile.pointer, tile.first), s.mul(first, outer.of))
-        some = [*axes[:-1], Axis(count, outer.to, outer.of)]
-        copy = partial(copy_tile, s, to, source, some, tile.item)
-        s.when(s.compare("gt", count, 0), copy, "part")
-
-    def _weighted(self, level: int, weights: Sequence[tuple[str, int]]) -> Int:
-        """This cluster's (0) or core's (1) number among those that differ along these dims."""
-        return self.s.total(self.s.mul(self.indices[level][dim], weight) for dim, weight in weights)
-
-    def _parts(self, name: str, at: Point) -> Value:
-        """Where parts of this core's tile lie in its own cluster's SRAM."""
-        made, room = self.plan.sharing(name), self.plan.rooms[f"parts_{name}"]
-        per_cluster = self.plan.machine.cores_per_cluster
-        slot = at.slot(self.s, "parts", self.plan.residences["parts"], self.count)
-        place = self.s.offset(self.base[f"parts_{name}"], self.s.mul(slot, room.tile))
-        members = made.cores if made.within else Members(self.mapping.cores, DIMS)
-        kind = self._weighted(1, members.weights(False))
-        return self.s.offset(place, self.s.mul(kind, room.tile // made.kinds(per_cluster)))
-
-    def _take(self, name: str, at: Point) -> None:
-        """The tile, from the SRAM of every cluster that has a part; of each this core's share, for all cores
-        of its cluster that want it."""
-        s, made, tile = self.s, self.plan.sharing(name), self._tile(name, at)
-        own, near = self._parts(name, at), self._place(name, at)
-        turn = self._weighted(1, made.cores.weights(True)) if made.within else 0
-        for number, home in self._homes(made):
-            first, count, step, _ = self._part(tile, made.parts, s.add(turn, s.mul(number, made.sharers)))
-            skip, source = s.mul(first, step), own
-            if made.across:
-                source = s.offset(source, s.mul(s.add(home, 1), 1 << CLUSTER_SHIFT))
-            to, of, size = s.offset(near, skip), s.offset(source, skip), s.value(s.mul(count, step))
-            s.when(s.compare("gt", count, 0), partial(self._given, made, to, of, size), "give")
-
-    def _homes(self, made: Sharing) -> list[tuple[Int, Int]]:
-        """Clusters that have a part, by their number among them. Clusters and cores begin with different
-        ones: they do not all ask the same one, and some ask their own while others use the network."""
-        s, offsets = self.s, made.clusters.offsets if made.across else (0,)
-        first = self._weighted(0, made.clusters.firsts) if made.across else 0
-        stride = offsets[1] if len(offsets) > 1 else 1
-        if len(offsets) == 1 or any(o != n * stride for n, o in enumerate(offsets)):
-            return [(number, s.add(first, offset)) for number, offset in enumerate(offsets)]
-        mine = s.add(self._weighted(0, made.clusters.weights(True)), self.builder.special("coreId"))
-        found = list[tuple[Int, Int]]()
-        for turn in range(len(offsets)):
-            number = s.rem(s.add(mine, turn), len(offsets))
-            found.append((number, s.add(first, s.mul(number, stride))))
-        return found
-
-    def _given(self, made: Sharing, to: Value, of: Value, size: Value) -> None:
-        if made.sharers == 1:
-            self.s.tensor("COPY", [to, of, size], is_async=True)
-            return
-        everyone = sum(1 << offset for offset in made.cores.offsets)
-        mask: Int = everyone
-        if made.cores.firsts:
-            first = self._weighted(1, made.cores.firsts)
-            choices = sorted({sum(place) for place in product(*_places(made.cores))})
-            for number in choices[1:]:
-                mask = self.s.select(self.s.compare("ge", first, number), everyone << number, mask)
-        self.s.tensor("COPYX", [to, of, size, self.s.value(mask)], is_async=True)
-
-    def _part(self, tile: Tile, parts: int, number: Int) -> tuple[Int, Int, Int, list[Axis]]:
-        """Of the tile's outermost axis: where a part begins, how many, bytes of one; the axes."""
-        axes = merged(tile.axes) or [Axis(1, tile.item, tile.item)]
-        outer = axes[-1]
-        each = self.s.ceil_div(outer.count, parts)
-        first = self.s.mul(number, each)
-        mine = self.s.min(self.s.sub(outer.count, first), each)
-        return first, mine, outer.to, axes
 
     def _tile(self, name: str, at: Point) -> Tile:
         """Where an operand's tile comes from; not of one that is spread by zeros."""
         image = (name == "left") != (self.nest.kind == "weight_grad")
         if image:
-            found = self.regions.image(at)
-            return Tile(self.operands[0], found.first, found.axes, self.nest.image.item)
+            found, view = self.regions.image(at), self.nest.image
+            rows = self._rows(at, view, found.rows.first, found.rows.count)
+            return Tile(self.operands[0], found.first, found.axes, view.item, view, rows)
         if self.nest.kind == "weight_grad":
             axes, first = self.regions.result_axes(at, self.nest.other, "n")
             return Tile(self.operands[1], first, axes, self.nest.other.item)
@@ -280,7 +200,25 @@ class Kernel:
         if image and self.nest.kind != "product":
             to = self._cleared(to, at)
         tile = self._tile(name, at)
-        copy_tile(self.s, to, self.s.offset(tile.pointer, tile.first), tile.axes, tile.item)
+        self._copy_in(to, tile)
+
+    def _copy_in(self, to: Value, tile: Tile) -> None:
+        of = self.s.offset(tile.pointer, tile.first)
+        if tile.view is not None and tile.view.home is not None:
+            copy_rows(self.s, tile.view, to, of, tile.axes, tile.rows, False)
+        else:
+            copy_tile(self.s, to, of, tile.axes, tile.item)
+
+    def _rows(self, at: Point, view: View, first: Int, count: Int) -> Rows:
+        """Rows of a tile, as far as it matters where on chip they are at home."""
+        s, e = self.s, self.nest.extents
+        if not is_apart(view):
+            return Rows(first, count)
+        if is_own(self.nest, self.mapping, view, self.count["p"]):
+            return Rows(first, count, 0, self.indices[0]["p"])
+        outer = [s.mul(self.regions.span(at, d)[0], b) for d, b in (("g", view.group), ("b", view.image))]
+        is_one = e["b"] == e["g"] == 1
+        return Rows(first, count, 0 if is_one else s.total(outer))
 
     def _cleared(self, to: Value, at: Point) -> Value:
         """Zeros between the places of a spread image; where its first place lies."""
@@ -307,7 +245,14 @@ class Kernel:
             copy_tile(self.s, to, self.s.offset(source, first), outputs, view.item)
             return
         axes, first = self._result_axes(at, view)
-        copy_tile(self.s, to, self.s.offset(source, first), axes, view.item)
+        self._copy_in(to, self._result_tile(at, view, source, axes, first))
+
+    def _result_tile(
+        self, at: Point, view: View | Filter, pointer: Value, axes: list[Axis], first: Int
+    ) -> Tile:
+        if isinstance(view, Filter):
+            return Tile(pointer, first, axes, view.item)
+        return Tile(pointer, first, axes, view.item, view, self._rows(at, view, *self.regions.span(at, "p")))
 
     def _result_axes(self, at: Point, view: View | Filter) -> tuple[list[Axis], Int]:
         if isinstance(view, Filter):
@@ -357,23 +302,18 @@ class Kernel:
         for number, pointer in enumerate(self.results):
             view = self._result_view(number)
             axes, first = self._result_axes(at, view)
+            tile, of, to = self._result_tile(at, view, pointer, axes, first), self._result(number, at), (
+                self.s.offset(pointer, first))  # fmt: skip
+            if tile.view is not None and tile.view.home is not None:
+                copy_rows(self.s, tile.view, of, to, axes, tile.rows, True)
+                continue
             turned = [Axis(axis.count, axis.of, axis.to) for axis in axes]
-            copy_tile(self.s, self.s.offset(pointer, first), self._result(number, at), turned, view.item)
+            copy_tile(self.s, to, of, turned, view.item)
 
     def _result_view(self, number: int) -> View | Filter:
         if self.plan.epilogue is not None:
             return self.nest.extras[len(self.plan.epilogue.operands) + number]
         return self.nest.filter if self.nest.kind == "weight_grad" else self.nest.other
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Where a tile lies in device memory."""
-
-    pointer: Value
-    first: Int
-    axes: list[Axis]
-    item: int
 
 
 def _size(parts: Sequence[int]) -> int:
@@ -392,9 +332,3 @@ def _indices(s: Scalars, parts: Sequence[int], number: Int) -> dict[str, Int]:
             found[dim] = s.rem(left, count)
             left = s.div(left, count)
     return found
-
-
-def _places(members: Members) -> list[list[int]]:
-    """For each dim that an operand has, where its parts begin among the numbers."""
-    parts = dict(zip(DIMS, members.parts, strict=True))
-    return [[step * stride for step in range(parts[dim])] for dim, stride in members.firsts]

@@ -18,7 +18,7 @@ from typing import Literal
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.dlp.contraction.formats import OPERANDS, RESULTS, accumulator
-from trilobite.compiler.targets.dlp.interfaces import Convolution, Problem, Product, Tensor
+from trilobite.compiler.targets.dlp.interfaces import Convolution, Home, Problem, Product, Tensor
 from trilobite.processor.isa.formats import I32, Format
 
 DIMS = ("g", "b", "p", "q", "n", "k")
@@ -55,7 +55,8 @@ POINT = Window((1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 
 @dataclass(frozen=True)
 class View:
-    """A tensor in device memory: bytes from one image, row, column, channel and group to the next."""
+    """A tensor in device memory or at home on chip: bytes from one image, row, column, channel and group to
+    the next."""
 
     image: int
     row: int
@@ -63,6 +64,7 @@ class View:
     channel: int
     group: int
     item: int
+    home: Home | None = None
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ def _product(p: Product, extras: Sequence[Tensor]) -> Nest:
 
 def _matrix(t: Tensor) -> View:
     item = t.dtype.itemsize
-    return View(0, t.strides[1] * item, 0, t.strides[2] * item, t.strides[0] * item, item)
+    return View(0, t.strides[1] * item, 0, t.strides[2] * item, t.strides[0] * item, item, t.home)
 
 
 def _joined(nest: Nest) -> Nest:
@@ -215,7 +217,8 @@ def _joined(nest: Nest) -> Nest:
 
 
 def _transposed(t: Tensor) -> Tensor:
-    return Tensor((t.shape[0], t.shape[2], t.shape[1]), t.dtype, (t.strides[0], t.strides[2], t.strides[1]))
+    shape, strides = (t.shape[0], t.shape[2], t.shape[1]), (t.strides[0], t.strides[2], t.strides[1])
+    return Tensor(shape, t.dtype, strides, t.home)
 
 
 def _formats(operand: DType, accumulate: DType) -> tuple[Format, Format]:
@@ -273,7 +276,7 @@ def _view(t: Tensor, channels: int) -> View:
     item = t.dtype.itemsize
     image, *places, channel = (stride * item for stride in t.strides)
     row, column = _two(tuple(places), 0)
-    return View(image, row, column, channel, channel * channels, item)
+    return View(image, row, column, channel, channel * channels, item, t.home)
 
 
 def _filter(t: Tensor, outputs: int) -> Filter:
@@ -296,7 +299,7 @@ def _pointwise(nest: Nest) -> Nest:
     rows = [_one_axis(((e["b"], v.image), (e["p"], v.row), (e["q"], v.column))) for v in views]
     if e["g"] > 1 or None in rows:
         return made
-    flat = [View(0, row or 0, 0, v.channel, 0, v.item) for v, row in zip(views, rows, strict=True)]
+    flat = [View(0, row or 0, 0, v.channel, 0, v.item, v.home) for v, row in zip(views, rows, strict=True)]
     return replace(
         made, kind="product", window=POINT, image=flat[0], other=flat[1], extras=tuple(flat[2:]),
         filter=replace(nest.filter, group=0),

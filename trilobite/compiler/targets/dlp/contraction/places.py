@@ -104,6 +104,8 @@ class Plan:
         self.nest, self.mapping, self.machine, self.epilogue = nest, mapping, machine, epilogue
         self.count, self.least = trips(nest, mapping), fewest(nest, mapping)
         self.shared = tuple(name for name in OPERANDS if name in mapping.shared or name in mapping.across)
+        # what is at home on chip is in SRAM already: cores only give it to each other
+        self.filled = tuple(name for name in self.shared if name != "left" or nest.image.home is None)
         if self.shared:  # then all cores go equally many steps
             self.least = self.count
         self.elements = tile_elements(nest, mapping)
@@ -145,7 +147,7 @@ class Plan:
         nest, m = self.nest, self.mapping
         own, order = nest.own, m.order
         found = {
-            "parts": Residence((), len(order), (), (), 1, 1 if self.is_single or not self.shared else 2),
+            "parts": Residence((), len(order), (), (), 1, 1 if self.is_single or not self.filled else 2),
             "left": residence(own["left"], order, self.count, self.least, m.keep_left, self.depth),
             "right": residence(own["right"], order, self.count, self.least, m.keep_right, self.depth),
             "sums": self._sums(),
@@ -194,7 +196,7 @@ class Plan:
             Room("right", self._right_space(), aligned(left.bytes(e["right"])), r["right"].slots),
             Room("sums", self._sum_space(), aligned(self.sums.bytes(e["out"])), r["sums"].slots),
         ]
-        for name in self.shared:
+        for name in self.filled:
             tile, kinds = (
                 aligned(left.bytes(e[name])),
                 self.sharing(name).kinds(self.machine.cores_per_cluster),

@@ -16,14 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.targets.dlp.contraction.figures import (
-    Extra,
-    Figures,
-    Shape,
-    ceil_div,
-    figures_of,
-    together,
-)
+from trilobite.compiler.targets.dlp.contraction.behind import Extra, Shape
+from trilobite.compiler.targets.dlp.contraction.figures import Figures, ceil_div, figures_of, together
 from trilobite.compiler.targets.dlp.contraction.mapping import ALIGN, Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest
 from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, sharing_of
@@ -33,6 +27,7 @@ from trilobite.processor.machine import Machine
 Array = Any  # of NumPy, one entry for each mapping
 
 BEFORE = 20  # cycles of scalar work between a wait and the first copy
+_SOME = 1e-6  # cycles of a store that goes elsewhere than to DRAM
 MEETING = 24  # cycles of a barrier of a cluster in a step
 
 
@@ -51,7 +46,8 @@ def figures_for(nest: Nest, machine: Machine, shape: Shape, mappings: list[Mappi
     tiles = {d: np.array([m.tile(d) for m in mappings], np.int64) for d in DIMS}
     parts = {d: np.array([m.parts(d) for m in mappings], np.int64) for d in DIMS}
     shared = {name: together(machine, [sharing_of(nest, m, name) for m in mappings]) for name in OPERANDS}
-    return figures_of(nest, machine, shape, tiles, parts, shared)
+    outer = np.array([m.clusters[DIMS.index("p")] for m in mappings], np.int64)
+    return figures_of(nest, machine, shape, tiles, parts, shared, outer)
 
 
 def predicted(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping) -> float:
@@ -158,17 +154,23 @@ class Prediction:
         unit = self.f.unit / np.maximum(self.f.steps, 1)
         each = np.zeros(self.size)
         for weight, load, given in kinds:
-            with_store, without = (self._step(load, given, unit, amount) for amount in (store, 0 * store))
+            with_store = self._step(load, given + self.f.given_store, unit, np.maximum(store, _SOME))
+            without = self._step(load, given, unit, 0 * store)
             each = each + weight * (ps * with_store + (1 - ps) * without)
         nothing = 0 * left
         last = self._step(nothing, nothing, unit, nothing) + self.f.vector
         first = left + np.maximum(right - self.shape.early, 0)
-        return self._first(first, gl + gr) + (self.f.steps - 1) * each + last + self._ends(store)
+        end = self._ends(store) + self.f.given_store if self._stores_far else self.f.given_store
+        return self._first(first, gl + gr) + (self.f.steps - 1) * each + last + end
+
+    @property
+    def _stores_far(self) -> bool:
+        return bool((self.f.store > 0).any())
 
     def _first(self, load: Array, given: Array) -> Array:
         """Until the unit begins: a step's scalar work, the first loads, and what the cluster shares."""
-        begin = (self.f.scalar if self.waits else BEFORE) + self._ends(load)
-        return begin + np.where(self.f.meets, self._at_least(given) + MEETING, 0)
+        begin = (self.f.scalar if self.waits else BEFORE) + np.where(load > 0, self._ends(load), 0)
+        return begin + np.where(self.f.meets, self._at_least(given) + MEETING, given)
 
     def _ends(self, moved: Array) -> Array:
         """A step that only copies."""
@@ -207,14 +209,14 @@ class Prediction:
         fetched = load + np.where(load > 0, lag, 0)
         if lead == 0:
             if self.waits:
-                return fetched + work + store + np.where(store > 0, lag, 0) + scalar
-            return np.maximum(fetched + work + store, scalar)
+                return fetched + given + work + store + np.where(store > 1, lag, 0) + scalar
+            return np.maximum(fetched + given + work + store, scalar)
         if self.waits:
-            busy = np.where(moved > 0, moved + lag, 0)
+            busy = np.where(moved > 1, moved + lag, 0)
             slowest = np.maximum(np.maximum(busy, given) + BEFORE, work + 2 * BEFORE)
             return np.maximum(slowest, scalar) + np.where(self.f.meets, MEETING, 0)
-        chain = (fetched + work) / (lead + 1)
-        return np.maximum(np.maximum(np.maximum(moved, work), chain), scalar)
+        chain = (fetched + given + work) / (lead + 1)
+        return np.maximum(np.maximum(np.maximum(np.maximum(moved, given), work), chain), scalar)
 
     @cached_property
     def fits(self) -> Array:
@@ -223,6 +225,9 @@ class Prediction:
         room = (core.nram.kib - core.nram.reserved_kib) * 1024
         if self.walking.lead != 1:  # what cores share runs a step ahead of double buffers
             nram = np.where(self.f.meets, room + 1, nram)
+        if self.nest.image.home is not None:  # multicasts are of whole rows
+            cut = self.f.meets_left & ((self.f.count["k"] > 1) | (self.f.count["q"] > 1))
+            nram = np.where(cut, room + 1, nram)
         far = room_of(self.machine, "sram")
         pool = core.pool_kib * 1024 or room + core.wram.bytes
         return np.asarray(

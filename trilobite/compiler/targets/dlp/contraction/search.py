@@ -13,7 +13,8 @@ from math import prod
 import numpy as np
 
 from trilobite.base.errors import KernelError
-from trilobite.compiler.targets.dlp.contraction.figures import Behind, Extra, Figures, Shape
+from trilobite.compiler.targets.dlp.contraction.behind import Behind, Extra, Shape
+from trilobite.compiler.targets.dlp.contraction.figures import Figures
 from trilobite.compiler.targets.dlp.contraction.formats import is_product
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping, ceil_div, trips
 from trilobite.compiler.targets.dlp.contraction.nest import Nest

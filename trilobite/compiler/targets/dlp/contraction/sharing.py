@@ -113,11 +113,28 @@ def is_shareable(nest: Nest, m: Mapping, machine: Machine) -> bool:
         return False
     if m.across and (prod(m.clusters) != launched_clusters(machine) or not is_connected(machine)):
         return False
+    if "left" in m.across and nest.image.home is not None:
+        return False
+    if "left" in m.shared and nest.image.home is not None and not _is_whole(nest, m):
+        return False
     for name in OPERANDS:
         made = sharing_of(nest, m, name)
         if (made.within and made.cores.count == 1) or (made.across and made.clusters.count == 1):
             return False
     return True
+
+
+def _is_whole(nest: Nest, m: Mapping) -> bool:
+    """Are tiles of an image at home on chip rows that lie end to end, as a multicast wants them?"""
+    return m.tile("k") >= nest.extents["k"] and m.tile("q") >= nest.extents["q"] and is_run(nest)
+
+
+def is_run(nest: Nest) -> bool:
+    """Do rows of the image lie end to end, with all their columns and channels?"""
+    e, view = nest.extents, nest.image
+    width = nest.window.space[1] if nest.kind == "forward" else e["q"]
+    whole = view.column == e["k"] * view.item or width == 1
+    return view.channel == view.item and whole and view.row == width * e["k"] * view.item
 
 
 def is_connected(machine: Machine) -> bool:

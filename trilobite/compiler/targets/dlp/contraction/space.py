@@ -16,15 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.targets.dlp.contraction.figures import (
-    Figures,
-    Shape,
-    Together,
-    figures_of,
-    together,
-)
+from trilobite.compiler.targets.dlp.contraction.behind import Shape
+from trilobite.compiler.targets.dlp.contraction.figures import Figures, Together, figures_of, together
 from trilobite.compiler.targets.dlp.contraction.mapping import ONES, Mapping, ceil_div
-from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest
+from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
 from trilobite.compiler.targets.dlp.contraction.predict import Walking
 from trilobite.compiler.targets.dlp.contraction.sharing import (
     OPERANDS,
@@ -85,11 +80,17 @@ def _shared(nest: Nest, machine: Machine, a: tuple[int, ...], b: tuple[int, ...]
     """Where the machine can multicast: sharing within clusters, and as far as it goes."""
     if machine.interlock == "ranges" or not (machine.sram.multicast and machine.sram.kib):
         return []
-    alike = [
-        "+".join(name for name in OPERANDS if Members(parts, nest.own[name]).count > 1) for parts in (b, a)
-    ]
-    near, far = Division(a, b, alike[0]), Division(a, b, *alike)
-    tries = ([near] if alike[0] else []) + ([far] if alike[1] else [])
+    alike = [[name for name in OPERANDS if Members(parts, nest.own[name]).count > 1] for parts in (b, a)]
+    if nest.image.home is not None:  # then it comes from all clusters, whoever shares it
+        alike[1] = [name for name in alike[1] if name != "left"]
+    within, across = ("+".join(names) for names in alike)
+    tries = ([Division(a, b, within)] if within else []) + (
+        [Division(a, b, within, across)] if across else []
+    )
+    if nest.image.home is not None and alike[0] == ["left", "right"]:
+        tries += [Division(a, b, "right", d.across) for d in tries]
+    elif nest.image.home is not None and alike[0] == ["left"] and across:
+        tries.append(Division(a, b, "", across))
     tile = tuple(nest.extents[d] for d in DIMS)
     return [
         d for d in tries
@@ -160,9 +161,21 @@ class Space:
             return [mine]
         granule = 1 if fine else granules(nest, self.machine)[dim]
         sizes = tile_sizes(mine, granule)
+        if dim == "p" and not fine:
+            sizes = self._with_home(sizes, parts)
         if fine:
             return _thinned(sizes, FINE_TILES)
         return sizes[:3] if dim == "q" else _thinned(sizes, MOST_TILES)
+
+    def _with_home(self, sizes: list[int], parts: int) -> list[int]:
+        """Rows that lie in one cluster, divided among its cores, where they are not as many anyway."""
+        views = [v for v in (self.nest.image, self.nest.other, *self.nest.extras) if isinstance(v, View)]
+        found = list(sizes)
+        for view in views:
+            if view.home is not None and view.home.clusters > 1 and view.row:
+                rows = view.home.part // view.row * view.home.clusters
+                found += [ceil_div(rows, parts)] if rows >= parts >= view.home.clusters else []
+        return list(dict.fromkeys(found))
 
     def _tilings(self) -> list[tuple[int, ...]]:
         """Tiles and the number of the division, in a fixed order."""
@@ -204,7 +217,8 @@ class Space:
         split = np.array([np.multiply(d.clusters, d.cores) for d in self.divisions], np.int64)
         parts = {d: split[which, i] for i, d in enumerate(DIMS)}
         shared = {name: self._together(name, which) for name in OPERANDS}
-        return figures_of(self.nest, self.machine, shape, tiles, parts, shared)
+        outer = np.array([d.clusters[DIMS.index("p")] for d in self.divisions], np.int64)[which]
+        return figures_of(self.nest, self.machine, shape, tiles, parts, shared, outer)
 
     def _together(self, name: str, which: Any) -> Together:
         made = [

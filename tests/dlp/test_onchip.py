@@ -1,0 +1,151 @@
+"""Values that stay on chip between groups: the interpreter's bits, no race, where all readers can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trilobite.base import dtypes as dt
+from trilobite.compiler.targets.contract import Usage
+from trilobite.compiler.targets.dlp import onchip
+from trilobite.compiler.targets.dlp.target import Processed, Processor, dlp
+from trilobite.ir import primitives  # noqa: F401, fills the table
+from trilobite.ir.evaluate import run
+from trilobite.ir.graph import Graph
+from trilobite.ir.primitive import table
+from trilobite.ir.transforms.record import record_graph
+from trilobite.ir.types import TensorType
+from trilobite.processor.machine import Machine, load_machine
+
+Array = np.ndarray[Any, Any]
+
+
+def _part(clusters: int, cores: int, sram: int) -> Machine:
+    """A part of dlp-m; its clusters in a row."""
+    machine = load_machine("dlp-m")
+    noc = replace(machine.noc, shape=(1, clusters))
+    shared = replace(machine.sram, kib=sram, reserved_kib=8)
+    return replace(machine, name="part", clusters=clusters, cores_per_cluster=cores, noc=noc, sram=shared)
+
+
+MACHINES = {
+    "dlp-m": load_machine("dlp-m"), "2x2": _part(2, 2, 256), "4x1": _part(4, 1, 64), "1x4": _part(1, 4, 48),
+}  # fmt: skip
+
+
+def _window(kernel: int, stride: int) -> dict[str, Any]:
+    pad = (kernel // 2,) * 2
+    return {
+        "stride": (stride, stride), "low": pad, "high": pad, "x_dilation": (1, 1), "w_dilation": (1, 1),
+        "groups": 1, "dtype": dt.int32,
+    }  # fmt: skip
+
+
+def _full(value: float, dtype: Any, shape: tuple[int, ...] = ()) -> Any:
+    return table["full"](shape=shape, value=value, dtype=dtype)
+
+
+def _codes(x: Any, w: Any, scale: Any, kernel: int, stride: int = 1) -> Any:
+    sums = table["conv"](x, w, **_window(kernel, stride))
+    codes = table["requantise"](sums, scale, _full(0, dt.int8, scale.shape), axis=1, dtype=dt.int8)
+    return table["maximum"](codes, _full(0, dt.int8, codes.shape))
+
+
+def _added(x: Any, w: Any, scale: Any, short: Any) -> Any:
+    """A pointwise convolution whose result meets a shortcut."""
+    sums = table["conv"](x, w, **_window(1, 1))
+    y = table["dequantise"](sums, scale, _full(0, dt.int32, scale.shape), axis=1)
+    y = table["add"](y, table["dequantise"](short, _full(0.05, dt.float32), _full(0, dt.int8), axis=None))
+    return table["quantise"](y, _full(0.05, dt.float32), _full(0, dt.int8), axis=None, dtype=dt.int8)
+
+
+def _block(shape: tuple[int, int, int, int], width: int, stride: int) -> tuple[Graph, list[Array]]:
+    """Two residual blocks, the first with a strided shortcut, and a convolution behind them."""
+    inputs = shape[1]
+    weights = [(width, inputs, 1), (width, width, 3), (inputs, width, 1), (inputs, inputs, 1),
+               (width, inputs, 1), (width, width, 5), (inputs, width, 1), (3, inputs, 3)]  # fmt: skip
+    types = [TensorType(shape, dt.int8)]
+    for outputs, channels, kernel in weights:
+        types += [TensorType((outputs, channels, kernel, kernel), dt.int8),
+                  TensorType((outputs,), dt.float32)]  # fmt: skip
+
+    def body(x: Any, *w: Any) -> tuple[Any]:
+        pairs = list(zip(w[::2], w[1::2], strict=True))
+        y = _codes(_codes(x, *pairs[0], 1), *pairs[1], 3, stride)
+        short = _codes(x, *pairs[3], 1, stride)
+        y = _added(y, *pairs[2], short)
+        z = _codes(_codes(y, *pairs[4], 1), *pairs[5], 5)
+        return (_codes(_added(z, *pairs[6], y), *pairs[7], 3),)
+
+    rng = np.random.default_rng(sum(shape) + width + stride)
+    values = [
+        (rng.random(t.shape) / 300).astype(np.float32) if t.dtype == dt.float32
+        else rng.integers(-60, 60, tuple(map(int, t.shape))).astype(np.int8) for t in types
+    ]  # fmt: skip
+    return record_graph(body, types, "blocks"), values
+
+
+def _on(graph: Graph, machine: Machine) -> Processed:
+    target = dlp(machine)
+    assert isinstance(target, Processor)
+    return target.load(target.lower(graph, Usage()))
+
+
+SHAPES = [(1, 32, 14, 14), (1, 19, 13, 9), (2, 16, 7, 5), (5, 8, 6, 6), (1, 40, 3, 31)]
+
+
+CASES = [("dlp-m", SHAPES[0]), ("dlp-m", SHAPES[2]), *(("2x2", shape) for shape in SHAPES[1:]),
+         ("4x1", SHAPES[1]), ("4x1", SHAPES[3]), ("1x4", SHAPES[4])]  # fmt: skip
+
+
+@pytest.mark.parametrize(("machine", "shape"), CASES)
+def test_residual_blocks(machine: str, shape: tuple[int, int, int, int]) -> None:
+    graph, values = _block(shape, 24, 1 + sum(shape) % 2)
+    made = _on(graph, MACHINES[machine])
+    made.checks = True
+    assert np.array_equal(made.run(list(values), [], 0)[0], run(graph, values)[0])
+    assert "buffer @near " in made.stages["kernel"], "something of it stays on chip"
+
+
+def test_dram_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values between the groups cost no byte of it."""
+    graph, values = _block((1, 32, 14, 14), 24, 1)
+    moved = []
+    for near in (True, False):
+        if not near:
+            monkeypatch.setattr(
+                "trilobite.compiler.targets.dlp.network.near_values", lambda *_: onchip.Near()
+            )
+        made = _on(graph, MACHINES["dlp-m"])
+        made.run(list(values), [], 0)
+        assert made.last_run is not None
+        moved.append(sum(made.last_run.bytes[f"gdram {way}"] for way in ("read", "write")))
+    between = 14 * 14 * (6 * 32 + 4 * 24)  # written or read; the first and the last value stay outside
+    assert moved[1] - moved[0] >= between
+
+
+def test_only_contractions_read_on_chip() -> None:
+    """A value that anything else reads, or that the caller gets, has no home."""
+
+    def body(x: Any, w: Any, s: Any) -> tuple[Any, ...]:
+        first = _codes(x, w, s, 1)
+        second = _codes(first, w, s, 1)
+        summed = table["reduce_sum"](table["cast"](second, dtype=dt.int32), axes=(1,))
+        third = _codes(second, w, s, 1)
+        return summed, _codes(third, w, s, 1), third
+
+    types = [TensorType((1, 16, 8, 8), dt.int8), TensorType((16, 16, 1, 1), dt.int8),
+             TensorType((16,), dt.float32)]  # fmt: skip
+    graph = record_graph(body, types, "mixed")
+    made = _on(graph, MACHINES["dlp-m"])
+    rng = np.random.default_rng(0)
+    values = [rng.integers(-9, 9, tuple(map(int, t.shape))).astype(np.int8) for t in types[:2]]
+    values.append((rng.random(16) / 50).astype(np.float32))
+    for got, want in zip(made.run(list(values), [], 0), run(graph, values), strict=True):
+        assert np.array_equal(got, want)
+    assert made.last is not None
+    found = onchip.near_values(made.last.compiled.compilation.latest, MACHINES["dlp-m"], 16)
+    assert len(found.homes) == 1  # the first

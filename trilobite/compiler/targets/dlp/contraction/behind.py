@@ -1,0 +1,47 @@
+"""What follows the sums of a tile, as far as its cost is concerned: plain data for the cost model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trilobite.compiler.targets.dlp.contraction.nest import Filter, View
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An operand or a result of the epilogue: where it lies; whether vector instructions read it."""
+
+    view: View | Filter
+    is_result: bool
+    is_vector: bool
+    is_read: bool = True
+    is_scalar: bool = False
+
+
+@dataclass(frozen=True)
+class Behind:
+    """Vector instructions behind the sums: bytes of an element that pass the lanes, how many instructions,
+    bytes of an element of scratch memory, bytes of NRAM and WRAM whatever the tile."""
+
+    lanes: int = 0
+    instructions: int = 0
+    scratch: int = 0
+    nram: int = 0
+    wram: int = 0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the cost depends on beside the nest: bytes of an element of the sums and of the results, whether
+    nothing follows the sums, the vector instructions that follow whole sums and those that follow sums which
+    came in parts, and extra tensors. `parts_wide`: sums in parts leave the unit in the accumulator's format
+    whatever the drain does to whole ones."""
+
+    sums: int
+    results: tuple[int, ...]
+    is_direct: bool
+    behind: Behind = Behind()
+    behind_parts: Behind = Behind()
+    extras: tuple[Extra, ...] = ()
+    parts_wide: bool = True
+    early: int = 0  # cycles for which the first tile of the right operand is loaded before the walk begins

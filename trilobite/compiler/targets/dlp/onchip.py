@@ -1,0 +1,180 @@
+"""Values that stay on chip from the group that makes them to those that read them.
+
+Enters: a graph of fusions, a machine, a number of cores. Leaves: a `Near`: which values have a home on chip,
+where it begins, and how much memory all of them take. Only contractions read and write such values, as the
+left operand, as what is added to its sums, as the result. Several clusters have a part of a value each, cut
+along its rows; a single core keeps values in NRAM. Everything else goes through DRAM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Literal
+
+from trilobite.compiler.targets.dlp.arena import Arena
+from trilobite.compiler.targets.dlp.contraction import accepts
+from trilobite.compiler.targets.dlp.contraction.sharing import is_connected
+from trilobite.compiler.targets.dlp.groups import ContractionPlan, contraction_plan
+from trilobite.compiler.targets.dlp.interfaces import Home
+from trilobite.compiler.targets.dlp.layouts import Order, result_order, row_major, wanted_orders
+from trilobite.compiler.targets.dlp.parts import bytes_of
+from trilobite.compiler.targets.dlp.problems import convolution_of, is_planar, product_of, result_groups
+from trilobite.compiler.targets.dlp.shapes import extents
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.processor.lang.scratchpad import room_of
+from trilobite.processor.machine import Machine
+
+SHARE = 2  # of SRAM at most this part keeps values; tiles that cores share take the rest
+
+
+@dataclass(frozen=True)
+class Near:
+    """Homes of values and the bytes from the memory's beginning where they lie; bytes of all at once."""
+
+    homes: dict[Var, Home] = field(default_factory=dict)
+    offsets: dict[Var, int] = field(default_factory=dict)
+    space: str = ""
+    size: int = 0
+
+    def without(self, machine: Machine) -> Machine:
+        """The machine with the memory that is left to groups."""
+        if not self.size:
+            return machine
+        kib = -(-self.size // 1024)
+        if self.space == "sram":
+            return replace(machine, sram=replace(machine.sram, reserved_kib=machine.sram.reserved_kib + kib))
+        nram = replace(machine.core.nram, reserved_kib=machine.core.nram.reserved_kib + kib)
+        return replace(machine, core=replace(machine.core, nram=nram))
+
+
+def near_values(graph: Graph, machine: Machine, cores: int) -> Near:
+    """What stays on chip: in the order in which values are made, as long as there is room."""
+    memory = _memory(machine, cores)
+    if memory is None:
+        return Near()
+    room = memory.room
+    readers = _readers(graph)
+    last = {v: i for i, e in enumerate(graph.equations) for v in e.inputs}
+    arena, ends = Arena(), dict[int, list[Var]]()
+    homes, offsets = dict[Var, Home](), dict[Var, int]()
+    for i, e in enumerate(graph.equations):
+        for v in e.outputs:
+            home = _home(e, v, readers.get(v, ()), machine, memory) if v not in graph.outputs else None
+            size = 0 if home is None else _size(v, home)
+            if home is None or not arena.has_room(size, room):
+                continue
+            homes[v], offsets[v] = home, arena.take(size)
+            ends.setdefault(last[v], []).append(v)
+        for v in ends.pop(i, ()):
+            arena.give(offsets[v], _size(v, homes[v]))
+    return Near(homes, offsets, memory.space, arena.peak)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Which memory keeps values, of how many clusters, and how many bytes of each."""
+
+    space: Literal["nram", "sram"]
+    clusters: int
+    room: int
+
+
+def _memory(machine: Machine, cores: int) -> _Memory | None:
+    """None if there is none."""
+    room = room_of(machine, "sram") // SHARE
+    if cores == 1 or room <= 0:
+        return None
+    clusters = cores // machine.cores_per_cluster
+    if clusters > 1 and not is_connected(machine):
+        return None
+    return _Memory("sram", clusters, room)
+
+
+def _size(v: Var, home: Home) -> int:
+    return home.part if home.clusters > 1 else bytes_of(v)
+
+
+def _readers(graph: Graph) -> dict[Var, list[Equation]]:
+    found: dict[Var, list[Equation]] = {}
+    for e in graph.equations:
+        for v in dict.fromkeys(e.inputs):
+            found.setdefault(v, []).append(e)
+    return found
+
+
+def _home(e: Equation, v: Var, readers: Sequence[Equation], machine: Machine, memory: _Memory) -> Home | None:
+    """The home of a value that a group makes for these readers, if all of them can do with one."""
+    plan = _plan(e, machine)
+    if plan is None or not readers or len(e.outputs) != 1 or not bytes_of(v):
+        return None
+    head = plan.equation
+    order = result_order(head, wanted_orders(head, [row_major(len(x.type.shape)) for x in head.inputs]))
+    unit = _unit(head, head.outputs[0], v)
+    if unit is None or any(_unit_read(r, v, order, machine) != unit for r in readers):
+        return None
+    if memory.clusters == 1:
+        return Home(memory.space)
+    rows = bytes_of(v) // unit
+    return Home(memory.space, memory.clusters, -(-rows // memory.clusters) * unit)
+
+
+def _plan(e: Equation, machine: Machine) -> ContractionPlan | None:
+    """Of a group that the matrix unit runs, one of whose operands may be at home on chip."""
+    if e.primitive.name != "fusion" or e.attributes["kind"] != "contraction":
+        return None
+    found = contraction_plan(e.attributes["region"])
+    if isinstance(found, str):
+        return None
+    head = found.equation
+    if head.primitive.name == "dot":
+        return found if accepts(product_of(head), machine) is None else None
+    at = head.attributes
+    usual = at["groups"] == 1 and set(at["x_dilation"]) <= {1} and min(*at["low"], *at["high"]) >= 0
+    if head.primitive.name != "conv" or not usual or not is_planar(head):
+        return None
+    return found if accepts(convolution_of(head), machine) is None else None
+
+
+def _unit_read(reader: Equation, v: Var, order: Order, machine: Machine) -> int | None:
+    """Bytes that must lie in one piece for a reader of the value; None if it cannot read it on chip."""
+    plan = _plan(reader, machine)
+    if plan is None:
+        return None
+    region: Graph = reader.attributes["region"]
+    own = [r for r, x in zip(region.inputs, reader.inputs, strict=True) if x is v]
+    head, units = plan.equation, set[int | None]()
+    orders = [row_major(len(x.type.shape)) for x in head.inputs]
+    for r in own:
+        if r is head.inputs[1] or any(r in x.inputs for x in region.equations if _is_move(x)):
+            return None
+        if r is head.inputs[0]:
+            units.add(_unit(head, r, v) if wanted_orders(head, [order, orders[1]])[0] == order else None)
+        if r in plan.operands:
+            units.add(_unit(head, head.outputs[0], v) if _is_like(head, r, order) else None)
+    return units.pop() if len(units) == 1 else None
+
+
+def _is_move(e: Equation) -> bool:
+    return e.primitive.name in ("broadcast", "transpose")
+
+
+def _is_like(head: Equation, operand: Var, order: Order) -> bool:
+    """Has an operand of the epilogue the shape and the order of the product's own result?"""
+    orders = wanted_orders(head, [row_major(len(x.type.shape)) for x in head.inputs])
+    return extents(operand) == extents(head.outputs[0]) and result_order(head, orders) == order
+
+
+def _unit(head: Equation, x: Var, v: Var) -> int | None:
+    """Bytes of a value that a tile never cuts: a row, or a whole image where there are several; `x` is what
+    it is for the product or convolution."""
+    shape, item = extents(x), v.type.dtype.itemsize
+    if head.primitive.name == "conv":
+        if len(shape) != 4:
+            return None
+        return prod(shape[1:]) * item if shape[0] > 1 else shape[1] * shape[3] * item
+    contract, batch = head.attributes["contract"][0], head.attributes["batch"][0]
+    if batch or tuple(contract) != (len(head.inputs[0].type.shape) - 1,) or len(result_groups(head)[2]) != 1:
+        return None
+    return shape[-1] * item
