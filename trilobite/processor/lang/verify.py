@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I64, Format
-from trilobite.processor.isa.row import DMA
+from trilobite.processor.isa.row import DMA, MATRIX
 from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
 from trilobite.processor.lang.calls import reached
 from trilobite.processor.lang.cfg import Graph
@@ -203,8 +203,8 @@ def _tensor(op: Op) -> Iterator[str]:
     if len(op.operands) != len(promise.fields) or len(op.results) != len(promise.results):
         yield f"{mnemonic} takes {', '.join(promise.fields)}"
         return
-    if op.attrs["async"] and promise.row.queue != DMA and mnemonic != "COPYX":
-        yield f"{mnemonic} is no copy, only copies are asynchronous"
+    if op.attrs["async"] and promise.row.queue not in (DMA, MATRIX) and mnemonic != "COPYX":
+        yield f"{mnemonic} is neither a copy nor a product, only these are asynchronous"
     for field, value in zip(promise.fields, op.operands, strict=True):
         yield from _field(op, field, value)
 

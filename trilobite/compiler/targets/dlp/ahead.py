@@ -112,10 +112,13 @@ def can_lead(plan: Plan) -> bool:
 
 
 def cycles_ahead(call: Call | None) -> int:
-    """About how long that is, 0 if there is none: a power of two, so that equal groups stay equal."""
+    """About how long that is, 0 if there is none: a power of two and quarters of it, so that equal groups
+    stay equal."""
     if call is None or call.plan is None or not can_lead(call.plan):
         return 0
-    return 1 << (max(1, last_step(call.plan)).bit_length() - 1)
+    spent = max(4, last_step(call.plan))
+    quarter = 1 << (spent.bit_length() - 3)
+    return spent // quarter * quarter
 
 
 def can_come_early(plan: Plan) -> bool:

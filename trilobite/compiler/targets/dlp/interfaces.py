@@ -153,6 +153,11 @@ class VectorBody(Protocol):
         `scales` there are `places`, filled before the first call.
         """
 
+    def emit_products(
+        self, builder: Builder, inputs: Sequence[Value], count: int | Value, places: Places
+    ) -> None:
+        """Only the products by `scales`, to `places.made`, from where `emit` takes them; asynchronous."""
+
 
 @dataclass(frozen=True)
 class Epilogue:

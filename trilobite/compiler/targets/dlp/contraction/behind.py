@@ -28,6 +28,7 @@ class Behind:
     scratch: int = 0
     nram: int = 0
     wram: int = 0
+    products: int = 0  # of codes by the identity matrix
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,13 @@ from trilobite.compiler.targets.dlp.contraction.near import (
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, Nest, View
 from trilobite.compiler.targets.dlp.contraction.sharing import Sharing, busiest_link
 from trilobite.compiler.targets.dlp.contraction.traffic import Copy, copy_cost
+from trilobite.compiler.targets.dlp.contraction.walk import SHORT
+from trilobite.compiler.targets.dlp.vector import identity
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.timing.arrays import product_cycles
 
 Array = Any  # of NumPy, one entry for each mapping
+WRITTEN = 0.35  # of a step's scalar work that is left where each step is written by itself
 ISSUE = 12  # cycles between two vector instructions of a body
 
 
@@ -80,6 +83,7 @@ class Figures:
     scalar: Array
     sram: Array
     meets_left: Array
+    codes: Array
 
     def take(self, rows: Array) -> Figures:
         """The same of some rows."""
@@ -118,7 +122,7 @@ def figures_of(
     return Figures(
         made.count, made.steps, made.unit, left, right, store, made.given("left"), made.given("right"),
         made.given_store, made.vector, made.elements, made.split, made.meets, made.scalar, made.sram,
-        made.shared["left"].parts > 1,
+        made.shared["left"].parts > 1, made.codes,
     )  # fmt: skip
 
 
@@ -218,6 +222,14 @@ class _Tilings:
         narrowed = parts & (self.shape.sums != self.nest.accumulate.bits // 8) & (not self.shape.extras)
         wide = self.elements["out"] * self.nest.accumulate.bits // 8
         return found + np.where(narrowed, wide // vfu.bytes_per_cycle + vfu.latency, 0)
+
+    @cached_property
+    def codes(self) -> Array:
+        """Cycles in which the matrix unit turns codes of a tile into numbers for what follows the sums."""
+        many = np.where(self.split, self.shape.behind_parts.products, self.shape.behind.products)
+        if not many.any():
+            return np.zeros(self.size)
+        return many * identity.cycles(self.machine, self.elements["out"])
 
     def _image_copy(self) -> Copy:
         t, v, (rows, columns) = self.tile, self.nest.image, self._places_in
@@ -343,7 +355,8 @@ class _Tilings:
             uneven = self.nest.extents["p"] % self.tile["p"] != 0
             found = found + 230 + np.where(self.count["q"] > 1, 220, 0) + np.where(uneven, 130, 0)
         found = found + SEARCHED * searched_clusters(self.nest)
-        return np.maximum(found, 130)
+        waits = self.machine.interlock != "ranges"
+        return np.maximum(np.where(waits & (self.steps <= SHORT), WRITTEN * found, found), 130)
 
     def _load(self, copy: Copy, name: str) -> Array:
         """Of a shared operand a core loads only its part."""

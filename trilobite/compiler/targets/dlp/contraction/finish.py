@@ -43,7 +43,8 @@ class Finish:
                 "",
             ]
         values = [places["sums"], places["left"], places["right"], *map(s.value, fields), *drain]
-        s.tensor(ROWS[kind], values, (self.plan.sums, nest.left, nest.left), flags)
+        formats = (self.plan.sums, nest.left, nest.left)
+        s.tensor(ROWS[kind], values, formats, flags, is_async=self.plan.is_apart)
 
     def _drain(self, extras: Mapping[int, Value], is_last: bool) -> tuple[list[str], list[Value]]:
         nothing = self.s.builder.constant(ANY, 0)
@@ -57,9 +58,10 @@ class Finish:
         ]
 
     def behind(
-        self, regions: Regions, at: Point, sums: Value, extras: Mapping[int, Value], results: Sequence[Value]
-    ) -> None:
-        """From sums to results: narrower numbers, then the epilogue's body."""
+        self, regions: Regions, at: Point, sums: Value, extras: Mapping[int, Value],
+        results: Sequence[Value], made: tuple[Value, ...] = (),
+    ) -> None:  # fmt: skip
+        """From sums to results: narrower numbers, then the epilogue's body; what of it is `made` already."""
         count, epilogue = regions.result_elements(at), self.plan.epilogue
         if epilogue is None:
             self._narrow(results[0], sums, count)
@@ -73,12 +75,23 @@ class Finish:
         if self.s.is_ahead:
             return
         assert self.plan.body is not None
-        most, places = self.plan.elements["out"], self._places(self._is_whole(regions, at))
+        most, places = self.plan.elements["out"], self._places(self._is_whole(regions, at), made)
         self.plan.body.emit(self.s.builder, inputs, results, count, scratch, most, places)
 
-    def _places(self, whole: bool = False) -> identity.Places | None:
+    def numbers(
+        self, regions: Regions, at: Point, extras: Mapping[int, Value], made: tuple[Value, ...]
+    ) -> None:
+        """Codes that the body reads as numbers, on the matrix unit."""
+        body, places = self.plan.body, self._places(self._is_whole(regions, at), made)
+        inputs, count = [extras[n] for n in self.plan.read], regions.result_elements(at)
+        if self.s.is_ahead:
+            return
+        assert body is not None and places is not None
+        body.emit_products(self.s.builder, [inputs[0], *inputs], count, places)
+
+    def _places(self, whole: bool = False, made: tuple[Value, ...] = ()) -> identity.Places | None:
         has = self.plan.body is not None and self.plan.body.scales
-        return identity.Places(self.base["identity"], self.base["scales"], whole) if has else None
+        return identity.Places(self.base["identity"], self.base["scales"], whole, made) if has else None
 
     def _is_whole(self, regions: Regions, at: Point) -> bool:
         """Have all places of a tile as many outputs, in rows of the identity matrix?"""

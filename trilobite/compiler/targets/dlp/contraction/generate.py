@@ -13,7 +13,7 @@ from typing import cast
 from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile
 from trilobite.compiler.targets.dlp.contraction.finish import Finish
 from trilobite.compiler.targets.dlp.contraction.homes import Rows, copy_rows, is_apart, is_own
-from trilobite.compiler.targets.dlp.contraction.mapping import ceil_div
+from trilobite.compiler.targets.dlp.contraction.mapping import ceil_div, input_places
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan, is_scalar
 from trilobite.compiler.targets.dlp.contraction.region import Regions
@@ -111,21 +111,28 @@ class Kernel(SharedLoads):
         self.finish.prepare()
         looped = [d for d in self.mapping.order if self.count[d] > 1 or not isinstance(self.trips[d], int)]
         meets = ("chip" if self.mapping.across else "cluster") if plan.shared else ""
-        walk = Walk(self.s, looped, self.trips, plan.residences, self.mapping.order, plan.waits, meets)
+        walk = Walk(
+            self.s, looped, self.trips, plan.residences, self.mapping.order, plan.waits, meets, plan.count,
+            plan.is_quiet,
+        )  # fmt: skip
         early = 1 if plan.filled else 0
         load = Stage("load", early, self._load)
-        store = Stage("store", early + lead + (1 if lead else 0), self._at_result(self._store))
+        behind = early + lead + (1 if plan.is_apart else 0)
+        store = Stage("store", behind + (1 if lead else 0), self._at_result(self._store))
         compute = Stage("compute", early + lead, self._at_result(self._compute))
+        units = [compute]
+        if plan.is_apart:
+            units.append(Stage("finish", behind, self._at_result(self._finish_last)))
         if early:
             fill = Stage("fill", 0, self._fill)
             if plan.is_single and not (self.handed and plan.filled == ("right",)):
                 fill, load = Stage("fill", 0, self._fill_and_load), Stage("take", early, self._takes)
             is_filled = plan.is_single and load.name == "load"
-            walk.emit([load, store, compute] if is_filled else [fill, load, store, compute], between)
+            walk.emit([load, store, *units] if is_filled else [fill, load, store, *units], between)
             return
         # Behind a blocking instruction a copy of what it touches would wait for it: copies stand before it,
         # where the machine orders nothing by itself, and then the steps are apart.
-        walk.emit([load, store, compute] if plan.waits and lead else [load, compute, store], between)
+        walk.emit([load, store, *units] if plan.waits and lead else [load, compute, store], between)
 
     def load_early(self) -> None:
         """The first tile of the right operand, into buffers that nobody else uses meanwhile."""
@@ -186,7 +193,8 @@ class Kernel(SharedLoads):
         image = (name == "left") != (self.nest.kind == "weight_grad")
         if image:
             found, view = self.regions.image(at), self.nest.image
-            rows = self._rows(at, view, found.rows.first, found.rows.count)
+            most = input_places(self.nest, self.mapping.tile("p"), 1)[0]
+            rows = self._rows(at, view, found.rows.first, found.rows.count, most)
             return Tile(self.operands[0], found.first, found.axes, view.item, view, rows)
         if self.nest.kind == "weight_grad":
             axes, first = self.regions.result_axes(at, self.nest.other, "n")
@@ -209,7 +217,7 @@ class Kernel(SharedLoads):
         else:
             copy_tile(self.s, to, of, tile.axes, tile.item)
 
-    def _rows(self, at: Point, view: View, first: Int, count: Int) -> Rows:
+    def _rows(self, at: Point, view: View, first: Int, count: Int, most: int) -> Rows:
         """Rows of a tile, as far as it matters where on chip they are at home."""
         s, e = self.s, self.nest.extents
         if not is_apart(view):
@@ -217,8 +225,9 @@ class Kernel(SharedLoads):
         if is_own(self.nest, self.mapping, view, self.count["p"]):
             return Rows(first, count, 0, self.indices[0]["p"])
         outer = [s.mul(self.regions.span(at, d)[0], b) for d, b in (("g", view.group), ("b", view.image))]
-        is_one = e["b"] == e["g"] == 1
-        return Rows(first, count, 0 if is_one else s.total(outer))
+        is_one, tile = e["b"] == e["g"] == 1, self.mapping.tile("p")
+        step = tile if view is not self.nest.image or self.nest.kind == "product" else 0
+        return Rows(first, count, 0 if is_one else s.total(outer), None, most, step)
 
     def _cleared(self, to: Value, at: Point) -> Value:
         """Zeros between the places of a spread image; where its first place lies."""
@@ -252,7 +261,8 @@ class Kernel(SharedLoads):
     ) -> Tile:
         if isinstance(view, Filter):
             return Tile(pointer, first, axes, view.item)
-        return Tile(pointer, first, axes, view.item, view, self._rows(at, view, *self.regions.span(at, "p")))
+        rows = self._rows(at, view, *self.regions.span(at, "p"), self.mapping.tile("p"))
+        return Tile(pointer, first, axes, view.item, view, rows)
 
     def _result_axes(self, at: Point, view: View | Filter) -> tuple[list[Axis], Int]:
         if isinstance(view, Filter):
@@ -264,9 +274,7 @@ class Kernel(SharedLoads):
         s, reduced = self.s, [d for d in self.nest.reduced if self.count[d] > 1]
         first, last = at.is_first(s, reduced), at.is_last(s, reduced, self.trips)
         places = {name: self._place(name, at) for name in ("left", "right", "sums")}
-        extras = {
-            n: self._place(f"extra{n}", at) for n in range(len(self.nest.extras[: len(self.operands) - 2]))
-        }
+        extras = self._extras(at)
         drained = self.plan.drain is not None
 
         def one(is_first: bool, is_last: bool) -> None:
@@ -279,12 +287,32 @@ class Kernel(SharedLoads):
             s.either(last, lambda: whole(True), lambda: whole(False))
         else:
             whole(False)
-        if not self.plan.is_direct:
+        if self.plan.is_apart:
+            s.when(last, lambda: self.finish.numbers(self.regions, at, extras, self._numbers(at)), "codes")
+        elif not self.plan.is_direct:
             s.when(last, lambda: self._finish(at, places["sums"], extras), "finish")
+
+    def _numbers(self, at: Point) -> tuple[Value, ...]:
+        """Where codes of a tile become numbers, beside its sums."""
+        slot = at.slot(self.s, "sums", self.plan.residences["sums"], self.count)
+        names = [f"numbers{n}" for n in range(self.plan.scales)]
+        return tuple(self.s.offset(self.base[n], self.s.mul(slot, self.plan.rooms[n].tile)) for n in names)
+
+    def _extras(self, at: Point) -> dict[int, Value]:
+        return {
+            n: self._place(f"extra{n}", at) for n in range(len(self.nest.extras[: len(self.operands) - 2]))
+        }
+
+    def _finish_last(self, at: Point) -> None:
+        """What follows the sums of a tile whose last part is there."""
+        last = at.is_last(self.s, [d for d in self.nest.reduced if self.count[d] > 1], self.trips)
+        sums, extras = self._place("sums", at), self._extras(at)
+        self.s.when(last, lambda: self._finish(at, sums, extras), "finish")
 
     def _finish(self, at: Point, sums: Value, extras: dict[int, Value]) -> None:
         results = [self._result(number, at) for number in range(len(self.plan.result_items))]
-        self.finish.behind(self.regions, at, sums, extras, results)
+        made = self._numbers(at) if self.plan.is_apart else ()
+        self.finish.behind(self.regions, at, sums, extras, results, made)
 
     def _result(self, number: int, at: Point) -> Value:
         if self.plan.is_direct:

@@ -29,6 +29,8 @@ class Rows:
     count: Int
     outer: Int = 0
     own: Int | None = None
+    most: int = 0  # that there may be, 0 if unknown
+    step: int = 0  # of which the first is a multiple, 0 if unknown
 
 
 NO_ROWS = Rows(0, 0)
@@ -65,8 +67,24 @@ def parts_of(s: Scalars, view: View, rows: Rows) -> Iterator[tuple[Int, Int, Int
     elif rows.outer != 0:  # whole images or groups in each part
         h = s.div(rows.outer, home.part)
         yield rows.first, rows.count, s.add(s.mul(s.add(h, 1), 1 << CLUSTER_SHIFT), s.mul(h, -home.part))
+    elif view.row and home.part % view.row == 0 and 0 < rows.most <= home.part // view.row:
+        yield from _in_two(s, view, rows)
     else:
         yield from _unrolled(s, view, rows)
+
+
+def _in_two(s: Scalars, view: View, rows: Rows) -> Iterator[tuple[Int, Int, Int]]:
+    """Rows that are no more than a part has lie in one or two; in one if parts are whole steps."""
+    assert view.home is not None
+    part, each = view.home.part, view.home.part // view.row
+    h = s.div(rows.first, each)
+    shift = s.add(s.mul(s.add(h, 1), 1 << CLUSTER_SHIFT), s.mul(h, -part))
+    if rows.step and each % rows.step == 0 and rows.most <= rows.step:
+        yield rows.first, rows.count, shift
+        return
+    end, bound = s.add(rows.first, rows.count), s.mul(s.add(h, 1), each)
+    yield rows.first, s.sub(s.min(end, bound), rows.first), shift
+    yield bound, s.sub(end, bound), s.add(shift, (1 << CLUSTER_SHIFT) - part)
 
 
 def _unrolled(s: Scalars, view: View, rows: Rows) -> Iterator[tuple[Int, Int, Int]]:

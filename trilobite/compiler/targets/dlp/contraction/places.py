@@ -22,6 +22,7 @@ from trilobite.compiler.targets.dlp.contraction.mapping import (
     tile_elements,
     trips,
 )
+from trilobite.compiler.targets.dlp.contraction.near import is_near
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
 from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, Sharing, sharing_of
 from trilobite.compiler.targets.dlp.interfaces import Epilogue, VectorBody
@@ -116,6 +117,14 @@ class Plan:
         self.has_body = self.body is not None
         self.sums = self._sum_format()
         self.depth = mapping.lead + 1
+        # where nothing orders the units, the vector unit finishes a tile while the next one is multiplied
+        # and codes are turned into numbers
+        self.is_apart = self.waits and mapping.lead > 0 and self.scales > 0 and not self.is_single
+
+    @property
+    def scales(self) -> int:
+        """Operands of the body that the matrix unit turns from codes into numbers."""
+        return len(self.body.scales) if self.body is not None else 0
 
     def _sum_format(self) -> Format:
         """What the unit writes: the result itself wherever one instruction makes it."""
@@ -164,7 +173,7 @@ class Plan:
         level = result_level(self.nest, m, self.count)
         inside = tuple(d for d in m.order[level:] if d in own and self.count[d] > 1)
         places, sure = prod(self.count[d] for d in inside), prod(self.least[d] for d in inside)
-        twice = m.lead > 0 and (self.is_direct or not self.waits)
+        twice = m.lead > 0 and (self.is_direct or not self.waits or self.is_apart)
         return Residence(own, level, inside, (), places, -(-2 // sure) if twice and level else 1)
 
     def is_spread(self, number: int) -> bool:
@@ -183,7 +192,8 @@ class Plan:
                 * self.epilogue.operands[number].dtype.itemsize
             )
             small = whole * VECTOR_SHARE <= room_of(self.machine, "nram")
-            return residence(("g", "n"), order, self.count, self.least, 0 if small else len(DIMS), self.depth)
+            depth, level = self.depth + self.is_apart, 0 if small else len(DIMS)
+            return residence(("g", "n"), order, self.count, self.least, level, depth)
         own, ahead = self.nest.own["out"], 1 if m.lead else 0
         return residence(own, order, self.count, self.least, len(DIMS), self.depth + ahead)
 
@@ -213,6 +223,18 @@ class Plan:
 
     def sharing(self, name: str) -> Sharing:
         return sharing_of(self.nest, self.mapping, name)
+
+    @property
+    def is_quiet(self) -> bool:
+        """DRAM gives weights and what each output needs once, and is left alone from then on."""
+        views = [v for n, v in enumerate(self.nest.extras) if not (self._is_short_extra(n))]
+        near = [self.nest.image, *(views or [self.nest.other])]
+        once = all(self.count[d] == 1 for d in ("g", "n", "k"))
+        return once and self.nest.kind != "weight_grad" and all(is_near(v) for v in near)
+
+    def _is_short_extra(self, number: int) -> bool:
+        view = self.nest.extras[number]
+        return is_vector(view) or is_scalar(view)
 
     @property
     def is_single(self) -> bool:
@@ -246,6 +268,9 @@ class Plan:
             found.append(Room("scratch", "nram", aligned(max(need, 1)), 1))
             if self.body.scales:
                 found.append(Room("identity", "wram", identity.WRAM_BYTES, 1))
+                if self.is_apart:
+                    tile, slots = aligned(4 * self.elements["out"]), self.residences["sums"].slots
+                    found += [Room(f"numbers{n}", "nram", tile, slots) for n in range(self.scales)]
                 found.append(Room("scales", "nram", identity.nram_bytes(self.body.scales), 1))
         return found
 

@@ -28,6 +28,7 @@ from trilobite.compiler.targets.dlp.contraction.places import (
 )
 from trilobite.compiler.targets.dlp.contraction.predict import Prediction, figures_for
 from trilobite.compiler.targets.dlp.contraction.space import Space
+from trilobite.compiler.targets.dlp.contraction.walk import SHORT
 from trilobite.compiler.targets.dlp.interfaces import Epilogue
 from trilobite.compiler.targets.dlp.vector import identity
 from trilobite.processor.machine import Machine
@@ -90,7 +91,8 @@ def _behind(nest: Nest, epilogue: Epilogue, drain: Drain | None) -> Behind:
     scratch = ceil_div(body.scratch_bytes(MEASURED), MEASURED)
     wram = identity.WRAM_BYTES if body.scales else 0
     fixed = identity.nram_bytes(body.scales), wram
-    return Behind(body.lane_bytes + spread, body.instructions + len(read), scratch, *fixed)
+    many = body.instructions + len(read)
+    return Behind(body.lane_bytes + spread, many, scratch, *fixed, len(body.scales))
 
 
 def search(
@@ -193,10 +195,12 @@ def _distinct(found: list[tuple[float, int, Mapping]]) -> list[tuple[float, int,
 
 
 def last_step(plan: Plan) -> int:
-    """Cycles of the units in a step of a plan's walk."""
+    """Cycles of the units in the last step of a plan's walk, or in all of them if its copies leave DRAM alone
+    from the first one on."""
     shape = shape_of(plan.nest, plan.epilogue)
     made = figures_for(plan.nest, plan.machine, shape, [plan.mapping])
-    return round(float(made.unit[0] / made.steps[0] + made.vector[0]))
+    each = float(made.unit[0] / made.steps[0] + made.vector[0])
+    return round(each * (made.steps[0] if plan.is_quiet and made.steps[0] <= SHORT else 1))
 
 
 def nothing_fits(machine: Machine, reason: str | None) -> KernelError:

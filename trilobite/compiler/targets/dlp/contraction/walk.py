@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from trilobite.compiler.targets.dlp.contraction.mapping import Residence
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
 from trilobite.processor.lang.ir import Variable
 
+SHORT = 8  # steps that are written one by one: their places are numbers, which costs code and saves time
 NEAR = ("move", "matrix", "vector")  # queues whose work stays on the chip
 
 
@@ -76,8 +78,10 @@ class Walk:
 
     def __init__(
         self, s: Scalars, order: Sequence[str], trips: Mapping[str, Int], residences: Mapping[str, Residence],
-        levels: Sequence[str], waits: bool, meets: str = "",
+        levels: Sequence[str], waits: bool, meets: str = "", most: Mapping[str, int] | None = None,
+        is_quiet: bool = False,
     ) -> None:  # fmt: skip
+        self.most, self.is_quiet = dict(most or {}), is_quiet
         self.s, self.order, self.trips, self.waits, self.meets = s, list(order), trips, waits, meets
         self.residences = residences
         self.levels = list(levels)  # all loops, also those that run once: what residences count levels in
@@ -90,6 +94,9 @@ class Walk:
         if isinstance(steps, int) and steps == 1:
             self._once(stages)
             return
+        if self.waits and self._is_short and max(stage.delay for stage in stages):
+            self._short(stages, steps)
+            return
         last = max(stage.delay for stage in stages)
         turning = [name for name, r in self._turning().items() if name == r]
         places = [_Place(s, f"step{delay}", self.order, turning) for delay in range(last + 1)]
@@ -101,6 +108,50 @@ class Walk:
         if apart:
             ends = [stage for stage in stages if stage.delay == last]
             s.when(s.compare("gt", steps, 0), lambda: self._stored(ends, self._point(places[last])), "last")
+
+    # few steps
+    @property
+    def _is_short(self) -> bool:
+        """Are there so few steps that each is written by itself, with numbers for counters and phases? Cores
+        may have fewer tiles than others only along the outermost loop."""
+        if not self.most or prod(self.most[d] for d in self.order) > SHORT:
+            return False
+        return all(isinstance(self.trips[d], int) for d in self.order[1:])
+
+    def _short(self, stages: Sequence[Stage], steps: Int) -> None:
+        s, last, points = self.s, max(stage.delay for stage in stages), self._points()
+        count, delay = len(points), next(stage.delay for stage in stages if stage.name == "compute")
+        early = (delay if self.is_quiet else count - 1 + delay) if self.between is not None else -1
+        for t in range(count + last):
+            here = [stage for stage in stages if 0 <= t - stage.delay < count]
+            for stage in here:
+                s.ahead(partial(stage.body, points[t - stage.delay]))
+            queues = NEAR if -1 < early < t else ()  # what comes for the next routine is not waited for
+            s.builder.sync(*queues)
+            if any(stage.name != "store" for stage in here):
+                self._meet()
+            for stage in here:
+                beside = self.between if t == early and stage.name == "compute" else None
+                for part in self._beside(stage, beside):
+                    truth = 1 if part is self.between else s.compare("gt", steps, t - stage.delay)
+                    s.when(truth, partial(part.body, points[t - stage.delay]), part.name)
+
+    def _points(self) -> list[Point]:
+        """Where a stage stands, step by step."""
+        found, index, turns = list[Point](), dict.fromkeys(self.levels, 0), self._turning()
+        phases = dict.fromkeys(turns, 0)
+        while len(found) < prod(self.most[d] for d in self.order):
+            found.append(Point(dict(index), {name: phases[same] for name, same in turns.items()}))
+            carry = True
+            for level in range(len(self.levels), -1, -1):
+                for name in phases:
+                    if carry and self.residences[name].level == level:
+                        phases[name] = (phases[name] + 1) % self.residences[name].phases
+                if level and self.levels[level - 1] in self.order and carry:
+                    dim = self.levels[level - 1]
+                    index[dim] = (index[dim] + 1) % self.most[dim]
+                    carry = index[dim] == 0
+        return found
 
     def _stored(self, ends: Sequence[Stage], point: Point) -> None:
         """The last results, once the units have made them."""

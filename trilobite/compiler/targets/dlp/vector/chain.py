@@ -19,8 +19,8 @@ from trilobite.ir.graph import Equation, Var
 from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.intrinsics import contract
-from trilobite.processor.lang.ir import Constant, KernelModule, Value
-from trilobite.processor.lang.types import Pointer
+from trilobite.processor.lang.ir import Constant, KernelModule, Op, Value
+from trilobite.processor.lang.types import Pointer, is_pointer
 from trilobite.processor.machine import Machine
 
 Number = int | float
@@ -211,6 +211,15 @@ class Chain:
         writer = Writer.around(builder, self.machine)
         self._write(writer, inputs, outputs, count, scratch, most, places)
 
+    def emit_products(
+        self, builder: Builder, inputs: Sequence[Value], count: int | Value, places: identity.Places
+    ) -> None:
+        """Only the products, to `places.made`; the caller orders them."""
+        writer, given = Writer.around(builder, self.machine), dict(zip(self.operands, inputs, strict=True))
+        for found in filter(None, self.products.values()):
+            to, codes = places.made[found.number], given[found.codes]
+            identity.write_product(writer, places, to, codes, count, found, is_async=True)
+
     def _write(
         self,
         writer: Writer,
@@ -240,7 +249,10 @@ class Chain:
 
     def _multiply(self, e: Emission, equation: Equation, places: identity.Places) -> None:
         found = self.products[equation.outputs[0]]
-        if found is not None:
+        if found is not None and places.made:
+            own = format_of(equation.outputs[0].type.dtype)
+            e.held.setdefault(equation.outputs[0], {})[own] = places.made[found.number]
+        elif found is not None:
             dst = e.result(equation.outputs[0])
             identity.write_product(e.w, places, dst, e.tile(found.codes), e.count, found)
 
@@ -273,11 +285,19 @@ def _passes(writer: Writer, machine: Machine) -> tuple[int, int]:
     passes = {"vector-divide": unit.divide_passes, "vector-function": unit.transcendental_passes}
     for op in writer.function.ops():
         if op.opcode == "tensor" and op.attrs["formats"]:
-            timing = contract(op.attrs["row"]).row.timing
-            widest = max(f.bits for f in op.attrs["formats"]) // 8
-            total += widest * passes.get(timing, 1) if timing != "matrix" else 0
+            timing, formats = contract(op.attrs["row"]).row.timing, [f.bits // 8 for f in op.attrs["formats"]]
+            if timing != "matrix":
+                total += max(max(formats) * passes.get(timing, 1), _fed(op, formats, machine))
             many += 1
     return total, many
+
+
+def _fed(op: Op, formats: Sequence[int], machine: Machine) -> int:
+    """What the lanes could pass while NRAM reads and writes an element's operands."""
+    tiles = sum(is_pointer(v.type) for v in op.operands)
+    bytes_moved = sum(formats) if len(formats) > 1 else formats[0] * tiles
+    lanes, rate = machine.core.vfu.bytes_per_cycle, max(1, machine.core.nram.bytes_per_cycle)
+    return -(-bytes_moved * lanes // rate)
 
 
 def is_truth(var: Var) -> bool:

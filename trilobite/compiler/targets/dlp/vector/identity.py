@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trilobite.base.dtypes import float32, int8
 from trilobite.compiler.targets.dlp.writer import Int, Writer
@@ -40,24 +41,30 @@ class Scaled:
 @dataclass(frozen=True)
 class Places:
     """Of the identity matrix in WRAM, of seed and scales in NRAM; `whole`: every tile is rows of 64, also one
-    whose size is known only to the run."""
+    whose size is known only to the run. `made`: where products were made before."""
 
     matrix: Value
     seed: Value
     whole: bool = False
+    made: tuple[Value, ...] = ()
 
     def scale(self, w: Writer, number: int) -> Value:
         return w.at(self.seed, _SEED + number * _SCALE)
 
 
 def pays(machine: Machine) -> bool:
-    """Is the product twice as fast as two passes of the vector unit? Where the machine orders nothing by
-    itself the vector unit makes those passes beside the convolution, and a product would stand behind it."""
+    """Is the product faster than two passes of the vector unit?"""
     core = machine.core
-    if "int8" not in core.mfu.macs_per_cycle or machine.interlock != "ranges":
+    if "int8" not in core.mfu.macs_per_cycle:
         return False
     passes = 2 * _ROWS * SIDE * 4 / core.vfu.bytes_per_cycle
-    return 2 * int(product_cycles(core.mfu, "int8", _ROWS, SIDE, SIDE)) <= passes
+    beside = 1 if machine.interlock == "ranges" else 2  # the vector unit has more to do meanwhile
+    return bool(2 * cycles(machine, _ROWS * SIDE) <= beside * passes)
+
+
+def cycles(machine: Machine, count: Any) -> Any:
+    """Of the matrix unit for the product of so many codes."""
+    return product_cycles(machine.core.mfu, "int8", -(-count // SIDE), SIDE, SIDE)
 
 
 def products_of(
@@ -98,15 +105,18 @@ def write_identity(w: Writer, places: Places, scales: Sequence[float]) -> None:
     w.copy2(places.matrix, one, 1, SIDE + 1, 0, SIDE)
 
 
-def write_product(w: Writer, places: Places, dst: Value, codes: Value, count: Int, scaled: Scaled) -> None:
+def write_product(
+    w: Writer, places: Places, dst: Value, codes: Value, count: Int, scaled: Scaled, is_async: bool = False
+) -> None:
     """`count` codes times their scale: whole rows on the matrix unit, the rest (all, if nothing is known of
-    the count) on the vector unit, with the same bits."""
+    the count) on the vector unit, with the same bits. The caller orders what is asynchronous."""
     rows: Int = w.div(count, SIDE) if isinstance(count, int) or places.whole else 0
     done: Int = count if places.whole else w.mul(rows, SIDE)
     if not isinstance(rows, int) or rows:
         flags = ("", "", "scale", "", "", "", "")
         nothing, by = Constant(ANY, 0), places.scale(w, scaled.number)
-        w.vector("MM", (F32, I8, I8), dst, codes, places.matrix, rows, SIDE, SIDE, nothing, by, flags=flags)
+        values = [dst, codes, places.matrix, *map(w.value, (rows, SIDE, SIDE)), nothing, by]
+        w.b.tensor("MM", values, (F32, I8, I8), flags, is_async)
     if done is not count and done != count:
         to, left = w.at(dst, w.mul(done, 4)), w.sub(count, done)
         w.vector("VCVT", (F32, I8), to, left, w.at(codes, done), flags=("rn",))
