@@ -2,7 +2,7 @@
 
 Enters: a function. Leaves: for each buffer the others whose bytes must be elsewhere. A buffer is live where
 it was touched before and is used again without a `begin` in between. Buffers of asynchronous copies, of SRAM,
-and those whose address goes through memory are live all the time.
+those that another routine filled, and those whose address goes through memory are live all the time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def together(function: Function, buffers: list[Buffer]) -> dict[Buffer, set[Buff
     """Pairs that may not share a byte."""
     graph = Graph(function)
     uses = _Uses(function, graph)
-    fixed = {b for b in buffers if b.space in ("sram", "ldram", STACK)} | uses.escaped
+    fixed = {b for b in buffers if b.space in ("sram", "ldram", STACK) or b.handed} | uses.escaped
     found: dict[Buffer, set[Buffer]] = {buffer: set(fixed) for buffer in buffers}
     for buffer in fixed:
         found.setdefault(buffer, set()).update(buffers)
