@@ -32,7 +32,8 @@ def _part(clusters: int, cores: int, sram: int) -> Machine:
 
 
 MACHINES = {
-    "dlp-m": load_machine("dlp-m"), "2x2": _part(2, 2, 256), "4x1": _part(4, 1, 64), "1x4": _part(1, 4, 48),
+    **{name: load_machine(name) for name in ("dlp-m", "dlp-s", "tpu-v1", "nvdla-2048")},
+    "2x2": _part(2, 2, 256), "4x1": _part(4, 1, 64), "1x4": _part(1, 4, 48),
 }  # fmt: skip
 
 
@@ -98,6 +99,7 @@ SHAPES = [(1, 32, 14, 14), (1, 19, 13, 9), (2, 16, 7, 5), (5, 8, 6, 6), (1, 40, 
 
 
 CASES = [("dlp-m", SHAPES[0]), ("dlp-m", SHAPES[2]), *(("2x2", shape) for shape in SHAPES[1:]),
+         ("dlp-s", SHAPES[0]), ("dlp-s", SHAPES[1]), ("tpu-v1", SHAPES[2]), ("nvdla-2048", SHAPES[3]),
          ("4x1", SHAPES[1]), ("4x1", SHAPES[3]), ("1x4", SHAPES[4])]  # fmt: skip
 
 

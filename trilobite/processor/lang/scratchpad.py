@@ -78,7 +78,7 @@ def place(
     buffers: Iterable[Buffer], machine: Machine, together: Mapping[Buffer, set[Buffer]] | None = None
 ) -> Layout:
     """First fit, large buffers first. Without `together` no two buffers share a byte. Buffers with a place
-    of their own keep it, whatever else lies there, and the others stay clear of them."""
+    of their own keep it, whatever else lies there, and the others stay clear of them, but for handed ones."""
     wanted = list(buffers)
     offsets = {buffer: buffer.offset for buffer in wanted if buffer.offset is not None}
     fixed = frozenset(offsets)
@@ -87,7 +87,7 @@ def place(
         mine = [buffer for buffer in wanted if buffer.space == space]
         for buffer in sorted((b for b in mine if b not in fixed), key=lambda b: -b.bytes):
             placed = [b for b in mine if b in offsets]
-            others = [b for b in placed if together is None or b in fixed or b in together[buffer]]
+            others = [b for b in placed if together is None or _keeps(b, fixed) or b in together[buffer]]
             offsets[buffer] = _fit(buffer, others, offsets)
         sizes[space] = max((offsets[b] + b.bytes for b in mine), default=0)
         if sizes[space] > limit_of(machine, space, mine):
@@ -95,6 +95,11 @@ def place(
     if machine.core.pool_kib:
         sizes[POOL] = _pooled(wanted, offsets, together, machine)
     return Layout(offsets, sizes, _is_far(machine, sizes))
+
+
+def _keeps(buffer: Buffer, fixed: frozenset[Buffer]) -> bool:
+    """Has it a place that is nobody else's?"""
+    return buffer in fixed and not buffer.handed
 
 
 def _pooled(

@@ -39,6 +39,7 @@ class Call:
     layout: Layout
     values: Sequence[Var]
     location: Location
+    machine: Machine  # with the memory that is left to the group
     plan: Plan | None = None
     found: Found | None = None
     weights: Var | None = None

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.errors import KernelError
 from trilobite.compiler.graph.passes import Options
 from trilobite.compiler.graph.pipeline import Compilation, run_stages
 from trilobite.compiler.targets.dlp.network import assemble
@@ -67,7 +68,10 @@ class Compiled:
 
     @cached_property
     def network(self) -> Network:
-        return self._assembled(ahead=True, near=True)
+        try:
+            return self._assembled(ahead=True, near=True)
+        except KernelError:  # a group does not fit beside what stays on chip
+            return self._assembled(ahead=True, near=False)
 
     def _assembled(self, ahead: bool, near: bool) -> Network:
         stable = self.options.stable

@@ -46,7 +46,7 @@ from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.writer import GDRAM, Writer
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.processor.isa.formats import I64
-from trilobite.processor.lang.ir import Buffer, KernelModule, Value
+from trilobite.processor.lang.ir import KernelModule, Value
 from trilobite.processor.machine import Machine
 
 ENTRY = "network"
@@ -66,7 +66,7 @@ class Assembler:
         self.copies: dict[tuple[Var, Order, int], Var] = {}  # of values in another order, by region
         self.module = KernelModule(graph.name)
         self.near = near_values(graph, machine, cores) if near else Near()
-        self.setting = Setting(self.module, self.near.without(machine), cores)
+        self.setting = Setting(self.module, self.near.machine_of(machine), cores)
         self.made: dict[Any, LoweredGroup] = {}
         self.w = Writer(self.module, ENTRY, [GDRAM], machine, cores, entry=True)
         self.arena = Arena()
@@ -243,9 +243,11 @@ class Assembler:
             **{v: self.order(w) for v, w in zip(region.outputs, outputs, strict=True)},
         }
         chosen = [inputs[i] for i in operands_of(kind, region)]
+        self.setting.machine = self.near.machine_of(self.machine, e)
         pairs = (*zip(region.inputs, inputs, strict=True), *zip(region.outputs, outputs, strict=True))
         homes = {v: self.near.homes[w] for v, w in pairs if w in self.near.homes}
-        call = Call(kind, region, Layout(known, homes), [*chosen, *outputs], e.location)
+        layout, room = Layout(known, homes), self.setting.machine
+        call = Call(kind, region, layout, [*chosen, *outputs], e.location, room)
         plan_call(self, call)
         self.flush(call)
         self.pending = call
@@ -288,13 +290,15 @@ class Assembler:
         self.is_open = True
 
     def _function(self, call: Call, following: Early | None) -> LoweredGroup:
-        key = (call.key, call.handed, following.handed if following else "")
+        room = call.machine.core.nram.reserved_kib
+        key = (call.key, room, call.handed, following.handed if following else "")
         if key in self.made and self.share:
             return self.made[key]
         self.named += 1
         name = f"g{self.named}_{call.region.name}"
         chosen = {"mapping": call.found, "handed": call.handed, "following": following} if call.found else {}
-        self.made[key] = lower_group(self.setting, name, call.kind, call.region, call.layout, **chosen)
+        setting = Setting(self.module, call.machine, self.cores)
+        self.made[key] = lower_group(setting, name, call.kind, call.region, call.layout, **chosen)
         self._locate(self.made[key], call.location, call.region.name)
         return self.made[key]
 
@@ -338,9 +342,8 @@ class Assembler:
             w.b.block = stay
             w.b.ret()
             w.b.block = go
-        if self.near.size:
-            near = Buffer("near", self.near.space, self.near.size, offset=0)
-            self.near_base = w.b.address(self.module.add_buffer(near))
+        if self.near.buffer is not None:
+            self.near_base = w.b.address(self.module.add_buffer(self.near.buffer))
         first = len(self.graph.outputs)
         self.base, self.block = self.argument(0), self.argument(1 + first + len(self.graph.inputs))
         for i, v in enumerate(self.graph.inputs):

@@ -15,6 +15,7 @@ from typing import Literal
 
 from trilobite.compiler.targets.dlp.arena import Arena
 from trilobite.compiler.targets.dlp.contraction import accepts
+from trilobite.compiler.targets.dlp.contraction.mapping import aligned
 from trilobite.compiler.targets.dlp.contraction.sharing import is_connected
 from trilobite.compiler.targets.dlp.groups import ContractionPlan, contraction_plan
 from trilobite.compiler.targets.dlp.interfaces import Home
@@ -23,29 +24,34 @@ from trilobite.compiler.targets.dlp.parts import bytes_of
 from trilobite.compiler.targets.dlp.problems import convolution_of, is_planar, product_of, result_groups
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.processor.lang.ir import Buffer
 from trilobite.processor.lang.scratchpad import room_of
 from trilobite.processor.machine import Machine
 
-SHARE = 2  # of SRAM at most this part keeps values; tiles that cores share take the rest
+SHARE = 2  # of the memory at most this part keeps values; tiles take the rest
+GRAIN = 32 << 10  # bytes of NRAM by which groups have less room: few sizes, so that equal groups stay equal
 
 
 @dataclass(frozen=True)
 class Near:
-    """Homes of values and the bytes from the memory's beginning where they lie; bytes of all at once."""
+    """Homes of values and where they lie in a buffer of that memory; and for what a group makes the bytes of
+    NRAM that are taken while it runs. There the buffer lies at the end of what groups may fill, and values
+    from its end on: a group that runs while nothing is there has all of it."""
 
     homes: dict[Var, Home] = field(default_factory=dict)
     offsets: dict[Var, int] = field(default_factory=dict)
-    space: str = ""
-    size: int = 0
+    taken: dict[Var, int] = field(default_factory=dict)
+    buffer: Buffer | None = None
 
-    def without(self, machine: Machine) -> Machine:
-        """The machine with the memory that is left to groups."""
-        if not self.size:
-            return machine
-        kib = -(-self.size // 1024)
-        if self.space == "sram":
+    def machine_of(self, machine: Machine, e: Equation | None = None) -> Machine:
+        """The machine with the memory that is left to a group."""
+        if self.buffer is not None and self.buffer.space == "sram":
+            kib = -(-self.buffer.bytes // 1024)
             return replace(machine, sram=replace(machine.sram, reserved_kib=machine.sram.reserved_kib + kib))
-        nram = replace(machine.core.nram, reserved_kib=machine.core.nram.reserved_kib + kib)
+        taken = self.taken.get(e.outputs[0], 0) if e is not None else 0
+        if not taken:
+            return machine
+        nram = replace(machine.core.nram, reserved_kib=machine.core.nram.reserved_kib + taken // 1024)
         return replace(machine, core=replace(machine.core, nram=nram))
 
 
@@ -54,22 +60,40 @@ def near_values(graph: Graph, machine: Machine, cores: int) -> Near:
     memory = _memory(machine, cores)
     if memory is None:
         return Near()
-    room = memory.room
-    readers = _readers(graph)
+    readers, others = _readers(graph), _others(graph, machine)
     last = {v: i for i, e in enumerate(graph.equations) for v in e.inputs}
-    arena, ends = Arena(), dict[int, list[Var]]()
+    arena, ends, taken = Arena(), dict[int, list[Var]](), dict[Var, int]()
     homes, offsets = dict[Var, Home](), dict[Var, int]()
     for i, e in enumerate(graph.equations):
         for v in e.outputs:
             home = _home(e, v, readers.get(v, ()), machine, memory) if v not in graph.outputs else None
             size = 0 if home is None else _size(v, home)
-            if home is None or not arena.has_room(size, room):
+            among = memory.space == "sram" or (v in last and others[last[v]] == others[i])
+            if home is None or not among or not arena.has_room(size, memory.room):
                 continue
             homes[v], offsets[v] = home, arena.take(size)
             ends.setdefault(last[v], []).append(v)
+        if e.outputs:
+            taken[e.outputs[0]] = -(-arena.top // GRAIN) * GRAIN
         for v in ends.pop(i, ()):
             arena.give(offsets[v], _size(v, homes[v]))
-    return Near(homes, offsets, memory.space, arena.peak)
+    if not homes:
+        return Near()
+    size, end = arena.peak, room_of(machine, memory.space)
+    if memory.space == "sram":
+        return Near(homes, offsets, {}, Buffer("near", "sram", size, offset=0))
+    back = {v: size - offset - aligned(bytes_of(v)) for v, offset in offsets.items()}
+    return Near(homes, back, taken, Buffer("near", "nram", size, offset=end - size, handed=True))
+
+
+def _others(graph: Graph, machine: Machine) -> list[int]:
+    """Of each equation how many up to it are groups that may want all of NRAM."""
+    found, count = list[int](), 0
+    for e in graph.equations:
+        is_nothing = e.primitive.name == "constant" or e.attributes["kind"] == "alias"
+        count += not is_nothing and _plan(e, machine) is None
+        found.append(count)
+    return found
 
 
 @dataclass(frozen=True)
@@ -83,6 +107,8 @@ class _Memory:
 
 def _memory(machine: Machine, cores: int) -> _Memory | None:
     """None if there is none."""
+    if cores == 1 and not machine.core.pool_kib:
+        return _Memory("nram", 1, room_of(machine, "nram") // SHARE // GRAIN * GRAIN)
     room = room_of(machine, "sram") // SHARE
     if cores == 1 or room <= 0:
         return None

@@ -83,6 +83,8 @@ def _together_in_module(
             found[buffer] |= others
     for a in buffers:
         for b in buffers:
+            if any(x.handed and x.offset is not None for x in (a, b)):
+                continue  # whoever gave it its place knows when it is in use
             is_common = any(len(users[x]) > 1 and not x.handed for x in (a, b))
             if is_common or users[b][0] in reach[users[a][0]] or users[a][0] in reach[users[b][0]]:
                 found[a].add(b)
