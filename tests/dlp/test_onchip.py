@@ -112,6 +112,13 @@ def test_residual_blocks(machine: str, shape: tuple[int, int, int, int]) -> None
     assert "buffer @near " in made.stages["kernel"], "something of it stays on chip"
 
 
+def test_a_single_row_is_added() -> None:
+    """A value of one place looks like one number an output where it is added: it has no home."""
+    graph, values = _block((1, 40, 2, 1), 24, 2)
+    made = _on(graph, MACHINES["2x2"])
+    assert np.array_equal(made.run(list(values), [], 0)[0], run(graph, values)[0])
+
+
 def test_dram_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values between the groups cost no byte of it."""
     graph, values = _block((1, 32, 14, 14), 24, 1)

@@ -221,6 +221,7 @@ class Assembler:
 
     def _reorder(self, v: Var, copy: Var) -> None:
         """A call that copies a value into another order."""
+        assert v not in self.near.homes and copy not in self.near.homes, "only contractions read on chip"
         shape, item = extents(v), v.type.dtype.itemsize
         strides = strides_in(shape, self.order(v)), strides_in(shape, self.order(copy))
         key = ("reorder", shape, item, strides)

@@ -143,6 +143,8 @@ def _home(e: Equation, v: Var, readers: Sequence[Equation], machine: Machine, me
     if memory.clusters == 1:
         return Home(memory.space)
     rows = bytes_of(v) // unit
+    if rows == 1:  # readers may take it for one number an output, which has no home
+        return None
     return Home(memory.space, memory.clusters, -(-rows // memory.clusters) * unit)
 
 
