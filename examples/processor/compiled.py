@@ -200,12 +200,9 @@ The same parts, with networks that the compiler maps instead of programs and for
 gate: layers in Python, quantised, mapped by the search, timed by T1 without data, launch excluded
 (`examples/processor/compiled.py`). They show the compiler as much as the model of the part: the gates
 above say what the part's units and bandwidths allow, the distance to them is what code generation leaves.
-Known causes: results between groups go through DRAM on parts without memory between cores, and where
-hardware orders the units (TPU, NVDLA) a group's weights are not fetched while the group before it computes.
-TPU v1 MLP0: rows of 2000 weights begin inside DRAM's granules of 64 bytes, so that tiles read more than they
-need; loads are at work or wait for bandwidth in 734 of 911 thousand cycles. Eyeriss: most of
-its queues' waiting is for scalar code (laying out the image anew, pooling; all convolutions together are
-busy for 44 of 115 million cycles), and 64-bit sums leave room for small tiles in a pool of 108 KiB, so DRAM
+Known causes: where hardware orders the units (TPU, NVDLA) a group's weights are not fetched while the group
+before it computes. TPU v1 MLP0: rows of 2000 weights begin inside DRAM's granules of 64 bytes, so that tiles
+read more than they need. Eyeriss: 64-bit sums leave room for small tiles in a pool of 108 KiB, so DRAM
 carries six times the published bytes. Gemmini's published figure is of the whole system with its host core.
 
 | network | ours | published | error | aim | result | note |
