@@ -157,20 +157,3 @@ def test_integers_of_a_pickle_have_at_most_4000_digits() -> None:
     reader._where = "a file"
     with pytest.raises(TrilobiteError):
         reader._integer("9" * 4001)
-
-
-def test_a_product_by_a_reciprocal_behind_a_convolution() -> None:
-    """A chain of a division and a shift, folded into weights that are known."""
-    model = nn.Sequential(nn.Conv2d(3, 5, 3), Scaled(tb.asarray(R.uniform(0.5, 3, (1, 5, 1, 1)))), nn.ReLU())
-    model = model.double().eval()
-    x = tb.asarray(R.normal(size=(2, 3, 9, 7)))
-    with tb.no_grad():
-        np.testing.assert_allclose(tb.jit(model)(x).numpy(), model(x).numpy(), rtol=1e-11, atol=1e-11)
-
-
-class Scaled(nn.Module):
-    def __init__(self, by: Any) -> None:
-        self.by = nn.Parameter(by)
-
-    def forward(self, x: Any) -> Any:
-        return x / self.by

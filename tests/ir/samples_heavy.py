@@ -58,6 +58,10 @@ def _convolutions(rng: Rng) -> Iterable[tuple[Array, Array, Array, dict[str, Any
 def _conv(rng: Rng) -> Rows:
     for x, w, _, settings in _convolutions(rng):
         yield [x, w], settings
+    plain = {"stride": (1, 1), "w_dilation": (1, 1), "groups": 1, "dtype": F64}
+    for spread in ((1, 2), (3, 1), (2, 3)):  # zeros between elements of the input, along one axis or both
+        window = {"x_dilation": spread, "low": (1, 0), "high": (0, 2)}
+        yield [_normal(rng, (2, 3, 4, 5)), _normal(rng, (4, 3, 3, 2))], {**plain, **window}
 
 
 def _conv_input_grad(rng: Rng) -> Rows:

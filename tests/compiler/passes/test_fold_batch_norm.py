@@ -60,6 +60,13 @@ def test_a_scale_and_shifts_behind_a_convolution() -> None:
     assert counters == {"conv": 1}
 
 
+def test_a_quotient_that_comes_first() -> None:
+    text = BEFORE.replace("sub %5, %6", "div %5, %6")
+    found = fold_batch_norm(graph_of(text), {1, 2, 3, 4})
+    assert found != graph_of(text)
+    equal(graph_of(text), found)
+
+
 @pytest.mark.parametrize("stable", [(), (1,), (1, 2), (1, 2, 4), (2, 3, 4)])
 def test_what_changes_in_every_run_stays_outside(stable: tuple[int, ...]) -> None:
     graph = graph_of(BEFORE)
