@@ -222,6 +222,8 @@ def test_a_job_goes_on_whenever_ranks_die(seed: int, openmpi: Path, tmp_path: Pa
     env = {k: v for k, v in os.environ.items() if k not in start.SIZES} | {"PYTHONPATH": str(ROOT)}
     command = [str(openmpi), "-m", "trilobite", "launch", "--survive", "-n", "4"]
     command += [str(HERE / "script_survive.py"), name, str(steps), str(tmp_path)]
+    hold = tmp_path / "hold"
+    hold.touch()  # the job ends after the last kill, however quick the machine
     job = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     victims = [tmp_path / f"pid{r}" for r in rng.sample(range(4), kills)]
     while not all((tmp_path / f"pid{r}").exists() for r in range(4)) and job.poll() is None:
@@ -229,6 +231,7 @@ def test_a_job_goes_on_whenever_ranks_die(seed: int, openmpi: Path, tmp_path: Pa
     for victim in victims:
         time.sleep(rng.random() ** 2 * 1.5)
         os.kill(int(victim.read_text()), signal.SIGKILL)
+    hold.unlink()
     out, err = job.communicate(timeout=240)
     assert job.returncode == 0 and out.count(f"ended on {4 - kills}") == 4 - kills, (out[-3000:], err[-3000:])
     found, want = np.load(tmp_path / "final.npz"), one_process(steps)
