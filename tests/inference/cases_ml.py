@@ -98,6 +98,25 @@ CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "imputer": ("Imputer", 1, {"imputed_value_floats": floats(4), "replaced_value_float": float(X[3, 2])}),
     "binarizer": ("Binarizer", 1, {"threshold": 0.3}),
 }
+TWO = {"coefficients": floats(2, 4), "intercepts": floats(2), "classlabels_ints": [5, 9]}
+ONE = {"coefficients": floats(4), "intercepts": floats(1), "classlabels_ints": [5, 9]}
+FOREST = {**trees("class", 1), "classlabels_int64s": [5, 9]}
+CHANCES = {"prob_a": [-0.7], "prob_b": [0.1]}
+for how in ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"):
+    CASES |= {
+        f"linear two {how}": ("LinearClassifier", 2, {**TWO, "post_transform": how}),
+        f"svm chances {how}": ("SVMClassifier", 2, {**svm(3, "RBF"), **PAIRS, "post_transform": how}),
+        f"svm chances two {how}": ("SVMClassifier", 2, {**svm(2, "RBF"), **CHANCES, "post_transform": how}),
+    }
+for how in (
+    "NONE",
+    "LOGISTIC",
+):  # of one score, ONNX Runtime and ONNX's own evaluator transform the rest differently
+    CASES |= {
+        f"svm two {how}": ("SVMClassifier", 2, {**svm(2, "RBF"), "post_transform": how}),
+        f"forest two {how}": ("TreeEnsembleClassifier", 2, {**FOREST, "post_transform": how}),
+    }
+CASES["linear one"] = ("LinearClassifier", 2, {**ONE, "post_transform": "LOGISTIC"})
 
 
 def built(name: str) -> Model:

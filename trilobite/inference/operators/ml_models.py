@@ -42,8 +42,8 @@ def linear_classifier(node: Node, x: Array) -> tuple[Array, Array]:
         scores = scores + np.asarray(node.attributes["intercepts"], np.float32)
     post = node.attribute("post_transform", "NONE")
     if scores.shape[1] > 1:
-        return labelled(transformed(scores, post), labels)
-    positive = scores[:, 0] > (0 if post == "NONE" else 0.0)
+        return labelled(scores, labels, post)
+    positive = scores[:, 0] > 0
     both = np.concatenate([-scores, scores], axis=1)
     if post == "LOGISTIC":
         chance = logistic(scores)
@@ -90,7 +90,7 @@ def svm_classifier(node: Node, x: Array) -> tuple[Array, Array]:
     counts = node.attribute("vectors_per_class")
     if not counts:
         weights = np.asarray(node.attributes["coefficients"], np.float32).reshape(len(labels), -1)
-        return labelled(transformed((_kernel(node, rows, weights) + rho[0]).astype(np.float32), post), labels)
+        return labelled((_kernel(node, rows, weights) + rho[0]).astype(np.float32), labels, post)
     pairs = _pairwise(node, rows, counts, rho)
     votes = np.zeros((len(rows), len(labels)))
     for k, (i, j) in enumerate(combinations(range(len(labels)), 2)):
@@ -98,13 +98,9 @@ def svm_classifier(node: Node, x: Array) -> tuple[Array, Array]:
         votes[:, j] += pairs[:, k] <= 0
     names = label_array(labels)[np.argmax(votes, axis=1)]
     if node.attribute("prob_a"):
-        return names, np.stack([_chances(node, row, len(labels)) for row in pairs]).astype(np.float32)
-    if len(labels) == 2:
-        pairs = (
-            np.concatenate([pairs, -pairs], axis=1)
-            if post == "NONE"
-            else np.concatenate([-pairs, pairs], axis=1)
-        )
+        pairs = np.stack([_chances(node, row, len(labels)) for row in pairs])
+    elif len(labels) == 2:
+        pairs = np.concatenate([-pairs, pairs], axis=1)
     return names, transformed(pairs.astype(np.float32), post)
 
 

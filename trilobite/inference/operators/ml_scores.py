@@ -32,9 +32,10 @@ def _softmax_zero(x: Array) -> Array:
 
 
 def _probit(x: Array) -> Array:
-    """√2·erf⁻¹(2x - 1), by the approximation that ONNX defines it with."""
+    """√2·erf⁻¹(2x - 1), by the approximation that ONNX defines it with; what is no chance has none."""
     y = 2 * x - 1
-    log = np.log(np.maximum((1 - y) * (1 + y), np.finfo(np.float64).tiny))
+    inside = (1 - y) * (1 + y)
+    log = np.where(inside >= 0, np.log(np.maximum(inside, np.finfo(np.float64).tiny)), np.nan)
     v = 2 / (np.pi * 0.147) + log / 2
     found = np.sqrt(-v + np.sqrt(v * v - log / 0.147))
     return (np.sqrt(2) * np.where(y < 0, -found, found)).astype(x.dtype)
@@ -59,6 +60,6 @@ def label_array(labels: Sequence[Any]) -> Array:
     return texts(labels) if isinstance(labels[0], str) else np.asarray(labels, np.int64)
 
 
-def labelled(scores: Array, labels: Sequence[Any]) -> tuple[Array, Array]:
-    """The label of the best score of each row, and the scores."""
-    return label_array(labels)[np.argmax(scores, axis=1)], scores
+def labelled(scores: Array, labels: Sequence[Any], how: str) -> tuple[Array, Array]:
+    """The label of the best score of each row, and the scores transformed: a transform may give NaN."""
+    return label_array(labels)[np.argmax(scores, axis=1)], transformed(scores, how)

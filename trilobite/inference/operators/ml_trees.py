@@ -135,7 +135,7 @@ def tree_ensemble_classifier(node: Node, x: Array) -> tuple[Array, Array]:
         positive = scores[:, node.attributes["class_ids"][0]]
         scores = np.stack([1 - positive if post in ("NONE", "PROBIT") else -positive, positive], axis=1)
         labels = labels if len(labels) == 2 else (0, labels[0])
-    return labelled(transformed(scores.astype(np.float32), post), labels)
+    return labelled(scores.astype(np.float32), labels, post)
 
 
 @operator("TreeEnsemble", domain="ai.onnx.ml", since=5, host=True, gives="numbers")
