@@ -6,14 +6,15 @@ arrays of initialisers, typed inputs and outputs, functions already inlined. No 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
 Size = int | str | None
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,14 @@ class Node:
     domain: str = ""
     version: int = 1
     name: str = ""
+    _prepared: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def prepared(self, make: Callable[[Node], T]) -> T:
+        """What a function makes of the node: tables of a model, made with the first run."""
+        if make not in self._prepared:
+            self._prepared[make] = make(self)
+        found: T = self._prepared[make]
+        return found
 
     def attribute(self, name: str, default: Any = None) -> Any:
         return self.attributes.get(name, default)

@@ -15,6 +15,16 @@ Array = np.ndarray[Any, Any]
 ML = "ai.onnx.ml"
 
 
+def _arrays(node: Node) -> dict[str, Array]:
+    lists = {name: value for name, value in node.attributes.items() if isinstance(value, tuple | list)}
+    return {name: np.asarray(v, np.float32) for name, v in lists.items() if v and isinstance(v[0], float)}
+
+
+def _floats(node: Node, name: str) -> Array:
+    """A list of numbers among the attributes."""
+    return node.prepared(_arrays)[name]
+
+
 def _rows(x: Array) -> Array:
     rows = x.reshape(1, -1) if x.ndim == 1 else x.reshape(len(x), -1)
     return rows.astype(np.float32)
@@ -22,24 +32,21 @@ def _rows(x: Array) -> Array:
 
 @operator("LinearRegressor", domain=ML, host=True, gives="numbers")
 def linear_regressor(node: Node, x: Array) -> Array:
-    weights = np.asarray(node.attributes["coefficients"], np.float32).reshape(
-        node.attribute("targets", 1), -1
-    )
-    out = _rows(x) @ weights.T
+    out = _rows(x) @ _floats(node, "coefficients").reshape(node.attribute("targets", 1), -1).T
     if node.attribute("intercepts"):
-        out = out + np.asarray(node.attributes["intercepts"], np.float32)
+        out = out + _floats(node, "intercepts")
     return transformed(out, node.attribute("post_transform", "NONE"))
 
 
 @operator("LinearClassifier", domain=ML, host=True)
 def linear_classifier(node: Node, x: Array) -> tuple[Array, Array]:
     labels = node.attribute("classlabels_ints") or node.attribute("classlabels_strings") or (0, 1)
-    rows, flat = _rows(x), np.asarray(node.attributes["coefficients"], np.float32)
+    rows, flat = _rows(x), _floats(node, "coefficients")
     count = len(node.attribute("intercepts") or ()) or len(flat) // rows.shape[1]
     weights = flat[: count * rows.shape[1]].reshape(count, -1)
     scores = rows @ weights.T
     if node.attribute("intercepts"):
-        scores = scores + np.asarray(node.attributes["intercepts"], np.float32)
+        scores = scores + _floats(node, "intercepts")
     post = node.attribute("post_transform", "NONE")
     if scores.shape[1] > 1:
         return labelled(scores, labels, post)
@@ -54,12 +61,28 @@ def linear_classifier(node: Node, x: Array) -> tuple[Array, Array]:
     return names[positive.astype(np.int64)], both if len(labels) == 2 else both[:, 1:]
 
 
+_BLOCK = 64  # samples whose distances to all vectors stay in a cache
+
+
+def _gaps(x: Array, vectors: Array) -> Array:
+    """Squared distances, feature by feature: rounded as they are, unlike |x|² + |v|² - 2 x·v."""
+    out = np.zeros((len(x), len(vectors)), np.float32)
+    columns = np.ascontiguousarray(vectors.T)
+    for start in range(0, len(x), _BLOCK):
+        rows, block = x[start : start + _BLOCK], out[start : start + _BLOCK]
+        gap = np.empty_like(block)
+        for feature, column in enumerate(columns):
+            np.subtract(rows[:, feature, None], column, out=gap)
+            block += np.multiply(gap, gap, out=gap)
+    return out
+
+
 def _kernel(node: Node, x: Array, vectors: Array) -> Array:
     gamma, coefficient, degree = (*(node.attribute("kernel_params") or ()), 0.0, 0.0, 0.0)[:3]
     kind = node.attribute("kernel_type", "LINEAR")
     if kind == "RBF":
-        gap = ((x[:, None, :] - vectors[None, :, :]) ** 2).sum(axis=-1)
-        return np.exp(-gamma * gap)
+        gaps = _gaps(x, vectors)
+        return np.exp(np.multiply(gaps, -gamma, out=gaps), out=gaps)
     product = x @ vectors.T
     if kind == "POLY":
         return (gamma * product + coefficient) ** degree
@@ -69,9 +92,9 @@ def _kernel(node: Node, x: Array, vectors: Array) -> Array:
 @operator("SVMRegressor", domain=ML, host=True, gives="numbers")
 def svm_regressor(node: Node, x: Array) -> Array:
     rows, count = _rows(x), node.attribute("n_supports", 0)
-    weights = np.asarray(node.attributes["coefficients"], np.float32)
+    weights = _floats(node, "coefficients")
     if count:
-        vectors = np.asarray(node.attributes["support_vectors"], np.float32).reshape(count, -1)
+        vectors = _floats(node, "support_vectors").reshape(count, -1)
         out = _kernel(node, rows, vectors) @ weights.reshape(-1)
     else:
         out = _kernel(node, rows, weights.reshape(1, -1))[:, 0]
@@ -86,10 +109,10 @@ def svm_classifier(node: Node, x: Array) -> tuple[Array, Array]:
     """One against one, as libsvm does, or one score per class where there are no support vectors."""
     labels = node.attribute("classlabels_ints") or node.attribute("classlabels_strings") or (0, 1)
     rows, post = _rows(x), node.attribute("post_transform", "NONE")
-    rho = np.asarray(node.attributes["rho"], np.float32)
+    rho = _floats(node, "rho")
     counts = node.attribute("vectors_per_class")
     if not counts:
-        weights = np.asarray(node.attributes["coefficients"], np.float32).reshape(len(labels), -1)
+        weights = _floats(node, "coefficients").reshape(len(labels), -1)
         return labelled((_kernel(node, rows, weights) + rho[0]).astype(np.float32), labels, post)
     pairs = _pairwise(node, rows, counts, rho)
     votes = np.zeros((len(rows), len(labels)))
@@ -107,8 +130,8 @@ def svm_classifier(node: Node, x: Array) -> tuple[Array, Array]:
 def _pairwise(node: Node, rows: Array, counts: Any, rho: Array) -> Array:
     """A score for each pair of classes: positive for the first."""
     total, classes = sum(counts), len(counts)
-    vectors = np.asarray(node.attributes["support_vectors"], np.float32).reshape(total, -1)
-    weights = np.asarray(node.attributes["coefficients"], np.float32).reshape(classes - 1, total)
+    vectors = _floats(node, "support_vectors").reshape(total, -1)
+    weights = _floats(node, "coefficients").reshape(classes - 1, total)
     kernel, ends = _kernel(node, rows, vectors), np.cumsum([0, *counts])
     out = []
     for k, (i, j) in enumerate(combinations(range(classes), 2)):
