@@ -58,6 +58,8 @@ def outcomes(engine: str, only: str) -> list[dict[str, Any]]:
         ).returncode:
             if not path.exists() or '"started"' not in path.read_text().splitlines()[-1]:
                 raise SystemExit(f"tools.onnx_suite does not run with {engine}")
+        if not path.exists():
+            raise SystemExit(f"no case has a name like {only!r}: --only takes a pattern such as '*roi*'")
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         finished = [r for r in rows if "passed" in r]
         done = {r["name"] for r in finished}

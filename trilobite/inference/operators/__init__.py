@@ -7,7 +7,7 @@ import importlib
 FAMILIES = (
     "arithmetic activation comparison reduction shaping indexing making joining product convolution pooling "
     "normalising conversion quantising attention written_attention recurrent losses spectral resampling "
-    "regions sequences strings ml_trees ml_models ml_features training control "
+    "regions alignment suppression sequences strings ml_trees ml_models ml_features training control "
     "ms_fused ms_attention ms_quantised"
 ).split()
 _loaded: list[str] = []

@@ -7,7 +7,6 @@ what native code does not know: tests for membership and splits at NaN.
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, FileError
-from trilobite.native.cache import Kernels, kernels
+from trilobite.inference.operators.native import HostKernel
 from trilobite.native.host import features
 from trilobite.native.llvm.text import Text, Value
 
@@ -38,7 +37,6 @@ _HOLDS = np.array(  # by mode: the orders that it asks for
 )
 _ROW = np.dtype([("split", "f8"), ("feature", "i4"), ("yes", "i4"), ("no", "i4"), ("holds", "i4")])
 _SAMPLES = 8  # side by side: a step down waits for the one before
-_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
 @dataclass
@@ -92,10 +90,7 @@ class Forest:
         out = np.empty((len(x), len(self.roots)), np.int32)
         words = [x.ctypes.data, len(x), x.shape[1], self._rows.ctypes.data, self._roots.ctypes.data,
                  self.depths.ctypes.data, len(self.roots), out.ctypes.data]  # fmt: skip
-        arguments = np.array(words, np.int64)
-        _descent("double" if x.dtype == np.float64 else "float")[1](
-            arguments.ctypes.data, 0, len(self.roots), None
-        )
+        _descent("double" if x.dtype == np.float64 else "float")(words, len(self.roots))
         return out
 
     @cached_property
@@ -133,9 +128,8 @@ class Forest:
 
 
 @lru_cache(maxsize=2)
-def _descent(element: str) -> tuple[Kernels, Any]:
-    code = kernels([(_text(element), 1)])
-    return code, _ENTRY(code.addresses[0])
+def _descent(element: str) -> HostKernel:
+    return HostKernel(_text(element), 1)
 
 
 def _text(element: str) -> str:

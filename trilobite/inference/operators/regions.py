@@ -19,50 +19,6 @@ from trilobite.inference.operators.shaping import fixed, ints
 Array = np.ndarray[Any, Any]
 
 
-@operator("RoiAlign", since=10, host=True, gives="numbers")
-def roi_align(node: Node, x: Array, rois: Array, batch: Array) -> Array:
-    """Averages, or largest, of points between pixels in every bin of every region."""
-    usual = "half_pixel" if node.version >= 16 else "output_half_pixel"
-    shift = 0.5 if node.attribute("coordinate_transformation_mode", usual) == "half_pixel" else 0.0
-    height, width = node.attribute("output_height", 1), node.attribute("output_width", 1)
-    out = np.empty((len(rois), x.shape[1], height, width), x.dtype)
-    for i, (roi, b) in enumerate(
-        zip(rois * node.attribute("spatial_scale", 1.0) - shift, batch, strict=True)
-    ):
-        out[i] = _aligned(node, x[b], roi, (height, width), shift == 0)
-    return out
-
-
-def _aligned(node: Node, image: Array, roi: Array, bins: tuple[int, int], at_least_one: bool) -> Array:
-    lines = []
-    for start, end, n in zip(roi[[1, 0]], roi[[3, 2]], bins, strict=True):
-        extent = max(end - start, 1.0) if at_least_one else end - start
-        each = extent / n
-        count = node.attribute("sampling_ratio", 0) or max(int(np.ceil(each)), 1)
-        at = start + (np.arange(n)[:, None] + (np.arange(count)[None, :] + 0.5) / count) * each
-        lines.append(at)
-    ys, xs = lines
-    wy, wx = _pair(ys.reshape(-1), image.shape[1]), _pair(xs.reshape(-1), image.shape[2])
-    parts = [
-        image[:, a[0]][:, :, b[0]] * (a[1][:, None] * b[1][None, :]) for a, b in itertools.product(wy, wx)
-    ]
-    shape = (image.shape[0], ys.shape[0], ys.shape[1], xs.shape[0], xs.shape[1])
-    if node.attribute("mode", "avg") == "max":
-        return np.max(np.stack(parts), axis=0).reshape(shape).max(axis=(2, 4)).astype(image.dtype)
-    return sum(parts).reshape(shape).mean(axis=(2, 4)).astype(image.dtype)
-
-
-def _pair(at: Array, n: int) -> list[tuple[Array, Array]]:
-    """The two neighbours of each place and their weights; both 0 beyond the image."""
-    beyond = (at < -1) | (at > n)
-    held = np.clip(at, 0, None)
-    low = np.minimum(held.astype(np.int64), n - 1)
-    held = np.where(low >= n - 1, low, held)
-    share = held - low
-    dead = np.where(beyond, 0.0, 1.0)
-    return [(low, (1 - share) * dead), (np.minimum(low + 1, n - 1), share * dead)]
-
-
 @operator("MaxRoiPool", host=True, gives="numbers")
 def max_roi_pool(node: Node, x: Array, rois: Array) -> Array:
     """The largest element of every bin of every region; 0 of empty ones."""
