@@ -65,10 +65,10 @@ def _importable(name: str, value: Any) -> str | None:
 
 
 def _declared(name: str, value: Any) -> str:
-    import numpy as np
+    from trilobite.base.dtypes import dtype
 
-    if isinstance(value, np.dtype):
-        return f"{name}: np.dtype[Any]"
+    if isinstance(value, dtype):
+        return f"{name}: dtype"
     if inspect.isfunction(value):
         return f"def {name}{typed(value, bound=False)} -> Any: ..."
     if value is not None and type(value).__module__ != "builtins":
@@ -91,7 +91,7 @@ def package() -> str:
     for name in namespace.LATER:
         value = namespace.later(name)
         imports.append(_importable(name, value) or f"{name}: Any")
-    top = [HEAD, "import builtins", "from typing import Any", "", "import numpy as np", ""]
+    top = [HEAD, "import builtins", "from typing import Any", ""]
     return (
         "\n".join([*top, *sorted(imports), "", "__version__: str", "__array_api_version__: str", *others])
         + "\n"

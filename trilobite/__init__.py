@@ -1,7 +1,7 @@
 """Trilobite: a whole AI computing system in one package. `import trilobite as tb`.
 
 tb.tensor, tb.zeros, tb.arange, ...     tensors, as the Python array API standard has them    (framework/ops)
-tb.float32, tb.bfloat16, tb.int4, ...   dtypes: NumPy's own and those of ml_dtypes            (base/dtypes)
+tb.float32, tb.bfloat16, tb.int4, ...   dtypes: equal to NumPy's and those of ml_dtypes       (base/dtypes)
 tb.grad, tb.vmap, tb.jvp, tb.jit, ...   transforms of functions                               (framework)
 tb.cond, tb.scan, tb.while_loop, ...    control flow that transforms see                      (framework)
 tb.linalg, tb.fft, tb.random            further functions of tensors

@@ -48,7 +48,7 @@ class BatchNorm(normalisation.SyncBatchNorm):
         return normed
 
     def _move(self, mean: Tensor, var: Tensor, input: Tensor) -> None:
-        momentum = self._count(input.dtype)
+        momentum = self._count(input._peek().dtype)
         with no_grad():
             for old, new in ((self.running_mean, mean), (self.running_var, var)):
                 assert old is not None  # where statistics are tracked

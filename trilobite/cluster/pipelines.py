@@ -88,7 +88,7 @@ class Pipeline(Module):
         if known is not None:
             return known
         self._here: dict[int, Tensor] = {}
-        out, draws = {-1: TensorType(tuple(x.shape), x.dtype)}, np.zeros(self.count, np.int64)
+        out, draws = {-1: TensorType(tuple(x.shape), x._peek().dtype)}, np.zeros(self.count, np.int64)
         for s in range(self.group.index, self.count, self.group.size):
             if s:
                 row = self._receive(_DESCRIPTION, s, s - 1, _TYPES, 0).numpy().tolist()

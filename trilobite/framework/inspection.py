@@ -13,8 +13,8 @@ from trilobite.framework.ops.dtypes import KINDS
 
 DEVICE = "cpu"
 MAX_DIMENSIONS = 64  # NumPy's limit
-STANDARD: dict[str, DType] = {
-    d.name: d
+STANDARD: dict[str, dt.dtype] = {
+    d.name: dt.shown(d)
     for d in (
         dt.bool_, dt.int8, dt.int16, dt.int32, dt.int64, dt.uint8, dt.uint16, dt.uint32, dt.uint64,
         dt.float32, dt.float64, dt.complex64, dt.complex128,
@@ -36,15 +36,16 @@ class NamespaceInfo:
     def devices(self) -> tuple[str, ...]:
         return (DEVICE,)
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+    def default_dtypes(self, *, device: Any = None) -> dict[str, dt.dtype]:
         """The dtype that Python numbers and new tensors get, per kind."""
         check_device(device)
-        return {
+        found = {
             "real floating": dt.default_float, "complex floating": dt.default_complex,
             "integral": dt.default_int, "indexing": dt.int64,
         }  # fmt: skip
+        return {kind: dt.shown(d) for kind, d in found.items()}
 
-    def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
+    def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, dt.dtype]:
         """The standard's dtypes by name: all, or those of a kind."""
         check_device(device)
         if kind is None:

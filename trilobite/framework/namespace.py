@@ -10,8 +10,6 @@ import importlib
 import math
 from typing import Any
 
-import numpy as np
-
 from trilobite import compiler as lobe
 from trilobite.base import dtypes, errors, pytree
 from trilobite.framework import heavy, heavy_composites, ops
@@ -29,12 +27,12 @@ heavy_composites.install()
 vars(lobe).update(COMPILER_NAMES)  # `tb.compiler` is the lobe; PyTorch's room of that name has these
 
 CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
-DTYPES: dict[str, Any] = dict(dtypes.BY_NAME)
+DTYPES: dict[str, Any] = {name: dtypes.shown(d) for name, d in dtypes.BY_NAME.items()}
 _SHORT = {
     "float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32",
     "short": "int16", "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
-DTYPES |= {short: dtypes.BY_NAME[name] for short, name in _SHORT.items()}
+DTYPES |= {short: DTYPES[name] for short, name in _SHORT.items()}
 _MEMORY = (
     "strided contiguous_format preserve_format legacy_contiguous_format channels_last channels_last_3d "
     "sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged"
@@ -42,7 +40,7 @@ _MEMORY = (
 OTHERS: dict[str, Any] = {
     **{name: name for name in _MEMORY},  # PyTorch's memory formats: shapes say all that matters here
     **TENSOR_CLASSES,
-    "dtype": np.dtype,
+    "dtype": dtypes.dtype,
     "device": device,
     "Size": Size,
     "layout": str,

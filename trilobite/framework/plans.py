@@ -39,7 +39,7 @@ Function = Callable[..., Any]
 _OFTEN = 16  # calls before a plan is made: making it takes as long as some dozen calls
 _SMALL = 1 << 12  # elements of an operand: from here on the way through `bind` is the smaller part
 _REMEMBERED = 4096  # kinds of calls
-_STATIC = frozenset({int, bool, str, type(None)})
+_STATIC = frozenset({int, bool, str, type(None), dt.dtype})
 
 _counts: dict[Any, int] = {}
 _plans: dict[Any, Plan] = {}

@@ -25,6 +25,7 @@ Scalar = (bool, int, float, complex)
 @cache
 def promote(a: DType, b: DType) -> DType:
     """The common dtype of two tensors."""
+    a, b = dt.as_dtype(a), dt.as_dtype(b)
     if a == b:
         return a
     ka, kb = dt.kind(a), dt.kind(b)
@@ -71,6 +72,7 @@ def _no_common(a: DType, b: DType, remedy: str) -> DTypeError:
 @cache
 def promote_scalar(tensor: DType, kind: Any) -> DType:
     """The dtype of an operation between a tensor and a Python scalar of this type."""
+    tensor = dt.as_dtype(tensor)
     if kind is bool:
         return tensor
     held = dt.kind(tensor)
@@ -115,7 +117,7 @@ def result_type(*operands: Any) -> DType:
 def _strong(o: Any) -> DType | None:
     if isinstance(o, Scalar):
         return None
-    return o.dtype if hasattr(o, "dtype") else dt.as_dtype(o)
+    return dt.as_dtype(getattr(o, "dtype", o))
 
 
 # -- the page ----------------------------------------------------------------------------------------------

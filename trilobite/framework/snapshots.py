@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trilobite.base.dtypes import dtype
 from trilobite.native.ownership import Count, counter
 
-ATOMS = (int, float, complex, bool, str, bytes, type(None))
+ATOMS = (int, float, complex, bool, str, bytes, type(None), dtype)
 _MAPPINGS: tuple[Any, ...] = (dict, MappingProxyType)
 _VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _MEMORY = (np.ndarray, bytearray, memoryview, array.array)

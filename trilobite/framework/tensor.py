@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trilobite.base.dtypes import DType, is_inexact
+from trilobite.base.dtypes import dtype, is_inexact, shown
 from trilobite.base.errors import ArgumentError, DTypeError, GradientError
 from trilobite.base.locations import user_location
 from trilobite.framework.change_counter import count_change
@@ -161,8 +161,8 @@ class Tensor(Attached):
         return Size(self._read().shape if self._view is not None else self._peek().shape)
 
     @property
-    def dtype(self) -> DType:
-        return self._peek().dtype  # type: ignore[no-any-return]
+    def dtype(self) -> dtype:
+        return shown(self._peek().dtype)
 
     def _peek(self) -> Value:
         """What has the cell's shape and dtype."""

@@ -293,7 +293,7 @@ class Module(hooked.Hooked, Habits):
             if set_to_none:
                 p.grad = None
             elif p.grad is not None:
-                p.grad = wrap(table["full"](shape=p.shape, dtype=p.dtype, value=0))
+                p.grad = wrap(table["full"](shape=p.shape, dtype=p._peek().dtype, value=0))
 
     # -- conversion ------------------------------------------------------------------------------------------
 

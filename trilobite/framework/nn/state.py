@@ -59,7 +59,7 @@ def load_state(module: Module, state: Mapping[str, Any], strict: bool, assign: b
     wrong = {name: why for name, v in given.items() if (why := _misfit(own[name], v, assign))}
     if wrong or (strict and (missing or unexpected)):
         raise _refusal(module, missing if strict else [], unexpected if strict else [], wrong)
-    ready = {name: copied(v) if assign else astype(v, own[name].dtype) for name, v in given.items()}
+    ready = {name: copied(v) if assign else astype(v, own[name]._peek().dtype) for name, v in given.items()}
     with no_grad():
         for name, value in ready.items():
             _set(own[name], value, assign)

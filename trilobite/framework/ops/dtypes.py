@@ -28,7 +28,7 @@ class FloatInfo(NamedTuple):
     max: float
     min: float
     smallest_normal: float
-    dtype: DType
+    dtype: dt.dtype
 
     @property
     def tiny(self) -> float:
@@ -47,11 +47,11 @@ class IntegerInfo(NamedTuple):
     bits: int
     max: int
     min: int
-    dtype: DType
+    dtype: dt.dtype
 
 
 def dtype_of(x: Any) -> DType:
-    return x.dtype if isinstance(x, Tensor) else as_dtype(x)
+    return as_dtype(x.dtype if isinstance(x, Tensor) else x)
 
 
 @tensor_op(G, methods=())
@@ -72,7 +72,12 @@ def finfo(type: Any, /) -> FloatInfo:
 def _float_info(dtype: DType) -> FloatInfo:
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return FloatInfo(
-        dt.bits(dtype), float(info.eps), float(info.max), float(info.min), float(info.smallest_normal), dtype
+        dt.bits(dtype),
+        float(info.eps),
+        float(info.max),
+        float(info.min),
+        float(info.smallest_normal),
+        dt.shown(dtype),
     )
 
 
@@ -94,7 +99,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
 def _integer_info(dtype: DType) -> IntegerInfo:
     bits, signed = dt.bits(dtype), dt.is_signed(dtype)
     low = -(1 << bits - 1) if signed else 0
-    return IntegerInfo(bits, low + (1 << bits) - 1, low, dtype)
+    return IntegerInfo(bits, low + (1 << bits) - 1, low, dt.shown(dtype))
 
 
 # -- questions -------------------------------------------------------------------------------------------
@@ -147,15 +152,15 @@ def _holds(source: DType, target: DType) -> bool:
 
 
 @tensor_op(G, methods=())
-def result_type(*arrays_and_dtypes: Any) -> DType:
+def result_type(*arrays_and_dtypes: Any) -> dt.dtype:
     """The dtype that tensors, dtypes and Python numbers meet in."""
-    return promotion.result_type(*arrays_and_dtypes)
+    return dt.shown(promotion.result_type(*arrays_and_dtypes))
 
 
 @tensor_op(G, methods=())
-def promote_types(type1: Any, type2: Any, /) -> DType:
+def promote_types(type1: Any, type2: Any, /) -> dt.dtype:
     """The dtype that two dtypes meet in."""
-    return promotion.promote(as_dtype(type1), as_dtype(type2))
+    return dt.shown(promotion.promote(as_dtype(type1), as_dtype(type2)))
 
 
 # -- casts -----------------------------------------------------------------------------------------------

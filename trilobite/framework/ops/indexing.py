@@ -141,7 +141,7 @@ def _moved(x: Value, count: int, place: int) -> Value:
 def setitem(x: Tensor, key: Any, value: Any) -> None:
     """Write to part of the tensor; the value is broadcast to it and cast to its dtype."""
     entries = [key] if type(key) is int else keys.entries_of(key)
-    new = _cast(value, x.dtype)
+    new = _cast(value, x._peek().dtype)
     if _set_memory(x, entries, new):
         return
     if not any(map(keys.is_array, entries)):

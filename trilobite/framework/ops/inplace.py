@@ -36,7 +36,7 @@ def assign(x: Tensor, result: Tensor, what: str, since: int | None = None) -> Te
             expected="a dtype that it casts to without loss of kind",
             remedy="x = x + y, which makes a new tensor",
         )
-    x._store(astype(value, x.dtype), since)
+    x._store(astype(value, x._peek().dtype), since)
     return x
 
 
@@ -44,7 +44,7 @@ def assign(x: Tensor, result: Tensor, what: str, since: int | None = None) -> Te
 def copy_(x: Tensor, source: Any) -> Tensor:
     """Take the values of another tensor, cast and broadcast to this one."""
     value = source._read() if isinstance(source, Tensor) else to_array(source)
-    x._store(broadcast_to(astype(value, x.dtype), x.shape))
+    x._store(broadcast_to(astype(value, x._peek().dtype), x.shape))
     return x
 
 

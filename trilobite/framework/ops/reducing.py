@@ -195,9 +195,9 @@ def _plain_mean(x: Any) -> Value | None:
 
 
 @op(G, short=_plain_mean, plan=True)
-def mean(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
-    """The arithmetic mean over axes."""
-    wide, dtype = widened(x, "mean")
+def mean(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Value:
+    """The arithmetic mean over axes, of the numbers in `dtype` if it is given."""
+    wide, dtype = widened(x if dtype is None else astype(as_value(x), as_dtype(dtype)), "mean")
     axes = axes_of(axis, wide.ndim, "mean")
     return kept(wide, astype(average(wide, axes), dtype), axes, keepdims)
 

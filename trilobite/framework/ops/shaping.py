@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import DType, bits
+from trilobite.base.dtypes import DType, bits, dtype
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axes_in, axis_in, is_number
@@ -100,7 +100,7 @@ def view(x: Tensor, *shape: Any) -> Tensor:
     """The same elements under another shape; or, given a dtype, their bits under another dtype of the same
     width.
     """
-    if len(shape) == 1 and isinstance(shape[0], (np.dtype, str, type)):
+    if len(shape) == 1 and isinstance(shape[0], (dtype, np.dtype, str, type)):
         return view_as_dtype(x, shape[0])
     return reshape(x, tuple(listed(shape)))
 

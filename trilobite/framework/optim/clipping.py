@@ -83,7 +83,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: Any) -> 
             high = astype(bound._read(), value.dtype)
             low = table["neg"](high)
             bounded = table["minimum"](maximum(value, spread(low, value)), spread(high, value))
-            g._store(from_real(bounded, g.dtype))
+            g._store(from_real(bounded, g._peek().dtype))
 
 
 def _order(norm_type: Any) -> float:

@@ -379,9 +379,9 @@ def _state_tensor(p: Tensor, start: float | Slot | None) -> Tensor:
     if start is None:
         return wrap(np.zeros((), int64))
     if isinstance(start, Slot):
-        shape = start.shape(real_shape(p.shape, p.dtype))
+        shape = start.shape(real_shape(p.shape, p._peek().dtype))
         return wrap(np.full(shape, start.start, accumulator(real_of(p.dtype))))
-    shape, dtype = real_shape(p.shape, p.dtype), accumulator(real_of(p.dtype))
+    shape, dtype = real_shape(p.shape, p._peek().dtype), accumulator(real_of(p.dtype))
     return wrap(np.full(shape, start, dtype) if start else np.zeros(shape, dtype))
 
 

@@ -8,8 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 from urllib.parse import urlparse
 
-import numpy as np
-
+from trilobite.base.dtypes import dtype
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
 from trilobite.framework.devices import CPU, device
@@ -170,7 +169,7 @@ serialization = Room(
 )  # fmt: skip
 _custom_ops = Room("Sizes that only a run knows.", get_ctx=_noted)
 types = Room(
-    "Kinds of arguments.", Number=int | float | bool, Device=Any, _dtype=np.dtype, _size=tuple, _int=int,
+    "Kinds of arguments.", Number=int | float | bool, Device=Any, _dtype=dtype, _size=tuple, _int=int,
     _float=float, _bool=bool, _device=device, Tensor=Tensor, FileLike=Any, Storage=Any,
 )  # fmt: skip
 

@@ -45,8 +45,8 @@ def set_default_dtype(dtype: Any) -> None:
 set_default_tensor_type = set_default_dtype
 
 
-def get_default_dtype() -> Any:
-    return dt.default_float
+def get_default_dtype() -> dt.dtype:
+    return dt.shown(dt.default_float)
 
 
 def set_num_threads(count: int) -> None:
@@ -135,8 +135,8 @@ def is_autocast_cpu_enabled() -> bool:
     return casting.autocast_dtype() is not None
 
 
-def get_autocast_dtype(device_type: str = "cpu") -> Any:
-    return casting.autocast_dtype() or dt.bfloat16
+def get_autocast_dtype(device_type: str = "cpu") -> dt.dtype:
+    return dt.shown(casting.autocast_dtype() or dt.bfloat16)
 
 
 get_autocast_cpu_dtype = get_autocast_dtype

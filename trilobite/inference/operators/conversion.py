@@ -80,7 +80,9 @@ def _to_exponent(x: Tensor, saturate: bool, round_mode: str) -> Tensor:
 
 @operator("CastLike", since=15)
 def cast_like(node: Node, x: Tensor, like: Tensor) -> Tensor:
-    return converted(x, like.dtype, bool(node.attribute("saturate", 1)), node.attribute("round_mode", "up"))
+    return converted(
+        x, like._peek().dtype, bool(node.attribute("saturate", 1)), node.attribute("round_mode", "up")
+    )
 
 
 @operator("BitCast", since=26)

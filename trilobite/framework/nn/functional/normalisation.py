@@ -76,7 +76,7 @@ def _scale_and_shift(
 ) -> tuple[Tensor | None, Tensor | None]:
     """A shift without a scale gets a scale of ones: the composites know a weight, or both."""
     if weight is None and bias is not None:
-        weight = filled((count,) if isinstance(count, int) else tuple(count), 1, bias.dtype)
+        weight = filled((count,) if isinstance(count, int) else tuple(count), 1, bias._peek().dtype)
     return weight, bias
 
 

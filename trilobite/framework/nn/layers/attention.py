@@ -135,7 +135,7 @@ class MultiheadAttention(Module):
         self._check(q, k, v)
         shapes = (q.shape[0], q.shape[1], k.shape[1])
         q, k, v = self._project(q, k, v)
-        mask = self._mask(attn_mask, key_padding_mask, shapes, query.dtype)
+        mask = self._mask(attn_mask, key_padding_mask, shapes, query._peek().dtype)
         k, v, mask = self._extended(k, v, mask)
         heads = [
             self._heads(x, n)

@@ -96,7 +96,7 @@ class _BatchNorm(_Running):
         self._check(input, 1)
         by_batch = self.training or self.running_mean is None
         moving = self.training and self.track_running_stats
-        momentum = self._count(input.dtype) if moving else 0.0
+        momentum = self._count(input._peek().dtype) if moving else 0.0
         mean, var = (self.running_mean, self.running_var) if moving or not by_batch else (None, None)
         return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
 
