@@ -68,8 +68,15 @@ _MAKING = frozenset({"__init__", "__post_init__", "__call__", "__new__"})
 class _Walk:
     """From a function along everything that its code names."""
 
-    def __init__(self, guards: Guards, skipped: Callable[[Place], bool], names: frozenset[str]) -> None:
+    def __init__(
+        self,
+        guards: Guards,
+        skipped: Callable[[Place], bool],
+        names: frozenset[str],
+        looks: Mapping[Any, Any],
+    ) -> None:
         self.guards, self.skipped = guards, skipped
+        self.looks = looks  # of modules that a walk with fewer names has come by
         self.names = names  # of all functions on the way: objects are passed from one to another
         self.known: set[Any] = set()
         self.asked: frozenset[str] = frozenset()
@@ -213,7 +220,8 @@ class _Walk:
             return
         self.visited[id(value)] = value, names | before
         if hasattr(cls, "named_modules"):
-            self.tree(value, depth)
+            if value not in self.guards.modules:  # else all under it is there too, or will be
+                self.tree(value, depth)
             return
         attributes = _attributes(value)
         if getattr(cls, "guarded_whole", False) and isinstance(attributes, dict):
@@ -281,7 +289,7 @@ class _Walk:
         for module in root.modules():
             if module in self.guards.modules:
                 continue
-            self.guards.modules[module] = look_at(module)
+            self.guards.modules[module] = self.looks.get(module) or look_at(module)
             kind: Any = type(module)
             named = names_of_class(kind)
             for key, value in list(module.__dict__.items()):
@@ -353,17 +361,18 @@ def guards_of(
     """
     names: frozenset[str] = frozenset({"forward"})
     numbers, passed = list(lifted), (*arguments, *called)
+    inputs = {place.identity for place, _ in numbers}
+    looks: dict[Any, Any] = {}
     while True:
         guards = Guards()
         guards.lifted = numbers
-        inputs = {place.identity for place, _ in numbers}
-        walk = _Walk(guards, lambda place, inputs=inputs: place.identity in inputs, names)  # type: ignore[misc]
+        walk = _Walk(guards, lambda place: place.identity in inputs, names, looks)
         walk.value(fn, names, "the function", 0)
         for value in passed:
             walk.value(value, walk.names, "an argument", 0)
         if walk.names == names:
             break
-        names = walk.names
+        names, looks = walk.names, guards.modules
     for place, _ in guards.lifted:
         forget(guards.modules, place)
     guards.settle()

@@ -14,7 +14,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property, update_wrapper, wraps
 from typing import Any
 
@@ -24,6 +23,7 @@ from trilobite.base.collection import uncollected
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.forks import renewed_in_child
 from trilobite.base.locations import user_location
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.contract import NO_USAGE, Executable, Target, Usage
 from trilobite.compiler.targets.registry import executable, existing, find, target_now
 from trilobite.framework.code_names import forget_classes
@@ -94,11 +94,13 @@ class Jitted:
 
     def _long_way(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         call = self._take_apart(args, kwargs)
-        found = self._find(call)
-        shared = shared_cells(found, call)
-        if shared:
-            call = hold(call, shared)
+        with uncollected():
             found = self._find(call)
+            shared = shared_cells(found, call)
+            if shared:
+                call = hold(call, shared)
+                found = self._find(call)
+            self._prepare(found, call)
         out = self._run(found, call)
         self._entry = found
         self._fast = Dispatch.of(found, call, args, kwargs, self._target)
@@ -178,8 +180,7 @@ class Jitted:
                 self.recompilations.append(reason or self._difference(call.signature))
                 self._note_change(call)
                 forget_classes()
-            with uncollected():
-                found = self._traced(call)
+            found = self._traced(call)
             # one that closes over values of a running transform serves this call only
             if not found.recording.values:
                 self._keep(call, found, reason)
@@ -253,7 +254,6 @@ class Jitted:
         target = target_now(self._target)
         hand_on(e, entry.threads.context.recorder)
         e.guards.refresh()
-        self._prepare(e, call, target)
         with _state_lock(e):
             values = self._values(e, call, target)
             if _is_plain(values):
@@ -279,8 +279,9 @@ class Jitted:
         witness.check()
         return outs
 
-    def _prepare(self, e: Entry, call: Call, target: Target) -> None:
+    def _prepare(self, e: Entry, call: Call) -> None:
         """Compiling takes time, in which others may write; so the state is read afterwards."""
+        target = target_now(self._target)
         values = self._values(e, call, target)
         if not _is_plain(values):
             return

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from trilobite.base import pytree
 from trilobite.base.dtypes import DType
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
+from trilobite.base.records import dataclass
 from trilobite.framework import random
 from trilobite.framework.autocast import autocast
 from trilobite.framework.checkpoint import Checkpointer

@@ -8,12 +8,13 @@ anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from trilobite.base import pytree
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.contract import NO_USAGE, Usage
 from trilobite.framework.change_counter import changes
 from trilobite.framework.foreign_draws import told_if_drawn
@@ -140,10 +141,15 @@ def _state_lock(e: Entry) -> StateLock | None:
 
 def _comes_back(graph: Graph) -> bool:
     """Does a run of it call Python code of the user's?"""
-    return any(
-        e.primitive.effect or e.primitive.name == "custom_call" or any(_comes_back(g) for _, g in e.regions())
-        for e in graph.equations
-    )
+    waiting, known = [graph], {id(graph)}  # bodies of composites stand in many equations
+    while waiting:
+        for e in waiting.pop().equations:
+            if e.primitive.effect or e.primitive.name == "custom_call":
+                return True
+            new = [g for _, g in e.regions() if id(g) not in known]
+            known.update(map(id, new))
+            waiting += new
+    return False
 
 
 def _usage(e: Entry, arguments: int, options: tuple[tuple[str, Any], ...]) -> Usage:

@@ -7,7 +7,7 @@ None, and whatever static_argnums and static_argnames name.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from trilobite.base import dtypes, pytree
 from trilobite.base.dtypes import DType
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.records import dataclass
 from trilobite.framework.autocast import autocast_dtype
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.tensor import Tensor, wrap

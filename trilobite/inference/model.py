@@ -7,10 +7,12 @@ arrays of initialisers, typed inputs and outputs, functions already inlined. No 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 import numpy as np
+
+from trilobite.base.records import dataclass
 
 Array = np.ndarray[Any, Any]
 Size = int | str | None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError, StateError
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets import profiles as targets
 from trilobite.framework.tensor import Tensor
 from trilobite.inference import operators

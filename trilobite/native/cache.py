@@ -100,7 +100,8 @@ def _objects(
     """What the disk has, and what had to be compiled."""
     keys = {name: _key(name) for name in missing}
     stored = {name: code for name, key in keys.items() if (code := cache.get(key)) is not None}
-    made = compile_all([text(i) for name, i in missing.items() if name not in stored])
+    wanted = [text(i) for name, i in missing.items() if name not in stored]
+    made = compile_all(wanted) if wanted else {}
     for name, code in made.items():
         cache.put(keys[name], code)
     if made:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trilobite.base.errors import ArgumentError
+from trilobite.base.records import dataclass
 from trilobite.native.interruptible import Apart, by_the_caller, is_wanted
 from trilobite.native.pool import pool, remember
 from trilobite.native.runtime import Words, runtime

@@ -12,11 +12,11 @@ import hashlib
 import importlib.util
 import os
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from trilobite.base.errors import ArgumentError
+from trilobite.base.records import dataclass
 from trilobite.native.disk import shared
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -130,17 +130,19 @@ def _identity() -> str | None:
     if not core or package is None or package.origin is None:
         return None
     lasting = [line for line in core.splitlines() if not line.lower().startswith(_FLEETING)]
-    library = sorted(Path(package.origin).parent.glob("binding/*llvmlite*"))
+    folder = os.path.join(os.path.dirname(package.origin), "binding")
+    library = sorted(name for name in os.listdir(folder) if "llvmlite" in name)
     if not library:
         return None
-    files = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in library]
+    facts = [(path, os.stat(path)) for path in (os.path.join(folder, name) for name in library)]
+    files = [f"{path} {found.st_size} {found.st_mtime_ns}" for path, found in facts]
     return hashlib.sha256("\n".join(["machine 1", *lasting, *files]).encode()).hexdigest()
 
 
 def _first_core() -> str:
     """What the system says of it. It says the same of every core, which takes it long if there are many."""
     try:
-        with open(_CPUINFO, encoding="ascii", errors="replace") as file:
+        with open(_CPUINFO, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 14).partition("\n\n")[0]
     except OSError:  # not Linux
         return ""
@@ -160,7 +162,7 @@ def usable_cores() -> int:
 
 def _cache_bytes(level: int, fallback: int) -> int:
     """The size of the data or unified cache of one level, from sysfs: `32K`, `1M`."""
-    for index in sorted(_SYSFS.glob("index*")):
+    for index in _caches():
         if _read(index / "level") == str(level) and _read(index / "type") in ("Data", "Unified"):
             size = _read(index / "size")
             unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 0)
@@ -169,8 +171,16 @@ def _cache_bytes(level: int, fallback: int) -> int:
     return fallback
 
 
+def _caches() -> list[Path]:
+    """Where sysfs describes each cache of the first core."""
+    try:
+        return sorted(_SYSFS / name for name in os.listdir(_SYSFS) if name.startswith("index"))
+    except OSError:  # not Linux, or a container that hides it
+        return []
+
+
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii").strip()
+        return path.read_text(encoding="utf-8").strip()
     except OSError:  # not Linux, or a container that hides it: the callers state what they assume then
         return ""

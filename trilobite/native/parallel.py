@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from trilobite.native.host import Host, features
 from trilobite.native.objects import compile_object, prepare, symbol
-from trilobite.native.parts import split
 from trilobite.native.progress import Progress
 
 Text = tuple[str, int]  # LLVM text and its level
@@ -83,6 +82,8 @@ class Makers:
         return all(part in self._known for part in self._parts.get(name, ()))
 
     def _add(self, name: str, text: str, level: int) -> None:
+        from trilobite.native.parts import split  # not wanted where all code comes from disk
+
         rest, functions = split(text, level) if _is_linked_here(features()) else (text, {})
         self._parts[name] = tuple(functions)
         works = [(name, rest, tuple(functions)), *((n, t, ()) for n, t in functions.items())]

@@ -11,7 +11,6 @@ import ctypes
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from string import Template
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,13 @@ import numpy as np
 from trilobite.base.errors import DeviceError
 from trilobite.native.cache import kernels
 from trilobite.native.driver import builtin, described, words_of_method
+from trilobite.native.runtime import filled
 
 Count = Callable[[list[Any], list[Any]], int]
 _FAST = 0x80  # METH_FASTCALL: arguments as an array and their number
 _HEADER = object.__basicsize__  # of every object: its count first; a list's size and items follow
 
-_TEXT = Template("""
+_TEXT = """
 define internal ptr @most(ptr %self, ptr %args, i64 %count) {
 start:
   %words = getelementptr i8, ptr %self, i64 $header
@@ -73,7 +73,7 @@ define void @entry(ptr %out, i64 %begin, i64 %end, ptr %scratch) {
   store ptr @most, ptr %out
   ret void
 }
-""")
+"""
 
 
 class _Counter:
@@ -81,7 +81,7 @@ class _Counter:
 
     def __init__(self) -> None:
         _check_layout()
-        self.code = kernels([(_TEXT.substitute(header=_HEADER, items=_HEADER + 8), 1)])
+        self.code = kernels([(filled(_TEXT, {"header": _HEADER, "items": _HEADER + 8}), 1)])
         found = np.zeros(1, np.int64)
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         tell = ctypes.CFUNCTYPE(None, pointer, integer, integer, pointer)(self.code.addresses[0])

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,14 @@ def _told(files: list[str], names: list[str], machine: str) -> tuple[str, list[s
         "data": _HEADER,
         "flags": _FLAGS,
     }
-    return Template("\n".join([text, head, *tell, "  ret void", "}", ""])).substitute(facts), names
+    return filled("\n".join([text, head, *tell, "  ret void", "}", ""]), facts), names
+
+
+def filled(text: str, facts: Mapping[str, object]) -> str:
+    """The text with facts in the place of their names, which a `$` marks."""
+    for name in sorted(facts, key=len, reverse=True):  # one may begin another
+        text = text.replace(f"${name}", str(facts[name]))
+    return text
 
 
 def _check_layout() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,7 +23,10 @@ _SETTLED = 2.0  # seconds after a change in which times may not tell it from the
 def digest(folders: tuple[str, ...], package: Path = PACKAGE) -> str | None:
     """None where the package is not in a directory."""
     try:
-        files = sorted(found for folder in folders for found in _files(str(package / folder)))
+        files: list[tuple[str, int, int, int]] = []
+        for folder in folders:
+            _look_through(str(package / folder), files)
+        files.sort()
         newest = max((changed for *_, changed in files), default=0)
         settled = newest / 1e9 + _SETTLED < time.time()
         key = hashlib.sha256(repr((str(package), folders, files)).encode()).hexdigest()
@@ -48,12 +50,13 @@ def _read(paths: list[str], package: Path) -> str:
     return found.hexdigest()
 
 
-def _files(folder: str) -> Iterator[tuple[str, int, int, int]]:
+def _look_through(folder: str, found: list[tuple[str, int, int, int]]) -> None:
     """Path, inode, size and time of the last change of every file that decides."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith((".py", ".ll")):
+            name = entry.name
+            if name.endswith((".py", ".ll")):
                 facts = entry.stat()
-                yield entry.path, facts.st_ino, facts.st_size, facts.st_ctime_ns
-            elif entry.name != "__pycache__" and entry.is_dir():
-                yield from _files(entry.path)
+                found.append((entry.path, facts.st_ino, facts.st_size, facts.st_ctime_ns))
+            elif name != "__pycache__" and entry.is_dir():
+                _look_through(entry.path, found)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.overlap import overlap
 from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.graph.regions import ALIASES, CONTROL, with_regions

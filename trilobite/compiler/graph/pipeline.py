@@ -8,10 +8,11 @@ any of them. Planning and code are the target's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from trilobite.base.errors import ArgumentError
+from trilobite.base.records import dataclass
 from trilobite.ir.graph import Equation, Graph
 
 

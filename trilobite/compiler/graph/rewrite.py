@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -24,6 +23,7 @@ from trilobite.base.dtypes import ALL, DType, bool_, is_complex, is_integer
 from trilobite.base.errors import IRError
 from trilobite.base.locations import UNKNOWN
 from trilobite.base.quiet import quiet
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.draft import Draft
 from trilobite.compiler.graph.regions import on_every_graph, uses
 from trilobite.ir.graph import Dense, Equation, Graph, Var

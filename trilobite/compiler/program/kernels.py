@@ -13,11 +13,12 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from trilobite.base.records import dataclass
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Dim
 

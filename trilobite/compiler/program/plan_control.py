@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.regions import CONTROL
 from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.program.program import (

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from trilobite.base.locations import Location
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Kernel
 from trilobite.compiler.program.memory import Packing
 from trilobite.ir.graph import Equation

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from trilobite.base.errors import DataError
+from trilobite.base.records import dataclass
 from trilobite.framework.data.collate import collate as stack_items
 from trilobite.framework.data.dataset import IterableDataset, get_batch
 from trilobite.framework.data.samplers import Indices

@@ -6,7 +6,6 @@ number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trilobite.base.errors import DataError, DTypeError, ShapeError
+from trilobite.base.records import dataclass
 from trilobite.framework.logs import png, wire
 from trilobite.framework.logs.logger import scalar
 

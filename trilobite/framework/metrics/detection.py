@@ -8,13 +8,13 @@ masks and keypoints are not scored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, DataError, ShapeError
+from trilobite.base.records import dataclass
 from trilobite.framework.metrics import inputs
 from trilobite.framework.metrics.base import Array, Gathering
 from trilobite.framework.metrics.classification import mean

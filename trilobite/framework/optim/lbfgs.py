@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from trilobite.base.dtypes import accumulator, real_of
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
+from trilobite.base.records import dataclass
 from trilobite.framework.modes import enable_grad, no_grad
 from trilobite.framework.optim.arithmetic import as_real, from_real
 from trilobite.framework.optim.group import AT_LEAST_0, Group, Rule

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.dtypes import DType
 from trilobite.base.reciprocals import with_reciprocal
+from trilobite.base.records import dataclass
 
 Array = np.ndarray[Any, Any]
 _LEAST = float(np.finfo(np.float32).tiny)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from trilobite.base import pytree
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import told, user_location
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.passes.inline import specialise
 from trilobite.framework.nn.module import Module
 from trilobite.framework.quantization.scheme import Scheme

@@ -8,12 +8,13 @@ they are the same numbers moved about. No numbers are looked at here.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.dtypes import is_float
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.passes.inline import specialise
 from trilobite.framework.nn.module import Module
 from trilobite.framework.quantization.prepare import Prepared

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from trilobite.base import pytree
 from trilobite.base.errors import ShapeError, StateError, TraceError
 from trilobite.base.locations import user_location
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.passes.dce import dce
 from trilobite.compiler.graph.passes.fold_batch_norm import fold_batch_norm
 from trilobite.compiler.graph.passes.fold_constants import fold_constants

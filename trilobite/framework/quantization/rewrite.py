@@ -9,13 +9,14 @@ them: as codes by `requantise`, as a matrix unit drains, or as numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.dtypes import DType, float32, float64, int32, int64
 from trilobite.base.locations import told
+from trilobite.base.records import dataclass
 from trilobite.framework.quantization.grids import Grid, weight_codes
 from trilobite.framework.quantization.plan import Plan, Product, passes_codes
 from trilobite.framework.quantization.prepare import Prepared

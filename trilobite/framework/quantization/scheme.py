@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from trilobite.base.dtypes import DType, as_dtype, int8, int16, int32, int64
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.records import dataclass
 
 CALIBRATIONS = ("minmax", "percentile", "entropy")
 _FORMATS = (int8, int16)

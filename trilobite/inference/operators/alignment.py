@@ -8,12 +8,12 @@ and its column, so rows are joined first, for all columns of the region, and the
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from trilobite.base.records import dataclass
 from trilobite.inference.model import Node
 from trilobite.inference.operators.native import HostKernel
 from trilobite.inference.operators.registry import operator

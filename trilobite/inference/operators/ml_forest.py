@@ -7,13 +7,14 @@ what native code does not know: tests for membership and splits at NaN.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, FileError
+from trilobite.base.records import dataclass
 from trilobite.inference.operators.native import HostKernel
 from trilobite.native.host import features
 from trilobite.native.llvm.text import Text, Value

@@ -5,11 +5,11 @@ What a node says is made into tables with its first run. They run on the host: l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from trilobite.base.records import dataclass
 from trilobite.inference.model import Node
 from trilobite.inference.operators.ml_forest import LEAF, MEMBER, MODES, Forest
 from trilobite.inference.operators.ml_scores import labelled, transformed

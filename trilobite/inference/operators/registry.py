@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from trilobite.base.records import dataclass
 
 Function = Callable[..., Any]
 

@@ -10,11 +10,11 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trilobite.base.errors import FileError, StateError
+from trilobite.base.records import dataclass
 from trilobite.inference.formats import NETWORKS, to_onnx
 from trilobite.inference.optimise.constants import fold_constants
 from trilobite.inference.optimise.join import join_layers

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 import numpy as np
 
+from trilobite.base.records import dataclass
 from trilobite.inference.model import Graph, Node, ValueType
 from trilobite.inference.operators import registry
 from trilobite.inference.operators.registry import Row

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from trilobite.base.records import dataclass
 from trilobite.inference.model import Node
 from trilobite.inference.operators.written_attention import DOMAIN, Step
 from trilobite.inference.recognise.view import Found, View

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
 
+from trilobite.base.records import dataclass
 from trilobite.inference.model import Graph, Node
 
 _WIDE, _SHORT = (

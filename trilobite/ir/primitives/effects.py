@@ -9,7 +9,6 @@ read again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from trilobite.base.errors import ArgumentError, IRError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.quiet import quiet
+from trilobite.base.records import dataclass
 from trilobite.ir.primitive import Absent, Attributes, Primitive, Value, table
 from trilobite.ir.primitives.common import free
 from trilobite.ir.transforms.batch import all_mapped

@@ -7,7 +7,6 @@ uses the machine's instruction where there is one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from trilobite.base.dtypes import (
@@ -27,6 +26,7 @@ from trilobite.base.dtypes import (
     int4,
     uint4,
 )
+from trilobite.base.records import dataclass
 from trilobite.native.llvm.arithmetic import Arithmetic
 from trilobite.native.llvm.types import Value, constant, element_of
 

@@ -11,8 +11,8 @@ Enters: a graph and `Options`. Leaves: a graph, and counts of what fired. May im
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.passes.cse import cse
 from trilobite.compiler.graph.passes.dce import dce
 from trilobite.compiler.graph.passes.fold_batch_norm import fold_batch_norm

@@ -12,10 +12,10 @@ chain becomes one product and one sum behind the convolution, which the kernel d
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from trilobite.base.dtypes import float32, float64
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.passes.stable import stable_values
 from trilobite.compiler.graph.pipeline import USUAL
 from trilobite.compiler.graph.regions import uses

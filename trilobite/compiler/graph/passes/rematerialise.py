@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from trilobite.base.dtypes import bits
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.graph.regions import extent
 from trilobite.compiler.graph.rewrite import Counters

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.pipeline import USUAL
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Affine, symbols_of

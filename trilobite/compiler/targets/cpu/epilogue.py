@@ -12,10 +12,10 @@ of elements alone are looked through.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trilobite.base.dtypes import DType
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars, supports
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.dot import free_axes

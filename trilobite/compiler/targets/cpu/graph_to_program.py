@@ -7,9 +7,9 @@ compiles no kernel and runs nothing. A process that finds its programs on disk n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.fuse import fuse
 from trilobite.compiler.graph.passes.inline import specialise
 from trilobite.compiler.graph.passes.rematerialise import peak_bytes

@@ -14,10 +14,11 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Kernel
 from trilobite.native.objects import symbol
 

@@ -7,13 +7,13 @@ points and biases are constants of the graph here; weights are not looked at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trilobite.base.dtypes import DType, float32, int8, uint8
 from trilobite.base.locations import UNKNOWN
+from trilobite.base.records import dataclass
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import Affine

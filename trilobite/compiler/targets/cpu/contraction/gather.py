@@ -7,10 +7,10 @@ of the result each pixel is). Built once per unit and read for every panel of we
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from trilobite.base.dtypes import DType
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
 from trilobite.compiler.targets.cpu.contraction.words import AxisWords, TapWords
 from trilobite.native.llvm.text import Text, Value

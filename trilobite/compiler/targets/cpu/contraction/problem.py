@@ -10,10 +10,11 @@ with the taps that reach it, so no product with a zero between elements is ever 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from trilobite.base.records import dataclass
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Affine, Dim, size_of
 

@@ -7,9 +7,9 @@ affine factors and multiplies them itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd
 
+from trilobite.base.records import dataclass
 from trilobite.ir.types import Affine, Dim, affine
 
 

@@ -6,9 +6,10 @@ problem by its algorithm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trilobite.base.dtypes import DType, is_float
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import accumulator_of
 from trilobite.compiler.targets.cpu.contraction.multiply import Multiply
 from trilobite.native.host import Host

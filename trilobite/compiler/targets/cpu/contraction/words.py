@@ -12,9 +12,10 @@ no such word. Words stand in the order of the fields; a `Product` takes two, whi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Generic, TypeVar
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Operand
 from trilobite.compiler.targets.cpu.contraction.sizes import Product
 from trilobite.ir.types import Dim

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from trilobite.base.dtypes import bfloat16, float16, float32, float64
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.emit.exponential import weighted
 from trilobite.compiler.targets.cpu.emit.special import one_and_erf
 from trilobite.ir.graph import Equation, Graph, Var

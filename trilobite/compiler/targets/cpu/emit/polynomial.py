@@ -6,8 +6,8 @@ Enters and leaves: `Value`s of type float or double, any lanes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.emit import coefficients as c
 from trilobite.native.llvm.text import Text, Value
 from trilobite.native.llvm.types import constant, element_of

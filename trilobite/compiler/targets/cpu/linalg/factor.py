@@ -7,9 +7,9 @@ first of equals, NaN before all), rows are exchanged as a whole, and columns eli
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType, int64
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.words import W, Words
 from trilobite.compiler.targets.cpu.linalg.rows import (
     DEPTH,

@@ -9,9 +9,9 @@ be negative; rows are contiguous.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType
+from trilobite.base.records import dataclass
 from trilobite.native.llvm.text import Index, Text, Value
 
 DEPTH = 8  # rows of a block: enough that a tile's loads cost less than its products

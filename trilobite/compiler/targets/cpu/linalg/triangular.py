@@ -5,9 +5,8 @@ what is solved from the right is turned into memory of its own first. A unit is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trilobite.base.dtypes import DType
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.words import W, Words
 from trilobite.compiler.targets.cpu.linalg.rows import DEPTH, Matrix, Rows, copy, define, solve, update
 from trilobite.native.llvm.text import Text, Value

@@ -9,9 +9,8 @@ signs together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trilobite.base.dtypes import DType, is_float
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars
 from trilobite.compiler.targets.cpu.loops.combine import scalar_graph
 from trilobite.native.llvm.text import Text, Value, constant, element_of

@@ -9,10 +9,10 @@ accesses that combine by the same primitive do not order each other: that is wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.index import Index, Quotient, Remainder, atom_index, bounds
 from trilobite.compiler.targets.cpu.loops.ir import Loop, Micro, Nest, Node, Statement, ranges_of, statements
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
 from trilobite.base.dtypes import DType, int32, int64
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars
 from trilobite.compiler.targets.cpu.loops.combine import cast_graph
 from trilobite.compiler.targets.cpu.loops.index import Atom, Index, Indirect, Quotient

@@ -8,9 +8,9 @@ reshape), or a loaded integer held inside a range (gather). It emits nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trilobite.base.records import dataclass
 from trilobite.ir.types import Affine, Dim, Symbol, symbols_of
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ how the loops run (their kinds) are apart: `schedule` changes the second alone. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from trilobite.base.dtypes import DType, bool_
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.index import (
     Index,
     Indirect,

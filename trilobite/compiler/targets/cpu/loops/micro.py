@@ -10,8 +10,8 @@ registers, in squares of vectors. `register_tile` (a file of its own): sums of p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.emit.squares import transpose
 from trilobite.compiler.targets.cpu.loops import register_tile
 from trilobite.compiler.targets.cpu.loops.emit_values import Scope

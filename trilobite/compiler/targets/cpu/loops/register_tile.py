@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType, float32, float64, int32, int64
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.emit_values import Scope
 from trilobite.compiler.targets.cpu.loops.index import Index
 from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement

@@ -8,8 +8,9 @@ whose partial results a second nest combines.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.combine import accumulates_in, identity
 from trilobite.compiler.targets.cpu.loops.index import (
     Index,

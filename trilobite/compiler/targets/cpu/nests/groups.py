@@ -14,9 +14,10 @@ places; everything between is computed where it is used. Kinds of groups:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.index import Index, upper, variable
 from trilobite.compiler.targets.cpu.nests.classes import COMBINE, RENEWALS, WRITES
 from trilobite.compiler.targets.cpu.nests.defaults import BLOCK

@@ -8,8 +8,8 @@ generators that ask for elements of their operands, so a deep region does not re
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.emit.scalar import RULES as RULES_OF_SCALARS
 from trilobite.compiler.targets.cpu.emit.scalar import WITH_ATTRIBUTES
 from trilobite.compiler.targets.cpu.loops.index import Index, Ranges, bounds

@@ -8,10 +8,10 @@ written, whatever the order of units.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.index import Index, bounds
 from trilobite.compiler.targets.cpu.loops.ir import (
     Buffer,

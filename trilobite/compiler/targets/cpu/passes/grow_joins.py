@@ -12,8 +12,9 @@ is copied: slower, never wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import table

@@ -13,9 +13,9 @@ that does not (a product, statistics of a batch) stands between two levels. Each
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.graph.passes.dce import dce
 from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.graph.rewrite import Counters

@@ -10,10 +10,10 @@ elements do not occur.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType, int32, int64, is_complex
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.contraction.words import Content, W, Words, contents, forms, read

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.program import Value
 from trilobite.compiler.targets.cpu.target import Executable
 from trilobite.ir.graph import Var

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ import numpy as np
 
 from trilobite.base.dtypes import is_float
 from trilobite.base.errors import ArgumentError
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.plan_control import is_control
 from trilobite.compiler.program.program import Call, Exchange, Loop, Step, hosts, inner
 from trilobite.compiler.targets import profiles as targets

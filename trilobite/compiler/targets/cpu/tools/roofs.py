@@ -14,13 +14,14 @@ import math
 import os
 import time
 from bisect import bisect_left
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.dtypes import DType, float32, float64
+from trilobite.base.records import dataclass
 from trilobite.native import driver
 from trilobite.native.cache import directory, kernels
 from trilobite.native.host import Host, features

@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.tuning import database
 
 Parameters = dict[str, int]

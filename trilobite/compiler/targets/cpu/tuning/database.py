@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from trilobite.base.errors import DataError
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.tuning.spaces import SPACES
 from trilobite.native.cache import directory
 from trilobite.native.host import features

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.tuning.model import Boosted, Features
 from trilobite.compiler.targets.cpu.tuning.spaces import Space
 

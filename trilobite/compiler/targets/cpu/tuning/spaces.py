@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+
+from trilobite.base.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.plan_control import is_control
 from trilobite.compiler.targets.cpu.target import Executable
 from trilobite.compiler.targets.cpu.tuning.again import measured_again

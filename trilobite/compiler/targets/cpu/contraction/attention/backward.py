@@ -10,8 +10,8 @@ Words: q, k, v, out, below, slope of out, dq, dk, dv, mask, then queries, keys, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.attention.forward import KEYS, Block
 from trilobite.compiler.targets.cpu.contraction.attention.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.gemm.micro import call_micro, emit_micro

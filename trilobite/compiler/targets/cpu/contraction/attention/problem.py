@@ -7,10 +7,10 @@ reason why the kernels here do not run it; then the composite's body is compiled
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 from trilobite.base.dtypes import bool_, float32, float64
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan, plan_of
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Affine, Dim, TensorType

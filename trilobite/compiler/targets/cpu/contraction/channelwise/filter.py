@@ -8,8 +8,7 @@ summed in registers, line after line, and goes through the epilogue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.finish import Places
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering

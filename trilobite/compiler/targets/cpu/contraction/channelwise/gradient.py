@@ -7,8 +7,7 @@ tiles of up to 6 taps and two vectors of channels, whose sums stay in scratch be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add

@@ -10,9 +10,9 @@ zero is made and groups do not meet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.direct.kernel import Direct, DirectWords
 from trilobite.compiler.targets.cpu.contraction.gather import Block, cut
 from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add

@@ -9,9 +9,9 @@ units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.gather import Block, cut, table_bytes
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.tile import GatheredTile, Stream

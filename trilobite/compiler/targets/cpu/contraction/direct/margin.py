@@ -6,10 +6,10 @@ Enters: dtypes. Leaves: the text of one kernel for every size: a unit copies one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Operand, Step
 from trilobite.compiler.targets.cpu.contraction.runs import copy_run, zero_run
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read

@@ -8,10 +8,10 @@ converted.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.kernel import NativeKernel

@@ -10,9 +10,10 @@ second); sums wait between blocks of k in the result itself, or in scratch where
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trilobite.base.dtypes import DType
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.gemm.finish import Finish, Spot, is_plain
 from trilobite.compiler.targets.cpu.contraction.gemm.micro import Strides, call_micro, emit_micro, whole_tile
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Along

@@ -6,8 +6,7 @@ it is one element at a time; units are rows of the copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Operand, Step
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Copy
 from trilobite.compiler.targets.cpu.contraction.gemm.units import strided

@@ -7,10 +7,10 @@ scalar graph is emitted twice: once for whole rows of the tile and once, masked,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from trilobite.base.dtypes import DType
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.finish import Store
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords

@@ -7,10 +7,11 @@ epilogue; sizes and strides are words of the step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Lowering, Step
 from trilobite.compiler.targets.cpu.contraction.gemm import gemv
 from trilobite.compiler.targets.cpu.contraction.gemm.blocked import Blocked

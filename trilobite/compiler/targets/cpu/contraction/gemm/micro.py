@@ -17,8 +17,8 @@ With `streams`, the tile asks meanwhile for memory that later tiles want: next_s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan
 from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile, through_depth
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS

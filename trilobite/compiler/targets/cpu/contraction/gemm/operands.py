@@ -8,11 +8,11 @@ the product's order of axes, and the grid if the input is quantised. It emits no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from trilobite.base.dtypes import DType, float32, int32
 from trilobite.base.errors import IRError
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Operand as Buffer
 from trilobite.compiler.targets.cpu.contraction.convert import widens
 from trilobite.compiler.targets.cpu.contraction.sizes import ONE, Axis, Product, collapse, product, row_major

@@ -13,9 +13,9 @@ parameters: where scales and zero points begin.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType, int4, uint4
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.gemm.nibbles import load_codes, load_nibbles
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Along

@@ -6,9 +6,8 @@ value is the same, bit for bit, as the primitive's rule gives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trilobite.base.dtypes import float32, float64
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Operand as View
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Refused

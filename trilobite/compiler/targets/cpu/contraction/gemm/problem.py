@@ -6,9 +6,10 @@ Leaves: a `Problem`. It emits no code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trilobite.base.dtypes import DType, int32
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Operand as Buffer
 from trilobite.compiler.targets.cpu.contraction.convert import NARROW, accumulator_of, refused
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import (

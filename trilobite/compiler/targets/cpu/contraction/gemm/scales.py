@@ -6,9 +6,8 @@ meaning is `dequantise`'s: (q - zero)·scale; the difference is exact in float32
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trilobite.base.dtypes import DType, float32
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.gemm.operands import Along
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Side

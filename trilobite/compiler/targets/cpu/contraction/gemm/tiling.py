@@ -5,10 +5,11 @@ Enters: a `Host` and the dtype that products are added in. Leaves: a `Plan`. It 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from trilobite.base.dtypes import DType, int16, int32, is_float
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling, is_filled
 from trilobite.native.host import Host
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Operand
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product

@@ -9,9 +9,10 @@ their order does not matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trilobite.base.dtypes import int32
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.direct.kernel import Direct, DirectWords
 from trilobite.compiler.targets.cpu.contraction.multiply import Multiply
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType, int32, is_unsigned
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.panels import WeightWords
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read

@@ -8,10 +8,10 @@ a multiple of four, form 1 reads the source itself and this step does nothing. L
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType, uint8, uint16
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Operand, Step
 from trilobite.compiler.targets.cpu.contraction.runs import copy_run, fill_run, zero_run
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read

@@ -8,9 +8,9 @@ is made of additions alone and stays in registers, a vector of channels at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType, int16, int32, uint8
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.direct.panels import WeightWords
 from trilobite.compiler.targets.cpu.contraction.gather import Gather
 from trilobite.compiler.targets.cpu.contraction.integer.panels import Columns, header

@@ -11,8 +11,8 @@ the runs of memory that it consists of. The sums of a tile are added in one orde
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.planes.tile import (
     FILTERS,
     STRAIGHT,

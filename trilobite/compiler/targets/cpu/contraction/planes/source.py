@@ -8,10 +8,10 @@ whole vectors. Bits stay as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from trilobite.base.dtypes import DType
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Operand, Step
 from trilobite.compiler.targets.cpu.contraction.runs import copy_run
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, W, Words, contents, forms, read

@@ -8,13 +8,13 @@ first (`planes_source`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words, plain_stride
 from trilobite.compiler.targets.cpu.contraction.planes.kernel import (

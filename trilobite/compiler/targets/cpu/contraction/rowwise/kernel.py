@@ -7,8 +7,7 @@ through all channels, so rows are read front to back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.gather import cut
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.rowwise.tile import Combine, RowTile, Source

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words
 from trilobite.compiler.targets.cpu.contraction.gather import table_bytes

@@ -7,10 +7,10 @@ channels that do not fill vectors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from trilobite.base.dtypes import is_unsigned
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
 from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile

@@ -9,8 +9,7 @@ always the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS

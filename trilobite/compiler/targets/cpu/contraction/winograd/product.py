@@ -9,11 +9,11 @@ four times the weight, read from far away.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.gather import Block, cut
 from trilobite.compiler.targets.cpu.contraction.tile import GatheredTile, Stream
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling

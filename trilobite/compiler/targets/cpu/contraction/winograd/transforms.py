@@ -8,9 +8,9 @@ vector of channels at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from trilobite.base.dtypes import DType
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.finish import Finish
 from trilobite.compiler.targets.cpu.contraction.gather import Gather
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling

@@ -8,11 +8,11 @@ symbolic sizes) say nothing: a set may then have more iterations than really run
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from trilobite.base.errors import IRError
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.index import Index, Indirect, Quotient
 from trilobite.compiler.targets.cpu.loops.ir import Loop, Micro, Nest, Node, Statement
 

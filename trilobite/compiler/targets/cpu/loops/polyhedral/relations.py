@@ -7,10 +7,11 @@ if they touch one element and one of them writes; two that combine into it by th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.dependence import Access, Dependence, accesses
 from trilobite.compiler.targets.cpu.loops.index import Index
 from trilobite.compiler.targets.cpu.loops.ir import Nest, Node
