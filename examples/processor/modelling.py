@@ -219,6 +219,7 @@ OPTIONS: dict[str, Callable[[Machine], Machine]] = {
     "DRAM with rows, banks and refresh; efficiency 0.92 for turnaround": _dram(**ROWS_OF_DRAM),
     "DRAM's latency doubled": lambda m: _dram(latency_ns=2 * m.dram.latency_ns)(m),
     "one transfer of a DMA in flight": _core("io_dma", outstanding=1),
+    "taps of an image's pixels not folded into channels": _core("mfu", first_layer_fold=False),
     "queues of 256 instructions": _core("queues", depth=256),
     "instructions fetched through a cache of 32 KiB": _core("fetch", kib=32),
     "barriers of one cycle": lambda m: replace(m, barrier_cycles=1),

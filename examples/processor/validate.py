@@ -20,7 +20,6 @@ import numpy as np
 from trilobite.processor import Device, Machine, Run, load_machine
 from trilobite.processor.isa import assemble_program
 from trilobite.processor.machine.description import Launch, MatrixUnit, ScalarUnit
-from trilobite.processor.sim.energy import MAC_PJ, NODE_EXPONENT, bank_pj_per_byte
 from trilobite.processor.sim.timing import array_model
 from trilobite.processor.sim.timing.arrays import output_stationary, product_cycles, weight_stationary
 
@@ -297,80 +296,6 @@ def resnet50() -> list[Layer]:
     return [*layers, Layer(1, 2048, 1, 1000, 1)]
 
 
-NVDLA = {2048: (269, 291), 512: (93, 80), 128: (20, 31), 32: (3.6, 17)}  # frames a second, average milliwatts
-
-
-def nvdla_layer(machine: Machine, layer: Layer) -> tuple[int, int]:
-    """(cycles, DRAM bytes): the array or the traffic, the longer; what does not fit is read again."""
-    core = machine.core
-    compute = product_cycles(core.mfu, "int8", layer.out**2, layer.outputs, layer.inputs, layer.kernel**2)
-    weights, image = layer.outputs * layer.inputs * layer.kernel**2, layer.side**2 * layer.inputs
-    by_weights = weights + image * -(-weights // core.wram.bytes)
-    by_image = image + weights * -(-image // core.nram.bytes)
-    traffic = min(by_weights, by_image) + layer.out**2 * layer.outputs
-    return max(compute, int(traffic / machine.dram_bytes_per_cycle)), traffic
-
-
-def nvdla_frame(machine: Machine) -> tuple[float, float]:
-    """(frames a second, millijoules a frame on the chip: multipliers, and the buffer they read).
-
-    Without the idle power, which is calibrated.
-    """
-    cycles, joules = 0, 0.0
-    scale = (machine.process_nm / 45) ** NODE_EXPONENT * 1e-12
-    mfu = machine.core.mfu
-    for layer in resnet50():
-        cycles += nvdla_layer(machine, layer)[0]
-        # a step reads a_C activations; weights stay for the places of an output, so their reads hide
-        steps = product_cycles(mfu, "int8", layer.out**2, layer.outputs, layer.inputs, layer.kernel**2)
-        joules += scale * (
-            layer.macs * MAC_PJ["int8"] + steps * mfu.rows * bank_pj_per_byte(machine.core.nram)
-        )
-    return machine.clock_ghz * 1e9 / cycles, joules * 1e3
-
-
-NVDLA_CALIBRATES = 128  # its average power gives the one constant: control, clocks, leakage
-
-
-def nvdla() -> Iterator[Gate]:
-    ours, theirs, rates = {}, {}, {}
-    for macs, (published, milliwatts) in NVDLA.items():
-        rates[macs], ours[macs] = nvdla_frame(load_machine(f"nvdla-{macs}"))
-        theirs[macs] = milliwatts / published
-        fps = rates[macs]
-        error = percent(fps, published)
-        judged = macs != 32
-        yield Gate(
-            f"NVDLA {macs}, ResNet-50",
-            f"{fps:.1f} fps",
-            f"{published} fps",
-            f"{error:+.1f}%",
-            "20%" if judged else "reported",
-            abs(error) <= 20 if judged else None,
-            "T0: per layer the adder tree's closed form or DRAM traffic, whichever is longer",
-        )
-    idle = {macs: 1e3 * load_machine(f"nvdla-{macs}").power.idle_watts / rates[macs] for macs in NVDLA}
-    total = {macs: ours[macs] + idle[macs] for macs in NVDLA}
-    for macs in NVDLA:
-        ratio = total[macs] / theirs[macs]
-        calibrates = macs == NVDLA_CALIBRATES
-        yield Gate(
-            f"NVDLA {macs}, energy a frame",
-            f"{total[macs]:.2f} mJ",
-            f"{theirs[macs]:.2f} mJ",
-            f"x {ratio:.2f}",
-            "calibrates" if calibrates else "factor 2",
-            None if calibrates else 0.5 <= ratio <= 2,
-            f"x {ours[macs] / theirs[macs]:.2f} before calibration; chip without DRAM, against average power "
-            "over frames a second",
-        )
-    found, wanted = sorted(total, key=lambda m: total[m]), sorted(theirs, key=lambda m: theirs[m])
-    reason = "a published frame costs more at 2048 than at 512 for the same work; counted actions do not"
-    texts = [" < ".join(map(str, order)) for order in (found, wanted)]
-    kept = found == wanted
-    yield Gate("NVDLA, order of energy", *texts, "-", "kept", kept, "" if kept else reason)
-
-
 def array_size() -> Gate:
     """The published reason for 128 x 128: four of them against one 256 x 256, by useful work per cycle."""
     rates = {"bf16": 65536}
@@ -402,7 +327,6 @@ def gates() -> Iterator[Gate]:
     yield from tpu()
     yield from ladder()
     yield from sister_ladder()
-    yield from nvdla()
     yield array_size()
 
 

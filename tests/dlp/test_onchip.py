@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -158,3 +159,47 @@ def test_only_contractions_read_on_chip() -> None:
     assert made.last is not None
     found = onchip.near_values(made.last.compiled.compilation.latest, MACHINES["dlp-m"], 16)
     assert len(found.homes) == 1  # the first
+
+
+def _layers(rows: int, sizes: tuple[int, ...]) -> tuple[Graph, list[Array]]:
+    """Products of codes, one behind the other; the last result is the caller's."""
+    types = [TensorType((rows, sizes[0]), dt.int8)]
+    for inputs, outputs in pairwise(sizes):
+        types += [TensorType((outputs, inputs), dt.int8), TensorType((outputs,), dt.float32)]
+
+    def body(x: Any, *w: Any) -> tuple[Any]:
+        for weight, scale in zip(w[::2], w[1::2], strict=True):
+            sums = table["dot"](x, weight, contract=((1,), (1,)), batch=((), ()), dtype=dt.int32)
+            x = table["requantise"](sums, scale, _full(0, dt.int8, scale.shape), axis=1, dtype=dt.int8)
+        return (x,)
+
+    rng = np.random.default_rng(rows)
+    values = [
+        (rng.random(t.shape) / 900).astype(np.float32) if t.dtype == dt.float32
+        else rng.integers(-60, 60, tuple(map(int, t.shape))).astype(np.int8) for t in types
+    ]  # fmt: skip
+    return record_graph(body, types, "layers"), values
+
+
+@pytest.mark.parametrize("machine", ["tpu-v1", "dlp-s", "nvdla-2048"])
+@pytest.mark.parametrize(("rows", "sizes"), [(7, (301, 277, 83)), (40, (1100, 700, 333)), (1, (90, 50, 70))])
+def test_rows_that_begin_inside_granules_leave_in_one_piece(
+    machine: str, rows: int, sizes: tuple[int, ...]
+) -> None:
+    graph, values = _layers(rows, sizes)
+    made = _on(graph, MACHINES[machine])
+    made.checks = True
+    assert np.array_equal(made.run(list(values), [], 0)[0], run(graph, values)[0])
+    assert made.last_run is not None
+    granule = MACHINES[machine].dram.granule_bytes
+    written = made.last_run.bytes["gdram write"]
+    assert written <= -(-rows * sizes[-1] // granule) * granule, "no granule is written twice"
+
+
+def test_the_unit_reads_a_value_where_it_is_at_home() -> None:
+    """Whole rows of the operand are not copied to a tile first."""
+    graph, values = _layers(16, (256, 256, 256))
+    made = _on(graph, MACHINES["tpu-v1"])
+    assert np.array_equal(made.run(list(values), [], 0)[0], run(graph, values)[0])
+    buffers = [line for line in made.stages["kernel"].splitlines() if "buffer @" in line and ".left" in line]
+    assert len(buffers) == 1, "the second product has no tile of its left operand"

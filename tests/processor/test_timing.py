@@ -65,8 +65,10 @@ def test_closed_forms_of_the_design() -> None:
     assert product_cycles(mfu, "int4", 101, 64, 64) == 64 + 51 + 64 + 64 - 3
     tree = load_machine("nvdla-2048").core.mfu
     assert product_cycles(tree, "int8", 14 * 14, 256, 100, taps=9) == 2 * 8 * 9 * 196 + 8
-    folded = replace(tree, first_layer_fold=True)
-    assert product_cycles(folded, "int8", 100, 64, 3, taps=49) == 3 * 2 * 100 + 8
+    assert product_cycles(tree, "int8", 100, 64, 3, taps=49) == 3 * 2 * 100 + 8
+    apart = replace(tree, first_layer_fold=False)
+    assert product_cycles(apart, "int8", 100, 64, 3, taps=49) == 49 * 2 * 100 + 8
+    assert product_cycles(tree, "int8", 100, 64, 5, taps=49) == 49 * 2 * 100 + 8
     assert product_cycles(tree, "int8", 100, 64, 64, taps=9, groups=64) == 64 * 9 * 100 + 8
     four = replace(mfu, rows=32, cols=32, count=4)
     assert product_cycles(four, "int8", 100, 64, 64) == 32 + 100 + 32 + 32 - 3

@@ -49,7 +49,7 @@ MEANINGS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "macs_per_cycle": ("MAC/cycle", "rate by number format; at most rows × cols × count × factor"),
         "weight_buffers": ("", "1: load weights, then compute; 2: load behind the computation"),
         "count": ("", "arrays that work on one product"),
-        "first_layer_fold": ("", "of an adder tree: whether few channels are filled up with taps"),
+        "first_layer_fold": ("", "of an adder tree: taps fill up the channels of an image, four at most"),
         "factors": ("", "products of a format that one multiplier makes a cycle; int4 makes 2 unless stated"),
         "geometry_published": ("", "false: rows and columns are a guess, and sweeps over them are refused"),
         "sparse": ("", "whether two of four weights are zero and skipped"),

@@ -351,7 +351,7 @@ class Assembler:
             self.env[v] = At(Place("argument", first + i))
         made = {v for e in self.graph.equations for v in e.outputs}
         for i, v in enumerate(self.graph.outputs):
-            if v in made:
+            if v in made and v not in self.near.homes:
                 self.results.setdefault(v, i)
         self.run(self.graph)
         self._copy_results()
@@ -365,7 +365,7 @@ class Assembler:
         )  # fmt: skip
 
     def _copy_results(self) -> None:
-        """Results that are inputs, constants, aliases or named twice."""
+        """Results that are inputs, constants, aliases, on chip or named twice."""
         for i, v in enumerate(self.graph.outputs):
             goal = At(Place("argument", i))
             if self.env[v] != goal:

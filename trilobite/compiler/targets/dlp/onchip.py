@@ -62,11 +62,14 @@ def near_values(graph: Graph, machine: Machine, cores: int) -> Near:
         return Near()
     readers, others = _readers(graph), _others(graph, machine)
     last = {v: i for i, e in enumerate(graph.equations) for v in e.inputs}
+    last |= dict.fromkeys(graph.outputs, len(graph.equations) - 1)
     arena, ends, taken = Arena(), dict[int, list[Var]](), dict[Var, int]()
     homes, offsets = dict[Var, Home](), dict[Var, int]()
     for i, e in enumerate(graph.equations):
         for v in e.outputs:
-            home = _home(e, v, readers.get(v, ()), machine, memory) if v not in graph.outputs else None
+            home = None
+            if v not in graph.outputs or (memory.space == "nram" and _is_cut(e, v, machine)):
+                home = _home(e, v, readers.get(v, ()), machine, memory, v in graph.outputs)
             size = 0 if home is None else _size(v, home)
             among = memory.space == "sram" or (v in last and others[last[v]] == others[i])
             if home is None or not among or not arena.has_room(size, memory.room):
@@ -130,14 +133,26 @@ def _readers(graph: Graph) -> dict[Var, list[Equation]]:
     return found
 
 
-def _home(e: Equation, v: Var, readers: Sequence[Equation], machine: Machine, memory: _Memory) -> Home | None:
+def _is_cut(e: Equation, v: Var, machine: Machine) -> bool:
+    """A result whose rows begin inside DRAM's granules: tiles of it would write them in parts, so it is made
+    on chip and leaves in one piece."""
+    shape = extents(v)
+    is_rows = e.primitive.name == "fusion" and e.attributes["kind"] == "contraction" and len(shape) == 2
+    return is_rows and shape[0] > 1 and shape[1] * v.type.dtype.itemsize % machine.dram.granule_bytes != 0
+
+
+def _home(
+    e: Equation, v: Var, readers: Sequence[Equation], machine: Machine, memory: _Memory, is_result: bool
+) -> Home | None:
     """The home of a value that a group makes for these readers, if all of them can do with one."""
     plan = _plan(e, machine)
-    if plan is None or not readers or len(e.outputs) != 1 or not bytes_of(v):
+    if plan is None or not (readers or is_result) or len(e.outputs) != 1 or not bytes_of(v):
         return None
     head = plan.equation
     order = result_order(head, wanted_orders(head, [row_major(len(x.type.shape)) for x in head.inputs]))
     unit = _unit(head, head.outputs[0], v)
+    if is_result and order != row_major(len(order)):
+        return None
     if unit is None or any(_unit_read(r, v, order, machine) != unit for r in readers):
         return None
     if memory.clusters == 1:

@@ -17,6 +17,8 @@ import numpy as np
 
 from trilobite.processor.machine.description import MatrixUnit
 
+IMAGE_CHANNELS = 4  # of a pixel, at most: red, green, blue and one beside them
+
 
 def ceil_div(a: Any, b: int) -> Any:
     return -(-a // b)
@@ -90,7 +92,7 @@ def product_cycles(
     if mfu.sparse:  # two of every four terms are left
         inner = _least(inner, ceil_div(inner, 4) * 2)
     if mfu.geometry == "adder-tree":
-        steps = _tree_steps(mfu, m, outer, inner, taps) * groups
+        steps = _tree_steps(mfu, m, outer, inner, taps, groups) * groups
         return beats(mfu, rate_format, ceil_div(steps, mfu.count)) + tree_depth(mfu.rows)
     if mfu.geometry == "row-stationary":
         return row_stationary(mfu, rate_format, m, inner * outer * groups, taps, kh, q)
@@ -101,14 +103,11 @@ def product_cycles(
     return weight_stationary(mfu.rows, mfu.cols, mfu.weight_buffers, beats(mfu, rate_format, m), tiles)
 
 
-def _tree_steps(mfu: MatrixUnit, m: Any, n: Any, k: Any, taps: int) -> Any:
-    """Channels quantise per tap, unless the unit folds taps into the channels of a shallow first layer."""
-    apart = ceil_div(k, mfu.rows) * taps
+def _tree_steps(mfu: MatrixUnit, m: Any, n: Any, k: Any, taps: int, groups: Any) -> Any:
+    """Channels quantise per tap, unless the unit folds taps into the channels of an image."""
+    steps = ceil_div(k, mfu.rows) * taps
     if mfu.first_layer_fold:
+        is_image = (k <= IMAGE_CHANNELS) & (groups == 1)
         folded = ceil_div(k * taps, mfu.rows)
-        apart = (
-            (folded if k < mfu.rows else apart)
-            if isinstance(k, int)
-            else np.where(k < mfu.rows, folded, apart)
-        )
-    return apart * ceil_div(n, mfu.cols) * m
+        steps = (folded if is_image else steps) if isinstance(k, int) else np.where(is_image, folded, steps)
+    return steps * ceil_div(n, mfu.cols) * m

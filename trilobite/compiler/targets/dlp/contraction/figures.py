@@ -21,6 +21,7 @@ from trilobite.compiler.targets.dlp.contraction.near import (
     SEARCHED,
     is_aligned,
     is_near,
+    is_read_there,
     near_cycles,
     searched_clusters,
 )
@@ -84,6 +85,7 @@ class Figures:
     sram: Array
     meets_left: Array
     codes: Array
+    left_there: Array  # whether the unit reads the left operand where it is at home
 
     def take(self, rows: Array) -> Figures:
         """The same of some rows."""
@@ -122,7 +124,7 @@ def figures_of(
     return Figures(
         made.count, made.steps, made.unit, left, right, store, made.given("left"), made.given("right"),
         made.given_store, made.vector, made.elements, made.split, made.meets, made.scalar, made.sram,
-        made.shared["left"].parts > 1, made.codes,
+        made.shared["left"].parts > 1, made.codes, made.left_there,
     )  # fmt: skip
 
 
@@ -310,6 +312,11 @@ class _Tilings:
             store * self._filled(own["out"]),
         )
 
+    @cached_property
+    def left_there(self) -> Array:
+        whole = (self.tile[d] >= self.nest.extents[d] for d in "kq")
+        return np.broadcast_to(is_read_there(self.nest, *whole), (self.size,))
+
     def _whole_extras(self, result: View | Filter) -> list[Extra]:
         """Results, and operands of the epilogue that have a number for every place."""
         found = [x for x in self.shape.extras if x.is_result] or [Extra(result, True, False)]
@@ -385,7 +392,8 @@ class _Tilings:
             v, (_, columns), t = self.nest.image, self._places_in, self.tile
             piece = t["k"] * v.item * np.where(t["k"] * v.item == v.column, columns, 1)
             takers = np.where(x.parts > 1, x.kinds, m.cores_per_cluster)
-            return self._near(v, self.elements["left"] * v.item, piece, takers)
+            copied = self._near(v, self.elements["left"] * v.item, piece, takers)
+            return np.where(self.left_there, 0.0, copied)
         bus = max(1, min(m.sram.bus_bytes_per_cycle, m.sram.bytes_per_cycle))
         size = self.elements[name] * self.nest.image.item
         carried = np.maximum(size * x.kinds / bus, size * x.links / max(1, m.noc.link_bytes_per_cycle))

@@ -170,13 +170,16 @@ class Kernel(SharedLoads):
             self.s.when(self._is_due(name, at, False), there, name)
 
     def _directs(self, at: Point) -> None:
-        self._operands(at, [name for name in OPERANDS if name not in self.plan.shared], self._load_tile)
+        skipped = (*self.plan.shared, "left") if self.plan.left_there else self.plan.shared
+        self._operands(at, [name for name in OPERANDS if name not in skipped], self._load_tile)
         for number, _ in enumerate(self.nest.extras[: len(self.operands) - 2]):
             r = self.plan.residences[f"extra{number}"]
             there = partial(self._where, at, "out", partial(self._load_extra, number, at))
             self.s.when(at.is_first(self.s, r.zero), there, f"extra{number}")
 
     def _place(self, name: str, at: Point) -> Value:
+        if name == "left" and self.plan.left_there:
+            return self.s.offset(self.operands[0], self.regions.image(at).first)
         residence, room = self.plan.residences[name], self.plan.rooms[name]
         slot = at.slot(self.s, name, residence, self.count)
         return self.s.offset(self.base[name], self.s.mul(slot, room.tile))

@@ -44,6 +44,23 @@ def _sees_own(nest: Nest, view: View) -> bool:
     return alone and w.taps == 1 and w.stride == (1, 1) and w.space == w.out
 
 
+def is_read_there(nest: Nest, whole_k: Any, whole_q: Any) -> Any:
+    """Does the unit read tiles of the left operand where it is at home? They lie there as on chip if its rows
+    are taken whole: all channels, and for a window all columns. Numbers or arrays of them."""
+    view, w, e = nest.image, nest.window, nest.extents
+    if view.home is None or view.home.space != "nram":
+        return whole_k & False
+    if nest.kind not in ("product", "forward") or e["g"] > 1:
+        return whole_k & False
+    row = e["k"] * view.item
+    if nest.kind == "product":
+        return whole_k & (view.channel == view.item and view.row == row)
+    last = (w.out[1] - 1) * w.stride[1] + w.reach(1) - w.low[1]
+    is_whole = w.low[1] >= 0 and last >= w.space[1] and w.spread == (1, 1)
+    in_rows = view.channel == view.item and view.column == row and view.row == w.space[1] * row
+    return whole_k & whole_q & (is_whole and in_rows)
+
+
 def near_cycles(machine: Machine, view: View, size: Any, piece: Any, takers: Any, aligned: Any) -> Any:
     """Cycles in which a tile of `size` bytes comes from where it is at home, in pieces of so many bytes,
     while `takers` cores of each cluster get tiles of their own."""

@@ -22,7 +22,7 @@ from trilobite.compiler.targets.dlp.contraction.mapping import (
     tile_elements,
     trips,
 )
-from trilobite.compiler.targets.dlp.contraction.near import is_near
+from trilobite.compiler.targets.dlp.contraction.near import is_near, is_read_there
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
 from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, Sharing, sharing_of
 from trilobite.compiler.targets.dlp.interfaces import Epilogue, VectorBody
@@ -110,6 +110,8 @@ class Plan:
         if self.shared:  # then all cores go equally many steps
             self.least = self.count
         self.elements = tile_elements(nest, mapping)
+        whole_k, whole_q = (mapping.tile(d) >= nest.extents[d] for d in "kq")
+        self.left_there = bool(is_read_there(nest, whole_k, whole_q))
         self.waits = machine.interlock != "ranges"
         self.split = any(self.count[d] > 1 for d in nest.reduced)
         self.drain = drain_of(nest, epilogue, self.split)
@@ -219,7 +221,7 @@ class Plan:
                 found.append(Room(f"result{number}", "nram", aligned(item * e["out"]), r["results"].slots))
         if self.epilogue is not None:
             found += self._epilogue_rooms()
-        return {room.name: room for room in found}
+        return {room.name: room for room in found if room.name != "left" or not self.left_there}
 
     def sharing(self, name: str) -> Sharing:
         return sharing_of(self.nest, self.mapping, name)

@@ -120,7 +120,7 @@ class Prediction:
         item, depth, own, b = self.nest.image.item, self.walking.lead + 1, self.nest.own, self.walking
         left, _ = self._slots(own["left"], b.keep_left, depth)
         right, _ = self._slots(own["right"], b.keep_right, depth)
-        nram = left * _aligned(self.f.elements["left"] * item)
+        nram = np.where(self.f.left_there, 0, left * _aligned(self.f.elements["left"] * item))
         split, accumulate = self.f.split, self.nest.accumulate.bits // 8
         wide = np.where(split & self.shape.parts_wide, accumulate, self.shape.sums)
         out = self.f.elements["out"]

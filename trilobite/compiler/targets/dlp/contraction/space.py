@@ -30,6 +30,7 @@ from trilobite.compiler.targets.dlp.contraction.sharing import (
 from trilobite.processor.machine import Machine
 
 MOST_TILES = 10  # sizes of tiles that are looked at along a dim
+NARROW = 16  # outputs that a narrow tile has at least
 FINE_TILES = 6  # and below the granule, where scratchpads are tiny
 
 
@@ -163,9 +164,25 @@ class Space:
         sizes = tile_sizes(mine, granule)
         if dim == "p" and not fine:
             sizes = self._with_home(sizes, parts)
+        if dim == "n" and not fine:
+            sizes = sizes + self._narrow(mine)
         if fine:
             return _thinned(sizes, FINE_TILES)
         return sizes[:3] if dim == "q" else _thinned(sizes, MOST_TILES)
+
+    def _narrow(self, outputs: int) -> list[int]:
+        """Fewer outputs than the unit has columns, where weights of so many do not fit with all their inputs:
+        whole sums leave the unit finished, and weights are read in long pieces. As many tiles as fill all
+        buffers equally often: the next group's first ones find theirs empty."""
+        nest, columns = self.nest, granules(self.nest, self.machine)["n"]
+        deep = nest.extents["k"] * nest.window.taps * nest.image.item
+        room, found = self.machine.core.wram.bytes, list[int]()
+        for buffers in (2, 3) if nest.kind != "weight_grad" else ():
+            most = room // (buffers * deep)
+            if NARROW <= most < min(columns, outputs):
+                pieces = ceil_div(ceil_div(outputs, most), buffers) * buffers
+                found.append(ceil_div(outputs, pieces))
+        return list(dict.fromkeys(found))
 
     def _with_home(self, sizes: list[int], parts: int) -> list[int]:
         """Rows that lie in one cluster, divided among its cores, where they are not as many anyway."""
