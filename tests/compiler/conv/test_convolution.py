@@ -4,6 +4,7 @@ dilations, groups, odd channel counts; every dtype; epilogues; empty shapes; sym
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,26 @@ def test_many_channels_are_summed_in_blocks() -> None:
         g.window |= {"stride": (1, 1), "low": (0, 0), "high": (0, 0), "w_dilation": (1, 1)}
         for form in FORMS:
             check(*case(form, g, rng, float32, float32), pieces=(1, 2, 7))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_rows_from_far_away_are_asked_for_and_bits_stay(
+    rank: int, kernel: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that no cache of a core holds: tiles ask for rows of later ones, also beyond its end."""
+    rng = np.random.default_rng([rank, kernel])
+    small = replace(features(), l2=1)
+    for form in ("conv_last", "conv_last_input_grad"):
+        g = Geometry(rng, rank, 1)
+        g.channels, g.filters, g.kernel = 21, 25, (kernel,) * rank
+        graph, values, terms = case(form, g, rng, float32, float32)
+        plain, texts = check(graph, values, terms), [s.kernel.text for s in lowered(graph).steps]
+        with monkeypatch.context() as patched:
+            patched.setattr(conv, "features", lambda: small)
+            asking = [s.kernel.text for s in lowered(graph).steps]
+            assert sum("prefetch" in t for t in asking) > sum("prefetch" in t for t in texts)
+            assert check(graph, values, terms)[0].tobytes() == plain[0].tobytes()
 
 
 def test_zeros_between_elements_of_x() -> None:

@@ -209,3 +209,16 @@ class GatheredTile(RegisterTile):
         at = (t.address(weights, n, tiling.panel) for n in first)
         places = list(at) if self.words else at
         return [self.wide(t.load(tiling.panel, p, tiling.lanes), tiling.panel) for p in places]
+
+
+class RowsAheadTile(GatheredTile):
+    """Asks for the rows of a later tile, so many bytes behind its own, where they come from far away: of each
+    row it reads a few lines, too short a run for the processor to foresee.
+    """
+
+    stream = ("i64",)
+
+    def ask(self, stream: Stream, rows: list[Value], done: Value, at: Value) -> None:
+        (apart,) = stream
+        for row in rows:
+            self.t.prefetch(self.t.address(self.t.address(row, at, self.tiling.operand), apart))

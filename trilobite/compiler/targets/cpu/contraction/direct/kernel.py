@@ -10,15 +10,19 @@ units.
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.gather import Block, cut, table_bytes
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
-from trilobite.compiler.targets.cpu.contraction.tile import GatheredTile, Stream
+from trilobite.compiler.targets.cpu.contraction.tile import GatheredTile, RowsAheadTile, Stream
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
 from trilobite.compiler.targets.cpu.contraction.words import AxisWords, EpilogueWords, TapWords, W, Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.native.llvm.text import Text, Value
+
+Asks = Literal["", "weights", "rows"]
+_AHEAD = 2  # tiles
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,18 @@ def scratch_of(tiling: Tiling, pixels: int, taps: int) -> Scratch:
 
 
 class Direct(Gathering):
-    """Emits one kernel. With `streams`, tiles ask for the weights of the next block of depth."""
+    """Emits one kernel. `asks`: what tiles ask for meanwhile, weights of the next block of depth or the rows
+    of a later tile.
+    """
 
     w: DirectWords[Value]
     ones: tuple[Value, ...] = ()  # for the functions of tiles that need them
 
     def __init__(
-        self, t: Text, tiling: Tiling, epilogue: Epilogue, w: DirectWords[Value], streams: bool = False
+        self, t: Text, tiling: Tiling, epilogue: Epilogue, w: DirectWords[Value], asks: Asks = ""
     ) -> None:
         super().__init__(t, tiling, epilogue, w)
-        self.streams, self.first_panel = streams, w.w
+        self.asks, self.first_panel = asks, w.w
 
     def emit(self) -> None:
         t = self.t
@@ -91,7 +97,8 @@ class Direct(Gathering):
                 tile.emit()
 
     def _tile(self, rows: int) -> GatheredTile:
-        return GatheredTile(self.t, self.tiling, self.gather.tap_words, rows, streams=self.streams)
+        kind = RowsAheadTile if self.asks == "rows" else GatheredTile
+        return kind(self.t, self.tiling, self.gather.tap_words, rows, streams=self.asks != "")
 
     def _pair(self) -> GatheredTile | None:
         """Twice the rows by one vector, if there is such a tile."""
@@ -145,7 +152,7 @@ class Direct(Gathering):
     ) -> None:
         t, w, tiling = self.t, self.w, self.tiling
         done = self._pairs(block, where, begins, width)
-        ahead = self._next_weights(block, where) if self.streams else None
+        ahead = self._next_weights(block, where) if self.asks == "weights" else None
         with t.loop(0, block.tiles, name="tile") as tile:
             size = block.size(t, tile.index)
             places = t.address(self.places, t.mul(t.mul(tile.index, w.taps), 8 * ROWS))
@@ -153,7 +160,7 @@ class Direct(Gathering):
             at_once = t.and_(t.and_(begins, ends), t.icmp("eq", width, tiling.columns))
             at_once = t.and_(at_once, t.icmp("eq", size, ROWS))
             sums = t.address(t.scratch, t.mul(tile.index, ROWS * tiling.columns * tiling.size))
-            stream: Stream = ()
+            stream: Stream = (self._next_rows(),) if self.asks == "rows" else ()
             if ahead is not None:
                 stream = t.address(ahead[0], t.mul(tile.index, ahead[1])), ahead[2]
 
@@ -203,6 +210,12 @@ class Direct(Gathering):
         share = t.udiv(t.sub(t.add(block.tiles, row), 1), t.smax(block.tiles, 1))
         apart = t.mul(t.mul(t.sub(last, first), channels), share)
         return t.address(weights, t.mul(behind, row)), apart, share
+
+    def _next_rows(self) -> Value:
+        """How many bytes behind its own the rows of a later tile of the same line lie."""
+        t, axes = self.t, self.w.axes
+        apart = t.mul(axes[-1].step, axes[-1].stride) if axes else self.w.image
+        return t.mul(apart, _AHEAD * ROWS * self.tiling.operand.itemsize)
 
     def _whole(self, where: tuple[Value, ...], rows: Value, column: Value, stream: Stream) -> None:
         """A full tile with all its depth: sums go from registers through the epilogue."""

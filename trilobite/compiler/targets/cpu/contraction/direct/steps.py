@@ -13,7 +13,7 @@ import numpy as np
 
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.direct.grouped import Grouped, Spread
-from trilobite.compiler.targets.cpu.contraction.direct.kernel import Direct, DirectWords, scratch_of
+from trilobite.compiler.targets.cpu.contraction.direct.kernel import Asks, Direct, DirectWords, scratch_of
 from trilobite.compiler.targets.cpu.contraction.direct.margin import margin_step
 from trilobite.compiler.targets.cpu.contraction.finish import epilogue_words
 from trilobite.compiler.targets.cpu.contraction.problem import (
@@ -140,12 +140,20 @@ def direct_step(
         columns=p.columns, group_x=apart.x, group_columns=apart.columns, group_rows=apart.rows,
         width=apart.width, image=p.image, image_rows=math.prod(p.out), axes=axis_words(p, part),
     )  # fmt: skip
-    streams = weight_size * p.columns * tile.panel.itemsize >= _FAR_BYTES
-    text = _text(host, tile, epilogue, forms(words), streams, _form(p, tile))
+    asks = _asks(p, weight_size * p.columns * tile.panel.itemsize, tile, host)
+    text = _text(host, tile, epilogue, forms(words), asks, _form(p, tile))
     kernel = NativeKernel(epilogue.named("conv"), text, scratch=scratch.end)
     units = blocks * runs if in_groups(p) else blocks * p.groups * runs
     work = 2.0 * pixels * taps * p.depth * p.columns * p.groups
     return Step(kernel, contents(words), outer * units, work, work < 2 * _SERIAL)
+
+
+def _asks(p: Problem, weights: int, tile: Tiling, host: Host) -> Asks:
+    """What comes from far away: weights of some size, else a source that no cache of a core holds."""
+    if weights >= _FAR_BYTES:
+        return "weights"
+    images, _ = p.images
+    return "rows" if images * p.image * tile.operand.itemsize > host.l2 else ""
 
 
 def _form(p: Problem, tile: Tiling) -> Form | None:
@@ -164,7 +172,7 @@ def _description(p: Problem, part: Part, tile: Tiling, pixels: int) -> str:
 
 @lru_cache(maxsize=256)
 def _text(
-    host: Host, tile: Tiling, epilogue: Epilogue, words: DirectWords[WordForm], streams: bool,
+    host: Host, tile: Tiling, epilogue: Epilogue, words: DirectWords[WordForm], asks: Asks,
     form: Form | None,
 ) -> str:  # fmt: skip
     t = Text(host)
@@ -172,5 +180,5 @@ def _text(
     if form is not None:
         Grouped(t, tile, epilogue, w, *form).emit()
     else:
-        Direct(t, tile, epilogue, w, streams).emit()
+        Direct(t, tile, epilogue, w, asks).emit()
     return t.module()

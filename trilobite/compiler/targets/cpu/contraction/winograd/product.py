@@ -15,7 +15,7 @@ import numpy as np
 
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.gather import Block, cut
-from trilobite.compiler.targets.cpu.contraction.tile import GatheredTile, Stream
+from trilobite.compiler.targets.cpu.contraction.tile import RowsAheadTile
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
 from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
     RESULT_AT,
@@ -57,19 +57,6 @@ class ProductWords(Words[W]):
     count1: W
 
 
-class PointTile(GatheredTile):
-    """Asks for the rows of the next tile, so many bytes behind its own: a block of depth is a few lines of
-    each row, too short a run for the processor to foresee, and the points of a chunk lie in the last cache.
-    """
-
-    stream = ("i64",)
-
-    def ask(self, stream: Stream, rows: list[Value], done: Value, at: Value) -> None:
-        (apart,) = stream
-        for row in rows:
-            self.t.prefetch(self.t.address(self.t.address(row, at, self.tiling.operand), apart))
-
-
 class Room:
     """Where a unit keeps what, in bytes of scratch."""
 
@@ -102,7 +89,7 @@ class Product:
 
     def text(self) -> str:
         t, w = self.t, self.w
-        self.tiles = [PointTile(t, self.tiling, 2, n, streams=True) for n in range(1, ROWS + 1)]
+        self.tiles = [RowsAheadTile(t, self.tiling, 2, n, streams=True) for n in range(1, ROWS + 1)]
         nothing = t.constant("i64", -1)
         with t.loop(t.begin, t.end, carried=[nothing, nothing], name="unit") as unit:
             panel, number = t.udiv(unit.index, w.blocks), t.urem(unit.index, w.blocks)
