@@ -67,6 +67,7 @@ class Program:
     origins: tuple[Any, ...] = ()  # what a compiler says each instruction came from, if it says anything
     ahead: bool = False  # whether it runs as machine code from its first instruction: a compiler wrote it
     tabled: frozenset[str] = frozenset()  # entries that take one pointer to a table of their arguments
+    aligned: bool = field(default=True, kw_only=True)  # an element between multiples of its size is a fault
 
     @property
     def entries(self) -> dict[str, int]:

@@ -90,7 +90,7 @@ class Interpreter:
                 expected=", ".join(p.name or p.type.name for p in function.params),
                 remedy="pass one value for each parameter",
             )
-        self.memory.code = self.code
+        self.memory.code, self.memory.aligned = self.code, self.module.aligned
         for groups in rounds(self.machine, dim, task, seed):
             for group in groups:
                 self._group(function, list(arguments), group)

@@ -272,6 +272,7 @@ class KernelModule:
         self.buffers: dict[str, Buffer] = {}
         self.tables: dict[str, bytes] = {}
         self.linkage: dict[str, str] = {}  # the symbol that a compiler of the source gives an entry
+        self.aligned = True  # whether elements must lie at multiples of their size
         self.device_data = b""  # what lies in device memory; entries take its address as their last parameter
 
     def add_function(self, function: Function) -> Function:

@@ -14,7 +14,7 @@ from trilobite.base.dtypes import int64
 from trilobite.native.host import features
 from trilobite.native.llvm.functions import Functions
 from trilobite.native.llvm.types import Value
-from trilobite.processor.sim.native_state import BLOCKS, DRAM, READ_LOW, SCRATCH, SPACES
+from trilobite.processor.sim.native_state import ALIGNED, BLOCKS, DRAM, READ_LOW, SCRATCH, SPACES
 
 SPACE_SHIFT, SPACE_COUNT = 56, 7  # spaces that scalar code may touch
 OWNER, INNER = 0xFFFF << 40, (1 << 40) - 1  # whose memory it is (0: one's own), and the byte in it
@@ -30,7 +30,8 @@ def locate_text(inlined: bool) -> str:
     t = Functions(features())
     with t.function("locate", ["ptr", "i64", "i64", "i64"], "i64", inlined) as (s, address, size, store):
         space = t.lshr(address, SPACE_SHIFT)
-        odd = t.or_(t.and_(address, OWNER), t.and_(address, t.sub(size, 1)))
+        between = t.and_(t.and_(address, t.sub(size, 1)), word(t, s, ALIGNED))
+        odd = t.or_(t.and_(address, OWNER), between)
         t.return_if(t.or_(t.icmp("ne", odd, 0), t.icmp("uge", space, SPACE_COUNT)), 0)
         offset = t.and_(address, INNER)
         end = t.add(offset, size)

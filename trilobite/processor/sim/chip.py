@@ -170,6 +170,7 @@ class Launch:
             )
         check_fits(self.chip.machine, self.program)
         self.chip.memory.code = np.frombuffer(self.program.data, np.uint8)
+        self.chip.memory.aligned = self.program.aligned
         for groups in rounds(self.chip.machine, dim, task, seed):
             yield from self._round(groups, entry, list(arguments), single)
             self.rounds += 1

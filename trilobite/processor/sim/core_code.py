@@ -57,6 +57,7 @@ class CoreCode:
             row = (backing.ctypes.data, len(backing), space not in (CODE, LDRAM), space != CODE)
             self.state[native_state.SPACES + 4 * number :][:4] = row
         self.state[native_state.SPACES] = memory.gdram.ctypes.data
+        self.state[native_state.ALIGNED] = -1 if memory.aligned else 0
         is_stepped = bool(translation.sites) or translation.needs_steps
         self._steps = Steps(translation, memory, self.state, self.counts) if is_stepped else None
 

@@ -37,6 +37,7 @@ class DryMemory(Memory):
 
     def __init__(self, real: Memory) -> None:
         self.machine, self.gdram, self.code, self.blocks = real.machine, real.gdram, real.code, real.blocks
+        self.aligned = real.aligned
         self.unwritten = {}
         self._pads = {}
         self._marks: dict[tuple[str, int, int], Array] = {}

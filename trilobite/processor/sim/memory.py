@@ -60,6 +60,7 @@ class Memory:
         self.machine = machine
         self.gdram = lazy_bytes(machine.dram.gib << 30)
         self.code = np.zeros(0, np.uint8)
+        self.aligned = True  # whether the program's elements lie at multiples of their size
         self.blocks: list[tuple[int, int]] = []  # allocated DRAM, sorted (start, end)
         self.unwritten: dict[int, Array] = {}  # blocks nobody filled yet, by their start: 1 per written byte
         self._pads: dict[tuple[str, int, int], Array] = {}
@@ -141,7 +142,7 @@ class Memory:
     def view(self, place: Place, region: Region) -> Array:
         """The region's bytes as a strided uint8 array of shape (*outer axes, bytes of the last axis)."""
         fmt = region.fmt
-        if region.address % fmt.align:
+        if self.aligned and region.address % fmt.align:
             raise MemoryFault(
                 f"{address_text(region.address)} is not aligned to the {fmt.align} bytes of {fmt}"
             )

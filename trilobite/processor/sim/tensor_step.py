@@ -7,7 +7,7 @@ of any length; instructions with more sizes run where these sizes are known as a
 
 from __future__ import annotations
 
-from trilobite.processor.sim.native_state import DRAM, FIELDS, READ_LOW, SCALAR_PLACE, SCRATCH
+from trilobite.processor.sim.native_state import ALIGNED, DRAM, FIELDS, READ_LOW, SCALAR_PLACE, SCRATCH
 from trilobite.processor.sim.typed_python import Ints, invoke
 
 # Words of a site: what the interpreter knows about an instruction before it runs.
@@ -268,7 +268,9 @@ def sharing(e: TensorState, source: int, target: int) -> int:
 
 def locate(e: TensorState, address: int, low: int, high: int, spaces: int, align: int) -> int:
     """The host address of bytes that reach from low to high around it, or 0."""
-    if address < 0 or address & (align - 1) != 0 or (address >> OWNER_SHIFT) & OWNER != 0:
+    if address < 0 or (address >> OWNER_SHIFT) & OWNER != 0:
+        return 0
+    if address & (align - 1) & e.state[ALIGNED] != 0:
         return 0
     space = address >> SPACE_SHIFT
     if (spaces >> space) & 1 == 0:

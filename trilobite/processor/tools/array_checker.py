@@ -23,6 +23,7 @@ from trilobite.processor.tools.spans import Span
 from trilobite.processor.tools.wording import Wording
 
 OWNER = ~(0xFFFF << 40)  # an address without the cluster and core that it names
+LEAST_WORD = 4  # bytes: vectors of larger elements may begin at multiples of these
 MOST_ROWS = 1 << 16  # rows of a strided access that are held against another's
 
 
@@ -33,6 +34,8 @@ class ArrayChecker:
         self._report = report
         self._said = Wording(program)
         self._seen: set[tuple[str, str]] = set()
+        # by instruction: the arrays of its operands, and the names of those that it writes and reads
+        self._operands: dict[int, tuple[Mapping[str, Sequence[Array]], tuple[str, ...], tuple[str, ...]]] = {}
 
     def tensor(
         self, core: Core, queue: str, o: Operands, reads: Sequence[Region], writes: Sequence[Region],
@@ -41,13 +44,22 @@ class ArrayChecker:
         note = self.notes.get(core.pc)
         if note is None:
             return
-        known = dict(note.arrays)
-        for regions, names in ((writes, note.written), (reads, note.read)):
+        found = self._operands.get(core.pc)
+        if found is None:
+            written, read = (
+                tuple(name for name in o.values if not names or name in names)
+                for names in (note.written, note.read)
+            )
+            found = self._operands[core.pc] = (dict(note.arrays), written, read)
+        known, written, read = found
+        for regions, names in ((writes, written), (reads, read)):
             for region in regions:
                 if region.count:
                     extent = _extent(region)
                     operand = _operand(o, region, extent, known, names)
                     self._judge(core, queue, note, operand, extent, known.get(operand, ()))
+                    if region.address & (min(region.fmt.align, LEAST_WORD) - 1):
+                        self._between(core, queue, note, operand, region)
         if note.apart:
             self._apart(core, queue, note, spans)
 
@@ -60,7 +72,10 @@ class ArrayChecker:
         self, core: Core, queue: str, note: CallNote, operand: str, extent: tuple[int, int],
         arrays: Sequence[Array],
     ) -> None:  # fmt: skip
-        low, high = (value & OWNER for value in extent)
+        low, high = extent[0] & OWNER, extent[1] & OWNER
+        for array in arrays:
+            if array.low <= low and high <= array.high:
+                return
         taken = arrays or [array for array in self._all if array.low <= low < array.high]
         if not taken or any(array.low <= low and high <= array.high for array in taken):
             return
@@ -70,14 +85,28 @@ class ArrayChecker:
             self._seen.add(key)
             self._report(_outside(core, queue, note, operand, nearest, low, high))
 
+    def _between(self, core: Core, queue: str, note: CallNote, operand: str, region: Region) -> None:
+        """Words of 64 bits often lie behind an odd number of others; of smaller elements it is a slip."""
+        key = (self._said.line(core.pc), "alignment")
+        if key not in self._seen:
+            self._seen.add(key)
+            size, who = region.fmt.align, dict(note.parameters).get(operand, operand)
+            what = f"{note.name}: {who} lies at {self._said.address(region.address)}"
+            text = f"{what}, between multiples of the {size} bytes of its elements"
+            expected = f"vectors that begin at multiples of {min(size, LEAST_WORD)} bytes"
+            remedy = "round the offset of the vector up to a multiple of its element"
+            self._report(Finding("alignment", text, (site_of(core, queue),), expected, remedy))
+
     def _apart(
         self, core: Core, queue: str, note: CallNote, spans: tuple[Sequence[Span], Sequence[Span]]
     ) -> None:
         for read, write in product(*spans):
+            if read.key != write.key or read.low >= write.high or write.low >= read.high or read == write:
+                continue
             if note.in_order and _is_read_in_time(read, write, note.in_order):
                 continue
             key = (self._said.line(core.pc), "overlap")
-            if key not in self._seen and read.key == write.key and read != write and _meet(read, write):
+            if key not in self._seen and _meet(read, write):
                 self._seen.add(key)
                 self._report(_overlap(self._said, core, queue, note, read, write))
 
@@ -87,14 +116,16 @@ def _operand(
     region: Region,
     extent: tuple[int, int],
     known: Mapping[str, Sequence[Array]],
-    names: frozenset[str],
+    names: Sequence[str],
 ) -> str:
     """The operand, one of those that are read or written, that a region belongs to; of several at one address
     the one whose array holds it: one that points behind its own array, for no elements, may have the address
     of the next."""
-    values = ((name, value) for name, value in o.values.items() if not names or name in names)
-    found = [name for name, value in values if value is region.address or value == region.address]
-    low, high = (value & OWNER for value in extent)
+    values, address = o.values, region.address
+    found = [name for name in names if values[name] == address]
+    if len(found) <= 1:
+        return found[0] if found else ""
+    low, high = extent[0] & OWNER, extent[1] & OWNER
     inside = (n for n in found if any(a.low <= low and high <= a.high for a in known.get(n, ())))
     return next(inside, found[0] if found else "")
 
@@ -112,6 +143,8 @@ def _declared(program: Program) -> list[Array]:
 def _extent(region: Region) -> tuple[int, int]:
     """The first byte, and the one behind the last."""
     low = high = region.address
+    if len(region.shape) == 1:
+        return low, high + region.fmt.bytes(region.shape[0])
     for extent, stride in zip(region.shape[:-1], region.strides[:-1], strict=True):
         low += min(0, (extent - 1) * stride)
         high += max(0, (extent - 1) * stride)
@@ -143,9 +176,8 @@ def _elements(array: Array, first: int, last: int) -> str:
 
 
 def _meet(read: Span, write: Span) -> bool:
-    """Whether two accesses have a byte in common; rows are compared one by one, as far as there are few."""
-    if read.low >= write.high or write.low >= read.high:
-        return False
+    """Whether two accesses whose ranges meet have a byte in common; rows are compared one by one, as far as
+    there are few."""
     a, b = _rows(read), _rows(write)
     if a is None or b is None:
         return True

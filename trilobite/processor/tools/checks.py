@@ -56,6 +56,7 @@ class Checks:
         self.poison = Poison(machine, memory) if poison else None
         if self.poison is not None and not self.poison.is_on:
             self.poison = None
+        self._actions: dict[int, Action] = {}  # by instruction
         self._behind: Prepared | None = None  # an instruction whose queue is waited for once it is done
         self._queue = ""
         self._met: dict[int, tuple[Operands, str, tuple[list[Span], list[Span]]]] = {}
@@ -90,7 +91,10 @@ class Checks:
         if self._interpreted == self._patience:
             core.native = self.native(core)
         prepared = core.code[core.pc]
-        action(prepared.row)(self, core, prepared)
+        found = self._actions.get(core.pc)
+        if found is None:
+            found = self._actions[core.pc] = action(prepared.row)
+        found(self, core, prepared)
 
     def tensor(
         self,

@@ -20,6 +20,7 @@ class Definedness(Memory):
 
     def __init__(self, memory: Memory) -> None:
         self.machine, self.code, self.blocks = memory.machine, memory.code, memory.blocks
+        self.aligned = False  # the access itself faults where it must
         self.gdram = memory.gdram  # for its size; the shadow of DRAM is kept block by block
         self.unwritten = memory.unwritten
         self._real = memory

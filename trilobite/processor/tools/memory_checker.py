@@ -44,6 +44,7 @@ class CoreState:
         self.any = False
         self.uses_stack = True
         self.top = core.special["stack"]
+        self.room: tuple[int, int] | None = None  # of the stack, once it was asked for
 
     def set(self, register: int, mask: int, origin: str) -> None:
         self.undefined[register], self.origin[register] = mask, origin
@@ -271,12 +272,15 @@ class MemoryChecker:
 
     def room(self, core: Core) -> tuple[int, int]:
         """The addresses between which the stack may move."""
-        top = self.states[core.place].top
-        machine = self.memory.machine
+        state = self.states[core.place]
+        if state.room is not None:
+            return state.room
+        top, machine = state.top, self.memory.machine
         rooms = {NRAM: machine.core.nram.reserved_kib << 10, SRAM: machine.sram.reserved_kib << 10,
                  LDRAM: LDRAM_BYTES - STATIC_LDRAM}  # fmt: skip
         space = split(top - 1)[0]
-        return top - rooms[space or LDRAM], top
+        state.room = top - rooms[space or LDRAM], top
+        return state.room
 
     def _move_stack(self, core: Core, prepared: Prepared) -> None:
         """A push or pop keeps $62 a stack pointer; anything else makes it a register like others."""

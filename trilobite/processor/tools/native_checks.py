@@ -54,6 +54,7 @@ from trilobite.processor.tools.spans import Key, Span
 if TYPE_CHECKING:
     from trilobite.processor.tools.checks import Checks
 
+UNTOUCHED = (native_state.FAR, 0, native_state.FAR, 0)  # where reads and writes of a stretch lie: nowhere yet
 _TRANSLATIONS: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
 
 
@@ -125,13 +126,17 @@ class CheckedCode(CoreCode):
         self._layouts = -1
         self._kept: list[Array] = []  # page tables that the state points to
         self._boxes: list[Array] = []
+        self._used: list[tuple[int, Key, Surface]] = []  # slots of memories that were touched
+        self._memories = 0  # that were touched when these were looked for
+        self._rows = self.state[SLOTS:][: SLOT_COUNT * SLOT_WORDS].reshape(SLOT_COUNT, SLOT_WORDS)
+        self._rows[:, READ_LOW : WRITE_HIGH + 1] = UNTOUCHED
 
     def remember_block(self, memory: Memory, offset: int) -> None:
         super().remember_block(memory, offset)
         for slot in range(BLOCK_SLOTS):
             start, end = self.state[native_state.BLOCKS + 2 * slot :][:2].tolist()
             self._keys[len(NUMBERS) + slot] = (GDRAM, start, 0) if end else None
-        self._layouts = -1
+        self._memories = -1  # all slots are looked for again
 
     def run(self, core: Core, limit: int) -> int:
         races, bytes_ = self._checks.races, self._checks.bytes
@@ -140,7 +145,7 @@ class CheckedCode(CoreCode):
             return 0
         thread = races.control_thread(core.place)
         first = races.counts[thread] + 1
-        clock = races.clock_of(thread)
+        clock = races.clock_of(core.place)
         state = self.state
         state[CLOCK], state[FIRST], state[OWN] = clock.ctypes.data, first, thread << SHIFT
         state[STACK_LOW], state[STACK_ON] = bytes_.room(core)[0], undefined.uses_stack
@@ -152,39 +157,31 @@ class CheckedCode(CoreCode):
             undefined.uses_stack = bool(state[STACK_ON])
         return executed
 
-    def _surface(self, number: int) -> Surface | None:
-        key = self._keys[number]
-        return self._checks.races.surfaces.get(key) if key is not None else None
-
     def _fill_slots(self, thread: int, clock: Array) -> None:
         """Page tables where they have changed; what others may still be reading, every time."""
-        surfaces = [self._surface(number) for number in range(SLOT_COUNT)]
-        layouts = sum(surface.layouts for surface in surfaces if surface is not None)
+        surfaces = self._checks.races.surfaces
+        if self._memories != len(surfaces):
+            self._memories, self._layouts = len(surfaces), -1
+            named = ((number, key) for number, key in enumerate(self._keys) if key is not None)
+            self._used = [(number, key, surfaces[key]) for number, key in named if key in surfaces]
+        layouts = 0
+        for _, _, surface in self._used:
+            layouts += surface.layouts
         if layouts != self._layouts:
             self._layouts, self._kept = layouts, []
-            for number, surface in enumerate(surfaces):
-                self._fill_pages(number, surface, thread)
+            self._rows[:, PAGES : PAGE_COUNT + 1] = 0
+            for number, key, surface in self._used:
+                self._fill_pages(number, key, surface, thread)
         self._boxes = []
-        slots = self._slots()
-        slots[:, READ_LOW : WRITE_HIGH + 1] = (native_state.FAR, 0, native_state.FAR, 0)
-        slots[:, BOX_COUNT] = 0
-        for number, surface in enumerate(surfaces):
-            boxes = _unknown_reads(surface, clock) if surface is not None else None
+        for number, _, surface in self._used:
+            boxes = _unknown_reads(surface, clock)
+            self._rows[number, BOX_COUNT] = 0 if boxes is None else len(boxes) // 2
             if boxes is not None:
-                slots[number, BOX_COUNT], slots[number, BOXES] = len(boxes) // 2, boxes.ctypes.data
+                self._rows[number, BOXES] = boxes.ctypes.data
                 self._boxes.append(boxes)
 
-    def _slots(self) -> Array:
-        return self.state[SLOTS:][: SLOT_COUNT * SLOT_WORDS].reshape(SLOT_COUNT, SLOT_WORDS)
-
-    def _slot(self, number: int) -> Array:
-        return self.state[SLOTS + number * SLOT_WORDS :][:SLOT_WORDS]
-
-    def _fill_pages(self, number: int, surface: Surface | None, thread: int) -> None:
-        slot = self._slot(number)
-        slot[PAGES : PAGE_COUNT + 1] = 0
-        key = self._keys[number]
-        if surface is None or key is None or not surface.pages:
+    def _fill_pages(self, number: int, key: Key, surface: Surface, thread: int) -> None:
+        if not surface.pages:
             return
         table = np.zeros((max(surface.pages) + 1, ENTRY_WORDS), np.int64)
         shadow = self._shadow(key)
@@ -192,7 +189,7 @@ class CheckedCode(CoreCode):
             planes = (page.writer.ctypes.data, page.reader(thread).ctypes.data)
             below = shadow.ctypes.data + place * PAGE if shadow is not None else 0
             table[place] = (page.granule.bit_length() - 1, *planes, below)
-        slot[PAGES], slot[PAGE_COUNT] = table.ctypes.data, len(table)
+        self._rows[number, PAGES : PAGE_COUNT + 1] = table.ctypes.data, len(table)
         self._kept.append(table)
 
     def _shadow(self, key: Key) -> Array | None:
@@ -201,18 +198,16 @@ class CheckedCode(CoreCode):
 
     def _note_uses(self, thread: int, last: int) -> None:
         """Tells the planes between which bytes this stretch read and wrote."""
-        for number, ends in enumerate(self._slots()[:, READ_LOW : WRITE_HIGH + 1].tolist()):
-            low, high, write_low, write_high = ends
-            if not (high or write_high):
-                continue
-            surface, key = self._surface(number), self._keys[number]
-            if surface is None or key is None:
-                continue
+        for number, key, surface in self._used:
+            row = self._rows[number]
+            low, high, write_low, write_high = row[READ_LOW : WRITE_HIGH + 1].tolist()
             if high:
                 surface.reads.setdefault(thread, Uses()).add(Span(key, low, high, high - low, ()), last)
             if write_high:
                 span = Span(key, write_low, write_high, write_high - write_low, ())
                 surface.writes.setdefault(thread, Uses()).add(span, last)
+            if high or write_high:
+                row[READ_LOW : WRITE_HIGH + 1] = UNTOUCHED
 
 
 def _own_key(space: str, place: Place) -> Key | None:
@@ -225,8 +220,11 @@ def _own_key(space: str, place: Place) -> Key | None:
 
 def _unknown_reads(surface: Surface, clock: Array) -> Array | None:
     """Low and high of what each thread read and is not known to have finished reading."""
-    found = [(uses.low, uses.high) for thread, uses in surface.reads.items() if clock[thread] < uses.last]
-    return np.array(found, np.int64).reshape(-1) if found else None
+    found: list[int] = []
+    for thread, uses in surface.reads.items():
+        if clock[thread] < uses.last:
+            found += (uses.low, uses.high)
+    return np.array(found, np.int64) if found else None
 
 
 __all__ = ["CheckedCode", "CheckedWriter", "checked_code", "is_translated"]

@@ -86,7 +86,10 @@ class Uses:
 
     def add(self, span: Span, count: int) -> None:
         self.last = count
-        self.low, self.high = min(self.low, span.low), max(self.high, span.high)
+        if span.low < self.low:
+            self.low = span.low
+        if span.high > self.high:
+            self.high = span.high
 
     def concerns(self, span: Span, known: int) -> bool:
         """Whether this thread may have touched bytes of the span beyond what is known of it."""
@@ -119,6 +122,19 @@ class Surface:
             return ((page, number * PAGE, offset, span.row, span.axes),)
         return self._cut(span)
 
+    def _stretch(self, span: Span) -> tuple[Page, int, slice] | None:
+        """The page of a span that is one row in one page, the page's first byte, and the span's granules."""
+        if span.axes:
+            return None
+        number, offset = divmod(span.low, PAGE)
+        if offset + span.row > PAGE:
+            return None
+        page = self.pages.get(number) or self.page(number)
+        if (offset | span.row) & (page.granule - 1):
+            self.layouts += page.fit(offset, span.row, ())
+        first = offset // page.granule
+        return page, number * PAGE, slice(first, first - (-span.row // page.granule))
+
     def _cut(self, span: Span) -> Iterator[tuple[Page, int, int, int, Axes]]:
         for number, offset, row, axes in cut(span.low, span.row, span.axes, PAGE):
             page = self.page(number)
@@ -129,6 +145,11 @@ class Surface:
         """Writes to bytes of the span that are neither the own threads' nor known."""
         if not any(t not in own and uses.concerns(span, known[t]) for t, uses in self.writes.items()):
             return []
+        plain = self._stretch(span)
+        if plain is not None and (code := _single(plain[0].writer[plain[2]])) is not None:
+            thread, count = code >> SHIFT, code & COUNT
+            is_fine = not code or thread in own or known[thread] >= count
+            return [] if is_fine else [(thread, count, span.low, span.high)]
         hits: list[Hit] = []
         for page, base, offset, row, axes in self.parts(span):
             codes = page.view(page.writer, offset, row, axes).reshape(-1)
@@ -143,7 +164,12 @@ class Surface:
         """Reads of bytes of the span that are neither the own threads' nor known."""
         threads = [t for t, uses in self.reads.items() if t not in own and uses.concerns(span, known[t])]
         hits: list[Hit] = []
+        plain = self._stretch(span) if threads else None
         for thread in threads:
+            if plain is not None:
+                touched = plain[0].readers.get(thread)
+                if touched is None or int(touched[plain[2]].max()) <= known[thread]:
+                    continue
             for page, base, offset, row, axes in self.parts(span):
                 plane = page.readers.get(thread)
                 if plane is None:
@@ -155,15 +181,35 @@ class Surface:
                         hits.append((thread, count, base + low, base + high))
         return hits
 
+    def _uses(self, by_thread: dict[int, Uses], thread: int) -> Uses:
+        found = by_thread.get(thread)
+        if found is None:
+            found = by_thread[thread] = Uses()
+        return found
+
     def write(self, span: Span, thread: int, count: int) -> None:
-        self.writes.setdefault(thread, Uses()).add(span, count)
+        self._uses(self.writes, thread).add(span, count)
+        plain = self._stretch(span)
+        if plain is not None:
+            plain[0].writer[plain[2]] = thread << SHIFT | count
+            return
         for page, _, offset, row, axes in self.parts(span):
             page.view(page.writer, offset, row, axes)[...] = thread << SHIFT | count
 
     def read(self, span: Span, thread: int, count: int) -> None:
-        self.reads.setdefault(thread, Uses()).add(span, count)
+        self._uses(self.reads, thread).add(span, count)
+        plain = self._stretch(span)
+        if plain is not None:
+            plain[0].reader(thread)[plain[2]] = count
+            return
         for page, _, offset, row, axes in self.parts(span):
             page.view(page.reader(thread), offset, row, axes)[...] = count
+
+
+def _single(values: Array) -> int | None:
+    """The value that all have; None if there are several."""
+    first = int(values[0])
+    return first if len(values) == 1 or bool((values == first).all()) else None
 
 
 def runs(values: Array) -> Iterable[tuple[int, int, int]]:

@@ -78,6 +78,8 @@ class RaceChecker:
         self._log = [Log() for _ in self.counts]
         self._known = [[0] * len(self.counts) for _ in range(cores)]
         self._own = [self._ordered_with(thread) for thread in range(len(self.counts))]
+        self._clocks: dict[int, Array] = {}  # by core, what `clock_of` its control gives
+        self._queue_at = {queue: at for at, queue in enumerate(QUEUES)}
         self.surfaces: dict[Key, Surface] = {}
         self._released: dict[
             tuple[Key, int], tuple[int, Sequence[int]]
@@ -110,10 +112,13 @@ class RaceChecker:
 
     def sync(self, core: Core, queues: Sequence[str]) -> None:
         number = self._number(core.place)
-        known = self._known[number]
+        known, clock = self._known[number], self._clocks.get(number)
+        own = self._own[number * THREADS]
         for queue in queues:
-            thread = number * THREADS + QUEUES.index(queue)
+            thread = number * THREADS + self._queue_at[queue]
             known[thread] = self.counts[thread]
+            if clock is not None and thread not in own:
+                clock[thread] = self.counts[thread]
 
     def met(self, cores: Sequence[Core]) -> None:
         numbers = [self._number(core.place) for core in cores]
@@ -121,6 +126,7 @@ class RaceChecker:
         joined = list(map(max, *clocks)) if len(clocks) > 1 else clocks[0]
         for number in numbers:
             self._known[number] = joined.copy()
+            self._clocks.pop(number, None)
 
     def _with_control(self, number: int) -> Clock:
         """What others learn from a core: what it knows, and all that its control did itself."""
@@ -133,16 +139,20 @@ class RaceChecker:
         by, given = self._released.get(word, (number, ()))
         if by != number:  # what it released itself it knows
             self._known[number] = list(map(max, self._known[number], given))
+            self._clocks.pop(number, None)
 
     # What translated code asks for and reports.
 
     def control_thread(self, place: Place) -> int:
         return self._number(place) * THREADS
 
-    def clock_of(self, thread: int) -> Array:
-        """What a thread's core knows, with everything that is always before it."""
-        clock = np.array(self._known[thread // THREADS], np.int64)
-        clock[list(self._own[thread])] = COUNT
+    def clock_of(self, place: Place) -> Array:
+        """What a core's control knows, with everything that is always before it; SYNCs go on writing it."""
+        number = self._number(place)
+        clock = self._clocks.get(number)
+        if clock is None:
+            clock = self._clocks[number] = np.array(self._known[number], np.int64)
+            clock[list(self._own[number * THREADS])] = COUNT
         return clock
 
     def stretch(self, thread: int, first: int, length: int) -> None:
@@ -156,7 +166,7 @@ class RaceChecker:
         self, core: Core, queue: str, reads: Sequence[Span], writes: Sequence[Span], is_there: Held = _never
     ) -> None:
         number = self._number(core.place)
-        self._access(core, number * THREADS + QUEUES.index(queue), reads, writes, is_there)
+        self._access(core, number * THREADS + self._queue_at[queue], reads, writes, is_there)
 
     def load(self, core: Core, region: Region) -> None:
         number = self._number(core.place)

@@ -20,6 +20,7 @@ from trilobite.processor.lang.bang.host import with_absent_names, without_host_i
 from trilobite.processor.lang.bang.launches import GUESS, instantiated, with_guessed_instances
 from trilobite.processor.lang.bang.llvm.module import Module
 from trilobite.processor.lang.bang.lower.module import ModuleLowering
+from trilobite.processor.lang.bang.older import with_elements
 from trilobite.processor.lang.bang.preprocess import Options, architecture, preprocessed, refused
 from trilobite.processor.lang.bang.rewrite import enumerators, rewrite
 from trilobite.processor.lang.codegen.compile import KernelProgram, compile_module
@@ -131,7 +132,8 @@ class _Text:
             guessed = {d.asked for d in faults if d.asked.startswith(GUESS)}
             places = [(d.file, d.line, d.column, d.message) for d in faults if d.asked not in guessed]
             places += [(file, 1, 1, "") for file in guessed]
-            shorter = without_host_items(with_absent_names(text, places) if self.missing else text, places)
+            known = with_elements(text, places)
+            shorter = without_host_items(with_absent_names(known, places) if self.missing else known, places)
             if shorter == text:
                 break
             text = shorter

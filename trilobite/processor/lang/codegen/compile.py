@@ -306,6 +306,7 @@ class _Assembly:
             shown, tuple(place.column for place in places), self.level,
             {section: self._room(section) for section in RESERVED_SECTIONS},
             self.notes, reserve_text(self.machine, self.sizes, self.frame, self.is_far),
+            aligned=self.module.aligned,
         )  # fmt: skip
 
 

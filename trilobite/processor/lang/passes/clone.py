@@ -43,6 +43,7 @@ def clone_function(function: Function) -> Function:
 def clone_module(module: KernelModule) -> KernelModule:
     """A module whose functions may be changed; buffers are shared, because passes only read them."""
     copy = KernelModule(module.source)
+    copy.aligned = module.aligned
     buffers: dict[str, Buffer] = dict(module.buffers)
     copy.buffers, copy.tables, copy.device_data = buffers, dict(module.tables), module.device_data
     for function in module.functions.values():

@@ -64,6 +64,7 @@ class ModuleLowering:
         self._enumerators = enumerators
         self.llvm, self.machine, self.level = llvm, machine, level
         self.module = KernelModule(source)
+        self.module.aligned = False  # from the 3xx parts on, real sources read and write at any byte
         self.faults: dict[str, None] = {}
         self._shown_file, self._source = shown_file, source
         self._needed: list[str] = []

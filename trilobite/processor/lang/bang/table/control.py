@@ -3,6 +3,8 @@
 # ruff: noqa: E501, UP031, PERF401 (a row of the table is one line, its C++ has braces of its own)
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trilobite.processor.lang.bang.table.row import Intrinsic, form
 
 _SYNC = """
@@ -167,6 +169,12 @@ def _atomics() -> list[Intrinsic]:
             space="gdram",
         )
     )
+    # What runs beside the core there is done at once here, so that every order holds.
+    made += [
+        replace(row, name=f"{row.name}_async", line=f"{row.line}; done at once")
+        for row in made
+        if row.name.startswith("__bang_atomic_reduce_")
+    ]
     return made
 
 

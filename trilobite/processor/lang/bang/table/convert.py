@@ -54,6 +54,9 @@ def _vector(source: str, target: str, mode: str) -> list[Intrinsic]:
                 f"{line}; scratch stays as it is",
             )
         )
+    if target == "uchar":  # the vendor's own declaration takes signed bytes, too
+        made.append(form(name, f"dst>i8 src<{s} n#", (), "{ %s((unsigned char *)dst, src, n); }" % name,
+                         f"{line}; the bytes are unsigned", in_place=_bits(d) <= _bits(s), ahead=True))  # fmt: skip
     if (s in FLOATS and d in FLOATS) or not wide:
         return made
     made.append(form(name, f"dst>{d} src<{s} n# position:", (), _positioned(name, d, is_narrow, mode, s),
