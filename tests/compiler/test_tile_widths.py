@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import trilobite as tb
 from tests.compiler.conv import convolutions
 from tests.compiler.conv.convolutions import region, types_of
 from tests.compiler.conv.test_convolution import FORMS, Geometry, case
@@ -181,6 +182,23 @@ def test_tiled_weight_gradients_have_the_same_bits(tile: int, widths: Any) -> No
     for bytes in (64, 32):
         widths(bytes)
         found.append(results(graph, [x, y]))
+    assert found[0] == found[1]
+
+
+@both
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_attention_has_the_same_bits(dtype: str, masked: bool, widths: Any) -> None:
+    """A query has a lane of its own, in vectors of either width."""
+    rng = np.random.default_rng(3)
+    shapes = (2, 3, 49, 40), (2, 3, 130, 40), (2, 3, 130, 32), (3, 49, 130)
+    q, k, v, bias = (tb.tensor(rng.standard_normal(s).astype(dtype)) for s in shapes)
+    attention = tb.nn.functional.scaled_dot_product_attention
+    found = []
+    for bytes in (64, 32):
+        widths(bytes)
+        f = tb.jit(lambda q, k, v, b: attention(q, k, v, b if masked else None, is_causal=not masked))
+        found.append(f(q, k, v, bias).numpy().tobytes())
     assert found[0] == found[1]
 
 

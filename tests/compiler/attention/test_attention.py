@@ -68,6 +68,45 @@ def test_masks_over_keys(shape: tuple[int, ...], kind: str) -> None:
     close(f(q, k, v, mask), attention(q, k, v, attn_mask=mask))
 
 
+SPREADS = [(18, 25), (1, 1, 18, 25), (3, 18, 25), (1, 3, 18, 25), (2, 1, 18, 25), (2, 3, 18, 25), (3, 1, 25)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SPREADS)
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_masks_over_queries_and_heads(shape: tuple[int, ...], kind: str, dtype: Any) -> None:
+    q, k, v = (normal(2, 3, n, 16, seed=n, dtype=dtype) for n in (18, 25, 25))
+    rng = np.random.default_rng(5)
+    mask = tb.tensor(rng.random(shape) < 0.6) if kind == "bool" else normal(*shape, seed=6, dtype=dtype)
+    f = tb.jit(lambda q, k, v, m: attention(q, k, v, attn_mask=m), target="cpu")
+    assert "attention" in kinds(f, q, k, v, mask)
+    close(f(q, k, v, mask), attention(q, k, v, attn_mask=mask), dtype)
+
+
+@pytest.mark.parametrize("sizes", [(4, 300), (37, 96), (70, 97), (33, 193)])
+def test_biases_of_windows(sizes: tuple[int, int]) -> None:
+    """One bias for each head and pair of places, for all windows, over blocks of keys that are cut off."""
+    n, m = sizes
+    q, k, v = normal(3, 2, n, 24), normal(3, 2, m, 24, seed=1), normal(3, 2, m, 40, seed=2)
+    bias = normal(2, n, m, seed=3) * 4
+    f = tb.jit(lambda q, k, v, b: attention(q, k, v, attn_mask=b), target="cpu")
+    assert "attention" in kinds(f, q, k, v, bias)
+    close(f(q, k, v, bias), attention(q, k, v, attn_mask=bias))
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_slopes_with_a_mask_of_queries(kind: str) -> None:
+    q, k, v = normal(2, 2, 21, 16), normal(2, 2, 37, 16, seed=1), normal(2, 2, 37, 32, seed=2)
+    mask = tb.tensor(np.random.default_rng(4).random((21, 37)) < 0.7) if kind == "bool" else normal(2, 21, 37)
+
+    def loss(q: Any, k: Any, v: Any) -> Any:
+        return (attention(q, k, v, mask) ** 2).sum()
+
+    f = tb.jit(tb.grad(loss, argnums=(0, 1, 2)), target="cpu")
+    for got, want in zip(f(q, k, v), tb.grad(loss, argnums=(0, 1, 2))(q, k, v), strict=True):
+        close(got, want)
+
+
 def test_a_mask_that_allows_nothing_gives_zeros() -> None:
     q, k, v = (normal(1, 2, 9, 16, seed=i) for i in range(3))
     mask = tb.zeros((1, 9), dtype=tb.bool)
@@ -107,8 +146,17 @@ def test_slopes(sizes: tuple[int, int], case: str) -> None:
         close(got, want)
 
 
+@pytest.mark.parametrize("features", [(1, 1), (3, 10), (10, 3), (40, 24), (17, 33)])
+def test_any_number_of_features(features: tuple[int, int]) -> None:
+    d, e = features
+    q, k, v = normal(1, 2, 37, d), normal(1, 2, 99, d, seed=1), normal(1, 2, 99, e, seed=2)
+    f = tb.jit(lambda q, k, v: attention(q, k, v), target="cpu")
+    assert "attention" in kinds(f, q, k, v)
+    close(f(q, k, v), attention(q, k, v))
+
+
 def test_what_is_not_claimed_is_compiled_from_its_body() -> None:
-    q, k, v = (normal(1, 2, 10, 10, seed=i) for i in range(3))
+    q, k, v = (normal(1, 2, 3, 10, seed=i) for i in range(3))
     f = tb.jit(lambda q, k, v: attention(q, k, v), target="cpu")
     assert "attention" not in kinds(f, q, k, v)
     close(f(q, k, v), attention(q, k, v))

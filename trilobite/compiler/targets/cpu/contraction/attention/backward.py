@@ -4,7 +4,7 @@ A unit is one key head with all query heads that share it, so what it adds to th
 is its own. Blocks of queries are taken in order: scores as in the forward kernel, weights from the kept
 logarithm, then four products with them.
 
-Words: q, k, v, out, below, slope of out, dq, dk, dv, mask, then queries, keys, mask_repeats.
+Words: q, k, v, out, below, slope of out, dq, dk, dv, mask, then queries and keys.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def backward_kernel(p: Problem, host: Host) -> NativeKernel:
     b = Block(t, p)
     q, k, v, out, below, slope, dq, dk, dv = (t.argument(i, "ptr") for i in range(9))
     mask = t.argument(9, "ptr") if p.mask is not None else None
-    queries, keys, repeats = (t.argument(i, "i64") for i in (10, 11, 12))
+    queries, keys = (t.argument(i, "i64") for i in (10, 11))
     emit_micro(t, p.plan)
     emit_pack(t, p.plan, "pack_rows", Stored(b.dtype), b.columns, exact=True)
     s = _scratch(b, t.scratch)
@@ -62,7 +62,7 @@ def backward_kernel(p: Problem, host: Host) -> NativeKernel:
         _clear(t, head.dv, t.mul(keys, value_wide))
         with t.loop(0, p.group, name="shared") as g:
             own = t.add(t.mul(unit.index, p.group), g.index)
-            row_mask = b.mask_row(mask, own, keys, repeats)
+            row_mask = b.mask_of(mask, own, queries, keys)
             with t.loop(0, queries, b.columns, name="block") as block:
                 at = t.add(t.mul(own, queries), block.index)
                 rows = t.smin(t.sub(queries, block.index), b.columns)
@@ -147,7 +147,8 @@ def _over_keys(
         b.times_columns(k, p.features, s.queries, count, s.scores)
         b.times_columns(v, p.value_features, s.slopes, count, s.products)
         with t.loop(0, count, name="weights") as i:
-            score = b.masked(b.load(s.scores, i.index), t.add(block.index, i.index), first, mask)
+            at = t.add(block.index, i.index)
+            score = b.masked(b.load(s.scores, i.index), at, first, b.of_key(mask, at))
             weights = [exp(t, t.fsub(x, y), 1.0) for x, y in zip(score, of_query[1], strict=True)]
             slopes = [t.fsub(x, y) for x, y in zip(b.load(s.products, i.index), of_query[0], strict=True)]
             b.store(weights, s.scores, i.index)

@@ -4,15 +4,15 @@ A unit is one head and as many queries as a panel of products has columns, one q
 weights and sums of one key are vectors over queries, and no reduction crosses lanes. Scores of a block of
 keys live in scratch memory; nothing as large as queries × keys is ever written.
 
-Words: q, k, v, out, below (log of the sum of exponentials; only where it is kept), mask, then queries, keys,
-mask_repeats.
+Words: q, k, v, out, below (log of the sum of exponentials; only where it is kept), mask, queries, keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trilobite.base.dtypes import bool_
+from trilobite.base.dtypes import DType, bool_, uint8
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.attention.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.gemm.micro import call_micro, emit_micro
 from trilobite.compiler.targets.cpu.contraction.gemm.pack import Stored, emit_pack
@@ -87,7 +87,9 @@ class Block:
 
         self.tiles(constant("i64", width), tile)
 
-    def masked(self, score: list[Value], key: Value, first_query: Value, mask: Value | None) -> list[Value]:
+    def masked(
+        self, score: list[Value], key: Value, first_query: Value, bias: list[Value] | None
+    ) -> list[Value]:
         """Scores of one key: scaled, and -inf where queries may not attend to it."""
         t, p = self.t, self.p
         out = [t.fmul(s, self.number(p.scale)) for s in score]
@@ -97,21 +99,30 @@ class Block:
                 queries = t.lane_numbers(wide, t.add(first_query, v * self.lanes))
                 seen = t.icmp("sge", queries, t.splat(key, self.lanes))
                 out[v] = t.select(seen, out[v], self.number(-INFINITY))
-        if mask is None or p.mask is None:
+        if bias is None or p.mask is None:
             return out
         if p.mask.dtype == bool_:
-            allowed = t.splat(t.load(bool_, t.address(mask, key)), self.lanes)
-            return [t.select(allowed, s, self.number(-INFINITY)) for s in out]
-        bias = t.load_splat(self.dtype, t.address(mask, key, self.dtype), self.lanes)
-        return [t.fadd(s, bias) for s in out]
+            return [t.select(b, s, self.number(-INFINITY)) for s, b in zip(out, bias, strict=True)]
+        return [t.fadd(s, b) for s, b in zip(out, bias, strict=True)]
 
-    def mask_row(self, mask: Value | None, head: Value, keys: Value, repeats: Value) -> Value | None:
-        if mask is None or self.p.mask is None:
+    def of_key(self, mask: Value | None, key: Value) -> list[Value] | None:
+        """What a mask with one row for all queries says of a key."""
+        t, p = self.t, self.p
+        if mask is None or p.mask is None:
             return None
-        if self.p.mask_repeats == 0:
+        if p.mask.dtype == bool_:
+            return [t.splat(t.load(bool_, t.address(mask, key)), self.lanes)] * p.plan.vectors
+        return [t.load_splat(self.dtype, t.address(mask, key, self.dtype), self.lanes)] * p.plan.vectors
+
+    def mask_of(self, mask: Value | None, head: Value, queries: Value, keys: Value) -> Value | None:
+        """Where the part of the mask that belongs to a head begins."""
+        t, spread = self.t, self.p.spread
+        if mask is None or self.p.mask is None or spread.period == 1:
             return mask
-        row = self.t.mul(self.t.sdiv(head, repeats), keys)
-        return self.t.address(mask, row, self.p.mask.dtype)
+        part = t.sdiv(head, spread.repeats) if spread.repeats > 1 else head
+        part = part if spread.period is None else t.srem(part, spread.period)
+        rows = t.mul(part, queries) if spread.by_query else part
+        return t.address(mask, t.mul(rows, keys), self.p.mask.dtype)
 
     def last_key(self, first_query: Value, keys: Value) -> Value:
         """Behind the last key that any query of the block may attend to."""
@@ -121,20 +132,25 @@ class Block:
 
     def rows_out(self, panel: Value, width: int, out: Value, rows: Value) -> None:
         """A panel over features written as rows, one per query: squares are transposed in registers."""
-        t, lanes = self.t, self.lanes
-        with t.loop(0, width, lanes, name="square") as f:
-            for v in self.vectors:
-                square = [
-                    t.load_type(
-                        self.plan.vector, self.vector_at(panel, t.add(f.index, i), v), lanes * self.size
-                    )
-                    for i in range(lanes)
-                ]
-                for i, column in enumerate(transpose(t, square)):
-                    query = v * lanes + i
-                    with t.when(t.icmp("slt", constant("i64", query), rows)):
-                        at = t.address(out, t.add(t.mul(constant("i64", query), width), f.index), self.dtype)
-                        t.store_type(column, at, self.size)
+        whole = width // self.lanes * self.lanes
+        with self.t.loop(0, whole, self.lanes, name="square") as f:
+            self._square_out(panel, width, out, rows, f.index, self.lanes)
+        if whole < width:
+            self._square_out(panel, width, out, rows, constant("i64", whole), width - whole)
+
+    def _square_out(
+        self, panel: Value, width: int, out: Value, rows: Value, first: Value, features: int
+    ) -> None:
+        t, lanes, align = self.t, self.lanes, self.lanes * self.size
+        for v in self.vectors:
+            places = [self.vector_at(panel, t.add(first, i), v) for i in range(features)]
+            square = [t.load_type(self.plan.vector, at, align) for at in places]
+            square += [self.number(0.0)] * (lanes - features)
+            for i, column in enumerate(transpose(t, square)):
+                query = v * lanes + i
+                with t.when(t.icmp("slt", constant("i64", query), rows)):
+                    at = t.address(out, t.add(t.mul(constant("i64", query), width), first), self.dtype)
+                    t.store_partial(self.dtype, column, at, None if features == lanes else features)
 
 
 def forward_kernel(p: Problem, host: Host) -> NativeKernel:
@@ -144,12 +160,15 @@ def forward_kernel(p: Problem, host: Host) -> NativeKernel:
     q, k, v, out = (t.argument(i, "ptr") for i in range(4))
     below = t.argument(4, "ptr") if keep else None
     mask = t.argument(5, "ptr") if p.mask is not None else None
-    queries, keys, repeats = (t.argument(i, "i64") for i in (6, 7, 8))
+    queries, keys = (t.argument(i, "i64") for i in (6, 7))
     emit_micro(t, p.plan)
     emit_pack(t, p.plan, "pack_queries", Stored(b.dtype), b.columns, exact=True)
+    if p.mask is not None and p.spread.by_query:
+        emit_pack(t, p.plan, "pack_mask", Stored(_as_number(p.mask.dtype)), b.columns, exact=True)
     panel = t.scratch
     scores = t.address(panel, p.features * b.row)
     sums = t.address(scores, KEYS * b.row)
+    biases = t.address(sums, p.value_features * b.row)
     blocks = t.ceil_div(queries, b.columns)
     with t.loop(t.begin, t.end, name="unit") as unit:
         head = t.sdiv(unit.index, blocks)
@@ -167,23 +186,34 @@ def forward_kernel(p: Problem, host: Host) -> NativeKernel:
         parts = _Parts(
             t.address(k, t.mul(t.mul(shared, keys), p.features * b.size)),
             t.address(v, t.mul(t.mul(shared, keys), p.value_features * b.size)),
-            b.mask_row(mask, head, keys, repeats), panel, scores, sums,
+            b.mask_of(mask, head, queries, keys), panel, scores, sums, biases, keys, rows,
         )  # fmt: skip
         top, total = _over_keys(b, parts, first, b.last_key(first, keys))
         _finish(b, sums, total, t.address(out, t.mul(at, p.value_features * b.size)), rows)
         if below is not None:
             _keep_below(b, top, total, t.address(below, t.mul(at, b.size)), rows)
-    scratch = (p.features + KEYS + p.value_features) * b.row
+    scratch = (p.features + KEYS + p.value_features + KEYS * p.spread.by_query) * b.row
     return NativeKernel(f"attention_{p.half}", t.module(), 1, scratch)
 
 
-class _Parts:
-    """Addresses of one unit."""
+def _as_number(dtype: DType) -> DType:
+    """Truth values are bytes of 0 and 1 in memory."""
+    return uint8 if dtype == bool_ else dtype
 
-    def __init__(
-        self, k: Value, v: Value, mask: Value | None, panel: Value, scores: Value, sums: Value
-    ) -> None:
-        self.k, self.v, self.mask, self.panel, self.scores, self.sums = k, v, mask, panel, scores, sums
+
+@dataclass(frozen=True)
+class _Parts:
+    """Addresses and sizes of one unit."""
+
+    k: Value
+    v: Value
+    mask: Value | None
+    panel: Value
+    scores: Value
+    sums: Value
+    biases: Value
+    keys: Value
+    rows: Value
 
 
 def _over_keys(b: Block, a: _Parts, first: Value, last: Value) -> tuple[list[Value], list[Value]]:
@@ -213,12 +243,31 @@ def _over_keys(b: Block, a: _Parts, first: Value, last: Value) -> tuple[list[Val
 def _mask_scores(
     b: Block, a: _Parts, first: Value, key: Value, count: Value, top: Sequence[Value]
 ) -> list[Value]:
-    t = b.t
+    t, by_query = b.t, b.p.spread.by_query and a.mask is not None
+    if by_query:
+        _pack_biases(b, a, first, key, count)
     with t.loop(0, count, carried=tuple(top), name="mask") as i:
-        score = b.masked(b.load(a.scores, i.index), t.add(key, i.index), first, a.mask)
+        at = t.add(key, i.index)
+        bias = _biases(b, a, i.index) if by_query else b.of_key(a.mask, at)
+        score = b.masked(b.load(a.scores, i.index), at, first, bias)
         b.store(score, a.scores, i.index)
         i.next(*(t.fmax(h, s) for h, s in zip(i.values, score, strict=True)))
     return i.results
+
+
+def _pack_biases(b: Block, a: _Parts, first: Value, key: Value, count: Value) -> None:
+    """The mask of these queries and a block of keys, with queries in the lanes as scores have them."""
+    t, mask = b.t, b.p.mask
+    assert mask is not None and a.mask is not None
+    source = t.address(a.mask, t.add(t.mul(first, a.keys), key), mask.dtype)
+    size = constant("i64", mask.dtype.itemsize)
+    t.call("pack_mask", source, size, t.mul(a.keys, mask.dtype.itemsize), count, a.rows, a.biases)
+
+
+def _biases(b: Block, a: _Parts, i: Value) -> list[Value]:
+    assert b.p.mask is not None
+    found = b.load(a.biases, i)
+    return [b.t.fcmp("one", x, b.number(0.0)) for x in found] if b.p.mask.dtype == bool_ else found
 
 
 def _exponentials(b: Block, scores: Value, safe: Sequence[Value], count: Value) -> list[Value]:

@@ -52,7 +52,7 @@ def lower(equation: Equation) -> Lowering:
     place |= {v: Operand("out", i) for i, v in enumerate(region.outputs)}
     ins, outs = [place[v] for v in call.inputs], [place[v] for v in call.outputs]
     kernel = _kernel(p, host)
-    sizes: tuple[Dim, ...] = (p.queries, p.keys, max(p.mask_repeats, 1))
+    sizes: tuple[Dim, ...] = (p.queries, p.keys)
     mask = ins[3] if p.mask is not None else 0
     if p.half == "backward":
         n = len(ins)

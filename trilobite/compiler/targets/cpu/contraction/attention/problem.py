@@ -11,7 +11,7 @@ from typing import Literal
 
 from trilobite.base.dtypes import bool_, float32, float64
 from trilobite.base.records import dataclass
-from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan, plan_of
+from trilobite.compiler.targets.cpu.contraction.gemm.tiling import Plan, plan_for, plan_of
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Affine, Dim, TensorType
 from trilobite.native.host import Host
@@ -29,6 +29,17 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
+class Spread:
+    """Which part of a mask belongs to a head: number `head // repeats % period`. With a period of 1 there is
+    one part for all; a part is one row of keys, or one for each query.
+    """
+
+    repeats: int = 1
+    period: int | None = 1  # None: as many as there are heads
+    by_query: bool = False
+
+
+@dataclass(frozen=True)
 class Problem:
     """Heads are the leading axes taken together; several query heads may share one key head."""
 
@@ -42,8 +53,8 @@ class Problem:
     value_features: int
     scale: float
     causal: bool
-    mask: TensorType | None  # repeated along queries: one row of keys per leading index
-    mask_repeats: int  # query heads that share a row of the mask
+    mask: TensorType | None
+    spread: Spread
 
     @property
     def dtype(self) -> object:
@@ -54,33 +65,39 @@ def problem_of(e: Equation, host: Host) -> Problem:
     name = e.attributes["name"]
     if name not in HALVES or "options" not in e.attributes:
         raise Refused(f"{name} is not attention")
-    options = dict(e.attributes["options"])
+    options, half = dict(e.attributes["options"]), HALVES[name]
     q, k, v = (x.type for x in e.inputs[:3])
-    plan = _tiling(q, k, v, host)
+    plan = _tiling(q, k, v, half, host)
     if options["p"]:
         raise Refused("weights are dropped at random")
     heads, group = _heads(q, k, v)
     features, value_features = q.shape[-1], v.shape[-1]
     if not isinstance(features, int) or not isinstance(value_features, int):
         raise Refused("features of symbolic size")
-    if features % plan.columns or value_features % plan.columns or not features or not value_features:
+    if not features or not value_features:
+        raise Refused("no features")
+    if half == "backward" and (features % plan.columns or value_features % plan.columns):
         raise Refused(f"features are no multiples of {plan.columns}")
     if not isinstance(q.shape[-2], int) or q.shape[-2] < _FEW:
         raise Refused(f"fewer than {_FEW} queries, or a symbolic number of them")
     mask = e.inputs[3].type if options["masked"] else None
-    repeats = 1 if mask is None else _mask_repeats(mask, q, k)
-    if mask is not None and mask.dtype != bool_ and HALVES[name] == "backward":
-        raise Refused("the mask has a slope")
+    spread = Spread() if mask is None else _spread(mask, q, k)
+    if mask is not None and half == "backward":
+        _check_backward(mask, spread)
     return Problem(
-        HALVES[name], plan, heads, group, q.shape[-2], k.shape[-2], features, value_features,
-        float(options["scale"]), bool(options["causal"]), mask, repeats,
+        half, plan, heads, group, q.shape[-2], k.shape[-2], features, value_features,
+        float(options["scale"]), bool(options["causal"]), mask, spread,
     )  # fmt: skip
 
 
-def _tiling(q: TensorType, k: TensorType, v: TensorType, host: Host) -> Plan:
+def _tiling(q: TensorType, k: TensorType, v: TensorType, half: str, host: Host) -> Plan:
+    """Forward, a query has a lane of its own, so its sums have the same bits in vectors of any width."""
     if q.dtype not in (float32, float64) or k.dtype != q.dtype or v.dtype != q.dtype:
         raise Refused(f"attention of {q.dtype}")
-    return plan_of(host, q.dtype)
+    queries = q.shape[-2] if q.ndim > 1 else None
+    if half == "backward" or not isinstance(queries, int):
+        return plan_of(host, q.dtype)
+    return plan_for(host, q.dtype, queries)
 
 
 def _heads(q: TensorType, k: TensorType, v: TensorType) -> tuple[Dim, int]:
@@ -101,21 +118,34 @@ def _heads(q: TensorType, k: TensorType, v: TensorType) -> tuple[Dim, int]:
     return heads, group
 
 
-def _mask_repeats(mask: TensorType, q: TensorType, k: TensorType) -> int:
-    """How many query heads read one row of the mask: it may repeat along trailing leading axes only."""
-    if mask.ndim < 2 or mask.shape[-2] != 1 or mask.shape[-1] != k.shape[-2]:
-        raise Refused("the mask differs from query to query")
+def _spread(mask: TensorType, q: TensorType, k: TensorType) -> Spread:
+    """A mask may repeat along the first of the leading axes, and along the last."""
+    if mask.ndim < 2 or mask.shape[-2] not in (1, q.shape[-2]) or mask.shape[-1] != k.shape[-2]:
+        raise Refused("the mask repeats along the keys")
     if mask.dtype != bool_ and mask.dtype != q.dtype:
         raise Refused(f"a mask of {mask.dtype}")
+    by_query = mask.shape[-2] != 1
     lead = q.shape[:-2]
     own = (1,) * (len(lead) - (mask.ndim - 2)) + mask.shape[:-2]
-    if any(isinstance(d, Affine) for d in (*lead, *own)) and any(d != 1 for d in own):
-        raise Refused("a mask with symbolic leading axes")
-    kept = len(own)
-    while kept and own[kept - 1] == 1:
-        kept -= 1
-    if own[:kept] != lead[:kept]:
+    first, behind = 0, len(own)
+    while behind and own[behind - 1] == 1:
+        behind -= 1
+    while first < behind and own[first] == 1:
+        first += 1
+    if own[first:behind] != lead[first:behind]:
         raise Refused("the mask repeats in the middle")
-    if kept == 0:
-        return 0
-    return math.prod(d for d in lead[kept:] if isinstance(d, int))
+    if first == behind:
+        return Spread(by_query=by_query)
+    sizes = [d for d in lead[first:] if isinstance(d, int)]
+    if len(sizes) < len(lead) - first:
+        raise Refused("a mask with symbolic leading axes")
+    whole = all(d == 1 for d in lead[:first])
+    period = None if whole else math.prod(sizes[: behind - first])
+    return Spread(math.prod(sizes[behind - first :]), period, by_query)
+
+
+def _check_backward(mask: TensorType, spread: Spread) -> None:
+    if mask.dtype != bool_:
+        raise Refused("the mask has a slope")
+    if spread.by_query:
+        raise Refused("the mask differs from query to query")
