@@ -36,6 +36,18 @@ def _requantised(rng: Rng) -> Iterator[Sample]:
         yield [x, scale[0].reshape(()), zero[0].reshape(())], {"axis": None, "dtype": dtype}
 
 
+def _requantised_single(rng: Rng) -> Iterator[Sample]:
+    for operands, attributes in _requantised(rng):
+        if operands[0].dtype == np.int32:
+            yield operands, attributes
+
+
+def _quantised_product(rng: Rng) -> Iterator[Sample]:
+    for zero in (-7, 100):
+        x, grid = wide(rng, (2, 3)).astype(np.float32), (np.array(0.25, np.float32), np.array(zero, np.int8))
+        yield [x, *grid], {"axis": None, "dtype": dt.int8, "factor": 4.0, "rest": 0.0}
+
+
 def _dequantised(rng: Rng) -> Iterator[Sample]:
     for dtype in (dt.int8, dt.uint4, dt.int32, dt.float8_e5m2):
         q = rng.integers(0, 8, (2, 3)).astype(dtype)
@@ -140,6 +152,7 @@ def _fusions(rng: Rng) -> Iterator[Sample]:
 
 samples: dict[str, Callable[[Rng], Any]] = {
     "quantise": _quantised, "requantise": _requantised, "dequantise": _dequantised, "random_bits": _random,
+    "requantise_single": _requantised_single, "quantise_product": _quantised_product,
     "call": _calls, "fusion": _fusions, "cond": _branches, "while": _loops, "scan": _scans,
     "print": _prints, "callback": _callbacks, "custom_call": _routines,
 }  # fmt: skip

@@ -9,8 +9,10 @@ import pytest
 
 import trilobite as tb
 from trilobite.base import dtypes as dt
-from trilobite.base.reciprocals import exact_reciprocal, with_reciprocal
+from trilobite.base.reciprocals import exact_reciprocal, reciprocal_in_two, with_reciprocal
+from trilobite.compiler.graph.pipeline import Options
 from trilobite.compiler.targets.contract import Usage
+from trilobite.compiler.targets.cpu.target import compile_graph
 from trilobite.compiler.targets.registry import executable
 from trilobite.ir.evaluate import run
 from trilobite.ir.primitive import table
@@ -118,3 +120,32 @@ def test_of_two_convolutions_that_meet_one_is_stored_as_codes() -> None:
     assert names.count("requantise") == 1 and names.count("dequantise") == 2
     want, got = model(x).detach().numpy(), small(x).numpy()
     assert np.linalg.norm(got - want) < 0.03 * np.linalg.norm(want)
+
+
+@pytest.mark.parametrize("dtype", [dt.int8, dt.uint8], ids=str)
+def test_the_cpu_multiplies_by_any_scale_in_two_parts(dtype: Any) -> None:
+    """Bit for bit as the quotient is rounded, which no single product gives for most scales."""
+    rng, info = np.random.default_rng(8), np.iinfo(dtype)
+    two = 0
+    for scale in [*np.exp(rng.uniform(-12, 6, 10)), 0.25, 1536.0, 1 / 255, 6 / 255]:
+        zero = int(rng.integers(info.min, info.max + 1))
+        low, high = int(info.min) - zero, int(info.max) - zero
+        found = reciprocal_in_two(float(np.float32(scale)), low, high)
+        assert found is not None
+        two += found[1] != 0
+        by, point = np.asarray(scale, np.float32), np.asarray(zero, dtype)
+        x = np.concatenate([numbers(float(by), low, high, rng), np.array([np.nan], np.float32)])
+
+        def to_grid(x: Any, by: Any = by, point: Any = point) -> Any:
+            return [table["quantise"](x, by, point, axis=None, dtype=dtype)]
+
+        graph = record_graph(to_grid, [TensorType(x.shape, dt.float32)])
+        compiled = compile_graph(graph, Options())
+        assert "quantise_product" in str(compiled.compilation.stages["sweep"])
+        assert compiled([x])[0].tobytes() == run(graph, [x])[0].tobytes()
+    assert two > 8
+
+
+@pytest.mark.parametrize("scale", [1e-38, 3e38, 0.0, float("inf"), float("nan"), -1.0])
+def test_scales_at_the_ends_of_float32_are_divided_by(scale: float) -> None:
+    assert reciprocal_in_two(scale, -128, 127) is None

@@ -24,21 +24,53 @@ _TRIED = 64  # of them, the nearest to an exact reciprocal
 def exact_reciprocal(scale: float, low: int, high: int) -> float | None:
     """A float32 `r` with rint(x * r) == rint(x / scale), both held between `low` and `high`, for every
     float32 x (products and quotients are rounded to float32); None if there is none next to 1 / scale."""
-    step = np.float32(scale)
-    middles = (np.arange(low, high, dtype=np.float64) + 0.5) * float(step)
+    step, codes = np.float32(scale), np.arange(low, high)
     if not _LEAST < step < _LARGEST:
         return None
-    before, behind = _steps(step, middles.astype(np.float32), np.arange(low, high))
+    before, behind = _steps(scale, low, high)
     nearest = np.float32(1 / float(step))
     for r in (nearest, np.nextafter(nearest, np.float32(0)), np.nextafter(nearest, np.float32(np.inf))):
-        codes = np.arange(low, high)
         if np.all(np.rint(before * r) <= codes) and np.all(np.rint(behind * r) > codes):
             return float(r)
     return None
 
 
-def _steps(scale: np.float32, middles: Array, codes: Array) -> tuple[Array, Array]:
+@lru_cache(4096)
+def reciprocal_in_two(scale: float, low: int, high: int) -> tuple[float, float] | None:
+    """Two float32 `r` and `s` with rint(x * r + x * s) == rint(x / scale), both held between `low` and
+    `high`, for every float32 x: x * s is rounded, then the product with r and the sum are rounded as one. `s`
+    is 0 if `r` alone does it. None if even two do not.
+    """
+    single = exact_reciprocal(scale, low, high)
+    if single is not None or not _LEAST < scale < _LARGEST:
+        return None if single is None else (single, 0.0)
+    step, codes = np.float32(scale), np.arange(low, high)
+    r = np.float32(1 / float(step))
+    if float(r) * float(step) > 1:  # so that the rest is positive, and infinity plus infinity no NaN
+        r = np.nextafter(r, np.float32(0))
+    s = np.float32((1 - float(r) * float(step)) / float(step))  # the product of two float32 is exact
+    before, behind = (_fused(x, r, s) for x in _steps(scale, low, high))
+    if before is None or behind is None:
+        return None
+    fits = np.all(np.rint(before) <= codes) and np.all(np.rint(behind) > codes)
+    return (float(r), float(s)) if fits else None
+
+
+def _fused(x: Array, r: np.float32, s: np.float32) -> Array | None:
+    """x * r + x * s by one fused multiply-add; None where float64 does not tell which way that rounds."""
+    product, rest = x.astype(np.float64) * float(r), (x * s).astype(np.float64)
+    total = product + rest
+    lost = rest - (total - product)  # the larger first: exactly what the sum left out
+    out: Array = total.astype(np.float32)
+    middle = np.abs(total - out) == np.abs(np.spacing(out).astype(np.float64)) / 2
+    return None if np.any(middle & (lost != 0)) else out
+
+
+@lru_cache(16)
+def _steps(number: float, low: int, high: int) -> tuple[Array, Array]:
     """For each code the largest float32 that is rounded to it or below, and the next one."""
+    scale, codes = np.float32(number), np.arange(low, high)
+    middles = ((codes.astype(np.float64) + 0.5) * float(scale)).astype(np.float32)
     ordered = _ordered(middles.view(np.int32))
     places = ordered[:, None] + np.arange(-_AROUND, _AROUND + 1, dtype=np.int64)
     near = _ordered(places.astype(np.int32)).view(np.float32)

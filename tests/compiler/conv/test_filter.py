@@ -44,10 +44,10 @@ def test_lines_of_every_length(form: str, stride: int) -> None:
         check(graph, values, terms, pieces=(1, 2, 5))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "int16", "uint16"])
 def test_other_numbers(dtype: str) -> None:
     rng = np.random.default_rng(1)
-    result = "int32" if dtype == "int8" else dtype
+    result = "int32" if "int" in dtype else dtype
     g = geometry(3, 19, 3, 1, 15, dilation=2)
     check(*case("conv_last", g, rng, np.dtype(dtype), np.dtype(result)))
 

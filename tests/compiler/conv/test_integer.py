@@ -73,6 +73,9 @@ CASES: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
     ((2, 19, 27, 3), 7, (7, 7), {"stride": (2, 2), "low": (3, 2), "high": (3, 4)}),
     ((1, 14, 26, 4), 2, (3, 5), {"low": (1, 0), "high": (2, 0)}),
     ((2, 17, 5), 9, (4,), {"low": (3,), "high": (1,)}),
+    ((1, 9, 11, 16), 33, (3, 3), {"low": (1, 2), "high": (2, 0), "outside": 7}),
+    ((2, 9, 13, 3), 20, (3, 3), {"stride": (2, 2), "low": (0, 1), "high": (1, 1), "outside": 255}),
+    ((1, 6, 5, 12), 12, (3, 3), {"groups": 2, "low": (1, 1), "high": (1, 1), "outside": 200}),
     ((2, 3, 5, 30), 16, (), {}),
     ((1, 0), 3, (), {}),
     ((0, 5), 3, (), {}),
@@ -144,7 +147,10 @@ def reference(x: Array, w: Array, kernel: tuple[int, ...], zero: int, window: di
         return np.asarray(numbers @ weight.T)
     ones, zeros = (1,) * len(kernel), (0,) * len(kernel)
     shape = {"stride": ones, "low": zeros, "high": zeros, "x_dilation": ones, "w_dilation": ones, "groups": 1}
-    first = np.moveaxis(numbers, -1, 1)
+    first, window = np.moveaxis(numbers, -1, 1), dict(window)
+    if (outside := window.pop("outside", None)) is not None:
+        around = [(0, 0), (0, 0), *zip(window.pop("low"), window.pop("high"), strict=True)]
+        first = np.pad(first, around, constant_values=outside - zero)
     found = table["conv"].evaluate(first, weight, **{**shape, **window, "dtype": dt.int32})
     return np.moveaxis(found, 1, -1)
 
@@ -242,6 +248,30 @@ def test_compiled_convolutions(case: Any, dtype: Any, wide: Any) -> None:
     for stable in (frozenset(), frozenset({1})):
         found = compile_graph(graph, Options(stable=stable))
         assert found(list(values))[0].tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("weight", [(40, 24, 3, 3), (24, 1, 3, 3), (9, 24, 2, 5), (24, 1, 9, 9)], ids=str)
+@pytest.mark.parametrize("dtype", [dt.int8, dt.uint8], ids=str)
+@pytest.mark.parametrize("dots", [True, False], ids=["as it is", "without dots"])
+def test_padding_with_a_zero_point_is_no_copy(
+    weight: tuple[int, ...], dtype: Any, dots: bool, request: pytest.FixtureRequest
+) -> None:
+    """Written as `pad` before a convolution that pads nothing; direct, by tiles, and one filter a channel."""
+    if not dots:
+        request.getfixturevalue("without_dots")
+    rng, info = np.random.default_rng(weight[0]), np.iinfo(dtype)
+    around = {"low": (0, 0, 1, 4), "high": (0, 0, 6, 3), "between": (0, 0, 0, 0), "value": int(info.min) + 3}
+    pad = region("pad", [TensorType((2, 24, 13, 14), dtype)], around)
+    (wide,) = pad.outputs
+    conv = convolution(wide.type.shape, weight, {"groups": 24 // weight[1]}, dtype, dt.int32)  # type: ignore[arg-type]
+    _, w = conv.inputs
+    (e,) = conv.equations
+    after = Equation(e.primitive, (wide, w), e.attributes, e.outputs)
+    graph = Graph((*pad.inputs, w), (*pad.equations, after), conv.outputs)
+    values = [rng.integers(info.min, info.max + 1, t.shape).astype(dtype) for t in graph.input_types]  # type: ignore[arg-type]
+    found = compile_graph(graph, Options(stable=frozenset({1})))
+    assert not any(e.primitive.name == "pad" for e in found.compilation.stages["sweep"].equations)
+    assert found(list(values))[0].tobytes() == run(graph, values)[0].tobytes()
 
 
 @pytest.mark.parametrize("kernel", [1, 3])

@@ -170,6 +170,37 @@ def test_convolutions_are_exact(layer: tuple[Any, ...], clamp: str) -> None:
     assert len(np.unique(found)) > (20 if not clamp else 4)  # the grid is used
 
 
+@pytest.mark.parametrize("rounds", [True, False])
+@pytest.mark.parametrize("zero", [0, -128])
+def test_channels_whose_weights_are_next_to_nothing(zero: int, rounds: bool) -> None:
+    """Scales so small that no 32 bits hold the bias: those channels are their bias, others as ever."""
+    rng = np.random.default_rng(11)
+    x, w = codes(rng, int8, 1, 5, 27, 31), codes(rng, int8, 6, 5, 3, 3)
+    sw = np.array([1e-3, 1e-15, 2e-3, 1e-30, 5e-4, 1e-12], np.float32)
+    bias = np.array([0.3, 0.9, -0.2, -1.1, 0.0, 1e-4], np.float32)
+    grid = np.asarray(0.02, np.float32), np.asarray(zero, int8)
+    ones, none = (1, 1), (0, 0)
+    window = {"stride": ones, "low": ones, "high": none, "w_dilation": ones, "x_dilation": ones, "groups": 1}
+
+    def layer_of(q: Tensor, v: Tensor) -> Tensor:
+        a, b = real(q, *grid, None), real(v, sw, np.zeros(6, int8), 0)
+        y = primitive("conv", a, b, **window, dtype=float32) + wrap(bias.reshape(6, 1, 1))
+        return to_grid(y, 0.013, -3, int8) if rounds else y
+
+    graph, counters = passed(layer_of, x, w)
+    assert counters["conv"] == 1 and counters["requantise"] == rounds, counters
+    left, right = wide(x, grid[0], np.asarray(zero), None), wide(w, sw, np.zeros(6), 0)
+    exact = primitive("conv", wrap(left), wrap(right), **window, dtype=tb.float64).numpy()
+    exact = exact + bias.astype(np.float64).reshape(6, 1, 1)
+    found = run(graph, [x, w])[0]
+    if not rounds:
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
+        return
+    expected = rounded(exact, 0.013, -3, int8)
+    different = np.abs(found - expected)
+    assert different.max() <= 1 and (different != 0).mean() < 2e-3
+
+
 @pytest.mark.parametrize("dtype", [int8, uint8], ids=str)
 @pytest.mark.parametrize("zero", [0, 23])
 @pytest.mark.parametrize("batched", [False, True])

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _SHORT = 12  # equations
+_GRIDS = ("quantise", "quantise_product", "requantise", "requantise_single", "dequantise")
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class _Splitter:
         if e.primitive.name == "full":
             attributes["shape"] = ()
         frames = [frame] * len(e.inputs)
-        if e.primitive.name in ("quantise", "requantise", "dequantise"):
+        if e.primitive.name in _GRIDS:
             axis = attributes["axis"]
             frames[1:] = [_Frame(frame.shape, () if axis is None else (frame.axes[axis],))] * 2
             attributes["axis"] = None

@@ -13,6 +13,7 @@ from trilobite.compiler.graph.rewrite import Counters
 from trilobite.compiler.targets.cpu.passes.grow_joins import grow_joins
 from trilobite.compiler.targets.cpu.passes.layout import layout
 from trilobite.compiler.targets.cpu.passes.prepack import prepack
+from trilobite.compiler.targets.cpu.passes.round_single import round_single
 from trilobite.compiler.targets.cpu.passes.slice_batch import Caches, slice_batch
 from trilobite.ir.graph import Equation, Graph
 from trilobite.native.host import features
@@ -69,7 +70,7 @@ STAGES: tuple[tuple[str, Pass], ...] = tuple(
             "convolutions and what is between them, channels last",
         ),
         Pass("prepack", _prepack, "weights that stay are packed for products once"),
-        Pass("sweep", lambda g, o, c: dce(g, c), "what layout and packing left behind"),
+        Pass("sweep", lambda g, o, c: round_single(dce(g, c), c), "what layout and packing left behind"),
         Pass("slice_batch", _slice_batch, "many images, a few at a time"),
         Pass("grow_joins", _grow_joins, "joins that extend one another grow in place"),
     )

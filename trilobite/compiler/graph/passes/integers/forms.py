@@ -7,6 +7,7 @@ points and biases are constants of the graph here; weights are not looked at.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +77,9 @@ class Sums:
     at: int | None = None
     low: float = -np.inf
     high: float = np.inf
+    reach: float = np.inf  # the largest magnitude of `total`
+    without: Callable[[Array], Var] | None = None  # the total with zeros for these channels of the weight
+    alone: Array | None = None  # channels of which the bias is all there is
 
     @property
     def is_clamped(self) -> bool:
@@ -144,12 +148,15 @@ class Writer:
 
     def __init__(self) -> None:
         self.equations: list[Equation] = []
+        self.makers: dict[Var, Equation] = {}
         self.location = UNKNOWN
 
     def make(self, name: str, *inputs: Var, **attributes: Any) -> Var:
         types = result_types(table[name], [v.type for v in inputs], attributes)
         out = tuple(map(Var, types))
-        self.equations.append(Equation(table[name], inputs, attributes, out, self.location))
+        made = Equation(table[name], inputs, attributes, out, self.location)
+        self.equations.append(made)
+        self.makers[out[0]] = made
         return out[0]
 
     def copied(self, e: Equation, inputs: tuple[Var, ...]) -> None:

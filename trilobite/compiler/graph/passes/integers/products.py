@@ -7,13 +7,15 @@ are those of its windows. What depends on weights alone a target computes once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.dtypes import bool_, int8, int32
-from trilobite.compiler.graph.passes.integers.forms import ROOM, Codes, Sums, Writer
+from trilobite.compiler.graph.passes.integers.forms import ROOM, Array, Codes, Sums, Writer
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.primitives.dot import free_axes
 
@@ -31,7 +33,16 @@ def product(w: Writer, e: Equation, x: Codes, y: Codes) -> Sums | Var | None:
     total = (_convolved if e.primitive.name == "conv" else _multiplied)(w, e, x, y, terms)
     if x.scale is None or y.scale is None:
         return total
-    return Sums(total, x.scale.astype(np.float64) * y.scale.astype(np.float64), place)
+    scale = x.scale.astype(np.float64) * y.scale.astype(np.float64)
+    without = partial(_without, w, e, x, y, terms) if y.axis is not None else None
+    return Sums(total, scale, place, reach=terms * x.reach * y.reach, without=without)
+
+
+def _without(w: Writer, e: Equation, x: Codes, y: Codes, terms: int, gone: Array) -> Var:
+    """The product without the weights of some channels of the second operand's axis."""
+    kept = w.along(w.constant(~gone, int8), y.q, y.axis)
+    rest = replace(y, q=w.make("mul", y.q, kept))
+    return (_convolved if e.primitive.name == "conv" else _multiplied)(w, e, x, rest, terms)
 
 
 _NOWHERE = -1

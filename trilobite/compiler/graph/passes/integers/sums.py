@@ -11,22 +11,31 @@ from trilobite.compiler.graph.passes.integers.forms import ROOM, Array, Repeated
 from trilobite.ir.graph import Var
 from trilobite.ir.primitives.common import integer_range
 
+_NOTHING = 256  # which part of a number is less than a step of any grid that holds the number
+
 
 def with_bias(s: Sums, bias: Repeated) -> Sums | None:
     """A constant behind a product goes into its sums, if they have room for it."""
     if s.bias is not None or s.is_clamped or (bias.axis is not None and s.place not in (None, bias.axis)):
         return None
     values = bias.values.astype(np.float64)
-    found = Sums(s.total, s.scale, s.place, values, bias.axis if bias.axis is not None else s.place)
-    steps = np.abs(values / s.scale)
-    return found if bool((steps < ROOM).all()) else None
+    s = replace(s, bias=values, at=bias.axis if bias.axis is not None else s.place)
+    over = np.abs(values / s.scale) >= ROOM
+    return s if not over.any() else _bias_alone(s, values, over)
+
+
+def _bias_alone(s: Sums, bias: Array, over: Array) -> Sums | None:
+    """Channels whose weights are so small that the sums have no room for the bias: nothing but the bias."""
+    if s.without is None or s.scale.shape != over.shape or not s.reach * _NOTHING <= ROOM:
+        return None
+    return replace(s, total=s.without(over), scale=np.where(over, np.abs(bias), s.scale), alone=over)
 
 
 def scaled(s: Sums, by: float) -> Sums | None:
     if not by > 0 or not np.isfinite(by):
         return None
     bias = None if s.bias is None else s.bias * by
-    return Sums(s.total, s.scale * by, s.place, bias, s.at, s.low * by, s.high * by)
+    return replace(s, scale=s.scale * by, bias=bias, low=s.low * by, high=s.high * by)
 
 
 def clamped(s: Sums, name: str, end: float) -> Sums:
@@ -37,6 +46,10 @@ def clamped(s: Sums, name: str, end: float) -> Sums:
 
 def drained(w: Writer, s: Sums, scale: Array, zero: int, dtype: DType) -> Var:
     """The sums as codes of a grid."""
+    if s.alone is not None and s.bias is not None:  # whole steps of the grid itself, which any unit rounds
+        step = float(scale)
+        near = np.clip(np.rint(s.bias / step), -ROOM, ROOM) * step
+        s = replace(s, scale=np.where(s.alone, step, s.scale), bias=np.where(s.alone, near, s.bias))
     factor = (s.scale / float(scale)).astype(np.float32)
     by = w.constant(factor, float32)
     point = w.full(factor.shape, dtype, zero)
@@ -75,4 +88,20 @@ def _total(w: Writer, s: Sums) -> Var:
     if steps is None or not steps.any():
         return s.total
     axis = s.at if steps.ndim else None
-    return w.make("add", s.total, w.along(w.constant(steps, int32), s.total, axis))
+    beside = _taken_off(w, s.total, axis)
+    if beside is None:
+        return w.make("add", s.total, w.along(w.constant(steps, int32), s.total, axis))
+    sums, vector = beside
+    both = w.make("sub", vector, w.along(w.constant(steps, int32), vector, 0 if steps.ndim else None))
+    return w.make("sub", sums, w.along(both, s.total, axis))
+
+
+def _taken_off(w: Writer, total: Var, axis: int | None) -> tuple[Var, Var] | None:
+    """Sums and a vector along this axis that was taken off them: with a bias it is one vector."""
+    made = w.makers.get(total)
+    if made is None or made.primitive.name != "sub" or axis is None:
+        return None
+    vector = w.makers.get(made.inputs[1])
+    if vector is None or vector.primitive.name != "broadcast" or vector.attributes["axes"] != (axis,):
+        return None
+    return made.inputs[0], vector.inputs[0]

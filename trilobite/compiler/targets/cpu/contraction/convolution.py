@@ -154,7 +154,8 @@ def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
     if root.inputs[1].type.ndim == root.inputs[0].type.ndim:
         p = problem(root)
         tile = tiling_of(host, root.inputs[0].type.dtype, root.attributes["dtype"], p.channels)
+        outside = root.attributes.get("outside", 0)
         if fits(p):
-            return lower_filter(p, tile, epilogue, inputs, host)
-        return lower_rowwise(Rows(p, "filter", 0, inputs), tile, epilogue, host)
+            return lower_filter(p, tile, epilogue, inputs, host, outside)
+        return lower_rowwise(Rows(p, "filter", outside, inputs), tile, epilogue, host)
     return lower_direct(root, epilogue, inputs, host)

@@ -12,7 +12,7 @@ from typing import Literal
 from trilobite.compiler.targets.cpu.primitives.conv_integer import ANY_BYTES, IN_16_BITS
 from trilobite.native.host import Host
 from trilobite.native.llvm.text import Text, Value
-from trilobite.native.llvm.types import is_float_type, vector
+from trilobite.native.llvm.types import is_float_type, lanes_of, vector
 
 Multiply = Literal["single", "pairs", "quads"]
 _DOT = {
@@ -38,6 +38,16 @@ def neighbours_limit(host: Host) -> int:
 
 def multiply_add(t: Text, a: Value, b: Value, total: Value) -> Value:
     return t.fma(a, b, total) if is_float_type(total.type) else t.add(total, t.mul(a, b))
+
+
+def filtered(t: Text, x: Value, w: Value, total: Value, narrow: bool) -> Value:
+    """The sum with products of lanes. `narrow`: both are integers of 16 signed bits, widened to 32: then the
+    high half of one is left out, and a product of pairs is that of the low ones.
+    """
+    lanes = lanes_of(total.type)
+    if not narrow or not lanes:
+        return multiply_add(t, x, w, total)
+    return add_pairs(t, x, t.and_(w, 0xFFFF), total, lanes)
 
 
 def add_pairs(t: Text, x: Value, y: Value, total: Value, lanes: int) -> Value:

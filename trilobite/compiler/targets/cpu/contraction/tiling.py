@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trilobite.base.dtypes import DType, is_float
+from trilobite.base.dtypes import DType, int32, is_float
 from trilobite.base.records import dataclass
-from trilobite.compiler.targets.cpu.contraction.convert import accumulator_of
+from trilobite.compiler.targets.cpu.contraction.convert import NARROW, accumulator_of
 from trilobite.compiler.targets.cpu.contraction.multiply import Multiply
 from trilobite.native.host import Host
 from trilobite.native.llvm.types import register_type
@@ -44,6 +44,11 @@ class Tiling:
     @property
     def columns(self) -> int:
         return self.stride or self.lanes * self.vectors
+
+    @property
+    def narrow(self) -> bool:
+        """Are operands integers of at most 16 signed bits, added in 32?"""
+        return self.operand in NARROW and self.accumulator == int32
 
     @property
     def size(self) -> int:

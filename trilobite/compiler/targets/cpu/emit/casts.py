@@ -119,10 +119,32 @@ def quantise(t: Text, x: Value, scale: Value, zero: Value, source: DType, target
     return _on_grid(t, steps, zero, zw, target)
 
 
+def quantise_product(t: Text, x: Value, zero: Value, target: DType, factor: float, rest: float) -> Value:
+    """The same without a division: see `quantise_product`."""
+    by, more = (t.constant(x.type, n) for n in (factor, rest))
+    steps = t.fma(x, by, t.fmul(x, more)) if rest else t.fmul(x, by)
+    return _on_grid(t, steps, zero, cast(t, zero, target, float32), target)
+
+
 def requantise(t: Text, x: Value, scale: Value, zero: Value, source: DType, target: DType) -> Value:
     """x·scale in float64 to nearest even, plus the zero point, held inside the range."""
     xw, sw, zw = (cast(t, v, d, float64) for v, d in ((x, source), (scale, float32), (zero, target)))
     return _on_grid(t, t.fmul(xw, sw), zero, zw, target)
+
+
+_WHOLE = 1.5 * 2.0**23  # float32 beside it are whole numbers: a sum with it rounds to nearest even
+
+
+def requantise_single(t: Text, x: Value, scale: Value, zero: Value, target: DType) -> Value:
+    """The same in float32, for scales that `requantise_single` allows: product, sum and rounding are one
+    instruction, so the product is rounded once, to a whole number.
+    """
+    factor = t.convert("sitofp", x, "float")
+    point = to_float(t, zero, target, float32)
+    low, high = (t.fsub(t.constant(point.type, _WHOLE + n), point) for n in integer_range(target))
+    moved = t.fmin(high, t.fmax(low, t.fma(factor, scale, t.constant(factor.type, _WHOLE))))
+    number = t.add(t.bits(moved), _resized(t, zero, target, "i32"))  # _WHOLE has no low bits of its own
+    return wrap(t, target, t.convert("trunc", number, REGISTER[target]))
 
 
 def _on_grid(t: Text, steps: Value, zero: Value, zw: Value, target: DType) -> Value:

@@ -214,6 +214,10 @@ WITH_ATTRIBUTES: dict[str, Callable[[Text, Operands, Sequence[DType], Mapping[st
     "bitcast": lambda t, v, d, a: casts.bitcast(t, v[0], d[0], a["dtype"]),
     "quantise": lambda t, v, d, a: casts.quantise(t, v[0], v[1], v[2], d[0], a["dtype"]),
     "requantise": lambda t, v, d, a: casts.requantise(t, v[0], v[1], v[2], d[0], a["dtype"]),
+    "quantise_product": lambda t, v, d, a: casts.quantise_product(
+        t, v[0], v[2], a["dtype"], a["factor"], a["rest"]
+    ),
+    "requantise_single": lambda t, v, d, a: casts.requantise_single(t, v[0], v[1], v[2], a["dtype"]),
     "dequantise": lambda t, v, d, a: casts.dequantise(t, v[0], v[1], v[2], d[0], d[1]),
 }
 CONSTANTS = frozenset({"full", "constant"})
@@ -221,12 +225,12 @@ CONSTANTS = frozenset({"full", "constant"})
 # What tells apart values that differ by less than a rounding: operands are rounded first.
 _SHARP = frozenset(
     "eq ne lt le gt ge is_finite is_inf sign floor ceil trunc round floor_div rem cast bitcast quantise "
-    "requantise nextafter".split()
+    "requantise requantise_single quantise_product nextafter".split()
 )
 # What gives back one of its operands, or its size or sign, so needs no rounding of its own.
 _KEEPS = frozenset(
     "neg abs sign copysign maximum minimum select stop_gradient barrier cast bitcast quantise floor ceil "
-    "requantise trunc round nextafter".split()
+    "requantise requantise_single quantise_product trunc round nextafter".split()
 )
 
 

@@ -293,6 +293,8 @@ RULES: dict[str, RuleOf] = {
     "update_slice": _update_slice,
     "quantise": _quantised,
     "requantise": _quantised,
+    "quantise_product": _quantised,
+    "requantise_single": _quantised,
     "dequantise": _quantised,
     "random_bits": random_bits,
 }

@@ -116,7 +116,7 @@ class Reader:
         return tuple(kept), never
 
 
-_OTHER = {"quantise", "requantise", "dequantise", "full", "constant"}
+_OTHER = {"quantise", "requantise", "quantise_product", "requantise_single", "dequantise", "full", "constant"}
 ELEMENTWISE = frozenset(RULES_OF_SCALARS.keys() | WITH_ATTRIBUTES.keys()) - _OTHER
 
 

@@ -46,6 +46,30 @@ def is_integer_convolution(e: Equation) -> bool:
     return exact(prod(int(n) for n in w.shape[1:]), a["dtype"])
 
 
+class Padding(NamedTuple):
+    """Numbers of one value around a convolution's images."""
+
+    source: Var
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    value: int
+
+    def attributes(self, zero: int) -> dict[str, Any]:
+        """Of a convolution of numbers to which `zero` is added."""
+        return {"low": self.low, "high": self.high, "outside": self.value + zero}
+
+
+def padding(e: Equation, makers: Mapping[Var, Equation]) -> Padding | None:
+    """What is written before a convolution of bytes that pads nothing itself, as padding of its own."""
+    a, pad = e.attributes, makers.get(e.inputs[0])
+    if pad is None or pad.primitive.name != "pad" or any(a["low"]) or any(a["high"]):
+        return None
+    low, high, between = (tuple(pad.attributes[k]) for k in ("low", "high", "between"))
+    if any((*low[:2], *high[:2], *between)) or min((*low, *high)) < 0 or any(d != 1 for d in a["x_dilation"]):
+        return None
+    return Padding(pad.inputs[0], low[2:], high[2:], int(pad.attributes["value"]))
+
+
 def zero_of(dtype: DType) -> int:
     """What is added to make unsigned bytes of these."""
     return 128 if dtype == int8 else 0
@@ -113,16 +137,19 @@ class IntegerForm(NamedTuple):
     tile: int = 0
 
 
-def integer_form(host: Host, e: Equation, stable: bool) -> IntegerForm:
-    """By tiles where that is quicker for a weight that stays between runs, else direct."""
+def integer_form(host: Host, e: Equation, stable: bool, around: Padding | None = None) -> IntegerForm:
+    """By tiles where that is quicker for a weight that stays between runs, else direct. `around`: what was
+    written before it, in place of its own padding.
+    """
     (x, w), a = (v.type for v in e.inputs), dict(e.attributes)
     kept = a["dtype"] if bits(a["dtype"]) <= 32 else int32
     how = panel_attributes(host, x.dtype, int(w.shape[0]) // a["groups"], a["groups"])
+    padded = {} if around is None else around.attributes(how["zero"])
     if stable and (tile := _tile(host, e)):
         packing = {"tile": tile, **{k: how[k] for k in ("lanes", "zero")}}
         tiled = {**packing, "columns": int(w.shape[0]), "low": a["low"], "high": a["high"], "dtype": kept}
-        return IntegerForm("conv_integer_points", packing, "conv_integer_tiles", tiled, tile)
-    a |= {**conv_attributes(how, int(w.shape[0]) // a["groups"], w.shape[2:]), "dtype": kept}
+        return IntegerForm("conv_integer_points", packing, "conv_integer_tiles", tiled | padded, tile)
+    a |= padded | {**conv_attributes(how, int(w.shape[0]) // a["groups"], w.shape[2:]), "dtype": kept}
     return IntegerForm("conv_integer_panels", how, "conv_integer", a)
 
 

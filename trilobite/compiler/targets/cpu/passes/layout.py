@@ -22,9 +22,11 @@ from trilobite.compiler.targets.cpu.contraction.convert import accumulator_of
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS
 from trilobite.compiler.targets.cpu.contraction.tiling import tiling_of, tilings
 from trilobite.compiler.targets.cpu.passes.bytes import (
+    BYTES,
     integer_form,
     is_integer_convolution,
     moved,
+    padding,
 )
 from trilobite.compiler.targets.cpu.passes.layout_axes import (
     CONVOLUTIONS,
@@ -235,16 +237,20 @@ class _Layout:
             channels = w.type.shape[1]
             name = e.primitive.name.replace("conv", "conv_last")
             attributes = {**e.attributes, "columns": channels if transposed else filters}
+        if x.type.dtype in BYTES and _is_channelwise(e, w) and (around := padding(e, self.maker)) is not None:
+            x = around.source
+            attributes |= around.attributes(0)
         self.keep(e.outputs[0], last, self.emit(e, name, (self.get(x, last), weight), attributes))
 
     def integer_convolution(self, e: Equation) -> None:
         """Of unsigned bytes with a weight in words; sums are int32 and made wider after."""
         (x, w), dtype = e.inputs, e.attributes["dtype"]
+        around = padding(e, self.maker)
         last = channels_last(x.type.ndim, x.type.ndim - 2)
-        source = self.get(x, last)
+        source = self.get(x if around is None else around.source, last)
         if source not in self.bytes:
             self.bytes[source] = moved(partial(self.emit, e), source)
-        form = integer_form(self.host, e, w in self.stable)
+        form = integer_form(self.host, e, w in self.stable, around)
         lanes = form.packing["lanes"]
         count = 1 if form.tile or w not in self.stable else pixels_at_once(e, lanes)
         if count > 1:

@@ -17,6 +17,7 @@ FAMILIES = {
     "conv_planes": "conv_planes",
     "conv_winograd": "conv_winograd conv_winograd_weight_grad",
     "packing": "gemm_pack dot_packed nibble_pack nibble_unpack dot_quantised",
+    "rounding": "requantise_single quantise_product",
     "window_last": "window_last_reduce window_last_argmax window_last_gather window_last_scatter "
     "window_last_max_grad window_last_spread",
 }

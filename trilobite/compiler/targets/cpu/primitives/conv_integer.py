@@ -1,7 +1,8 @@
 """Convolutions and products of 8-bit integers with int32 sums, as the CPU target runs them.
 
 Made by the compiler after derivatives and batching. Activations are bytes x[N, *space, C] from which `zero`
-is taken: int8 becomes uint8 by adding 128. Without spatial axes it is a product, x[..., K] to [..., columns].
+is taken: int8 becomes uint8 by adding 128. Around them is the byte `outside` (None: `zero`). Without spatial
+axes it is a product, x[..., K] to [..., columns].
 
 A weight is one run of 32-bit words, made for instructions that multiply neighbours and add them. Word 0 is
 the form, then 31 words of 16-bit ones, which kernels multiply by (the widest vector, of 16 words, begins at
@@ -22,7 +23,8 @@ import numpy as np
 from trilobite.base.dtypes import DType, bits, int8, int32, is_integer, uint8
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
-from trilobite.compiler.targets.cpu.primitives.conv_last import channels_first, channels_last
+from trilobite.compiler.targets.cpu.primitives.conv_last import channels_first, channels_last, surrounded
+from trilobite.ir.graph import Equation
 from trilobite.ir.primitive import Absent, Primitive, table
 from trilobite.ir.primitives import conv as _first  # noqa: F401 (the meaning is its rules)
 from trilobite.ir.primitives.common import count, elements
@@ -38,6 +40,12 @@ ONES = 0x00010001
 IN_16_BITS, ANY_BYTES = 128, 256
 """Limits of form 1 (`neighbours_limit`)."""
 _SIGNED = 127  # the largest signed byte
+
+
+def outside_of(e: Equation) -> int:
+    """The byte around the images of a convolution."""
+    value = e.attributes.get("outside")
+    return int(e.attributes["zero"] if value is None else value)
 
 
 def quads(depth: int) -> int:
@@ -123,7 +131,7 @@ def unpacked(w: Array, filters: int, depth: int, kernel: Ints, groups: int, lane
 
 def _conv_type(
     x: TensorType, w: TensorType, columns: int, kernel: Ints, groups: int, lanes: int, zero: int,
-    dtype: DType, **window: Any,
+    dtype: DType, outside: int | None = None, **window: Any,
 ) -> TensorType:  # fmt: skip
     if x.dtype != uint8 or w.dtype != int32 or not is_integer(dtype) or bits(dtype) > 32:
         raise DTypeError(
@@ -144,9 +152,11 @@ def _conv_type(
 
 def _conv(
     x: Array, w: Array, columns: int, kernel: Ints, groups: int, lanes: int, zero: int, dtype: DType,
-    **window: Any,
+    outside: int | None = None, **window: Any,
 ) -> Array:  # fmt: skip
     numbers = x.astype(np.int32) - np.int32(zero)
+    if outside is not None:
+        numbers, window = surrounded(numbers, outside - zero, window)
     depth = x.shape[-1]
     weight = unpacked(w, columns * groups, depth // groups, kernel, groups, lanes)
     if not kernel:

@@ -27,6 +27,7 @@ from trilobite.compiler.targets.cpu.primitives.conv_integer import (
     unpacked,
     weight_words,
 )
+from trilobite.compiler.targets.cpu.primitives.conv_last import surrounded
 from trilobite.compiler.targets.cpu.primitives.conv_winograd import under_tiles
 from trilobite.ir.primitive import Absent, Primitive
 from trilobite.ir.primitives.common import count, elements
@@ -162,7 +163,7 @@ def _points(w: Array, tile: int, lanes: int, zero: int) -> Array:
 
 def _tiles_type(
     x: TensorType, w: TensorType, tile: int, columns: int, lanes: int, zero: int, low: Ints, high: Ints,
-    dtype: DType,
+    dtype: DType, outside: int | None = None,
 ) -> TensorType:  # fmt: skip
     if x.dtype != uint8 or w.dtype != int32 or not is_integer(dtype) or bits(dtype) > 32:
         raise DTypeError(
@@ -179,8 +180,12 @@ def _tiles_type(
 
 
 def _tiles(
-    x: Array, w: Array, tile: int, columns: int, lanes: int, zero: int, low: Ints, high: Ints, dtype: DType
-) -> Array:
+    x: Array, w: Array, tile: int, columns: int, lanes: int, zero: int, low: Ints, high: Ints, dtype: DType,
+    outside: int | None = None,
+) -> Array:  # fmt: skip
+    if outside is not None:
+        x, window = surrounded(x, outside, {"low": low, "high": high})
+        low, high = window["low"], window["high"]
     whole = _whole(tile)
     side, n, depth = whole.side, x.shape[0], x.shape[3]
     b, a = (np.array(product(factors), np.int32) for factors in (whole.source, whole.result))

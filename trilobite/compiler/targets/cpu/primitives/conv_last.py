@@ -100,13 +100,22 @@ def _weight(w: Array, rank: int, columns: int, transposed: bool) -> Array:
 # -- the three convolutions --------------------------------------------------------------------------------
 
 
-def _conv_type(x: TensorType, w: TensorType, columns: int, **attrs: Any) -> TensorType:
+def surrounded(x: Array, value: int, window: dict[str, Any]) -> tuple[Array, dict[str, Any]]:
+    """x[N, *space, C] with this number around it instead of padding, and the window without padding."""
+    around = [(0, 0), *zip(window["low"], window["high"], strict=True), (0, 0)]
+    none = (0,) * (x.ndim - 2)
+    return np.pad(x, around, constant_values=value), {**window, "low": none, "high": none}
+
+
+def _conv_type(x: TensorType, w: TensorType, columns: int, outside: int = 0, **attrs: Any) -> TensorType:
     weight = TensorType(weight_shape(w.shape, x.ndim - 2, columns, False), w.dtype)
     found = table["conv"].type(TensorType(channels_first(x.shape), x.dtype), weight, **attrs)
     return TensorType(channels_last(found.shape), found.dtype)
 
 
-def _conv(x: Array, w: Array, columns: int, **attrs: Any) -> Array:
+def _conv(x: Array, w: Array, columns: int, outside: int = 0, **attrs: Any) -> Array:
+    if outside:
+        x, attrs = surrounded(x, outside, attrs)
     weight = _weight(w, x.ndim - 2, columns, False)
     return _to_last(table["conv"].evaluate(np.moveaxis(x, -1, 1), weight, **attrs))
 

@@ -12,7 +12,7 @@ from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.finish import Places
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
-from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
+from trilobite.compiler.targets.cpu.contraction.multiply import filtered
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
 from trilobite.compiler.targets.cpu.contraction.words import AxisWords, EpilogueWords, TapWords, W, Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
@@ -171,7 +171,7 @@ class Filter(Gathering):
             row = t.load_type("ptr", t.address(places, 8 * position))
             value = self._load(t.address(row, channel, operand), width)
             for i, k in uses:
-                found[i] = multiply_add(t, value, weights[k], found[i])
+                found[i] = filtered(t, value, weights[k], found[i], self.tiling.narrow)
         return found
 
     def _load(self, at: Value, width: Value | None) -> Value:

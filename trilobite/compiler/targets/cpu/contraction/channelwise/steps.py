@@ -54,9 +54,9 @@ def _line(part: Part) -> Line | None:
 
 
 def lower_filter(
-    p: Problem, tile: Tiling, epilogue: Epilogue, inputs: tuple[int, int], host: Host
+    p: Problem, tile: Tiling, epilogue: Epilogue, inputs: tuple[int, int], host: Host, outside: int = 0
 ) -> Lowering:
-    constants: list[Array] = [np.zeros(max(p.channels, 1), tile.operand)]
+    constants: list[Array] = [np.full(max(p.channels, 1), outside, tile.operand)]
     steps = []
     for part in p.parts:
         line = _line(part)

@@ -19,7 +19,7 @@ from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 from trilobite.native.llvm.text import Text, Value
-from trilobite.native.llvm.types import memory_type
+from trilobite.native.llvm.types import memory_type, vector
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,13 @@ def rows_step(
     short. `margin`: positions of `zero` before and after those of a unit, of one group.
     """
     words: _Words[Content] = _Words(*buffers, positions, each, groups, depth, zero, *margin)
-    return Step(_kernel(host, depth % 4 == 0, forms(words)), contents(words), units)
+    few = depth if depth < 4 else 0
+    return Step(_kernel(host, depth % 4 == 0, few, forms(words)), contents(words), units)
 
 
 @lru_cache(maxsize=64)
-def _kernel(host: Host, aligned: bool, words: _Words[Form]) -> NativeKernel:
+def _kernel(host: Host, aligned: bool, few: int, words: _Words[Form]) -> NativeKernel:
+    """`few`: the depth, if it is less than a word."""
     t = Text(host)
     w: _Words[Value] = read(t, words)
     bytes = t.icmp("eq", t.load_type("i32", w.w), 1)
@@ -71,7 +73,8 @@ def _kernel(host: Host, aligned: bool, words: _Words[Form]) -> NativeKernel:
             around = t.mul(unit.index, t.add(w.low, w.high))
             begin = t.address(w.out, t.mul(t.add(first, around), row))
             middle = t.address(begin, t.mul(w.low, row))
-            with t.loop(0, lines, name="line") as line:
+            whole_lines = _fill_up(t, few, kept, source, middle, lines) if few else t.constant("i64", 0)
+            with t.loop(whole_lines, lines, name="line") as line:
                 here = t.address(source, t.mul(line.index, w.depth))
                 target = t.address(middle, t.mul(line.index, row))
                 copy_run(t, (uint8, kept), here, target, w.depth, lanes)
@@ -86,3 +89,16 @@ def _kernel(host: Host, aligned: bool, words: _Words[Form]) -> NativeKernel:
         with t.when(bytes):
             write(uint8)
     return NativeKernel("conv_integer_rows", t.module())
+
+
+def _fill_up(t: Text, depth: int, kept: DType, source: Value, target: Value, lines: Value) -> Value:
+    """Lines of one word, several at once: where vectors are read, zeros go between. How many were written."""
+    at_once = t.host.vector_bytes // 4
+    whole = t.and_(lines, -at_once)
+    order = [n * depth + i if i < depth else at_once * depth for n in range(at_once) for i in range(4)]
+    with t.loop(0, whole, at_once, name="words") as line:
+        read = t.load_type(vector("i8", at_once * depth), t.address(source, t.mul(line.index, depth)), 1)
+        filled = t.shuffle(read, t.constant(read.type, 0), order)
+        wide = t.convert("zext", filled, "i16") if kept == uint16 else filled
+        t.store_type(wide, t.address(target, t.mul(line.index, 4 * kept.itemsize)), 1)
+    return whole

@@ -42,7 +42,7 @@ from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
 from trilobite.compiler.targets.cpu.contraction.words import Content, contents, forms
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
-from trilobite.compiler.targets.cpu.primitives.conv_integer import panel_words, quads
+from trilobite.compiler.targets.cpu.primitives.conv_integer import outside_of, panel_words, quads
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Dim, size_of
 from trilobite.native.host import Host
@@ -60,14 +60,14 @@ _LINE = 16  # positions that a unit makes words of where there are no lines
 def lower_integer(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
     """A `conv_integer` whose operands are these inputs of the fusion."""
     p = _problem(e)
-    zero, taps = e.attributes["zero"], math.prod(e.attributes["kernel"])
+    around, taps = outside_of(e), math.prod(e.attributes["kernel"])
     tile = Tiling(int32, e.attributes["dtype"], int32, e.attributes["lanes"] // 2)
     source, weight, target = Operand("in", inputs[0]), Operand("in", inputs[1]), Operand("temporary", 0)
     positions = p.batch * math.prod(p.source)
     each, units = _lines(p)
     margin = _margin(p)
     where = source, weight, target
-    steps = [rows_step(host, where, positions, each, units, p.groups, p.depth, zero, margin or (0, 0))]
+    steps = [rows_step(host, where, positions, each, units, p.groups, p.depth, around, margin or (0, 0))]
     copied, real = p.depth % 4 != 0, 1.0  # also of form 1; how much of the depth is not filled up
     room = (positions + units * sum(margin or ())) * (p.groups * quads(p.depth) * 8)
     kinds = (1, 2) if neighbours_limit(host) else (2,)
@@ -76,7 +76,7 @@ def lower_integer(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
         real = p.depth / (4 * quads(p.depth))
         p = with_long_rows(replace(p, depth=4 * quads(p.depth), channels=4 * quads(p.depth)), *margin)
     line = max(quads(p.depth) * 4, 1)
-    constants: list[Array] = [np.full(line, zero, t) for t in (np.uint8, np.uint16)]
+    constants: list[Array] = [np.full(line, around, t) for t in (np.uint8, np.uint16)]
     if pointwise(p):
         p = as_rows(p)
     for part in p.parts:

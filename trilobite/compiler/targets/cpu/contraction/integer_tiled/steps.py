@@ -40,7 +40,7 @@ from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
 from trilobite.compiler.targets.cpu.contraction.words import Content, contents, forms
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
-from trilobite.compiler.targets.cpu.primitives.conv_integer import panel_words, quads
+from trilobite.compiler.targets.cpu.primitives.conv_integer import outside_of, panel_words, quads
 from trilobite.compiler.targets.cpu.primitives.conv_integer_tiles import WHOLE
 from trilobite.ir.graph import Equation
 from trilobite.native.host import Host
@@ -60,7 +60,7 @@ def lower_integer_tiles(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     before, after = 2 * whole.points * width, 4 * whole.points * columns
     pieces = chunks(total, _CHUNK_BYTES, before + after, LEAST_TILES)
     constants = (
-        np.full(max(p.channels, 1), e.attributes["zero"], np.uint8),
+        np.full(max(p.channels, 1), outside_of(e), np.uint8),
         *tables(p, part, 1),
         *(np.zeros((1, 2), np.int64), np.zeros(4, np.int64)),  # a row of a product is one tap
     )

@@ -12,7 +12,7 @@ from typing import Literal
 from trilobite.base.dtypes import is_unsigned
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
-from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
+from trilobite.compiler.targets.cpu.contraction.multiply import filtered
 from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS, Tiling
 from trilobite.native.llvm.text import Text, Value
@@ -102,7 +102,9 @@ class RowTile:
 
     def _sums(self, f: _Frame) -> list[Value]:
         t, tiling = self.t, self.tiling
-        first = t.splat(self._wide(t.load(tiling.operand, f.source.outside)), tiling.lanes)
+        first = t.constant(tiling.vector, 0)
+        if self.combine != "filter":
+            first = t.splat(self._wide(t.load(tiling.operand, f.source.outside)), tiling.lanes)
         with t.loop(0, f.source.taps, carried=[first] * (f.rows * VECTORS), name="tap") as tap:
             tap.next(*self._tap(f, tap.index, tap.values))
         return tap.results
@@ -136,7 +138,7 @@ class RowTile:
     def _combined(self, before: Value, value: Value, weight: Value | None) -> Value:
         t = self.t
         if weight is not None:
-            return multiply_add(t, value, weight, before)
+            return filtered(t, value, weight, before, self.tiling.narrow)
         if self.combine == "sum":
             return t.fadd(before, value) if is_float_type(value.type) else t.add(before, value)
         return t.select(beats(t, value, before, self.combine, self.tiling), value, before)
