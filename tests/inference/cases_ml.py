@@ -117,6 +117,58 @@ for how in (
         f"forest two {how}": ("TreeEnsembleClassifier", 2, {**FOREST, "post_transform": how}),
     }
 CASES["linear one"] = ("LinearClassifier", 2, {**ONE, "post_transform": "LOGISTIC"})
+CASES |= {
+    **{
+        f"one score {p}": ("LinearClassifier", 2, {**ONE, "post_transform": p})
+        for p in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
+    },
+    "regressor probit": (
+        "LinearRegressor",
+        1,
+        {"coefficients": [0.06, -0.04, 0.05, 0.02], "intercepts": [0.5], "post_transform": "PROBIT"},
+    ),
+    "regressor of one": ("LinearRegressor", 1, {"coefficients": floats(4)}),
+    **{
+        f"svm of two {p}": ("SVMClassifier", 2, {**svm(2, "RBF"), "post_transform": p})
+        for p in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
+    },
+    "svm scores": (
+        "SVMClassifier",
+        2,
+        {
+            "coefficients": floats(3, 4),
+            "rho": [0.1],
+            "classlabels_ints": [4, 2, 9],
+            "kernel_type": "LINEAR",
+            "kernel_params": [0.0, 0.0, 0.0],
+        },
+    ),
+    "svm regressor linear": (
+        "SVMRegressor",
+        1,
+        {
+            "kernel_type": "LINEAR",
+            "kernel_params": [0.0, 0.0, 0.0],
+            "n_supports": 0,
+            "coefficients": floats(4),
+            "rho": [0.2],
+        },
+    ),
+    "svm one class": (
+        "SVMRegressor",
+        1,
+        {
+            "kernel_type": "POLY",
+            "kernel_params": [0.5, 0.1, 3.0],
+            "n_supports": 3,
+            "support_vectors": floats(3, 4),
+            "coefficients": floats(3),
+            "rho": [0.05],
+            "one_class": 1,
+        },
+    ),
+    "binarizer at a value": ("Binarizer", 1, {"threshold": float(X[2, 1])}),
+}
 
 
 def built(name: str) -> Model:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.inference.model import Node
-from trilobite.inference.operators.ml_scores import label_array, labelled, logistic, transformed
+from trilobite.inference.operators.ml_scores import label_array, labelled, logistic, of_two, transformed
 from trilobite.inference.operators.registry import operator
 
 Array = np.ndarray[Any, Any]
@@ -50,15 +50,9 @@ def linear_classifier(node: Node, x: Array) -> tuple[Array, Array]:
     post = node.attribute("post_transform", "NONE")
     if scores.shape[1] > 1:
         return labelled(scores, labels, post)
-    positive = scores[:, 0] > 0
-    both = np.concatenate([-scores, scores], axis=1)
-    if post == "LOGISTIC":
-        chance = logistic(scores)
-        both = np.concatenate([1 - chance, chance], axis=1)
-    elif post != "NONE":
-        both = transformed(both, post)
+    both = of_two(scores, post)
     names = label_array(labels if len(labels) == 2 else (0, labels[0]))
-    return names[positive.astype(np.int64)], both if len(labels) == 2 else both[:, 1:]
+    return names[(scores[:, 0] > 0).astype(np.int64)], both if len(labels) == 2 else both[:, 1:]
 
 
 _BLOCK = 64  # samples whose distances to all vectors stay in a cache
@@ -123,7 +117,8 @@ def svm_classifier(node: Node, x: Array) -> tuple[Array, Array]:
     if node.attribute("prob_a"):
         pairs = np.stack([_chances(node, row, len(labels)) for row in pairs])
     elif len(labels) == 2:
-        pairs = np.concatenate([-pairs, pairs], axis=1)
+        one = pairs.astype(np.float32)
+        return names, np.concatenate([-one, one], axis=1) if post == "NONE" else of_two(one, post)
     return names, transformed(pairs.astype(np.float32), post)
 
 

@@ -56,6 +56,12 @@ def transformed(scores: Array, how: str) -> Array:
     return _TRANSFORMS[how](scores)
 
 
+def of_two(score: Array, how: str) -> Array:
+    """One score of two classes as a score of each. As ONNX Runtime has it, only LOGISTIC transforms them."""
+    second = logistic(score) if how == "LOGISTIC" else score
+    return np.concatenate([1 - second, second], axis=1)
+
+
 def label_array(labels: Sequence[Any]) -> Array:
     return texts(labels) if isinstance(labels[0], str) else np.asarray(labels, np.int64)
 

@@ -72,7 +72,8 @@ def attention(
     if node.attribute("unidirectional", 0):
         limits = _both(limits, _causal(q.shape[2], k.shape[2]))
     out = F.scaled_dot_product_attention(q, k, v, limits, scale=head_scale(node, q.shape[-1]))
-    return heads_joined(out), tb.stack([k, v], axis=0)
+    present = tb.stack([k, v], axis=0) if len(node.outputs) > 1 and node.outputs[1] else None
+    return heads_joined(out), present
 
 
 @operator("MultiHeadAttention", domain=MS)
