@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.inference.export.primitive_models import cases
-from tests.inference.export.running import apart, by_reference, by_runtime
+from tests.inference.export.running import apart, by_reference, by_runtime, by_session
 from trilobite.inference.export.control import ROWS as REGIONS
 from trilobite.inference.export.walk import RULES
 from trilobite.ir.primitives import FAMILIES
@@ -68,6 +68,11 @@ UNFIT = {
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in UNFIT])
 def test_values_by_the_reference_evaluator(name: str) -> None:
     assert checked(name, by_reference, BY_EVALUATOR) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_by_our_own_reader(name: str) -> None:
+    assert checked(name, by_session, ()) > 0
 
 
 @pytest.mark.peer
