@@ -8,7 +8,7 @@ free size. A folder that gains a threshold and has no program is reported by the
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -304,8 +304,9 @@ class Case:
         return f"{self.threshold}, {self.program.name} of {self.size}".replace(" ", "_")
 
 
-def cases() -> list[Case]:
-    """Each program of a folder with sizes on both sides of each of its thresholds, and of twice as many.
+def cases(multiples: Sequence[int] = (1, 2)) -> list[Case]:
+    """Each program of a folder with sizes on both sides of each of its thresholds, and of so many times it;
+    sizes of one program stand together.
 
     A number may count bytes: a quarter of it is then as many elements of four.
     """
@@ -313,12 +314,12 @@ def cases() -> list[Case]:
     for folder, names in thresholds().items():
         for name, value in names.items():
             for program in PROGRAMS[folder]:
-                for size in _around(value):
+                for size in _around(value, multiples):
                     if program.least <= size <= program.most:
                         found.setdefault((program.name, size), Case(program, size, name))
-    return list(found.values())
+    return sorted(found.values(), key=lambda case: (case.program.name, case.size))
 
 
-def _around(value: int) -> list[int]:
-    centres = [value, 2 * value, value // 4] if value >= 4096 else [value, 2 * value]
+def _around(value: int, multiples: Sequence[int]) -> list[int]:
+    centres = [value * n for n in multiples] + ([value // 4] if value >= 4096 else [])
     return sorted({size for centre in centres for size in (centre - 1, centre, centre + 1)})
