@@ -11,6 +11,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import ALL, COMPLEX, is_float, is_integer
 from trilobite.compiler.graph.fuse import fuse
 from trilobite.compiler.targets.cpu.kinds import kinds as every_kind
+from trilobite.compiler.targets.cpu.sorting.candidates import FEW
 from trilobite.compiler.targets.cpu.sorting.lower import lower_root
 from trilobite.compiler.targets.cpu.target import compile_graph
 from trilobite.ir.evaluate import run
@@ -120,6 +121,18 @@ def test_any_number_of_the_largest(k: int) -> None:
     for shape in ((30,), (4, 30), (2, 3, 30)):
         x = values(np.random.default_rng(k), shape, dt.float32)
         check(graph_of("top_k", [type_of(x)], k=k), [x])
+
+
+@pytest.mark.parametrize("dtype", ORDERED, ids=str)
+def test_a_few_of_many(dtype: Any) -> None:
+    """Around the share from which on all are sorted; many are equal, or differ in their last bits alone."""
+    rng = np.random.default_rng(8)
+    alike = np.nextafter(np.float64(1.5), rng.choice([1.0, 2.0], (2, 400))) if dtype == dt.float64 else None
+    for x in (values(rng, (3, 400), dtype), values(rng, (1, 3001), dtype), alike):
+        if x is not None:
+            share = x.shape[-1] // FEW
+            for k in (1, 2, 17, share, share + 1):
+                check(graph_of("top_k", [type_of(x)], k=k), [x])
 
 
 def argsort(shape: Any, dtype: Any, axis: int, counter: Any = dt.int64) -> Graph:

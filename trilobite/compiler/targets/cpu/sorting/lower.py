@@ -4,8 +4,8 @@ Enters: a region of one of them; operands that count along the sorted axis (`iot
 in it. Leaves: one step of one kernel for every size. A lane along the axis becomes 64-bit words, a key above
 and the place it came from below; words are sorted, key by key from the last to the first, and every operand
 is read in their order. Short lanes are placed by counting, bytes that are sorted alone written from their
-counts. Units are ranges of lanes, each with its own two buffers of words. Complex keys and lanes of 2^32
-elements do not occur.
+counts; where few of a lane are wanted, those alone are sorted that can be among them. Units are ranges of
+lanes, each with its own two buffers of words. Complex keys and lanes of 2^32 elements do not occur.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.contraction.words import Content, W, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
-from trilobite.compiler.targets.cpu.sorting import counting, lone_bytes, radix
+from trilobite.compiler.targets.cpu.sorting import candidates, counting, lone_bytes, radix
 from trilobite.compiler.targets.cpu.sorting.keys import (
     MASK,
     compared_bits,
@@ -143,7 +143,7 @@ def _kernel(form: _Form, words: _Words[str], host: Host) -> NativeKernel:
     for bits in sorted({compared_bits(dtype) for dtype in form.keys}):
         counting.emit_rank(t, bits)
     _Sorting(t, form, read(t, words)).emit()
-    room = max(radix.ROOM, lone_bytes.ROOM, 5 * counting.ROOM)
+    room = max(radix.ROOM, lone_bytes.ROOM, candidates.ROOM, 5 * counting.ROOM)
     return NativeKernel("top_k" if form.falling else "sort", t.module(), scratch=room)
 
 
@@ -191,7 +191,11 @@ class _Sorting:
 
     def _many(self, lanes: list[Value], words: Value, spare: Value) -> Value:
         """Words in order, a place in the lower half of each."""
-        t, n, first = self.t, self.w.n, True
+        t, n, first = self.t, self.w.n, not self.form.falling
+        if not first:
+            n = candidates.emit_candidates(
+                t, lambda at: self._first_bits(lanes[0], at), n, self.w.kept, words
+            )
         for lane, dtype in zip(reversed(lanes), reversed(self.form.keys), strict=True):
             for half in halves(dtype):
                 with t.loop(0, n, name="fill") as i:
@@ -204,6 +208,11 @@ class _Sorting:
                 words, spare = ready, t.select(t.icmp("eq", ready, spare), words, spare)
                 first = False
         return words
+
+    def _first_bits(self, lane: Value, place: Value) -> Value:
+        dtype = self.form.keys[0]
+        found = key(self.t, self._load(lane, place, dtype), dtype, halves(dtype)[-1], True)
+        return self.t.lshr(found, max(8 * key_bytes(dtype) - candidates.BITS, 0))
 
     def _few(self, lanes: list[Value]) -> Value:
         """Places in order; everything is in scratch."""
