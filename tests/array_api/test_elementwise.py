@@ -59,7 +59,7 @@ UNARY: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "tanh": (np.tanh, INEXACT),
     "trunc": (np.trunc, REALS),
     "deg2rad": (np.deg2rad, FLOATS),
-    "angle": (np.angle, INEXACT),
+    "angle": (lambda x: np.angle(x if np.iscomplexobj(x) else x + 0), INEXACT),
     "bitwise_count": (lambda x: np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype), INTS),
     "frac": (lambda x: x - np.trunc(x), FLOATS),
 }

@@ -165,13 +165,6 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str, str | None, str | Non
         "an axis",
         "pass axis=..., or flatten the tensor first",
     ),
-    (
-        lambda: tb.take(x, i),
-        ValueError,
-        "take from a tensor with 2 dimensions without an axis",
-        "an axis",
-        "pass axis=..., or flatten the tensor first",
-    ),
     # -- dtypes
     (
         lambda: tb.ones(1, dtype=tb.int64) + tb.ones(1, dtype=tb.uint64),

@@ -44,8 +44,8 @@ def index_put_(x: Tensor, indices: Any, values: Any, accumulate: bool = False) -
 @tensor_op(G)
 def masked_scatter(x: Any, mask: Any, source: Any) -> Tensor:
     """x with elements of a source, in order, where the mask is true."""
-    x, mask = handle(x), handle(mask)
-    mask = _op("broadcast_to")(mask, tuple(x.shape)).reshape(-1)
+    x, mask = _op("broadcast_tensors")(handle(x), handle(mask))
+    mask = mask.reshape(-1)
     line = handle(source).to(x.dtype).reshape(-1)
     at = mask.long().cumsum(0) - 1
     picked = line[_op("clip")(at, 0, max(line.shape[0] - 1, 0))] if line.shape[0] else x.reshape(-1)
@@ -124,7 +124,7 @@ def unique_consecutive(
     values = known(handle(x).detach()._read(), "unique_consecutive", "call it outside of jit")
     lines = values.reshape(-1) if dim is None else np.moveaxis(values, dim, 0)
     n = lines.shape[0]
-    rows = lines.reshape(n, -1)
+    rows = lines.reshape(n, lines.size // n if n else 0)
     new = np.ones(n, bool)
     new[1:] = (rows[1:] != rows[:-1]).any(1)
     at, starts = np.cumsum(new) - 1, np.flatnonzero(new)

@@ -281,13 +281,15 @@ def linspace(
 
 @tensor_op(G, methods=())
 def logspace(
-    start: Any, stop: Any, /, num: int, *, base: float = 10.0, dtype: Any = None, endpoint: bool = True
-) -> Tensor:
+    start: Any, stop: Any, /, num: int, base: float = 10.0, *, dtype: Any = None, endpoint: bool = True,
+    device: Any = None, requires_grad: bool = False, **other: Any,
+) -> Tensor:  # fmt: skip
     """`num` numbers at equal ratios, from base**start to base**stop."""
+    check_device(device)
+    without_meaning(other)
     want = dt.default_float if dtype is None else as_dtype(dtype)
-    return wrap(
-        np.logspace(plain_end(start), plain_end(stop), num, endpoint=endpoint, base=base).astype(want)
-    )
+    line = np.logspace(plain_end(start), plain_end(stop), num, endpoint=endpoint, base=base)
+    return wrap(line.astype(want)).requires_grad_(requires_grad)
 
 
 # -- grids, triangles ------------------------------------------------------------------------------------

@@ -80,9 +80,10 @@ def _scaled(x: Value, count: int, norm: Norm, inverse: bool, what: str) -> Value
 
 def _plan(x: Value, s: Any, axes: Any, what: str) -> tuple[tuple[int, ...], list[Any]]:
     """The axes of a transform and the lengths asked for (None: as it is)."""
+    axes, s = (None if v is None else (v,) if isinstance(v, int) else tuple(v) for v in (axes, s))
     if axes is None and s is not None:
         axes = tuple(range(x.ndim - len(s), x.ndim))
-    chosen = axes_in(axes if axes is None else tuple(axes), x.ndim, f"fft.{what}")
+    chosen = axes_in(axes, x.ndim, f"fft.{what}")
     lengths = [None] * len(chosen) if s is None else [None if n == -1 else n for n in s]
     if len(lengths) != len(chosen):
         raise ArgumentError(

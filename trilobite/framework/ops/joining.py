@@ -171,6 +171,7 @@ def tensor_split(x: Any, /, sections: Any, axis: int = 0) -> tuple[Tensor, ...]:
     x = handle(x)
     a = axis_in(axis, x.ndim, "tensor_split")
     n = _fixed(x, a, "tensor_split")
+    sections = sections.tolist() if isinstance(sections, Tensor) else sections
     if isinstance(sections, (tuple, list)):
         ends = [max(0, min(n, int(e) if e >= 0 else n + int(e))) for e in sections]
         return _pieces(x, a, [*ends, n])

@@ -31,16 +31,6 @@ results: dict[str, Any] = {
 }
 
 
-def _by_place(fn: Any, *names: str) -> Any:
-    """PyTorch gives these by their place: `vector_norm(x, 2, 1)`."""
-
-    @wraps(fn)
-    def public(x: Any, *rest: Any, **named: Any) -> Any:
-        return fn(x, **dict(zip(names, rest, strict=False)), **named)
-
-    return public
-
-
 def _with_info(fn: Any) -> Any:
     """`inv_ex(x)`: the result, and 0 for every matrix: what is singular is an error here, or inf."""
 
@@ -56,8 +46,7 @@ def _with_info(fn: Any) -> Any:
     return public
 
 
-functions["vector_norm"] = _by_place(functions["vector_norm"], "ord", "axis", "keepdims")
-functions |= {f"{name}_ex": _with_info(functions[name]) for name in ("inv", "cholesky", "solve", "lu_factor")}
+functions |= {f"{name}_ex": _with_info(functions[name]) for name in ("inv", "solve", "lu_factor")}
 results["LinAlgError"] = LinAlgError
 globals().update({**functions, **results})
 

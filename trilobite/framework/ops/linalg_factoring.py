@@ -11,15 +11,24 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from trilobite.base.dtypes import DType, complex_of, real_of
+from trilobite.base.dtypes import DType, complex_of, int32, real_of
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.meeting import astype
+from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.reducing import widened
 from trilobite.framework.ops.registry import op
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
-from trilobite.ir.primitives.linalg_matrix import adjoint, columns_of, eye, rows_of, strict_lower, upper
+from trilobite.ir.primitives.linalg_matrix import (
+    adjoint,
+    columns_of,
+    eye,
+    lower,
+    rows_of,
+    strict_lower,
+    upper,
+)
 from trilobite.ir.transforms.cells import bottom
 
 G = "linalg"
@@ -110,6 +119,18 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Value:
     return astype(adjoint(low) if upper else low, dtype)
 
 
+@op(G, name="linalg.cholesky_ex", methods=())
+def cholesky_ex(x: Any, /, *, upper: bool = False, check_errors: bool = False) -> Pair:
+    """cholesky, and for each matrix 0, or 1 where it is not positive definite and the factor is NaN."""
+    wide, dtype = matrices(x, "cholesky_ex", square=True)
+    low = table["cholesky"](wide)
+    if check_errors:
+        _check_definite(wide, low)
+    size = table["abs"](low)
+    failed = table["reduce_or"](table["is_nan"](size), axes=(low.ndim - 2, low.ndim - 1))
+    return Pair(astype(adjoint(low) if upper else low, dtype), table["cast"](failed, dtype=int32))
+
+
 def _check_definite(x: Value, low: Value) -> None:
     numbers, found = known(x), known(low)
     if numbers is None or found is None:
@@ -124,21 +145,35 @@ def _check_definite(x: Value, low: Value) -> None:
         )
 
 
+def half(x: Any, UPLO: str | None, what: str) -> tuple[Value, DType]:
+    """Hermitian matrices; with a `UPLO` of PyTorch's, those of which x has the lower or the upper half.
+    Slopes are those of the Hermitian part either way.
+    """
+    wide, dtype = matrices(x, what, square=True)
+    if UPLO is None:
+        return wide, dtype
+    if UPLO not in ("L", "U"):
+        raise ArgumentError(f"linalg.{what}(UPLO={UPLO!r})", where=user_location(), expected="'L' or 'U'")
+    low = lower(wide if UPLO == "L" else adjoint(wide))
+    meant = table["add"](low, adjoint(strict_lower(low)))
+    return table["add"](wide, table["stop_gradient"](table["sub"](meant, wide))), dtype
+
+
 @op(G, name="linalg.eigh", methods=())
-def eigh(x: Any, /) -> EighResult:
+def eigh(x: Any, /, *, UPLO: str | None = None) -> EighResult:
     """Eigenvalues in ascending order and eigenvectors, as columns, of Hermitian matrices.
 
     Gradients are those of functions that do not depend on the vectors' phases; equal eigenvalues give NaN.
     """
-    wide, dtype = matrices(x, "eigh", square=True)
+    wide, dtype = half(x, UPLO, "eigh")
     w, v = table["eigh"](wide)
     return EighResult(astype(w, real_of(dtype)), astype(v, dtype))
 
 
 @op(G, name="linalg.eigvalsh", methods=())
-def eigvalsh(x: Any, /) -> Value:
+def eigvalsh(x: Any, /, *, UPLO: str | None = None) -> Value:
     """Eigenvalues in ascending order of Hermitian matrices."""
-    wide, dtype = matrices(x, "eigvalsh", square=True)
+    wide, dtype = half(x, UPLO, "eigvalsh")
     return astype(table["eigvalsh"](wide), real_of(dtype))
 
 
@@ -196,17 +231,27 @@ def svdvals(x: Any, /) -> Value:
 # -- LU ------------------------------------------------------------------------------------------------------
 
 
+def _must_pivot(pivot: bool) -> None:
+    if not pivot:
+        raise ArgumentError(
+            "a factorisation with pivot=False", where=user_location(), expected="rows that are exchanged",
+            remedy="leave the setting out: without exchanges small pivots lose all digits",
+        )  # fmt: skip
+
+
 @op(G, name="linalg.lu_factor", methods=())
-def lu_factor(x: Any, /) -> LUFactors:
+def lu_factor(x: Any, /, *, pivot: bool = True) -> LUFactors:
     """L (below the diagonal, ones on it) and U in one matrix, and the row exchanged with row i at step i."""
+    _must_pivot(pivot)
     wide, dtype = matrices(x, "lu_factor")
     packed, pivots, _ = table["lu"](wide)
     return LUFactors(astype(packed, dtype), pivots)
 
 
 @op(G, name="linalg.lu", methods=())
-def lu(x: Any, /) -> LUResult:
+def lu(x: Any, /, *, pivot: bool = True) -> LUResult:
     """P (a permutation), L (unit lower) and U (upper) with x = P @ L @ U."""
+    _must_pivot(pivot)
     wide, dtype = matrices(x, "lu")
     packed, _, order = table["lu"](wide)
     m, n = wide.shape[-2:]

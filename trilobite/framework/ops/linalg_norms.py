@@ -12,6 +12,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.linalg_factoring import matrices
 from trilobite.framework.ops.linalg_solving import inv
+from trilobite.framework.ops.linear import diagonal as plane_diagonal
 from trilobite.framework.ops.linear import matmul
 from trilobite.framework.ops.meeting import (
     NUMERIC,
@@ -49,8 +50,12 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 @op(G, name="linalg.matrix_norm", methods=())
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
-    """The norm of matrices: 'fro', 'nuc', or 1, -1, 2, -2, inf, -inf."""
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro", axis: Any = (-2, -1)) -> Value:
+    """The norm of matrices: 'fro', 'nuc', or 1, -1, 2, -2, inf, -inf. They lie in the last two axes, or in
+    those that PyTorch's `dim` names.
+    """
+    if tuple(axis) != (-2, -1):
+        return linalg_norm(x, ord, axis, keepdims=keepdims)
     wide, dtype = matrices(x, "matrix_norm")
     axes = (wide.ndim - 2, wide.ndim - 1)
     if ord is None or ord == "fro":
@@ -187,9 +192,11 @@ def _multiplied(values: list[Value], split: dict[tuple[int, int], int], i: int, 
 
 
 @op(G, name="linalg.diagonal", methods=())
-def diagonal(x: Any, /, *, offset: int = 0) -> Value:
-    """The diagonal of the last two axes; a positive offset is above it."""
+def diagonal(x: Any, /, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
+    """The diagonal of the last two axes, or of those that are named; a positive offset is above it."""
     x = as_value(x)
+    if (dim1, dim2) != (-2, -1):
+        return plane_diagonal(x, offset, dim1, dim2)
     if x.ndim < 2:
         raise ShapeError(
             f"linalg.diagonal of a tensor of shape {tuple(x.shape)}",

@@ -16,7 +16,7 @@ from trilobite.base.dtypes import COMPLEX, DType, bool_, int64, is_complex, real
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.dtypes import finfo
-from trilobite.framework.ops.linalg_factoring import first_true, known, matrices
+from trilobite.framework.ops.linalg_factoring import first_true, half, known, matrices
 from trilobite.framework.ops.linear import matmul
 from trilobite.framework.ops.meeting import as_value, astype, broadcast_shapes, broadcast_to, common
 from trilobite.framework.ops.registry import op
@@ -114,7 +114,7 @@ def solve(x1: Any, x2: Any, /) -> Value:
     a, b = common(x1, x2)
     a, dtype = matrices(a, "solve", square=True)
     b = astype(b, a.dtype)
-    vector = b.ndim == 1
+    vector = b.ndim == 1 or (b.shape == a.shape[:-1] and b.shape[-2] != a.shape[-1])  # PyTorch's batch
     if vector:
         b = table["reshape"](b, shape=(*b.shape, 1))
     if b.ndim == 0 or b.shape[-2] != a.shape[-1]:
@@ -281,17 +281,42 @@ def _tolerance(x: Value, rtol: Any, dtype: DType) -> Value:
 
 
 @op(G, name="linalg.pinv", methods=())
-def pinv(x: Any, /, *, rtol: Any = None) -> Value:
-    """The pseudo-inverse. Singular values up to rtol times the largest count as 0."""
-    wide, dtype = matrices(x, "pinv")
-    return astype(table["pinv"](wide, _tolerance(wide, rtol, dtype)), dtype)
+def pinv(
+    x: Any, /, *, rtol: Any = None, atol: Any = None, hermitian: bool = False, rcond: Any = None
+) -> Value:
+    """The pseudo-inverse. Singular values up to rtol times the largest, or up to atol, count as 0. Of a
+    `hermitian` matrix the lower half counts.
+    """
+    wide, dtype = half(x, "L", "pinv") if hermitian else matrices(x, "pinv")
+    return astype(table["pinv"](wide, _bound(wide, rtol if rcond is None else rcond, atol, dtype)), dtype)
+
+
+def _bound(wide: Value, rtol: Any, atol: Any, dtype: DType) -> Value:
+    """The share of the largest singular value up to which they count as 0."""
+    if atol is None:
+        return _tolerance(wide, rtol, dtype)
+    s = table["svdvals"](wide)
+    lead, last = s.shape[:-1], s.ndim - 1
+    if s.shape[last] == 0:
+        return _tolerance(wide, rtol, dtype)
+    largest = table["reduce_max"](s, axes=(last,))
+    floor = broadcast_to(astype(as_value(atol), s.dtype), lead)
+    zero, one = (table["full"](shape=lead, dtype=s.dtype, value=v) for v in (0, 1))
+    share = table["div"](floor, table["select"](table["eq"](largest, zero), one, largest))
+    given = _tolerance(wide, rtol, dtype)
+    if rtol is None:  # an absolute bound that is 0 leaves the usual relative one in force
+        given = table["select"](table["gt"](floor, zero), zero, given)
+    return table["maximum"](share, given)
 
 
 @op(G, name="linalg.matrix_rank", methods=())
-def matrix_rank(x: Any, /, *, rtol: Any = None) -> Value:
-    """How many singular values exceed rtol times the largest."""
-    wide, dtype = matrices(x, "matrix_rank")
-    return _rank(table["svdvals"](wide), _tolerance(wide, rtol, dtype))
+def matrix_rank(
+    x: Any, /, *, rtol: Any = None, tol: Any = None, atol: Any = None, hermitian: bool = False
+) -> Value:
+    """How many singular values exceed rtol times the largest, and atol (`tol` is an older word for it)."""
+    wide, dtype = half(x, "L", "matrix_rank") if hermitian else matrices(x, "matrix_rank")
+    atol = atol if tol is None else tol
+    return _rank(table["svdvals"](wide), _bound(wide, rtol, atol, dtype))
 
 
 def _rank(s: Value, rtol: Value) -> Value:
@@ -304,8 +329,11 @@ def _rank(s: Value, rtol: Value) -> Value:
 
 
 @op(G, name="linalg.lstsq", methods=())
-def lstsq(x1: Any, x2: Any, /, *, rtol: Any = None) -> LstsqResult:
-    """Least squares: solution, squared residuals of each column, rank and singular values of x1."""
+def lstsq(x1: Any, x2: Any, rcond: Any = None, /, *, rtol: Any = None, driver: Any = None) -> LstsqResult:
+    """Least squares: solution, squared residuals of each column, rank and singular values of x1, always by
+    singular values whatever PyTorch's `driver` says.
+    """
+    rtol = rtol if rcond is None else rcond
     a, b = common(x1, x2)
     a, dtype = matrices(a, "lstsq")
     b = astype(b, a.dtype)

@@ -67,8 +67,9 @@ def empty_strided(size: Any, stride: Any, **settings: Any) -> Tensor:
 @tensor_op(G, methods=())
 def scalar_tensor(number: Any, *, dtype: Any = None, device: Any = None, **other: Any) -> Tensor:
     """A number as a tensor without dimensions; a float unless said otherwise."""
+    grad = {"requires_grad": other.pop("requires_grad", False)}
     without_meaning(other)
-    return _op("tensor")(number, dtype=dt.default_float if dtype is None else dtype, device=device)  # type: ignore[no-any-return]
+    return _op("tensor")(number, dtype=dt.default_float if dtype is None else dtype, device=device, **grad)  # type: ignore[no-any-return]
 
 
 @tensor_op(G, methods=(), name="range")
@@ -226,8 +227,10 @@ def atleast_3d(*tensors: Any) -> Any:
 
 
 def _divided(name: str, axis: int) -> None:
-    def cut(x: Any, indices_or_sections: Any) -> Any:
+    def cut(x: Any, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> Any:
         x = handle(x)
+        given = (indices_or_sections, indices, sections)
+        indices_or_sections = next((v for v in given if v is not None), None)
         a = 0 if name == "hsplit" and x.ndim == 1 else axis
         return _op("tensor_split")(x, indices_or_sections, a)
 

@@ -12,6 +12,7 @@ from typing import Any
 from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import as_dtype
 from trilobite.framework.ops.meeting import REAL_FLOATS, astype
+from trilobite.framework.ops.numbers import number_as_line
 from trilobite.framework.ops.pointwise import in_dtype, like
 from trilobite.framework.ops.reducing import axes_of, kept
 from trilobite.framework.ops.registry import op
@@ -139,6 +140,7 @@ def log_softmax(x: Any, /, axis: Any = -1, *, dtype: Any = None) -> Value:
 
 
 @op(G, plan=True)
+@number_as_line
 def logsumexp(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
     """The logarithm of the sum of exponentials over axes, without overflow."""
     x = _operand(x, None, "logsumexp")

@@ -238,7 +238,7 @@ def angle(x: Any, /) -> Value:
     x = in_dtype(x, "angle", INEXACTS)
     if x.dtype in dt.COMPLEX:
         return p["atan2"](p["imag"](x), p["real"](x))
-    return p["atan2"](like(x, 0), x)
+    return p["select"](p["lt"](x, like(x, 0)), like(x, math.pi), p["select"](p["ne"](x, x), x, like(x, 0)))
 
 
 @op(G, methods=(), plan=True)

@@ -90,7 +90,8 @@ def frexp(input: Any) -> Pair:
     x = handle(input)
     exponent = np.frexp(x.detach().numpy())[1].astype(np.int32)
     at = _op("asarray")(exponent)
-    return Pair(_op("ldexp")(x, -at), at)
+    first = at // 2  # in two steps: 2^1074 is no number
+    return Pair(_op("ldexp")(_op("ldexp")(x, -first), first - at), at)
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
@@ -116,10 +117,11 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1.0, dim: int = -
     return _op("cumsum")(mean * steps, dim=dim)
 
 
-def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Any]:
+def gradient(input: Any, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> list[Any]:
     """Slopes along dimensions by central differences; at the ends by those of one side."""
     x = handle(input)
     dims = list(range(x.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    spacing = 1 if spacing is None else spacing
     steps = list(spacing) if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)
     return [_slope(x, d, s, edge_order) for d, s in zip(dims, steps, strict=True)]
 
@@ -151,6 +153,8 @@ def nanquantile(
 ) -> Any:
     """The quantile of those elements that are not NaN; NaN where there is none."""
     x = handle(input)
+    if x.ndim == 0:
+        return _op("quantile")(x.reshape(1), q, interpolation=interpolation)
     flat, d = (x.reshape(-1), 0) if dim is None else (x, dim)
     lines = flat.movedim(d, -1)
     rows = lines.reshape(-1, lines.shape[-1])
@@ -175,6 +179,9 @@ def index_reduce(
 ) -> Any:
     """Slices of a source combined with those of x that the index names: prod, mean, amax or amin."""
     x, source = handle(input), handle(source)
+    if x.ndim == 0:
+        lines = x.reshape(1), source.reshape(-1)
+        return index_reduce(lines[0], 0, index, lines[1], reduce, include_self=include_self).reshape(())
     shape = [1] * source.ndim
     shape[dim] = -1
     places = handle(index).reshape(shape).expand(source.shape)

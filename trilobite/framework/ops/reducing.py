@@ -277,18 +277,27 @@ def array_equal(x1: Any, x2: Any, /) -> bool:
 
 
 @op(G)
-def norm(x: Any, /, p: float = 2.0, axis: Any = None, *, keepdims: bool = False) -> Value:
-    """The p-norm of the elements over axes: 2 is the Euclidean one, inf the largest magnitude, 0 counts."""
+def norm(x: Any, /, p: Any = 2.0, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """The p-norm of the elements over axes: 2 is the Euclidean one, inf the largest magnitude, 0 counts.
+    PyTorch's "fro" is 2, "nuc" the sum of a matrix's singular values.
+    """
+    if p == "nuc":
+        from trilobite.framework.ops.linalg_norms import linalg_norm
+
+        return linalg_norm(x, "nuc", axis, keepdims=keepdims)
+    p = 2.0 if p == "fro" or p is None else p
     wide, dtype = widened(x, "norm")
     axes = axes_of(axis, wide.ndim, "norm")
-    sizes = table["abs"](wide)
-    return kept(wide, astype(norm_of(sizes, p, axes), dt.real_of(dtype)), axes, keepdims)
+    return kept(wide, astype(norm_of(wide, p, axes), dt.real_of(dtype)), axes, keepdims)
 
 
-def norm_of(sizes: Value, p: float, axes: tuple[int, ...]) -> Value:
-    """The p-norm of magnitudes, for every p. Where a norm has a corner or a pole its slope is 0, as elsewhere
+def norm_of(x: Value, p: float, axes: tuple[int, ...]) -> Value:
+    """The p-norm of numbers, for every p. Where a norm has a corner or a pole its slope is 0, as elsewhere
     in the field: backward() never turns a vector of zeros into NaN.
     """
+    if p == 2 and x.dtype not in dt.COMPLEX:  # |x| would lose the curvature of x² at 0
+        return root(table["reduce_sum"](table["mul"](x, x), axes=axes))
+    sizes = table["abs"](x)
     if math.isinf(p):
         return table["reduce_max" if p > 0 else "reduce_min"](sizes, axes=axes)
     if p == 0:  # what is 0 counts as itself: the slope is that of |x| at 0, which is 0

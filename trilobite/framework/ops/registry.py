@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from inspect import signature
+from inspect import CO_VARARGS, signature
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -39,10 +39,21 @@ _ALSO: dict[str, tuple[str, ...]] = {
     "dim2": ("axis2",), "shifts": ("shift",), "diagonal": ("k", "offset"), "size": ("shape",),
     "steps": ("num",), "end": ("stop",), "src": ("source",), "index": ("indices",),
     "split_size_or_sections": ("sizes",), "split_size": ("sizes",), "indices_or_sections": ("sections",),
+    "tensor_indices_or_sections": ("sections",), "indices": ("sections",),
     "input": ("x", "x1", "arrays", "start", "condition"), "other": ("x2", "x1"), "tensors": ("arrays",),
     "mat2": ("x2",), "vec2": ("x2",), "vec": ("x2",), "tensor": ("x2",), "a": ("x1",), "b": ("x2",),
+    "A": ("x1", "x"), "B": ("x2",), "y": ("x2",), "test_elements": ("x2",), "elements": ("x1",),
+    "input2": ("L",),
 }  # fmt: skip
 """PyTorch's words for parameters, and which of ours each may stand for: the first that a function has."""
+
+
+_BY_PLACE = (
+    "n", "s", "ord", "p", "axis", "axes", "keepdims", "dtype", "norm", "rtol", "atol", "equal_nan",
+    "descending", "stable", "largest", "sorted", "full_matrices", "mode", "UPLO", "tol", "weights",
+    "minlength",
+)  # fmt: skip
+"""Parameters that the standard has by word alone, in the order in which PyTorch takes them by place."""
 
 
 class Operator(NamedTuple):
@@ -137,6 +148,11 @@ class Words:
         code = fn.__code__
         own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         self.has_out = "out" in own
+        self.most = code.co_argcount  # arguments by their place
+        words = own[code.co_argcount :]
+        takes = "axis" in own or "axes" in own or "x" in own or "x1" in own  # creation has words only
+        free = takes and not code.co_flags & CO_VARARGS
+        self.more = tuple(n for n in _BY_PLACE if n in words) if free else ()
         self.places = {name: i for i, name in enumerate(own[: code.co_posonlyargcount])}
         self.known = {
             word: next(name for name in names if name in own)
@@ -149,6 +165,13 @@ class Words:
             self.known["dim1"] = "axis1"
         for name in self.places:
             self.known.setdefault(name, name)
+
+    def placed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments by place that the function takes by word only: `x.sum(1, True)`."""
+        extra = args[self.most :]
+        if len(extra) > len(self.more):
+            return args, kwargs  # the call says what is wrong
+        return args[: self.most], {**dict(zip(self.more, extra, strict=False)), **kwargs}
 
     def told(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as the function takes them: own words, positional ones in their places."""
@@ -184,11 +207,14 @@ def _misfit(out: Any, found: Any) -> Any:
 def _bilingual(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, which has words of the standard, also with PyTorch's."""
     words = Words(fn)
-    if not words.known:
+    if not words.known and not words.more:
         return fn
+    more, most = words.more, words.most
 
     @wraps(fn)
     def public(*args: Any, **kwargs: Any) -> Any:
+        if more and len(args) > most:
+            args, kwargs = words.placed(args, kwargs)
         if kwargs:
             args, kwargs = words.told(args, kwargs)
             if kwargs.get("out") is not None and not words.has_out:
@@ -204,9 +230,12 @@ def lift(
     """The function over tensors that a function over values means."""
     words = Words(fn)
     short_of = 0 if short is None else len(signature(short).parameters)
+    more, most = words.more, words.most
 
     @wraps(fn)
     def public(*args: Any, **kwargs: Any) -> Any:
+        if more and len(args) > most:
+            args, kwargs = words.placed(args, kwargs)
         if kwargs:
             args, kwargs = words.told(args, kwargs)
             if "out" in kwargs and not words.has_out:

@@ -182,26 +182,48 @@ def place_in(line: Value, values: Value, right: bool) -> Value:
 
 
 @op(G)
-def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Value:
-    """Where each element of x2 would have to be put into the sorted line x1 to keep it sorted."""
+def searchsorted(
+    x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None, right: bool = False,
+    out_int32: bool = False,
+) -> Value:  # fmt: skip
+    """Where each element of x2 would have to be put into the sorted line x1 to keep it sorted. Lines in the
+    last axis of x1 belong to those of x2, if both have the same other axes.
+    """
+    side = "right" if right else side
     if side not in ("left", "right"):
         raise ArgumentError(
             f"searchsorted(side={side!r})", where=user_location(), expected="'left' or 'right'"
         )
     line, values = common(x1, x2)
+    if line.ndim > 1 and values.shape[:-1] == line.shape[:-1]:
+        return _searched_lines(line, values, side == "right", sorter, out_int32)
     if line.ndim != 1:
         raise ShapeError(
             f"searchsorted in a tensor of shape {tuple(line.shape)}",
             where=user_location(),
-            expected="one dimension",
+            expected="one dimension, or as many lines as there are of values",
         )
     accepted("searchsorted", ORDERED, line.dtype)
     if sorter is not None:
         line = table["gather"](line, astype(as_value(sorter), dt.int64), axis=0)
-    return place_in(line, values, right=side == "right")
+    found = place_in(line, values, right=side == "right")
+    return astype(found, dt.int32) if out_int32 else found
+
+
+def _searched_lines(lines: Value, values: Value, right: bool, sorter: Any, out_int32: bool) -> Value:
+    """Each line of values in its own sorted line: how many stand before."""
+    accepted("searchsorted", ORDERED, lines.dtype)
+    if sorter is not None:
+        lines = table["take_along"](lines, astype(as_value(sorter), dt.int64), axis=lines.ndim - 1)
+    shape = (*values.shape, lines.shape[-1])
+    rows = table["reshape"](lines, shape=(*lines.shape[:-1], 1, lines.shape[-1]))
+    columns = table["reshape"](values, shape=(*values.shape, 1))
+    before = _before(broadcast_to(rows, shape), broadcast_to(columns, shape), equal_too=right)
+    kind = dt.int32 if out_int32 else dt.int64
+    return table["reduce_sum"](astype(before, kind), axes=(len(shape) - 1,))
 
 
 @op(G, methods=("bucketize",))
-def bucketize(x: Any, boundaries: Any, /, *, right: bool = False) -> Value:
+def bucketize(x: Any, boundaries: Any, /, *, right: bool = False, out_int32: bool = False) -> Value:
     """Which of the intervals between sorted boundaries each element lies in."""
-    return searchsorted(boundaries, x, side="right" if right else "left")
+    return searchsorted(boundaries, x, side="right" if right else "left", out_int32=out_int32)

@@ -20,6 +20,7 @@ from trilobite.framework.ops.meeting import (
     measured,
     scalar,
 )  # fmt: skip
+from trilobite.framework.ops.numbers import number_as_line
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.pointwise import full
 from trilobite.framework.ops.registry import op
@@ -125,6 +126,7 @@ _BETWEEN = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
 @op(G, methods=("quantile",))
+@number_as_line
 def quantile(
     x: Any, q: Any, /, axis: int | None = None, *, keepdims: bool = False, interpolation: str = "linear"
 ) -> Value:

@@ -89,7 +89,7 @@ def _bessel(x: Any, order: int, scaled: bool) -> Tensor:
     x = _float(x)
     size = x.abs()
     near = size <= 20.0
-    half = _op("where")(near, size, 1.0) / 2
+    half = _op("where")(near, x, 1.0) / 2  # with its sign: |x| would lose the slopes at 0
     term: Any = half**order
     total = term
     for k in range(1, _TERMS):
@@ -103,8 +103,7 @@ def _bessel(x: Any, order: int, scaled: bool) -> Tensor:
     tail = tail / (2 * math.pi * far).sqrt()
     low = total * (-_op("where")(near, size, 0.0)).exp() if scaled else total
     high = tail if scaled else tail * far.exp()
-    out = _op("where")(near, low, high)
-    return out * x.sign() if order else out  # type: ignore[no-any-return]
+    return _op("where")(near, low, high * x.sign() if order else high)  # type: ignore[no-any-return]
 
 
 def i0(x: Any) -> Tensor:

@@ -147,7 +147,7 @@ def cov(x: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = No
             (weights * handle(aweights).to(weights.dtype)).sum() / total
         )  # fmt: skip
         out = (centred * weights) @ _conjugate(centred) / less
-    return out[0, 0] if x.ndim < 2 else out  # type: ignore[no-any-return]
+    return out[0, 0] if out.shape == (1, 1) else out  # type: ignore[no-any-return]
 
 
 def _conjugate(x: Tensor) -> Tensor:
@@ -172,7 +172,8 @@ def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements fall into each of `bins` equal intervals; by default from the least to the most."""
     x = handle(x).detach()
     flat = x.reshape(-1)
-    low, high = (float(min), float(max)) if min != max else (float(flat.min()), float(flat.max()))
+    given = min != max or not flat.shape[0]
+    low, high = (float(min), float(max)) if given else (float(flat.min()), float(flat.max()))
     if low == high:
         low, high = low - 1, high + 1
     if not (math.isfinite(low) and math.isfinite(high) and low < high):

@@ -80,6 +80,8 @@ def as_strided(x: Any, size: Any, stride: Any, storage_offset: int = 0) -> Tenso
 @method("unfold")
 def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` elements along an axis, `step` apart, as a new last axis."""
+    if x.ndim == 0:
+        return unfold(x.reshape(1), dimension, size, step).reshape(size)  # type: ignore[no-any-return]
     a = axis_in(dimension, x.ndim, "unfold")
     n = x.shape[a]
     if not 0 <= size <= n or step < 1:

@@ -41,17 +41,12 @@ def _indices(indices: Any, what: str) -> Value:
 
 @op(G)
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Value:
-    """The elements (or slices) along an axis that the indices name; a number is its one element."""
+    """The elements (or slices) along an axis that the indices name; without one, the elements of the tensor
+    seen as a line.
+    """
     x, at = as_value(x), _indices(indices, "take")
-    if axis is None and x.ndim == 0:
-        x = table["reshape"](x, shape=(1,))
     if axis is None and x.ndim != 1:
-        raise ArgumentError(
-            f"take from a tensor with {x.ndim} dimensions without an axis",
-            where=user_location(),
-            expected="an axis",
-            remedy="pass axis=..., or flatten the tensor first",
-        )
+        x = table["reshape"](x, shape=(size_of(x.shape),))
     a = 0 if axis is None else axis_in(axis, x.ndim, "take")
     return table["gather"](x, counted(at, x.shape[a], a), axis=a)
 

@@ -323,6 +323,12 @@ class Places(tuple[Tensor, ...]):
 pytree.register(Places, lambda x: (tuple(x), None), lambda _, lines: Places(lines))
 
 
+def _line_of(x: Any) -> Any:
+    """x, a number as a line of one: PyTorch's `as_tuple` gives it one coordinate."""
+    x = shaping.handle(x)
+    return x.reshape(1) if x.ndim == 0 else x
+
+
 def _nonzero() -> None:
     plain, matrix = _standard("nonzero"), _standard("argwhere")
 
@@ -330,13 +336,13 @@ def _nonzero() -> None:
     def function(x: Any, *, as_tuple: bool | None = None, **kwargs: Any) -> Any:
         if as_tuple is False:
             return matrix(x, **kwargs)
-        out = plain(x, **kwargs)
+        out = plain(_line_of(x) if as_tuple else x, **kwargs)
         return out if as_tuple else Places(out)
 
     @wraps(plain)
     def method(x: Any, *, as_tuple: bool = False, **kwargs: Any) -> Any:
         if as_tuple:
-            return plain(x, **kwargs)
+            return plain(_line_of(x), **kwargs)
         if x.ndim == 0:
             return wrap(np.zeros((int(bool(x)), 0), np.int64))
         return matrix(x, **kwargs)

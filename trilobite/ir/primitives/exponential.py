@@ -43,7 +43,9 @@ log1p: Primitive = elementwise(
 def _share(t: Value, x: Value, y: Value) -> Value:
     """t/(1 + exp(y - x)): the share of exp(x) in the sum; one half where both are the same infinity."""
     zero, one = constant_like(x, 0.0), constant_like(x, 1.0)
-    apart = table["select"](table["eq"](x, y), zero, sub(y, x))
+    gap = sub(y, x)
+    same = table["and"](table["eq"](x, y), table["ne"](gap, gap))
+    apart = table["select"](same, zero, gap)
     return div(t, add(one, exp(apart)))
 
 

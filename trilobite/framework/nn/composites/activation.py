@@ -25,7 +25,6 @@ from trilobite.framework.nn.composites.arithmetic import (
     le,
     log1p,
     lt,
-    minimum,
     mul,
     neg,
     sub,
@@ -145,7 +144,8 @@ def logistic(x: Value) -> Value:
 @activation("logsigmoid")
 def logsigmoid(x: Value) -> Value:
     """log(1/(1+e^-x))."""
-    return sub(minimum(x, 0.0), log1p(exp(neg(absolute(x)))))
+    below = lt(x, 0.0)  # a choice, not |x|: at 0 the curvature is that of either side
+    return sub(where(below, x, 0.0), log1p(exp(where(below, x, neg(x)))))
 
 
 def _silu_slope(x: Value) -> Value:
@@ -168,7 +168,7 @@ def hardsigmoid(x: Value) -> Value:
 @activation("hardswish")
 def hardswish(x: Value) -> Value:
     """x·hardsigmoid(x)."""
-    return where(lt(x, -3.0), 0.0, where(gt(x, 3.0), x, div(mul(x, add(x, 3.0)), 6.0)))
+    return where(le(x, -3.0), 0.0, where(ge(x, 3.0), x, div(mul(x, add(x, 3.0)), 6.0)))
 
 
 # -- exponential units ---------------------------------------------------------------------------------------

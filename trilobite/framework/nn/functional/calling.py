@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.conversion import asarray
 from trilobite.framework.ops.inplace import assign
@@ -18,8 +16,8 @@ from trilobite.ir.primitives import table
 
 
 def as_tensor(x: Any) -> Any:
-    """An operand whose values are looked at before it is computed with: NumPy's arrays as tensors."""
-    return asarray(x) if isinstance(x, (np.ndarray, np.generic, list)) else x
+    """An operand whose values are looked at before it is computed with: arrays and numbers as tensors."""
+    return x if x is None or isinstance(x, Tensor) else asarray(x)
 
 
 def run(fn: Callable[..., Any], *operands: Any, **attributes: Any) -> Tensor:

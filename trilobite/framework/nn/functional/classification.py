@@ -8,7 +8,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.autocast import operands
-from trilobite.framework.nn.composites.activation import logsigmoid
+from trilobite.framework.nn.composites.activation import logsigmoid, relu
 from trilobite.framework.nn.composites.arithmetic import (
     add,
     along,
@@ -28,7 +28,6 @@ from trilobite.framework.nn.composites.arithmetic import (
 )
 from trilobite.framework.nn.functional.calling import as_tensor, run
 from trilobite.framework.nn.functional.loss import check_reduction, paired, reduced
-from trilobite.framework.nn.functional.margin import at_least_zero
 from trilobite.framework.ops.meeting import astype, broadcast_to
 from trilobite.framework.ops.normalising import log_softmax
 from trilobite.framework.tensor import Tensor
@@ -181,6 +180,8 @@ def multi_margin_loss(
 ) -> Tensor:
     """Mean over the other classes of max(0, margin - x[target] + x[class])^p."""
     input, target = as_tensor(input), as_tensor(target)
+    input = input.reshape(1) if not input.ndim else input
+    target = target.reshape(()) if input.ndim == 1 and target.numel() == 1 else target
     _check_classes("multi_margin_loss", input, target, weight, -(2**62))
     return run(_multi_margin, input, target, weight, p=p, margin=float(margin), reduction=reduction)
 
@@ -192,7 +193,7 @@ def _multi_margin(
     axis = w.ndim - 1
     column = reshape(target, shape=(*target.shape, 1))
     chosen = table["take_along"](w, column, axis=axis)
-    terms = at_least_zero(add(sub(w, chosen), margin))
+    terms = relu(add(sub(margin, chosen), w))
     terms = terms if p == 1 else power(terms, float(p))
     if weight is not None:
         terms = mul(terms, reshape(table["gather"](wide(weight), target, axis=0), shape=column.shape))

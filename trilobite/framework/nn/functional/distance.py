@@ -20,6 +20,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 def _cosine(x1: Value, x2: Value, dim: int, eps: float) -> Value:
     x1, x2 = together(x1, x2)
+    if not x1.ndim:
+        first, second = (table["reshape"](v, shape=(1,)) for v in (x1, x2))
+        return table["reshape"](_cosine(first, second, dim, eps), shape=())
     axis = (axis_in(dim, x1.ndim, "cosine_similarity"),)
     a, b = wide(x1), wide(x2)
     lengths = [maximum(root(total(mul(v, v), axis)), eps) for v in (a, b)]

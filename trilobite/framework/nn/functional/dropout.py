@@ -33,6 +33,8 @@ def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """alpha_dropout of whole channels."""
+    if not training:
+        return input
     return _drop(c.alpha_dropout, input, p, training, inplace, _channels(input, input.ndim - 2))
 
 

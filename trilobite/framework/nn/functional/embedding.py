@@ -11,7 +11,6 @@ from trilobite.base.errors import ArgumentError, DTypeError, IndexingError, Shap
 from trilobite.base.locations import user_location
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.composites.arithmetic import (
-    absolute,
     add,
     div,
     eq,
@@ -131,7 +130,7 @@ def _shorten(indices: Tensor, weight: Tensor, max_norm: float, norm_type: float)
 def _shortened(weight: Value, indices: Value, max_norm: float, p: float) -> Value:
     rows = wide(_rows(weight, indices))
     last = (rows.ndim - 1,)
-    size = kept(rows, norm_of(absolute(rows), p, last), last, keepdims=True)
+    size = kept(rows, norm_of(rows, p, last), last, keepdims=True)
     factor = where(gt(size, max_norm), div(max_norm, add(size, 1e-7)), 1.0)
     places = reshape(indices, shape=(*indices.shape, 1))
     return table["scatter"](weight, places, astype(mul(rows, factor), weight.dtype), axes=(0,), kind="set")

@@ -14,6 +14,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     add,
     average,
     div,
+    eq,
     exp,
     gt,
     log,
@@ -29,7 +30,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     wide,
 )
 from trilobite.framework.nn.functional.calling import run
-from trilobite.framework.ops.meeting import astype, common
+from trilobite.framework.ops.meeting import astype, common, together
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 
@@ -123,8 +124,9 @@ def _smooth_l1(x: Value, y: Value, reduction: str, beta: float) -> Value:
     if beta == 0:
         return _l1(x, y, reduction=reduction)
     a, b, dtype = paired("smooth_l1_loss", x, y)
-    d = absolute(sub(a, b))
-    return reduced(where(lt(d, beta), div(mul(d, d), 2.0 * beta), sub(d, 0.5 * beta)), reduction, dtype)
+    gap = sub(a, b)
+    d = absolute(gap)
+    return reduced(where(lt(d, beta), div(mul(gap, gap), 2.0 * beta), sub(d, 0.5 * beta)), reduction, dtype)
 
 
 def huber_loss(
@@ -142,8 +144,9 @@ def huber_loss(
 
 def _huber(x: Value, y: Value, weight: Value | None = None, *, reduction: str, delta: float) -> Value:
     a, b, dtype = paired("huber_loss", x, y)
-    d = absolute(sub(a, b))
-    losses = where(gt(d, delta), mul(sub(d, 0.5 * delta), delta), mul(mul(d, d), 0.5))
+    gap = sub(a, b)
+    d = absolute(gap)
+    losses = where(gt(d, delta), mul(sub(d, 0.5 * delta), delta), mul(mul(gap, gap), 0.5))
     if weight is not None:
         losses = mul(losses, _weights("huber_loss", losses, weight))
     return reduced(losses, reduction, dtype)
@@ -214,8 +217,8 @@ def _kl(x: Value, y: Value, reduction: str, log_target: bool) -> Value:
     if log_target:
         losses = mul(exp(b), sub(b, a))
     else:
-        positive = gt(b, 0.0)
-        losses = sub(where(positive, mul(b, log(where(positive, b, 1.0))), 0.0), mul(b, a))
+        still = eq(b, 0.0)  # below 0 there is no logarithm
+        losses = sub(where(still, 0.0, mul(b, log(where(still, 1.0, b)))), mul(b, a))
     if reduction == "batchmean":
         summed = total(losses, tuple(range(losses.ndim)))
         return astype(div(summed, float(x.shape[0]) if x.ndim else 1.0), dtype)
@@ -255,7 +258,7 @@ def gaussian_nll_loss(
 
 
 def _gaussian(x: Value, y: Value, var: Value, full: bool, eps: float, reduction: str) -> Value:
-    a, b, dtype = paired("gaussian_nll_loss", x, y)
+    a, b, dtype = paired("gaussian_nll_loss", *together(x, y))
     v = wide(astype(var, dtype))
     if v.shape != a.shape and v.shape in (a.shape[:-1], (*a.shape[:-1], 1)):
         v = reshape(v, shape=(*a.shape[:-1], 1))

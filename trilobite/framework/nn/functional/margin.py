@@ -8,7 +8,6 @@ from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn.composites.activation import logsigmoid
 from trilobite.framework.nn.composites.arithmetic import (
-    absolute,
     add,
     div,
     eq,
@@ -37,13 +36,13 @@ def at_least_zero(x: Value) -> Value:
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
-    """x where y is 1, max(0, margin - x) where y is -1."""
+    """x where y is 1, max(0, margin - x) where y is -1, and the sum of both elsewhere."""
     return run(_hinge_embedding, input, target, margin=float(margin), reduction=reduction)
 
 
 def _hinge_embedding(x: Value, y: Value, margin: float, reduction: str) -> Value:
     a, b, dtype = paired("hinge_embedding_loss", x, y)
-    near, far = where(eq(b, 1.0), a, 0.0), where(eq(b, -1.0), at_least_zero(sub(margin, a)), 0.0)
+    near, far = where(eq(b, -1.0), 0.0, a), where(eq(b, 1.0), 0.0, at_least_zero(sub(margin, a)))
     return reduced(add(near, far), reduction, dtype)
 
 
@@ -143,7 +142,7 @@ def distance(x: Value, y: Value, p: float, eps: float, keepdims: bool = False) -
     """The p-norm of x - y + eps along the last axis, wide."""
     d = add(sub(wide(x), wide(y)), eps)
     axis = (d.ndim - 1,)
-    return kept(d, norm_of(absolute(d), p, axis), axis, keepdims)
+    return kept(d, norm_of(d, p, axis), axis, keepdims)
 
 
 def triplet_margin_with_distance_loss(

@@ -12,7 +12,6 @@ from trilobite.base.locations import user_location
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.composites import normalisation as c
 from trilobite.framework.nn.composites.arithmetic import (
-    absolute,
     add,
     average,
     div,
@@ -243,5 +242,5 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
 def _normalize(x: Value, p: float, dim: int | tuple[int, ...], eps: float) -> Value:
     axes = axes_of(dim, x.ndim, "normalize")
     w = wide(x)
-    size = kept(w, norm_of(absolute(w), p, axes), axes, keepdims=True)
+    size = kept(w, norm_of(w, p, axes), axes, keepdims=True)
     return astype(div(w, maximum(size, eps)), x.dtype)

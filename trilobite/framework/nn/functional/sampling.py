@@ -84,7 +84,8 @@ def _inside(x: Any, n: int, edge: str, aligned: bool) -> Any:
     if edge == "reflection":
         low, high = (0.0, n - 1.0) if aligned else (-0.5, n - 0.5)
         x = _reflected(x, low, high - low)
-    return _op("clip")(x, 0.0, n - 1.0)
+    inside = (x > 0.0) & (x < n - 1.0)  # on the border the slope is 0, as beyond it
+    return _op("where")(inside, x, _op("clip")(x.detach(), 0.0, n - 1.0))
 
 
 def _reflected(x: Any, low: float, span: float) -> Any:
@@ -180,12 +181,12 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean", **old: Any) -> Tensor:
     """Σ max(0, 1 - (x[y] - x[i])) / classes over true labels y (up to the first -1) and others i."""
-    x, y = (v.reshape(1, -1) if v.ndim == 1 else v for v in (input, target))
+    x, y = (v.reshape(1, -1) if v.ndim < 2 else v for v in (input, target))
     live = (y < 0).long().cumsum(1) == 0
     at = _op("where")(live, y, 0)
     true = (_op("one_hot")(at, x.shape[1]) * live[..., None]).sum(axis=1) > 0
-    gaps = 1 - (_op("take_along_axis")(x, at, axis=1)[:, :, None] - x[:, None, :])
+    gaps = (1 - _op("take_along_axis")(x, at, axis=1))[:, :, None] + x[:, None, :]
     counted = live[:, :, None] & ~true[:, None, :]
     rows = _op("where")(counted, _op("relu")(gaps), 0.0).sum(axis=(1, 2)) / x.shape[1]
-    rows = rows.reshape(()) if input.ndim == 1 else rows
+    rows = rows.reshape(()) if input.ndim < 2 else rows
     return rows if reduction == "none" else rows.sum() if reduction == "sum" else rows.mean()  # type: ignore[no-any-return]
