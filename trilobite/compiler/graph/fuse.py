@@ -28,6 +28,7 @@ _MOVES = frozenset({"constant", "full", "iota", "broadcast"})
 _CHEAP = frozenset(
     "add sub mul neg abs maximum minimum select cast eq ne lt le gt ge and or xor not sign is_nan".split()
 )
+_PIECES = frozenset({"slice", "reverse", "concatenate"})
 _REDUCTIONS = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
 
 
@@ -52,6 +53,7 @@ class FusionPolicy:
     from_memory: int  # elements: more than a cache keeps until they are read again
     turned: int  # elements moved in squares: more than fit beside other data in the first cache
     chain: int  # cheap equations that are computed again by each reader rather than written and read
+    joined: int | None = None  # elements of a join from which on each operand is written into its part of it
     narrow: bool = False  # a wider form of a value is made by whoever reads it, not written to memory
 
 
@@ -65,6 +67,7 @@ class _Group:
     largest: int = 0  # elements of the largest value that they read or make, if sizes are known
     symbolic: bool = False  # is the size of one of these values a symbol?
     single: bool = True  # are they all single numbers?
+    in_parts: bool = False  # is there a join into whose parts other equations of the group write?
 
     def enter(self, e: Equation) -> None:
         self.equations.append(e)
@@ -195,14 +198,34 @@ class _Fuser:
             return False
         if group.kind == "loops" and any(map(self._is_large_turn, (e, *group.equations))):
             return False  # moved through registers in squares, which other work would keep from being so
-        reason = "it would repeat the group's work for every element" if self._grows(group, e) else None
+        parts = self._writes_parts(group, e)
+        reason = None
+        if group.in_parts and e.primitive.name not in _PIECES:
+            reason = "every element would ask which part of a join it is read from"
+        elif not parts and self._grows(group, e):
+            reason = "it would repeat the group's work for every element"
         if reason is None:
             reason = self.kinds[group.kind].accepts(self._region_with(e, group))
         if reason is not None:
             group.refusals.append(f"{e.primitive.name} ({e.location}) stayed out: {reason}")
             return False
+        group.in_parts |= parts
         self._enter(e, at)
         return True
+
+    def _writes_parts(self, group: _Group, e: Equation) -> bool:
+        """A large join of what elementwise work of the group makes for it alone (and slices of that, as where
+        an edge is reflected): every operand is written straight into its part.
+        """
+        least = self.policy.joined
+        if e.primitive.name != "concatenate" or group.kind != "loops" or least is None:
+            return False
+        if any(map(_symbolic, (*e.inputs, *e.outputs))) or size_of(e.outputs[0].type.shape) < least:
+            return False
+        inside = {v for x in group.equations for v in x.outputs}
+        mine = [v for v in e.inputs if v in inside]
+        alone = all(self.read_by[v] <= _PIECES and v not in self.results for v in mine)
+        return alone and all(x.primitive.name in POINTWISE | _PIECES for x in group.equations)
 
     def _is_large_turn(self, e: Equation) -> bool:
         """A transpose that moves the last axis of much data."""

@@ -122,6 +122,7 @@ class _Assembly:
         self.region = prepared(region)
         self.groups = Groups(self.region)
         self.producers = dict(self.groups.producers)
+        self.order = {v: i for i, e in enumerate(self.region.equations) for v in e.outputs}
         self.operands: dict[str, Operand] = {}
         self.buffers: dict[str, Buffer] = {}
         self.temporaries: list[Room] = []
@@ -215,20 +216,34 @@ class _Assembly:
         return e is not None and v not in sources and joins.is_large(e, BLOCK)
 
     def _join(self, e: Equation, name: str, sources: dict[Var, Source]) -> None:
-        """Each piece by itself, into its part of the result: no element asks where it belongs."""
+        """Each piece by itself, into its part of the result: no element asks where it belongs. What is made
+        of another piece reads that in its place, so pieces are written in the order in which they are made.
+        """
         whole, axis = self.buffers[name], e.attributes["axis"]
         start: Dim = 0
+        pieces: list[tuple[Var, str]] = []
         for k, (x, join) in enumerate(joins.pieces(e, sources)):
             if join is not None:
                 self.producers[x] = join
-            shape = x.type.shape
-            if not any(d == 0 for d in shape):
-                part = f"{name}_{k}"
-                place = start * whole.steps[axis] * whole.dtype.itemsize
-                self.buffers[part] = Buffer(part, whole.dtype, shape, whole.steps)
-                self.operands[part] = replace(self.operands[name], offset=place)
-                self._elements(shape, [(x, Target(part, ()))], sources)
-            start = start + shape[axis]
+            part, place = f"{name}_{k}", start * whole.steps[axis] * whole.dtype.itemsize
+            self.buffers[part] = Buffer(part, whole.dtype, x.type.shape, whole.steps)
+            self.operands[part] = replace(self.operands[name], offset=self.operands[name].offset + place)
+            pieces.append((x, part))
+            start = start + x.type.shape[axis]
+        for x, part in sorted(pieces, key=lambda piece: self._made_at(piece[0])):
+            if any(d == 0 for d in x.type.shape):
+                continue
+            if self._is_large_join(x, sources):
+                self._join(self.producers[x], part, sources)
+            else:
+                self._elements(x.type.shape, [(x, Target(part, ()))], sources)
+            sources.setdefault(x, Source(part))
+
+    def _made_at(self, v: Var) -> int:
+        """Which equation of the region makes a value; inputs come first, joins of some operands last."""
+        if v in self.groups.inputs:
+            return -1
+        return self.order.get(v, len(self.order))
 
     def _rows(self, group: Group, sources: dict[Var, Source]) -> None:
         rows = Rows(group, self.producers, sources, self.stores, self.region.equations)
