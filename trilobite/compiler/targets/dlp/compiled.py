@@ -16,6 +16,7 @@ import numpy as np
 from trilobite.base.errors import KernelError
 from trilobite.compiler.graph.passes import Options
 from trilobite.compiler.graph.pipeline import Compilation, run_stages
+from trilobite.compiler.targets.dlp.kernels.attention import attention_of
 from trilobite.compiler.targets.dlp.network import assemble
 from trilobite.compiler.targets.dlp.packed import PackedWeight
 from trilobite.compiler.targets.dlp.parts import Called, Network, Packed
@@ -59,7 +60,8 @@ class Compiled:
 
     def _passed(self) -> Compilation:
         check(self.graph)
-        return run_stages(self.graph, [(p.name, p) for p in SHARED], self.options)
+        options = self.options._replace(claimed=lambda e: attention_of(e, self.machine) is not None)
+        return run_stages(self.graph, [(p.name, p) for p in SHARED], options)
 
     @property
     def shared(self) -> Graph:

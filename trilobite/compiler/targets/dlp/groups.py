@@ -26,7 +26,7 @@ SINGLE = frozenset(
     """
     broadcast transpose slice pad concatenate reverse update_slice dynamic_slice dynamic_update_slice
     constant full iota reduce_sum reduce_prod reduce_max reduce_min gather scatter scatter_reduce take_along
-    scatter_along sort conv_input_grad conv_weight_grad window_reduce
+    scatter_along sort conv_input_grad conv_weight_grad window_reduce call
     """.split()
 )
 _BITS = frozenset({"cast", "bitcast", "select", "stop_gradient", "barrier"})

@@ -29,6 +29,7 @@ from trilobite.compiler.targets.dlp.interfaces import (
     Tensor,
 )
 from trilobite.compiler.targets.dlp.kernels import (
+    attention,
     depthwise,
     indexed,
     movement,
@@ -343,7 +344,14 @@ def _contracted(
     return made
 
 
+def _attention(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
+    asked = attention.attention_of(e, s.machine)
+    assert asked is not None, "claimed calls only"
+    return attention.lower_attention(s.module, name, asked, s.machine, s.cores)
+
+
 SINGLES: dict[str, Lower] = {
+    "call": _attention,
     "broadcast": _move(movement.broadcast, "axes"),
     "transpose": _move(movement.transpose, "axes"),
     "reverse": _move(movement.reverse, "axes"),

@@ -30,7 +30,8 @@ def together(function: Function, buffers: list[Buffer]) -> dict[Buffer, set[Buff
     for buffer in fixed:
         found.setdefault(buffer, set()).update(buffers)
     for buffer, others in uses.at_once().items():
-        found[buffer].update(others)
+        if buffer in found:  # one that begins and whose address nobody takes needs no place
+            found[buffer].update(found.keys() & others)
     return found
 
 

@@ -1,0 +1,315 @@
+"""Attention as one routine: softmax(q k^T scale) v block by block, without ever holding all scores.
+
+Enters: a call of the composite, whose operands lie row-major. Leaves: a routine in which each core takes
+blocks of queries. A block stays in WRAM, blocks of keys and values pass by. Everything lies as [...][query],
+so that what belongs to a query repeats along the rows. While the vector unit turns the scores of one block
+into weights, the matrix unit multiplies the next block, and the one after that comes from memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from trilobite.base.dtypes import float16, float32
+from trilobite.compiler.targets.dlp.interfaces import LoweredGroup
+from trilobite.compiler.targets.dlp.shapes import extents
+from trilobite.ir.graph import Equation
+from trilobite.processor import Device
+from trilobite.processor.lang.ir import KernelModule
+from trilobite.processor.lang.python import arrangement
+from trilobite.processor.lang.python.copies import BUILT_INS, copy, copy_async, nram, sync, wram
+from trilobite.processor.lang.python.dtypes import NAMED, gm
+from trilobite.processor.lang.python.kernel import Kernel
+from trilobite.processor.lang.python.matrix import matmul
+from trilobite.processor.lang.python.operations import TABLE, convert, fill, fma
+from trilobite.processor.lang.scratchpad import room_of
+from trilobite.processor.machine import Machine
+from trilobite.processor.sim.timing.arrays import product_cycles
+
+f16, f32 = NAMED["f16"], NAMED["f32"]
+task_id, task_dim = BUILT_INS["task_id"], BUILT_INS["task_dim"]
+add, exp, largest_of, maximum, mul, recip, sub, sum_of = (
+    TABLE[name] for name in ("add", "exp", "max", "maximum", "mul", "recip", "sub", "sum")
+)
+KINDS = {float32: ("fp32", f32), float16: ("fp16", f16)}
+HIDDEN = -1e30  # a score that no key reaches
+SMALL = 1e-30  # below every sum of weights: the largest of them is 1
+ROWS = (256, 192, 160, 128, 96, 64, 48, 32, 16, 8)  # queries of a block
+COLUMNS = (256, 128, 64, 32, 16, 8)  # keys of a block
+PASSES = 11  # of the vector unit over scores: eight are the exponential's
+FINALISTS = 6  # sizes of blocks that T1 is asked about
+STEP = 500  # cycles that a block of keys costs whatever its size
+
+
+@dataclass(frozen=True)
+class Attention:
+    """`group` heads of queries share one of keys and values."""
+
+    heads: int
+    group: int
+    queries: int
+    keys: int
+    width: int
+    values: int
+    scale: float
+    causal: bool
+    dtype: Any
+
+
+def attention_of(e: Equation, machine: Machine) -> Attention | None:
+    """What a call asks for, if this routine runs it: no mask but the causal one, no dropout."""
+    if e.attributes["name"] != "attention" or "options" not in e.attributes or len(e.inputs) != 3:
+        return None
+    options, (q, k, v) = dict(e.attributes["options"]), e.inputs
+    shapes = [tuple(x.type.shape) for x in e.inputs]
+    if options["p"] or options["masked"] or not all(isinstance(n, int) for s in shapes for n in s):
+        return None
+    kinds = {x.type.dtype for x in (*e.inputs, *e.outputs)}
+    if len(kinds) != 1 or q.type.dtype not in KINDS or not all(len(s) >= 2 and prod(s) for s in shapes):
+        return None
+    if KINDS[q.type.dtype][0] not in machine.core.mfu.macs_per_cycle:
+        return None
+    (*lead, queries, width), (*keyed, keys, _), values = *map(extents, (q, k)), extents(v)[-1]
+    heads, shared = prod(lead), prod(keyed)
+    if extents(v)[:-1] != (*keyed, keys) or lead[:-1] != keyed[:-1] or heads % max(shared, 1):
+        return None
+    found = Attention(heads, heads // shared, queries, keys, width, values, float(options["scale"]),
+                      bool(options["causal"]), q.type.dtype)  # fmt: skip
+    return found if _fitting(found, machine) else None
+
+
+@lru_cache(maxsize=256)
+def blocks_of(a: Attention, machine: Machine, cores: int) -> tuple[int, int]:
+    """Queries and keys of a block: of those that scratchpads hold and are expected to take least, the ones
+    that T1 likes best."""
+    sizes = sorted(_fitting(a, machine), key=lambda size: _cost(a, machine, cores, *size))[:FINALISTS]
+    return min(sizes, key=lambda size: _timed(a, machine, cores, *size)) if len(sizes) > 1 else sizes[0]
+
+
+def _fitting(a: Attention, machine: Machine) -> list[tuple[int, int]]:
+    return [(r, c) for r in ROWS for c in COLUMNS if _fits(a, machine, r, c, a.dtype.itemsize)]
+
+
+def _timed(a: Attention, machine: Machine, cores: int, rows: int, columns: int) -> int:
+    """Cycles of the routine alone, without data."""
+    device = Device(machine)
+    counts = a.heads * a.queries * a.width, a.heads * a.keys * a.width, a.heads * a.keys * a.values
+    arrays = [device.empty((n,), a.dtype) for n in (*counts, a.heads * a.queries * a.values)]
+    return device.time(_kernel(a, rows, columns), arrays, dim=(cores, 1, 1)).cycles
+
+
+def _kernel(a: Attention, rows: int, columns: int) -> Kernel:
+    meta = {"heads": a.heads, "group": a.group, "queries": a.queries, "keys": a.keys, "width": a.width,
+            "values": a.values, "scale": a.scale, "causal": a.causal, "rows": rows,
+            "columns": columns}  # fmt: skip
+    return Kernel(_of_floats if a.dtype == float32 else _of_halves, 2, meta)
+
+
+def _cost(a: Attention, machine: Machine, cores: int, rows: int, columns: int) -> float:
+    """Cycles of the core with most blocks, about: the units work beside each other, but not always."""
+    mfu, rate = machine.core.mfu, KINDS[a.dtype][0]
+    rows, columns = min(rows, a.queries), min(columns, a.keys)
+    unit = product_cycles(mfu, rate, columns, rows, a.width)
+    unit += product_cycles(mfu, rate, a.values, rows, columns)
+    passes = PASSES + (a.dtype != float32)
+    vector = 4 * rows * (columns * passes + a.values) / machine.core.vfu.bytes_per_cycle
+    step = max(unit, vector) + min(unit, vector) / 4 + STEP
+    turns = -(-a.heads * -(-a.queries // rows) // cores)
+    return float(
+        turns * (-(-a.keys // columns) * step + 12 * rows * a.values / machine.core.vfu.bytes_per_cycle)
+    )
+
+
+def _fits(a: Attention, machine: Machine, rows: int, columns: int, item: int) -> bool:
+    halves = columns * rows * item if item != 4 else 0
+    block = 2 * columns * (a.width + a.values) * item + 2 * columns * rows * 4 + halves
+    near = block + rows * a.values * (8 if item == 4 else 8 + item) + 10 * rows * 4 + 4096
+    far = rows * a.width * item + 2 * columns * rows * item
+    pool = machine.core.pool_kib * 1024
+    return (
+        near <= room_of(machine, "nram")
+        and far <= room_of(machine, "wram")
+        and (not pool or near + far <= pool)
+    )
+
+
+def lower_attention(
+    module: KernelModule, name: str, a: Attention, machine: Machine, cores: int
+) -> LoweredGroup:
+    """Adds the routine: pointers to q, k, v and the result."""
+    blocks = blocks_of(a, machine, cores)
+    made = _kernel(a, *blocks).module(machine)
+    (function,) = made.functions.values()
+    for buffer in made.buffers.values():
+        buffer.name = f"{name}.{buffer.name}"
+        module.add_buffer(buffer)
+    function.name, function.is_entry, function.is_routine = name, False, True
+    module.add_function(function)
+    return LoweredGroup(name, "matrix", None, f"blocks of {blocks[0]} queries and {blocks[1]} keys")
+
+
+def _of_floats(
+    q: gm[f32], k: gm[f32], v: gm[f32], out: gm[f32],  # type: ignore[valid-type]
+    *, heads: int, group: int, queries: int, keys: int, width: int, values: int, scale: float, causal: bool,
+    rows: int, columns: int,
+) -> None:  # fmt: skip
+    _all(q, k, v, out, f32, heads, group, queries, keys, width, values, scale, causal, rows, columns)
+
+
+def _of_halves(
+    q: gm[f16], k: gm[f16], v: gm[f16], out: gm[f16],  # type: ignore[valid-type]
+    *, heads: int, group: int, queries: int, keys: int, width: int, values: int, scale: float, causal: bool,
+    rows: int, columns: int,
+) -> None:  # fmt: skip
+    _all(q, k, v, out, f16, heads, group, queries, keys, width, values, scale, causal, rows, columns)
+
+
+def _all(
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    kind: Any,
+    heads: Any,
+    group: Any,
+    queries: Any,
+    keys: Any,
+    width: Any,
+    values: Any,
+    scale: Any,
+    causal: Any,
+    rows: Any,
+    columns: Any,
+) -> None:
+    factor = nram(rows, f32)
+    fill(factor, scale)
+    blocks = (queries + rows - 1) // rows
+    for t in range(task_id(), heads * blocks, task_dim()):
+        head, first = t // blocks, (t % blocks) * rows
+        m = min(rows, queries - first)
+        from_, shared = head * queries + first, head // group * keys
+        last = min(keys, first + m) if causal else keys
+        result = _attend(q + from_ * width, k + shared * width, v + shared * values, kind, m, first, last,
+                         factor, width, values, rows, columns, causal)  # fmt: skip
+        turned = nram(rows * values, f32)
+        arrangement.transpose(turned[: m * values].view(m, values), result[: m * values].view(values, m))
+        if kind is f32:
+            copy(out[from_ * values : from_ * values + m * values], turned[: m * values])
+        else:
+            half = nram(rows * values, kind)
+            convert(half[: m * values], turned[: m * values])
+            copy(out[from_ * values : from_ * values + m * values], half[: m * values])
+
+
+def _attend(
+    q: Any,
+    k: Any,
+    v: Any,
+    kind: Any,
+    m: Any,
+    first: Any,
+    last: Any,
+    factor: Any,
+    width: Any,
+    values: Any,
+    rows: Any,
+    columns: Any,
+    causal: Any,
+) -> Any:
+    """[values][query] of one block of queries over the keys up to `last`."""
+    held, result = wram(rows * width, kind), nram(rows * values, f32)
+    largest, total, before = nram(rows, f32), nram(rows, f32), nram(rows, f32)
+    k0, k1 = nram(columns * width, kind), nram(columns * width, kind)
+    v0, v1 = nram(columns * values, kind), nram(columns * values, kind)
+    s0, s1 = nram(columns * rows, f32), nram(columns * rows, f32)
+    p0, p1 = wram(columns * rows, kind), wram(columns * rows, kind)
+    copy(held[: m * width], q[: m * width])
+    fill(result[: m * values], 0.0)
+    fill(largest[:m], HIDDEN)
+    fill(total[:m], 0.0)
+    n = min(columns, last)
+    copy(k0[: n * width], k[: n * width])
+    _score(s0, k0, held, factor, m, n, width)
+    _fetch(k1, k, columns, last, columns, width)
+    turned = result[: m * values].view(values, m)
+    _weigh(0, s0, s1, p0, k0, k1, v0, k, v, kind, held, largest, total, before, m, first, last,
+           factor, width, values, rows, columns, causal)  # fmt: skip
+    for j in range(columns, last, 2 * columns):
+        sync("io")
+        _add_values(turned, v0, p0, before, m, columns, values)
+        _weigh(j, s1, s0, p1, k1, k0, v1, k, v, kind, held, largest, total, before, m, first, last,
+               factor, width, values, rows, columns, causal)  # fmt: skip
+        if j + columns < last:
+            sync("io")
+            _add_values(turned, v1, p1, before, m, columns, values)
+            _weigh(j + columns, s0, s1, p0, k0, k1, v0, k, v, kind, held, largest, total, before, m, first,
+                   last, factor, width, values, rows, columns, causal)  # fmt: skip
+    sync("io")
+    steps = (last + columns - 1) // columns
+    n = last - (steps - 1) * columns
+    if steps % 2 == 1:
+        _add_values(turned, v0, p0, before, m, n, values)
+    else:
+        _add_values(turned, v1, p1, before, m, n, values)
+    maximum(total[:m], total[:m], SMALL)
+    recip(total[:m], total[:m])
+    mul(turned, turned, total[:m])
+    return result
+
+
+def _score(s: Any, keys: Any, held: Any, factor: Any, m: Any, n: Any, width: Any) -> None:
+    """s[n][m] = keys[n] . queries[m] * scale"""
+    left, right = keys[: n * width].view(n, width), held[: m * width].view(m, width)
+    matmul(s[: n * m].view(n, m), left, right, scale=factor[:m], transpose_b=True)
+
+
+def _fetch(buffer: Any, source: Any, at: Any, last: Any, columns: Any, width: Any) -> None:
+    """Starts the copy of a block, if there is one."""
+    if at < last:
+        n = min(columns, last - at)
+        copy_async(buffer[: n * width], source[at * width : at * width + n * width])
+
+
+def _add_values(turned: Any, values: Any, weights: Any, before: Any, m: Any, n: Any, width: Any) -> None:
+    """What was added so far is scaled to the new maximum, and the weighted values of a block are added."""
+    mul(turned, turned, before[:m])
+    left, right = values[: n * width].view(n, width), weights[: n * m].view(n, m)
+    matmul(turned, left, right, accumulate=True, transpose_a=True)
+
+
+def _weigh(
+    j: Any, s: Any, s_next: Any, p: Any, kb: Any, kb_next: Any, vb: Any, k: Any, v: Any, kind: Any, held: Any,
+    largest: Any, total: Any, before: Any, m: Any, first: Any, last: Any, factor: Any, width: Any,
+    values: Any, rows: Any, columns: Any, causal: Any,
+) -> None:  # fmt: skip
+    """Scores of block j in s become weights in p, while block j + 1 is multiplied and further ones come."""
+    n = min(columns, last - j)
+    sums = nram(rows, f32)
+    sync("io")
+    if j + columns < last:
+        _score(s_next, kb_next, held, factor, m, min(columns, last - j - columns), width)
+    _fetch(kb, k, j + 2 * columns, last, columns, width)
+    _fetch(vb, v, j, last, columns, values)
+    block = s[: n * m].view(n, m)
+    if causal:
+        for row in range(max(0, first + 1 - j), n):
+            hidden = min(m, j + row - first)
+            fill(s[row * m : row * m + hidden], HIDDEN)
+    largest_of(sums[:m], block, axis=0)
+    maximum(sums[:m], sums[:m], largest[:m])
+    sub(before[:m], largest[:m], sums[:m])
+    exp(before[:m], before[:m])
+    maximum(largest[:m], largest[:m], sums[:m])
+    sub(block, block, largest[:m])
+    exp(s[: n * m], s[: n * m])
+    if kind is f32:
+        copy(p[: n * m], s[: n * m])
+    else:
+        half = nram(columns * rows, kind)
+        convert(half[: n * m], s[: n * m])
+        copy(p[: n * m], half[: n * m])
+    sum_of(sums[:m], block, axis=0)
+    fma(total[:m], total[:m], before[:m], sums[:m])
