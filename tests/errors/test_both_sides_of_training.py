@@ -13,6 +13,8 @@ from trilobite import nn, optim
 from trilobite.base.errors import TrilobiteError
 from trilobite.framework import data, metrics
 from trilobite.framework.data import transforms as T
+from trilobite.framework.pytorch.utils.data import TensorDataset
+from trilobite.framework.quantization.scheme import Scheme
 
 
 def sgd(**settings: Any) -> Any:
@@ -37,6 +39,22 @@ def sequential(milestones: list[int], count: int = 2) -> Any:
 
 SET = data.ArrayDataset(np.arange(6))
 CASES: dict[str, Case] = {
+    "percentile": (
+        lambda: Scheme(percentile=100.5),
+        "percentile",
+        lambda: Scheme(percentile=100),
+    ),
+    "percentile below": (lambda: Scheme(percentile=50), "percentile", lambda: Scheme(percentile=50.5)),
+    "rows": (
+        lambda: data.ArrayDataset(np.zeros(2), np.zeros(())),
+        "a 0-d array has no rows",
+        lambda: data.ArrayDataset(np.zeros(2), np.zeros(2)),
+    ),
+    "lengths": (
+        lambda: TensorDataset(z(2), z(3)),
+        r"TensorDataset of lengths \[2, 3\]",
+        lambda: TensorDataset(z(2), z(2)),
+    ),
     "rate": (lambda: sgd(lr=-0.1), "lr is -0.1", lambda: sgd(lr=0.0)),
     "rate by word": (lambda: sgd(lr="fast"), "lr is 'fast'", lambda: sgd(lr=np.float32(0.5))),
     "rate by truth": (lambda: sgd(lr=True), "lr is True", lambda: sgd(lr=1)),
