@@ -11,6 +11,7 @@ import pytest
 
 from tests.compiler.conv.convolutions import check, lowered, native, random, region, types_of
 from tests.compiler.conv.test_convolution import Geometry
+from tests.compiler.fences import fenced
 from trilobite.base.dtypes import DType, float32, float64
 from trilobite.compiler.targets.cpu.contraction import convolution as conv
 from trilobite.compiler.targets.cpu.contraction.convolution import lower_root
@@ -70,6 +71,25 @@ def test_random_geometry(rank: int, dtype: DType) -> None:
 def test_sizes(x: Any, w: Any, stride: int, pad: int) -> None:
     window = {"stride": (stride,) * 2, "low": (pad,) * 2, "high": (pad,) * 2}
     check(*case(np.random.default_rng(5), x, w, **window), (1, 2, 5))
+
+
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+def test_pictures_without_an_edge_are_read_where_they_lie(dtype: DType) -> None:
+    """Where no vector goes on behind the last pixel; a closed page stands behind the source."""
+    rng, copies = np.random.default_rng(dtype.itemsize), []
+    for height, width, kernel, stride, apart in (
+        (7, 48, 3, 1, 1), (9, 64, 3, 1, 2), (21, 96, 5, 2, 1), (5, 41, 3, 1, 1), (4, 51, 1, 1, 1),
+        (12, 19, 3, 1, 1), (2, 32, 2, 1, 1), (6, 112, 3, 3, 1), (11, 16, 9, 1, 1), (3, 80, 1, 2, 1),
+        (5, 9, 3, 1, 1),
+    ):  # fmt: skip
+        line, lines = (kernel - 1) * apart + width, (kernel - 1) * apart + (height - 1) * stride + 1
+        window = {"stride": (stride, 1), "w_dilation": (apart,) * 2}
+        graph, values, terms = case(rng, (2, 3, lines, line), (7, 3, kernel, kernel), dtype, **window)
+        (want,) = check(graph, values, terms, (1, 2, 5))
+        with fenced(values) as closed:
+            assert native(graph, closed, 3, closed=True)[0].tobytes() == want.tobytes()
+        copies.append(len(lowered(graph).steps) - 1)
+    assert copies[-1] == (dtype == float32) and not any(copies[:-1])  # 5 x 9: the last of three vectors of 8
 
 
 def test_many_filters_are_cut_into_runs() -> None:

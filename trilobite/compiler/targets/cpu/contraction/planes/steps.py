@@ -64,8 +64,9 @@ def lower_planes(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host:
     source = Operand("in", inputs[0])
     steps: list[Step] = []
     temporaries: tuple[Dim, ...] = ()
-    if as_it_lies(e):
-        geometry = Geometry(math.prod(space), np.arange(math.prod(out)), np.zeros(1, np.int64))
+    in_place = _in_place(a, kernel, space, out)
+    if in_place is not None and (as_it_lies(e) or _stays_inside(in_place, tile.lanes)):
+        geometry = in_place
     else:
         geometry, axes, length = _copied(a, kernel, space, out, tile.lanes)
         copy, planes = Operand("temporary", 0), x.shape[0] * x.shape[1]
@@ -92,6 +93,34 @@ def as_it_lies(e: Equation) -> bool:
     a = e.attributes
     ones = (*a["kernel"], *a["stride"])
     return all(n == 1 for n in ones) and not any((*a["low"], *a["high"]))
+
+
+def _in_place(
+    a: Any, kernel: tuple[int, ...], space: tuple[int, ...], out: tuple[int, ...]
+) -> Geometry | None:
+    """The geometry of the source itself, if no pixel has a tap outside and neighbours have neighbours."""
+    if a["stride"][-1] != 1 or any((*a["low"], *a["high"])):
+        return None
+    steps = [math.prod(space[i + 1 :]) for i in range(len(space))]
+    pixels, taps = (
+        sum(
+            np.meshgrid(*(np.arange(n) * s * step for n, s, step in zip(*each, strict=True)), indexing="ij"),
+            np.zeros((), np.int64),
+        ).ravel()
+        for each in ((out, a["stride"], steps), (kernel, a["w_dilation"], steps))
+    )
+    return Geometry(math.prod(space), pixels, taps)
+
+
+def _stays_inside(g: Geometry, lanes: int) -> bool:
+    """Are whole vectors read where pixels are alone? A panel that is one run reads nothing else; of others
+    a vector may go on behind the last pixel, where memory may end.
+    """
+    if not len(g.pixels):
+        return False
+    places = _tables(g, 0, lanes, 1)[1]
+    begins = places[places[:, 0] == 0, 1:].reshape(-1, 3)[:, :2]
+    return bool((begins >= 0).all() and (begins + lanes <= g.pixels[-1] + 1).all())
 
 
 def _copied(
