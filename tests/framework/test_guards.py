@@ -320,3 +320,11 @@ def test_memory_of_numpy_that_a_compiled_function_writes_is_numpys() -> None:
     view = tb.asarray(part[1])
     tb.jit(lambda x: view.mul_(0).add_(x))(tb.ones(3))
     assert part.tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+def test_the_table_of_primitives_is_not_looked_through() -> None:
+    """It only ever grows: a function that names it is not kept waiting at every call."""
+    from trilobite.framework.snapshots import seen
+    from trilobite.ir.primitives import table
+
+    assert seen(table) is table

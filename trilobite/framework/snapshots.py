@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trilobite.base.dtypes import dtype
+from trilobite.ir.primitive import Table
 from trilobite.native.ownership import Count, counter
 
 ATOMS = (int, float, complex, bool, str, bytes, type(None), dtype)
@@ -159,8 +160,8 @@ def can_change(value: Any, depth: int = 0) -> bool:
 
 
 def seen(value: Any) -> Any:
-    """What to keep of a value to compare with later."""
-    return Snapshot(value) if isinstance(value, CHANGING) else value
+    """What to keep of a value to compare with later. The table of primitives only ever grows."""
+    return Snapshot(value) if isinstance(value, CHANGING) and type(value) is not Table else value
 
 
 def same(now: Any, kept: Any) -> bool:
