@@ -100,3 +100,30 @@ def test_small_sums_need_no_large_scale(channels: int, single: bool) -> None:
     values[0][0, :, :3, :3], values[1][0] = 127, 127
     got = compile_graph(graph, Options(stable=frozenset({1})))(list(values))[0]
     assert got.tobytes() == run(graph, values)[0].tobytes()
+
+
+def test_a_shortcut_is_kept_as_codes() -> None:
+    """What a layer and an addition read is written as bytes alone; the addition makes numbers of them."""
+    space, shape = {"low": (1, 1), "high": (1, 1)}, (1, 24, 8, 9)
+    first, second = (convolution(shape, (24, 24, 3, 3), space, int8, int32) for _ in range(2))
+    by = [constant(np.asarray(n)) for n in (np.float32(0.002), np.int8(0), np.float32(0.5), np.int8(3))]
+    scale, zero, step, point = (e.outputs[0] for e in by)
+    a, b = Var(TensorType(shape, int8)), Var(TensorType(shape, int8))
+    left, right, total = (Var(TensorType(shape, float32)) for _ in range(3))
+    (e,), rounds = second.equations, {"axis": None, "dtype": int8}
+    equations = [
+        *by, *first.equations,
+        Equation(table["requantise"], (first.outputs[0], scale, zero), rounds, (a,)),
+        Equation(e.primitive, (a, second.inputs[1]), e.attributes, e.outputs),
+        Equation(table["requantise"], (*e.outputs, scale, zero), rounds, (b,)),
+        Equation(table["dequantise"], (a, step, point), {"axis": None}, (left,)),
+        Equation(table["dequantise"], (b, step, point), {"axis": None}, (right,)),
+        Equation(table["add"], (left, right), {}, (total,)),
+    ]  # fmt: skip
+    graph = Graph((*first.inputs, second.inputs[1]), equations, (total,))
+    found = compile_graph(graph, Options(stable=frozenset({1, 2})))
+    made = [v for e in found.main.fused.equations if e.attributes.get("kind") == "conv" for v in e.outputs]
+    assert sum(v.type.dtype == float32 for v in made) == 1, str(found.main.fused)  # the sum itself
+    rng = np.random.default_rng(0)
+    values = [rng.integers(-128, 128, t.shape).astype(np.int8) for t in graph.input_types]  # type: ignore[arg-type]
+    assert found(list(values))[0].tobytes() == run(graph, values)[0].tobytes()

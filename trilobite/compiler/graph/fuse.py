@@ -54,6 +54,7 @@ class FusionPolicy:
     turned: int  # elements moved in squares: more than fit beside other data in the first cache
     chain: int  # cheap equations that are computed again by each reader rather than written and read
     joined: int | None = None  # elements of a join from which on each operand is written into its part of it
+    codes: bool = False  # numbers of a grid are made by whoever reads them, not written to memory
     narrow: bool = False  # a wider form of a value is made by whoever reads it, not written to memory
 
 
@@ -112,7 +113,7 @@ class _Fuser:
             self._alias(e)
         elif name in CONTROL:
             self._control(e)
-        elif self._only_widens(e):
+        elif self._only_widens(e) or self._reads_codes(e):
             self.floating[e.outputs[0]] = e
         elif self._join(e) or self._stand_beside(e):
             return
@@ -136,6 +137,15 @@ class _Fuser:
             return False
         sources = [u for u in dict.fromkeys(self._sources(e)) if u.type.shape == v.type.shape]
         return len(sources) == 1 and sources[0].type.dtype.itemsize < v.type.dtype.itemsize
+
+    def _reads_codes(self, e: Equation) -> bool:
+        """Numbers of a grid of bytes, for elementwise readers alone: codes are a quarter of their size."""
+        if not self.policy.codes or e.primitive.name != "dequantise" or e.outputs[0] in self.results:
+            return False
+        q, scale, zero = e.inputs
+        readers = self.read_by.get(e.outputs[0], set())
+        known = scale.type.ndim == zero.type.ndim == 0 and q.type.ndim > 0
+        return known and q.type.dtype.itemsize == 1 and bool(readers) and readers <= POINTWISE
 
     def _waits(self, e: Equation) -> bool:
         """Does it belong to the one equation that reads it? Begun on its own, its group would keep that

@@ -30,6 +30,7 @@ def sized(kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> FusionPolicy:
         turned=1 << 15,  # 128 KiB of float32: more than a first cache
         chain=6,
         joined=1 << 15,  # not less than from which on `nests.joins` writes pieces
+        codes=True,
     )
 
 
