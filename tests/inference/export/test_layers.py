@@ -48,6 +48,11 @@ LAYERS: dict[str, tuple[Maker, Array]] = {
     **{f"AdaptiveAvgPool2d {k}": (lambda k=k: nn.AdaptiveAvgPool2d(k), IMAGE) for k in (1, 3, (4, 5))},
     **{f"AdaptiveMaxPool2d {k}": (lambda k=k: nn.AdaptiveMaxPool2d(k), IMAGE) for k in (1, 3, (4, 5))},
     "BatchNorm2d": (lambda: nn.BatchNorm2d(4).eval(), IMAGE),
+    "RMSNorm of two axes": (lambda: nn.RMSNorm((9, 8)), IMAGE),
+    "RMSNorm without weights": (lambda: nn.RMSNorm(8, elementwise_affine=False), ROWS),
+    "LayerNorm without weights": (lambda: nn.LayerNorm(8, elementwise_affine=False), ROWS),
+    "LayerNorm without bias": (lambda: nn.LayerNorm(8, bias=False), ROWS),
+    "LayerNorm of two axes": (lambda: nn.LayerNorm((9, 8), eps=0.1), IMAGE),
     "BatchNorm2d plain": (lambda: nn.BatchNorm2d(4, affine=False).eval(), IMAGE),
     "GroupNorm": (lambda: nn.GroupNorm(2, 4), IMAGE),
     "InstanceNorm2d": (lambda: nn.InstanceNorm2d(4, affine=True), IMAGE),
@@ -93,11 +98,11 @@ def _self_attention(module: Any) -> Callable[..., Any]:
     return lambda x: module(x, x, x)
 
 
-def same(f: Callable[..., Any], x: Array) -> None:
+def same(f: Callable[..., Any], x: Array, **options: Any) -> None:
     with tb.no_grad():
         leaves = pytree.flatten(f(tb.tensor(x)), lambda t: isinstance(t, tb.Tensor))[0]
     wanted = [np.asarray(y) for y in leaves if y is not None]
-    model = export(f, (tb.tensor(x),))
+    model = export(f, (tb.tensor(x),), **options)
     found = [
         np.asarray(y) for y in load(model, target="reference").run({model.graph.input[0].name: x}).values()
     ]
@@ -109,6 +114,15 @@ def same(f: Callable[..., Any], x: Array) -> None:
 def test_layers(name: str) -> None:
     make, x = LAYERS[name]
     same(make(), x)
+
+
+NEWER = [n for n in LAYERS if "Norm" in n or n in ("attention", "encoder", "GELU", "Mish")]
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_layers_with_operators_of_newer_opsets(name: str) -> None:
+    make, x = LAYERS[name]
+    same(make(), x, opset=23)
 
 
 @pytest.mark.parametrize("name", list(FUNCTIONS))
