@@ -21,8 +21,10 @@ from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import TensorType
+from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.codegen.compile import compile_module
-from trilobite.processor.lang.ir import KernelModule
+from trilobite.processor.lang.ir import Buffer, Function, KernelModule
+from trilobite.processor.lang.passes.lifetimes import layout_of_module
 from trilobite.processor.lang.scratchpad import ScratchpadOverflow
 from trilobite.processor.machine import Machine, load_machine
 
@@ -109,6 +111,50 @@ def test_weights_come_early_with_the_interpreters_bits(chain: str, machine: str)
     for _ in range(2):  # the second launch finds scratchpads full of the first one's bytes
         assert np.array_equal(made(values)[0], run(graph, values)[0])
     assert _linked(made.last.compiled)
+
+
+@pytest.mark.long
+def test_shared_weights_are_given_out_before_their_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One group fills SRAM, a later one gives the cores what they share, with the interpreter's bits."""
+    linked, found = ahead.Handing._try, list[bool]()
+
+    def noted(self: ahead.Handing, calls: Any, call: Any, brought: Any) -> bool:
+        does = linked(self, calls, call, brought)
+        found.append(does and brought.is_given)
+        return does
+
+    monkeypatch.setattr(ahead.Handing, "_try", noted)
+    graph, values = _chain(((128, 1, 1), (128, 3, 1)) * 3, 28)
+    usage = Usage(stable=frozenset(range(1, len(values))), options=(("checks", True),))
+    made: Any = executable(graph, find(MACHINES["dlp-m"]), usage)
+    for _ in range(2):
+        assert np.array_equal(made(values)[0], run(graph, values)[0])
+    assert any(found)
+
+
+@pytest.mark.parametrize(
+    ("times", "need", "shares"),
+    [((100, 100), 50, [0, 8]), ((100, 50), 100, [4, 4]), ((0, 0), 100, [0, 8]), ((50,), 100, [8]),
+     ((10, 0, 25), 100, [0, 0, 8]), ((40, 0, 25), 100, [3, 0, 5])],
+)  # fmt: skip
+def test_calls_load_as_late_as_there_is_time(times: tuple[int, ...], need: int, shares: list[int]) -> None:
+    """In eighths; the last call loads what nobody has time for."""
+    assert ahead.shares_of(times, need) == shares
+
+
+def test_a_routine_keeps_what_another_one_needs_later() -> None:
+    """A handed buffer shares no byte with those of a routine between the one that fills it and its reader."""
+    module = KernelModule("kept")
+    handed = module.add_buffer(Buffer("handed", "wram", 1024, handed=True))
+    own = module.add_buffer(Buffer("own", "wram", 4096))
+    for name, keeps in (("fills", False), ("between", True), ("without", False)):
+        builder = Builder(module, module.add_function(Function(name, routine=True)))
+        builder.address(handed if name == "fills" else own)
+        if keeps:
+            builder.keep(handed)
+        builder.ret()
+    layout = layout_of_module(module, load_machine("dlp-m"), share=True)
+    assert layout.offsets[handed] >= 4096 or layout.offsets[own] >= 1024
 
 
 def test_no_weights_come_early_that_the_program_makes() -> None:

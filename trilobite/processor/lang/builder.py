@@ -109,6 +109,9 @@ class Builder:
     def begin(self, buffer: Buffer) -> None:
         self.emit("begin", (), {"buffer": buffer})
 
+    def keep(self, buffer: Buffer) -> None:
+        self.emit("keep", (), {"buffer": buffer})
+
     def load(self, fmt: Format, pointer: Value, offset: int = 0) -> Value:
         return self.emit("load", [pointer], {"fmt": fmt, "offset": offset}, [fmt]).result
 

@@ -303,6 +303,7 @@ def _nothing(core: _Core, op: Op, frame: Frame) -> None:
 _EFFECTS = {"load": _load, "store": _store, "atomic": _atomic, "cas": _atomic, "print": _print, "get": _get,
             "clock": _clock,
             "set": _set, "tensor": _Core.tensor, "sync": _nothing, "begin": _nothing, "note": _nothing,
+            "keep": _nothing,
             **dict.fromkeys(("jump", "branch", "return", "trap"), _nothing)}  # fmt: skip
 
 

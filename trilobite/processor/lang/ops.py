@@ -61,6 +61,8 @@ _ROWS = (
     OpRow("special", "", "i", "a built-in of the task or the core, by its ISA name", attrs=("name",)),
     OpRow("clock", "", "i", "instructions that this core has executed", False, "SREAD"),
     OpRow("begin", "", "", "the buffer's bytes are undefined from here on", False, attrs=("buffer",)),
+    OpRow("keep", "", "", "the buffer's bytes are those of other routines, which need them later", False,
+          attrs=("buffer",)),
     OpRow("get", "", "t", "the variable's value", False, attrs=("type", "variable")),
     OpRow("set", "v", "", "the variable becomes the value", False, attrs=("variable",)),
     OpRow("note", "*", "", "for the debugger: from here on the variable is the value, or what `recipe` makes "

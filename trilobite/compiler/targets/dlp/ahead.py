@@ -1,24 +1,30 @@
-"""Weights ahead of their group: while one group computes, the first weights of the next come on chip.
+"""Weights ahead of their group: while groups compute, what later ones need of DRAM comes on chip.
 
-Enters: calls in the order in which the entry makes them. Leaves: for two that follow each other whether the
-first loads the other's weights, and under which name they share the buffers. Only weights that the program
-does not write may come early, and only where the buffers of both groups find room beside each other.
+Enters: calls in the order in which the entry makes them. Leaves: for each what it brings for those behind it,
+and under which name they share the buffers. Only what the program does not write may come early, and only
+where the buffers of the groups find room beside each other. What the cores of a cluster share comes in two
+groups: one fills SRAM, the next one gives it to the cores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING
 
 from trilobite.base.errors import KernelError
 from trilobite.base.locations import Location
-from trilobite.compiler.targets.dlp.contraction.function import Early
-from trilobite.compiler.targets.dlp.contraction.generate import HANDED
+from trilobite.compiler.targets.dlp.contraction.behind import Beside
+from trilobite.compiler.targets.dlp.contraction.brought import WHOLE, Brought, Does, Early
+from trilobite.compiler.targets.dlp.contraction.figures import Figures
 from trilobite.compiler.targets.dlp.contraction.places import Plan
-from trilobite.compiler.targets.dlp.contraction.search import Found, last_step
+from trilobite.compiler.targets.dlp.contraction.predict import figures_for, owed
+from trilobite.compiler.targets.dlp.contraction.search import Found, last_step, shape_of
+from trilobite.compiler.targets.dlp.groups import contraction_plan
 from trilobite.compiler.targets.dlp.layouts import Layout
 from trilobite.compiler.targets.dlp.lower import plan_of
+from trilobite.compiler.targets.dlp.parts import bytes_of
 from trilobite.ir.graph import Graph, Var
 from trilobite.processor.lang.ir import Buffer
 from trilobite.processor.lang.scratchpad import place
@@ -27,12 +33,16 @@ from trilobite.processor.machine import Machine
 if TYPE_CHECKING:
     from trilobite.compiler.targets.dlp.network import Assembler
 
+MUCH = 1.25  # times the cycles of another mapping: more than the next group can gain
+DEPTH = 3  # groups that a call waits for before it is written: it may bring something for them
+Brings = tuple[tuple[Early, "Call"], ...]
+
 
 @dataclass(eq=False)
 class Call:
     """A group that is about to be called with these values. `plan`: of a contraction, whose mapping is
-    `found`; its right operand is `weights` if it may come early. `handed`: the name of the
-    buffers where it has come."""
+    `found`; `given`: operands that nobody writes, the right one is number 1, the epilogue's begin with 2.
+    `brought`: what is there when it begins; `brings`: what it does for others."""
 
     kind: str
     region: Graph
@@ -42,8 +52,12 @@ class Call:
     machine: Machine  # with the memory that is left to the group
     plan: Plan | None = None
     found: Found | None = None
-    weights: Var | None = None
-    handed: str = ""
+    given: frozenset[int] = frozenset()
+    brought: Brought | None = None
+    brings: Brings = field(default=())
+    far: int = 0  # cycles that DRAM takes for them
+    near: int = 0  # and the bus of a cluster
+    alone: int = 0  # about how long it runs, once what is brought is there
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -51,49 +65,113 @@ class Call:
         another one hides more of their weights."""
         return self.kind, self.region, self.layout.key, self.found.mapping if self.found else None
 
+    @property
+    def routine(self) -> tuple[object, ...]:
+        """What its routine depends on."""
+        room, does = (
+            self.machine.core.nram.reserved_kib,
+            ((e.brought, e.does, e.share) for e, _ in self.brings),
+        )
+        return self.key, room, self.brought, *does
+
+    def value(self, number: int) -> Var:
+        """The operand of this number."""
+        is_left = number == 1 and self.plan is not None and self.plan.nest.swapped
+        return self.values[0 if is_left else number]
+
+    @property
+    def is_still(self) -> bool:
+        """Does it leave DRAM to others from its beginning on?"""
+        return self.plan is not None and self.brought is not None and self.plan.is_still(self.brought.extras)
+
 
 class Handing:
-    """Which calls load ahead, and the room that this takes on chip."""
+    """Which calls bring something, and the room that this takes on chip."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, has_near: bool) -> None:
+        self.machine, self.has_near = machine, has_near  # whether values stay in NRAM
         self.buffers: dict[str, Buffer] = {}
         self.users: dict[tuple[object, ...], list[Buffer]] = {}  # of the functions that were linked so far
         self.names: dict[tuple[object, ...], str] = {}
         self.owners: dict[tuple[object, ...], int] = {}  # of buffers that are not handed on
         self.linked = 0
 
-    def link(self, first: Call, second: Call | None, share: bool) -> Early | None:
-        """What the first call loads for the second, if it does; then the second has its name."""
-        if second is None or second.weights is None or second.plan is None or first.plan is None:
-            return None
+    def link(self, waiting: Sequence[Call], call: Call, share: bool) -> bool:
+        """Whether calls that wait bring something for this one."""
+        if call.plan is None or 1 not in call.given:
+            return False
         self.linked += 1
-        key = second.key if share else (*second.key, self.linked)
+        key = call.key if share else (*call.key, self.linked)
         name = self.names.setdefault(key, f"ahead{len(self.names)}")
-        if name == first.handed:  # its like stands before it and still uses them
-            name += "_2"
-        ahead = self._rooms(second, name, only=True)
-        tried = {
-            **self.users,
-            (first.key, first.handed, name): [*self._rooms(first, first.handed), *ahead],
-            (second.key, name, ""): self._rooms(second, name),
-        }
-        if not self._fit(tried):
-            return None
-        self.users, second.handed = tried, name
-        return Early(name, second.plan)
+        used = {e.brought.name for c in waiting for e, _ in c.brings}
+        if name in used | {c.brought.name for c in waiting if c.brought is not None}:
+            name += f"_{self.linked % (DEPTH + 1)}"  # its like stands before it and still uses them
+        return any(self._try(some, call, brought) for some, brought in self._choices(waiting, call, name))
 
-    def _rooms(self, call: Call, handed: str, only: bool = False) -> list[Buffer]:
-        """Of WRAM and SRAM; the others have nothing to do with it."""
+    def _choices(
+        self, waiting: Sequence[Call], call: Call, name: str
+    ) -> Iterator[tuple[Sequence[Call], Brought]]:  # fmt: skip
+        """Which calls bring what, the best choice first."""
+        plan = call.plan
+        assert plan is not None
+        extras = tuple(n for n in plan.short_extras if 2 + n in call.given and not self.has_near)
+        is_shared = "right" in plan.shared
+        need, given = cycles_brought(plan), cycles_given(plan)
+        rows = list[tuple[int, int, bool]]()
+        for first in range(len(waiting)):
+            calls = waiting[first:]
+            rows.append((max(0, need - sum(map(spare, calls))) + given * is_shared, first, False))
+            if is_shared and plan.is_whole and len(calls) > 1:
+                rows.append((_late(calls, _giver(calls, need, given), need, given), first, True))
+        for some in dict.fromkeys((extras, ())):
+            for _, first, is_given in sorted(rows):
+                yield waiting[first:], Brought(name, some, is_given)
+
+    def _try(self, calls: Sequence[Call], call: Call, brought: Brought) -> bool:
+        """Whether there is room for it."""
         assert call.plan is not None
-        found, owner = [], self.owners.setdefault(call.key, len(self.owners))
-        for room in call.plan.rooms.values():
-            is_handed = room.name in HANDED and bool(handed)
-            if room.space not in ("wram", "sram") or (only and not is_handed):
-                continue
-            name = f"{handed if is_handed else owner}.{room.name}"
-            found.append(self.buffers.setdefault(name, Buffer(name, room.space, room.bytes)))
-        return found
+        need, giver = cycles_brought(call.plan), len(calls)
+        if brought.is_given:
+            giver = _giver(calls, need, cycles_given(call.plan))
+        shares = shares_of([spare(c) for c in calls[:giver]], need)
+        if not shares[0] and len(calls) > 1 + brought.is_given:
+            return False  # the same with fewer calls
+        old = [c.brings for c in calls], call.brought
+        done = 0
+        for number, c in enumerate(calls):
+            share = (done, done + shares[number]) if number < giver else (0, WHOLE)
+            does: Does = ("fill" if brought.is_given else "load") if share[1] > done else "keep"
+            if number >= giver:
+                does = "give" if number == giver else "hold"
+            done = share[1]
+            c.brings = (*c.brings, (Early(brought, call.plan, does, share), call))
+        call.brought = brought
+        changed = [c for c in (*calls, call) if c.plan is not None]
+        tried = {**self.users, **{c.routine: self._rooms(c) for c in changed}}
+        if self._fit(tried):
+            self.users = tried
+            for c, eighths in zip(calls, shares, strict=False):
+                c.far += need * eighths // WHOLE
+            if brought.is_given:
+                calls[giver].near += cycles_given(call.plan)
+            return True
+        call.brought = old[1]
+        for c, brings in zip(calls, old[0], strict=True):
+            c.brings = brings
+        return False
+
+    def _rooms(self, call: Call) -> list[Buffer]:
+        """All buffers of a call, and of what it brings."""
+        assert call.plan is not None
+        owner, brought = self.owners.setdefault(call.key, len(self.owners)), call.brought
+        handed = brought.rooms(call.plan) if brought is not None else []
+        rooms = [r for r in call.plan.rooms.values() if r.space != "acc"]
+        if brought is not None and brought.is_given:
+            rooms = [r for r in rooms if r.name != "parts_right"]
+        found = [(f"{brought.name if brought and r.name in handed else owner}.{r.name}", r) for r in rooms]
+        for early, _ in call.brings:
+            found += [(f"{early.brought.name}.{name}", early.plan.rooms[name]) for name in early.rooms]
+        return [self.buffers.setdefault(name, Buffer(name, r.space, r.bytes)) for name, r in found]
 
     def _fit(self, users: dict[tuple[object, ...], list[Buffer]]) -> bool:
         together: dict[Buffer, set[Buffer]] = {}
@@ -112,14 +190,12 @@ def can_lead(plan: Plan) -> bool:
     return plan.waits and plan.mapping.lead > 0
 
 
-def cycles_ahead(call: Call | None) -> int:
-    """About how long that is, 0 if there is none: a power of two and quarters of it, so that equal groups
-    stay equal."""
-    if call is None or call.plan is None or not can_lead(call.plan):
+def cycles_ahead(call: Call) -> int:
+    """About how long that is, 0 if there is none."""
+    if call.plan is None or not can_lead(call.plan):
         return 0
     spent = max(4, last_step(call.plan))
-    quarter = 1 << (spent.bit_length() - 3)
-    return spent // quarter * quarter
+    return rounded(max(spent, call.alone) if call.is_still else spent)
 
 
 def can_come_early(plan: Plan) -> bool:
@@ -127,20 +203,124 @@ def can_come_early(plan: Plan) -> bool:
     return plan.waits and plan.nest.kind in ("product", "forward") and not plan.machine.core.pool_kib
 
 
+def cycles_brought(plan: Plan) -> int:
+    """About how long DRAM takes for what comes early."""
+    beside = Beside(bus=cycles_given(plan))
+    return owed(plan.nest, plan.machine, shape_of(plan.nest, plan.epilogue), plan.mapping, beside)
+
+
+def cycles_given(plan: Plan) -> int:
+    """About how long the bus of a cluster takes to give it to the cores."""
+    return round(float(_figures(plan).given_right[0]))
+
+
+def _figures(plan: Plan) -> Figures:
+    return figures_for(plan.nest, plan.machine, shape_of(plan.nest, plan.epilogue), [plan.mapping])
+
+
+def spare_bus(call: Call) -> int:
+    """Cycles in which a call leaves the bus of a cluster to others."""
+    assert call.plan is not None
+    figures, own, count = _figures(call.plan), call.plan.nest.own, call.plan.count
+    left, out = (prod(count[d] for d in own[name]) for name in ("left", "out"))
+    used = float(figures.given_left[0]) * left + float(figures.given_store[0]) * out
+    return max(0, call.alone - round(used) - call.near)
+
+
+def _giver(calls: Sequence[Call], need: int, given: int) -> int:
+    """Which call gives a shared operand to the cores, behind those that load it: the one for which they and
+    it have most of the time that this takes; the last of equals."""
+
+    return min(range(1, len(calls)), key=lambda n: (_late(calls, n, need, given), -n))
+
+
+def _late(calls: Sequence[Call], giver: int, need: int, given: int) -> int:
+    """Cycles for which those calls have no time."""
+    far = need - sum(map(spare, calls[:giver]))
+    return max(0, far) + max(0, given - spare_bus(calls[giver]))
+
+
+def shares_of(times: Sequence[int], need: int) -> list[int]:
+    """How much each of several calls loads: as late as there is time for it, the last one what is left."""
+    found, left = [0] * len(times), WHOLE
+    for number in reversed(range(len(times))):
+        found[number] = min(left, times[number] * WHOLE // max(need, 1))
+        left -= found[number]
+    found[-1] += left
+    return found
+
+
+def spare(call: Call) -> int:
+    """Cycles in which a call leaves DRAM to others and nothing is brought yet."""
+    return max(0, cycles_ahead(call) - call.far)
+
+
 def plan_call(a: Assembler, call: Call) -> None:
-    """The mapping of a contraction, and whether its weights may come early: nobody writes them."""
+    """The mapping of a contraction, and what the calls that wait bring for it."""
     if not a.ahead or call.kind != "contraction":
         return
-    spent = cycles_ahead(a.pending)
-    for early in (spent, 0) if spent else (0,):
-        made = plan_of(a.setting, call.region, call.layout, early)
+    waiting, later = leading(a.waiting), rounded(int(a.later / a.machine.dram_bytes_per_cycle))
+    dram, bus = rounded(sum(map(spare, waiting))), rounded(max(map(spare_bus, waiting[1:]), default=0))
+    for early in (dram, 0) if dram else (0,):
+        beside = Beside(early, bus if early else 0, later)
+        made = plan_of(a.setting, call.region, call.layout, beside)
         if made is None:
             return
         call.plan, call.found = made
-        weights = call.values[0 if call.plan.nest.swapped else 1]
-        if early and can_come_early(call.plan) and _is_given(a, weights):
-            call.weights = weights
+        call.alone = made[1].cycles - _owed(made[0], beside)
+        if early and call.alone < made[1].cycles:  # what does not come in time may be better loaded later
+            plain = plan_of(a.setting, call.region, call.layout, Beside(later=later))
+            if plain is not None and plain[1].cycles * MUCH < made[1].cycles:
+                (call.plan, call.found), call.alone = plain, plain[1].cycles
+        if not early or not can_come_early(call.plan):
+            continue
+        call.given = frozenset(n for n in _operands(call.plan) if _is_given(a, call.value(n)))
+        if a.handing.link(waiting, call, a.share):
             return
+
+
+def _owed(plan: Plan, beside: Beside) -> int:
+    """Cycles that a group waits for what neighbours do not hide."""
+    if not beside.dram:
+        return 0
+    return owed(plan.nest, plan.machine, shape_of(plan.nest, plan.epilogue), plan.mapping, beside)
+
+
+def weights_behind(graph: Graph) -> list[int]:
+    """Of each equation the bytes of weights that the contraction behind it reads, if nothing stands between
+    them; 0 if there is none."""
+    found, behind = list[int](), 0
+    for e in reversed(graph.equations):
+        found.append(behind)
+        if e.primitive.name == "constant" or e.attributes["kind"] == "alias":
+            continue
+        behind = 0
+        plan = contraction_plan(e.attributes["region"]) if e.attributes["kind"] == "contraction" else ""
+        if not isinstance(plan, str):
+            names = dict(zip(e.attributes["region"].inputs, e.inputs, strict=True))
+            right = names[plan.equation.inputs[1]]
+            behind = bytes_of(right) if right in graph.inputs else 0
+    return found[::-1]
+
+
+def leading(waiting: Sequence[Call]) -> Sequence[Call]:
+    """The last calls of a row that may all bring something."""
+    first = len(waiting)
+    while first and waiting[first - 1].plan is not None and cycles_ahead(waiting[first - 1]):
+        first -= 1
+    return waiting[first:]
+
+
+def rounded(cycles: int) -> int:
+    """To a power of two and quarters of it, so that equal groups stay equal."""
+    if cycles < 4:
+        return 0
+    quarter = 1 << (cycles.bit_length() - 3)
+    return cycles // quarter * quarter
+
+
+def _operands(plan: Plan) -> list[int]:
+    return [1, *(2 + n for n in plan.short_extras)]
 
 
 def _is_given(a: Assembler, v: Var) -> bool:

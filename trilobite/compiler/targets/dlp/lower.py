@@ -15,6 +15,7 @@ import numpy as np
 
 from trilobite.base.errors import IRError
 from trilobite.compiler.targets.dlp.contraction import accepts, lower_contraction, planned
+from trilobite.compiler.targets.dlp.contraction.behind import Beside
 from trilobite.compiler.targets.dlp.contraction.places import Plan
 from trilobite.compiler.targets.dlp.contraction.search import Found
 from trilobite.compiler.targets.dlp.drains import drain_of
@@ -284,12 +285,12 @@ def contraction_of(region: Graph, layout: Layout, machine: Machine) -> tuple[Pro
     return problem, _epilogue(machine, region, plan, layout, placed)
 
 
-def plan_of(s: Setting, region: Graph, layout: Layout, early: int) -> tuple[Plan, Found] | None:
+def plan_of(s: Setting, region: Graph, layout: Layout, beside: Beside) -> tuple[Plan, Found] | None:
     """How a contraction runs on the matrix unit, where nothing else could run it."""
     problem, epilogue = contraction_of(region, layout, s.machine)
     if accepts(problem, s.machine) is not None or (isinstance(problem, Convolution) and problem.groups > 1):
         return None
-    return planned(problem, epilogue, s.machine, s.cores, early)
+    return planned(problem, epilogue, s.machine, s.cores, beside)
 
 
 def _contraction(s: Setting, name: str, region: Graph, layout: Layout, **chosen: Any) -> LoweredGroup:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from trilobite.base.locations import UNKNOWN, Location
-from trilobite.compiler.targets.dlp.ahead import Call, Handing, plan_call
+from trilobite.compiler.targets.dlp.ahead import DEPTH, Call, Handing, plan_call, weights_behind
 from trilobite.compiler.targets.dlp.arena import GRAIN, Arena
 from trilobite.compiler.targets.dlp.arranged import arranged
-from trilobite.compiler.targets.dlp.contraction.function import Early
 from trilobite.compiler.targets.dlp.control import CONTROL, pointer_of, unfused
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, shared_copy
@@ -80,9 +79,11 @@ class Assembler:
         self.largest: list[tuple[int, str]] = []
         self.released: set[Var] = set()
         self.region_of: dict[Var, Graph] = {}
-        self.current, self.pending = graph, cast("Call | None", None)
+        self.current, self.waiting = graph, list[Call]()
         self.place = UNKNOWN  # of the equation whose operands are being arranged
-        self.ahead, self.handing = ahead and machine.interlock != "ranges", Handing(self.setting.machine)
+        is_near = self.near.buffer is not None and self.near.buffer.space == "nram"
+        self.handing = Handing(self.setting.machine, is_near)
+        self.ahead = ahead and machine.interlock != "ranges"
 
     # -- places ----------------------------------------------------------------------------------------------
 
@@ -121,7 +122,8 @@ class Assembler:
         """All equations. Inputs are placed; what the graph's outputs need stays."""
         uses = reads_of(graph)
         kept = {self.owner.get(v, v) for v in graph.inputs} | set(graph.outputs)
-        for e in graph.equations:
+        for e, later in zip(graph.equations, weights_behind(graph), strict=True):
+            self.later = later
             self._equation(e)
             for v in dict.fromkeys((*e.inputs, *e.outputs)):
                 if v in e.inputs:
@@ -228,6 +230,7 @@ class Assembler:
         if key not in self.made or not self.share:
             self.named += 1
             self.made[key] = lower_copy(self.setting, f"g{self.named}_reorder", shape, item, strides)
+        self.flush()
         self._emit(self.made[key], [v, copy], "reorder", ("transpose",), self.place)
 
     def _call(self, e: Equation, kind: str, region: Graph) -> None:
@@ -250,8 +253,9 @@ class Assembler:
         layout, room = Layout(known, homes), self.setting.machine
         call = Call(kind, region, layout, [*chosen, *outputs], e.location, room)
         plan_call(self, call)
-        self.flush(call)
-        self.pending = call
+        if len(self.waiting) == DEPTH:
+            self._write(self.waiting.pop(0))
+        self.waiting.append(call)
         for v, written in zip(e.outputs, outputs, strict=True):
             if written is not v:
                 self._reorder(written, v)
@@ -268,36 +272,36 @@ class Assembler:
         self._note_order(v, order)
         return v
 
-    def flush(self, following: Call | None = None) -> None:
-        """The call that waits for its place in the entry; it may load what the following one needs."""
-        call, self.pending = self.pending, None
-        if call is None:
-            return
-        early, values = self.handing.link(call, following, self.share), list(call.values)
-        if following is not None and following.weights is not None and early is not None:
-            values.append(following.weights)
+    def flush(self) -> None:
+        """The calls that wait for their places in the entry: they may bring something for the next ones."""
+        calls, self.waiting = self.waiting, []
+        for call in calls:
+            self._write(call)
+
+    def _write(self, call: Call) -> None:
+        values = [*call.values, *(to.value(n) for early, to in call.brings for n in early.operands)]
         names = tuple(x.primitive.name for x in call.region.equations)
-        self._emit(self._function(call, early), values, call.region.name, names, call.location)
+        self._emit(self._function(call), values, call.region.name, names, call.location)
 
     def _emit(
         self, group: LoweredGroup, values: Sequence[Var], name: str, names: tuple[str, ...], at: Location
     ) -> None:
-        if not group.meets:
-            self.settle()
+        if not group.meets and self.is_open:
+            self._meet()
         self.w.b.location = line_of(at)
         pointers = [self.pointer(v) for v in values]
         self.w.b.call(group.function, pointers, [])
         self.calls.append(Called(len(self.calls), group, name, names, at))
         self.is_open = True
 
-    def _function(self, call: Call, following: Early | None) -> LoweredGroup:
-        room = call.machine.core.nram.reserved_kib
-        key = (call.key, room, call.handed, following.handed if following else "")
+    def _function(self, call: Call) -> LoweredGroup:
+        key = call.routine
         if key in self.made and self.share:
             return self.made[key]
         self.named += 1
         name = f"g{self.named}_{call.region.name}"
-        chosen = {"mapping": call.found, "handed": call.handed, "following": following} if call.found else {}
+        brings = [early for early, _ in call.brings]
+        chosen = {"mapping": call.found, "brought": call.brought, "following": brings} if call.found else {}
         setting = Setting(self.module, call.machine, self.cores)
         self.made[key] = lower_group(setting, name, call.kind, call.region, call.layout, **chosen)
         self._locate(self.made[key], call.location, call.region.name)
@@ -310,6 +314,7 @@ class Assembler:
             op.location = place
 
     named = -1
+    later = 0  # bytes of weights that the next group reads
 
     is_open = False  # the group that was called last may still be storing its results
 
@@ -317,11 +322,14 @@ class Assembler:
         """What groups have written is there for all cores."""
         self.flush()
         if self.is_open:
-            self.meet()
+            self._meet()
 
     def meet(self) -> None:
         """What any core has written before is there for all behind."""
         self.flush()
+        self._meet()
+
+    def _meet(self) -> None:
         if self.is_open:
             self.w.b.sync()
             self.is_open = False

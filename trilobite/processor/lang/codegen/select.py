@@ -172,5 +172,5 @@ RULES: dict[str, Callable[[Emitter, Op], None]] = {
     "offset": _offset, "address": _address, "table": _table, "special": _special, "clock": _special,
     "get": _get, "set": _set, "load": _load, "store": _store, "atomic": _atomic, "cas": _atomic,
     "tensor": _tensor, "sync": _sync, "barrier": _barrier, "print": _print, "note": _nothing,
-    "begin": _nothing, "call": _call,
+    "begin": _nothing, "keep": _nothing, "call": _call,
 }  # fmt: skip

@@ -65,7 +65,7 @@ def _users(module: KernelModule) -> dict[Buffer, list[str]]:
     found: dict[Buffer, list[str]] = {}
     for name, function in module.functions.items():
         for op in function.ops():
-            if op.opcode == "address" and name not in found.setdefault(op.attrs["buffer"], []):
+            if op.opcode in ("address", "keep") and name not in found.setdefault(op.attrs["buffer"], []):
                 found[op.attrs["buffer"]].append(name)
     return found
 

@@ -32,6 +32,16 @@ class Behind:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What neighbours leave to a group, and want of it: cycles in which DRAM, and the bus of a cluster, bring
+    its right operand before it begins; cycles of DRAM for what the next group needs."""
+
+    dram: int = 0
+    bus: int = 0
+    later: int = 0
+
+
+@dataclass(frozen=True)
 class Shape:
     """What the cost depends on beside the nest: bytes of an element of the sums and of the results, whether
     nothing follows the sums, the vector instructions that follow whole sums and those that follow sums which
@@ -45,4 +55,4 @@ class Shape:
     behind_parts: Behind = Behind()
     extras: tuple[Extra, ...] = ()
     parts_wide: bool = True
-    early: int = 0  # cycles for which the first tile of the right operand is loaded before the walk begins
+    beside: Beside = Beside()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trilobite.compiler.targets.dlp.contraction import kept
+from trilobite.compiler.targets.dlp.contraction.behind import Beside
 from trilobite.compiler.targets.dlp.contraction.function import cycles_of
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import Nest
@@ -14,6 +15,7 @@ from trilobite.compiler.targets.dlp.contraction.predict import owed
 from trilobite.compiler.targets.dlp.contraction.search import (
     FINALISTS,
     MEASURED,
+    NOTHING,
     Found,
     nothing_fits,
     search,
@@ -28,20 +30,23 @@ FEW = 3  # that T1 times where a launch has many cores: one costs a quarter of a
 _KNOWN: dict[tuple[object, ...], Found] = {}
 
 
-def choose(nest: Nest, machine: Machine, cores: int, epilogue: Epilogue | None, early: int = 0) -> Found:
-    """The best mapping of the space, with its predicted cycles. With `early` another group loads the first
-    tile of the right operand, and that many cycles of it cost nothing."""
+def choose(
+    nest: Nest, machine: Machine, cores: int, epilogue: Epilogue | None, beside: Beside = NOTHING
+) -> Found:
+    """The best mapping of the space, with its predicted cycles. `beside`: what other groups do for it, and
+    want of it."""
 
     def timer(mapping: Mapping) -> int:
-        alone = cycles_of(Plan(nest, mapping, machine, epilogue), cores, early > 0)
-        return alone + (owed(nest, machine, shape_of(nest, epilogue), mapping, early) if early else 0)
+        is_early = beside.dram > 0
+        alone = cycles_of(Plan(nest, mapping, machine, epilogue), cores, is_early)
+        return alone + (owed(nest, machine, shape_of(nest, epilogue), mapping, beside) if is_early else 0)
 
-    key = (nest.key, machine, cores, _epilogue_key(epilogue), early)
+    key = (nest.key, machine, cores, _epilogue_key(epilogue), beside)
     if key not in _KNOWN:
         name = kept.name_of(*key)
         found = kept.get(name)
         if found is None or not _is_usable(nest, found.mapping, machine, epilogue):
-            found = _searched(nest, machine, cores, epilogue, timer, early)
+            found = _searched(nest, machine, cores, epilogue, timer, beside)
             kept.put(name, found)
         _KNOWN[key] = found
     return _KNOWN[key]
@@ -53,9 +58,9 @@ def _is_usable(nest: Nest, mapping: Mapping, machine: Machine, epilogue: Epilogu
 
 def _searched(
     nest: Nest, machine: Machine, cores: int, epilogue: Epilogue | None, timer: Callable[[Mapping], int],
-    early: int,
+    beside: Beside,
 ) -> Found:  # fmt: skip
-    found = search(nest, machine, cores, epilogue, timer, FINALISTS if cores == 1 else FEW, early)
+    found = search(nest, machine, cores, epilogue, timer, FINALISTS if cores == 1 else FEW, beside)
     if not found.best:
         raise nothing_fits(machine, found.smallest)
     return found.best[0]

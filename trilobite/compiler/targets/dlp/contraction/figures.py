@@ -101,12 +101,12 @@ class Figures:
     def size(self) -> int:
         return len(self.steps)
 
-    def bound(self, nest: Nest) -> Array:
+    def bound(self, nest: Nest, is_early: bool = False) -> Array:
         """Cycles that no order of the loops can beat: the unit, or every tile loaded and stored once."""
         own = nest.own
         times = {name: np.prod([self.count[d] for d in own[name]], axis=0) for name in own}
-        moved = self.left * times["left"] + self.right * times["right"] + self.store * times["out"]
-        return np.maximum(self.unit, moved)
+        moved = self.left * times["left"] + self.store * times["out"]
+        return np.maximum(self.unit, moved if is_early else moved + self.right * times["right"])
 
 
 def ceil_div(a: Array, b: Array) -> Array:

@@ -7,10 +7,10 @@ cycles.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from trilobite.base.errors import KernelError
+from trilobite.compiler.targets.dlp.contraction.brought import Brought, Early
 from trilobite.compiler.targets.dlp.contraction.generate import Kernel
 from trilobite.compiler.targets.dlp.contraction.nest import Filter, Nest, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan
@@ -25,23 +25,16 @@ from trilobite.processor.lang.types import Pointer
 from trilobite.processor.machine import Machine
 
 GDRAM = Pointer("gdram")
-
-
-@dataclass(frozen=True)
-class Early:
-    """A group whose first weights are loaded while the one before it computes, into buffers of this name."""
-
-    handed: str
-    plan: Plan
+KINDS = ("load", "fill"), ("give",)  # copies from DRAM, and those from SRAM
 
 
 def write(
-    module: KernelModule, name: str, plan: Plan, crop: int = 0, cores: int = 1, handed: str = "",
-    following: Early | None = None,
+    module: KernelModule, name: str, plan: Plan, crop: int = 0, cores: int = 1,
+    brought: Brought | None = None, following: Sequence[Early] = (),
 ) -> Function:  # fmt: skip
     """The function of one contraction; the image begins `crop` bytes behind its pointer. All cores of a
-    launch meet before they touch memory; a single one waits for what is under way. With `handed` its own
-    first weights are there when it begins; it loads those of `following`, which its last pointer says."""
+    launch meet before they touch memory; a single one waits for what is under way. What is `brought` is there
+    when it begins; it brings what `following` says, whose operands its last pointers are."""
     overflow = plan.overflow()
     if overflow is not None:
         raise KernelError(
@@ -59,21 +52,30 @@ def write(
     operands = params[:2][::-1] if plan.nest.swapped else params[:2]
     if crop:
         operands[0] = builder.offset(operands[0], builder.integer(crop))
-    kernel = Kernel(builder, plan, [*operands, *params[2 : 2 + extra]], params[2 + extra :], handed)
+    kernel = Kernel(builder, plan, [*operands, *params[2 : 2 + extra]], params[2 + extra :], brought)
     if plan.waits or cores > 1:
         builder.sync()
     if cores > 1:
         builder.barrier("chip", "ipu")
-    ahead = None
-    if following is not None:
-        ahead = partial(_early, builder, following, function.blocks[0].add_argument(GDRAM, "weights"))
-    kernel.emit(ahead)
+    made = [
+        (e, [function.blocks[0].add_argument(GDRAM, "weights" if n == 1 else f"e{n}") for n in e.operands])
+        for e in following
+    ]
+    for early, _ in made:
+        if early.does in ("keep", "hold"):
+            Kernel(builder, early.plan, [], [], early.brought, early)
+    far, near = ([partial(_early, builder, *x) for x in made if x[0].does in kinds] for kinds in KINDS)
+    kernel.emit(far, near)
     builder.ret()
     return function
 
 
-def _early(builder: Builder, following: Early, weights: Value) -> None:
-    Kernel(builder, following.plan, [weights, weights], [], following.handed, is_other=True).load_early()
+def _early(builder: Builder, early: Early, given: Sequence[Value], piece: int = 0, pieces: int = 1) -> None:
+    """What a routine does for another."""
+    count = len(early.plan.epilogue.operands) if early.plan.epilogue else 0
+    some = dict(zip(early.operands, given, strict=True))
+    operands = [some.get(n, given[0] if given else builder.integer(0)) for n in range(2 + count)]
+    Kernel(builder, early.plan, operands, [], early.brought, early).bring(early, piece, pieces)
 
 
 def _homes(plan: Plan) -> list[Home | None]:
@@ -89,9 +91,9 @@ def _homes(plan: Plan) -> list[Home | None]:
 
 
 def cycles_of(plan: Plan, cores: int, early: bool = False) -> int:
-    """T1 of the plan alone, without data and without the launch; with `early` its first weights are there."""
+    """T1 of the plan alone, without data and without the launch; with `early` its weights are there."""
     machine, module = plan.machine, KernelModule("timed")
-    write(module, "group", plan, handed="early" if early else "")
+    write(module, "group", plan, brought=Brought("early", plan.short_extras, True) if early else None)
     homes, sizes = _homes(plan), _sizes(plan)
     entry = module.add_function(Function("main", entry=True))
     builder = Builder(module, entry)

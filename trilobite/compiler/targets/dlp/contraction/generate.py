@@ -7,9 +7,12 @@ asynchronous and run steps ahead of, or behind, the unit; edges of tiles are num
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
+from trilobite.compiler.targets.dlp.contraction.bringing import Bringing
+from trilobite.compiler.targets.dlp.contraction.brought import WHOLE, Brought, Early
 from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile
 from trilobite.compiler.targets.dlp.contraction.finish import Finish
 from trilobite.compiler.targets.dlp.contraction.homes import Rows, copy_rows, is_apart, is_own
@@ -19,42 +22,51 @@ from trilobite.compiler.targets.dlp.contraction.places import Plan, is_scalar
 from trilobite.compiler.targets.dlp.contraction.region import Regions
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
 from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, launched_clusters
-from trilobite.compiler.targets.dlp.contraction.together import SharedLoads, Tile
+from trilobite.compiler.targets.dlp.contraction.together import Tile
 from trilobite.compiler.targets.dlp.contraction.walk import Point, Stage, Walk
 from trilobite.compiler.targets.dlp.vector.formats import WORDS
 from trilobite.processor.isa.formats import U8
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Buffer, Value
 
-HANDED = ("right", "parts_right")  # rooms that a routine fills for the one behind it
+Write = Callable[[], None]
+Give = Callable[[int, int], None]
 
 
-class Kernel(SharedLoads):
+class Kernel(Bringing):
     """Writes one contraction at the builder's place. `pointers`: the image, the other operand, extras,
-    results. With `handed`, the name of the buffers of its right operand, the first tile of that is loaded by
-    the routine before (`load_early`), which only has these buffers (`is_other`)."""
+    results. What is `brought` is on chip when it begins. A routine that brings it (`early`) only has the
+    buffers that this takes."""
 
     def __init__(
         self, builder: Builder, plan: Plan, operands: Sequence[Value], results: Sequence[Value],
-        handed: str = "", is_other: bool = False,
+        brought: Brought | None = None, early: Early | None = None,
     ) -> None:  # fmt: skip
         self.builder, self.plan, self.s = builder, plan, Scalars(builder)
         self.nest, self.mapping, self.count = plan.nest, plan.mapping, plan.count
-        self.operands, self.results, self.handed = list(operands), list(results), handed
-        rooms = [name for name in plan.rooms if not is_other or name in HANDED]
-        self.base = {name: self._buffer(name) for name in rooms}
+        self.operands, self.results, self.brought = list(operands), list(results), brought
+        is_given = brought is not None and brought.is_given and early is None
+        self.shared = tuple(n for n in plan.shared if not (is_given and n == "right"))
+        self.filled = tuple(n for n in plan.filled if n in self.shared)
+        without = () if "right" in self.filled else ("parts_right",)
+        rooms = early.rooms if early else [name for name in plan.rooms if name not in without]
+        if early is not None and early.does in ("keep", "hold"):
+            for name in rooms:
+                builder.keep(self._buffer(name))
+            return
+        self.base = {name: builder.address(self._buffer(name)) for name in rooms}
         self.starts, self.trips = self._division()
         self.regions = Regions(self.s, plan, self.starts)
         self.finish = Finish(self.s, plan, self.base)
 
-    def _buffer(self, name: str) -> Value:
-        room, module, is_handed = self.plan.rooms[name], self.builder.module, self.handed and name in HANDED
-        full = f"{self.handed if is_handed else self.builder.function.name}.{name}"
+    def _buffer(self, name: str) -> Buffer:
+        room, module, brought = self.plan.rooms[name], self.builder.module, self.brought
+        is_handed = brought is not None and (name == "parts_right" or name in brought.rooms(self.plan))
+        full = f"{brought.name if brought and is_handed else self.builder.function.name}.{name}"
         if is_handed and full in module.buffers:
             assert module.buffers[full].bytes == room.bytes, f"{full} is of another mapping"
-            return self.builder.address(module.buffers[full])
-        made = Buffer(full, room.space, room.bytes, slots=room.slots, handed=bool(is_handed))
-        return self.builder.address(module.add_buffer(made))
+            return module.buffers[full]
+        return module.add_buffer(Buffer(full, room.space, room.bytes, slots=room.slots, handed=is_handed))
 
     def _division(self) -> tuple[dict[str, Int], dict[str, Int]]:
         """The first element of each dim that is this core's, and how many tiles are."""
@@ -101,21 +113,25 @@ class Kernel(SharedLoads):
                 is_there = s.mul(is_there, s.compare("lt", first, extent))
         s.when(is_there, body, "there")
 
-    def emit(self, following: Callable[[], None] | None = None) -> None:
-        """`following` writes what is loaded for the next routine: not behind vector instructions, which wait
-        for the unit."""
+    def emit(self, far: Sequence[Write] = (), near: Sequence[Give] = ()) -> None:
+        """`far` and `near` write what is brought for later routines, from DRAM and, piece by piece, from
+        SRAM: not behind vector instructions, which wait for the unit."""
         plan, lead = self.plan, self.mapping.lead
+        is_still = self.brought is not None and plan.is_still(self.brought.extras)
         between = None
-        if following is not None:
-            between = Stage("ahead", 0 if plan.has_body else 1, lambda _: following())
+        if far and not is_still:
+            between = Stage("ahead", 0 if plan.has_body else 1, lambda _: _all(far))
         self.finish.prepare()
         looped = [d for d in self.mapping.order if self.count[d] > 1 or not isinstance(self.trips[d], int)]
-        meets = ("chip" if self.mapping.across else "cluster") if plan.shared else ""
+        meets = ""
+        if self.shared:
+            meets = "chip" if any(name in self.mapping.across for name in self.shared) else "cluster"
         walk = Walk(
             self.s, looped, self.trips, plan.residences, self.mapping.order, plan.waits, meets, plan.count,
-            plan.is_quiet,
+            plan.is_quiet, partial(_all, far) if is_still else None, is_still,
         )  # fmt: skip
-        early = 1 if plan.filled else 0
+        walk.near, walk.is_near_first = [*near], plan.has_body
+        early = 1 if self.filled else 0
         load = Stage("load", early, self._load)
         behind = early + lead + (1 if plan.is_apart else 0)
         store = Stage("store", behind + (1 if lead else 0), self._at_result(self._store))
@@ -125,7 +141,7 @@ class Kernel(SharedLoads):
             units.append(Stage("finish", behind, self._at_result(self._finish_last)))
         if early:
             fill = Stage("fill", 0, self._fill)
-            if plan.is_single and not (self.handed and plan.filled == ("right",)):
+            if plan.is_single and not (self.brought and self.filled == ("right",)):
                 fill, load = Stage("fill", 0, self._fill_and_load), Stage("take", early, self._takes)
             is_filled = plan.is_single and load.name == "load"
             walk.emit([load, store, *units] if is_filled else [fill, load, store, *units], between)
@@ -134,19 +150,12 @@ class Kernel(SharedLoads):
         # where the machine orders nothing by itself, and then the steps are apart.
         walk.emit([load, store, *units] if plan.waits and lead else [load, compute, store], between)
 
-    def load_early(self) -> None:
-        """The first tile of the right operand, into buffers that nobody else uses meanwhile."""
-        at = Point(dict.fromkeys(DIMS, 0), {})
-        get = self._fill_part if "right" in self.plan.filled else self._load_tile
-        there = partial(self._where, at, "right", partial(get, "right", at))
-        self.s.when(self.s.compare("gt", self.s.product(self.trips.values()), 0), there, "early")
-
     def _is_due(self, name: str, at: Point, is_fill: bool) -> Int:
-        """Whether a tile is loaded at this point; of what was loaded early, not the first one."""
+        """Whether a tile is loaded at this point, and was not brought."""
         s, due = self.s, at.is_first(self.s, self.plan.residences[name].zero)
-        if name != "right" or not self.handed or is_fill != (name in self.plan.shared):
+        if name != "right" or not self.brought or is_fill != (name in self.filled):
             return due
-        return s.mul(due, s.compare("ne", s.total(at.index.values()), 0))
+        return 0 if self.plan.is_whole else s.mul(due, s.compare("ne", s.total(at.index.values()), 0))
 
     def _at_result(self, body: Callable[[Point], None]) -> Callable[[Point], None]:
         return lambda at: self._where(at, "out", partial(body, at))
@@ -162,7 +171,7 @@ class Kernel(SharedLoads):
         self._directs(at)
 
     def _takes(self, at: Point) -> None:
-        self._operands(at, self.plan.shared, self._take)
+        self._operands(at, self.shared, self._take)
 
     def _operands(self, at: Point, names: Sequence[str], get: Callable[[str, Point], None]) -> None:
         for name in names:
@@ -170,9 +179,12 @@ class Kernel(SharedLoads):
             self.s.when(self._is_due(name, at, False), there, name)
 
     def _directs(self, at: Point) -> None:
-        skipped = (*self.plan.shared, "left") if self.plan.left_there else self.plan.shared
+        skipped = (*self.shared, "left") if self.plan.left_there else self.shared
         self._operands(at, [name for name in OPERANDS if name not in skipped], self._load_tile)
+        brought = self.brought.extras if self.brought else ()
         for number, _ in enumerate(self.nest.extras[: len(self.operands) - 2]):
+            if number in brought:
+                continue
             r = self.plan.residences[f"extra{number}"]
             there = partial(self._where, at, "out", partial(self._load_extra, number, at))
             self.s.when(at.is_first(self.s, r.zero), there, f"extra{number}")
@@ -187,7 +199,7 @@ class Kernel(SharedLoads):
     # operands that several cores load together
     def _fill(self, at: Point) -> None:
         """This core's parts of tiles, from DRAM into SRAM."""
-        for name in self.plan.filled:
+        for name in self.filled:
             there = partial(self._where, at, name, partial(self._fill_part, name, at))
             self.s.when(self._is_due(name, at, True), there, "fill")
 
@@ -205,13 +217,20 @@ class Kernel(SharedLoads):
         axes, first = self.regions.filter_axes(at, self.nest.filter)
         return Tile(self.operands[1], first, axes, self.nest.filter.item)
 
-    def _load_tile(self, name: str, at: Point) -> None:
+    def _load_tile(self, name: str, at: Point, share: tuple[int, int] = (0, WHOLE)) -> None:
         to = self._place(name, at)
         image = (name == "left") != (self.nest.kind == "weight_grad")
         if image and self.nest.kind != "product":
             to = self._cleared(to, at)
         tile = self._tile(name, at)
-        self._copy_in(to, tile)
+        if share == (0, WHOLE):
+            self._copy_in(to, tile)
+            return
+        *inner, outer = self._axes(tile)
+        first, count = self._shared_rows(outer.count, share)
+        to, of = self.s.offset(to, self.s.mul(first, outer.to)), self.s.mul(first, outer.of)
+        axes = [*inner, Axis(count, outer.to, outer.of)]
+        self._copy_in(to, replace(tile, first=self.s.add(tile.first, of), axes=axes))
 
     def _copy_in(self, to: Value, tile: Tile) -> None:
         of = self.s.offset(tile.pointer, tile.first)
@@ -345,6 +364,11 @@ class Kernel(SharedLoads):
         if self.plan.epilogue is not None:
             return self.nest.extras[len(self.plan.epilogue.operands) + number]
         return self.nest.filter if self.nest.kind == "weight_grad" else self.nest.other
+
+
+def _all(bodies: Sequence[Write]) -> None:
+    for body in bodies:
+        body()
 
 
 def _size(parts: Sequence[int]) -> int:

@@ -6,12 +6,15 @@ and what was decided about it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from trilobite.base.errors import KernelError
+from trilobite.compiler.targets.dlp.contraction.behind import Beside
+from trilobite.compiler.targets.dlp.contraction.brought import Brought, Early
 from trilobite.compiler.targets.dlp.contraction.choose import choose
-from trilobite.compiler.targets.dlp.contraction.function import Early, write
+from trilobite.compiler.targets.dlp.contraction.function import write
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import Nest, crop, nest_of, refusal
 from trilobite.compiler.targets.dlp.contraction.places import Plan
@@ -53,17 +56,17 @@ def lower_contraction(
     machine: Machine,
     cores: int,
     mapping: Mapping | Found | None = None,
-    handed: str = "",
-    following: Early | None = None,
+    brought: Brought | None = None,
+    following: Sequence[Early] = (),
 ) -> LoweredGroup:
-    """Adds the function `name`. Without a mapping the search chooses one. `handed` and `following` say what
+    """Adds the function `name`. Without a mapping the search chooses one. `brought` and `following` say what
     groups do for each other (`write`)."""
     nest = nest_for(problem, epilogue)
     found = Found(mapping, 0) if isinstance(mapping, Mapping) else mapping
     found = found or choose(nest, machine, cores, epilogue)
     chosen = found.mapping
     plan = Plan(nest, chosen, machine, epilogue)
-    write(module, name, plan, crop(problem), cores, handed, following)
+    write(module, name, plan, crop(problem), cores, brought, following)
     has_rate = nest.left.rate in machine.core.mfu.macs_per_cycle
     lacks = f"the matrix unit of {machine.name} has no {nest.left.rate}: the vector unit multiplies"
     cost = Cost(found.timed or found.predicted, found.bound, macs=nest.macs) if found.predicted else None
@@ -72,11 +75,11 @@ def lower_contraction(
 
 
 def planned(
-    problem: Problem, epilogue: Epilogue | None, machine: Machine, cores: int, early: int
+    problem: Problem, epilogue: Epilogue | None, machine: Machine, cores: int, beside: Beside
 ) -> tuple[Plan, Found]:
-    """The choice for `lower_contraction`, and what it means; `early`: cycles in which weights come early."""
+    """The choice for `lower_contraction`, and what it means; `beside`: what other groups do for it."""
     nest = nest_for(problem, epilogue)
-    found = choose(nest, machine, cores, epilogue, early)
+    found = choose(nest, machine, cores, epilogue, beside)
     return Plan(nest, found.mapping, machine, epilogue), found
 
 

@@ -6,6 +6,7 @@ results, the residence of every operand, and the bytes of every buffer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -229,14 +230,39 @@ class Plan:
     @property
     def is_quiet(self) -> bool:
         """DRAM gives weights and what each output needs once, and is left alone from then on."""
+        return self.is_at_home and all(self.count[d] == 1 for d in ("g", "n", "k"))
+
+    def is_still(self, brought: Sequence[int]) -> bool:
+        """Is DRAM left alone altogether where all of the right operand and these operands of the epilogue
+        are there before it begins?"""
+        short = [n for n, _ in enumerate(self.nest.extras) if self._is_short_extra(n)]
+        return self.is_at_home and self.is_whole and set(short) <= set(brought)
+
+    @property
+    def is_at_home(self) -> bool:
+        """Are all images and results on chip?"""
         views = [v for n, v in enumerate(self.nest.extras) if not (self._is_short_extra(n))]
         near = [self.nest.image, *(views or [self.nest.other])]
-        once = all(self.count[d] == 1 for d in ("g", "n", "k"))
-        return once and self.nest.kind != "weight_grad" and all(is_near(v) for v in near)
+        return self.nest.kind != "weight_grad" and all(is_near(v) for v in near)
 
     def _is_short_extra(self, number: int) -> bool:
         view = self.nest.extras[number]
         return is_vector(view) or is_scalar(view)
+
+    @property
+    def is_whole(self) -> bool:
+        """Do all tiles of the right operand lie on chip at once, so that each is loaded once, in few copies?
+        Of a shared one SRAM holds a single tile."""
+        found = self.residences["right"]
+        most = 1 if "right" in self.shared else self.machine.core.queues.depth // 2
+        return found.level == 0 and found.places <= most
+
+    @property
+    def short_extras(self) -> tuple[int, ...]:
+        """Operands of the epilogue with a number for each output, all of which lie on chip at once."""
+        numbers = range(len(self.epilogue.operands) if self.epilogue else 0)
+        few = {n: self.residences[f"extra{n}"] for n in numbers if self.is_spread(n)}
+        return tuple(n for n, r in few.items() if r.level == 0 and r.places == 1)
 
     @property
     def is_single(self) -> bool:

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.compiler.targets.dlp.contraction.behind import Extra, Shape
+from trilobite.compiler.targets.dlp.contraction.behind import Beside, Extra, Shape
 from trilobite.compiler.targets.dlp.contraction.figures import Figures, ceil_div, figures_of, together
-from trilobite.compiler.targets.dlp.contraction.mapping import ALIGN, Mapping
+from trilobite.compiler.targets.dlp.contraction.mapping import ALIGN, Mapping, residence, trips
+from trilobite.compiler.targets.dlp.contraction.near import is_near
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest
 from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, sharing_of
 from trilobite.processor.lang.scratchpad import room_of
@@ -26,6 +27,7 @@ from trilobite.processor.machine import Machine
 
 Array = Any  # of NumPy, one entry for each mapping
 
+SLOWER = 0.125  # of a group's own cycles that count where DRAM has more to do than the chip
 BEFORE = 20  # cycles of scalar work between a wait and the first copy
 _SOME = 1e-6  # cycles of a store that goes elsewhere than to DRAM
 MEETING = 24  # cycles of a barrier of a cluster in a step
@@ -57,9 +59,14 @@ def predicted(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping) -> f
     return float(Prediction(nest, machine, shape, figures, walking).cycles[0])
 
 
-def owed(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping, early: int) -> int:
-    """Cycles of the right operand's first tile that are left if so many are spent on it before."""
-    return max(0, round(float(figures_for(nest, machine, shape, [mapping]).right[0])) - early)
+def owed(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping, beside: Beside) -> int:
+    """Cycles of what comes of the right operand before the walk begins that neighbours do not hide."""
+    count, figures = trips(nest, mapping), figures_for(nest, machine, shape, [mapping])
+    found = residence(nest.own["right"], mapping.order, count, count, mapping.keep_right, mapping.lead + 1)
+    is_shared = figures.given_right[0] > 0
+    tiles = found.places if found.level == 0 and not is_shared else 1
+    given = float(figures.given_right[0]) - beside.bus if found.level == 0 and found.places == 1 else 0.0
+    return max(0, round(tiles * float(figures.right[0])) - beside.dram) + max(0, round(given))
 
 
 class Prediction:
@@ -155,9 +162,14 @@ class Prediction:
         own, b = self.nest.own, self.walking
         left, right, store = self.f.left, self.f.right, self.f.store
         _, zero_left = self._level(own["left"], b.keep_left)
-        _, zero_right = self._level(own["right"], b.keep_right)
+        places, zero_right = self._level(own["right"], b.keep_right)
+        gl, gr, first = self.f.given_left, self.f.given_right, right
+        beside = self.shape.beside
+        if beside.dram:  # all of it comes before the walk begins, where all of it stays
+            whole = self._outermost & ((places == 1) | (gr == 0))
+            first, right = np.where(whole, places * right, right), np.where(whole, 0, right)
+            gr = np.where(whole, np.maximum(gr - beside.bus, 0), gr)
         pl, pr, both, ps = self._shares(zero_left, zero_right)
-        gl, gr = self.f.given_left, self.f.given_right
         kinds = ((both, left + right, gl + gr), (pl - both, left, gl), (pr - both, right, gr),
                  (1 - pl - pr + both, 0 * left, 0 * left))  # fmt: skip
         unit = self.f.unit / np.maximum(self.f.steps, 1)
@@ -168,9 +180,29 @@ class Prediction:
             each = each + weight * (ps * with_store + (1 - ps) * without)
         nothing = 0 * left
         last = self._step(nothing, nothing, unit, nothing) + self.f.vector
-        first = left + np.maximum(right - self.shape.early, 0)
+        first = left + np.maximum(first - beside.dram, 0)
         end = self._ends(store) + self.f.given_store if self._stores_far else self.f.given_store
         return self._first(first, gl + gr) + (self.f.steps - 1) * each + last + end
+
+    @cached_property
+    def score(self) -> Array:
+        """Cycles, and those of DRAM for the next group that this one does not hide: all of a walk hides them
+        that needs nothing of DRAM, else its last step."""
+        beside, steps = self.shape.beside, np.maximum(self.f.steps, 1)
+        if not (beside.later and self._is_at_home):
+            return self.cycles
+        places, _ = self._level(self.nest.own["right"], self.walking.keep_right)
+        whole = self._outermost & ((places == 1) | (self.f.given_right == 0)) & (beside.dram > 0)
+        far, near = np.where(whole, places * self.f.right, 0), np.where(whole, self.f.given_right, 0)
+        alone = self.cycles - np.maximum(far - beside.dram, 0) - np.maximum(near - beside.bus, 0)
+        hides = np.where(whole, alone, self.f.unit / steps + self.f.vector)
+        return self.cycles + np.maximum(beside.later - hides, 0) + SLOWER * alone
+
+    @property
+    def _is_at_home(self) -> bool:
+        """Are all images and results on chip?"""
+        views = [x.view for x in self.shape.extras if not (x.is_vector or x.is_scalar)] or [self.nest.other]
+        return self.nest.kind != "weight_grad" and all(map(is_near, (self.nest.image, *views)))
 
     @property
     def _stores_far(self) -> bool:

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from trilobite.base.errors import KernelError
-from trilobite.compiler.targets.dlp.contraction.behind import Behind, Extra, Shape
+from trilobite.compiler.targets.dlp.contraction.behind import Behind, Beside, Extra, Shape
 from trilobite.compiler.targets.dlp.contraction.figures import Figures
 from trilobite.compiler.targets.dlp.contraction.formats import is_product
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping, ceil_div, trips
@@ -26,13 +26,20 @@ from trilobite.compiler.targets.dlp.contraction.places import (
     is_scalar,
     is_vector,
 )
-from trilobite.compiler.targets.dlp.contraction.predict import Prediction, figures_for
+from trilobite.compiler.targets.dlp.contraction.predict import (
+    SLOWER,
+    Prediction,
+    figures_for,
+    owed,
+    predicted,
+)
 from trilobite.compiler.targets.dlp.contraction.space import Space
 from trilobite.compiler.targets.dlp.contraction.walk import SHORT
 from trilobite.compiler.targets.dlp.interfaces import Epilogue
 from trilobite.compiler.targets.dlp.vector import identity
 from trilobite.processor.machine import Machine
 
+NOTHING = Beside()
 FINALISTS = 8
 DEPTH = 12  # candidates that are kept for each finalist: some may not fit, some only differ a little
 ALMOST = 1.15  # times the best's cycles: another way to share is worth T1's opinion
@@ -48,6 +55,11 @@ class Found:
     predicted: int
     timed: int | None = None
     bound: str = ""
+
+    @property
+    def cycles(self) -> int:
+        """The best that is known."""
+        return self.timed or self.predicted
 
 
 @dataclass(frozen=True)
@@ -102,11 +114,11 @@ def search(
     epilogue: Epilogue | None,
     timer: Callable[[Mapping], int] | None = None,
     finalists: int = FINALISTS,
-    early: int = 0,
+    beside: Beside = NOTHING,
 ) -> Search:
-    """The best mappings. `timer` gives T1's cycles of one; without it T0 decides. `early`: cycles for which
-    the first tile of the right operand is loaded while others compute."""
-    space, shape = Space(nest, machine, cores), replace(shape_of(nest, epilogue), early=early)
+    """The best mappings. `timer` gives T1's cycles of one; without it T0 decides. `beside`: what
+    neighbours do for the group, and want of it."""
+    space, shape = Space(nest, machine, cores), replace(shape_of(nest, epilogue), beside=beside)
     seen = fitting = 0
     best: list[tuple[float, int, Mapping]] = []
     figures = space.figures(shape)
@@ -118,11 +130,24 @@ def search(
         seen += more
     best.sort(key=lambda found: found[:2])
     chosen = _varied(_legal(best, nest, machine, epilogue), finalists)
-    found = [Found(m, round(cycles), bound=_bound(space, shape, m, cycles)) for cycles, _, m in chosen]
+    costs = [predicted(nest, machine, shape, m) for _, _, m in chosen]
+    pairs = zip(chosen, costs, strict=True)
+    found = [Found(m, round(c), bound=_bound(space, shape, m, c)) for (_, _, m), c in pairs]
     if timer is not None and len(found) > 1 and max(_steps(nest, f.mapping) for f in found) <= MOST_STEPS:
         found = [replace(f, timed=timer(f.mapping)) for f in found]
-        found.sort(key=lambda f: f.timed or 0)
+        found.sort(key=lambda f: (f.timed or 0) + _left(Plan(nest, f.mapping, machine, epilogue), f, shape))
     return Search(seen, fitting, tuple(found), "" if found else _smallest(space, epilogue))
+
+
+def _left(plan: Plan, found: Found, shape: Shape) -> float:
+    """What others wait for because of this one, as in T0's score."""
+    beside = shape.beside
+    if not (beside.later and plan.is_at_home):
+        return 0
+    late = owed(plan.nest, plan.machine, shape, plan.mapping, beside) if beside.dram else 0
+    spent = (found.timed or 0) - late
+    hides = spent if beside.dram and plan.is_still(plan.short_extras) else last_step(plan)
+    return max(0, beside.later - hides) + SLOWER * spent
 
 
 def _smallest(space: Space, epilogue: Epilogue | None) -> str:
@@ -168,14 +193,14 @@ def _scored(
     """
     seen = fitting = 0
     found: list[tuple[float, int, Mapping]] = []
-    bound, limit = figures.bound(space.nest), np.inf
+    bound, limit = figures.bound(space.nest, shape.beside.dram > 0), np.inf
     for walking in space.walks(lead):
         made = Prediction(space.nest, space.machine, shape, figures, walking)
         rows = np.flatnonzero(made.fits & (bound <= limit))
         fitting += len(rows)
         if len(rows):
             some = Prediction(space.nest, space.machine, shape, figures.take(rows), walking)
-            cycles = some.cycles
+            cycles = some.score
             for place in np.argsort(cycles, kind="stable")[:keep]:
                 if cycles[place] <= limit:
                     row = int(rows[place])

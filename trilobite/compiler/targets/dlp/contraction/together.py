@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
+from trilobite.compiler.targets.dlp.contraction.brought import WHOLE
 from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile, merged
 from trilobite.compiler.targets.dlp.contraction.homes import NO_ROWS, Rows, share_rows
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
@@ -55,7 +56,7 @@ class SharedLoads:
     def _place(self, name: str, at: Point) -> Value:
         raise NotImplementedError
 
-    def _fill_part(self, name: str, at: Point) -> None:
+    def _fill_part(self, name: str, at: Point, share: tuple[int, int] = (0, WHOLE)) -> None:
         s, tile, made = self.s, self._tile(name, at), self.plan.sharing(name)
         mine: Int = 0
         if made.within:
@@ -63,12 +64,21 @@ class SharedLoads:
         if made.across:
             mine = s.add(mine, s.mul(self._weighted(0, made.clusters.weights(True)), made.sharers))
         first, count, step, axes = self._part(tile, made.parts, mine)
+        begin, count = self._shared_rows(count, share)
+        first = s.add(first, begin)
         to = s.offset(self._parts(name, at), s.mul(first, step))
         outer = axes[-1]
         source = s.offset(s.offset(tile.pointer, tile.first), s.mul(first, outer.of))
         some = [*axes[:-1], Axis(count, outer.to, outer.of)]
         copy = partial(copy_tile, s, to, source, some, tile.item)
         s.when(s.compare("gt", count, 0), copy, "part")
+
+    def _shared_rows(self, count: Int, share: tuple[int, int]) -> tuple[Int, Int]:
+        """Of so many rows the first of a share of them, and how many there are."""
+        if share == (0, WHOLE):
+            return 0, count
+        low, high = (self.s.ceil_div(self.s.mul(count, bound), WHOLE) for bound in share)
+        return low, self.s.sub(high, low)
 
     def _weighted(self, level: int, weights: Sequence[tuple[str, int]]) -> Int:
         """This cluster's (0) or core's (1) number among those that differ along these dims."""
@@ -84,9 +94,9 @@ class SharedLoads:
         kind = self._weighted(1, members.weights(False))
         return self.s.offset(place, self.s.mul(kind, room.tile // made.kinds(per_cluster)))
 
-    def _take(self, name: str, at: Point) -> None:
+    def _take(self, name: str, at: Point, piece: int = 0, pieces: int = 1) -> None:
         """The tile, from the SRAM of every cluster that has a part; of each this core's share, for all cores
-        of its cluster that want it."""
+        of its cluster that want it. Or one of several pieces of what it is to take."""
         s, made, tile = self.s, self.plan.sharing(name), self._tile(name, at)
         near, turn = self._place(name, at), self._weighted(1, made.cores.weights(True)) if made.within else 0
         if name not in self.plan.filled:
@@ -97,6 +107,8 @@ class SharedLoads:
         own = self._parts(name, at)
         for number, home in self._homes(made):
             first, count, step, _ = self._part(tile, made.parts, s.add(turn, s.mul(number, made.sharers)))
+            each = s.ceil_div(count, pieces)
+            first, count = s.add(first, s.mul(each, piece)), s.min(s.sub(count, s.mul(each, piece)), each)
             skip, source = s.mul(first, step), own
             if made.across:
                 source = s.offset(source, s.mul(s.add(home, 1), 1 << CLUSTER_SHIFT))
@@ -131,9 +143,13 @@ class SharedLoads:
                 mask = self.s.select(self.s.compare("ge", first, number), everyone << number, mask)
         self.s.tensor("COPYX", [to, of, size, self.s.value(mask)], is_async=True)
 
+    @staticmethod
+    def _axes(tile: Tile) -> list[Axis]:
+        return merged(tile.axes) or [Axis(1, tile.item, tile.item)]
+
     def _part(self, tile: Tile, parts: int, number: Int) -> tuple[Int, Int, Int, list[Axis]]:
         """Of the tile's outermost axis: where a part begins, how many, bytes of one; the axes."""
-        axes = merged(tile.axes) or [Axis(1, tile.item, tile.item)]
+        axes = self._axes(tile)
         outer = axes[-1]
         each = self.s.ceil_div(outer.count, parts)
         first = self.s.mul(number, each)

@@ -61,6 +61,10 @@ class Stage:
 ORIGIN = Point({}, {})
 
 
+def _nothing() -> None:
+    """At steps that give nothing."""
+
+
 class _Place:
     """Variables that say where a stage stands."""
 
@@ -79,8 +83,10 @@ class Walk:
     def __init__(
         self, s: Scalars, order: Sequence[str], trips: Mapping[str, Int], residences: Mapping[str, Residence],
         levels: Sequence[str], waits: bool, meets: str = "", most: Mapping[str, int] | None = None,
-        is_quiet: bool = False,
+        is_quiet: bool = False, begin: Callable[[], None] | None = None, is_still: bool = False,
     ) -> None:  # fmt: skip
+        self.begin, self.all = begin, NEAR if is_still else ()
+        self.near, self.is_near_first = list[Callable[[int, int], None]](), False
         self.most, self.is_quiet = dict(most or {}), is_quiet
         self.s, self.order, self.trips, self.waits, self.meets = s, list(order), trips, waits, meets
         self.residences = residences
@@ -97,9 +103,13 @@ class Walk:
         if self.waits and self._is_short and max(stage.delay for stage in stages):
             self._short(stages, steps)
             return
+        if self.near:  # all of it beside the last instruction
+            body = partial(self._last_pieces, between)
+            between = self.between = Stage("ahead", 0 if self.is_near_first else 1, body)
         last = max(stage.delay for stage in stages)
         turning = [name for name, r in self._turning().items() if name == r]
         places = [_Place(s, f"step{delay}", self.order, turning) for delay in range(last + 1)]
+        self._begin()
         apart = 1 if between is not None and last else 0  # the last step, which only stores
         turns = s.select(s.compare("gt", steps, 0), s.add(steps, last - apart), 0)
         s.loop(turns, lambda t: self._step(stages, places, t, steps), "steps")
@@ -108,6 +118,11 @@ class Walk:
         if apart:
             ends = [stage for stage in stages if stage.delay == last]
             s.when(s.compare("gt", steps, 0), lambda: self._stored(ends, self._point(places[last])), "last")
+
+    def _last_pieces(self, between: Stage | None, at: Point) -> None:
+        if between is not None:
+            between.body(at)
+        self._give(0, 1)
 
     # few steps
     @property
@@ -122,19 +137,37 @@ class Walk:
         s, last, points = self.s, max(stage.delay for stage in stages), self._points()
         count, delay = len(points), next(stage.delay for stage in stages if stage.name == "compute")
         early = (delay if self.is_quiet else count - 1 + delay) if self.between is not None else -1
+        pieces = count + last - 1 - delay  # of what is given for other routines, one a step
         for t in range(count + last):
             here = [stage for stage in stages if 0 <= t - stage.delay < count]
             for stage in here:
                 s.ahead(partial(stage.body, points[t - stage.delay]))
-            queues = NEAR if -1 < early < t else ()  # what comes for the next routine is not waited for
+            give = partial(self._give, t - delay, pieces) if 0 <= t - delay < pieces else _nothing
+            queues = NEAR if -1 < early < t else self.all  # what comes for other routines is not waited for
             s.builder.sync(*queues)
             if any(stage.name != "store" for stage in here):
                 self._meet()
             for stage in here:
+                if self.is_near_first and stage.name == "compute":
+                    give()
                 beside = self.between if t == early and stage.name == "compute" else None
                 for part in self._beside(stage, beside):
                     truth = 1 if part is self.between else s.compare("gt", steps, t - stage.delay)
                     s.when(truth, partial(part.body, points[t - stage.delay]), part.name)
+            if not (self.is_near_first and any(stage.name == "compute" for stage in here)):
+                give()
+            if not t:
+                self._begin()
+
+    def _give(self, piece: int, pieces: int) -> None:
+        """A piece of what is given for other routines."""
+        for give in self.near:
+            give(piece, pieces)
+
+    def _begin(self) -> None:
+        """Copies from DRAM for later routines, where this one has none: behind its first loads."""
+        if self.begin is not None:
+            self.begin()
 
     def _points(self) -> list[Point]:
         """Where a stage stands, step by step."""
@@ -164,17 +197,25 @@ class Walk:
         stage and the one that computes; nobody waits for the last."""
         point = Point(dict.fromkeys(self.levels, 0), {})
         ordered = sorted(stages, key=lambda stage: (stage.delay, stage.name == "store"))
-        queues: tuple[str, ...] = ()  # that are waited for: all, until the next routine's copies begin
+        between = self.between
+        queues = self.all  # that are waited for: all, until copies for other routines begin
         for number, stage in enumerate(ordered):
             if number and self.waits:
                 self.s.builder.sync(*queues)
             if number and stage.name != "store":
                 self._meet()
-            here = self.between if not queues and stage.name in ("take", "compute") else None
+            here = between if stage.name in ("take", "compute") else None
             if here is not None:
-                queues = NEAR
+                queues, between = NEAR, None
+            is_given = stage.name == "compute"
+            if is_given and self.is_near_first:
+                self._give(0, 1)
             for part in self._beside(stage, here):
                 part.body(point)
+            if is_given and not self.is_near_first:
+                self._give(0, 1)
+            if not number:
+                self._begin()
 
     def _beside(self, stage: Stage, between: Stage | None) -> list[Stage]:
         """A stage with what is loaded for the next routine."""
@@ -187,7 +228,7 @@ class Walk:
         if self.waits and last:  # for the step before, while this one's places are worked out
             for stage in stages:
                 s.ahead(partial(stage.body, self._point(places[stage.delay])))
-            s.builder.sync()
+            s.builder.sync(*self.all)
         self._meet()
         for stage in stages:
             for part in self._beside(stage, self.between if last and stage.name == "compute" else None):
@@ -197,7 +238,7 @@ class Walk:
                 place = places[stage.delay]
                 s.when(truth, partial(self._body, part, place), part.name)
             if self.waits and last == 0:
-                s.builder.sync()
+                s.builder.sync(*self.all)
         for behind, before in zip(reversed(places[1:]), reversed(places[:-1]), strict=True):
             for to, of in zip(behind.variables(), before.variables(), strict=True):
                 s.assign(to, s.builder.get(of))
