@@ -12,14 +12,19 @@ import numpy as np
 
 from trilobite.base.errors import GradientError
 from trilobite.base.locations import user_location
+from trilobite.base.quiet import begin, end
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.primitives.common import OWN
 from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.bind import Traced, bind
 from trilobite.ir.transforms.tape import Leaf
 
 if TYPE_CHECKING:
     from trilobite.framework.tensor import Tensor
+
+_SMALL = 1 << 12  # elements of a gradient: from here on the way through `bind` is the smaller part
 
 
 class GradLeaf(Leaf):
@@ -68,6 +73,25 @@ def own(ct: Value, shared: set[int]) -> Value:
         ct = ct.copy()
     shared.add(id(ct))
     return ct
+
+
+def added_in_place(old: Tensor, ct: Value) -> bool:
+    """Adds to a small gradient where it lies, if nobody has to be told: the sum as it would be otherwise."""
+    cell, ctx = old._cell, entry.threads.context
+    value = cell.value
+    plain = type(value) is type(ct) is np.ndarray and old._view is None and cell.leaf is None
+    alone = cell.owner is ctx.recorder is ctx.watch is ctx.undo is None
+    if not plain or not alone or value.size > _SMALL or value.dtype.num >= OWN:
+        return False
+    if value.dtype != ct.dtype or value.shape != ct.shape or not value.flags.writeable:
+        return False
+    token = begin()
+    try:
+        np.add(value, ct, value)
+    finally:
+        end(token)
+    cells.stamp(value)
+    return True
 
 
 def seed_of(value: Value, gradient: Any) -> Value:

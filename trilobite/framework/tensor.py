@@ -18,7 +18,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.change_counter import count_change
 from trilobite.framework.concrete import concrete, nested, single
 from trilobite.framework.devices import CPU, device
-from trilobite.framework.leaves import GradLeaf, get_grad, not_tracked, own, seed_of, set_grad
+from trilobite.framework.leaves import GradLeaf, added_in_place, get_grad, not_tracked, own, seed_of, set_grad
 from trilobite.framework.sizes import Size, counted
 from trilobite.framework.views import Step, update
 from trilobite.ir.primitive import Value
@@ -546,12 +546,17 @@ def wrap_recorded(ctx: entry.Context, value: np.ndarray[Any, Any], node: Node) -
 def accumulate(leaf: GradLeaf, ct: Value, shared: set[int]) -> None:
     """Add a cotangent to a leaf's gradient; the first one becomes the gradient, with memory of its own."""
     old = get_grad(leaf)
-    total = None if old is None else bind(table["add"], old._read(), ct)
     if old is None:
         set_grad(leaf, wrap(own(ct, shared)))
-    elif isinstance(total, Taped):  # create_graph: the sum itself can be differentiated
+    elif not added_in_place(old, ct):
+        _add_gradient(leaf, old, ct)
+    for call in list(leaf.after or ()):
+        call()
+
+
+def _add_gradient(leaf: GradLeaf, old: Tensor, ct: Value) -> None:
+    total = bind(table["add"], old._read(), ct)
+    if isinstance(total, Taped):  # create_graph: the sum itself can be differentiated
         set_grad(leaf, wrap(total))
     else:
         old._store(total)
-    for call in list(leaf.after or ()):
-        call()

@@ -243,7 +243,7 @@ def lift(
                 found = public(*args, **kwargs)
                 return found if out is None else into(out, found)
         elif short is not None and len(args) == short_of and type(first := bare(args[0])) is np.ndarray:
-            found = short(first) if short_of == 1 else short(first, *args[1:])
+            found = short(first) if short_of == 1 else short(first, args[1])
             if found is not None:
                 return wrap(found)
         if plan and (done := planned(fn, args, kwargs)) is not None:

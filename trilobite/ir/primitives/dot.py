@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,9 +43,17 @@ def _type(x: TensorType, y: TensorType, contract: Axes, batch: Axes, dtype: DTyp
     return TensorType(tuple(shape), dtype)
 
 
-def _matrices(x: Array, order: Sequence[int], groups: Sequence[Sequence[int]], dtype: DType) -> Array:
-    sizes = [math.prod(x.shape[i] for i in g) for g in groups]
-    return np.ascontiguousarray(x.transpose(order), dtype).reshape(sizes)
+@lru_cache(maxsize=4096)
+def _layouts(x: tuple[int, ...], y: tuple[int, ...], contract: Axes, batch: Axes) -> tuple[Any, ...]:
+    """How operands of these shapes become matrices: the order of the axes of each and the sizes as (batch, M,
+    K) and (batch, K, N); then the shape of the result.
+    """
+    fx, fy = free_axes(len(x), contract[0], batch[0]), free_axes(len(y), contract[1], batch[1])
+    groups, others = (batch[0], fx, contract[0]), (batch[1], contract[1], fy)
+    sizes = tuple(math.prod(x[i] for i in group) for group in groups)
+    more = tuple(math.prod(y[i] for i in group) for group in others)
+    shape = (*(x[i] for i in (*batch[0], *fx)), *(y[j] for j in fy))
+    return sum(groups, ()), sizes, sum(others, ()), more, shape
 
 
 @cache
@@ -95,8 +103,8 @@ def as_small_product(x: TensorType, y: TensorType, contract: Axes, **_: Any) -> 
 def small_product(x: Array, y: Array) -> Array | None:
     """What `dot` gives for two small matrices or vectors of float32 or float64; None for others."""
     sizes, others, dtype = x.shape, y.shape, x.dtype
-    if dtype is not y.dtype or dtype not in _AS_THEY_ARE or len(sizes) != len(others):
-        return None
+    if dtype is not y.dtype or len(sizes) != len(others) or (dtype is not float32 and dtype is not float64):
+        return None  # by identity: NumPy takes longer to hash a dtype than to multiply
     if len(sizes) == 2:
         rows, inner = sizes
         fits = others[0] == inner and rows * inner * others[1] <= _ALONE
@@ -104,9 +112,9 @@ def small_product(x: Array, y: Array) -> Array | None:
         fits = sizes == others and len(sizes) == 1 and sizes[0] <= _ALONE
     if not fits:
         return None
+    plain = x.flags.c_contiguous and y.flags.c_contiguous and x.size != 1 != y.size
     token = begin()
     try:
-        plain = x.flags.c_contiguous and y.flags.c_contiguous and x.size != 1 != y.size
         return _asarray(x.dot(y) if plain else _small_matrices(x, y))
     finally:
         end(token)
@@ -118,10 +126,9 @@ def _dot(x: Array, y: Array, contract: Axes, batch: Axes, dtype: DType) -> Array
         a, b = (x if contract[0] == (1,) else x.T), (y if contract[1] == (0,) else y.T)
         out = _product(np.ascontiguousarray(a, wide), np.ascontiguousarray(b, wide))
         return out.astype(dtype, copy=False)
-    fx, fy = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
-    a = _matrices(x, (*batch[0], *fx, *contract[0]), (batch[0], fx, contract[0]), wide)
-    b = _matrices(y, (*batch[1], *contract[1], *fy), (batch[1], contract[1], fy), wide)
-    shape = [x.shape[i] for i in (*batch[0], *fx)] + [y.shape[j] for j in fy]
+    order, sizes, other, more, shape = _layouts(x.shape, y.shape, contract, batch)
+    a = np.ascontiguousarray(x.transpose(order), wide).reshape(sizes)
+    b = np.ascontiguousarray(y.transpose(other), wide).reshape(more)
     out = _product(a[0], b[0]) if a.shape[0] == 1 else _product(a, b)
     return out.astype(dtype, copy=False).reshape(shape)
 

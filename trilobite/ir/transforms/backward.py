@@ -31,8 +31,9 @@ def backward(
     arrives there is left in `older`.
     """
     pending: dict[Node, list[Any]] = {}
-    heap: list[tuple[int, Node]] = []
+    heap: list[tuple[int, Node]] = []  # ages are unique, so nodes themselves are never compared
     found: dict[Node, Value] = {}
+    ctx = entry.threads.context
     for root, ct in roots:
         _arrive(pending, heap, root.node, root.index, ct)
     while heap:
@@ -40,17 +41,16 @@ def backward(
         if node.order < since and older is not None:
             older.update(((node, i), _whole(ct)) for i, ct in enumerate(pending.pop(node)) if ct is not None)
             continue
-        cotangents = _hooked(node, [_whole(ct) for ct in pending.pop(node)])
+        cotangents = _ready(node, pending.pop(node))
         if isinstance(node, Leaf):
             found[node] = cotangents[0]
             continue
         if node.freed:
             raise freed_error(node)
-        if node.module:
-            with within(node.module):
-                operands = _watched_pull(node, cotangents, tape, again)
-        else:
+        if node.module or ctx.watch is not None:
             operands = _watched_pull(node, cotangents, tape, again)
+        else:
+            operands = node.pull(cotangents, tape, again)
         for edge, ct in zip(node.edges, operands, strict=True):
             if edge is not None and ct is not None:
                 _arrive(pending, heap, edge[0], edge[1], ct)
@@ -60,7 +60,16 @@ def backward(
 
 
 def _watched_pull(node: Node, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
-    """In anomaly mode a backward step is judged as a whole, and named by its line in the forward pass."""
+    """A step back that belongs to a module's call, or is looked at: in anomaly mode it is judged as a whole,
+    and named by its line in the forward pass.
+    """
+    if node.module:
+        with within(node.module):
+            return _judged_pull(node, cotangents, tape, again)
+    return _judged_pull(node, cotangents, tape, again)
+
+
+def _judged_pull(node: Node, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
     ctx = entry.threads.context
     watch = ctx.watch
     if watch is None:
@@ -80,7 +89,7 @@ def _arrive(
     slots = pending.get(node)
     if slots is None:
         slots = pending[node] = [None] * max(node.outputs(), index + 1)
-        heapq.heappush(heap, _Entry((-node.order, node)))
+        heapq.heappush(heap, (-node.order, node))
     there = slots[index]
     if there is None or type(there) is Zero:
         slots[index] = ct
@@ -93,20 +102,14 @@ def _whole(ct: Any) -> Any:
     return zeros(ct.type) if type(ct) is Zero else ct
 
 
-class _Entry(tuple[int, Node]):
-    """Ordered by the node's age alone; ages are unique."""
-
-    __slots__ = ()
-
-    def __lt__(self, other: tuple[int, Node]) -> bool:  # type: ignore[override]
-        return self[0] < other[0]
-
-
-def _hooked(node: Node, cotangents: list[Any]) -> list[Any]:
-    for index, hooks in (node.hooks or {}).items():
-        for hook in hooks:
-            if cotangents[index] is not None and (changed := hook(cotangents[index])) is not None:
-                cotangents[index] = changed
+def _ready(node: Node, arrived: list[Any]) -> list[Any]:
+    """What has arrived at a node, with zeros that nothing was added to made, and as its hooks change it."""
+    cotangents = [zeros(ct.type) if type(ct) is Zero else ct for ct in arrived]
+    if node.hooks:
+        for index, hooks in node.hooks.items():
+            for hook in hooks:
+                if cotangents[index] is not None and (changed := hook(cotangents[index])) is not None:
+                    cotangents[index] = changed
     return cotangents
 
 
