@@ -59,12 +59,13 @@ def kinds() -> Kinds:
 
 
 def _late(room: str, name: str) -> Callable[[Any], Any]:
-    """A function of a room that is loaded when it is called."""
+    """A function of a room that is loaded when it is first called."""
 
-    def call(asked: Any) -> Any:
-        return getattr(import_module(f"{__package__}.{room}"), name)(asked)
+    @cache
+    def found() -> Any:
+        return getattr(import_module(f"{__package__}.{room}"), name)
 
-    return call
+    return lambda asked: found()(asked)
 
 
 _PRODUCTS = frozenset({"dot", "dot_packed", "dot_quantised", "gemm_pack"})

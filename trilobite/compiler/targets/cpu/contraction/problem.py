@@ -14,10 +14,13 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from trilobite.base.records import dataclass
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import Affine, Dim, size_of
 
+Array = np.ndarray[Any, Any]
 SHALLOW = 8  # channels up to which rows of taps are worth a padded copy of the source
 
 
@@ -52,15 +55,14 @@ class Part:
     def tap_count(self) -> int:
         return math.prod(len(a.taps) for a in self.axes)
 
-    def tap_rows(self) -> list[tuple[tuple[int, ...], int]]:
+    def tap_rows(self) -> tuple[Array, Array]:
         """For each tap the source offset along each axis, and its number in the kernel."""
-        found = []
-        for choice in product(*(range(len(a.taps)) for a in self.axes)):
-            number = 0
-            for a, i, size in zip(self.axes, choice, self.kernel, strict=True):
-                number = number * size + a.taps[i]
-            found.append((tuple(a.offsets[i] for a, i in zip(self.axes, choice, strict=True)), number))
-        return found
+        numbers: Array = np.zeros((), np.int64)
+        for axis, size in zip(self.axes, self.kernel, strict=True):
+            numbers = numbers[..., None] * size + np.array(axis.taps, np.int64)
+        grid = np.meshgrid(*(np.array(axis.offsets, np.int64) for axis in self.axes), indexing="ij")
+        offsets = [along.ravel() for along in grid]
+        return np.array(offsets, np.int64).reshape(len(self.axes), numbers.size).T, numbers.ravel()
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,10 @@ def tables(p: Problem, part: Part, itemsize: int) -> tuple[Array, Array]:
     """Of each tap its offsets, their sum in elements and its row of the panel; and the sums in bytes, with
     room to the end of a line of places.
     """
-    strides = _strides(p)
-    rows = [
-        (*offsets, sum(o * s for o, s in zip(offsets, strides, strict=True)), number * p.depth)
-        for offsets, number in part.tap_rows()
-    ]
-    table = np.array(rows or [(0,) * (len(strides) + 2)], np.int64)
+    offsets, numbers = part.tap_rows()
+    steps = offsets @ np.array(_strides(p), np.int64)
+    table = np.zeros((max(1, len(numbers)), len(p.source) + 2), np.int64)  # row by row, as kernels read it
+    table[: len(numbers)] = np.column_stack([offsets, steps, numbers * p.depth])
     flat: Array = np.zeros(line_places(part.tap_count), np.int64)
     flat[: part.tap_count] = table[: part.tap_count, len(p.source)] * itemsize
     return table, flat
