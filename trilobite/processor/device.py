@@ -297,8 +297,10 @@ class Device:
         `trace_limit` records, faults; None means any number. Checked launches have a lower usual limit.
         `poison` makes in-flight results look wrong until somebody waits for them.
         """
-        chosen, words = self._chosen(kernel, args, dim, task)
         watched = self.checks if checks is None else checks
+        if watched and isinstance(kernel, KernelSource):
+            kernel = kernel.checked(self.machine)
+        chosen, words = self._chosen(kernel, args, dim, task)
         usual = limit == MOST_INSTRUCTIONS
         most = MOST_ONE_BY_ONE if usual else None  # a limit that is given stands alone
         limit = MOST_CHECKED if usual and watched else limit

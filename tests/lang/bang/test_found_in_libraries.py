@@ -114,3 +114,34 @@ def test_an_instance_is_called_by_its_full_name(name: str, want: float, tmp_path
     a, out = device.array(np.full(4, 2, dtype)), device.array(np.zeros(4, dtype))
     device.launch(BangKernel(written(NAMED, tmp_path), name), [a, out, 3])
     assert (out.numpy() == want).all()
+
+
+LIBRARY = """
+#include <bang.h>
+__nram__ float a[256], t[256]; __nram__ half h[256];
+__mlu_global__ void chirp(float *re, float *im, half *root, int n) {
+  for (int i = 0; i < n; ++i) a[i] = i * i;
+  __bang_mul_scalar(a, a, M_PI, n);
+  __bang_write_value(t, n, (float)n);
+  __cn_vector_div_f32_rn(n, t, a, t);
+  __cn_vector_cos_f32(n, a, t);
+  __cn_vector_sin_f32(n, t, t);
+  __memcpy(re, a, n * sizeof(float), NRAM2GDRAM);
+  __memcpy(im, t, n * sizeof(float), NRAM2GDRAM);
+  for (int i = 0; i < n; ++i) h[i] = (half)i;
+  __cn_vector_sqrt_f16(n, h, h);
+  __cn_vector_add_f16(n, h, h, h);
+  __memcpy(root, h, n * sizeof(half), NRAM2GDRAM);
+}
+"""
+
+
+def test_vectors_of_the_device_library_have_their_count_first(tmp_path: Path) -> None:
+    n = 77
+    given = [np.zeros(n, np.float32), np.zeros(n, np.float32), np.zeros(n, np.float16), n]
+    re, im, root = run(written(LIBRARY, tmp_path), "chirp", given)
+    angle = (np.arange(n, dtype=np.float32) ** 2 * np.float32(np.pi)) / np.float32(n)
+    np.testing.assert_allclose(re, np.cos(angle), atol=2e-5)
+    np.testing.assert_allclose(im, np.sin(angle), atol=2e-5)
+    half = np.sqrt(np.arange(n, dtype=np.float16))
+    np.testing.assert_allclose(root, half + half, rtol=2e-3)

@@ -84,3 +84,28 @@ def test_what_the_host_part_cannot_have_is_named(tmp_path: Path) -> None:
     source.write_text(text, "utf-8")
     done = run(source)
     assert done.returncode != 0 and "calls what is not there" in done.stderr and "elsewhere" in done.stderr
+
+
+NARROW = """#include <bang.h>
+#include <stdio.h>
+__mlu_global__ void k(half *y) { for (int i = 0; i < 3; ++i) y[i] = (half)(i * 0.5f); }
+int main() {
+  half *y = nullptr, host[3];
+  char text[64];
+  cnrtMalloc((void **)&y, sizeof(host));
+  cnrtDim3_t dim = {1, 1, 1};
+  k<<<dim, CNRT_FUNC_TYPE_BLOCK, nullptr>>>(y);
+  cnrtMemcpy(host, y, sizeof(host), cnrtMemcpyDevToHost);
+  printf("%.2f %d %.1f\\n", host[1], 7, host[2]);
+  snprintf(text, sizeof(text), "%s %.2f", "as text", host[1]);
+  fprintf(stdout, "%s %.3f %c\\n", text, (bfloat16_t)0.25f, 'x');
+  return 0;
+}
+"""
+
+
+def test_the_host_prints_halves(tmp_path: Path) -> None:
+    source = tmp_path / "narrow.mlu"
+    source.write_text(NARROW, "utf-8")
+    done = run(source)
+    assert done.stdout == "0.50 7 1.0\nas text 0.50 0.250 x\n", done.stdout + done.stderr

@@ -25,6 +25,10 @@ class KernelSource(ABC):
         """What is launched with these arguments: itself, unless there are several to choose from."""
         return self
 
+    def checked(self, machine: Machine) -> KernelSource:
+        """What a checked launch runs: code that covers for no mistake of the author's."""
+        return self
+
     @abstractmethod
     def words(self, args: Sequence[Any]) -> list[int]:
         """Arguments as the entry takes them, checked against its parameters."""

@@ -262,6 +262,8 @@ class Core:
         inside = 0 <= self.pc < len(self.code)
         text = instruction_text(self.code[self.pc].instruction) if inside else "no instruction"
         who = f"{self.name()}, task {self.special.get('taskId', 0)}"
-        where = f"{who}, instruction {self.pc}: {text} ({self.program.where(self.pc)})"
+        note = getattr(self.program, "notes", {}).get(self.pc)  # what the source calls it
+        called = note.name if note is not None and note.name else f"instruction {self.pc}: {text}"
+        where = f"{who}, {called} ({self.program.where(self.pc)})"
         expected = self.code[self.pc].row.line if inside else f"an instruction number below {len(self.code)}"
         return ProcessorFault(what, where=where, expected=expected, remedy=remedy)

@@ -163,7 +163,7 @@ class Memory:
         if len(outer) == 0 or _is_dense(outer, strides, row):
             size = row * prod(outer)
             return backing[offset : offset + size].reshape(*outer, row)
-        return np.lib.stride_tricks.as_strided(backing[offset:], (*outer, row), (*strides, 1))
+        return np.ndarray((*outer, row), np.uint8, backing, offset, (*strides, 1))
 
     def read(self, place: Place, region: Region) -> Array:
         """The region as an array of its format and shape; a view of the memory where that is possible."""

@@ -23,7 +23,9 @@ from trilobite.processor.tools.spans import Span
 from trilobite.processor.tools.wording import Wording
 
 OWNER = ~(0xFFFF << 40)  # an address without the cluster and core that it names
+FAR = 1 << 39  # bytes: further before an array, an address means another memory
 LEAST_WORD = 4  # bytes: vectors of larger elements may begin at multiples of these
+MOST_PAIRS = 1 << 22  # rows times rows
 MOST_ROWS = 1 << 16  # rows of a strided access that are held against another's
 
 
@@ -73,6 +75,8 @@ class ArrayChecker:
         arrays: Sequence[Array],
     ) -> None:  # fmt: skip
         low, high = extent[0] & OWNER, extent[1] & OWNER
+        if any(0 < array.low - extent[0] < FAR for array in arrays):  # before the memory begins
+            low, high = extent
         for array in arrays:
             if array.low <= low and high <= array.high:
                 return
@@ -187,6 +191,15 @@ def _meet(read: Span, write: Span) -> bool:
     return bool((before | behind).any())
 
 
+def _common(read: Span, write: Span) -> str:
+    """How many bytes are both read and written; rows of one access do not lie on each other."""
+    a, b = _rows(read), _rows(write)
+    if a is None or b is None or a.size * b.size > MOST_PAIRS:
+        return f"up to {min(read.high, write.high) - max(read.low, write.low)} bytes"
+    ends = np.minimum(a[:, None] + read.row, b + write.row)
+    return f"{int(np.maximum(ends - np.maximum(a[:, None], b), 0).sum())} bytes"
+
+
 def _is_read_in_time(read: Span, write: Span, in_order: str) -> bool:
     """Whether everything is read before the result reaches it: of elements, which a vector that begins with
     its source holds before it writes; of pieces, which go one after the other, each from front to back."""
@@ -220,10 +233,10 @@ def _rows(span: Span) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None:
 
 
 def _overlap(said: Wording, core: Core, queue: str, note: CallNote, read: Span, write: Span) -> Finding:
-    common = min(read.high, write.high) - max(read.low, write.low)
+    common = _common(read, write)
     text = (
         f"{note.name}: source and result overlap: it reads {said.memory(core, read)} and writes "
-        f"{said.memory(core, write)}, {common} bytes are common"
+        f"{said.memory(core, write)}, {common} are common"
     )
     expected = "a result that lies apart from the source"
     remedy = "give the result a place of its own, or move the data in two steps"

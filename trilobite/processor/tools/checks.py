@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trilobite.base.errors import ProcessorFault
 from trilobite.processor.isa.program import Program
-from trilobite.processor.isa.row import QUEUES, Operands, Region, Row, region
+from trilobite.processor.isa.row import QUEUES, IllegalOperands, Operands, Region, Row, region
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.control import ATOMIC_SPACES, LOADABLE, STORABLE
 from trilobite.processor.sim.core import MASK, Core, NativeCode
@@ -56,6 +56,7 @@ class Checks:
         self.poison = Poison(machine, memory) if poison else None
         if self.poison is not None and not self.poison.is_on:
             self.poison = None
+        self._at: Core | None = None  # who is executing
         self._actions: dict[int, Action] = {}  # by instruction
         self._behind: Prepared | None = None  # an instruction whose queue is waited for once it is done
         self._queue = ""
@@ -83,6 +84,7 @@ class Checks:
 
     def before(self, core: Core) -> None:
         self._interpreted += 1
+        self._at = core
         if self.most is not None and self._interpreted > self.most:
             raise core.fault(
                 f"the check looked at {self.most} instructions one by one, and the launch goes on",
@@ -130,6 +132,26 @@ class Checks:
             self._behind = None
         if core.halted and self.poison is not None:
             self.poison.sync(core)
+
+    def explain(self) -> bool:
+        """After a fault: whether the access left its array by so much that it left the memory."""
+        core = self._at
+        if core is None or not 0 <= core.pc < len(core.code):
+            return False
+        prepared, before = core.code[core.pc], len(self.findings)
+        row, static = prepared.row, prepared.static
+        if row.mnemonic in ("SLOAD", "SSTORE"):
+            base, offset = prepared.instruction.registers[1], prepared.instruction.immediate
+            at = (core.registers[base] + offset) & MASK
+            self.arrays.scalar(core, region(at, static["f0"], (1,), LOADABLE))
+        elif row.is_tensor and row.writes is not None:
+            o = core.operands(prepared)
+            try:
+                reads, writes = row.reads(o) if row.reads else (), row.writes(o)
+            except IllegalOperands:
+                return False
+            self.arrays.tensor(core, queue_of(row, reads, writes), o, reads, writes, ((), ()))
+        return len(self.findings) > before
 
     def close(self) -> None:
         if self.poison is not None:
@@ -237,6 +259,8 @@ def checking(
     try:
         yield checks
     except ProcessorFault as fault:
+        if raises and checks.explain():
+            raise CheckFailed(checks.findings) from fault
         for finding in checks.findings:
             fault.add_note(f"before that, the checkers found:\n{finding}")
         raise

@@ -62,7 +62,7 @@ class Definedness(Memory):
             return flat[span.low : span.high].view(np.bool_)
         shape = (*(extent for extent, _ in span.axes), span.row)
         strides = (*(stride for _, stride in span.axes), 1)
-        return np.lib.stride_tricks.as_strided(flat[span.low :].view(np.bool_), shape, strides)
+        return np.ndarray(shape, np.bool_, flat, span.low, strides)
 
     def is_defined(self, span: Span) -> bool:
         flags = self._flags(span)

@@ -160,6 +160,9 @@ class MemoryChecker:
         self._judge_indices(core, prepared, queue, reads, masks)
         results = self._results(core, prepared, o, reads, masks, tainted)
         origin = self._origin(core, reads, masks)
+        if tainted and not origin:
+            registers = (register for _, register, _ in prepared.fields if state.undefined[register])
+            origin = next((state.origin[register] for register in registers if state.origin[register]), "")
         for write, mask in zip(writes, results, strict=False):
             self._write(core, queue, write, mask, origin)
         for register, mask in zip(prepared.outputs, results[len(writes) :], strict=True):

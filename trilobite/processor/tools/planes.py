@@ -57,7 +57,7 @@ class Page:
             return plane[first : first + width]
         shape = (*(extent for extent, _ in axes), width)
         strides = (*(stride // g * 8 for _, stride in axes), 8)
-        return np.lib.stride_tricks.as_strided(plane[first:], shape, strides)
+        return np.ndarray(shape, plane.dtype, plane, first * 8, strides)
 
     def reader(self, thread: int) -> Array:
         if thread not in self.readers:

@@ -15,6 +15,7 @@ from trilobite.processor.lang.bang.launches import ENTRY, parameters_of
 from trilobite.processor.lang.bang.rewrite import TOKEN, chunks, rewrite
 
 RUNTIME = (INCLUDE / "host" / "runtime.h", INCLUDE / "host" / "runtime_family.h")
+PRINTS = INCLUDE / "host" / "prints.h"
 BEYOND_HEADERS = INCLUDE / "host" / "beyond_headers.h"
 MAIN = "__dlp_main"
 _NAME = re.compile(r"((?:[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?\s*::\s*)*[A-Za-z_]\w*\s*(?:<[^;(){}]*>)?)\s*$")
@@ -46,8 +47,9 @@ def host_text(preprocessed: str) -> str:
     for item in reversed(items(text)):
         if item.is_device:
             text = text[: item.start] + _standing_for(text, item) + text[item.end :]
+    prints = f'# 1 "runtime" 3\n{PRINTS.read_text(encoding="utf-8")}'
     runtime = "".join(path.read_text(encoding="utf-8") for path in RUNTIME)
-    return f'{_DECLARED}{text}\n# 1 "runtime" 3\n{runtime}{_beyond_headers(text)}'
+    return f'{_DECLARED}{prints}{text}\n# 1 "runtime" 3\n{runtime}{_beyond_headers(text)}'
 
 
 def _beyond_headers(text: str) -> str:

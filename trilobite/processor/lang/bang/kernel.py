@@ -32,11 +32,13 @@ class BangProgram(KernelProgram):
     linkage: Mapping[str, str] = field(default_factory=dict)  # the symbol of an entry in the host's part
 
 
-def compile_bang(path: str | Path, machine: Machine, options: Options | None = None) -> BangProgram:
-    """Every entry of a source, with its parameters."""
+def compile_bang(
+    path: str | Path, machine: Machine, options: Options | None = None, eager: bool = False
+) -> BangProgram:
+    """Every entry of a source, with its parameters. `eager` waits for blocking operations at once."""
     chosen = options or Options()
     module = kernel_module(path, machine, chosen)
-    program = compile_module(module, machine, chosen.level, eager=chosen.contracts)
+    program = compile_module(module, machine, chosen.level, eager=eager or chosen.contracts)
     known = {field.name: getattr(program, field.name) for field in fields(program)}
     signatures = {
         entry.name: tuple((arg.name, arg.type.name) for arg in _own(entry, module))
@@ -79,6 +81,8 @@ class BangKernel(KernelSource):
     def __init__(self, path: str | Path, name: str = "", options: Options | None = None) -> None:
         self.path, self.name, self.options = Path(path), name, options or Options()
         self._programs: dict[str, BangProgram] = {}
+        self._is_eager = False
+        self._checked: BangKernel | None = None
         self._device: Any = None
         self._far: list[Any] = []  # structs in DRAM, until the next launch
 
@@ -88,9 +92,17 @@ class BangKernel(KernelSource):
         self._device = device
         return self
 
+    def checked(self, machine: Machine) -> BangKernel:
+        """The same source, waiting for blocking operations at once: a wait put off would cover for a
+        `__sync` that the author forgot. One whose variables live on between launches stays what it is."""
+        if self._checked is None:
+            self._checked = BangKernel(self.path, self.name, self.options)
+            self._checked._is_eager = True
+        return self if self._checked.program(machine).device_data else self._checked
+
     def program(self, machine: Machine) -> BangProgram:
         if machine.name not in self._programs:
-            made = compile_bang(self.path, machine, replace(self.options, entry=self.name))
+            made = compile_bang(self.path, machine, replace(self.options, entry=self.name), self._is_eager)
             self._choose(made)
             self._programs[machine.name] = made
         return self._programs[machine.name]

@@ -64,6 +64,15 @@ class Debug:
             self._places[number] = self.location(outer) if is_inlined else found
         return self._places[number]
 
+    def intrinsic(self, number: int | None) -> str:
+        """The intrinsic whose body a DILocation lies in, as the user called it; "" in code of the user's."""
+        name = ""
+        while number is not None and self._file(self.reference(number, "scope")).endswith(GENERATED):
+            found = self.scope_name(number)
+            name = found if not found.startswith("__dlp_") else name
+            number = self.reference(number, "inlinedAt")
+        return name
+
     def declared_at(self, number: int | None) -> Location:
         """Where a function or a variable was declared."""
         if number is None:

@@ -27,6 +27,7 @@ from trilobite.processor.lang.bang.llvm.values import (
     Zero,
 )
 from trilobite.processor.lang.bang.lower.scalars import canonical, is_odd, is_wide, leaves, type_of
+from trilobite.processor.lang.bounds import CALL
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import (
     NOWHERE,
@@ -34,6 +35,7 @@ from trilobite.processor.lang.ir import (
     Buffer,
     Constant,
     Function,
+    Op,
     Target,
     Value,
     Variable,
@@ -133,9 +135,18 @@ class FunctionLowering:
             if item.opcode in ("invoke", "resume", "indirectbr", "callbr"):
                 self.builder.trap(1, "unsupported")
         else:
+            block, at = self.builder.block, len(self.builder.block.ops)
             made = handler(self, item)
+            self._name_accesses(item, block.ops[at:])
         if item.result:
             self.values[item.result] = made
+
+    def _name_accesses(self, item: Instruction, made: list[Op]) -> None:
+        """Scalar accesses in the body of an intrinsic are the intrinsic's."""
+        accesses = [op for op in made if op.opcode in ("load", "store") and CALL not in op.attrs]
+        name = self.debug.intrinsic(item.debug) if accesses else ""
+        for op in accesses if name else ():
+            op.attrs[CALL] = (name, (), False, "")
 
     def _parameters(self) -> None:
         names = self.debug.parameters(self.source.debug)

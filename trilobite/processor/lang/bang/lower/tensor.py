@@ -61,6 +61,8 @@ def lower_intrinsic(f: FunctionLowering, i: Instruction, label: str) -> Lowered:
     for op in [*first.ops[at:], *(last.ops if last is not first else ())]:
         if op.opcode == "tensor" and CALL not in op.attrs:
             op.attrs[CALL] = (form.name, (), not form.in_place, form.in_order)
+        elif op.opcode in ("load", "store"):
+            op.attrs[CALL] = (form.name, (), False, "")
     return _returned(f, i, made)
 
 

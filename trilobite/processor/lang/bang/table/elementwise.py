@@ -174,6 +174,43 @@ def _taylor() -> list[Intrinsic]:
     return made
 
 
+def _counted_first() -> list[Intrinsic]:
+    """The device library's vectors: the count comes first, the format stands in the name."""
+    made = []
+    for kind in ("f32", "f16"):
+        for name, row, line in rows(_FUNCTIONS):
+            if not name.startswith("active_"):
+                made.append(
+                    form(
+                        f"__cn_vector_{name}_{kind}",
+                        f"n# dst>{kind} src<{kind}",
+                        (),
+                        f"{row}:{kind} dst n src",
+                        line,
+                    )
+                )
+        made.append(
+            form(f"__cn_vector_abs_{kind}", f"n# dst>{kind} src<{kind}", (), f"VABS:{kind} dst n src", "|x|")
+        )
+        for name, row, line in (
+            ("add", "VAV", "a + b"),
+            ("sub", "VSV", "a - b"),
+            ("mul", "VMV", "a * b"),
+            ("div", "VDV", "a / b"),
+        ):
+            for mode in ("", "_rn"):
+                made.append(
+                    form(
+                        f"__cn_vector_{name}_{kind}{mode}",
+                        f"n# dst>{kind} a<{kind} b<{kind}",
+                        (),
+                        f"{row}:{kind} dst n a b",
+                        line,
+                    )
+                )
+    return made
+
+
 INTRINSICS = (
     *_plain(),
     *_taylor(),
@@ -223,8 +260,7 @@ INTRINSICS = (
       for op in ("xor", "band", "bor", "bxor")),
     form("__dlp_cycle_mul_2xx", "dst>T src<T seg<T n# m#", NUMBERS, _MASKING, "a * b, where 0 times NaN is 0"),
     form("__dlp_cycle_add_2xx", "dst>T src<T seg<T n# m#", NUMBERS, _KEEPING, "a + b, where a NaN keeps its bits"),
-    form("__cn_vector_sin_f32", "n# dst>f32 src<f32", (), "VSIN:f32 dst n src", "sine; the count comes first"),
-    form("__cn_vector_cos_f32", "n# dst>f32 src<f32", (), "VCOS:f32 dst n src", "cosine; the count comes first"),
+    *_counted_first(),
     form("__cn_vector_div_s32", "n# dst>i32 a<i32 b<i32", (), "VDV:i32 dst n a b", "a / b"),
     form("__cn_vector_cast_f32_to_s32", "n# dst>i32 src<f32", (), "VCVT.rz:i32:f32 dst n src", "float to int, to zero"),
     form("__cn_vector_hypot_f32", "n# dst>f32 a<f32 b<f32", (),
