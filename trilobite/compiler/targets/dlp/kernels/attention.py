@@ -8,6 +8,7 @@ into weights, the matrix unit multiplies the next block, and the one after that 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -25,7 +26,7 @@ from trilobite.processor.lang.python.dtypes import NAMED, gm
 from trilobite.processor.lang.python.kernel import Kernel
 from trilobite.processor.lang.python.matrix import matmul
 from trilobite.processor.lang.python.operations import TABLE, convert, fill, fma
-from trilobite.processor.lang.scratchpad import room_of
+from trilobite.processor.lang.scratchpad import ScratchpadOverflow, room_of
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.timing.arrays import product_cycles
 
@@ -85,20 +86,25 @@ def attention_of(e: Equation, machine: Machine) -> Attention | None:
 def blocks_of(a: Attention, machine: Machine, cores: int) -> tuple[int, int]:
     """Queries and keys of a block: of those that scratchpads hold and are expected to take least, the ones
     that T1 likes best."""
-    sizes = sorted(_fitting(a, machine), key=lambda size: _cost(a, machine, cores, *size))[:FINALISTS]
-    return min(sizes, key=lambda size: _timed(a, machine, cores, *size)) if len(sizes) > 1 else sizes[0]
+    sizes = sorted(_fitting(a, machine, True), key=lambda size: _cost(a, machine, cores, *size))[:FINALISTS]
+    sure = sorted(_fitting(a, machine), key=lambda size: _cost(a, machine, cores, *size))[:FINALISTS]
+    return min(dict.fromkeys((*sizes, *sure)), key=lambda size: _timed(a, machine, cores, *size))
 
 
-def _fitting(a: Attention, machine: Machine) -> list[tuple[int, int]]:
-    return [(r, c) for r in ROWS for c in COLUMNS if _fits(a, machine, r, c, a.dtype.itemsize)]
+def _fitting(a: Attention, machine: Machine, shared: bool = False) -> list[tuple[int, int]]:
+    """Sizes whose buffers fit; with `shared` those that may: a finished block lies where others were."""
+    return [(r, c) for r in ROWS for c in COLUMNS if _fits(a, machine, r, c, shared)]
 
 
 def _timed(a: Attention, machine: Machine, cores: int, rows: int, columns: int) -> int:
-    """Cycles of the routine alone, without data."""
+    """Cycles of the routine alone, without data; more than any where its buffers do not fit after all."""
     device = Device(machine)
     counts = a.heads * a.queries * a.width, a.heads * a.keys * a.width, a.heads * a.keys * a.values
     arrays = [device.empty((n,), a.dtype) for n in (*counts, a.heads * a.queries * a.values)]
-    return device.time(_kernel(a, rows, columns), arrays, dim=(cores, 1, 1)).cycles
+    try:
+        return device.time(_kernel(a, rows, columns), arrays, dim=(cores, 1, 1)).cycles
+    except ScratchpadOverflow:
+        return sys.maxsize
 
 
 def _kernel(a: Attention, rows: int, columns: int) -> Kernel:
@@ -123,17 +129,16 @@ def _cost(a: Attention, machine: Machine, cores: int, rows: int, columns: int) -
     )
 
 
-def _fits(a: Attention, machine: Machine, rows: int, columns: int, item: int) -> bool:
+def _fits(a: Attention, machine: Machine, rows: int, columns: int, shared: bool) -> bool:
+    item, done = a.dtype.itemsize, rows * a.values
     halves = columns * rows * item if item != 4 else 0
     block = 2 * columns * (a.width + a.values) * item + 2 * columns * rows * 4 + halves
-    near = block + rows * a.values * (8 if item == 4 else 8 + item) + 10 * rows * 4 + 4096
+    turned = done * (4 if item == 4 else 4 + item)
+    near = done * 4 + (max(block, turned) if shared else block + turned) + 10 * rows * 4 + 4096
     far = rows * a.width * item + 2 * columns * rows * item
     pool = machine.core.pool_kib * 1024
-    return (
-        near <= room_of(machine, "nram")
-        and far <= room_of(machine, "wram")
-        and (not pool or near + far <= pool)
-    )
+    fits = near <= room_of(machine, "nram") and far <= room_of(machine, "wram")
+    return fits and (not pool or near + far <= pool)
 
 
 def lower_attention(
