@@ -13,6 +13,7 @@ import pytest
 import trilobite as tb
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import DeviceError
+from trilobite.compiler.targets.cpu.primitives import FAMILIES
 from trilobite.compiler.targets.dlp.refusals import REFUSED
 from trilobite.compiler.targets.registry import executable
 from trilobite.ir.evaluate import run
@@ -24,11 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "ir"))
 from samples import samples
 
 Array = np.ndarray[Any, Any]
-# Forms that other targets make of primitives, and what only holds a region.
-ELSEWHERE = ("conv_integer", "conv_last", "conv_panels", "conv_planes", "conv_winograd", "window_last",
-             "gemm_pack", "dot_packed", "dot_quantised", "nibble", "fusion")  # fmt: skip
+# The CPU's own forms of primitives, and what only holds a region.
+ELSEWHERE = {"fusion", *" ".join(FAMILIES.values()).split()}
 OWN_SIGNS = {"eigh"}  # eigenvectors are unique but for their signs
-NAMES = sorted(n for n in samples if not n.startswith(ELSEWHERE) and n not in REFUSED)
+NAMES = sorted(n for n in samples if n not in ELSEWHERE and n not in REFUSED)
 BOUND = {"float64": 2e-12, "complex128": 2e-12, "float32": 1e-5, "complex64": 3e-5, "float16": 4e-3,
          "bfloat16": 3e-2}  # fmt: skip
 

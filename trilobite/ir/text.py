@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import ALL
+from trilobite.base.dtypes import ALL, as_dtype, dtype
 from trilobite.base.errors import IRError
 from trilobite.base.locations import UNKNOWN
 from trilobite.ir.graph import Dense, Equation, Graph, Var
@@ -218,8 +218,8 @@ class _Writer:
             return self._dim(value)
         if isinstance(value, TensorType):
             return self._type(value)
-        if isinstance(value, np.dtype) and value in ALL:
-            return short_name(value)
+        if isinstance(value, np.dtype | dtype) and value in ALL:
+            return short_name(as_dtype(value))
         if isinstance(value, np.generic) and value.dtype in ALL:
             return f"scalar({self._inline(np.asarray(value)) or _bits(np.asarray(value))})"
         if value.__hash__ is not None and value in self.hosts:

@@ -1,5 +1,5 @@
-"""Kernels that are no contractions: passes over vectors, moves of data, reductions, gathers, sorts.
+"""Kernels that are no contractions: passes over vectors, moves of data, reductions, gathers, sorts, attention.
 
-Enters: a group and a machine, from `lower.py`. Leaves: a function of kernel IR. `passes.py` first. May import
-`contraction`, `vector`, `writer` and `interfaces` of this target, and `processor`. Read `passes.py` first.
+Enters: a group and a machine, from `lower.py`. Leaves: a function of kernel IR. May import `contraction`,
+`vector`, `writer`, `interfaces` and `shapes` of this target, `processor` and `ir`. Read `passes.py` first.
 """
