@@ -1,4 +1,4 @@
-"""Kernels that are no contractions: passes over vectors, moves of data, reductions, gathers, sorts, attention.
+"""Kernels that are no contractions: passes over vectors, moves, reductions, gathers, sorts, attention.
 
 Enters: a group and a machine, from `lower.py`. Leaves: a function of kernel IR. May import `contraction`,
 `vector`, `writer`, `interfaces` and `shapes` of this target, `processor` and `ir`. Read `passes.py` first.
