@@ -310,3 +310,36 @@ def randint() -> Any:
 @wrong(ArgumentError, "a seed 'a'", "an integer of 64 bits", "hash other things to an integer first")
 def seed() -> Any:
     return tb.manual_seed("a")
+
+
+NONE = "look where it comes from: a function that returns nothing"
+
+
+@wrong(ArgumentError, "Linear: input is None", "a tensor, an array or numbers", NONE)
+def no_input() -> Any:
+    return tb.nn.Linear(2, 2)(None)
+
+
+@wrong(ArgumentError, "cross_entropy: target is None", "a tensor, an array or numbers", NONE)
+def no_target() -> Any:
+    return tb.nn.functional.cross_entropy(tb.ones((2, 3)), None)
+
+
+@wrong(ArgumentError, "linear: operand 1 is None", "a tensor, an array or numbers", NONE)
+def no_weight() -> Any:
+    return tb.nn.functional.linear(X, None)
+
+
+@wrong(ArgumentError, "relu: operand 0 is None", "a tensor, an array or numbers", NONE)
+def no_activation() -> Any:
+    return tb.nn.functional.relu(None)
+
+
+@wrong(ArgumentError, "Conv2d: input is of type dict", "a tensor, an array or numbers", "tb.asarray makes")
+def a_dict_for_a_picture() -> Any:
+    return tb.nn.Conv2d(3, 8, 3)({"picture": X})
+
+
+@wrong(ShapeError, "the size 'three' of an axis", "an integer", "int() makes one")
+def a_size_in_words() -> Any:
+    return tb.zeros((2, "three"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import trilobite as tb
 from trilobite import nn
 
+F = nn.functional
 rng = np.random.default_rng(5)
 
 
@@ -64,3 +66,41 @@ def test_fractional_pooling_by_given_numbers_by_hand() -> None:
     got = nn.functional.fractional_max_pool2d(x, (1, 2), (1, 3), _random_samples=samples)
     starts = [0, int(np.floor(1.6 * 2.5) - np.floor(0.6 * 2.5)), 5]
     assert got.reshape(-1).tolist() == [s + 1.0 for s in starts]
+
+
+def _with_specials(shape: tuple[int, ...]) -> Any:
+    x = np.random.default_rng(2).standard_normal(shape)
+    x.reshape(-1)[[3, 17]] = np.nan, np.inf
+    return x
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_an_infinity_stays_in_the_blocks_that_hold_it(jitted: bool) -> None:
+    x = _with_specials((2, 3, 6, 7))
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (2, 2)))
+    f = lambda x: F.unfold(x, (3, 2), dilation=(1, 2), padding=(1, 2), stride=(2, 1))  # noqa: E731
+    blocks = [padded[:, :, i : i + 5 : 2, 2 * j : 2 * j + 9] for i in range(3) for j in range(2)]
+    expected = np.stack(blocks, axis=2).reshape(2, 18, 27)
+    found = (tb.jit(f) if jitted else f)(tb.tensor(x)).numpy()
+    np.testing.assert_array_equal(found, expected)
+    g = lambda y: F.fold(y, (6, 7), (3, 2), dilation=(1, 2), padding=(1, 2), stride=(2, 1))  # noqa: E731
+    back = np.zeros_like(padded)
+    for n, (i, j) in enumerate((i, j) for i in range(3) for j in range(2)):
+        back[:, :, i : i + 5 : 2, 2 * j : 2 * j + 9] += expected.reshape(2, 3, 6, 3, 9)[:, :, n]
+    found = (tb.jit(g) if jitted else g)(tb.tensor(expected)).numpy()
+    np.testing.assert_allclose(found, back[:, :, 1:-1, 2:-2], rtol=1e-12)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("sizes", [((7, 9), (3, 4)), ((5, 6), (7, 2)), ((5,), (3,))])
+def test_an_infinity_stays_in_the_windows_that_hold_it(sizes: tuple[Any, Any], jitted: bool) -> None:
+    plane, wanted = sizes
+    x = _with_specials((2, 3, *plane))
+    pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d)[len(plane) - 1]
+    f = lambda x: pool(x, wanted)  # noqa: E731
+    found = (tb.jit(f) if jitted else f)(tb.tensor(x)).numpy()
+    for at in np.ndindex(*wanted):
+        ends = [(i * n // m, -(-(i + 1) * n // m)) for i, n, m in zip(at, plane, wanted, strict=True)]
+        window = x[(..., *(slice(a, b) for a, b in ends))]
+        expected = window.mean(axis=tuple(range(2, x.ndim)))
+        np.testing.assert_allclose(found[(..., *at)], expected, rtol=1e-12)

@@ -68,14 +68,29 @@ class Module(hooked.Hooked, Habits):
             recorder.notes.setdefault(("module", self), None)
             with scopes.inside(self):
                 return self._called(args, kwargs)
-        if self._hooks is None:
-            return self.forward(*args, **kwargs)
-        return hooked.call(self, self._hooks, args, kwargs)
+        try:
+            if self._hooks is None:
+                return self.forward(*args, **kwargs)
+            return hooked.call(self, self._hooks, args, kwargs)
+        except (AttributeError, TypeError):
+            self._check_operands(args, kwargs)
+            raise
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._hooks is None:
-            return self.forward(*args, **kwargs)
-        return hooked.call(self, self._hooks, args, kwargs)
+        try:
+            if self._hooks is None:
+                return self.forward(*args, **kwargs)
+            return hooked.call(self, self._hooks, args, kwargs)
+        except (AttributeError, TypeError):
+            self._check_operands(args, kwargs)
+            raise
+
+    def _check_operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A layer of this package that was given none where it needs a tensor says so."""
+        if self.forward.__func__.__module__.startswith("trilobite."):  # type: ignore[attr-defined]
+            from trilobite.framework.nn.functional.calling import check_operands
+
+            check_operands(self.forward, args, kwargs, type(self).__name__)
 
     # -- attributes ------------------------------------------------------------------------------------------
 

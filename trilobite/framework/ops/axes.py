@@ -6,6 +6,7 @@ from typing import Any
 
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
+from trilobite.ir.types import Affine, Dim
 
 
 def axis_in(axis: Any, ndim: int, what: str) -> int:
@@ -24,12 +25,28 @@ def axis_in(axis: Any, ndim: int, what: str) -> int:
     return int(a % ndim)
 
 
+def size_in(size: Any) -> Dim:
+    """The size of an axis as a number, which may be a symbol's."""
+    if isinstance(size, Affine):
+        return size
+    try:
+        found: int = size.__index__()
+    except (AttributeError, TypeError):
+        raise _NoAxis(
+            f"the size {size!r} of an axis",
+            where=user_location(),
+            expected="an integer",
+            remedy="int() makes one of other numbers and of digits",
+        ) from None
+    return found
+
+
 class _NoSuchAxis(ShapeError, IndexError):
     """An axis that the tensor does not have: as in NumPy both a ValueError and an IndexError."""
 
 
 class _NoAxis(ShapeError, TypeError):
-    """An axis that is no integer."""
+    """An axis, or its size, that is no integer."""
 
 
 def is_number(x: Any, axes: Any) -> bool:

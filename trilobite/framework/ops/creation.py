@@ -11,6 +11,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import DType, as_dtype
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.axes import size_in
 from trilobite.framework.ops.conversion import check_device, tensor, to_array
 from trilobite.framework.ops.meeting import as_value, broadcast_to, plain, scalar, within
 from trilobite.framework.ops.registry import op, read, read_operand, tensor_op
@@ -27,7 +28,7 @@ G = "creation"
 def shape_of(shape: Any) -> Shape:
     """A shape as a tuple of sizes."""
     sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
-    out = tuple(d if isinstance(d, Affine) else d.__index__() for d in sizes)
+    out = tuple(map(size_in, sizes))
     if any(not isinstance(d, Affine) and d < 0 for d in out):
         raise ShapeError(
             f"a tensor of shape {out}",

@@ -12,7 +12,7 @@ import numpy as np
 from trilobite.base.dtypes import DType, bits, dtype
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.axes import axes_in, axis_in, is_number
+from trilobite.framework.ops.axes import axes_in, axis_in, is_number, size_in
 from trilobite.framework.ops.meeting import as_value
 from trilobite.framework.ops.meeting import broadcast_shapes as shapes_together
 from trilobite.framework.ops.registry import alias, copy_value, method, operators, tensor_op
@@ -47,7 +47,7 @@ def listed(args: Sequence[Any]) -> Sequence[Any]:
 
 def full_shape(shape: Sequence[Any], size: Dim) -> Shape:
     """A shape with its -1, if any, worked out."""
-    sizes: list[Dim] = [d if isinstance(d, Affine) else d.__index__() for d in shape]
+    sizes: list[Dim] = list(map(size_in, shape))
     holes = [i for i, d in enumerate(sizes) if d == -1]
     if len(holes) > 1 or any(not isinstance(d, Affine) and d < -1 for d in sizes):
         raise ShapeError(

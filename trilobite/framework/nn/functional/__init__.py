@@ -46,6 +46,7 @@ from trilobite.framework.nn.functional.adaptive import (
     adaptive_max_pool3d,
 )
 from trilobite.framework.nn.functional.attention import rotary_embedding, scaled_dot_product_attention
+from trilobite.framework.nn.functional.calling import of_tensors
 from trilobite.framework.nn.functional.classification import (
     cross_entropy,
     multi_margin_loss,
@@ -209,3 +210,9 @@ __all__ = [
     "adaptive_max_pool3d_with_indices", "multi_head_attention_forward", "fractional_max_pool2d",
     "fractional_max_pool3d", "conv_tbc",
 ]  # fmt: skip
+
+# What goes through `run` alone says so itself, at no cost; the others look at their operands first.
+_AT_ONCE = ("activation", "linear", "calling")
+for _name in __all__:
+    if globals()[_name].__module__.rpartition(".")[2] not in _AT_ONCE:
+        globals()[_name] = of_tensors(globals()[_name])

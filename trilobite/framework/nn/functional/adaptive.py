@@ -72,16 +72,26 @@ def _adaptive_average(space: int, input: Tensor, output_size: Any) -> Tensor:
 
 
 def _averaged(x: Value, plane: Ints, wanted: Ints) -> Value:
-    """Axis by axis a product with a matrix whose rows average a window; each product moves its axis to the
-    end.
+    """Axis by axis the elements of each window, added up; short windows have zeros behind them. Nothing is
+    multiplied by zeros: an infinity stays in the windows that hold it.
     """
     out, first = wide(x), x.ndim - len(plane)
-    for n, m in zip(plane, wanted, strict=True):
-        rows = np.zeros((m, n), out.dtype)
-        for i, (lo, hi) in enumerate(_window(n, m)):
-            rows[i, lo:hi] = 1.0 / (hi - lo)
-        out = table["dot"](out, rows, contract=((first,), (1,)), batch=((), ()), dtype=out.dtype)
+    for axis, (n, m) in enumerate(zip(plane, wanted, strict=True), first):
+        windows = _window(n, m)
+        longest = max((hi - lo for lo, hi in windows), default=1)
+        steps = np.arange(longest)
+        low, high = np.array(windows, np.int64).reshape(m, 2).T
+        places = np.minimum(low[:, None] + steps, high[:, None] - 1)
+        found = table["gather"](out, places, axis=axis)
+        inside = _spread(low[:, None] + steps < high[:, None], found.shape, (axis, axis + 1))
+        nothing = table["full"](shape=found.shape, dtype=found.dtype, value=0)
+        total = table["reduce_sum"](table["select"](inside, found, nothing), axes=(axis + 1,))
+        out = table["div"](total, _spread((high - low).astype(out.dtype), total.shape, (axis,)))
     return astype(out, x.dtype)
+
+
+def _spread(values: Any, shape: Any, axes: Ints) -> Value:
+    return table["broadcast"](values, shape=shape, axes=axes)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:

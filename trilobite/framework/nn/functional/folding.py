@@ -1,4 +1,7 @@
-"""Sliding blocks as columns, and back: convolutions whose kernels each pick one element."""
+"""Sliding blocks as columns, and back: rows of all blocks are taken, then their columns.
+
+Elements are moved, never multiplied by zeros: an infinity stays in the blocks that hold it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import DType
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn.composites.arithmetic import reshape
@@ -19,6 +21,8 @@ from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 
 Ints = tuple[int, ...]
+Array = np.ndarray[Any, Any]
+_BY_ELEMENT = (0, 1, 2, 4, 3, 5)  # (elements, blocks) of both axes: all elements first; its own inverse
 
 
 class Blocks:
@@ -35,20 +39,10 @@ class Blocks:
         rows = zip(plane, self.kernel, self.dilation, self.padding, self.stride, strict=True)
         return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in rows)
 
-    def window(self) -> dict[str, Ints]:
-        pad = self.padding
-        return {
-            "stride": self.stride,
-            "low": pad,
-            "high": pad,
-            "w_dilation": self.dilation,
-            "x_dilation": (1, 1),
-        }
-
-    def kernels(self, channels: int, dtype: DType) -> Value:
-        """One kernel per element of a block, the same for every channel."""
-        size = math.prod(self.kernel)
-        return np.tile(np.eye(size, dtype=dtype).reshape(size, 1, *self.kernel), (channels, 1, 1, 1))
+    def places(self, plane: Any, counts: Ints) -> list[Array]:
+        """Along each axis of the padded plane, (element of a block, block): where it lies."""
+        rows = zip(self.kernel, counts, self.dilation, self.stride, strict=True)
+        return [np.arange(k)[:, None] * d + np.arange(c)[None, :] * s for k, c, d, s in rows]
 
 
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
@@ -69,10 +63,18 @@ def _unfold(x: Value, blocks: Blocks) -> Value:
             expected="a plane that a block fits on",
             remedy="add padding, or take smaller blocks",
         )
-    kernels = blocks.kernels(channels, x.dtype)
-    out = table["conv"](x, kernels, groups=channels, dtype=x.dtype, **blocks.window())
-    out = reshape(out, shape=(n, len(kernels), math.prod(counts)))
+    for axis, at in zip((2, 4), blocks.places(plane, counts), strict=True):
+        x = table["gather"](_padded(x, axis, blocks.padding[axis // 4]), at, axis=axis)
+    size = math.prod(blocks.kernel)
+    out = reshape(table["transpose"](x, axes=_BY_ELEMENT), shape=(n, channels * size, math.prod(counts)))
     return reshape(out, shape=out.shape[1:]) if single else out
+
+
+def _padded(x: Value, axis: int, width: int) -> Value:
+    if not width:
+        return x
+    edges = tuple(width if i == axis else 0 for i in range(x.ndim))
+    return table["pad"](x, low=edges, high=edges, between=(0,) * x.ndim, value=0)
 
 
 def fold(
@@ -101,9 +103,16 @@ def _fold(x: Value, blocks: Blocks, plane: Ints, counts: Ints) -> Value:
     single = x.ndim == 2
     x = reshape(x, shape=(1, *x.shape)) if single else x
     channels = x.shape[1] // math.prod(blocks.kernel)
-    kernels = blocks.kernels(channels, x.dtype)
-    columns = reshape(x, shape=(*x.shape[:2], *counts))
-    out = table["conv_input_grad"](
-        columns, kernels, space=plane, groups=channels, dtype=x.dtype, **blocks.window()
-    )
-    return reshape(out, shape=out.shape[1:]) if single else out
+    x = reshape(x, shape=(x.shape[0], channels, *blocks.kernel, *counts))
+    x = table["transpose"](x, axes=_BY_ELEMENT)
+    for axis, at in zip((4, 2), reversed(blocks.places(plane, counts)), strict=True):
+        width, n = blocks.padding[axis // 4], plane[axis // 4]
+        shape = (*x.shape[:axis], n + 2 * width, *x.shape[axis + 2 :])
+        rest = (i for i in range(x.ndim) if i not in (axis, axis + 1))
+        front = table["transpose"](x, axes=(axis, axis + 1, *rest))
+        whole = table["full"](shape=shape, dtype=x.dtype, value=0)
+        x = table["scatter"](whole, at[..., None], front, axes=(axis,), kind="add")
+        start = tuple(width if i == axis else 0 for i in range(x.ndim))
+        stop = tuple(width + n if i == axis else d for i, d in enumerate(x.shape))
+        x = table["slice"](x, start=start, stop=stop, step=(1,) * x.ndim)
+    return reshape(x, shape=x.shape[1:]) if single else x
