@@ -23,6 +23,9 @@ pytestmark = [
 # PyTorch computes these with constants rounded to float32.
 ROUNDED = {"Hardsigmoid": 1e-7, "CELU": 1e-7}
 
+# PyTorch's gradient is not that of its own result: differences of the result are up to 0.25 away from it.
+OWN_SLOPE = {"CrossMapLRN2d"}
+
 CASES = [c for c in PLAIN if not c.own]
 
 
@@ -73,7 +76,7 @@ def test_results_and_gradients_are_pytorchs(case: Case, training: bool) -> None:
                 total + (a * tb.tensor(weight)).sum(),
                 their_total + (b * torch.from_numpy(weight)).sum(),
             )
-    if not their_total.requires_grad:
+    if not their_total.requires_grad or case.layer in OWN_SLOPE:
         return
     total.backward()
     their_total.backward()

@@ -301,13 +301,15 @@ class GRU(RNNBase):
 # -- single steps --------------------------------------------------------------------------------------------
 
 
-class _Cell(Module):
-    kind: ClassVar[str]
+class RNNCellBase(Module):
+    """The parameters of a cell: weights of input and state for each of its gates, one below the other."""
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = None) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, dtype: Any = None
+    ) -> None:
         check_sizes(type(self).__name__, input_size=input_size, hidden_size=hidden_size)
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        gates = CELLS[self._cell()][1] * hidden_size
+        gates = num_chunks * hidden_size
         self.weight_ih = Parameter(zeros((gates, input_size), dtype=dtype))
         self.weight_hh = Parameter(zeros((gates, hidden_size), dtype=dtype))
         self.register_parameter("bias_ih", Parameter(zeros((gates,), dtype=dtype)) if bias else None)
@@ -317,14 +319,24 @@ class _Cell(Module):
     bias_ih: Parameter | None
     bias_hh: Parameter | None
 
-    def _cell(self) -> str:
-        return self.kind
-
     def reset_parameters(self) -> None:
         """Uniform within ±1/sqrt(hidden_size)."""
         bound = 1 / math.sqrt(self.hidden_size)
         for p in self.parameters():
             init.uniform_(p, -bound, bound)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class _Cell(RNNCellBase):
+    kind: ClassVar[str]
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = None) -> None:
+        super().__init__(input_size, hidden_size, bias, CELLS[self._cell()][1], dtype)
+
+    def _cell(self) -> str:
+        return self.kind
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         x = read(input)
@@ -348,12 +360,6 @@ class _Cell(Module):
         bias = [] if self.bias_hh is None else [read(self.bias_hh)]
         out = cell(gates, *old, read(self.weight_hh), *bias)
         return tuple(map(wrap, out)) if isinstance(out, tuple) else wrap(out)
-
-    def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
-
-
-RNNCellBase = _Cell
 
 
 class RNNCell(_Cell):
