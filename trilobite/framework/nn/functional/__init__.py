@@ -4,6 +4,7 @@ Enters: tensors. Leaves: tensors; what has a name of its own in a graph becomes 
 May import `framework`, `ir` and `base`, no modules. Read `calling.py` first, then `activation.py`.
 """
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -214,5 +215,7 @@ __all__ = [
 # What goes through `run` alone says so itself, at no cost; the others look at their operands first.
 _AT_ONCE = ("activation", "linear", "calling")
 for _name in __all__:
-    if globals()[_name].__module__.rpartition(".")[2] not in _AT_ONCE:
-        globals()[_name] = of_tensors(globals()[_name])
+    _fn = globals()[_name]
+    if _fn.__module__.rpartition(".")[2] not in _AT_ONCE:
+        globals()[_name] = of_tensors(_fn)
+        setattr(sys.modules[_fn.__module__], _name, globals()[_name])  # one function under one name
