@@ -64,11 +64,11 @@ class Module(hooked.Hooked, Habits):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         recorder = entry.threads.context.recorder
-        if recorder is not None:
-            recorder.notes.setdefault(("module", self), None)
-            with scopes.inside(self):
-                return self._called(args, kwargs)
         try:
+            if recorder is not None:
+                recorder.notes.setdefault(("module", self), None)
+                with scopes.inside(self):
+                    return self._called(args, kwargs)
             if self._hooks is None:
                 return self.forward(*args, **kwargs)
             return hooked.call(self, self._hooks, args, kwargs)
@@ -77,13 +77,9 @@ class Module(hooked.Hooked, Habits):
             raise
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        try:
-            if self._hooks is None:
-                return self.forward(*args, **kwargs)
-            return hooked.call(self, self._hooks, args, kwargs)
-        except (AttributeError, TypeError):
-            self._check_operands(args, kwargs)
-            raise
+        if self._hooks is None:
+            return self.forward(*args, **kwargs)
+        return hooked.call(self, self._hooks, args, kwargs)
 
     def _check_operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A layer of this package that was given none where it needs a tensor says so."""
