@@ -13,7 +13,7 @@ touch no state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ Function = Callable[..., Any]
 _OFTEN = 16  # calls before a plan is made: making it takes as long as some dozen calls
 _SMALL = 1 << 12  # elements of an operand: from here on the way through `bind` is the smaller part
 _REMEMBERED = 4096  # kinds of calls
+_ARRAYS = (Tensor, Taped, ndarray)
 _STATIC = frozenset({int, bool, str, type(None), dt.dtype})
 
 _counts: dict[Any, int] = {}
@@ -90,7 +91,7 @@ def _gathered(
         elif isinstance(x, Tensor):
             value = _shown(x)
         elif type(x) is not Taped and type(x) is not ndarray:
-            if _told(x, key):
+            if _told_or_gathered(x, ctx, key, arrays, edges):
                 continue
             return False
         if type(value) is Taped:
@@ -106,6 +107,20 @@ def _gathered(
     return True
 
 
+def _told_or_gathered(
+    x: Any, ctx: entry.Context, key: list[Any], arrays: list[Any], edges: list[Any]
+) -> bool:
+    if not _holds_arrays(x):
+        return _told(x, key)
+    key += (type(x), len(x))
+    return _gathered(x, ctx, key, arrays, edges)
+
+
+def _holds_arrays(x: Any) -> bool:
+    """A list of tensors, as `concat` takes it."""
+    return (type(x) is list or type(x) is tuple) and any(isinstance(i, _ARRAYS) for i in x)
+
+
 def _shown(x: Tensor) -> Value | None:
     """What a view, or a tensor with notes, shows; None for one that stands for a Python number."""
     return None if x._extra is not None and "weak" in x._extra else x._read()
@@ -116,7 +131,7 @@ def _told(x: Any, key: list[Any]) -> bool:
     kind = type(x)
     if kind is float:
         key.append(x if x else str(x))  # 0.0 and -0.0 are equal
-    elif kind is tuple:
+    elif kind is tuple or kind is list:
         key.append(len(x))
         if not all(_told(i, key) for i in x):
             return False
@@ -140,26 +155,38 @@ def _made_now(
         return None
     if len(_plans) > _REMEMBERED:
         _plans.clear()
-    places = [isinstance(x, (Tensor, Taped, ndarray)) for x in operands]
-    of = _over_values(fn, operands, places, attributes)
+    of = _over_values(fn, operands, attributes)
     found = Plan(of, [TensorType(v.shape, v.dtype) for v in arrays], [e is not None for e in edges])
     _counts.pop(kind, None)  # another thread may have made the same plan meanwhile
     _plans[kind] = found
     return found
 
 
-def _over_values(
-    fn: Function, operands: Sequence[Any], places: list[bool], attributes: dict[str, Any]
-) -> Function:
+def _over_values(fn: Function, operands: Sequence[Any], attributes: dict[str, Any]) -> Function:
     """`fn` as a function of its array operands alone."""
-    static = [None if place else x for place, x in zip(places, operands, strict=True)]
+    places = [_emptied(x) for x in operands]
 
     def of(*values: Value) -> Any:
         rest = iter(values)
-        given = (next(rest) if place else x for place, x in zip(places, static, strict=True))
-        return fn(*given, **attributes)
+        return fn(*[_filled(x, rest) for x in places], **attributes)
 
     return of
+
+
+class _Place:
+    """Stands for an array among static arguments."""
+
+
+def _emptied(x: Any) -> Any:
+    if isinstance(x, _ARRAYS):
+        return _Place
+    return [_emptied(i) for i in x] if _holds_arrays(x) else x
+
+
+def _filled(x: Any, values: Iterator[Value]) -> Any:
+    if x is _Place:
+        return next(values)
+    return [_filled(i, values) for i in x] if type(x) is list else x
 
 
 class _NoPlan(Exception):

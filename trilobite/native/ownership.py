@@ -54,11 +54,15 @@ EXPOSED_BASE = _known("its array", "a variable")
 # -- counting ------------------------------------------------------------------------------------------------
 
 
+LOCKED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Does one thread at a time run Python?"""
+
+
 def _counts() -> bool:
     """Is a variable, an argument, an element of a list, an attribute one reference each, and is there a lock
     that keeps others from changing counts meanwhile?
     """
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    if not LOCKED:
         return False
 
     class Holder:

@@ -52,7 +52,7 @@ def _with_initial(x: Value, axis: int, number: int) -> Value:
     return table["concatenate"](first, x, axis=axis)
 
 
-@op(G)
+@op(G, plan=True)
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Value:
@@ -63,7 +63,7 @@ def cumulative_sum(
     return _with_initial(out, a, 0) if include_initial else out
 
 
-@op(G)
+@op(G, plan=True)
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Value:
@@ -74,14 +74,14 @@ def cumulative_prod(
     return _with_initial(out, a, 1) if include_initial else out
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Value:
     """The sum of the elements so far, along an axis."""
     return cumulative_sum(x, axis=axis, dtype=dtype)
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Value:
     """The product of the elements so far, along an axis."""
@@ -106,7 +106,7 @@ def cummin(x: Any, /, axis: int | None = None) -> Value:
     return _running(x, _line(x, axis, "cummin"), "min")
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def logcumsumexp(x: Any, /, axis: int | None = None) -> Value:
     """The logarithm of the sum of the exponentials so far, along an axis."""
@@ -118,7 +118,7 @@ def logcumsumexp(x: Any, /, axis: int | None = None) -> Value:
 # -- differences -----------------------------------------------------------------------------------------
 
 
-@op(G)
+@op(G, plan=True)
 def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Value:
     """Each element less the one before it, along an axis, n times over."""
     x = as_value(x)

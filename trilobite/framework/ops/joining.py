@@ -36,7 +36,7 @@ def _given(arrays: Any, what: str) -> list[Value]:
     return common(*values)
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def concat(arrays: Any, /, axis: int | None = 0) -> Value:
     """One after the other along an axis; with axis=None, all of them flattened."""
     xs = _given(arrays, "concat")
@@ -61,7 +61,7 @@ def _size(x: Value) -> Dim:
     return size_of(x.shape)
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def stack(arrays: Any, /, axis: int = 0) -> Value:
     """One after the other along a new axis."""
     xs = _given(arrays, "stack")
@@ -79,14 +79,14 @@ def stack(arrays: Any, /, axis: int = 0) -> Value:
     return table["concatenate"](*slabs, axis=a)
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def hstack(arrays: Any, /) -> Value:
     """Joined along the second axis; along the first for vectors."""
     xs = [table["reshape"](x, shape=(1,)) if x.ndim == 0 else x for x in _given(arrays, "hstack")]
     return concat(xs, axis=0 if xs[0].ndim == 1 else 1)
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def vstack(arrays: Any, /) -> Value:
     """Joined along the first axis; vectors become rows."""
     xs = [table["reshape"](x, shape=(1, _size(x))) if x.ndim < 2 else x for x in _given(arrays, "vstack")]
@@ -196,7 +196,7 @@ def narrow(x: Tensor, axis: int, start: int, length: int) -> Tensor:
 # -- repeating -------------------------------------------------------------------------------------------
 
 
-@op(G)
+@op(G, plan=True)
 def tile(x: Any, repetitions: Any = (), /, *, dims: Any = None) -> Value:
     """The whole tensor this many times along each axis, axes aligned from the right."""
     x = as_value(x)
@@ -273,7 +273,7 @@ def _places(counts: Value, n: Dim, size: int | None) -> Value:
     return place_in(ends, table["iota"](shape=(size,), dtype=dt.int64, axis=0), right=True)
 
 
-@op(G)
+@op(G, plan=True)
 def roll(x: Any, /, shift: Any, axis: Any = None) -> Value:
     """Elements moved along the axes; what leaves at the end enters at the beginning."""
     x = as_value(x)
@@ -315,7 +315,7 @@ def _rolled(x: Value, shift: int, a: int) -> Value:
     return table["concatenate"](take(x, **tail), take(x, **head), axis=a)
 
 
-@op(G)
+@op(G, plan=True)
 def rot90(x: Any, /, k: int = 1, axis: Any = (0, 1)) -> Value:
     """Turned by k quarters in the plane of two axes, from the first towards the second."""
     x = as_value(x)
@@ -331,7 +331,7 @@ def rot90(x: Any, /, k: int = 1, axis: Any = (0, 1)) -> Value:
     return table["reverse"](turn(x, axes=tuple(order)), axes=(b,)) if quarter == 3 else x
 
 
-@op(G)
+@op(G, plan=True)
 def pad(x: Any, /, width: Any, *, value: Any = 0) -> Value:
     """`value` added around: `width` elements on every side, or ((before, after), ...) per axis. Negative
     widths crop.

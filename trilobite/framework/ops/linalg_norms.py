@@ -33,7 +33,7 @@ G = "linalg"
 # -- norms ---------------------------------------------------------------------------------------------------
 
 
-@op(G, name="linalg.vector_norm", methods=())
+@op(G, name="linalg.vector_norm", methods=(), plan=True)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Value:
     """The norm over axes: (sum |x|^ord)^(1/ord); inf is the largest size, 0 counts what is not 0."""
     x = as_value(x)
@@ -49,7 +49,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     return norm(x, float(ord), axis, keepdims=keepdims)
 
 
-@op(G, name="linalg.matrix_norm", methods=())
+@op(G, name="linalg.matrix_norm", methods=(), plan=True)
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro", axis: Any = (-2, -1)) -> Value:
     """The norm of matrices: 'fro', 'nuc', or 1, -1, 2, -2, inf, -inf. They lie in the last two axes, or in
     those that PyTorch's `dim` names.
@@ -90,7 +90,7 @@ def _by_sums(x: Value, ord: float) -> Value:
     return table["reduce_max" if ord > 0 else "reduce_min"](sums, axes=(sums.ndim - 1,))
 
 
-@op(G, name="linalg.norm", methods=())
+@op(G, name="linalg.norm", methods=(), plan=True)
 def linalg_norm(x: Any, /, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> Value:
     """vector_norm, or matrix_norm where two axes are named or ord is one that only matrices have."""
     x = as_value(x)
@@ -122,7 +122,7 @@ def cond(x: Any, /, *, p: Any = None) -> Value:
 # -- products ------------------------------------------------------------------------------------------------
 
 
-@op(G, name="linalg.cross", methods=())
+@op(G, name="linalg.cross", methods=(), plan=True)
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     """The cross product of vectors of three elements along an axis; the other axes broadcast."""
     x, y = common(x1, x2)
@@ -191,7 +191,7 @@ def _multiplied(values: list[Value], split: dict[tuple[int, int], int], i: int, 
 # -- diagonals -----------------------------------------------------------------------------------------------
 
 
-@op(G, name="linalg.diagonal", methods=())
+@op(G, name="linalg.diagonal", methods=(), plan=True)
 def diagonal(x: Any, /, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
     """The diagonal of the last two axes, or of those that are named; a positive offset is above it."""
     x = as_value(x)
@@ -213,7 +213,7 @@ def diagonal(x: Any, /, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> V
     return table["slice"](flat, start=(*zeros, start), stop=(*lead, stop), step=(*ones, n + 1))
 
 
-@op(G, name="linalg.trace", methods=())
+@op(G, name="linalg.trace", methods=(), plan=True)
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Value:
     """The sum along the diagonal of the last two axes; integers add up in int64 (uint64)."""
     line = accumulated(diagonal(x, offset=offset), dtype)

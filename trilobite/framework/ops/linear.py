@@ -78,7 +78,7 @@ def _batched(x: Value, y: Value) -> Value:
     return _dot(x, y, contract=((n + 1,), (n,)), batch=(axes, axes), dtype=x.dtype)
 
 
-@op(G)
+@op(G, plan=True)
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Value:
     """The sum of products over pairs of axes: the last n of x1 with the first n of x2, or those listed."""
     x, y = _operands(x1, x2, "tensordot")
@@ -105,7 +105,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Value:
     return _dot(x, y, contract=(left, right), batch=((), ()), dtype=x.dtype)
 
 
-@op(G)
+@op(G, plan=True)
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     """The sum along an axis of conj(x1) * x2; the other axes broadcast."""
     x, y = _operands(x1, x2, "vecdot")
@@ -125,7 +125,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     return _dot(x, y, contract=((a,), (a,)), batch=(others, others), dtype=x.dtype)
 
 
-@op(G)
+@op(G, plan=True)
 def dot(x1: Any, x2: Any, /) -> Value:
     """The product of two vectors: the sum of their products, without conjugation."""
     x, y = _operands(x1, x2, "dot")
@@ -139,7 +139,7 @@ def dot(x1: Any, x2: Any, /) -> Value:
     return matmul(x, y)
 
 
-@op(G)
+@op(G, plan=True)
 def inner(x1: Any, x2: Any, /) -> Value:
     """The sum of products over the last axes of both; a number multiplies."""
     x, y = _operands(x1, x2, "inner")
@@ -149,7 +149,7 @@ def inner(x1: Any, x2: Any, /) -> Value:
     return tensordot(x1, x2, axes=((-1,), (-1,)))
 
 
-@op(G)
+@op(G, plan=True)
 def outer(x1: Any, x2: Any, /) -> Value:
     """Every element of one vector times every element of the other."""
     x, y = _operands(x1, x2, "outer")
@@ -165,7 +165,7 @@ def outer(x1: Any, x2: Any, /) -> Value:
     )
 
 
-@op(G)
+@op(G, plan=True)
 def kron(x1: Any, x2: Any, /) -> Value:
     """The Kronecker product: every element of the first times the whole of the second, in blocks."""
     x, y = _operands(x1, x2, "kron")
@@ -177,7 +177,7 @@ def kron(x1: Any, x2: Any, /) -> Value:
     return table["reshape"](table["mul"](left, right), shape=tuple(p * q for p, q in zip(a, b, strict=True)))
 
 
-@op(G, methods=())
+@op(G, methods=(), plan=True)
 def cdist(x1: Any, x2: Any, /, p: float = 2.0, compute_mode: Any = None) -> Value:
     """The distance (the p-norm of the difference) between every row of x1 and every row of x2, always from
     the differences: no mode trades digits for time.
@@ -201,7 +201,7 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0, compute_mode: Any = None) -> Valu
 # -- diagonals ---------------------------------------------------------------------------------------------
 
 
-@op(G)
+@op(G, plan=True)
 def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     """The diagonal of the plane of two axes, as a new last axis; a positive offset is above it."""
     x = as_value(x)
@@ -214,7 +214,7 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Valu
     return table["transpose"](found, axes=(*range(1, found.ndim), 0))
 
 
-@op(G)
+@op(G, plan=True)
 def diag(x: Any, /, offset: int = 0) -> Value:
     """The diagonal of a matrix, or a matrix with this diagonal and zeros elsewhere."""
     x = as_value(x)
@@ -237,7 +237,7 @@ def diag(x: Any, /, offset: int = 0) -> Value:
     return table["select"](here, wide, table["full"](shape=(n, n), dtype=x.dtype, value=0))
 
 
-@op(G)
+@op(G, plan=True)
 def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     """The sum of the diagonal of the plane of two axes."""
     from trilobite.framework.ops.reducing import sum

@@ -92,7 +92,7 @@ def sum(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = Fals
     return kept(x, table["reduce_sum"](x, axes=axes), axes, keepdims)
 
 
-@op(G)
+@op(G, plan=True)
 def prod(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Value:
     """Product over axes. Integers multiply in int64 (uint64), small floats in float32 before they are
     rounded back.
@@ -102,7 +102,7 @@ def prod(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = Fal
     return kept(x, table["reduce_prod"](x, axes=axes), axes, keepdims)
 
 
-@op(G)
+@op(G, plan=True)
 def nansum(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Value:
     """Sum over axes of what is not NaN."""
     x = as_value(x)
@@ -213,7 +213,7 @@ def _variance(wide: Value, axes: tuple[int, ...], correction: float) -> Value:
     return average(squares, axes, correction)
 
 
-@op(G)
+@op(G, plan=True)
 def var(x: Any, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Value:
     """The variance over axes: squared distances from the mean, over the number of elements less
     `correction`.
@@ -223,7 +223,7 @@ def var(x: Any, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool 
     return kept(wide, astype(_variance(wide, axes, correction), dt.real_of(dtype)), axes, keepdims)
 
 
-@op(G)
+@op(G, plan=True)
 def std(x: Any, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Value:
     """The standard deviation over axes: the square root of the variance."""
     wide, dtype = widened(x, "std")
@@ -241,19 +241,19 @@ def _quantified(x: Any, axis: Any, keepdims: bool, what: str, primitive: str) ->
     return kept(x, table[primitive](x, axes=axes), axes, keepdims)
 
 
-@op(G)
+@op(G, plan=True)
 def all(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
     """Are all elements over axes true (not zero)?"""
     return _quantified(x, axis, keepdims, "all", "reduce_and")
 
 
-@op(G)
+@op(G, plan=True)
 def any(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
     """Is any element over axes true (not zero)?"""
     return _quantified(x, axis, keepdims, "any", "reduce_or")
 
 
-@op(G)
+@op(G, plan=True)
 def count_nonzero(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Value:
     """How many elements over axes are not zero."""
     return sum(truth(x), axis, keepdims=keepdims)
@@ -276,7 +276,7 @@ def array_equal(x1: Any, x2: Any, /) -> bool:
 # -- norms -----------------------------------------------------------------------------------------------
 
 
-@op(G)
+@op(G, plan=True)
 def norm(x: Any, /, p: Any = 2.0, axis: Any = None, *, keepdims: bool = False) -> Value:
     """The p-norm of the elements over axes: 2 is the Euclidean one, inf the largest magnitude, 0 counts.
     PyTorch's "fro" is 2, "nuc" the sum of a matrix's singular values.

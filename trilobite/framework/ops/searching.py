@@ -64,7 +64,7 @@ def _place(x: Any, axis: Any, keepdims: bool, what: str) -> Value:
     return kept(x, table[what](line, axis=0 if axis is None else axes[0]), axes, keepdims)
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
     """The place of the largest element along an axis (of the flattened tensor by default); of equal ones the
@@ -73,7 +73,7 @@ def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Val
     return _place(x, axis, keepdims, "argmax")
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
     """The place of the smallest element along an axis (of the flattened tensor by default); of equal ones

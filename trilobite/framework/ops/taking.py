@@ -244,7 +244,7 @@ def index_fill(x: Any, axis: int, index: Any, value: Any) -> Value:
 # -- masks -----------------------------------------------------------------------------------------------
 
 
-@op(G)
+@op(G, plan=True)
 def masked_fill(x: Any, mask: Any, value: Any) -> Value:
     """x with one value where the mask is true."""
     x, mask = as_value(x), truth(mask)

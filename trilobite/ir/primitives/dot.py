@@ -100,6 +100,21 @@ def as_small_product(x: TensorType, y: TensorType, contract: Axes, **_: Any) -> 
     return _small_matrices
 
 
+def small_layouts(
+    x: TensorType, y: TensorType, contract: Axes, batch: Axes, dtype: DType
+) -> tuple[Any, ...] | None:
+    """How operands of these types become matrices (`_layouts`), where the meaning of their product is one
+    call of `np.matmul`, or of a routine that it calls too; else None.
+    """
+    if x.dtype != y.dtype or x.dtype not in _AS_THEY_ARE or dtype != x.dtype:
+        return None
+    order, sizes, other, more, _ = _layouts(x.shape, y.shape, contract, batch)
+    many, (m, k), n = sizes[0], sizes[1:], more[2]
+    if m * k * n > _ALONE or many == 0 or (many == 1 and 1 in (m, k, n)):
+        return None
+    return order, sizes, other, more
+
+
 def small_product(x: Array, y: Array) -> Array | None:
     """What `dot` gives for two small matrices or vectors of float32 or float64; None for others."""
     sizes, others, dtype = x.shape, y.shape, x.dtype
